@@ -1,0 +1,305 @@
+"""The rules of the house, as functions from a source to what is wrong with it. tfhet/README.md shows the house.
+
+Every rule takes the path of a file, as the repository has it, and its text, and returns one line per breach.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import statistics
+import subprocess
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+# fmt: off
+ROOMS = (
+    "errors", "units", "clock", "events", "process",
+    "record", "cluster", "catalogue", "control",
+    "source", "stages", "placement", "service", "trainer", "profile",
+    "plan", "report", "job", "launch", "simulate", "bench", "doctor", "__main__",
+)
+# fmt: on
+"""Each imports only those before it. A new folder or top-level module needs a place here, and in tfhet/README.md."""
+
+FACADE = "__init__"
+"""tfhet/__init__.py offers names of all rooms, loaded when asked for; no room imports it."""
+
+TENSORFLOW = ("tensorflow", "keras", "tf_keras")
+TENSORFLOW_ROOMS = {"source", "stages", "placement", "service", "trainer", "profile"}
+TENSORFLOW_WHEN_CALLED = {"bench"}
+"""These import TensorFlow inside functions only: their tables and arguments are there in a moment."""
+
+ONLY_IN: Mapping[str, tuple[str, ...]] = {
+    "horovod": ("tfhet/trainer/horovod.py", "tfhet/launch/ring.py"),
+    "tensorflow_addons": ("tfhet/stages/", "tfhet/bench/example.py"),
+    "sagemaker_training": ("tfhet/cluster/",),
+    "boto3": ("tfhet/catalogue/", "tfhet/job/"),
+    "botocore": ("tfhet/catalogue/", "tfhet/job/"),
+    "time": ("tfhet/clock.py",),
+}
+"""What only some files may import: ends with a slash for a folder."""
+
+ENVIRONMENT_READER = "tfhet/cluster/environment.py"
+ENVIRONMENT_NAMES = {"environ", "environb", "getenv", "getenvb", "putenv", "unsetenv"}
+CLOCK_READS = {"now", "utcnow", "today"}
+
+EMPTY_NAMES = {"util", "utils", "common", "misc", "helper", "helpers", "base", "core", "manager"}
+MODULE_LINES = 400
+MEDIAN_LINES = 150
+
+
+@dataclass(frozen=True)
+class Import:
+    """One imported module, with where it is imported."""
+
+    module: str
+    line: int
+    in_function: bool
+    for_types: bool
+    """Under `if TYPE_CHECKING`, so never when running."""
+
+
+def imports(path: str, text: str) -> Iterator[Import]:
+    """All imports of a source, also `import_module("name")`; `from tfhet import a` counts as tfhet.a."""
+    package = list(PurePosixPath(path).parent.parts)
+
+    def walk(node: ast.AST, in_function: bool, for_types: bool) -> Iterator[Import]:
+        found: list[str] = []
+        if isinstance(node, ast.Import):
+            found = [name.name for name in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*above, *([node.module] if node.module else [])])
+            found = [f"{module}.{name.name}" for name in node.names] if module == "tfhet" else [module]
+        elif isinstance(node, ast.Call) and _last_name(node.func) in ("import_module", "__import__") and node.args:
+            argument = node.args[0]
+            if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
+                found = [argument.value]
+        for module in found:
+            yield Import(module, getattr(node, "lineno", 0), in_function, for_types)
+        if isinstance(node, ast.If) and _last_name(node.test) == "TYPE_CHECKING":
+            for child in node.body:
+                yield from walk(child, in_function, True)
+            for child in node.orelse:
+                yield from walk(child, in_function, for_types)
+            return
+        inside = in_function or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+        for child in ast.iter_child_nodes(node):
+            yield from walk(child, inside, for_types)
+
+    yield from walk(ast.parse(text, path), False, False)
+
+
+def _last_name(node: ast.AST) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def room_of(path: str) -> str:
+    """tfhet/stages/blur.py -> stages; tfhet/clock.py -> clock."""
+    return PurePosixPath(path).parts[1].removesuffix(".py")
+
+
+def is_within(module: str, packages: Iterable[str]) -> bool:
+    """Whether a module is one of some packages, or inside one."""
+    return module.split(".")[0] in packages
+
+
+def known_room(path: str, text: str) -> list[str]:
+    """A file of the package stands in a room that is in the list."""
+    room = room_of(path)
+    return (
+        [] if room in ROOMS or room == FACADE else [f"{path}: {room!r} is not a room of the house: {', '.join(ROOMS)}"]
+    )
+
+
+def room_order(path: str, text: str) -> list[str]:
+    """A room imports only rooms above it, and never the facade."""
+    room, breaches = room_of(path), []
+    if room not in ROOMS:  # the facade; unknown rooms are told by `known_room`
+        return []
+    for each in imports(path, text):
+        parts = each.module.split(".")
+        if parts[0] != "tfhet":
+            continue
+        other = parts[1] if len(parts) > 1 else ""
+        if other == room or (other in ROOMS and ROOMS.index(other) < ROOMS.index(room)) or other == "__version__":
+            continue
+        what = f"room {other}, which is not above it" if other in ROOMS else f"the facade ({each.module})"
+        breaches.append(f"{path}:{each.line}: room {room} imports {what}")
+    return breaches
+
+
+def tensorflow_place(path: str, text: str) -> list[str]:
+    """TensorFlow and Keras are imported only in the rooms that need them, and in some only inside functions."""
+    room = room_of(path)
+    return [
+        f"{path}:{each.line}: {each.module} is imported in room {room}"
+        for each in imports(path, text)
+        if is_within(each.module, TENSORFLOW)
+        and not each.for_types
+        and room not in TENSORFLOW_ROOMS
+        and not (room in TENSORFLOW_WHEN_CALLED and each.in_function)
+    ]
+
+
+def package_place(path: str, text: str) -> list[str]:
+    """What only some files may import is imported only there."""
+    return [
+        f"{path}:{each.line}: {each.module} is imported only in {' and '.join(places)}"
+        for each in imports(path, text)
+        for package, places in ONLY_IN.items()
+        if is_within(each.module, (package,)) and not any(_is_in(path, place) for place in places)
+    ]
+
+
+def _is_in(path: str, place: str) -> bool:
+    return path.startswith(place) if place.endswith("/") else path == place
+
+
+def environment_read(path: str, text: str) -> list[str]:
+    """The environment is read in one file, and handed on as a mapping."""
+    if path == ENVIRONMENT_READER:
+        return []
+    tree = ast.parse(text, path)
+    lines = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module == "os":
+            lines += [node.lineno for name in node.names if name.name in ENVIRONMENT_NAMES]
+        elif (
+            isinstance(node, ast.Attribute)
+            and node.attr in ENVIRONMENT_NAMES
+            and _last_name(node.value) in _os_names(tree)
+        ):
+            lines.append(node.lineno)
+    return [f"{path}:{line}: only {ENVIRONMENT_READER} reads the environment" for line in sorted(lines)]
+
+
+def _os_names(tree: ast.AST) -> set[str]:
+    """The names that a source has for the module os."""
+    return {
+        name.asname or name.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import)
+        for name in node.names
+        if name.name == "os"
+    }
+
+
+def clock_read(path: str, text: str) -> list[str]:
+    """The time of day comes from tfhet.clock too, not from datetime (the module time: see `package_place`)."""
+    return [
+        f"{path}:{node.lineno}: reads the time by {ast.unparse(node.func)}(); take a Clock"
+        for node in ast.walk(ast.parse(text, path))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in CLOCK_READS
+        and _last_name(node.func.value) in ("datetime", "date")
+    ]
+
+
+def has_docstring(path: str, text: str) -> list[str]:
+    """Every module says what it is."""
+    return [] if ast.get_docstring(ast.parse(text, path)) else [f"{path}: has no docstring"]
+
+
+def module_length(path: str, text: str) -> list[str]:
+    """One noun per file: no module is longer than the limit."""
+    lines = len(text.splitlines())
+    return [f"{path}: {lines} lines, more than {MODULE_LINES}"] if lines > MODULE_LINES else []
+
+
+def median_length(texts: Mapping[str, str]) -> list[str]:
+    """The modules are short in the middle too; package files (`__init__`), which only re-export, do not count."""
+    lengths = [len(text.splitlines()) for path, text in texts.items() if not path.endswith("__init__.py")]
+    median = statistics.median(lengths) if lengths else 0
+    return [f"the median module has {median:g} lines, more than {MEDIAN_LINES}"] if median > MEDIAN_LINES else []
+
+
+def telling_name(path: str, text: str = "") -> list[str]:
+    """No name that says nothing, and no setup.py: it would switch SageMaker's toolkit into package mode."""
+    parts = PurePosixPath(path).parts
+    stems = [part.split(".")[0].lower().strip("_").removeprefix("test_") if part[0] != "." else part for part in parts]
+    breaches = [f"{path}: {stem!r} says nothing about what is in it" for stem in stems if stem in EMPTY_NAMES]
+    return breaches + ([f"{path}: there is never a setup.py"] if parts[-1] == "setup.py" else [])
+
+
+def registry_address(path: str, text: str) -> list[str]:
+    """No file names a package index: that is for each machine to configure."""
+    found = re.finditer(r"https?://[^ ]*/simple", text)
+    return [f"{path}:{text.count(chr(10), 0, each.start()) + 1}: names a package index" for each in found]
+
+
+def dead_links(path: str, text: str, read: Callable[[str], str | None]) -> list[str]:
+    """Links of a Markdown file to files and headings that are not there.
+
+    `read` gives the text of a file of the repository, "" for a folder or what is not text, None for what is missing.
+    """
+    breaches = []
+    for target in re.findall(r"\]\(<?([^)>\s]+)>?[^)]*\)", _without_code(text)):
+        if re.match(r"[a-z][a-z0-9+.-]*:", target):
+            continue
+        file, _, anchor = target.partition("#")
+        there = _normal(PurePosixPath(path).parent / file) if file else path
+        content = read(there)
+        if content is None:
+            breaches.append(f"{path}: links to {target}, which is not there")
+        elif anchor and there.endswith(".md") and anchor not in heading_anchors(content):
+            breaches.append(f"{path}: links to {target}, which has no such heading")
+    return breaches
+
+
+def _without_code(text: str) -> str:
+    return re.sub(r"`[^`\n]*`", "", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL))
+
+
+def _normal(path: PurePosixPath) -> str:
+    parts: list[str] = []
+    for part in path.parts:
+        if part == ".." and parts and parts[-1] != "..":
+            parts.pop()
+        else:
+            parts.append(part)
+    return "/".join(parts)
+
+
+def heading_anchors(markdown: str) -> set[str]:
+    """The anchors that GitHub gives the headings of a Markdown text."""
+    anchors: set[str] = set()
+    for title in re.findall(r"^#+ +(.+?) *#* *$", re.sub(r"^```.*?^```", "", markdown, flags=re.M | re.S), flags=re.M):
+        anchor = re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+        number = 0
+        while (numbered := f"{anchor}-{number}" if number else anchor) in anchors:
+            number += 1
+        anchors.add(numbered)
+    return anchors
+
+
+def named_scripts(text: str) -> list[str]:
+    """The commands of this repository that a text names: scripts/... and .ci/..."""
+    return sorted(set(re.findall(r"(?<![\w./-])(?:\./)?((?:scripts|\.ci)/\w[\w-]*(?:\.(?:py|sh))?)", text)))
+
+
+def files_of(repository: Path) -> list[str]:
+    """The files that belong to the repository: those git knows or would add; without git, all but what is made here."""
+    listing = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=repository,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if listing.returncode == 0:
+        names = [name for name in listing.stdout.split("\0") if name]
+    else:
+        made = {".venv", ".git", "runs", "build", "dist", "__pycache__"}
+        names = [
+            path.relative_to(repository).as_posix()
+            for path in repository.rglob("*")
+            if not any(
+                part in made or part.endswith((".egg-info", "_cache", ".hypothesis"))
+                for part in path.relative_to(repository).parts
+            )
+        ]
+    return sorted(name for name in names if (repository / name).is_file())

@@ -1,0 +1,119 @@
+"""The house keeps its rules (house.py), all of it; test_rules.py shows that each rule finds what it is for."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import house
+import pytest
+
+QUICK_ROOMS = ["record", "cluster", "catalogue", "control", "plan", "report", "job", "launch", "simulate", "__main__"]
+"""They start in a moment, because nothing that they load needs TensorFlow."""
+
+HEAVY = ["tensorflow", "keras", "horovod.tensorflow", "tensorflow_addons"]
+
+
+@pytest.fixture(scope="module")
+def texts(repository: Path) -> dict[str, str]:
+    """Every text file of the repository, by path."""
+    found = {}
+    for name in house.files_of(repository):
+        try:
+            found[name] = (repository / name).read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            continue
+    return found
+
+
+@pytest.fixture(scope="module")
+def modules(texts: dict[str, str]) -> dict[str, str]:
+    """Every Python module of the package, by path."""
+    return {path: text for path, text in texts.items() if path.startswith("tfhet/") and path.endswith(".py")}
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        house.known_room,
+        house.room_order,
+        house.tensorflow_place,
+        house.package_place,
+        house.environment_read,
+        house.clock_read,
+        house.has_docstring,
+        house.module_length,
+    ],
+    ids=lambda rule: rule.__name__,
+)
+def test_every_module_of_the_package_keeps_the_rule(rule, modules):
+    assert modules, "no modules were found"
+    breaches = [breach for path, text in modules.items() for breach in rule(path, text)]
+    assert not breaches, "\n" + "\n".join(breaches)
+
+
+def test_the_modules_are_short(modules):
+    assert not house.median_length(modules)
+
+
+def test_scripts_in_python_say_what_they_are(texts):
+    scripts = {path: text for path, text in texts.items() if path.startswith("scripts/") and path.endswith(".py")}
+    assert not [breach for path, text in scripts.items() for breach in house.has_docstring(path, text)]
+
+
+def test_every_name_says_what_is_in_it_and_there_is_no_setup_py(repository):
+    breaches = [breach for path in house.files_of(repository) for breach in house.telling_name(path)]
+    assert not breaches, "\n" + "\n".join(breaches)
+
+
+def test_no_file_names_a_package_index(texts):
+    breaches = [breach for path, text in texts.items() for breach in house.registry_address(path, text)]
+    assert not breaches, "\n" + "\n".join(breaches)
+
+
+def test_links_of_the_documents_lead_somewhere(repository, texts):
+    def read(path: str) -> str | None:
+        return texts.get(path, "") if (repository / path).exists() else None
+
+    documents = {path: text for path, text in texts.items() if path.endswith(".md")}
+    assert "README.md" in documents
+    breaches = [breach for path, text in documents.items() for breach in house.dead_links(path, text, read)]
+    assert not breaches, "\n" + "\n".join(breaches)
+
+
+def test_the_commands_that_the_readme_names_are_there(repository, texts):
+    named = house.named_scripts(texts["README.md"])
+    assert {"scripts/demo", "scripts/test"} <= set(named)
+    missing = [name for name in named if not (repository / name).is_file()]
+    assert not missing, f"README.md names {missing}"
+    unready = [name for name in named if "." not in name.split("/")[-1] and not os.access(repository / name, os.X_OK)]
+    assert not unready, f"not executable: {unready}"
+
+
+def loaded_by(statement: str, repository: Path) -> list[str]:
+    """Which of the heavy packages a fresh interpreter has loaded after a statement."""
+    code = f"import sys; {statement}; print(*[name for name in {HEAVY} if name in sys.modules])"
+    result = subprocess.run(
+        [sys.executable, "-c", code], cwd=repository, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout.split()
+
+
+def test_importing_tfhet_loads_neither_tensorflow_nor_horovod(repository):
+    assert loaded_by("import tfhet", repository) == []
+
+
+def test_the_quick_rooms_load_no_tensorflow(repository):
+    package = repository / "tfhet"
+    there = [room for room in QUICK_ROOMS if (package / room).is_dir() or (package / f"{room}.py").is_file()]
+    assert there
+    if loaded_by("import " + ", ".join(f"tfhet.{room}" for room in there), repository):
+        guilty = {room: heavy for room in there if (heavy := loaded_by(f"import tfhet.{room}", repository))}
+        pytest.fail(f"rooms that load what they must not: {guilty}")
+
+
+def test_the_check_for_loaded_packages_sees_a_loaded_package(repository):
+    assert loaded_by("import types; sys.modules['keras'] = types.ModuleType('keras')", repository) == ["keras"]

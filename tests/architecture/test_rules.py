@@ -1,0 +1,222 @@
+"""Each rule of the house finds the breach that it is for, and nothing in a source without one."""
+
+from __future__ import annotations
+
+import house
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("tfhet/record/run.py", "from tfhet.launch import Launcher"),
+        ("tfhet/record/run.py", "import tfhet.plan.plan as p"),
+        ("tfhet/record/run.py", "from tfhet import errors, trainer"),
+        ("tfhet/record/run.py", "def late():\n    from tfhet.plan import Plan"),
+        ("tfhet/record/run.py", "from ..plan import Plan"),
+        ("tfhet/record/run.py", "from .. import plan"),
+        ("tfhet/record/run.py", "import importlib\nimportlib.import_module('tfhet.plan')"),
+        ("tfhet/record/run.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from tfhet.plan import Plan"),
+        ("tfhet/record/run.py", "import tfhet"),
+        ("tfhet/record/run.py", "from tfhet import distribute"),
+        ("tfhet/errors.py", "from tfhet.units import parse_bytes"),
+        ("tfhet/bench/cli.py", "import tfhet.doctor"),
+    ],
+)
+def test_an_import_from_a_room_below_is_found(path, source):
+    assert len(house.room_order(path, source)) == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        (
+            "tfhet/launch/launcher.py",
+            "from tfhet.record import RunFolder\nfrom tfhet import errors, clock, __version__",
+        ),
+        ("tfhet/launch/launcher.py", "from .ring import Ring\nfrom tfhet.launch.ring import Ring"),
+        ("tfhet/__main__.py", "import tfhet.doctor"),
+        ("tfhet/__init__.py", "def distribute():\n    from tfhet.service import distribute"),
+        ("tfhet/record/run.py", "import json, tfhetics"),
+    ],
+)
+def test_an_import_from_a_room_above_is_fine(path, source):
+    assert house.room_order(path, source) == []
+
+
+def test_an_unknown_room_is_found_be_it_a_folder_or_a_module():
+    assert house.known_room("tfhet/attic/old.py", "")
+    assert house.known_room("tfhet/attic.py", "")
+    assert not house.known_room("tfhet/stages/blur.py", "")
+    assert not house.known_room("tfhet/__init__.py", "")
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("tfhet/plan/plan.py", "import tensorflow as tf"),
+        ("tfhet/plan/plan.py", "def late():\n    import tensorflow as tf"),
+        ("tfhet/plan/plan.py", "from tensorflow.keras import layers"),
+        ("tfhet/plan/plan.py", "import json, keras"),
+        ("tfhet/plan/plan.py", "__import__('tensorflow.data')"),
+        ("tfhet/bench/stages.py", "import tensorflow as tf"),
+        ("tfhet/bench/stages.py", "class Suite:\n    import tensorflow as tf"),
+        ("tfhet/__init__.py", "import tensorflow"),
+    ],
+)
+def test_tensorflow_in_a_room_without_it_is_found(path, source):
+    assert len(house.tensorflow_place(path, source)) == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("tfhet/stages/blur.py", "import tensorflow as tf"),
+        ("tfhet/bench/stages.py", "def case():\n    import tensorflow as tf"),
+        ("tfhet/plan/plan.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import tensorflow as tf"),
+        ("tfhet/plan/plan.py", "import tensorflow_free"),
+    ],
+)
+def test_tensorflow_where_it_belongs_is_fine(path, source):
+    assert house.tensorflow_place(path, source) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("tfhet/trainer/solo.py", "import horovod.tensorflow as hvd"),
+        ("tfhet/launch/launcher.py", "def ranks():\n    from horovod.runner import run"),
+        ("tfhet/trainer/model.py", "import tensorflow_addons as tfa"),
+        ("tfhet/bench/stages.py", "def case():\n    import tensorflow_addons as tfa"),
+        ("tfhet/launch/launcher.py", "from sagemaker_training import environment"),
+        ("tfhet/plan/plan.py", "import boto3"),
+        ("tfhet/control/lease.py", "import time"),
+        ("tfhet/control/lease.py", "from time import monotonic"),
+    ],
+)
+def test_a_package_outside_its_place_is_found(path, source):
+    assert len(house.package_place(path, source)) == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("tfhet/trainer/horovod.py", "import horovod.tensorflow as hvd"),
+        ("tfhet/launch/ring.py", "from horovod.runner import run"),
+        ("tfhet/stages/addons.py", "import tensorflow_addons as tfa"),
+        ("tfhet/bench/example.py", "import tensorflow_addons as tfa"),
+        ("tfhet/cluster/toolkit.py", "from sagemaker_training import environment"),
+        ("tfhet/job/request.py", "import boto3"),
+        ("tfhet/clock.py", "import time"),
+        ("tfhet/control/lease.py", "import timeit, datetime"),
+    ],
+)
+def test_a_package_in_its_place_is_fine(path, source):
+    assert house.package_place(path, source) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import os\nos.environ['A']",
+        "import os\nos.getenv('A')",
+        "import os as system\nsystem.environ.get('A')",
+        "from os import environ",
+        "from os import path, getenv",
+    ],
+)
+def test_reading_the_environment_elsewhere_is_found(source):
+    assert len(house.environment_read("tfhet/launch/launcher.py", source)) == 1
+    assert not house.environment_read("tfhet/cluster/environment.py", source)
+
+
+def test_a_mapping_called_environ_is_not_the_environment():
+    assert not house.environment_read("tfhet/launch/launcher.py", "import os\nhost.environ['A']\nos.path\nenviron = {}")
+
+
+@pytest.mark.parametrize(
+    "call", ["datetime.now()", "datetime.datetime.utcnow()", "date.today()", "dt.datetime.now(dt.UTC)"]
+)
+def test_reading_the_time_of_day_is_found(call):
+    assert len(house.clock_read("tfhet/record/run.py", f"x = {call}")) == 1
+
+
+def test_turning_a_given_time_into_a_date_is_fine():
+    assert not house.clock_read("tfhet/record/run.py", "datetime.fromtimestamp(clock.wall())\nclock.now()")
+
+
+def test_a_module_without_docstring_is_found():
+    assert house.has_docstring("tfhet/a.py", "x = 1\n")
+    assert house.has_docstring("tfhet/a.py", "")
+    assert not house.has_docstring("tfhet/a.py", '"""What it is."""\n')
+
+
+def test_a_long_module_is_found():
+    assert house.module_length("tfhet/a.py", "\n" * (house.MODULE_LINES + 1))
+    assert not house.module_length("tfhet/a.py", "\n" * house.MODULE_LINES)
+
+
+def test_modules_that_are_long_in_the_middle_are_found_whatever_the_package_files_are():
+    long, short = "\n" * (house.MEDIAN_LINES + 1), "\n"
+    assert house.median_length(
+        {"a.py": long, "b.py": long, "c.py": short, "__init__.py": short, "d/__init__.py": short}
+    )
+    assert not house.median_length({"a.py": long, "b.py": short, "c.py": short})
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["tfhet/utils.py", "tfhet/common/a.py", "tests/unit/core/test_a.py", "tests/unit/test_helpers.py", "docs/misc.md"],
+)
+def test_a_name_that_says_nothing_is_found(path):
+    assert len(house.telling_name(path)) == 1
+
+
+def test_a_setup_py_is_found_wherever_it_is():
+    assert house.telling_name("setup.py")
+    assert house.telling_name("scripts/setup.py")
+    assert not house.telling_name("scripts/setup")
+    assert not house.telling_name("tfhet/record/baseline.py")
+
+
+def test_the_address_of_a_package_index_is_found():
+    address = "https:/" + "/host.example/root/simple"
+    assert house.registry_address("a.toml", f"x\nindex = {address}") == ["a.toml:2: names a package index"]
+    assert not house.registry_address("a.md", "https:/" + "/host.example/a is simple, a/simple thing")
+
+
+def test_dead_links_are_found_and_live_ones_are_not():
+    files = {"docs/run.md": "# How to run\n## It's `one` run\n```\n# not a heading\n```\n", "docs": "", "plot.png": ""}
+    text = """[a](run.md) [b](run.md#its-one-run) [c](../plot.png "plot") [d](https://host.example/x) [e](#top)
+`[f](no.md)`
+# Top
+[g](gone.md) [h](run.md#not-a-heading) ![i](../gone.png) [j](#bottom)
+```
+[k](gone.md)
+```
+"""
+    breaches = house.dead_links(
+        "docs/index.md", text, lambda path: text if path == "docs/index.md" else files.get(path)
+    )
+    assert [breach.split("links to ")[1].split(",")[0] for breach in breaches] == [
+        "gone.md",
+        "run.md#not-a-heading",
+        "../gone.png",
+        "#bottom",
+    ]
+
+
+def test_headings_of_one_name_get_numbered_anchors():
+    assert house.heading_anchors("# A b\n# A b\n") == {"a-b", "a-b-1"}
+
+
+def test_the_commands_in_a_text_are_found():
+    text = "Run `scripts/demo`, ./scripts/test --all, or `.ci/run`. scripts/launcher.py, but not my/scripts/other."
+    assert house.named_scripts(text) == [".ci/run", "scripts/demo", "scripts/launcher.py", "scripts/test"]
+
+
+def test_without_git_the_files_are_found_by_walking(tmp_path):
+    for name in ("a.py", "b/c.md", ".venv/d.py", "tfhet.egg-info/e", ".mypy_cache/f"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    assert house.files_of(tmp_path) == ["a.py", "b/c.md"]

@@ -1,0 +1,40 @@
+"""Any chain of stages reads back from its text."""
+
+from __future__ import annotations
+
+import contextlib
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tfhet import stages
+from tfhet.errors import UsageError
+
+numbers = st.floats(1e-6, 1e6, allow_nan=False)
+any_stage = st.one_of(
+    st.builds(stages.Dilate, size=st.integers(1, 99)),
+    st.builds(
+        stages.GaussianBlur,
+        size=st.integers(1, 99),
+        sigma=numbers,
+        backend=st.sampled_from(["auto", "own", "addons"]),
+        padding=st.sampled_from(["REFLECT", "SYMMETRIC"]),
+    ),
+    st.builds(stages.Rescale, scale=numbers, offset=st.floats(-1e6, 1e6)),
+    st.sampled_from([stages.RandomFlip(), stages.RandomFlip(False, True), stages.RandomFlip(True, True)]),
+    st.builds(stages.RandomRotation, factor=st.floats(0, 1)),
+    st.builds(stages.RandomZoom, factor=st.floats(0, 1, exclude_max=True)),
+)
+
+
+@settings(deadline=None, derandomize=True)
+@given(st.lists(any_stage, max_size=6).map(tuple))
+def test_any_chain_reads_back_from_its_text_exactly(chain):
+    assert stages.parse(stages.text(chain)) == chain
+
+
+@settings(deadline=None, derandomize=True)
+@given(st.text(max_size=40))
+def test_any_text_is_read_or_refused_with_a_usage_error(text):
+    with contextlib.suppress(UsageError):
+        stages.parse(text)

@@ -1,0 +1,91 @@
+"""bench/command.py and suites.py: the command `tfhet bench`, on a suite that measures nothing."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tfhet.bench import Suite, run, suites
+from tfhet.errors import DataError, UsageError
+from tfhet.events import Observer
+from tfhet.record import Figure, Record
+
+
+def _measured(options: argparse.Namespace, observer: Observer, command: Sequence[str]) -> Record:
+    if options.fail:
+        raise DataError("record 3 is corrupt")
+    figures = {"toy.us": Figure.of([float(options.repeats)] * options.repeats, unit="us")}
+    return Record.of("toy", figures, command=command)
+
+
+TOY = Suite(
+    name="toy",
+    does="nothing, quickly",
+    options=lambda parser: parser.add_argument("--fail", action="store_true") and None,
+    run=_measured,
+    bars=lambda record: ("toy", record.figures),
+)
+
+
+@pytest.fixture
+def toy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(suites, "get", lambda name: TOY)
+
+
+@pytest.mark.usefixtures("toy")
+def test_the_table_is_printed_and_the_record_written_with_its_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "results" / "toy.json"
+    assert run(["toy", "--repeats", "3", "--json", str(path)]) == 0
+    record = Record.read(path)
+    assert record.command == ("tfhet", "bench", "toy", "--repeats", "3", "--json", str(path))
+    assert record.figures["toy.us"].n == 3
+    told = capsys.readouterr().out
+    assert "toy.us" in told and f"record: {path}" in told
+
+
+@pytest.mark.usefixtures("toy")
+def test_the_plot_is_written(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    assert run(["toy", "--plot", str(tmp_path / "toy.png")]) == 0
+    assert (tmp_path / "toy.png").stat().st_size > 1000
+
+
+@pytest.mark.usefixtures("toy")
+@pytest.mark.parametrize(
+    "wrong", [["--repeats", "0"], ["--repeats", "x"], ["--nonsense"], ["--json", "."], ["--plot", "a.gif"]]
+)
+def test_wrong_options_end_with_2_before_anything_is_measured(
+    wrong: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["toy", *wrong]) == 2
+    assert "tfhet bench" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("toy")
+def test_a_suite_that_fails_ends_with_its_errors_code(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["toy", "--fail"]) == 1
+    assert capsys.readouterr().err == "tfhet bench: record 3 is corrupt\n"
+
+
+def test_an_unknown_suite_lists_the_known(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["speed"]) == 2
+    assert capsys.readouterr().err == "tfhet bench: unknown bench suite 'speed'; known: stages\n"
+    with pytest.raises(UsageError):
+        suites.get("speed")
+
+
+def test_no_suite_is_wrong_use_and_help_is_not(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([]) == 2
+    assert run(["--help"]) == 0
+    assert "stages" in capsys.readouterr().out
+    assert run(["stages", "--help"]) == 0
+    assert "--batch_size" in capsys.readouterr().out
+
+
+def test_every_listed_suite_is_there_under_its_name() -> None:
+    assert [suites.get(name).name for name in suites.names()] == list(suites.names())

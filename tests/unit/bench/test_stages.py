@@ -1,0 +1,121 @@
+"""bench/stages.py and bench/example.py: what the suite compares does the same work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tfhet.bench import Measurement, Sample, run
+from tfhet.bench.stages import figures_of
+from tfhet.errors import UsageError
+from tfhet.record import Record
+
+tf = pytest.importorskip("tensorflow")
+pytest.importorskip("sklearn")
+
+from tfhet import stages as stage_room  # noqa: E402
+from tfhet.bench import example, records  # noqa: E402
+from tfhet.placement import Pipeline  # noqa: E402
+from tfhet.source import TFRecordSource  # noqa: E402
+
+EXAMPLES = 37
+SHAPE = (32, 32, 3)
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> TFRecordSource:
+    folder = tmp_path_factory.mktemp("records")
+    return records.repeated_digits(folder, EXAMPLES, tmp_path_factory.mktemp("cache"))
+
+
+def written(digits: TFRecordSource, chain: str, batch_size: int = 16) -> tuple[np.ndarray, np.ndarray]:
+    made = example.dataset(digits.files, SHAPE, stage_room.parse(chain), batch_size)
+    images, labels = zip(*made.as_numpy_iterator(), strict=True)
+    return np.concatenate(images), np.concatenate(labels)
+
+
+def sorted_images(images: np.ndarray) -> list[bytes]:
+    return sorted(image.tobytes() for image in images)
+
+
+def test_the_records_are_exactly_as_many_as_asked_for_also_beyond_the_set(tmp_path: Path) -> None:
+    source = records.repeated_digits(tmp_path, 1500, tmp_path / "cache")
+    source.check()
+    assert source.example_count() == 1500
+
+
+def test_without_random_stages_the_example_and_tfhet_make_the_same_images(digits: TFRecordSource) -> None:
+    pytest.importorskip("tensorflow_addons")
+    chain = "dilate(3); gaussian_blur(11, 0.8)"
+    ours = np.concatenate([batch["image"].numpy() for batch in Pipeline(digits, chain, 16).dataset()])
+    theirs, _ = written(digits, chain)
+    raw, _ = written(digits, "")
+    assert ours.dtype == theirs.dtype == np.uint8
+    assert sorted_images(ours) == sorted_images(theirs)
+    assert sorted_images(raw) != sorted_images(theirs)
+
+
+def test_the_example_really_augments_each_image_in_its_own_way(digits: TFRecordSource) -> None:
+    pytest.importorskip("tensorflow_addons")
+    images, labels = written(digits, "aws-cifar")
+    plain, plain_labels = written(digits, "dilate(3); gaussian_blur(11, 0.8); rescale(1/255)")
+    assert images.shape == (EXAMPLES, *SHAPE) and images.dtype == np.float32
+    assert 0.0 <= images.min() and images.max() <= 1.0
+    assert (labels == plain_labels).all()
+    assert sum(not np.array_equal(a, b) for a, b in zip(images, plain, strict=True)) > EXAMPLES * 0.9
+
+
+def test_a_flip_alone_gives_each_image_or_its_mirror(digits: TFRecordSource) -> None:
+    images, _ = written(digits, "random_flip()")
+    plain, _ = written(digits, "")
+    flipped = 0
+    for image, before in zip(images, plain, strict=True):
+        mirrored = np.array_equal(image, before[:, ::-1])
+        assert mirrored or np.array_equal(image, before)
+        flipped += mirrored
+    assert 0 < flipped < EXAMPLES
+
+
+def test_a_stage_that_the_example_does_not_know_is_named() -> None:
+    class Foreign:
+        name = "solarize"
+
+    with pytest.raises(UsageError, match="no step like 'solarize'; it knows dilate"):
+        example.dataset([], SHAPE, [Foreign()], 1)  # type: ignore[list-item]
+
+
+def test_the_figures_carry_the_names_that_were_agreed() -> None:
+    def taken(name: str, cpu_s: float) -> Measurement:
+        return Measurement(name, "image", 1, (), (Sample(1.0, cpu_s), Sample(1.0, cpu_s)))
+
+    cases = {"example": taken("example", 40.0), "tfhet": taken("tfhet", 1.0), "decode": taken("decode", 0.5)}
+    figures = figures_of("c", {**cases, "dilate alone": taken("dilate alone", 0.1)}, {"dilate": "dilate alone"})
+    assert list(figures) == [
+        "stages.c.vs_example",
+        "stages.c.us_per_image",
+        "stages.c.example_us_per_image",
+        "stages.c.decode_us",
+        "stages.c.dilate_us",
+    ]
+    assert figures["stages.c.vs_example"].value == pytest.approx(40.0)
+    assert figures["stages.c.vs_example"].against == "the example as written"
+
+
+def test_the_suite_runs_small_and_leaves_its_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "stages.json"
+    options = ["--chain", "digits", "--repeats", "2", "--examples", str(EXAMPLES), "--batch-size", "16"]
+    code = run(["stages", *options, "--threads", "1", "--cache", str(tmp_path), "--json", str(path)])
+    assert code == 0, capsys.readouterr().err
+    record = Record.read(path)
+    assert record.figures["stages.digits.vs_example"].n == 2
+    assert record.figures["stages.digits.random_zoom_us"].unit == "us"
+    assert len(record.details["cases"]["tfhet"]["samples"]) == 2
+    assert len(record.details["cases"]["tfhet"]["warmup"]) == 1
+    assert record.details["runs_as"][-1].startswith("rescale")
+
+
+def test_an_unknown_chain_lists_the_known(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["stages", "--chain", "nope"]) == 2
+    assert "aws-cifar" in capsys.readouterr().err

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import json
+import os
+import socket
+
+import pytest
+
+from tfhet.cluster import Ports, check_free, free_ports, resolve
+from tfhet.errors import ClusterError, UsageError
+
+
+def test_ports_have_defaults_and_one_port_per_worker() -> None:
+    assert Ports.from_env({}) == Ports(16000, 6000, (6001,))
+    assert Ports.from_env({}, workers=3).workers == (6001, 6002, 6003)
+    assert Ports.from_env({}, control=1, dispatcher=2, worker_base=7, workers=0) == Ports(1, 2, ())
+
+
+def test_the_variable_wins_over_the_arguments() -> None:
+    env = {"TFHET_PORTS": '{"control": 20000, "workers": [20001, 20002]}'}
+    assert Ports.from_env(env, control=5, dispatcher=7000, workers=2) == Ports(20000, 7000, (20001, 20002))
+    assert Ports.from_env(env, workers=1).workers == (20001,)
+
+
+def test_ports_go_into_an_environment_and_back() -> None:
+    ports = Ports(20000, 20001, (20002, 20003))
+    assert Ports.from_env(ports.to_env(), workers=2) == ports
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{", "not JSON"),
+        ("[1]", "expected a JSON object"),
+        ('{"worker": 1}', "unknown key 'worker'"),
+        ('{"workers": 6001}', "must be a list"),
+        ('{"workers": []}', "gives 0 worker ports"),
+        ('{"control": 0}', "not a TCP port"),
+        ('{"control": 70000}', "not a TCP port"),
+        ('{"control": true}', "not a TCP port"),
+        ('{"control": "16000"}', "not a TCP port"),
+        ('{"control": {}}', "not a TCP port"),
+        ('{"control": 6001}', "must differ"),
+    ],
+)
+def test_a_wrong_variable_is_explained(text: str, says: str) -> None:
+    with pytest.raises(UsageError, match=f"TFHET_PORTS.*{says}"):
+        Ports.from_env({"TFHET_PORTS": text})
+
+
+def test_a_host_is_reached_by_its_address_or_else_by_its_name() -> None:
+    env = {"TFHET_ADDRESSES": '{"algo-1": "127.0.0.2"}'}
+    assert resolve("algo-1", env) == "127.0.0.2"
+    assert resolve("algo-2", env) == "algo-2"
+    assert resolve("algo-1", {}) == "algo-1"
+
+
+@pytest.mark.parametrize("address", ["localhost", "LOCALHOST", "::1", "0.0.0.0"])
+def test_another_host_is_never_localhost(address: str) -> None:
+    env = {"TFHET_ADDRESSES": json.dumps({"algo-1": address})}
+    with pytest.raises(ClusterError, match="on every other host means that host itself"):
+        resolve("algo-1", env, current_host="algo-2")
+    assert resolve("algo-1", env, current_host="algo-1") == address
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"algo-1": 7}', '{"algo-1": ""}', '{"algo-1": "a b"}'])
+def test_a_wrong_address_table_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="TFHET_ADDRESSES"):
+        resolve("algo-1", {"TFHET_ADDRESSES": text})
+
+
+def test_free_ports_are_different_and_free() -> None:
+    ports = free_ports(20)
+    assert len(set(ports)) == 20
+    for port in ports:
+        check_free(port, "127.0.0.1")
+
+
+def test_a_busy_port_names_who_listens() -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        port = listener.getsockname()[1]
+        with pytest.raises(UsageError, match=rf"port {port} .*in use by process {os.getpid()}"):
+            check_free(port, "127.0.0.1")
+        with pytest.raises(UsageError, match=f"port {port}"):
+            check_free(port)
+
+
+def test_an_address_of_another_machine_is_explained() -> None:
+    with pytest.raises(UsageError, match="not an address of this machine"):
+        check_free(0, "192.0.2.1")
+    with pytest.raises(UsageError, match="cannot listen on port 70000"):
+        check_free(70000)

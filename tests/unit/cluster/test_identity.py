@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from tfhet.cluster import Identity, identify
+from tfhet.errors import ClusterError
+
+REAL = {
+    "current_group_name": "data_group",
+    "current_host": "algo-1",
+    "current_instance_type": "ml.c5.xlarge",
+    "hosts": ["algo-1", "algo-2"],
+    "instance_groups": [
+        {"hosts": ["algo-1"], "instance_group_name": "data_group", "instance_type": "ml.c5.xlarge"},
+        {"hosts": ["algo-2"], "instance_group_name": "dnn_group", "instance_type": "ml.m4.xlarge"},
+    ],
+    "network_interface_name": "eth0",
+}
+
+
+def _write(tmp_path: Path, document: object) -> Path:
+    path = tmp_path / "input" / "config" / "resourceconfig.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(document if isinstance(document, str) else json.dumps(document))
+    return path
+
+
+def test_a_real_file_is_read(tmp_path: Path) -> None:
+    identity = Identity.from_resource_config(_write(tmp_path, REAL))
+    assert (identity.current_host, identity.current_group) == ("algo-1", "data_group")
+    assert identity.is_heterogeneous
+    assert identity.group.hosts == ("algo-1",)
+    assert identity.host.instance_type == "ml.c5.xlarge"
+    assert identity.cluster.network_interface == "eth0"
+
+
+def test_the_toolkits_own_key_for_the_group_is_read(tmp_path: Path) -> None:
+    document = {k: v for k, v in REAL.items() if k != "current_group_name"} | {"current_instance_group": "data_group"}
+    assert Identity.from_resource_config(_write(tmp_path, document)).current_group == "data_group"
+
+
+def test_without_a_key_for_the_group_the_host_tells_it(tmp_path: Path) -> None:
+    document = {k: v for k, v in REAL.items() if k != "current_group_name"} | {"current_host": "algo-2"}
+    assert Identity.from_resource_config(_write(tmp_path, document)).current_group == "dnn_group"
+
+
+def test_the_old_form_without_groups_is_one_homogeneous_group(tmp_path: Path) -> None:
+    document = {"current_host": "algo-2", "hosts": ["algo-1", "algo-2"], "network_interface_name": "ethwe"}
+    identity = Identity.from_resource_config(_write(tmp_path, document))
+    assert identity.current_group == "homogeneousCluster"
+    assert identity.group.hosts == ("algo-1", "algo-2")
+    assert identity.cluster.network_interface == "ethwe"
+    assert not identity.is_heterogeneous
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"current_host": "algo-7"}, "current host 'algo-7' is in no group; groups: data_group"),
+        ({"current_host": None}, "'current_host': expected a host name"),
+        ({"current_group_name": "dnn_group"}, "lists it in 'data_group'"),
+        ({"current_group_name": 7}, "is in group 7"),
+        ({"hosts": ["algo-1"]}, "disagree about algo-2"),
+        ({"hosts": ["algo-1", "algo-1"]}, "names a host twice"),
+        ({"hosts": "algo-1"}, "must be a list of host names"),
+        ({"instance_groups": "x"}, "'instance_groups' must be a list"),
+        ({"instance_groups": [7]}, r"instance_groups\[0\] must be an object"),
+        ({"instance_groups": [], "hosts": []}, "names no hosts"),
+        ({"instance_groups": [{"hosts": ["algo-1"], "instance_group_name": ""}]}, "expected the name of a group"),
+        ({"instance_groups": [REAL["instance_groups"][0]] * 2}, "two groups are called 'data_group'"),  # type: ignore[index]
+        (
+            {
+                "instance_groups": [
+                    {"hosts": ["algo-1", "algo-2"], "instance_group_name": "a"},
+                    {"hosts": ["algo-2"], "instance_group_name": "b"},
+                ]
+            },
+            "host 'algo-2' is in two groups, 'a' and 'b'",
+        ),
+        ({"network_interface_name": 7}, "'network_interface_name'"),
+    ],
+)
+def test_an_unsound_description_is_refused_by_name(tmp_path: Path, change: dict[str, object], says: str) -> None:
+    path = _write(tmp_path, REAL | change)
+    with pytest.raises(ClusterError, match=says) as raised:
+        Identity.from_resource_config(path)
+    assert str(path) in str(raised.value)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]", "7", "null", "[" * 5000, '"x"', "\ufeff{}", "1" * 5000])
+def test_what_is_not_a_json_object_is_refused(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ClusterError):
+        Identity.from_resource_config(_write(tmp_path, text))
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ClusterError, match=str(tmp_path)):
+        Identity.from_resource_config(tmp_path)
+
+
+def test_the_file_is_preferred_to_the_variables(tmp_path: Path) -> None:
+    # mpirun hands the first host's SM_* variables to the ranks of all hosts.
+    _write(tmp_path, REAL)
+    env = {"SAGEMAKER_BASE_DIR": str(tmp_path), "SM_CURRENT_HOST": "algo-2", "SM_RESOURCE_CONFIG": json.dumps(REAL)}
+    assert identify(env).current_host == "algo-1"
+
+
+def test_a_broken_file_is_an_error_even_with_good_variables(tmp_path: Path) -> None:
+    _write(tmp_path, "{")
+    with pytest.raises(ClusterError, match="not JSON"):
+        identify({"SAGEMAKER_BASE_DIR": str(tmp_path), "SM_RESOURCE_CONFIG": json.dumps(REAL)})
+
+
+def test_without_a_file_the_variables_are_read(tmp_path: Path) -> None:
+    v3 = {"SAGEMAKER_BASE_DIR": str(tmp_path), "SM_RESOURCE_CONFIG": json.dumps(REAL)}
+    v2 = {
+        "SAGEMAKER_BASE_DIR": str(tmp_path),
+        "SM_CURRENT_HOST": "algo-1",
+        "SM_CURRENT_INSTANCE_GROUP": "data_group",
+        "SM_CURRENT_INSTANCE_TYPE": "ml.c5.xlarge",
+        "SM_HOSTS": '["algo-1","algo-2"]',
+        "SM_INSTANCE_GROUPS": '["data_group","dnn_group"]',
+        "SM_INSTANCE_GROUPS_DICT": json.dumps({g["instance_group_name"]: g for g in REAL["instance_groups"]}),  # type: ignore[index]
+        "SM_NETWORK_INTERFACE_NAME": "eth0",
+    }
+    assert identify(v3) == identify(v2) == Identity.from_resource_config(_write(tmp_path, REAL))
+
+
+@pytest.mark.parametrize(
+    "env",
+    [
+        {"SM_CURRENT_HOST": "algo-1"},
+        {"SM_CURRENT_HOST": "algo-1", "SM_HOSTS": "algo-1"},
+        {"SM_CURRENT_HOST": "algo-1", "SM_HOSTS": "{}"},
+        {"SM_RESOURCE_CONFIG": "[]"},
+        {"SM_RESOURCE_CONFIG": "{}"},
+        {},
+    ],
+)
+def test_variables_that_say_too_little_are_refused(env: dict[str, str]) -> None:
+    with pytest.raises(ClusterError):
+        Identity.from_sm_env(env)
+
+
+def test_nothing_to_read_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(ClusterError, match="SAGEMAKER_BASE_DIR"):
+        identify({"SAGEMAKER_BASE_DIR": str(tmp_path)})
+
+
+def test_a_local_identity_is_one_host() -> None:
+    identity = Identity.local("here")
+    assert identity.host.name == "here"
+    assert not identity.is_heterogeneous
+
+
+def test_a_missing_toolkit_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sagemaker_training.environment", None)
+    with pytest.raises(ClusterError, match=r"tfhet\[sagemaker\]"):
+        Identity.from_toolkit()

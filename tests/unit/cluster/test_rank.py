@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import pytest
+
+from tfhet.cluster import Rank
+from tfhet.errors import ClusterError
+
+
+def _mpi(rank: object, size: object, local_rank: object, local_size: object) -> dict[str, str]:
+    prefix = "OMPI_COMM_WORLD_"
+    return {
+        prefix + "RANK": str(rank),
+        prefix + "SIZE": str(size),
+        prefix + "LOCAL_RANK": str(local_rank),
+        prefix + "LOCAL_SIZE": str(local_size),
+    }
+
+
+def _horovod(rank: object, size: object, local_rank: object, local_size: object) -> dict[str, str]:
+    mpi = _mpi(rank, size, local_rank, local_size)
+    return {name.replace("OMPI_COMM_WORLD_", "HOROVOD_"): value for name, value in mpi.items()}
+
+
+def test_without_a_launcher_there_is_no_rank() -> None:
+    assert Rank.from_env({"PATH": "/bin"}) is None
+
+
+def test_each_launchers_variables_are_read() -> None:
+    assert Rank.from_env(_mpi(3, 4, 1, 2)) == Rank(3, 4, 1, 2, "mpi")
+    assert Rank.from_env(_horovod(3, 4, 1, 2)) == Rank(3, 4, 1, 2, "horovod")
+    hydra = {"PMI_RANK": "3", "PMI_SIZE": "4", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"}
+    assert Rank.from_env(hydra) == Rank(3, 4, 1, 2, "pmi")
+    assert Rank.from_env({"PMI_RANK": "0", "PMI_SIZE": "1"}) == Rank(0, 1, 0, 1, "pmi")
+
+
+def test_two_launchers_may_agree_but_not_disagree() -> None:
+    assert Rank.from_env(_mpi(1, 2, 1, 2) | _horovod(1, 2, 1, 2)) == Rank(1, 2, 1, 2, "mpi")
+    with pytest.raises(ClusterError, match="two launchers disagree.*HOROVOD_RANK"):
+        Rank.from_env(_mpi(0, 1, 0, 1) | _horovod(1, 2, 1, 2))
+
+
+@pytest.mark.parametrize(
+    "numbers", [(2, 2, 0, 1), (0, 0, 0, 0), (0, 2, 1, 2), (1, 2, 0, 3), (3, 4, 2, 2), (0, 1, 0, 2)]
+)
+def test_ranks_that_contradict_each_other_are_refused(numbers: tuple[int, int, int, int]) -> None:
+    with pytest.raises(ClusterError, match="contradict"):
+        Rank.from_env(_mpi(*numbers))
+
+
+@pytest.mark.parametrize("text", ["", "x", "-1", "1.0", "٣", "9" * 5000])
+def test_what_is_not_a_number_is_refused(text: str) -> None:
+    with pytest.raises(ClusterError, match="OMPI_COMM_WORLD_RANK"):
+        Rank.from_env(_mpi(text, 2, 0, 1))
+
+
+def test_a_missing_variable_is_named() -> None:
+    env = _horovod(0, 2, 0, 1)
+    del env["HOROVOD_SIZE"]
+    with pytest.raises(ClusterError, match="HOROVOD_SIZE is not set"):
+        Rank.from_env(env)

@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from tfhet.control import ProtocolError, Secret
+from tfhet.control.connection import Connection
+from tfhet.control.handshake import Newcomer, Refused, Unauthenticated, admit, introduce
+from tfhet.errors import TfhetError
+
+Run = Callable[[Coroutine[Any, Any, Any]], Any]
+SECRET = Secret.from_text("the secret of these tests")
+OTHER = Secret.from_text("another job's secret here")
+NEWCOMER = Newcomer("algo-2", "i1", {"cores": 4}, 3)
+Side = Callable[[Connection], Awaitable[Any]]
+
+
+async def _meet(coordinator: Side, member: Side) -> tuple[Any, Any]:
+    """Runs both sides over a real connection; gives what each returned or raised."""
+    accepted: asyncio.Future[Connection] = asyncio.get_running_loop().create_future()
+    server = await asyncio.start_server(lambda r, w: accepted.set_result(Connection(r, w)), "127.0.0.1", 0)
+    there = await Connection.dial("127.0.0.1", server.sockets[0].getsockname()[1])
+    here = await accepted
+
+    async def one(side: Side, connection: Connection) -> Any:
+        try:
+            return await side(connection)
+        except (OSError, TfhetError) as error:
+            return error
+        finally:
+            await connection.close()
+
+    results = await asyncio.gather(one(coordinator, here), one(member, there))
+    server.close()
+    await server.wait_closed()
+    return results[0], results[1]
+
+
+def _admit(secret: Secret, objection: Callable[[str, str], str | None] = lambda n, i: None) -> Side:
+    async def side(connection: Connection) -> Newcomer:
+        newcomer = await admit(connection, secret, objection)
+        connection.write({"type": "joined", "lease_s": 10.0, "seen": 0})
+        return newcomer
+
+    return side
+
+
+def _introduce(secret: Secret) -> Side:
+    return lambda connection: introduce(connection, secret, NEWCOMER)
+
+
+def test_two_that_know_the_secret_meet(run: Run) -> None:
+    there, here = run(_meet(_admit(SECRET), _introduce(SECRET)))
+    assert there == NEWCOMER
+    assert here == {"type": "joined", "lease_s": 10.0, "seen": 0}
+
+
+def test_a_member_with_another_secret_is_told_nothing(run: Run) -> None:
+    there, here = run(_meet(_admit(SECRET, lambda n, i: pytest.fail("asked")), _introduce(OTHER)))
+    assert isinstance(there, Unauthenticated)
+    assert isinstance(here, Unauthenticated)
+    assert "same on both hosts" in str(here)
+
+
+def test_a_member_is_refused_with_the_reason_once_it_has_proved_itself(run: Run) -> None:
+    there, here = run(_meet(_admit(SECRET, lambda name, instance: f"{name}, {instance}: no"), _introduce(SECRET)))
+    assert isinstance(there, Refused)
+    assert isinstance(here, Refused)
+    assert str(here) == "algo-2, i1: no"
+
+
+def test_a_false_coordinator_is_found_out(run: Run) -> None:
+    async def false_coordinator(connection: Connection) -> None:
+        connection.write({"type": "hello", "version": 1, "nonce": "0" * 64})
+        join = await connection.read()
+        connection.write({"type": "welcome", "proof": join["proof"]})  # the member's own proof, sent back
+        with pytest.raises(ConnectionError):
+            await connection.read()
+
+    there, here = run(_meet(false_coordinator, _introduce(SECRET)))
+    assert there is None
+    assert isinstance(here, Unauthenticated)
+
+
+def test_an_overheard_proof_is_of_no_use(run: Run) -> None:
+    overheard: list[dict[str, Any]] = []
+
+    async def listening_member(connection: Connection) -> None:
+        await introduce(connection, SECRET, NEWCOMER)
+
+    async def spying_coordinator(connection: Connection) -> None:
+        read = connection.read
+
+        async def spy() -> dict[str, Any]:
+            overheard.append(await read())
+            return overheard[-1]
+
+        connection.read = spy  # type: ignore[method-assign]
+        await _admit(SECRET)(connection)
+
+    run(_meet(spying_coordinator, listening_member))
+
+    async def replaying(connection: Connection) -> None:
+        await connection.read()
+        connection.write(overheard[0])
+        with pytest.raises(ConnectionError):
+            await connection.read()
+
+    there, _ = run(_meet(_admit(SECRET), replaying))
+    assert overheard[0]["type"] == "join"
+    assert isinstance(there, Unauthenticated)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"type": "lease", "seen": 0},
+        {"type": "join", "name": "a", "instance": "i", "nonce": "short", "proof": "x"},
+        {"type": "join", "name": "", "instance": "i", "nonce": "0" * 64, "proof": "x"},
+        {"type": "join", "name": "a\nb", "instance": "i", "nonce": "0" * 64, "proof": "x"},
+        {"type": "join", "name": "a", "instance": "i" * 301, "nonce": "0" * 64, "proof": "x"},
+    ],
+)
+def test_a_malformed_answer_is_a_protocol_error(run: Run, answer: dict[str, Any]) -> None:
+    async def member(connection: Connection) -> None:
+        await connection.read()
+        connection.write(answer)
+
+    there, _ = run(_meet(_admit(SECRET), member))
+    assert isinstance(there, ProtocolError)
+
+
+@pytest.mark.parametrize("proof", ["", "0" * 64, "\ud800" * 64, "é"])
+def test_a_wrong_proof_is_not_a_proof_whatever_it_holds(run: Run, proof: str) -> None:
+    async def member(connection: Connection) -> None:
+        await connection.read()
+        connection.write({"type": "join", "name": "a", "instance": "i", "nonce": "0" * 64, "proof": proof})
+
+    there, _ = run(_meet(_admit(SECRET), member))
+    assert isinstance(there, Unauthenticated)
+
+
+@pytest.mark.parametrize(
+    "hello",
+    [{"type": "hello", "version": 2, "nonce": "0" * 64}, {"type": "hello", "version": 1, "nonce": ""}],
+)
+def test_another_version_or_a_malformed_nonce_is_a_protocol_error(run: Run, hello: dict[str, Any]) -> None:
+    async def coordinator(connection: Connection) -> None:
+        connection.write(hello)
+
+    _, here = run(_meet(coordinator, _introduce(SECRET)))
+    assert isinstance(here, ProtocolError)

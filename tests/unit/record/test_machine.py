@@ -1,0 +1,40 @@
+"""record/machine.py: what measured."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tfhet.record import document, machine, versions
+
+
+def test_processor_and_gpus_are_read_from_proc(tmp_path: Path) -> None:
+    (tmp_path / "cpuinfo").write_text("processor\t: 0\nmodel name\t: Xeon 2.5 GHz\n")
+    gpu = tmp_path / "driver/nvidia/gpus/0000:00:1e.0"
+    gpu.mkdir(parents=True)
+    (gpu / "information").write_text("Model: \t\t NVIDIA A100\nIRQ: 1\n")
+    found = machine(tmp_path)
+    assert found["cpu"] == "Xeon 2.5 GHz"
+    assert found["gpus"] == ["NVIDIA A100"]
+
+
+def test_a_machine_without_proc_still_has_an_answer(tmp_path: Path) -> None:
+    found = machine(tmp_path / "none")
+    assert set(found) == {"cpu", "cores", "cores_usable", "memory_bytes", "gpus", "kernel", "system", "python"}
+    assert document.plain(found) == found
+    assert found["cores_usable"] >= 1 and found["memory_bytes"] > 0
+
+
+def test_versions_leave_out_what_is_not_installed() -> None:
+    found = versions(("numpy", "no-such-distribution"))
+    assert list(found) == ["numpy"]
+
+
+def test_neither_record_nor_report_nor_bench_loads_tensorflow_or_matplotlib() -> None:
+    code = (
+        "import sys, tfhet.record, tfhet.report, tfhet.bench; tfhet.record.versions();"
+        "print([m for m in ('tensorflow', 'keras', 'horovod', 'matplotlib') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "[]"

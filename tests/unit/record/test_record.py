@@ -1,0 +1,44 @@
+"""record/record.py: what a benchmark leaves."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tfhet.clock import FakeClock
+from tfhet.errors import DataError, UsageError
+from tfhet.record import Figure, Record
+
+
+def record() -> Record:
+    figures = {"stages.x.vs_example": Figure.ratio([4.0, 4.2], [0.1, 0.1], against="the example as written")}
+    return Record.of("stages.x", figures, details={"samples": {"a": [1.0]}}, command=["a", "b"], clock=FakeClock(60.0))
+
+
+def test_a_record_survives_its_file(tmp_path: Path) -> None:
+    path = record().write(tmp_path / "results" / "stages.json")
+    assert Record.read(path) == record()
+
+
+def test_the_file_is_the_flat_table_beside_machine_versions_and_details(tmp_path: Path) -> None:
+    held = json.loads(record().write(tmp_path / "r.json").read_text())
+    assert list(held) == ["schema", "name", "created", "machine", "versions", "command", "figures", "details"]
+    assert held["schema"] == 1
+    assert held["created"] == "1970-01-01T00:01:00+00:00"
+    assert held["figures"]["stages.x.vs_example"]["against"] == "the example as written"
+    assert held["machine"]["cores"] >= 1 and "numpy" in held["versions"]
+
+
+def test_another_schema_is_refused_with_the_path(tmp_path: Path) -> None:
+    path = tmp_path / "r.json"
+    path.write_text(json.dumps({**record().to_json(), "schema": 99}))
+    with pytest.raises(UsageError, match=r"r\.json has schema 99; this tfhet reads schema 1"):
+        Record.read(path)
+
+
+@pytest.mark.parametrize("broken", [{"schema": 1}, {"schema": 1, "name": "x", "figures": []}])
+def test_a_record_without_its_table_is_refused(broken: dict[str, object]) -> None:
+    with pytest.raises(DataError, match="`figures`"):
+        Record.from_json(broken)

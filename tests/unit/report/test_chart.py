@@ -1,0 +1,62 @@
+"""report/chart.py: the geometry of a line over steps."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfhet.report.chart import BUCKETS, line_chart, nice_ticks
+
+
+@given(st.floats(min_value=1e-9, max_value=1e12))
+def test_ticks_are_few_even_and_reach_the_top(high: float) -> None:
+    ticks = nice_ticks(high)
+    assert ticks[0] == 0 and ticks[-1] >= high * (1 - 1e-6)
+    assert 2 <= len(ticks) <= 6
+
+
+def test_every_step_is_a_point_and_tells_its_value() -> None:
+    chart = line_chart("Step time (ms)", [10.0, 20.0, 10.0], "ms")
+    assert chart is not None
+    assert chart.line == "M0.00,50.00L500.00,0.00L1000.00,50.00"
+    assert [spot.told for spot in chart.spots] == ["step 1: 10.0 ms", "step 2: 20.0 ms", "step 3: 10.0 ms"]
+    assert [tick.label for tick in chart.y_ticks] == ["0", "5", "10", "15", "20"]
+    assert [tick.label for tick in chart.x_ticks] == ["1", "2", "3"]
+    assert chart.middle == "10.0 ms" and chart.note == ""
+
+
+def test_many_steps_become_buckets_with_a_band() -> None:
+    chart = line_chart("t", [float(index % 7) + 1 for index in range(100_000)], "ms")
+    assert chart is not None
+    assert len(chart.spots) == BUCKETS
+    assert "band" in chart.note and chart.band.endswith("Z")
+    assert len(chart.line) + len(chart.band) < 20_000
+
+
+def test_one_slow_step_does_not_flatten_the_others_and_is_named() -> None:
+    chart = line_chart("t", [10.0] * 30 + [900.0], "ms")
+    assert chart is not None
+    assert float(chart.y_ticks[-1].label) <= 40
+    assert "1 step above the axis, the highest 900 ms" in chart.note
+
+
+def test_a_share_runs_from_nothing_to_all() -> None:
+    chart = line_chart("w", [0.0, 0.0], "%", top=100.0)
+    assert chart is not None
+    assert [tick.label for tick in chart.y_ticks] == ["0", "25", "50", "75", "100"]
+
+
+@pytest.mark.parametrize("samples", [[], [math.nan]])
+def test_nothing_to_draw_is_no_chart(samples: list[float]) -> None:
+    assert line_chart("t", samples, "ms") is None
+
+
+def test_one_step_is_a_line_across_and_lost_ones_are_counted() -> None:
+    chart = line_chart("t", [math.inf, 5.0], "ms")
+    assert chart is not None
+    assert chart.line.endswith("H1000")
+    assert [tick.label for tick in chart.x_ticks] == ["2"]
+    assert "1 steps without a finite value" in chart.note

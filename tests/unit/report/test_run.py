@@ -1,0 +1,83 @@
+"""report/run.py: the short table of a run, and runs side by side."""
+
+from __future__ import annotations
+
+import pytest
+
+from tfhet.errors import UsageError
+from tfhet.record import RunSummary, Spread
+from tfhet.report import compare, run_table, text
+from tfhet.report.run import places
+
+
+def summary(**changes: object) -> RunSummary:
+    values: dict[str, object] = {
+        "name": "demo",
+        "mode": "heterogeneous",
+        "cluster": {
+            "data_group": {"hosts": ["algo-1"], "instance_type": "ml.c5.xlarge"},
+            "dnn_group": {"hosts": ["algo-2"]},
+        },
+        "exit_codes": {"algo-1": 0, "algo-2/0": 0, "algo-2/1": -9},
+        "exit_code": 0,
+        "step_ms": Spread(86.1, 80.0, 95.0),
+        "wait_pct": 3.1,
+        "examples_per_s": 95143.0,
+        "epochs": [{"epoch": 0, "seen": 1437, "expected": 1437, "missing": 0, "repeated": 0}],
+        "stages_where": {"rescale()": "trainer", "dilate(size=3)": "data_group", "random_flip()": "data_group"},
+    }
+    return RunSummary(**{**values, **changes})  # type: ignore[arg-type]
+
+
+def lines(run: RunSummary, folder: str | None = None) -> dict[str, str]:
+    found = [line.strip().split("  ", 1) for line in text(run_table(run, folder)).splitlines() if "  " in line.strip()]
+    return {name: value.strip() for name, value in found}
+
+
+def test_the_demo_ends_with_what_was_promised() -> None:
+    told = lines(summary(), "runs/demo")
+    assert told["step time"] == "86.1 ms (p10 80.0, p90 95.0)"
+    assert told["waiting for data"] == "3.1 % of the step"
+    assert told["examples/s"] == "95,143"
+    assert told["examples"] == "each of 1437 exactly once, 1 epoch"
+    assert told["on data_group"] == "dilate(size=3); random_flip()"
+    assert told["on trainer"] == "rescale()"
+    assert told["exit code of algo-1 (data_group)"] == "0"
+    assert told["exit code of algo-2/1 (dnn_group)"] == "signal 9"
+    assert told["exit code of the job"] == "0"
+    assert told["run record"] == "runs/demo"
+
+
+def test_a_failure_shows_its_cause() -> None:
+    told = lines(summary(exit_code=3, cause="algo-2: train.py exited with 3"))
+    assert told["exit code of the job"] == "3"
+    assert told["cause"] == "algo-2: train.py exited with 3"
+
+
+def test_missing_and_repeated_examples_are_counted() -> None:
+    epochs = [{"seen": 10, "expected": 12, "missing": 2, "repeated": None}, {"loss": 1.0}]
+    assert lines(summary(epochs=epochs))["examples"] == "10 seen, 2 missing, 0 repeated"
+
+
+def test_a_run_of_which_nothing_is_known_is_all_dashes() -> None:
+    told = lines(RunSummary())
+    assert told["step time"] == told["waiting for data"] == told["examples/s"] == "–"  # noqa: RUF001
+
+
+def test_the_places_come_in_the_order_of_the_cluster_and_foreign_ones_last() -> None:
+    found = places(summary(stages_where={"a": "moon", "b": "trainer", "c": "data_group"}))
+    assert list(found) == ["data_group", "trainer", "moon"]
+
+
+def test_runs_are_compared_with_the_first_of_them() -> None:
+    slow = summary(name="homogeneous", mode="homogeneous", step_ms=Spread(172.2, 160.0, 190.0))
+    shown = text(compare([slow, summary(), summary()]))
+    assert "homogeneous" in shown and "demo #2" in shown
+    assert "86.1 (0.500x)" in shown
+    assert "USD" not in shown
+
+
+def test_runs_may_be_named_by_the_caller_and_nothing_to_compare_is_wrong_use() -> None:
+    assert "before" in text(compare({"before": summary(), "after": RunSummary()}))
+    with pytest.raises(UsageError, match="at least one run"):
+        compare([])

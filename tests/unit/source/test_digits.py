@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfhet.errors import UsageError
+from tfhet.source import Sidecar, TFRecordSource
+from tfhet.source.digits import digits, enlarged
+
+sklearn_datasets = pytest.importorskip("sklearn.datasets")
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory) -> Path:
+    return digits(tmp_path_factory.mktemp("digits") / "set")
+
+
+def read(directory: Path) -> tuple[np.ndarray, np.ndarray]:
+    source = TFRecordSource.from_directory(directory)
+    source.check()
+    records = list(tf.data.TFRecordDataset(source.files))
+    parsed = source.parse(tf.stack(records))
+    return parsed["image"].numpy(), parsed["label"].numpy()
+
+
+def test_there_are_1437_images_in_16_shards_to_train_and_360_in_4_to_validate(written):
+    for name, examples, shards in (("train", 1437, 16), ("validation", 360, 4)):
+        source = TFRecordSource.from_directory(written / name)
+        assert (source.example_count(), source.split_count()) == (examples, shards)
+        assert source.spec["image"] == tf.TensorSpec([None, 32, 32, 3], tf.uint8)
+        sidecar = Sidecar.read(written / name)
+        assert sidecar is not None
+        assert sidecar.classes == tuple("0123456789")
+
+
+def test_both_parts_together_are_the_digits_of_scikit_learn_each_once_with_its_label(written):
+    images, labels = sklearn_datasets.load_digits(return_X_y=True)
+    pairs = zip(enlarged(images.reshape(-1, 8, 8)), labels, strict=True)
+    original = sorted((image.tobytes(), label) for image, label in pairs)
+    found = [pair for name in ("train", "validation") for pair in zip(*read(written / name), strict=True)]
+    assert sorted((image.tobytes(), label) for image, label in found) == original
+
+
+def test_the_split_is_stratified_and_every_shard_is_mixed(written):
+    for name, examples in (("train", 1437), ("validation", 360)):
+        counts = np.bincount(read(written / name)[1])
+        assert np.abs(counts / examples - np.bincount(sklearn_datasets.load_digits().target) / 1797).max() < 0.002
+    for file in TFRecordSource.from_directory(written / "train").files:
+        labels = [
+            tf.train.Example.FromString(r.numpy()).features.feature["label"] for r in tf.data.TFRecordDataset(file)
+        ]
+        assert len({label.int64_list.value[0] for label in labels}) == 10
+
+
+def test_enlarging_keeps_grey_levels_orientation_and_plain_areas():
+    plain = enlarged(np.full((1, 8, 8), 16.0))
+    assert (plain.shape, plain.dtype) == ((1, 32, 32, 3), np.uint8)
+    assert (plain == 255).all()
+    ramp = enlarged(np.tile(np.arange(8.0), (1, 8, 1)))[0, ..., 0]
+    assert (ramp == ramp[0]).all()
+    assert (np.diff(ramp[0].astype(int)) >= 0).all()
+    resized = tf.image.resize(np.arange(64.0).reshape(1, 8, 8, 1) / 4 * 255 / 16, (32, 32))[0, ..., 0]
+    assert np.abs(enlarged(np.arange(64.0).reshape(1, 8, 8) / 4)[0, ..., 0] - resized.numpy()).max() <= 0.501
+
+
+def test_a_second_call_finds_what_is_there_and_another_number_of_shards_is_refused(written):
+    before = {file: file.stat().st_mtime_ns for file in written.rglob("*")}
+    assert digits(written) == written
+    assert {file: file.stat().st_mtime_ns for file in written.rglob("*")} == before
+    with pytest.raises(UsageError, match="holds 16 shards, not 8"):
+        digits(written, shards=8)
+
+
+def test_without_a_directory_the_digits_lie_in_the_given_cache(tmp_path):
+    target = digits(shards=2, cache=tmp_path)
+    assert target == tmp_path / "tfhet" / "digits" / "2-shards"
+    assert [len(list((target / name).glob("*.tfrecord"))) for name in ("train", "validation")] == [2, 4]
+
+
+def test_a_directory_that_holds_something_else_is_refused_and_kept(tmp_path):
+    (tmp_path / "mine.txt").write_text("keep")
+    with pytest.raises(UsageError, match="holds something else"):
+        digits(tmp_path)
+    assert [file.name for file in tmp_path.iterdir()] == ["mine.txt"]
+    with pytest.raises(UsageError, match="at least 1 shard"):
+        digits(tmp_path / "new", shards=0)
+
+
+def test_two_processes_that_race_both_get_the_one_complete_set(written, tmp_path):
+    command = [sys.executable, "-m", "tfhet.source.digits", str(tmp_path / "set")]
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    root = Path(__file__).parents[3]
+    racers = [subprocess.Popen(command, cwd=root, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    said = [racer.communicate(timeout=120)[0].strip() for racer in racers]
+    assert [racer.returncode for racer in racers] == [0, 0]
+    assert said == [str(tmp_path / "set")] * 2
+    assert [file.name for file in tmp_path.iterdir()] == ["set"]
+    for name in ("train", "validation"):
+        ours = TFRecordSource.from_directory(written / name)
+        theirs = TFRecordSource.from_directory(tmp_path / "set" / name)
+        assert ours.fingerprint() == theirs.fingerprint()  # computed in this process, of files from another
+        assert [Path(f).read_bytes() for f in ours.files] == [Path(f).read_bytes() for f in theirs.files]

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfhet.errors import UsageError
+from tfhet.source import Encoded, Fixed, Raw, Scalar
+from tfhet.source.feature import Native, from_json
+
+RNG = np.random.default_rng(8)
+VALUES = [
+    (Raw((4, 5, 3)), RNG.integers(0, 256, (3, 4, 5, 3)).astype(np.uint8)),
+    (Raw([6], "float32"), RNG.normal(size=(3, 6)).astype(np.float32)),
+    (Raw((), "int16"), np.array([-5, 0, 300], np.int16)),
+    (Scalar(), np.array([3, -1, 2**40])),
+    (Scalar("float32"), np.array([0.5, -2, 1e9], np.float32)),
+    (Scalar("int32"), np.array([3, -1, 7], np.int32)),
+    (Scalar("string"), np.array([b"a", b"", b"\xff"], object)),
+    (Fixed((2, 2)), RNG.normal(size=(3, 2, 2)).astype(np.float32)),
+    (Fixed([3], "bool"), np.array([[True, False, True]] * 3)),
+]
+
+
+def through_an_example(feature, values) -> tf.Tensor:
+    records = [
+        tf.train.Example(features=tf.train.Features(feature={"it": feature.encode(value)})).SerializeToString()
+        for value in values
+    ]
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+    def parse(batch):
+        return feature.decode(tf.io.parse_example(batch, {"it": feature.stored()})["it"])
+
+    assert feature.spec.is_compatible_with(parse(tf.constant(records)))
+    assert parse.get_concrete_function().structured_outputs.shape.as_list() == feature.spec.shape.as_list()
+    return parse(tf.constant(records))
+
+
+@pytest.mark.parametrize(("feature", "values"), VALUES, ids=lambda value: repr(value)[:40])
+def test_values_come_back_as_they_were_written(feature, values):
+    back = through_an_example(feature, values)
+    assert back.dtype.name == feature.dtype
+    assert (back.numpy() == values).all()
+
+
+@pytest.mark.parametrize(
+    "feature", [*(feature for feature, _ in VALUES), Encoded(), Encoded(8, 9, 1)], ids=lambda feature: repr(feature)
+)
+def test_a_feature_reads_back_from_its_json_form(feature):
+    import json
+
+    assert from_json(json.loads(json.dumps(feature.as_json()))) == feature
+
+
+@pytest.mark.parametrize(
+    "encode", [tf.io.encode_png, tf.io.encode_jpeg, lambda image: tf.io.encode_jpeg(image, quality=100)]
+)
+def test_encoded_images_of_the_stated_size_are_what_tensorflow_decodes(encode):
+    images = [RNG.integers(0, 256, (12, 10, 3)).astype(np.uint8) for _ in range(3)]
+    contents = [encode(image).numpy() for image in images]
+    back = through_an_example(Encoded(12, 10), contents)
+    expected = np.stack([tf.io.decode_image(content, channels=3).numpy() for content in contents])
+    assert (back.numpy() == expected).all()
+
+
+def test_encoded_images_of_any_size_and_kind_come_out_in_the_stated_size():
+    ramp = np.repeat(np.repeat(np.linspace(0, 255, 40).astype(np.uint8)[:, None, None], 30, 1), 3, 2)
+    contents = [
+        tf.io.encode_png(ramp).numpy(),
+        tf.io.encode_jpeg(ramp[::2, ::2], quality=100).numpy(),
+        tf.io.encode_png(ramp[..., :1]).numpy(),  # grey becomes RGB
+    ]
+    back = through_an_example(Encoded(20, 15), contents).numpy()
+    assert back.shape == (3, 20, 15, 3)
+    for image in back:
+        assert np.abs(np.int32(image) - np.linspace(0, 255, 20)[:, None, None]).max() < 10
+
+
+def test_encoded_images_without_a_size_are_refused_with_the_way_to_state_one():
+    with pytest.raises(UsageError, match=r"size=\(224, 224\)"):
+        _ = Encoded().spec
+
+
+def test_any_feature_of_tensorflow_is_read_as_tensorflow_does():
+    example = tf.train.Example()
+    example.features.feature["it"].int64_list.value.extend([4, 5, 6])
+    record = example.SerializeToString()
+    for feature in (tf.io.FixedLenFeature([3], tf.int64), tf.io.VarLenFeature(tf.int64), tf.io.RaggedFeature(tf.int64)):
+        native = Native(feature)
+        back = native.decode(tf.io.parse_example(tf.constant([record]), {"it": native.stored()})["it"])
+        assert native.spec.is_compatible_with(back)
+        flat = back if isinstance(back, tf.Tensor) else back.values
+        assert tf.reshape(flat, [-1]).numpy().tolist() == [4, 5, 6]
+        with pytest.raises(UsageError, match="use Raw, Scalar, Fixed or Encoded"):
+            native.encode([4, 5, 6])
+
+
+def test_raw_bytes_of_another_length_fail_instead_of_becoming_two_images():
+    raw = Raw((4, 4, 3))
+    with pytest.raises((tf.errors.InvalidArgumentError, ValueError)):
+        raw.decode(tf.constant([bytes(96)]))
+
+
+@pytest.mark.parametrize(
+    ("feature", "value", "complaint"),
+    [
+        (Raw((4, 4, 3)), np.zeros((4, 4), np.uint8), r"shape \(4, 4\) does not fit a feature of shape \(4, 4, 3\)"),
+        (Raw((2,)), np.array([0.5, 1.0]), "values of float64 do not fit a feature of uint8"),
+        (Raw((2,)), np.array([0, 256]), "values of int64 do not fit a feature of uint8"),
+        (Scalar(), 1.5, "do not fit a feature of int64"),
+        (Encoded(), np.zeros(3), "bytes of its file, not ndarray"),
+    ],
+)
+def test_a_value_that_does_not_fit_is_refused_when_written(feature, value, complaint):
+    with pytest.raises(UsageError, match=complaint):
+        feature.encode(value)
+
+
+@pytest.mark.parametrize("document", [{}, {"kind": "video"}, {"kind": "raw", "size": 3}])
+def test_a_json_form_of_another_version_is_refused_with_the_known_kinds(document):
+    with pytest.raises(UsageError, match="known kinds: raw, scalar, fixed, encoded"):
+        from_json(document)

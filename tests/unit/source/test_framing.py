@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import gzip
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfhet.errors import DataError, UsageError
+from tfhet.source.framing import FOOTER_BYTES, HEADER_BYTES, Frame, corruption, crc32c, walk
+
+LENGTHS = [10, 0, 300, 7, 5000]
+OFFSETS = np.cumsum([0, *(HEADER_BYTES + length + FOOTER_BYTES for length in LENGTHS)]).tolist()
+
+
+@pytest.fixture
+def file(tmp_path) -> str:
+    path = str(tmp_path / "a.tfrecord")
+    rng = np.random.default_rng(0)
+    with tf.io.TFRecordWriter(path) as writer:
+        for length in LENGTHS:
+            writer.write(rng.bytes(length))
+    return path
+
+
+def damage(file: str, at: int) -> None:
+    with open(file, "r+b") as stream:
+        stream.seek(at)
+        byte = stream.read(1)[0]
+        stream.seek(at)
+        stream.write(bytes([byte ^ 0x10]))
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"", 0),
+        (b"123456789", 0xE3069283),
+        (bytes(32), 0x8A9136AA),
+        (b"\xff" * 32, 0x62A8AB43),
+        (bytes(range(32)), 0x46DD794E),
+    ],
+)
+def test_the_checksum_gives_the_published_values(data, expected):
+    # RFC 3720, appendix B.4, and the check value of CRC-32/ISCSI in the catalogue of CRC algorithms.
+    assert crc32c(data) == expected
+
+
+def test_a_walk_finds_every_record_where_it_lies(file):
+    assert list(walk(file)) == [Frame(offset, length) for offset, length in zip(OFFSETS, LENGTHS, strict=False)]
+
+
+def test_sound_and_empty_files_are_not_corrupt(file, tmp_path):
+    empty = tmp_path / "empty.tfrecord"
+    empty.touch()
+    assert corruption([file, empty]) is None
+    assert list(walk(str(empty))) == []
+
+
+def test_files_of_a_file_system_that_only_tensorflow_knows_are_read_alike(file):
+    assert list(walk(f"file://{file}")) == list(walk(file))
+    damage(file, OFFSETS[2] + HEADER_BYTES)
+    found = corruption([f"file://{file}"])
+    assert found is not None
+    assert (found.file, found.offset) == (f"file://{file}", OFFSETS[2])
+    with pytest.raises(UsageError, match="no such TFRecord file"):
+        list(walk(f"file://{file}.absent"))
+
+
+@pytest.mark.parametrize("record", range(len(LENGTHS)))
+@pytest.mark.parametrize("place", ["length", "checksum of the length", "first of the data", "checksum of the data"])
+def test_one_wrong_bit_anywhere_is_found_in_its_record(file, tmp_path, record, place):
+    inside = {
+        "length": 1,
+        "checksum of the length": 9,
+        "first of the data": HEADER_BYTES,
+        "checksum of the data": HEADER_BYTES + LENGTHS[record],
+    }[place]
+    damage(file, OFFSETS[record] + inside)
+    found = corruption([tmp_path / "a.tfrecord"])
+    assert found is not None
+    assert (found.file, found.offset) == (file, OFFSETS[record])
+    in_length = place in ("length", "checksum of the length")
+    assert ("length's checksum" if in_length else "data's checksum") in found.reason
+    if in_length:
+        with pytest.raises(DataError, match=f"byte {OFFSETS[record]}: the length's checksum is wrong") as caught:
+            list(walk(file))
+        assert (caught.value.path, caught.value.offset) == (file, OFFSETS[record])
+    else:
+        assert len(list(walk(file))) == len(LENGTHS)  # the cheap check does not read the data
+
+
+@pytest.mark.parametrize("kept", [OFFSETS[1] - 1, OFFSETS[2] + 5, OFFSETS[4] + HEADER_BYTES, OFFSETS[5] - 4])
+def test_a_file_that_ends_too_early_is_found_in_the_record_where_it_ends(file, kept):
+    with open(file, "r+b") as stream:
+        stream.truncate(kept)
+    start = max(offset for offset in OFFSETS if offset < kept)
+    found = corruption([file])
+    assert found is not None
+    assert found.offset == start
+    assert "the file ends inside a record" in found.reason
+
+
+def test_the_first_of_two_broken_records_and_files_is_named(file, tmp_path):
+    later = tmp_path / "b.tfrecord"
+    later.write_bytes(b"what is this")
+    damage(file, OFFSETS[2] + 20)  # data
+    damage(file, OFFSETS[4])  # length
+    found = corruption([file, later])
+    assert found is not None
+    assert (found.file, found.offset) == (file, OFFSETS[2])
+    other = corruption([later])
+    assert other is not None
+    assert "is this a TFRecord file?" in other.reason
+
+
+def test_tensorflow_stops_at_the_record_that_corruption_names(file):
+    damage(file, OFFSETS[2] + HEADER_BYTES + 3)
+    read = 0
+    with pytest.raises(tf.errors.DataLossError):
+        for _ in tf.data.TFRecordDataset(file):
+            read += 1
+    found = corruption([file])
+    assert found is not None
+    assert OFFSETS.index(found.offset) == read == 2
+
+
+def test_compressed_missing_and_unreadable_files_are_told_apart(tmp_path):
+    packed = tmp_path / "a.tfrecord.gz"
+    packed.write_bytes(gzip.compress(b"records" * 10))
+    with pytest.raises(UsageError, match="compressed with gzip"):
+        list(walk(str(packed)))
+    with pytest.raises(UsageError, match="no such TFRecord file"):
+        list(walk(str(tmp_path / "absent")))
+    with pytest.raises(DataError, match="cannot open"):
+        list(walk(str(tmp_path)))

@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfhet.errors import DataError, UsageError
+from tfhet.source import Encoded, Fixed, Raw, Scalar, Sidecar, TFRecordSource, write_tfrecords
+
+FEATURES = {"image": Raw((2, 2, 1)), "label": Scalar()}
+
+
+def example(index: int) -> dict:
+    return {"image": np.full((2, 2, 1), index, np.uint8), "label": index}
+
+
+@pytest.fixture
+def directory(tmp_path):
+    return write_tfrecords(tmp_path / "set", map(example, range(10)), 3, FEATURES)
+
+
+def write_plain(path, values) -> None:
+    """Without any of our code."""
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for value in values:
+            record = tf.train.Example()
+            record.features.feature["x"].int64_list.value.append(value)
+            writer.write(record.SerializeToString())
+
+
+def read_all(source: TFRecordSource, name: str) -> list[list]:
+    found = []
+    for split in range(source.split_count()):
+        records = [record for _, record in source.read(tf.constant(split, tf.int64))]
+        found.append(source.parse(tf.stack(records))[name].numpy().tolist())
+    return found
+
+
+def test_files_of_others_are_read_in_the_order_of_their_names(tmp_path):
+    write_plain(tmp_path / "b.tfrecord", [3, 4])
+    write_plain(tmp_path / "a.tfrecords", [1, 2])
+    (tmp_path / "notes.txt").write_text("no records")
+    features = {"x": Scalar()}
+    expected = [[1, 2], [3, 4]]
+    assert read_all(TFRecordSource(tmp_path, features), "x") == expected
+    assert read_all(TFRecordSource(str(tmp_path / "*.tfrecord*"), features), "x") == expected
+    assert read_all(TFRecordSource([tmp_path / "b.tfrecord", tmp_path / "a.tfrecords"], features), "x") == expected
+    assert read_all(TFRecordSource.from_directory(tmp_path, features), "x") == expected
+    assert read_all(TFRecordSource(tmp_path / "b.tfrecord", features), "x") == [[3, 4]]
+    assert read_all(TFRecordSource(tmp_path, {"x": tf.io.FixedLenFeature([], tf.int64)}), "x") == expected
+
+
+def test_the_number_of_examples_is_unknown_for_files_of_others_until_they_are_checked(tmp_path):
+    write_plain(tmp_path / "a.tfrecord", range(7))
+    source = TFRecordSource(tmp_path, {"x": Scalar()})
+    assert source.example_count() is None
+    source.check()
+    assert source.example_count() == 7
+
+
+def test_a_directory_that_tfhet_wrote_knows_its_features_and_counts(directory):
+    source = TFRecordSource.from_directory(directory)
+    assert source.features == FEATURES
+    assert source.example_count() == 10
+    assert sorted(sum(read_all(source, "label"), [])) == list(range(10))
+    only_label = TFRecordSource.from_directory(directory, {"label": Scalar("float32")})
+    assert set(only_label.spec) == {"label"}
+    assert only_label.example_count() == 10
+
+
+def test_the_size_of_encoded_images_is_stated_when_reading(tmp_path):
+    png = tf.io.encode_png(np.zeros((6, 6, 3), np.uint8)).numpy()
+    target = write_tfrecords(tmp_path / "set", [{"image": png, "label": 0}], 1, {"image": Encoded(), "label": Scalar()})
+    assert TFRecordSource.from_directory(target, size=(8, 4)).spec["image"].shape.as_list() == [None, 8, 4, 3]
+    with pytest.raises(UsageError, match="state one"):
+        TFRecordSource.from_directory(target).check()
+
+
+def test_a_missing_directory_pattern_or_list_is_refused_when_the_source_is_made(tmp_path):
+    for files in (tmp_path / "absent", str(tmp_path / "*.tfrecord"), tmp_path, []):
+        with pytest.raises(UsageError, match="no TFRecord files"):
+            TFRecordSource(files, FEATURES)
+    with pytest.raises(UsageError, match="named twice"):
+        TFRecordSource([tmp_path / "a", tmp_path / "a"], FEATURES)
+    with pytest.raises(UsageError, match="at least one feature"):
+        TFRecordSource([tmp_path / "a"], {})
+
+
+def test_a_directory_of_others_without_features_is_refused(tmp_path):
+    write_plain(tmp_path / "a.tfrecord", [1])
+    with pytest.raises(UsageError, match=r"has no tfhet\.json that names its features: give features="):
+        TFRecordSource.from_directory(tmp_path)
+
+
+def test_a_file_that_vanished_since_it_was_written_is_named(directory):
+    (directory / "part-00001-of-00003.tfrecord").unlink()
+    with pytest.raises(UsageError, match="lacks 1 files .* the first part-00001-of-00003"):
+        TFRecordSource.from_directory(directory)
+    with pytest.raises(UsageError, match=r"no such TFRecord file: .*absent"):
+        TFRecordSource([directory / "absent"], FEATURES).check()
+
+
+@pytest.mark.parametrize(
+    "content", ["", "[]", '{"schema": 2}', '{"schema": 1, "features": {"image": {"kind": "hologram"}}, "files": {}}']
+)
+def test_a_sidecar_that_cannot_be_understood_is_named(directory, content):
+    (directory / Sidecar.NAME).write_text(content)
+    with pytest.raises(UsageError, match=r"cannot understand .*tfhet\.json"):
+        TFRecordSource.from_directory(directory)
+
+
+def test_a_broken_file_fails_the_check_with_its_name_and_offset(directory):
+    victim = directory / "part-00002-of-00003.tfrecord"
+    victim.write_bytes(victim.read_bytes()[:-1])
+    with pytest.raises(DataError, match="part-00002-of-00003.tfrecord is broken at byte") as caught:
+        TFRecordSource.from_directory(directory).check()
+    assert caught.value.path == str(victim)
+    assert caught.value.offset is not None
+
+
+@pytest.mark.parametrize(
+    ("features", "complaint"),
+    [
+        ({"picture": Raw((2, 2, 1))}, r"do not fit .*they hold image \(bytes\), label \(int64\)"),
+        ({"label": Scalar("float32")}, r"do not fit .*they hold image \(bytes\), label \(int64\)"),
+        ({"image": Raw((2, 2, 3))}, r"do not fit .*they hold image \(bytes\), label \(int64\)"),
+        ({"label": Fixed([2], "int64")}, r"do not fit .*they hold image \(bytes\), label \(int64\)"),
+    ],
+)
+def test_features_that_the_records_lack_fail_the_check_with_what_they_hold(directory, features, complaint):
+    with pytest.raises(UsageError, match=complaint):
+        TFRecordSource.from_directory(directory, features).check()
+
+
+def test_files_without_any_record_and_records_that_are_no_examples_fail_the_check(tmp_path):
+    write_plain(tmp_path / "a.tfrecord", [])
+    with pytest.raises(UsageError, match="no records in 1 files"):
+        TFRecordSource(tmp_path, FEATURES).check()
+    with tf.io.TFRecordWriter(str(tmp_path / "b.tfrecord")) as writer:
+        writer.write(b"\xff\xff not a message")
+    with pytest.raises(UsageError, match=r"they hold no tf\.train\.Example"):
+        TFRecordSource(tmp_path, FEATURES).check()
+
+
+def test_the_fingerprint_is_that_of_names_sizes_and_features_wherever_the_files_lie(directory, tmp_path):
+    here = TFRecordSource.from_directory(directory)
+    copy = shutil.copytree(directory, tmp_path / "other" / "place")
+    assert TFRecordSource.from_directory(copy).fingerprint() == here.fingerprint()
+    assert TFRecordSource(directory, {"label": Scalar()}).fingerprint() != here.fingerprint()
+    assert TFRecordSource(here.files[:2], FEATURES).fingerprint() != here.fingerprint()
+    with open(copy / "part-00000-of-00003.tfrecord", "ab") as stream:
+        stream.write(b"more")
+    assert TFRecordSource.from_directory(copy).fingerprint() != here.fingerprint()
+
+
+def test_files_of_one_name_in_two_directories_are_counted_apart(tmp_path):
+    for name, values in (("a", [1]), ("b", [2, 3])):
+        (tmp_path / name).mkdir()
+        write_plain(tmp_path / name / "part.tfrecord", values)
+    source = TFRecordSource([tmp_path / "b/part.tfrecord", tmp_path / "a/part.tfrecord"], {"x": Scalar()})
+    source.check()
+    assert source.example_count() == 3
+    assert read_all(source, "x") == [[1], [2, 3]]
+
+
+def test_the_sidecar_is_plain_json_with_a_schema(directory):
+    document = json.loads((directory / Sidecar.NAME).read_text())
+    assert document["schema"] == 1
+    assert sum(document["files"].values()) == 10
+    assert document["features"]["image"] == {"kind": "raw", "shape": [2, 2, 1], "dtype": "uint8"}

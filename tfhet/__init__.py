@@ -1,0 +1,60 @@
+"""tfhet keeps GPUs from waiting for their input.
+
+    import tfhet
+
+    ds = tfhet.distribute(ds)      # a plain data set without a data group; a served one with it
+
+Names are loaded when they are first used: `import tfhet` loads neither TensorFlow nor Horovod.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Cut": "placement",
+    "Figure": "record",
+    "ImageSpec": "stages",
+    "JobContext": "cluster",
+    "Pipeline": "placement",
+    "Record": "record",
+    "RunFolder": "record",
+    "RunSummary": "record",
+    "Stage": "stages",
+    "SyntheticSource": "source",
+    "TFRecordSource": "source",
+    "TfhetError": "errors",
+    "UsageError": "errors",
+    "distribute": "service",
+    "load": "simulate",
+    "simulate": "simulate",
+    "stages": "",
+}
+
+__all__ = ["__version__", *sorted(_HOME)]
+
+if TYPE_CHECKING:
+    from tfhet import stages
+    from tfhet.cluster import JobContext
+    from tfhet.errors import TfhetError, UsageError
+    from tfhet.placement import Cut, Pipeline
+    from tfhet.record import Figure, Record, RunFolder, RunSummary
+    from tfhet.service import distribute
+    from tfhet.simulate import load, simulate
+    from tfhet.source import SyntheticSource, TFRecordSource
+    from tfhet.stages import ImageSpec, Stage
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'tfhet' has no attribute {name!r}")
+    if not _HOME[name]:
+        return importlib.import_module(f"tfhet.{name}")
+    return getattr(importlib.import_module(f"tfhet.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,110 @@
+"""The command line: parse, call one function, print."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tfhet.errors import TfhetError, UsageError
+
+
+def _simulate(args: argparse.Namespace) -> int:
+    from tfhet import report, simulate
+
+    if args.list:
+        print("\n".join(simulate.presets()))
+        return 0
+    if args.cluster is None:
+        raise UsageError(f"which cluster? a YAML file, or one of: {', '.join(simulate.presets())}")
+    if not args.command:
+        raise UsageError("what should run? put it behind --, like: -- scripts/launcher.py --epochs 1")
+    summary = simulate.simulate(
+        simulate.load(args.cluster),
+        args.command,
+        args.run_dir,
+        max_run_s=args.max_run_s,
+        checkpoints=args.checkpoints,
+        seed=args.seed,
+        on_line=(lambda line: None) if args.quiet else _say,
+    )
+    run_dir = args.run_dir or _latest(Path("runs"), summary.name)
+    print(report.text(report.run_table(summary, run_dir)))
+    if args.json:
+        args.json.write_text(json.dumps(summary.to_json(), indent=1), encoding="utf-8")
+    if summary.cause:
+        print(f"the job failed: {summary.cause}", file=sys.stderr)
+    return 0 if summary.succeeded else 1
+
+
+def _report(args: argparse.Namespace) -> int:
+    from tfhet import report
+    from tfhet.record import RunFolder
+
+    folders = [RunFolder(path) for path in args.run_dirs]
+    summaries = [folder.read_summary() for folder in folders]
+    for folder in folders:
+        print(report.write_html(folder))
+    table = report.compare(summaries) if len(summaries) > 1 else report.run_table(summaries[0], args.run_dirs[0])
+    print(report.text(table))
+    if args.json:
+        args.json.write_text(json.dumps([s.to_json() for s in summaries], indent=1), encoding="utf-8")
+    return 0
+
+
+def _latest(runs: Path, name: str) -> Path:
+    return max(runs.glob(f"{name}-*"), key=lambda path: path.stat().st_mtime)
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="tfhet", description="Keeps GPUs from waiting for their input.")
+    commands = parser.add_subparsers(dest="name", required=True, metavar="COMMAND")
+
+    simulate = commands.add_parser(
+        "simulate", help="run a launcher on every host of a simulated cluster", description=_simulate.__doc__
+    )
+    simulate.add_argument("cluster", nargs="?", help="a cluster file (YAML), or the name of a preset")
+    simulate.add_argument("--list", action="store_true", help="list the presets")
+    simulate.add_argument("--run-dir", type=Path, help="where the run record goes; default: runs/NAME-TIME")
+    simulate.add_argument("--checkpoints", type=Path, help="checkpoints that outlive the run; the next run resumes")
+    simulate.add_argument("--max-run-s", type=float, default=3600.0, help="end the job after so long (default 3600)")
+    simulate.add_argument("--seed", type=int, default=0, help="which host gets which name (default 0)")
+    simulate.add_argument("--quiet", action="store_true", help="do not show the hosts' output")
+    simulate.add_argument("--json", type=Path, help="also write the summary to this file")
+    simulate.set_defaults(run=_simulate)
+
+    report = commands.add_parser("report", help="the HTML page of a run, and a table of one or several")
+    report.add_argument("run_dirs", nargs="+", type=Path)
+    report.add_argument("--json", type=Path, help="also write the summaries to this file")
+    report.set_defaults(run=_report)
+
+    commands.add_parser("bench", help="measure: tfhet bench SUITE ...", add_help=False)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command. Exit codes: 0 ok, 1 the job failed, 2 wrong use."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        if words[:1] == ["bench"]:
+            from tfhet import bench
+
+            return bench.run(words[1:])
+        # What is behind -- belongs to the command that is to be run.
+        own, command = (words[: words.index("--")], words[words.index("--") + 1 :]) if "--" in words else (words, [])
+        args = _parser().parse_args(own)
+        args.command = command
+        return int(args.run(args))
+    except TfhetError as error:
+        print(f"tfhet: error: {error}", file=sys.stderr)
+        return error.exit_code
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,26 @@
+"""What a benchmark suite is to the command: its name, its options, and a run that makes a record."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tfhet.events import Observer
+from tfhet.record import Figure, Record
+
+
+@dataclass(frozen=True)
+class Suite:
+    """One suite of `tfhet bench`. Importing its module loads neither TensorFlow nor anything else that is slow."""
+
+    name: str
+    """The word on the command line."""
+    does: str
+    """One line for the help."""
+    options: Callable[[argparse.ArgumentParser], None]
+    """Adds the suite's own options; `--json`, `--plot`, `--repeats` and `--warmup` are every suite's."""
+    run: Callable[[argparse.Namespace, Observer, Sequence[str]], Record]
+    """Measures: (options, observer, command line) -> record. Raises UsageError for options that do not fit."""
+    bars: Callable[[Record], tuple[str, Mapping[str, Figure]]] | None = None
+    """Picks what `--plot` draws: (title, figures of one unit); None when the suite has no plot."""

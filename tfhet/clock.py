@@ -1,0 +1,61 @@
+"""Time enters the package here, so that tests can move it."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """A source of time in seconds."""
+
+    def monotonic(self) -> float:
+        """Seconds since an arbitrary start; never goes back."""
+
+    def wall(self) -> float:
+        """Seconds since 1970-01-01 UTC."""
+
+    def cpu(self) -> float:
+        """CPU seconds (user and system, all threads) of this process so far."""
+
+    def sleep(self, seconds: float) -> None:
+        """Returns after `seconds`; at once when not positive."""
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def wall(self) -> float:
+        return time.time()
+
+    def cpu(self) -> float:
+        return time.process_time()
+
+    def sleep(self, seconds: float) -> None:
+        if seconds > 0:
+            time.sleep(seconds)
+
+
+class FakeClock:
+    """A clock that moves only when told to, or by sleeping on it."""
+
+    def __init__(self, start_s: float = 0.0):
+        self._now_s = start_s
+
+    def monotonic(self) -> float:
+        return self._now_s
+
+    def wall(self) -> float:
+        return self._now_s
+
+    def cpu(self) -> float:
+        return self._now_s
+
+    def sleep(self, seconds: float) -> None:
+        self._now_s += max(0.0, seconds)
+
+
+SYSTEM = SystemClock()

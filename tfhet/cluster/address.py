@@ -1,0 +1,159 @@
+"""How hosts reach each other: addresses and ports."""
+
+from __future__ import annotations
+
+import errno
+import json
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tfhet.errors import ClusterError, UsageError
+
+CONTROL_PORT = 16000
+DISPATCHER_PORT = 6000
+WORKER_BASE_PORT = 6001
+PORTS_VARIABLE = "TFHET_PORTS"
+ADDRESSES_VARIABLE = "TFHET_ADDRESSES"
+
+_SELF_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback", "0.0.0.0", "::", "::1")
+
+
+@dataclass(frozen=True)
+class Ports:
+    """The TCP ports of one host, all different. `control` and `dispatcher` are the same on all hosts of a job."""
+
+    control: int = CONTROL_PORT
+    dispatcher: int = DISPATCHER_PORT
+    workers: tuple[int, ...] = (WORKER_BASE_PORT,)
+
+    def __post_init__(self) -> None:
+        every = (self.control, self.dispatcher, *self.workers)
+        for port in every:
+            if not isinstance(port, int) or isinstance(port, bool) or not 1 <= port <= 65535:
+                raise UsageError(f"{port!r} is not a TCP port; use 1 to 65535")
+        if len(set(every)) != len(every):
+            raise UsageError(f"control, dispatcher and worker ports must differ, got {', '.join(map(str, every))}")
+
+    @classmethod
+    def from_env(
+        cls,
+        env: Mapping[str, str],
+        *,
+        control: int = CONTROL_PORT,
+        dispatcher: int = DISPATCHER_PORT,
+        worker_base: int = WORKER_BASE_PORT,
+        workers: int = 1,
+    ) -> Ports:
+        """The ports given in `TFHET_PORTS`, or else the arguments: worker i of this host gets `worker_base` + i.
+
+        `TFHET_PORTS` is JSON: `{"control": 16000, "dispatcher": 6000, "workers": [6001, 6002]}`; what it leaves out
+        comes from the arguments. `workers`: how many this host runs, >= 0. Raises UsageError for ports that are none,
+        twice the same, or too few.
+        """
+        given = _json_object(env, PORTS_VARIABLE)
+        unknown = sorted(set(given) - {"control", "dispatcher", "workers"})
+        if unknown:
+            raise UsageError(f"{PORTS_VARIABLE}: unknown key {unknown[0]!r}; known: control, dispatcher, workers")
+        listed = given.get("workers", [worker_base + i for i in range(workers)])
+        if not isinstance(listed, list):
+            raise UsageError(f"{PORTS_VARIABLE}: 'workers' must be a list of ports")
+        if len(listed) < workers:
+            raise UsageError(f"{PORTS_VARIABLE} gives {len(listed)} worker ports, this host runs {workers} workers")
+        try:
+            return cls(
+                given.get("control", control),  # type: ignore[arg-type]
+                given.get("dispatcher", dispatcher),  # type: ignore[arg-type]
+                tuple(listed[:workers]),
+            )
+        except (UsageError, TypeError) as error:
+            raise UsageError(f"{PORTS_VARIABLE if given else 'ports'}: {error}") from error
+
+    def to_env(self) -> dict[str, str]:
+        """The variable that `from_env` reads."""
+        value = {"control": self.control, "dispatcher": self.dispatcher, "workers": list(self.workers)}
+        return {PORTS_VARIABLE: json.dumps(value)}
+
+
+def resolve(host: str, env: Mapping[str, str], current_host: str | None = None) -> str:
+    """The address at which every host of the job reaches `host`: from `TFHET_ADDRESSES`, else the name itself.
+
+    `TFHET_ADDRESSES` is JSON, name -> address. Raises ClusterError for an address that means each host itself
+    (`localhost`), unless `host` is `current_host`, and UsageError for a malformed variable.
+    """
+    addresses = _json_object(env, ADDRESSES_VARIABLE)
+    address = addresses.get(host, host)
+    if not isinstance(address, str) or not address or not address.isprintable() or " " in address:
+        raise UsageError(f"{ADDRESSES_VARIABLE}: the address of {host!r} must be text, got {address!r}")
+    if address.lower() in _SELF_NAMES and host != current_host:
+        raise ClusterError(
+            f"host {host!r} has the address {address!r}, which on every other host means that host itself; "
+            f"give one that the others can reach, in {ADDRESSES_VARIABLE}"
+        )
+    return address
+
+
+def free_ports(n: int, host: str = "127.0.0.1") -> tuple[int, ...]:
+    """`n` different TCP ports that nobody listens on at `host` now. Another process may take one before you do."""
+    sockets: list[socket.socket] = []
+    try:
+        for _ in range(n):
+            sockets.append(socket.socket(_family(host), socket.SOCK_STREAM))
+            sockets[-1].bind((host, 0))
+        return tuple(s.getsockname()[1] for s in sockets)
+    finally:
+        for s in sockets:
+            s.close()
+
+
+def check_free(port: int, host: str = "0.0.0.0") -> None:
+    """Raises UsageError when `port` cannot be listened on at `host`, saying who listens there where that is known."""
+    with socket.socket(_family(host), socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port in TIME_WAIT can be listened on
+        try:
+            probe.bind((host, port))
+        except (OSError, OverflowError) as error:
+            raise UsageError(busy(port, host, error)) from error
+
+
+def busy(port: int, host: str, error: BaseException) -> str:
+    """The message for a bind of `host`:`port` that failed with `error`."""
+    code = getattr(error, "errno", None)
+    if code == errno.EADDRINUSE:
+        return f"port {port} at {host} is in use by {_listener(port)}; end it, or give another port"
+    if code == errno.EADDRNOTAVAIL:
+        return f"{host} is not an address of this machine; give one that is"
+    if code in (errno.EACCES, errno.EPERM):
+        return f"port {port} may not be used by this user; give one above 1023"
+    return f"cannot listen on port {port} at {host}: {error}"
+
+
+def _listener(port: int) -> str:
+    import psutil  # here: reading an identity or a job does not need it
+
+    try:
+        for connection in psutil.net_connections(kind="tcp"):
+            listens_at = connection.laddr if connection.status == psutil.CONN_LISTEN else ()
+            if tuple(listens_at)[1:2] == (port,) and connection.pid:
+                process = psutil.Process(connection.pid)
+                return f"process {connection.pid} ({' '.join(process.cmdline())[:120] or process.name()})"
+    except (psutil.Error, OSError, RuntimeError):
+        pass
+    return "another process"
+
+
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
+
+
+def _json_object(env: Mapping[str, str], name: str) -> dict[str, object]:
+    text = env.get(name)
+    if not text:
+        return {}
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{name}: not JSON ({error})") from error
+    if not isinstance(value, dict):
+        raise UsageError(f"{name}: expected a JSON object, got {text[:40]!r}")
+    return value

@@ -1,0 +1,135 @@
+"""What a launcher tells the processes that it starts, in one variable."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from tfhet.cluster.environment import job_name
+from tfhet.cluster.rank import Rank
+from tfhet.errors import ClusterError
+
+JOB_VARIABLE = "TFHET_JOB"
+MODES = ("local", "homogeneous", "heterogeneous")
+
+
+@dataclass(frozen=True)
+class JobContext:
+    """The place of one process in its job."""
+
+    job_id: str
+    """Unique name of the run."""
+    mode: str
+    """`local`, `homogeneous` or `heterogeneous`."""
+    rank: int = 0
+    size: int = 1
+    """Number of training processes."""
+    local_rank: int = 0
+    local_size: int = 1
+    """Number of training processes on this host."""
+    dispatcher: str | None = None
+    """`host:port` of the tf.data service dispatcher; None when data is read in the training process."""
+    workers: int = 0
+    """Number of data service workers expected in the whole job."""
+    data_hosts: tuple[str, ...] = ()
+    """Names of the hosts that deliver data and do not train."""
+    seed: int = 0
+    """Of the whole run; every random number is derived from it."""
+    host: str = ""
+    """Name of the host that the process runs on."""
+    group: str = ""
+    """Name of the host's group; "" when there are none."""
+    output_dir: str | None = None
+    """Where the job's results go; None: the script decides."""
+    record_dir: str | None = None
+    """Where the run record is written; None: nowhere."""
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+    @property
+    def is_served(self) -> bool:
+        """Whether a data service delivers the data."""
+        return self.dispatcher is not None
+
+    def to_env(self) -> dict[str, str]:
+        """The variable that `from_env` reads."""
+        return {JOB_VARIABLE: json.dumps(asdict(self), sort_keys=True)}
+
+    @classmethod
+    def from_env(cls, env: Mapping[str, str]) -> JobContext:
+        """The context that the launcher gave this process.
+
+        Without a launcher: a local context, or a homogeneous one of the ranks that mpirun or horovodrun started.
+        Raises ClusterError for a malformed variable, and for one inherited by processes that are other ranks than
+        it says (they would all read the same share of the data).
+        """
+        rank = Rank.from_env(env)
+        text = env.get(JOB_VARIABLE)
+        if not text:
+            return cls._without_launcher(env, rank)
+        job = cls._parse(text)
+        if rank is not None and (rank.rank, rank.size) != (job.rank, job.size):
+            raise ClusterError(
+                f"{JOB_VARIABLE} says rank {job.rank} of {job.size}, but {rank.source} started this process as "
+                f"rank {rank.rank} of {rank.size}; start the ranks with the tfhet launcher, or unset {JOB_VARIABLE}"
+            )
+        return job
+
+    @classmethod
+    def _parse(cls, text: str) -> JobContext:
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise ClusterError(f"{JOB_VARIABLE}: not JSON ({error})") from error
+        if not isinstance(value, dict):
+            raise ClusterError(f"{JOB_VARIABLE}: expected a JSON object, got {text[:40]!r}")
+        known = {field.name for field in fields(cls)}
+        odd = sorted(set(value) - known) + sorted({"job_id", "mode"} - set(value))
+        if odd:
+            raise ClusterError(f"{JOB_VARIABLE}: unknown or missing key {odd[0]!r}; known: {', '.join(sorted(known))}")
+        if isinstance(value.get("data_hosts"), list):
+            value["data_hosts"] = tuple(value["data_hosts"])
+        return cls(**value)
+
+    @classmethod
+    def _without_launcher(cls, env: Mapping[str, str], rank: Rank | None) -> JobContext:
+        shared: dict[str, Any] = {
+            "job_id": job_name(env) or "local",
+            "host": env.get("SM_CURRENT_HOST") or socket.gethostname(),
+            "group": env.get("SM_CURRENT_INSTANCE_GROUP", ""),
+            "output_dir": env.get("SM_OUTPUT_DATA_DIR") or None,
+        }
+        if rank is None:
+            return cls(mode="local", **shared)
+        shared |= {"rank": rank.rank, "size": rank.size, "local_rank": rank.local_rank, "local_size": rank.local_size}
+        return cls(mode="homogeneous", **shared)
+
+
+def _check(job: JobContext) -> None:
+    texts = (job.job_id, job.mode, job.host, job.group)
+    counts = (job.rank, job.size, job.local_rank, job.local_size, job.workers)
+    if not all(isinstance(t, str) for t in texts) or not job.job_id:
+        raise ClusterError(f"job: job_id, mode, host and group must be text, got {texts!r}")
+    if job.mode not in MODES:
+        raise ClusterError(f"job: unknown mode {job.mode!r}; known: {', '.join(MODES)}")
+    if not all(isinstance(c, int) and not isinstance(c, bool) and c >= 0 for c in counts):
+        raise ClusterError(f"job: ranks, sizes and workers must be numbers >= 0, got {counts!r}")
+    if not isinstance(job.seed, int) or isinstance(job.seed, bool):
+        raise ClusterError(f"job: seed must be an integer, got {job.seed!r}")
+    if not isinstance(job.data_hosts, tuple) or not all(isinstance(h, str) for h in job.data_hosts):
+        raise ClusterError(f"job: data_hosts must be host names, got {job.data_hosts!r}")
+    for name in ("dispatcher", "output_dir", "record_dir"):
+        if not isinstance(getattr(job, name), (str, type(None))):
+            raise ClusterError(f"job: {name} must be text or null, got {getattr(job, name)!r}")
+    if job.dispatcher is not None and not _is_address(job.dispatcher):
+        raise ClusterError(f"job: dispatcher must be host:port, got {job.dispatcher!r}")
+    Rank(job.rank, job.size, job.local_rank, job.local_size, "the job")
+
+
+def _is_address(text: str) -> bool:
+    host, _, port = text.rpartition(":")
+    return bool(host) and port.isascii() and port.isdigit() and len(port) <= 5 and 1 <= int(port) <= 65535

@@ -1,0 +1,77 @@
+"""Where a host of a training job keeps its files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class HostPaths:
+    """The directories of one host, in SageMaker's layout. Nothing is created here.
+
+    `SM_MODEL_DIR`, `SM_OUTPUT_DATA_DIR`, `SM_OUTPUT_DIR`, `SM_INPUT_CONFIG_DIR` and `SM_CHANNEL_<NAME>` win over
+    the layout where `variables` holds them: a user's script reads those, so both have to mean the same place.
+    """
+
+    base: Path
+    """The job's base directory, `/opt/ml` on SageMaker."""
+    variables: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+    """The environment that may override single paths."""
+
+    def _path(self, variable: str, *below: str) -> Path:
+        given = self.variables.get(variable)
+        return Path(given) if given else self.base.joinpath(*below)
+
+    @property
+    def input_config(self) -> Path:
+        """Directory of the job's description files."""
+        return self._path("SM_INPUT_CONFIG_DIR", "input", "config")
+
+    @property
+    def resource_config(self) -> Path:
+        """The file that says who is in the cluster."""
+        return self.input_config / "resourceconfig.json"
+
+    @property
+    def hyperparameters(self) -> Path:
+        return self.input_config / "hyperparameters.json"
+
+    @property
+    def input_data(self) -> Path:
+        """Directory that holds one directory per channel."""
+        return self.base / "input" / "data"
+
+    def channel(self, name: str) -> Path:
+        """Directory of an input channel; need not exist."""
+        return self._path(f"SM_CHANNEL_{name.upper()}", "input", "data", name)
+
+    @property
+    def model(self) -> Path:
+        """What lies here when the job ends becomes model.tar.gz."""
+        return self._path("SM_MODEL_DIR", "model")
+
+    @property
+    def output(self) -> Path:
+        return self._path("SM_OUTPUT_DIR", "output")
+
+    @property
+    def output_data(self) -> Path:
+        """What lies here when the job ends becomes output.tar.gz."""
+        return self._path("SM_OUTPUT_DATA_DIR", "output", "data")
+
+    @property
+    def failure(self) -> Path:
+        """The file whose first 1,024 characters become the job's FailureReason."""
+        return self.output / "failure"
+
+    @property
+    def checkpoints(self) -> Path:
+        """Synchronised with S3 while the job runs, and restored before a restart."""
+        return self.base / "checkpoints"
+
+    @property
+    def code(self) -> Path:
+        """Working directory of the entry point."""
+        return self.base / "code"

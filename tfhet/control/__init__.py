@@ -1,0 +1,19 @@
+"""The link between hosts: who has joined, who still lives, and the end of the job."""
+
+from __future__ import annotations
+
+from tfhet.control.coordinator import Coordinator
+from tfhet.control.member import Member
+from tfhet.control.message import MAX_LINE_BYTES, Message, ProtocolError
+from tfhet.control.secret import SECRET_VARIABLE, Secret, new_secret
+
+__all__ = [
+    "MAX_LINE_BYTES",
+    "SECRET_VARIABLE",
+    "Coordinator",
+    "Member",
+    "Message",
+    "ProtocolError",
+    "Secret",
+    "new_secret",
+]

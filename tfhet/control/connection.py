@@ -1,0 +1,84 @@
+"""One TCP connection that carries messages."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Mapping
+from typing import Any
+
+from tfhet.control.deadline import Deadline
+from tfhet.control.message import MAX_LINE_BYTES, Message, ProtocolError, decode, encode
+from tfhet.units import MIB
+
+MAX_UNSENT_BYTES = 8 * MIB
+"""More than this waiting for a peer that does not read ends its connection."""
+
+
+class Connection:
+    """Reads and writes messages; writing never waits."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter):
+        self._reader = reader
+        self._writer = writer
+        peer = writer.get_extra_info("peername")
+        self.peer = f"{peer[0]}:{peer[1]}" if peer else "unknown"
+        """Address of the other side."""
+        self.address = str(peer[0]) if peer else ""
+        """IP address of the other side."""
+
+    @classmethod
+    async def dial(cls, address: str, port: int) -> Connection:
+        """Connects. Raises OSError when nobody listens there."""
+        reader, writer = await asyncio.open_connection(address, port, limit=MAX_LINE_BYTES)
+        connection = cls(reader, writer)
+        if writer.get_extra_info("sockname") == writer.get_extra_info("peername"):
+            # TCP's simultaneous open: a dialler whose own ephemeral port is the dialled one is connected to itself.
+            connection.abort()
+            raise ConnectionRefusedError(f"nobody listens at {address}:{port}")
+        return connection
+
+    @classmethod
+    async def accept(cls, sock: socket.socket) -> Connection:
+        """Takes over an accepted, non-blocking socket."""
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(limit=MAX_LINE_BYTES)
+        protocol = asyncio.StreamReaderProtocol(reader)
+        transport, _ = await loop.connect_accepted_socket(lambda: protocol, sock)
+        return cls(reader, asyncio.StreamWriter(transport, protocol, reader, loop))
+
+    async def read(self) -> Message:
+        """The next message. Raises ConnectionError at the end, ProtocolError for what is not a message."""
+        try:
+            line = await self._reader.readuntil(b"\n")
+        except asyncio.IncompleteReadError as error:
+            if error.partial:
+                raise ProtocolError("the connection ended in the middle of a line") from error
+            raise ConnectionAbortedError("the other side closed the connection") from error
+        except asyncio.LimitOverrunError as error:
+            raise ProtocolError(f"a line of more than {MAX_LINE_BYTES} bytes") from error
+        return decode(line)
+
+    def write(self, message: Mapping[str, Any]) -> None:
+        """Hands a message to the system. Ends the connection when the peer has stopped reading; never raises for it."""
+        line = encode(message)
+        transport = self._writer.transport
+        if transport.is_closing():
+            return
+        if transport.get_write_buffer_size() > MAX_UNSENT_BYTES:
+            self.abort()
+            return
+        self._writer.write(line)
+
+    def abort(self) -> None:
+        """Ends the connection at once; what is unsent is lost."""
+        self._writer.transport.abort()
+
+    async def close(self, flush_s: float = 0.5) -> None:
+        """Sends what is unsent, for at most `flush_s`, and ends the connection."""
+        self._writer.close()
+        with contextlib.suppress(OSError, asyncio.TimeoutError):
+            async with Deadline(flush_s):
+                await self._writer.wait_closed()
+        self.abort()

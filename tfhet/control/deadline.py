@@ -1,0 +1,44 @@
+"""A limit on how long a block of a coroutine may take."""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+
+
+class Deadline:
+    """`async with Deadline(5):` cancels what runs inside after 5 s and raises asyncio.TimeoutError.
+
+    Not `asyncio.wait_for`: before Python 3.12 that swallows a cancellation which comes just when its result does
+    (python/cpython#81839), and a member that is told to leave would stay. `asyncio.timeout` is this, from 3.11 on.
+    """
+
+    def __init__(self, seconds: float):
+        self._seconds = seconds
+        self._task: asyncio.Task[object] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._cancels_before = 0
+        self._expired = False
+
+    async def __aenter__(self) -> Deadline:
+        self._task = asyncio.current_task()
+        assert self._task is not None
+        self._cancels_before = self._task.cancelling() if hasattr(self._task, "cancelling") else 0
+        self._timer = asyncio.get_running_loop().call_later(max(0.0, self._seconds), self._expire)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._task is not None
+        assert self._timer is not None
+        self._timer.cancel()
+        if self._expired:
+            cancelled_too = hasattr(self._task, "uncancel") and self._task.uncancel() > self._cancels_before
+            if kind is asyncio.CancelledError and not cancelled_too:
+                raise asyncio.TimeoutError from error
+
+    def _expire(self) -> None:
+        assert self._task is not None
+        self._expired = True
+        self._task.cancel()

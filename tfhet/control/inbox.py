@@ -1,0 +1,65 @@
+"""Calls a room's callbacks one after another, apart from the loops that read and renew."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+logger = logging.getLogger(__name__)
+
+MAX_WAITING = 10_000
+"""With this many calls waiting the inbox is full."""
+
+
+class Inbox:
+    """A queue of calls and the task that makes them. A slow callback delays other callbacks and nothing else."""
+
+    def __init__(self) -> None:
+        self._calls: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque()
+        self._some = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._closed = False
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a polite caller would stop. `put` takes more all the same: a loss has to be told."""
+        return len(self._calls) >= MAX_WAITING
+
+    def start(self) -> None:
+        """Starts to call; needs a running loop."""
+        self._task = asyncio.create_task(self._run(), name="tfhet-inbox")
+
+    def put(self, callback: Callable[..., Any] | None, *arguments: Any) -> None:
+        """Queues a call of a plain or coroutine function. None is not called."""
+        if callback is not None and not self._closed:
+            self._calls.append((callback, arguments))
+            self._some.set()
+
+    async def _run(self) -> None:
+        while not self._closed:
+            while self._calls and not self._closed:
+                callback, arguments = self._calls.popleft()
+                try:
+                    result = callback(*arguments)
+                    if inspect.isawaitable(result):
+                        await result
+                except Exception:
+                    logger.exception("a callback of the link failed")
+            self._some.clear()
+            if not self._closed:
+                await self._some.wait()
+
+    async def close(self) -> None:
+        """Drops the waiting calls and ends the task. A callback that closes its own inbox runs to its end."""
+        self._closed = True
+        self._calls.clear()
+        task, self._task = self._task, None
+        if task is not None and task is not asyncio.current_task():
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task

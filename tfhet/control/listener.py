@@ -1,0 +1,151 @@
+"""Accepts connections and lets only those through that know the secret, whatever the others do."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import socket
+from collections.abc import Awaitable, Callable
+
+from tfhet.cluster.address import busy
+from tfhet.control.connection import Connection
+from tfhet.control.deadline import Deadline
+from tfhet.control.handshake import Newcomer, Refused, Unauthenticated, admit
+from tfhet.control.message import ProtocolError
+from tfhet.control.secret import Secret
+from tfhet.errors import UsageError
+
+logger = logging.getLogger(__name__)
+
+MAX_UNAUTHENTICATED = 256
+"""With this many strangers at the door the one that has waited longest is put out for the next. A member is through
+after two round trips, so it is hardly ever that one; when it is, it dials again."""
+BACKLOG = 1024
+"""Connections that the kernel keeps for us; beyond, a dialler waits a second for its next try."""
+LOGGED_DROPS = 10
+"""After so many, only every drop whose number is a power of two is logged."""
+
+_OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+class Listener:
+    """One listening socket. Every authenticated connection is given to `welcome`, in a task of its own.
+
+    `objection(name, instance)` gives the reason to refuse an authenticated member, or None; `dropped(peer, reason)` is
+    told about connections that came to nothing. A handshake has to be done within `handshake_s`.
+    """
+
+    def __init__(
+        self,
+        secret: Secret,
+        objection: Callable[[str, str], str | None],
+        welcome: Callable[[Newcomer, Connection], Awaitable[None]],
+        dropped: Callable[[str, str], None],
+        handshake_s: float,
+        max_unauthenticated: int = MAX_UNAUTHENTICATED,
+    ):
+        self._secret = secret
+        self._objection = objection
+        self._welcome = welcome
+        self._dropped = dropped
+        self._handshake_s = handshake_s
+        self._max_unauthenticated = max_unauthenticated
+        self._socket: socket.socket | None = None
+        self._accepting: asyncio.Task[None] | None = None
+        self._strangers: dict[Connection, None] = {}
+        self._put_out: dict[Connection, str] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.drops = 0
+        """How many connections came to nothing so far."""
+        self.last_drop = ""
+        """The last one's address and reason."""
+
+    def start(self, host: str, port: int) -> int:
+        """Listens; gives the port (a free one for 0). Raises UsageError for one that is in use, saying by whom."""
+        sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind((host, port))
+            sock.listen(BACKLOG)
+            sock.setblocking(False)
+        except (OSError, OverflowError) as error:
+            sock.close()
+            raise UsageError(busy(port, host, error)) from error
+        self._socket = sock
+        self._accepting = asyncio.create_task(self._accept(sock), name="tfhet-accept")
+        bound: int = sock.getsockname()[1]
+        return bound
+
+    async def close(self) -> None:
+        """Stops listening and ends every connection that came in here."""
+        current = asyncio.current_task()
+        ending = [task for task in (*self._tasks, self._accepting) if task is not None and task is not current]
+        for task in ending:
+            task.cancel()
+        await asyncio.gather(*ending, return_exceptions=True)
+        for connection in self._strangers:  # those whose task was cancelled before it began
+            connection.abort()
+        if self._socket is not None:
+            self._socket.close()
+
+    async def _accept(self, sock: socket.socket) -> None:
+        # Not asyncio.start_server: its accept loop takes a whole backlog at once, which is a thousand descriptors
+        # before the first of them is looked at.
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                client, _ = await loop.sock_accept(sock)
+                connection = await self._take(client)
+            except OSError as error:
+                self._drop("a peer", str(error))
+                if error.errno in _OUT_OF_RESOURCES:
+                    self._put_out_the_oldest("no more file descriptors")
+                    await asyncio.sleep(0.05)
+                continue
+            while len(self._strangers) >= self._max_unauthenticated:
+                self._put_out_the_oldest("too many connections that have not proved themselves")
+            self._strangers[connection] = None
+            task = asyncio.create_task(self._serve(connection), name=f"tfhet-peer-{connection.peer}")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _take(self, client: socket.socket) -> Connection:
+        try:
+            client.setblocking(False)
+            return await Connection.accept(client)
+        except BaseException:
+            client.close()
+            raise
+
+    def _put_out_the_oldest(self, reason: str) -> None:
+        if self._strangers:
+            connection = next(iter(self._strangers))
+            del self._strangers[connection]
+            self._put_out[connection] = reason
+            connection.abort()
+
+    async def _serve(self, connection: Connection) -> None:
+        try:
+            try:
+                async with Deadline(self._handshake_s):
+                    newcomer = await admit(connection, self._secret, self._objection)
+            finally:
+                self._strangers.pop(connection, None)
+            await self._welcome(newcomer, connection)
+        except asyncio.TimeoutError:
+            self._drop(connection.peer, f"no handshake within {self._handshake_s:g} s")
+        except (Unauthenticated, Refused, ProtocolError, OSError) as error:
+            self._drop(connection.peer, self._put_out.get(connection, str(error)))
+        finally:
+            self._put_out.pop(connection, None)
+            with contextlib.suppress(asyncio.CancelledError):
+                await connection.close()
+
+    def _drop(self, peer: str, reason: str) -> None:
+        self.drops += 1
+        self.last_drop = f"{peer}: {reason}"
+        if self.drops <= LOGGED_DROPS or self.drops & (self.drops - 1) == 0:
+            logger.warning("dropped a connection from %s: %s (%d so far)", peer, reason, self.drops)
+            self._dropped(peer, reason)

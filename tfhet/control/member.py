@@ -1,0 +1,236 @@
+"""One launcher's end of the link: joins the coordinator, holds a lease, hears of the end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from tfhet.clock import SYSTEM, Clock
+from tfhet.control.connection import Connection
+from tfhet.control.deadline import Deadline
+from tfhet.control.handshake import Newcomer, Refused, Unauthenticated, introduce
+from tfhet.control.inbox import Inbox
+from tfhet.control.message import Message, ProtocolError
+from tfhet.control.outbox import Outbox
+from tfhet.control.secret import Secret
+from tfhet.errors import ClusterError, NotReady, UsageError
+from tfhet.events import Event, Observer, ignore
+
+logger = logging.getLogger(__name__)
+
+STEPS_PER_LEASE = 20
+"""How often per lease the coordinator's silence is looked at; every fifth time it is told that the member is alive."""
+FIRST_RETRY_S = 0.05
+LAST_RETRY_S = 1.0
+
+
+class Member:
+    """Dials the coordinator at `address`:`port` under a name that it expects.
+
+    Callbacks, plain or coroutine functions, are called one after another: `on_message(message)` for what the
+    coordinator sends; `on_end(code, cause)`, once, when it says that the job is over; `on_lease_lost(reason)`, once,
+    when nothing was heard of it for the lease, or it gave this member up. Never both of the last two.
+    Call `leave` in every case: it ends the tasks.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        address: str,
+        port: int,
+        secret: Secret,
+        lease_s: float = 10.0,
+        *,
+        on_message: Callable[[Message], Awaitable[None] | None] | None = None,
+        on_end: Callable[[int, str], Awaitable[None] | None] | None = None,
+        on_lease_lost: Callable[[str], Awaitable[None] | None] | None = None,
+        handshake_s: float = 5.0,
+        clock: Clock = SYSTEM,
+        observer: Observer = ignore,
+    ):
+        self.name = name
+        self.lease_s = lease_s
+        """The coordinator's once joined."""
+        self._address, self._port = address, port
+        self._secret = secret
+        self._on_message, self._on_end, self._on_lease_lost = on_message, on_end, on_lease_lost
+        self._handshake_s = handshake_s
+        self._clock = clock
+        self._observer = observer
+        self._instance = secrets.token_hex(8)
+        self._facts: Mapping[str, Any] = {}
+        self._outbox = Outbox()
+        self._inbox = Inbox()
+        self._connection: Connection | None = None
+        self._heard_s = 0.0
+        self._over = ""
+        self._tasks: list[asyncio.Task[None]] = []
+        self._leaving: asyncio.Task[None] | None = None
+
+    @property
+    def is_over(self) -> str:
+        """Why this member has no lease any more: "ended", "lease lost", "left"; "" while it has or before it joined."""
+        return self._over
+
+    async def join(self, facts: Mapping[str, Any], deadline_s: float) -> None:
+        """Joins with `facts` (JSON values) about this host; tries again until it succeeds or `deadline_s` has passed.
+
+        Raises NotReady with the last reason at the deadline, and ClusterError when the coordinator does not want this
+        member.
+        """
+        if self._tasks or self._over:
+            raise UsageError(f"member {self.name!r} has joined already; make a new one")
+        self._facts = dict(facts)
+        try:
+            connection = await self._dial(self._clock.monotonic() + deadline_s, f"{deadline_s:g} s")
+        except Refused as error:
+            raise ClusterError(
+                f"the coordinator at {self._address}:{self._port} refused {self.name!r}: {error}"
+            ) from error
+        self._inbox.start()
+        self._tasks = [
+            asyncio.create_task(self._stay(connection), name="tfhet-member"),
+            asyncio.create_task(self._renew(), name="tfhet-alive"),
+        ]
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Sends the coordinator a message: JSON values, with a text under "type", less than 64 KiB as a line.
+
+        It arrives once, in order, also over a new connection. Raises ProtocolError for a message that does not fit.
+        """
+        if not self._tasks or self._leaving is not None:
+            raise UsageError("a member sends between join and leave")
+        packed = self._outbox.pack(message)
+        if self._connection is not None:
+            self._connection.write(packed)
+
+    async def leave(self, code: int = 0, flush_s: float = 1.0) -> None:
+        """Tells the coordinator that this member goes on purpose, with its exit code, and ends connection and tasks.
+
+        Waits at most `flush_s` for the coordinator to take note. Drops callbacks that wait to be called, and cancels
+        the one that runs unless that is what called this. Only the first call's code counts.
+        """
+        if self._leaving is None:
+            self._leaving = asyncio.create_task(self._leave(code, flush_s), name="tfhet-leave")
+        await asyncio.shield(self._leaving)
+        await self._inbox.close()
+
+    async def _leave(self, code: int, flush_s: float) -> None:
+        self._over = self._over or "left"
+        if self._tasks and self._connection is not None:
+            self._connection.write({"type": "left", "code": code})
+            await asyncio.wait(self._tasks[:1], timeout=flush_s)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _dial(self, until_s: float, allowed: str) -> Connection:
+        retry_s, why = FIRST_RETRY_S, "no time to try"
+        while (remaining_s := until_s - self._clock.monotonic()) > 0:
+            try:
+                async with Deadline(min(self._handshake_s, remaining_s)):
+                    return await self._dial_once()
+            except asyncio.TimeoutError:
+                why = "no answer"
+            except ConnectionRefusedError:
+                why = "nobody listens there"
+            except (OSError, ProtocolError, Unauthenticated) as error:
+                why = str(error)
+            await asyncio.sleep(max(0.0, min(retry_s, until_s - self._clock.monotonic())))
+            retry_s = min(retry_s * 1.6, LAST_RETRY_S)
+        raise NotReady(f"the coordinator at {self._address}:{self._port} was not reached within {allowed}: {why}")
+
+    async def _dial_once(self) -> Connection:
+        connection = await Connection.dial(self._address, self._port)
+        try:
+            newcomer = Newcomer(self.name, self._instance, self._facts, self._outbox.seen)
+            joined = await introduce(connection, self._secret, newcomer)
+            if not 0 < joined["lease_s"] <= 86400:
+                raise ProtocolError(f"a lease of {joined['lease_s']} s")
+            self._outbox.confirm(joined["seen"])
+        except BaseException:
+            connection.abort()
+            raise
+        for message in self._outbox.unconfirmed():
+            connection.write(message)
+        self.lease_s = float(joined["lease_s"])
+        self._address = connection.address  # no name service is needed to come back
+        self._heard_s = self._clock.monotonic()
+        self._connection = connection
+        return connection
+
+    async def _stay(self, connection: Connection) -> None:
+        while True:
+            try:
+                await self._listen(connection)
+            except (ProtocolError, OSError) as error:
+                why = str(error)
+            finally:
+                self._connection = None
+                connection.abort()
+            if self._over:
+                break
+            logger.warning("%s: the connection to the coordinator broke: %s", self.name, why)
+            try:
+                connection = await self._dial(self._heard_s + self.lease_s, "the lease")
+            except Refused as error:
+                self._lose(f"the coordinator refused to take it back: {error}")
+                break
+            except NotReady as error:
+                self._lose(f"the connection broke ({why}) and {error}")
+                break
+
+    async def _listen(self, connection: Connection) -> None:
+        while True:
+            message = await connection.read()
+            self._heard_s = self._clock.monotonic()
+            kind = message["type"]
+            if kind == "lease":
+                self._outbox.confirm(message["seen"])
+            elif kind == "message":
+                if self._inbox.is_full:
+                    raise ProtocolError("messages come faster than they can be handled")
+                body = self._outbox.take(message)
+                if body is not None:
+                    self._inbox.put(self._on_message, body)
+            elif kind == "end":
+                if not self._over:
+                    self._over = "ended"
+                    self._tell("link.end_heard", code=message["code"], cause=message["cause"])
+                    self._inbox.put(self._on_end, message["code"], message["cause"])
+            else:
+                raise ProtocolError(f"a coordinator does not say {kind!r}")
+
+    async def _renew(self) -> None:
+        step, last_s = 0, self._heard_s
+        while True:
+            if step % (STEPS_PER_LEASE // 4) == 0 and self._connection is not None:
+                self._connection.write({"type": "alive", "seen": self._outbox.seen})
+            step += 1
+            step_s = self.lease_s / STEPS_PER_LEASE
+            await asyncio.sleep(step_s)
+            now = self._clock.monotonic()
+            stood_still_s, last_s = now - last_s - step_s, now
+            if stood_still_s > self.lease_s / 4:
+                # This process was stopped or starved, and what the coordinator said meanwhile is unread: not counted.
+                self._heard_s += stood_still_s
+            silent_s = now - self._heard_s
+            if silent_s > self.lease_s and not self._over and self._connection is not None:
+                self._lose(f"nothing heard of the coordinator for {silent_s:.1f} s, the lease is {self.lease_s:g} s")
+
+    def _lose(self, reason: str) -> None:
+        if not self._over:
+            self._over = "lease lost"
+            self._tell("link.lease_lost", reason=reason)
+            self._inbox.put(self._on_lease_lost, reason)
+            if self._connection is not None:
+                self._connection.abort()
+
+    def _tell(self, name: str, **fields: Any) -> None:
+        try:
+            self._observer(Event(name, self._clock.wall(), {"member": self.name, **fields}))
+        except Exception:  # a full disk must not cost the lease
+            logger.exception("the observer failed")

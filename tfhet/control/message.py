@@ -1,0 +1,89 @@
+"""What goes over the link: one JSON object per line, each of a known type with known fields.
+
+hello, join, welcome, refused     the handshake (handshake.py)
+facts, joined                     a member introduces itself, again after a broken connection
+lease, alive                      renewals, from the coordinator and from a member
+message                           numbered; carries what the rooms above say to each other
+end, left                         the job is over; a member goes on purpose
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from tfhet.errors import TfhetError
+from tfhet.units import KIB
+
+MAX_LINE_BYTES = 64 * KIB
+"""Longest line, its newline included."""
+MAX_NUMBER = 2**53
+"""Numbers on the link lie within +-2**53, which every JSON reader keeps exact."""
+
+Message = dict[str, Any]
+
+_FIELDS: Mapping[str, Mapping[str, type]] = {
+    "hello": {"version": int, "nonce": str},
+    "join": {"name": str, "instance": str, "nonce": str, "proof": str},
+    "welcome": {"proof": str},
+    "refused": {"reason": str},
+    "facts": {"facts": dict, "seen": int},
+    "joined": {"lease_s": float, "seen": int},
+    "lease": {"seen": int},
+    "alive": {"seen": int},
+    "message": {"n": int, "body": dict},
+    "end": {"code": int, "cause": str},
+    "left": {"code": int},
+}
+
+
+class ProtocolError(TfhetError, ValueError):
+    """A line that is not a message: too long, not JSON, an unknown type, or a field of the wrong type."""
+
+
+def encode(message: Mapping[str, Any]) -> bytes:
+    """The line for a message, newline included. Raises ProtocolError for one that `decode` would not take."""
+    try:
+        line = json.dumps(message, allow_nan=False, separators=(",", ":")).encode("ascii") + b"\n"
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ProtocolError(f"not a message: {error}") from error
+    if len(line) > MAX_LINE_BYTES:
+        raise ProtocolError(f"a message of {len(line)} bytes; at most {MAX_LINE_BYTES} fit on a line")
+    check(message)
+    return line
+
+
+def decode(line: bytes) -> Message:
+    """The message in a line. Raises ProtocolError, and nothing else, for whatever is not one."""
+    if len(line) > MAX_LINE_BYTES:
+        raise ProtocolError(f"a line of more than {MAX_LINE_BYTES} bytes")
+    try:
+        message = json.loads(line, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        raise ProtocolError(f"a line that is not JSON: {line[:40]!r}") from error
+    check(message)
+    return dict(message)
+
+
+def check(message: object) -> None:
+    """Raises ProtocolError unless `message` has a known type and that type's fields."""
+    if not isinstance(message, Mapping):
+        raise ProtocolError(f"expected an object, got {type(message).__name__}")
+    kind = message.get("type")
+    wanted = _FIELDS.get(kind) if isinstance(kind, str) else None
+    if wanted is None:
+        raise ProtocolError(f"unknown message type {str(kind)[:40]!r}; known: {', '.join(_FIELDS)}")
+    for name, type_ in wanted.items():
+        value = message.get(name)
+        good = isinstance(value, (int, float) if type_ is float else type_) and not isinstance(value, bool)
+        if good and isinstance(value, (int, float)):
+            good = -MAX_NUMBER <= value <= MAX_NUMBER
+        if not good:
+            raise ProtocolError(f"{kind}: field {name!r} must be {type_.__name__}")
+    if kind == "message" and not isinstance(message["body"].get("type"), str):
+        raise ProtocolError("message: its body needs a 'type'")
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")

@@ -1,0 +1,56 @@
+"""Numbered messages that survive a broken connection: each side keeps what the other has not confirmed."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from tfhet.control.message import Message, ProtocolError, encode
+from tfhet.units import MIB
+
+MAX_KEPT_BYTES = 4 * MIB
+"""A side with more than this unconfirmed is talking to nobody."""
+
+
+class Outbox:
+    """What one side says and has heard. Messages arrive once and in order, over as many connections as it takes."""
+
+    def __init__(self) -> None:
+        self._sent = 0
+        self._kept: deque[tuple[Message, int]] = deque()
+        self._kept_bytes = 0
+        self.seen = 0
+        """Number of the last message taken from the other side; goes out with every renewal, as confirmation."""
+
+    def pack(self, body: Mapping[str, Any]) -> Message:
+        """Numbers and keeps a message. Raises ProtocolError when it cannot be sent, or too much is unconfirmed."""
+        packed: Message = {"type": "message", "n": self._sent + 1, "body": dict(body)}
+        size = len(encode(packed))
+        if self._kept_bytes + size > MAX_KEPT_BYTES:
+            raise ProtocolError(f"{self._kept_bytes} bytes of messages are unconfirmed")
+        self._sent += 1
+        self._kept.append((packed, size))
+        self._kept_bytes += size
+        return packed
+
+    def confirm(self, seen: int) -> None:
+        """Forgets what the other side has. Raises ProtocolError when it claims more than was sent."""
+        if not 0 <= seen <= self._sent:
+            raise ProtocolError(f"message {seen} confirmed, {self._sent} sent")
+        while self._kept and self._kept[0][0]["n"] <= seen:
+            self._kept_bytes -= self._kept.popleft()[1]
+
+    def unconfirmed(self) -> tuple[Message, ...]:
+        """What has to be said again on a new connection, in order."""
+        return tuple(message for message, _ in self._kept)
+
+    def take(self, message: Message) -> Message | None:
+        """The body of a message from the other side; None when it was taken before. Raises ProtocolError for a gap."""
+        if message["n"] <= self.seen:
+            return None
+        if message["n"] != self.seen + 1:
+            raise ProtocolError(f"message {message['n']} after {self.seen}")
+        self.seen += 1
+        body: Message = message["body"]
+        return body

@@ -1,0 +1,66 @@
+"""The link as every launcher but the chief sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from typing import Any
+
+from tfhet.control import Member, Message, Secret
+from tfhet.errors import NotReady
+from tfhet.events import Observer
+from tfhet.launch.chief import Verdict
+from tfhet.launch.place import Place
+
+
+class Branch:
+    """Joins the chief, hears when to start and how it ended."""
+
+    def __init__(self, place: Place, secret: Secret, observer: Observer):
+        self._place = place
+        loop = asyncio.get_running_loop()
+        self._start: asyncio.Future[Message] = loop.create_future()
+        self._verdict: asyncio.Future[Verdict] = loop.create_future()
+        self._member = Member(
+            place.member,
+            place.coordinator,
+            place.ports.control,
+            secret,
+            place.settings.lease_s,
+            on_message=self._heard,
+            on_end=lambda code, cause: self._decide(Verdict(code, cause)),
+            on_lease_lost=lambda reason: self._decide(Verdict(1, f"{place.label} lost its lease: {reason}")),
+            observer=observer,
+        )
+
+    async def join(self) -> None:
+        """Raises NotReady when the chief is not there before the deadline."""
+        await self._member.join({"host": self._place.host}, self._place.settings.ready_timeout_s)
+
+    async def started(self) -> Message:
+        """What the chief says when all is ready. Raises NotReady; the chief ends the job before that."""
+        limit_s = self._place.settings.ready_timeout_s + 2 * self._place.settings.lease_s
+        try:
+            return await asyncio.wait_for(asyncio.shield(self._start), limit_s)
+        except asyncio.TimeoutError:
+            raise NotReady(f"{self._place.label}: not told to start within {limit_s:g} s") from None
+
+    def report(self, message: Mapping[str, Any]) -> None:
+        self._member.send(message)
+
+    async def ended(self) -> Verdict:
+        """The verdict of the chief; or our own, when the lease is lost. The lease is what bounds this wait."""
+        return await asyncio.shield(self._verdict)
+
+    async def leave(self, code: int, cause: str) -> None:
+        await self._member.leave(code)
+
+    def _heard(self, message: Message) -> None:
+        if message["type"] == "start":
+            with contextlib.suppress(asyncio.InvalidStateError):
+                self._start.set_result(message)
+
+    def _decide(self, verdict: Verdict) -> None:
+        with contextlib.suppress(asyncio.InvalidStateError):
+            self._verdict.set_result(verdict)

@@ -1,0 +1,139 @@
+"""The chief's side of the link: waits until all is ready, starts the ranks, and decides how the job ended."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tfhet.clock import SYSTEM, Clock
+from tfhet.cluster import job_name
+from tfhet.control import Coordinator, Message, Secret
+from tfhet.errors import NotReady
+from tfhet.events import Event, Observer
+from tfhet.launch.place import Place
+
+LINGER_S = 2.0
+"""How long the chief waits for the others to confirm the end."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How the job ended: the code that every launcher exits with, and why."""
+
+    code: int
+    cause: str
+
+
+class Chief:
+    """The link as rank 0's launcher sees it; it hears its own reports like everybody else's."""
+
+    def __init__(self, place: Place, secret: Secret, observer: Observer, clock: Clock = SYSTEM):
+        self.place = place
+        self.exit_codes: dict[str, int] = {}
+        """Of the other launchers, by member, as they said on leaving."""
+        self.trained_s: float | None = None
+        """When the last rank had finished, on the clock."""
+        self._observer = observer
+        self._clock = clock
+        self._coordinator = Coordinator(
+            place.members,
+            secret,
+            place.settings.lease_s,
+            on_message=self._heard,
+            on_lost=self._lost,
+            on_left=self._left,
+            observer=observer,
+        )
+        self._serving: set[str] = set()
+        self._registered = 0
+        self._done: set[int] = set()
+        self._changed = asyncio.Event()
+        self._verdict: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
+
+    async def join(self) -> None:
+        """Opens the link. Raises UsageError for a busy port."""
+        await self._coordinator.start("0.0.0.0", self.place.ports.control)
+
+    async def started(self) -> Message:
+        """Waits for all hosts and workers, starts the ranks and gives what they were told. Raises NotReady."""
+        settings = self.place.settings
+        try:
+            await asyncio.wait_for(self._until_ready(), settings.ready_timeout_s)
+        except asyncio.TimeoutError:
+            raise NotReady(f"not ready after {settings.ready_timeout_s:g} s: {self._missing()}") from None
+        job_id = f"{job_name(self.place.env) or 'job'}-{secrets.token_hex(4)}"
+        message = {"type": "start", "job_id": job_id}
+        self._coordinator.broadcast(message)
+        return message
+
+    def report(self, message: Mapping[str, Any]) -> None:
+        """What this launcher has to say, as if it were a member."""
+        self._heard(self.place.member, dict(message))
+
+    async def ended(self) -> Verdict:
+        """The verdict, once there is one."""
+        return await asyncio.shield(self._verdict)
+
+    async def leave(self, code: int, cause: str) -> None:
+        """Tells everybody how the job ended, waits briefly for them to go, and closes the link."""
+        staying = await self._coordinator.end(code, cause, LINGER_S)
+        await asyncio.sleep(0)
+        self.exit_codes.update(self._coordinator.left)
+        if staying:
+            self._observer(Event("job.left_behind", self._clock.wall(), {"members": sorted(staying)}))
+
+    async def _until_ready(self) -> None:
+        await self._coordinator.wait_joined(self.place.settings.ready_timeout_s)
+        while not self._is_ready():
+            self._changed.clear()
+            await self._changed.wait()
+
+    def _is_ready(self) -> bool:
+        return self._serving >= set(self.place.serving_hosts) and self._registered >= self.place.workers
+
+    def _missing(self) -> str:
+        hosts = sorted(set(self.place.serving_hosts) - self._serving)
+        parts = [f"{', '.join(sorted(self._coordinator.missing))} did not join"] if self._coordinator.missing else []
+        parts += [f"no data service on {', '.join(hosts)}"] if hosts else []
+        if self._registered < self.place.workers:
+            parts.append(f"{self._registered} of {self.place.workers} workers are registered with the dispatcher")
+        return "; ".join(parts) or "nothing is missing"
+
+    def _heard(self, member: str, message: Message) -> None:
+        kind = message["type"]
+        if kind == "serving":
+            self._serving.add(str(message["host"]))
+        elif kind == "workers":
+            self._registered = int(message["count"])
+        elif kind == "result":
+            self._result(member, int(message["rank"]), int(message["code"]), str(message["cause"]))
+        elif kind == "failed":
+            self._decide(int(message["code"]) or 1, str(message["cause"]))
+        self._changed.set()
+
+    def _result(self, member: str, rank: int, code: int, cause: str) -> None:
+        self._observer(Event("rank.ended", self._clock.wall(), {"rank": rank, "code": code}))
+        if code:
+            self._decide(code, cause)
+            return
+        self._done.add(rank)
+        if len(self._done) == self.place.size:
+            self.trained_s = self._clock.monotonic()
+            self._decide(0, "training is complete")
+
+    def _lost(self, member: str, reason: str) -> None:
+        self._decide(1, f"{member} was lost: {reason}")
+
+    def _left(self, member: str, code: int) -> None:
+        self.exit_codes[member] = code
+        # A member that goes before the end has failed and could not say why.
+        self._decide(code or 1, f"{member} left before the end (exit code {code})")
+
+    def _decide(self, code: int, cause: str) -> None:
+        with contextlib.suppress(asyncio.InvalidStateError):
+            self._verdict.set_result(Verdict(code, cause))
+            self._observer(Event("job.decided", self._clock.wall(), {"code": code, "cause": cause}))

@@ -1,0 +1,241 @@
+"""One host's life: find the place, join, serve or train, report, leave. Every wait in it has an end."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from tfhet.clock import SYSTEM
+from tfhet.cluster import JobContext, environment, host_paths, job_name
+from tfhet.control import Message, Secret
+from tfhet.errors import JobFailed, TfhetError
+from tfhet.events import Event, Observer, ignore
+from tfhet.launch.branch import Branch
+from tfhet.launch.chief import Chief, Verdict
+from tfhet.launch.failure import write_failure
+from tfhet.launch.outcome import write_outcome
+from tfhet.launch.place import Place
+from tfhet.launch.settings import LaunchSettings
+from tfhet.process import Child, describe_exit
+from tfhet.record import RunFolder
+from tfhet.service import Fleet
+
+STOP_GRACE_S = 5.0
+"""How long a training script may take to end after SIGTERM."""
+SERVER_GRACE_S = 1.0
+"""How long a dispatcher or worker may."""
+
+
+class Link(Protocol):
+    """What chief and branch have in common."""
+
+    async def join(self) -> None: ...
+
+    async def started(self) -> Message: ...
+
+    def report(self, message: Mapping[str, object]) -> None: ...
+
+    async def ended(self) -> Verdict: ...
+
+    async def leave(self, code: int, cause: str) -> None: ...
+
+
+class Launcher:
+    """The launcher of one host, or of one rank of it."""
+
+    def __init__(self, place: Place, script_arguments: Sequence[str]):
+        self.place = place
+        self.began_s = SYSTEM.wall()
+        self._arguments = list(script_arguments)
+        self._fleet: Fleet | None = None
+        self._trainer: Child | None = None
+        self._tail: tuple[str, ...] = ()
+        self._record = place.paths.output_data / "tfhet"
+        # One launcher writes the events of the job: lines of several hosts would need one clock.
+        self._observe: Observer = RunFolder(self._record).write_event if place.is_chief else ignore
+
+    async def run(self) -> int:
+        """Lives to the end and gives the exit code."""
+        place = self.place
+        names = {*place.roles.data_hosts, *place.roles.dnn_hosts}
+        secret = Secret.from_env(place.env, job_name(place.env), names)
+        self.say(self._introduction(secret))
+        link: Chief | Branch = Chief(place, secret, self._observe) if place.is_chief else Branch(
+            place, secret, self._observe
+        )
+        stopped: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
+        self._on_signals(stopped)
+        work = asyncio.create_task(self._work(link), name="work")
+        ended = asyncio.create_task(link.ended(), name="end")
+        await asyncio.wait({work, ended, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        verdict = await self._conclude(link, work, ended, stopped)
+        # The others hear of it first, and end side by side with this host's processes.
+        leaving = asyncio.create_task(link.leave(verdict.code, verdict.cause))
+        work.cancel()
+        ended.cancel()
+        await self._stop_children()
+        await asyncio.gather(leaving, work, ended, return_exceptions=True)
+        self._close(link, verdict)
+        return verdict.code
+
+    async def _work(self, link: Link) -> None:
+        place = self.place
+        await link.join()
+        serving = asyncio.create_task(self._serve(link)) if place.serves else None
+        training = asyncio.create_task(self._train(link)) if place.rank is not None else None
+        tasks = {task for task in (serving, training) if task is not None}
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _serve(self, link: Link) -> None:
+        """Starts this host's data service and watches it. Ends by raising only."""
+        place, deadline_s = self.place, self.place.settings.ready_timeout_s
+
+        def tell(event: str, fields: Mapping[str, object]) -> None:
+            if event == "service.workers":
+                link.report({"type": "workers", "count": fields["count"]})
+
+        self._fleet = Fleet(place.host, place.address(place.host), place.env, on_line=self.say, tell=tell)
+        if place.dispatches:
+            await self._fleet.start_dispatcher(place.ports.dispatcher, deadline_s)
+        assert place.dispatcher is not None
+        await self._fleet.start_workers(place.ports.workers, place.dispatcher, deadline_s)
+        link.report({"type": "serving", "host": place.host})
+        raise await self._fleet.failure()
+
+    async def _train(self, link: Link) -> None:
+        """Runs this rank's script once all is ready, and reports how it ended."""
+        place = self.place
+        start = await link.started()
+        assert place.rank is not None
+        job = JobContext(
+            job_id=str(start["job_id"]),
+            mode=place.mode,
+            rank=place.rank.rank,
+            size=place.rank.size,
+            local_rank=place.rank.local_rank,
+            local_size=place.rank.local_size,
+            dispatcher=place.dispatcher,
+            workers=place.workers,
+            data_hosts=place.roles.data_hosts,
+            seed=place.settings.job_seed,
+            host=place.host,
+            group=place.identity.current_group,
+            output_dir=str(place.paths.output_data),
+            record_dir=str(self._record),
+        )
+        script = place.settings.train_script
+        command = [sys.executable, *([script] if script else ["-m", "tfhet.trainer"]), *self._arguments]
+        env = {**place.env, **job.to_env(), "PYTHONUNBUFFERED": "1"}
+        self._observe(Event("training.started", SYSTEM.wall(), {"command": command, "job_id": job.job_id}))
+        self._trainer = await Child.start(f"rank {job.rank}", command, env=env, on_line=self.say)
+        code = await self._trainer.wait()
+        self._tail = tuple(self._trainer.tail)
+        name = script or "the built-in trainer"
+        cause = f"{name} ended on {place.host}, rank {job.rank}: {describe_exit(code)}{_last_word(self._tail)}"
+        link.report({"type": "result", "rank": job.rank, "code": _exit_code(code), "cause": cause})
+
+    async def _conclude(
+        self,
+        link: Link,
+        work: asyncio.Task[None],
+        ended: asyncio.Task[Verdict],
+        stopped: asyncio.Future[Verdict],
+    ) -> Verdict:
+        """The verdict: the job's, once it is known; until then this launcher's own."""
+        if stopped.done():
+            own = stopped.result()
+        elif work.done() and (error := work.exception()) is not None:
+            own = self._verdict_of(error)
+        else:
+            await asyncio.wait({ended, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            if ended.done():
+                return ended.result()
+            own = stopped.result()
+        if not ended.done():
+            try:
+                link.report({"type": "failed", "code": own.code, "cause": own.cause})
+                return await asyncio.wait_for(ended, self.place.settings.lease_s)
+            except (TfhetError, asyncio.TimeoutError):
+                return own
+        return ended.result()
+
+    def _verdict_of(self, error: BaseException) -> Verdict:
+        if isinstance(error, JobFailed):
+            self._tail = error.log_tail
+            return Verdict(_exit_code(error.code) or 1, str(error))
+        if isinstance(error, TfhetError):
+            return Verdict(error.exit_code, f"{self.place.label}: {error}")
+        return Verdict(1, f"{self.place.label}: {type(error).__name__}: {error}")
+
+    async def _stop_children(self) -> None:
+        ends = []
+        if self._trainer is not None:
+            ends.append(self._trainer.stop(STOP_GRACE_S))
+        if self._fleet is not None:
+            ends.append(self._fleet.stop(SERVER_GRACE_S))
+        await asyncio.gather(*ends)
+
+    def _close(self, link: Link, verdict: Verdict) -> None:
+        if verdict.code:
+            self.say(f"the job ended with exit code {verdict.code}: {verdict.cause}")
+            write_failure(self.place.paths.failure, verdict.cause, self.place.label, verdict.code, self._tail)
+        if isinstance(link, Chief):
+            write_outcome(RunFolder(self._record), self.place, link, verdict, self.began_s)
+
+    def _introduction(self, secret: Secret) -> str:
+        place = self.place
+        part = "delivers data" if place.rank is None else f"rank {place.rank.rank} of {place.rank.size}"
+        served = f"dispatcher {place.dispatcher}, {place.workers} workers" if place.dispatcher else "no data service"
+        weak = "; secret derived from the job's name (set TFHET_SECRET for a real one)" if secret.derived else ""
+        return f"{place.mode} job: {part}, {served}{weak}"
+
+    def _on_signals(self, stopped: asyncio.Future[Verdict]) -> None:
+        def on_signal(number: signal.Signals) -> None:
+            if not stopped.done():
+                stopped.set_result(Verdict(128 + number, f"{self.place.label} was told to stop ({number.name})"))
+
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            loop.add_signal_handler(number, on_signal, number)
+
+    def say(self, line: str) -> None:
+        """One line of the log, with the host in front."""
+        print(f"[{self.place.label}] {line}", flush=True)
+
+
+def _exit_code(code: int) -> int:
+    """A code that a process can exit with: a signal as shells say it, 128 + its number."""
+    return code if code >= 0 else 128 - code
+
+
+def _last_word(tail: Sequence[str]) -> str:
+    """The last line that says something, which after a traceback is the error."""
+    said = [line.strip() for line in tail if line.strip()]
+    return f": {said[-1][:300]}" if said else ""
+
+
+def main(argv: Sequence[str] | None = None, env: Mapping[str, str] | None = None) -> int:
+    """Runs the launcher; the exit code. Wrong use ends it at once, with the reason in the failure file."""
+    env = environment() if env is None else env
+    try:
+        settings, rest = LaunchSettings.parse(sys.argv[1:] if argv is None else argv)
+        place = Place.of(env, settings)
+        script = settings.train_script
+        if script and place.rank is not None and not Path(script).is_file():
+            raise TfhetError(f"--train_script {script}: no such file, seen from {Path.cwd()}")
+    except TfhetError as error:
+        print(f"[tfhet] error: {error}", file=sys.stderr, flush=True)
+        write_failure(host_paths(env).failure, str(error), "the launcher", error.exit_code)
+        return error.exit_code
+    return asyncio.run(Launcher(place, rest).run())

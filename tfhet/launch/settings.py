@@ -1,0 +1,61 @@
+"""The launcher's own arguments. What it does not know goes to the training script, as it came."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+from tfhet.errors import UsageError
+
+
+@dataclass(frozen=True)
+class LaunchSettings:
+    """How to run the job. Every field is an argument `--NAME VALUE`, the same on every host."""
+
+    train_script: str = ""
+    """Python file to run on every rank; "": the built-in trainer (`python -m tfhet.trainer`)."""
+    data_group: str = ""
+    """Name of the group that prepares data; "": `data_group`, where there is one."""
+    dnn_group: str = ""
+    """Name of the group that trains; "": `dnn_group`, or the only group."""
+    data_host_workers: int = 1
+    """tf.data service workers on each data host."""
+    dnn_host_workers: int = 0
+    """tf.data service workers on each dnn host."""
+    control_port: int = 16000
+    dispatcher_port: int = 6000
+    worker_port: int = 6001
+    """Port of a host's first worker; the next ones follow."""
+    lease_s: float = 10.0
+    """A host that hears nothing of the job for so long ends itself."""
+    ready_timeout_s: float = 300.0
+    """How long all hosts and workers may take to come up."""
+    job_seed: int = 0
+    """Every random number of the job derives from it."""
+
+    def __post_init__(self) -> None:
+        for name in ("data_host_workers", "dnn_host_workers"):
+            if not 0 <= getattr(self, name) <= 256:
+                raise UsageError(f"--{name} must be between 0 and 256, not {getattr(self, name)}")
+        for name in ("lease_s", "ready_timeout_s"):
+            if not getattr(self, name) > 0:
+                raise UsageError(f"--{name} must be positive, not {getattr(self, name)}")
+
+    @classmethod
+    def parse(cls, argv: Sequence[str]) -> tuple[LaunchSettings, list[str]]:
+        """The settings, and the arguments left for the training script. Raises UsageError."""
+        parser = argparse.ArgumentParser(prog="launcher.py", exit_on_error=False, allow_abbrev=False, add_help=False)
+        for item in fields(cls):
+            kind = {"int": int, "float": float, "str": str}[str(item.type)]
+            names = {f"--{item.name}", f"--{item.name.replace('_', '-')}"}
+            parser.add_argument(*sorted(names), dest=item.name, type=kind, default=item.default)
+        # The secret may come as a hyperparameter; it is read from the environment and goes no further.
+        parser.add_argument("--tfhet_secret", "--tfhet-secret", dest="secret", default="")
+        try:
+            known, rest = parser.parse_known_args(list(argv))
+        except argparse.ArgumentError as error:
+            raise UsageError(f"launcher: {error}") from None
+        values = vars(known)
+        values.pop("secret")
+        return cls(**values), rest

@@ -1,0 +1,43 @@
+"""The cut: the position in a pipeline where the data group stops and the trainer begins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tfhet.errors import UsageError
+from tfhet.stages import ImageSpec
+
+if TYPE_CHECKING:
+    from tfhet.placement.pipeline import Pipeline
+
+_ITEM_BYTES = {"uint8": 1, "float16": 2, "bfloat16": 2, "float32": 4}
+
+
+def bytes_per_example(spec: ImageSpec) -> int:
+    """Bytes of one image of this spec; a size that is not known counts as 1."""
+    return (spec.height or 1) * (spec.width or 1) * spec.channels * _ITEM_BYTES[spec.dtype]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Stages before `position`, in running order, run where the data is prepared; the rest on the trainer."""
+
+    position: int
+
+    @staticmethod
+    def smallest(pipeline: Pipeline) -> Cut:
+        """The latest position at which an example has the fewest bytes: as much work and as few bytes as can be."""
+        sizes = [bytes_per_example(pipeline.input)] + [bytes_per_example(p.output) for p in pipeline.placed()]
+        return Cut(max(i for i, size in enumerate(sizes) if size == min(sizes)))
+
+    def checked(self, pipeline: Pipeline) -> Cut:
+        """Itself. Raises UsageError when the pipeline has no such position."""
+        last = len(pipeline.placed())
+        if not 0 <= self.position <= last:
+            raise UsageError(f"the cut must lie between 0 and {last} for this pipeline, not at {self.position}")
+        return self
+
+    def spec(self, pipeline: Pipeline) -> ImageSpec:
+        """What crosses the wire, per example."""
+        return pipeline.placed()[self.position - 1].output if self.position else pipeline.input

@@ -1,0 +1,137 @@
+"""Lowering: the declared pipeline becomes tf.data, split at the cut.
+
+Elements are dicts of batched tensors:
+    image  uint8|float32 [batch, height, width, channels]
+    label  as the source gives it, [batch]
+    id     int64 [batch]: split << 32 | position in the split
+    epoch  int64 [batch], from 0
+and, with `record_parameters`, one entry for each drawn parameter.
+
+Reading starts from a stream of (epoch, split) pairs: that stream is what tf.data service deals out under DYNAMIC
+sharding, one split a file. The epoch travels with the pair, so one graph serves one epoch or endlessly many, and the
+seeds (run seed, stage and position, epoch, id) never depend on who does the work.
+"""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from tfhet.errors import UsageError
+from tfhet.placement.cut import Cut
+from tfhet.placement.pipeline import EPOCH, ID, IMAGE, Pipeline
+from tfhet.source import example_id
+from tfhet.stages import ImageSpec, randomness
+
+_ENDLESS_EPOCHS = 1 << 31  # a range that nobody reaches the end of, and that stays splittable
+
+
+def one_epoch(pipeline: Pipeline, epoch: int = 0, share: tuple[int, int] = (0, 1)) -> tf.data.Dataset:
+    """One epoch in this process: of `share` = (index, count), the splits index, index + count, ..."""
+    cut = Cut.smallest(pipeline)
+    return local_part(pipeline, remote_part(pipeline, epoch, cut, share), cut)
+
+
+def endless(pipeline: Pipeline, share: tuple[int, int] = (0, 1)) -> tf.data.Dataset:
+    """Epoch after epoch in this process, without end."""
+    cut = Cut.smallest(pipeline)
+    return local_part(pipeline, remote_part(pipeline, None, cut, share), cut)
+
+
+def remote_part(
+    pipeline: Pipeline, epoch: int | None, cut: Cut | None = None, share: tuple[int, int] = (0, 1)
+) -> tf.data.Dataset:
+    """What the data group runs: read, batch, and the stages before the cut. `epoch` None: endless."""
+    cut = (cut or Cut.smallest(pipeline)).checked(pipeline)
+    dataset = _pairs(pipeline, epoch, share).interleave(
+        lambda epoch, split: _read(pipeline, epoch, split),
+        cycle_length=1,
+        num_parallel_calls=None,
+    )
+    if pipeline.shuffle:
+        seed = _fold(pipeline.seed, 0 if epoch is None else epoch)
+        dataset = dataset.shuffle(pipeline.shuffle, seed=seed, reshuffle_each_iteration=False)
+    dataset = dataset.batch(pipeline.batch_size)
+
+    def prepare(pair: tuple[tf.Tensor, tf.Tensor], record: tuple[tf.Tensor, tf.Tensor]) -> dict:
+        (epochs, splits), (positions, records) = pair, record
+        element = dict(pipeline.source.parse(records))
+        element[ID] = example_id(splits, positions)
+        element[EPOCH] = epochs
+        return _run_stages(pipeline, element, 0, cut.position)
+
+    # One batch is prepared by one thread, batches side by side: a stage never waits for another thread's share.
+    return dataset.map(prepare, num_parallel_calls=tf.data.AUTOTUNE, deterministic=False).prefetch(2)
+
+
+def local_part(pipeline: Pipeline, dataset: tf.data.Dataset, cut: Cut | None = None) -> tf.data.Dataset:
+    """What the trainer runs: the stages behind the cut, and one batch ahead."""
+    cut = (cut or Cut.smallest(pipeline)).checked(pipeline)
+    if cut.position < len(pipeline.placed()):
+        dataset = dataset.map(
+            lambda element: _run_stages(pipeline, element, cut.position, None),
+            num_parallel_calls=tf.data.AUTOTUNE,
+            deterministic=False,
+        )
+    return dataset.prefetch(tf.data.AUTOTUNE)
+
+
+def _pairs(pipeline: Pipeline, epoch: int | None, share: tuple[int, int]) -> tf.data.Dataset:
+    """The stream of (epoch, split), both int64 []."""
+    index, count = share
+    splits = pipeline.source.split_count()
+    if not 0 <= index < count:
+        raise UsageError(f"share {index} of {count} does not exist")
+    if count > splits:
+        raise UsageError(
+            f"{pipeline.source.name} has {splits} splits, which cannot be shared among {count} ranks; "
+            f"write at least {4 * count} files, or use data workers"
+        )
+    mine = (splits - index + count - 1) // count
+
+    def pair(at_epoch: tf.Tensor, place: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        order = tf.range(splits, dtype=tf.int64)
+        if pipeline.shuffle_splits:
+            seed = tf.stack([tf.constant(pipeline.seed, tf.int64), at_epoch])
+            order = tf.random.experimental.stateless_shuffle(order, seed)
+        return at_epoch, order[index + place * count]
+
+    if epoch is None:
+        stream = tf.data.Dataset.range(_ENDLESS_EPOCHS * mine)
+        return stream.map(lambda i: pair(i // mine, i % mine))
+    return tf.data.Dataset.range(mine).map(lambda i: pair(tf.constant(epoch, tf.int64), i))
+
+
+def _read(pipeline: Pipeline, epoch: tf.Tensor, split: tf.Tensor) -> tf.data.Dataset:
+    """One split's records as ((epoch, split), (position, record)), in file order; no function call per example."""
+    records = pipeline.source.read(split)
+    constant = tf.data.Dataset.from_tensors((epoch, split)).repeat()
+    return tf.data.Dataset.zip((constant, records))
+
+
+def _run_stages(pipeline: Pipeline, element: dict, begin: int, end: int | None) -> dict:
+    element = dict(element)
+    spec = pipeline.input if begin == 0 else pipeline.placed()[begin - 1].output
+    for placed in pipeline.placed()[begin:end]:
+        stage = placed.stage
+        drawn: dict[str, tf.Tensor] = {}
+        if stage.random:
+            keys = randomness.keys(pipeline.seed, stage.name, placed.declared, element[EPOCH], element[ID])
+            drawn = stage.parameters(keys, spec)
+        element[IMAGE] = _shaped(stage.apply(element[IMAGE], drawn), placed.output)
+        if pipeline.record_parameters:
+            element.update({f"{placed.key}/{name}": value for name, value in drawn.items()})
+        spec = placed.output
+    return element
+
+
+def _shaped(images: tf.Tensor, spec: ImageSpec) -> tf.Tensor:
+    """Tells the graph what the stage promised, so that a stage that lies is found when the graph is built."""
+    images.set_shape([None, spec.height, spec.width, spec.channels])
+    if images.dtype.name != spec.dtype:
+        raise UsageError(f"a stage promised {spec.dtype} and made {images.dtype.name}")
+    return images
+
+
+def _fold(seed: int, epoch: int) -> int:
+    """One 31-bit seed of two numbers (Knuth's multiplicative hash)."""
+    return (seed * 2654435761 + epoch * 40503 + 1) & 0x7FFFFFFF

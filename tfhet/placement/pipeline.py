@@ -1,0 +1,163 @@
+"""The declared pipeline: a value that says what happens to every example, and nothing about where."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from tfhet import stages as stage_room
+from tfhet.errors import UsageError
+from tfhet.source import Source
+from tfhet.stages import ImageSpec, Stage
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+IMAGE, LABEL, ID, EPOCH = "image", "label", "id", "epoch"
+
+
+@dataclass(frozen=True)
+class PlacedStage:
+    """A stage with the position at which it was declared (which its random numbers depend on) and its output."""
+
+    stage: Stage
+    declared: int
+    """Position in `Pipeline.stages`, from 0."""
+    output: ImageSpec
+
+    @property
+    def key(self) -> str:
+        """Name and declared position, like `random_flip:3`."""
+        return f"{self.stage.name}:{self.declared}"
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Source, stages and batching of one data set. Nothing is read or built until it is lowered.
+
+    `stages` may be given as text, in call syntax or as the name of a chain: see `tfhet.stages.parse`.
+    Raises UsageError for stages that do not fit the source, and for sizes out of range.
+    """
+
+    source: Source
+    stages: tuple[Stage, ...] | str = ()
+    batch_size: int = 32
+    """Examples in a batch, which is per rank: the global batch is batch_size x ranks."""
+    seed: int = 0
+    """Every random number of the pipeline derives from it."""
+    shuffle: int = 0
+    """Size of the shuffle buffer, in examples; 0: the order of the splits is shuffled, examples within one are not."""
+    shuffle_splits: bool = True
+    """Whether each epoch reads the splits in another (seeded) order."""
+    reorder: bool = True
+    """Whether `rescale` may move behind stages that commute with it, so that what travels stays uint8. The result
+    differs from the declared order by the rounding to whole grey levels only."""
+    record_parameters: bool = False
+    """Whether the drawn random parameters travel with each example, as `STAGE:POSITION/PARAMETER`."""
+
+    def __post_init__(self) -> None:
+        stages = stage_room.parse(self.stages) if isinstance(self.stages, str) else tuple(self.stages)
+        object.__setattr__(self, "stages", stages)
+        if self.batch_size < 1:
+            raise UsageError(f"batch_size must be at least 1, not {self.batch_size}")
+        if self.shuffle < 0:
+            raise UsageError(f"shuffle is a number of examples, at least 0, not {self.shuffle}")
+        if IMAGE not in self.source.spec:
+            raise UsageError(
+                f"source {self.source.name!r} has no feature {IMAGE!r}, only {', '.join(sorted(self.source.spec))}; "
+                "stages work on images"
+            )
+        self.placed()  # finds a stage that does not fit before anything runs
+
+    @property
+    def input(self) -> ImageSpec:
+        """What the first stage gets, per example."""
+        spec = self.source.spec[IMAGE]
+        height, width, channels = spec.shape[1:]
+        high = 255.0 if spec.dtype.name == "uint8" else 1.0
+        return ImageSpec(height, width, channels, spec.dtype.name, 0.0, high)
+
+    def placed(self) -> tuple[PlacedStage, ...]:
+        """The stages in the order in which they run, each with what it puts out."""
+        declared = [(stage, position) for position, stage in enumerate(self.stages) if isinstance(stage, Stage)]
+        order = _deferred(declared, self.input) if self.reorder else declared
+        spec, result = self.input, []
+        for stage, position in order:
+            spec = stage.spec(spec)
+            result.append(PlacedStage(stage, position, spec))
+        return tuple(result)
+
+    @property
+    def output(self) -> ImageSpec:
+        """What the last stage puts out, per example."""
+        placed = self.placed()
+        return placed[-1].output if placed else self.input
+
+    def fingerprint(self) -> str:
+        """Hex digest of all that decides the content of a batch; equal in every process that declares the same."""
+        text = json.dumps(
+            [
+                self.source.fingerprint(),
+                stage_room.text(tuple(s for s in self.stages if isinstance(s, Stage))),
+                self.batch_size,
+                self.seed,
+                self.shuffle,
+                self.shuffle_splits,
+                self.reorder,
+                self.record_parameters,
+            ]
+        )
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def with_stages(self, stages: tuple[Stage, ...] | str) -> Pipeline:
+        """The same with other stages."""
+        return replace(self, stages=stages)
+
+    def dataset(self, epoch: int = 0) -> tf.data.Dataset:
+        """One epoch, all of it in this process. Elements: see `tfhet.placement.lowering`."""
+        from tfhet.placement import lowering  # lowering needs the declaration above
+
+        return lowering.one_epoch(self, epoch)
+
+    def explain(self) -> str:
+        """The stages in running order, a line each, with the bytes of an example behind them and the default cut."""
+        from tfhet.placement.cut import Cut
+
+        cut = Cut.smallest(self)
+        lines = [_line(f"source: {self.source.name}", self.input)]
+        latest = -1
+        for index, placed in enumerate(self.placed()):
+            if index == cut.position:
+                lines.append(f"{'-- cut: above on the data group, below on the trainer ':-<80}")
+            moved = "  (moved back: it commutes with the stages before it)" if placed.declared < latest else ""
+            latest = max(latest, placed.declared)
+            lines.append(_line(stage_room.text((placed.stage,)), placed.output) + moved)
+        return "\n".join(lines)
+
+
+def _line(text: str, spec: ImageSpec) -> str:
+    from tfhet.placement.cut import bytes_per_example
+
+    size = "x".join("?" if n is None else str(n) for n in (spec.height, spec.width, spec.channels))
+    return f"{text:<48}{bytes_per_example(spec):>9} B  {spec.dtype} {size} in [{spec.low:g}, {spec.high:g}]"
+
+
+def _deferred(stages: list[tuple[Stage, int]], source: ImageSpec) -> list[tuple[Stage, int]]:
+    """Moves each rescale behind the stages that it commutes with, as long as that keeps uint8 uint8."""
+    order: list[tuple[Stage, int]] = []
+    held: list[tuple[Stage, int]] = []
+    spec = source
+    for stage, position in stages:
+        if stage.rescales and spec.dtype == "uint8":
+            held.append((stage, position))
+            continue
+        if held and not stage.commutes_with_rescale:
+            order += held
+            for waiting, _ in held:
+                spec = waiting.spec(spec)
+            held = []
+        order.append((stage, position))
+        spec = stage.spec(spec)
+    return order + held

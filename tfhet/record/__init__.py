@@ -1,0 +1,23 @@
+"""What was measured: figures with their raw samples, records of benchmarks, the folder of one run, the machine."""
+
+from __future__ import annotations
+
+from tfhet.record.figure import Figure
+from tfhet.record.folder import RunFolder
+from tfhet.record.machine import machine, versions
+from tfhet.record.record import Record
+from tfhet.record.run import RunSummary
+from tfhet.record.spread import Spread
+from tfhet.record.statistics import median, percentile
+
+__all__ = [
+    "Figure",
+    "Record",
+    "RunFolder",
+    "RunSummary",
+    "Spread",
+    "machine",
+    "median",
+    "percentile",
+    "versions",
+]

@@ -1,0 +1,109 @@
+"""A JSON document on disk: written whole or not at all, read with its kind and schema version checked.
+
+Numbers that JSON does not know (a loss that became NaN) travel as the strings "NaN", "Infinity" and "-Infinity", the
+way protobuf's JSON form writes them, so that every JSON reader takes the file.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tfhet.errors import DataError, UsageError
+
+_WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+
+def plain(value: Any) -> Any:
+    """`value` as JSON holds it: mappings with string keys, lists, finite numbers, strings, booleans and None.
+
+    numpy scalars and arrays become numbers and lists; anything else that JSON does not know becomes its text.
+    """
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        if math.isfinite(value):
+            return float(value)
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, (set, frozenset)):
+        return sorted((plain(item) for item in value), key=str)
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    return str(value)
+
+
+def number(value: Any) -> Any:
+    """The float behind one of the words that `plain` writes; every other value as it is."""
+    return _WORDS.get(value, value) if isinstance(value, str) else value
+
+
+def text(document: Mapping[str, Any]) -> str:
+    """The document as indented JSON in the order of its keys, ending with a line break."""
+    return json.dumps(plain(document), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def write_text(path: Path, content: str) -> Path:
+    """Writes `content` (UTF-8) under `path`, making its folders: a reader finds the old file or the new one, whole."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.tmp")
+    try:
+        with open(temporary, "w", encoding="utf-8") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return path
+
+
+def write(path: Path, document: Mapping[str, Any]) -> Path:
+    """Writes `document` as JSON under `path`, whole or not at all."""
+    return write_text(path, text(document))
+
+
+def read(path: Path, kind: str) -> dict[str, Any]:
+    """The JSON object in the file `path`. `kind` ("run summary") is what the messages call it.
+
+    Raises UsageError when there is no such file and DataError when it is not a JSON object.
+    """
+    path = Path(path)
+    try:
+        content = path.read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        raise UsageError(f"no {kind} at {path}: the file does not exist") from None
+    except IsADirectoryError:
+        raise UsageError(f"no {kind} at {path}: it is a folder; name the JSON file in it") from None
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not a {kind}: not UTF-8 text ({error.reason})", str(path), error.start) from None
+    try:
+        document = json.loads(content)
+    except json.JSONDecodeError as error:
+        raise DataError(f"{path} is not a {kind}: not JSON ({error})", str(path), error.pos) from None
+    if not isinstance(document, dict):
+        raise DataError(f"{path} is not a {kind}: its JSON is a {type(document).__name__}, not an object", str(path))
+    return document
+
+
+def check_schema(document: Mapping[str, Any], kind: str, schema: int, where: str = "") -> None:
+    """Raises UsageError unless the document carries the schema version that this code reads."""
+    found = document.get("schema")
+    if found != schema or isinstance(found, bool):
+        place = f" in {where}" if where else ""
+        said = "no schema version" if found is None else f"schema {found!r}"
+        raise UsageError(
+            f"{kind}{place} has {said}; this tfhet reads schema {schema}: "
+            "read it with the tfhet that wrote it, or run again to write it anew"
+        )

@@ -1,0 +1,114 @@
+"""The folder that one run leaves behind.
+
+RUN/
+  summary.json      the run in numbers (RunSummary)
+  events.jsonl      what happened, one JSON object a line, in the order of writing
+  logs/<host>.log   what each host printed
+  report.html       the page made of the above
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tfhet.errors import UsageError
+from tfhet.events import Event
+from tfhet.record import document
+from tfhet.record.run import KIND, RunSummary
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Paths and content of one run's folder."""
+
+    path: Path
+    """The folder."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", Path(self.path))
+
+    @property
+    def summary_path(self) -> Path:
+        return self.path / "summary.json"
+
+    @property
+    def events_path(self) -> Path:
+        return self.path / "events.jsonl"
+
+    @property
+    def logs_path(self) -> Path:
+        return self.path / "logs"
+
+    @property
+    def report_path(self) -> Path:
+        return self.path / "report.html"
+
+    def log_path(self, host: str) -> Path:
+        """Where the host's output goes. Raises UsageError for a name that would leave the folder."""
+        if not host or host in (".", "..") or "/" in host or "\0" in host:
+            raise UsageError(f"host name {host!r} cannot name a log file in {self.logs_path}")
+        return self.logs_path / f"{host}.log"
+
+    def create(self) -> RunFolder:
+        """Makes the folder and its `logs`; leaves what is there."""
+        self.logs_path.mkdir(parents=True, exist_ok=True)
+        return self
+
+    def write_summary(self, summary: RunSummary) -> Path:
+        """Writes `summary.json`, whole or not at all."""
+        return document.write(self.summary_path, summary.to_json())
+
+    def read_summary(self) -> RunSummary:
+        """Raises UsageError when there is no summary or its schema is another, DataError when it cannot be read."""
+        return RunSummary.from_json(document.read(self.summary_path, KIND), str(self.summary_path))
+
+    def write_event(self, event: Event) -> None:
+        """Appends one line to `events.jsonl`. Usable as an Observer, from several processes at once.
+
+        The line goes out in one write to a file opened for appending, so lines of different processes do not mix.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        line = json.dumps(document.plain(event.as_json()), ensure_ascii=False, allow_nan=False) + "\n"
+        descriptor = os.open(self.events_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        try:
+            os.write(descriptor, line.encode("utf-8"))
+        finally:
+            os.close(descriptor)
+
+    def events(self) -> Iterator[dict[str, Any]]:
+        """The events in the order written, as JSON objects; nothing when there are none.
+
+        A line that is cut short (its writer was killed) is left out.
+        """
+        if not self.events_path.exists():
+            return
+        with open(self.events_path, encoding="utf-8", errors="replace") as file:
+            for line in file:
+                try:
+                    event = json.loads(line)
+                except json.JSONDecodeError:
+                    continue
+                if isinstance(event, dict):
+                    yield event
+
+    def hosts(self) -> list[str]:
+        """The hosts that left a log, sorted."""
+        return sorted(path.stem for path in self.logs_path.glob("*.log")) if self.logs_path.is_dir() else []
+
+    def log_tail(self, host: str, lines: int = 20, limit_bytes: int = 65536) -> list[str]:
+        """The last `lines` lines of the host's log, at most `limit_bytes` of it; empty when it left none."""
+        path = self.log_path(host)
+        if not path.exists():
+            return []
+        with open(path, "rb") as file:
+            file.seek(0, os.SEEK_END)
+            start = max(0, file.tell() - limit_bytes)
+            file.seek(start)
+            text = file.read().decode("utf-8", errors="replace")
+        found = text.splitlines()
+        return (found[1:] if start else found)[-lines:]

@@ -1,0 +1,152 @@
+"""What one run of a job was: the content of `summary.json`.
+
+The JSON carries a schema version. A field may be added without raising it (a reader takes what it knows and leaves the
+rest); renaming, removing or redefining one raises it, and a reader refuses a version that it does not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from tfhet import errors
+from tfhet.record import document
+from tfhet.record.spread import Spread
+
+SCHEMA = 1
+KIND = "run summary"
+MODES = ("local", "homogeneous", "heterogeneous")
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """One run in numbers. None means that it was not measured or does not apply; 0 means zero."""
+
+    name: str = ""
+    """What the run is called: the simulated cluster, the benchmark case, or the training job."""
+    job_id: str = ""
+    """The identity that the job's hosts share."""
+    mode: str = "local"
+    """`local`, `homogeneous` or `heterogeneous`."""
+    started: float | None = None
+    """When: seconds since 1970-01-01 UTC."""
+    duration_s: float | None = None
+    """From the first launcher's start to the last launcher's exit."""
+    machine: Mapping[str, Any] = field(default_factory=dict)
+    """`record.machine()` of the machine that wrote the summary."""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """`record.versions()` there."""
+    cluster: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """By group: hosts (names), instance_type, role, workers_per_host, ranks_per_host."""
+    exit_codes: Mapping[str, int | None] = field(default_factory=dict)
+    """By host, or by `host/rank`; negative for a signal, None when it was never seen to end."""
+    exit_code: int | None = None
+    """The code of the whole job; None while it runs."""
+    cause: str | None = None
+    """Why it ended badly, in one or a few lines; None when it did not."""
+    steps: int | None = None
+    """Training steps of rank 0."""
+    batch_size: int | None = None
+    """Examples per step and rank."""
+    ranks: int | None = None
+    """Training processes."""
+    step_ms: Spread | None = None
+    """Wall time of a step of rank 0 in milliseconds, warm-up apart."""
+    wait_ms: Spread | None = None
+    """The part of each of those steps that rank 0 spent waiting for data, in milliseconds."""
+    wait_pct: float | None = None
+    """Share of the steps' time spent waiting for data, 0 to 100."""
+    examples_per_s: float | None = None
+    """All ranks together."""
+    bytes_per_example: float | None = None
+    """On the wire between data hosts and ranks; None without a data service."""
+    first_batch_s: float | None = None
+    """From the trainer's first request to its first batch."""
+    teardown_s: float | None = None
+    """From the end of the last rank to the end of the last host."""
+    epochs: Sequence[Mapping[str, Any]] = ()
+    """By epoch: epoch, seen, expected, once, missing, repeated, loss, accuracy and whatever else was measured."""
+    stages_where: Mapping[str, str] = field(default_factory=dict)
+    """Each stage as text, in order, to where it ran: `data_group`, `dnn_group` or `trainer`."""
+    restarts: int | None = None
+    """How often a part was started anew."""
+    usd_per_million_examples: float | None = None
+    """None where no price is known."""
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    """The final values: loss, accuracy, val_accuracy."""
+
+    def __post_init__(self) -> None:
+        if self.mode not in MODES:
+            errors.unknown("run mode", self.mode, MODES)
+        for name in ("step_ms", "wait_ms"):
+            value = getattr(self, name)
+            if isinstance(value, Mapping):
+                object.__setattr__(self, name, Spread.from_json(value))
+        object.__setattr__(self, "epochs", tuple(self.epochs))
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the job ended with code 0."""
+        return self.exit_code == 0
+
+    def to_json(self) -> dict[str, Any]:
+        """The summary in JSON values, every field present, in the order of the fields, `schema` first."""
+        content: dict[str, Any] = {"schema": SCHEMA}
+        for item in fields(self):
+            value = getattr(self, item.name)
+            content[item.name] = document.plain(value.to_json() if isinstance(value, Spread) else value)
+        return content
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any], where: str = "") -> RunSummary:
+        """The inverse of `to_json`; `where` (a path) goes into the messages.
+
+        A missing field takes its default. Raises UsageError for another schema version and DataError for a field of the
+        wrong kind.
+        """
+        document.check_schema(content, KIND, SCHEMA, where)
+        values: dict[str, Any] = {}
+        for item in fields(cls):
+            value = content.get(item.name)
+            if value is None:
+                continue
+            kind = _KINDS.get(item.name, (str,))
+            value = document.number(value) if float in kind else value
+            if not isinstance(value, kind) or isinstance(value, bool):
+                said = " or ".join(one.__name__ for one in kind)
+                raise errors.DataError(f"{KIND} {where}: `{item.name}` is {value!r}, not {said}", where or None)
+            values[item.name] = value
+        try:
+            values["metrics"] = _numbers(values.get("metrics", {}))
+            values["epochs"] = tuple(_numbers(epoch) for epoch in values.get("epochs", ()))
+            return cls(**values)
+        except errors.UsageError:
+            raise
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise errors.DataError(f"{KIND} {where}: cannot be read: {error!r}", where or None) from None
+
+
+def _numbers(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: document.number(value) for key, value in values.items()}
+
+
+_MAPPINGS = ("machine", "versions", "cluster", "exit_codes", "stages_where", "metrics")
+_KINDS: dict[str, tuple[type, ...]] = {
+    **{name: (dict,) for name in (*_MAPPINGS, "step_ms", "wait_ms")},
+    **{name: (int,) for name in ("exit_code", "steps", "batch_size", "ranks", "restarts")},
+    **{
+        name: (float, int)
+        for name in (
+            "started",
+            "duration_s",
+            "wait_pct",
+            "examples_per_s",
+            "bytes_per_example",
+            "first_batch_s",
+            "teardown_s",
+            "usd_per_million_examples",
+        )
+    },
+    "epochs": (list, tuple),
+}

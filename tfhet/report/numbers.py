@@ -1,0 +1,97 @@
+"""Numbers as people read them: three digits that matter, a unit, and a dash for what was not measured."""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime, timezone
+
+from tfhet.record import Figure, Spread
+from tfhet.units import GIB, KIB, MIB
+
+MISSING = "–"  # noqa: RUF001
+
+
+def number(value: float | int | None, digits: int = 3, unit: str = "") -> str:
+    """At least `digits` significant digits without an exponent where that is short: 4120, 86.1, 0.0312, 95,143.
+
+    Numbers from 10,000 on are grouped. None becomes a dash.
+    """
+    if value is None:
+        return MISSING
+    if isinstance(value, float) and not math.isfinite(value):
+        shown = "not a number" if math.isnan(value) else "∞" if value > 0 else "-∞"
+        return shown
+    if value == 0:
+        shown = "0"
+    elif isinstance(value, int):
+        shown = _grouped(f"{value:d}")
+    elif not 1e-4 <= abs(value) < 1e15:
+        shown = f"{value:.{digits - 1}e}"
+    else:
+        decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+        shown = _grouped(f"{value:.{decimals}f}")
+    return f"{shown} {unit}" if unit else shown
+
+
+def _grouped(shown: str) -> str:
+    whole, point, rest = shown.partition(".")
+    if len(whole.lstrip("-")) > 4:
+        whole = f"{int(whole):,}"
+    return whole + point + rest
+
+
+def percent(value: float | None) -> str:
+    """A share that is already in percent, with one decimal."""
+    if value is None or not math.isfinite(value):
+        return number(value)
+    return f"{value:.1f} %"
+
+
+def duration(seconds: float | None) -> str:
+    """A length of time in the units that suit it: 180 ms, 4.21 s, 3 min 12 s, 2 h 05 min."""
+    if seconds is None or not math.isfinite(seconds):
+        return number(seconds)
+    if seconds < 1:
+        return number(seconds * 1000.0, unit="ms")
+    if seconds < 60:
+        return number(float(seconds), unit="s")
+    whole = round(seconds)
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def size(count_bytes: float | None) -> str:
+    """Bytes in binary units."""
+    if count_bytes is None:
+        return MISSING
+    for factor, unit in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
+        if count_bytes >= factor:
+            return number(count_bytes / factor, unit=unit)
+    return number(float(count_bytes), unit="B")
+
+
+def moment(wall_s: float | None) -> str:
+    """Seconds since 1970 as a UTC date and time."""
+    if wall_s is None:
+        return MISSING
+    return datetime.fromtimestamp(wall_s, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def spread(value: Spread | None, unit: str) -> str:
+    """Median with the tenth and ninetieth percentile behind it."""
+    if value is None:
+        return MISSING
+    return f"{number(value.median)} {unit} (p10 {number(value.p10)}, p90 {number(value.p90)})"
+
+
+def interval(figure: Figure) -> str:
+    """The ends of a figure's interval."""
+    return f"{number(figure.low)} to {number(figure.high)}"
+
+
+def exit_code(code: int | None) -> str:
+    """An exit code in words: 0, 3, `signal 9`, or that the process was not seen to end."""
+    if code is None:
+        return "not seen to end"
+    return f"signal {-code}" if code < 0 else str(code)

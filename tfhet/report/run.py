@@ -1,0 +1,152 @@
+"""The short table that a run ends with, and several runs side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from rich.table import Table
+from rich.text import Text
+
+from tfhet.errors import UsageError
+from tfhet.record import RunSummary
+from tfhet.report import numbers
+from tfhet.report.table import table
+
+PLACES = ("data_group", "dnn_group", "trainer")
+
+
+def places(summary: RunSummary) -> dict[str, list[str]]:
+    """The stages by where they ran, in the order of the pipeline; places of the cluster first."""
+    found: dict[str, list[str]] = {}
+    for stage, place in summary.stages_where.items():
+        found.setdefault(place, []).append(stage)
+    known = [place for place in PLACES if place in found]
+    return {place: found[place] for place in known + [place for place in found if place not in known]}
+
+
+def _groups(summary: RunSummary) -> str:
+    parts = []
+    for name, group in summary.cluster.items():
+        hosts = group.get("hosts") or ()
+        kind = f" {group['instance_type']}" if group.get("instance_type") else ""
+        parts.append(f"{name} {len(hosts)} x{kind or ' host'}")
+    return ", ".join(parts) or numbers.MISSING
+
+
+def _place_of(host: str, summary: RunSummary) -> str:
+    name = host.partition("/")[0]
+    for group, content in summary.cluster.items():
+        if name in (content.get("hosts") or ()):
+            return group
+    return ""
+
+
+def _epochs_told(summary: RunSummary) -> str:
+    """Whether every example came exactly once, over the epochs that counted."""
+    counted = [epoch for epoch in summary.epochs if epoch.get("expected") is not None]
+    if not counted:
+        return numbers.MISSING
+    missing = sum(int(epoch.get("missing") or 0) for epoch in counted)
+    repeated = sum(int(epoch.get("repeated") or 0) for epoch in counted)
+    seen = sum(int(epoch.get("seen") or 0) for epoch in counted)
+    if not missing and not repeated:
+        return f"each of {numbers.number(seen)} exactly once, {len(counted)} epoch{'s' * (len(counted) != 1)}"
+    return f"{numbers.number(seen)} seen, {numbers.number(missing)} missing, {numbers.number(repeated)} repeated"
+
+
+def run_table(summary: RunSummary, folder: Path | str | None = None) -> Table:
+    """The short table of one run: step time, waiting share, throughput, where the stages ran, exit codes, the record.
+
+    `folder` is the run's folder, named in the last line. What was not measured shows as a dash.
+    """
+    rows: list[tuple[object, object]] = [
+        ("cluster", _groups(summary)),
+        ("step time", numbers.spread(summary.step_ms, "ms")),
+        ("waiting for data", _of_the_step(summary)),
+        ("examples/s", numbers.number(summary.examples_per_s)),
+    ]
+    if summary.epochs:
+        rows.append(("examples", _epochs_told(summary)))
+    for name, value in summary.metrics.items():
+        rows.append((name, numbers.number(value) if isinstance(value, (int, float)) else value))
+    for place, stages in places(summary).items():
+        rows.append((f"on {place}", "; ".join(stages)))
+    for host, code in summary.exit_codes.items():
+        group = _place_of(host, summary)
+        shown = Text(numbers.exit_code(code), style="green" if code == 0 else "bold red")
+        rows.append((f"exit code of {host}" + (f" ({group})" if group else ""), shown))
+    if summary.exit_code is not None or not summary.exit_codes:
+        job = Text(numbers.exit_code(summary.exit_code), style="green" if summary.succeeded else "bold red")
+        rows.append(("exit code of the job", job))
+    if summary.cause:
+        rows.append(("cause", Text(summary.cause, style="red")))
+    if folder is not None:
+        rows.append(("run record", str(folder)))
+    named = f"{summary.name}: " if summary.name else ""
+    return table(rows, columns=("what", "value"), title=f"{named}{summary.mode} run", header=False)
+
+
+def _of_the_step(summary: RunSummary) -> str:
+    if summary.wait_pct is None:
+        return numbers.MISSING
+    return f"{numbers.percent(summary.wait_pct)} of the step"
+
+
+_COMPARED: tuple[tuple[str, Callable[[RunSummary], float | None]], ...] = (
+    ("step time, median (ms)", lambda run: run.step_ms.median if run.step_ms else None),
+    ("step time, p10 (ms)", lambda run: run.step_ms.p10 if run.step_ms else None),
+    ("step time, p90 (ms)", lambda run: run.step_ms.p90 if run.step_ms else None),
+    ("waiting for data (%)", lambda run: run.wait_pct),
+    ("examples/s", lambda run: run.examples_per_s),
+    ("bytes/example on the wire", lambda run: run.bytes_per_example),
+    ("first batch (s)", lambda run: run.first_batch_s),
+    ("teardown (s)", lambda run: run.teardown_s),
+    ("restarts", lambda run: run.restarts),
+    ("USD per million examples", lambda run: run.usd_per_million_examples),
+)
+_RATIOS = ("step time, median (ms)", "examples/s", "USD per million examples")
+
+
+def compare(summaries: Sequence[RunSummary] | Mapping[str, RunSummary], *, title: str | None = None) -> Table:
+    """Runs side by side, a column each, under their names (or the keys given). Ratios are against the first.
+
+    Lines that no run measured are left out. Raises UsageError when there is no run.
+    """
+    named = _named(summaries)
+    if not named:
+        raise UsageError("compare: give at least one run")
+    runs = list(named.values())
+    rows: list[list[object]] = [["cluster", *(_groups(run) for run in runs)], ["mode", *(run.mode for run in runs)]]
+    for what, get in _COMPARED:
+        values = [get(run) for run in runs]
+        if any(value is not None for value in values):
+            rows.append([what, *_with_ratios(values, what in _RATIOS)])
+    metrics = dict.fromkeys(name for run in runs for name in run.metrics)
+    rows += [[name, *(run.metrics.get(name) for run in runs)] for name in metrics]
+    rows.append(["exit code", *(numbers.exit_code(run.exit_code) for run in runs)])
+    return table(rows, columns=["", *named], title=title)
+
+
+def _with_ratios(values: Sequence[float | None], wanted: bool) -> list[object]:
+    first = values[0]
+    shown: list[object] = []
+    for index, value in enumerate(values):
+        if wanted and index and first and value is not None:
+            shown.append(f"{numbers.number(value)} ({numbers.number(value / first)}x)")
+        else:
+            shown.append(numbers.number(value))
+    return shown
+
+
+def _named(summaries: Sequence[RunSummary] | Mapping[str, RunSummary]) -> dict[str, RunSummary]:
+    if isinstance(summaries, Mapping):
+        return dict(summaries)
+    found: dict[str, RunSummary] = {}
+    for summary in summaries:
+        name = summary.name or summary.job_id or summary.mode
+        unique, count = name, 2
+        while unique in found:
+            unique, count = f"{name} #{count}", count + 1
+        found[unique] = summary
+    return found

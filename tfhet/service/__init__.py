@@ -1,0 +1,23 @@
+"""tf.data service on the hosts: dispatcher, worker, the fleet that keeps them, and the data sets that clients read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tfhet.service.distribute import distribute
+    from tfhet.service.epoch import epoch_dataset
+    from tfhet.service.fleet import Fleet
+
+__all__ = ["Fleet", "distribute", "epoch_dataset"]
+
+_HOME = {"Fleet": "fleet", "distribute": "distribute", "epoch_dataset": "epoch"}
+
+
+def __getattr__(name: str) -> Any:
+    # The launcher needs the fleet only: it must start in a moment, without TensorFlow.
+    if name not in _HOME:
+        raise AttributeError(name)
+    import importlib
+
+    return getattr(importlib.import_module(f"tfhet.service.{_HOME[name]}"), name)

@@ -1,0 +1,72 @@
+"""What a plain tf.data.Dataset is made of, as far as its graph tells: what sharding and serving it depends on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import tensorflow as tf
+
+_PYTHON_OPS = {
+    "PyFunc": "tf.numpy_function",
+    "PyFuncStateless": "tf.numpy_function",
+    "EagerPyFunc": "tf.py_function",
+    "GeneratorDataset": "from_generator",
+}
+_FILE_OPS = ("TFRecordDataset", "TextLineDataset", "FixedLengthRecordDataset")
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """Findings about one data set."""
+
+    roots: int
+    """Number of sources; more than one for zip and the like."""
+    splits: int | None
+    """Elements of the only source, which DYNAMIC sharding deals out; None: unknown, endless, or several sources."""
+    reads_files: bool
+    python_functions: tuple[str, ...]
+    """Python code in the graph, by the API that put it there."""
+    unseeded_shuffle: bool
+    seeded_shuffle: bool
+
+
+def inspect(dataset: tf.data.Dataset) -> Inspection:
+    """Looks at the graph of `dataset`; runs nothing of it."""
+    nodes = list(_nodes(dataset))
+    ops = {node.op for node in nodes}
+    roots = list(_roots(dataset))
+    splits = int(roots[0].cardinality()) if len(roots) == 1 else -1
+    shuffles = list(_shuffles(dataset))
+    return Inspection(
+        roots=len(roots),
+        splits=splits if splits >= 0 else None,
+        reads_files=any(op.startswith(_FILE_OPS) for op in ops),
+        python_functions=tuple(sorted({_PYTHON_OPS[op] for op in ops if op in _PYTHON_OPS})),
+        unseeded_shuffle=any(not seeded for seeded in shuffles),
+        seeded_shuffle=any(shuffles),
+    )
+
+
+def _nodes(dataset: tf.data.Dataset) -> Iterator[tf.compat.v1.NodeDef]:
+    graph = tf.compat.v1.GraphDef.FromString(dataset._as_serialized_graph().numpy())
+    yield from graph.node
+    for function in graph.library.function:
+        yield from function.node_def
+
+
+def _chain(dataset: tf.data.Dataset) -> Iterator[tf.data.Dataset]:
+    yield dataset
+    for source in dataset._inputs():
+        yield from _chain(source)
+
+
+def _roots(dataset: tf.data.Dataset) -> Iterator[tf.data.Dataset]:
+    return (part for part in _chain(dataset) if not part._inputs())
+
+
+def _shuffles(dataset: tf.data.Dataset) -> Iterator[bool]:
+    """For each shuffle: whether it has a seed. Without one, TensorFlow writes (0, 0) and draws at run time."""
+    for part in _chain(dataset):
+        if "Shuffle" in type(part).__name__:
+            yield any(int(seed) != 0 for seed in (part._seed, part._seed2))

@@ -1,0 +1,86 @@
+"""The process that is a tf.data service dispatcher or worker: `python -m tfhet.service.server dispatcher|worker ...`.
+
+It tells the launcher about itself in lines that begin with `@tfhet `, followed by one JSON object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import threading
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from tfhet import stages
+
+HEARTBEAT_MS = 1_000
+"""A worker reports this often (TensorFlow: 30 s); a new data set reaches it at the latest by then."""
+WORKER_TIMEOUT_MS = 30_000
+DISPATCHER_TIMEOUT_MS = 60_000
+"""How long a worker looks for its dispatcher (TensorFlow: 1 h)."""
+JOB_GC_CHECK_MS = 10_000
+"""How often the dispatcher looks after lost clients and finished jobs (TensorFlow: 10 min)."""
+MARK = "@tfhet "
+
+
+def tell(event: str, **fields: object) -> None:
+    """One line for the launcher."""
+    print(MARK + json.dumps({"event": event, **fields}), flush=True)
+
+
+def dispatcher(port: int) -> tf.data.experimental.service.DispatchServer:
+    """A running dispatcher on `port`, on all interfaces (tf.data service knows no other way)."""
+    config = tf.data.experimental.service.DispatcherConfig(
+        port=port,
+        protocol="grpc",
+        job_gc_check_interval_ms=JOB_GC_CHECK_MS,
+        worker_timeout_ms=WORKER_TIMEOUT_MS,
+    )
+    return tf.data.experimental.service.DispatchServer(config)
+
+
+def worker(port: int, address: str, dispatcher_address: str) -> tf.data.experimental.service.WorkerServer:
+    """A running worker on `port`, known to others as `address`:`port` (TensorFlow's default is localhost)."""
+    config = tf.data.experimental.service.WorkerConfig(
+        dispatcher_address=dispatcher_address,
+        worker_address=f"{address}:{port}",
+        data_transfer_address=f"{address}:{port}",
+        port=port,
+        protocol="grpc",
+        heartbeat_interval_ms=HEARTBEAT_MS,
+        dispatcher_timeout_ms=DISPATCHER_TIMEOUT_MS,
+    )
+    return tf.data.experimental.service.WorkerServer(config)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="tfhet.service.server", description=__doc__)
+    parser.add_argument("kind", choices=("dispatcher", "worker"))
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--address", default="", help="worker: the name or address at which other hosts reach it")
+    parser.add_argument("--dispatcher", default="", help="worker: host:port of the dispatcher")
+    args = parser.parse_args(argv)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    stages.names()  # loads the plug-ins, and with them the custom ops that graphs may hold
+    if args.kind == "dispatcher":
+        server = dispatcher(args.port)
+        tell("ready", port=args.port)
+        known = -1
+        while not stop.wait(0.1):
+            if (now := server._num_workers()) != known:
+                known = now
+                tell("workers", count=known)
+    else:
+        server = worker(args.port, args.address, args.dispatcher)
+        tell("ready", port=args.port)
+        stop.wait()
+    server._stop()
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,86 @@
+"""One registered data set, read by all ranks under one job: the settings of the wire and why they are what they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.data.experimental.ops import data_service_ops
+
+from tfhet.clock import SYSTEM, Clock
+from tfhet.errors import NotReady
+
+_POLL_S = 0.05
+
+
+@dataclass(frozen=True)
+class Transport:
+    """How elements travel from workers to trainers."""
+
+    compression: str | None = None
+    """None, or "AUTO", which in open-source TensorFlow is always Snappy: 8 s of client CPU per GB of float32 noise,
+    against 0.8 s without."""
+    task_refresh_ms: int = 30
+    """How often a reader asks for tasks. TensorFlow's 1,000 ms is what every end of an epoch waits for: 1.02 s for a
+    data set of 800 elements, 0.06 s with 20 ms (TF 2.15.1, loopback). The request is one small RPC."""
+    max_outstanding: int | None = None
+    """Elements that one reader holds ready; None: one for each worker, as TensorFlow does."""
+    register_deadline_s: float = 120.0
+    """How long the other ranks wait for rank 0 to register a data set."""
+
+    def publish(self, dispatcher: str, dataset: tf.data.Dataset, dataset_id: str) -> None:
+        """Registers `dataset` under `dataset_id`. The same id again is the same data set: it must be unique to it."""
+        tf.data.experimental.service.register_dataset(
+            _target(dispatcher), dataset, compression=self.compression, dataset_id=dataset_id
+        )
+
+    def wait_published(self, dispatcher: str, dataset_id: str, clock: Clock = SYSTEM) -> None:
+        """Returns once rank 0 has registered `dataset_id`. Raises NotReady after `register_deadline_s`."""
+        end = clock.monotonic() + self.register_deadline_s
+        while not _is_registered(dispatcher, dataset_id):
+            if clock.monotonic() > end:
+                raise NotReady(
+                    f"rank 0 did not register the data set {dataset_id!r} with the dispatcher at {dispatcher} within "
+                    f"{self.register_deadline_s:g} s; do all ranks call tfhet.distribute in the same order?"
+                )
+            clock.sleep(_POLL_S)
+
+    def read(
+        self, dispatcher: str, dataset_id: str, element_spec: Any, job_name: str, sharding: str
+    ) -> tf.data.Dataset:
+        """The data set as this rank's share of the job `job_name`: first come, first served among all readers.
+
+        `sharding` is "dynamic" (each split goes to one worker, once) or "off" (every worker delivers everything).
+        """
+        mode = {
+            "dynamic": tf.data.experimental.service.ShardingPolicy.DYNAMIC,
+            "off": tf.data.experimental.service.ShardingPolicy.OFF,
+        }[sharding]
+        # The public from_dataset_id has no task_refresh_interval_hint_ms; the function under it does, since TF 2.4.
+        dataset = data_service_ops._from_dataset_id(
+            mode,
+            _target(dispatcher),
+            dataset_id,
+            element_spec,
+            job_name=job_name,
+            max_outstanding_requests=self.max_outstanding,
+            task_refresh_interval_hint_ms=self.task_refresh_ms,
+        )
+        return dataset
+
+
+def _target(dispatcher: str) -> str:
+    return f"grpc://{dispatcher}"
+
+
+def _is_registered(dispatcher: str, dataset_id: str) -> bool:
+    from tensorflow.python.data.experimental.service import _pywrap_server_lib
+
+    try:
+        _pywrap_server_lib.TF_DATA_GetDataServiceMetadataByID(dataset_id, dispatcher, "grpc")
+    except (tf.errors.OpError, RuntimeError) as error:
+        if "not found" not in str(error).lower():
+            raise NotReady(f"the dispatcher at {dispatcher} does not answer: {error}") from None
+        return False
+    return True

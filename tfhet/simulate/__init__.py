@@ -1,0 +1,8 @@
+"""Many hosts on one machine: each its own process tree, address, ports, directories and configuration."""
+
+from __future__ import annotations
+
+from tfhet.simulate.cluster_file import ClusterFile, GroupFile, load, presets
+from tfhet.simulate.simulation import Simulation, simulate
+
+__all__ = ["ClusterFile", "GroupFile", "Simulation", "load", "presets", "simulate"]

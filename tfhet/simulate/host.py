@@ -1,0 +1,83 @@
+"""One simulated host: its directory, its configuration files and its variables, as SageMaker's toolkit lays them out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tfhet.cluster import HostPaths, Ports
+
+
+@dataclass(frozen=True)
+class SimulatedHost:
+    """A host of a simulated cluster."""
+
+    name: str
+    group: str
+    instance_type: str
+    address: str
+    """Its own loopback address."""
+    ports: Ports
+    ranks: int
+    """How often the launcher runs here."""
+    paths: HostPaths
+
+    def write(
+        self, resource_config: Mapping[str, Any], channels: Mapping[str, Path], code: Path, checkpoints: Path | None
+    ) -> None:
+        """Lays out the base directory. Channels are links to their directories, as the code is."""
+        paths = self.paths
+        for directory in (paths.input_config, paths.input_data, paths.model, paths.output_data):
+            directory.mkdir(parents=True, exist_ok=True)
+        for name, directory in channels.items():
+            paths.channel(name).symlink_to(directory.resolve())
+        paths.code.symlink_to(code.resolve())
+        if checkpoints is None:
+            paths.checkpoints.mkdir()
+        else:
+            checkpoints.mkdir(parents=True, exist_ok=True)
+            paths.checkpoints.symlink_to(checkpoints.resolve())
+        data = {name: {"TrainingInputMode": "File", "RecordWrapperType": "None"} for name in channels}
+        _write(paths.input_config / "inputdataconfig.json", data)
+        _write(paths.resource_config, resource_config)
+
+    def variables(
+        self, resource_config: Mapping[str, Any], channels: Sequence[str], job: str, arguments: Sequence[str]
+    ) -> dict[str, str]:
+        """The `SM_*` variables that the toolkit gives an entry point on this host."""
+        paths, groups = self.paths, resource_config["instance_groups"]
+        by_name = {group["instance_group_name"]: group for group in groups}
+        variables = {
+            "SAGEMAKER_BASE_DIR": str(paths.base),
+            "TRAINING_JOB_NAME": job,
+            "SAGEMAKER_JOB_NAME": job,
+            "CURRENT_HOST": self.name,
+            "SM_CURRENT_HOST": self.name,
+            "SM_HOSTS": json.dumps(resource_config["hosts"]),
+            "SM_CURRENT_INSTANCE_TYPE": self.instance_type,
+            "SM_CURRENT_INSTANCE_GROUP": self.group,
+            "SM_CURRENT_INSTANCE_GROUP_HOSTS": json.dumps(by_name[self.group]["hosts"]),
+            "SM_INSTANCE_GROUPS": json.dumps([group["instance_group_name"] for group in groups]),
+            "SM_INSTANCE_GROUPS_DICT": json.dumps(by_name),
+            "SM_IS_HETERO": "true" if len(groups) > 1 else "false",
+            "SM_NETWORK_INTERFACE_NAME": resource_config["network_interface_name"],
+            "SM_RESOURCE_CONFIG": json.dumps(resource_config),
+            "SM_CHANNELS": json.dumps(sorted(channels)),
+            "SM_INPUT_DIR": str(paths.base / "input"),
+            "SM_INPUT_CONFIG_DIR": str(paths.input_config),
+            "SM_OUTPUT_DIR": str(paths.base / "output"),
+            "SM_OUTPUT_DATA_DIR": str(paths.base / "output" / "data"),
+            "SM_MODEL_DIR": str(paths.base / "model"),
+            "SM_USER_ARGS": json.dumps(list(arguments)),
+            "SM_LOG_LEVEL": "20",
+        }
+        for name in channels:
+            variables[f"SM_CHANNEL_{name.upper()}"] = str(paths.channel(name))
+        return variables
+
+
+def _write(path: Path, document: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(document, indent=1), encoding="utf-8")

@@ -1,0 +1,246 @@
+"""Process mode: every host is a process tree of its own on this machine. Needs no root."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import random
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+
+from tfhet.clock import SYSTEM
+from tfhet.cluster import HostPaths, Ports, cache_dir, environment, free_ports
+from tfhet.control import SECRET_VARIABLE, new_secret
+from tfhet.errors import TfhetError, UsageError
+from tfhet.launch.ring import Ring
+from tfhet.launch.settings import LaunchSettings
+from tfhet.process import Child, describe_exit
+from tfhet.record import RunFolder, RunSummary, machine, versions
+from tfhet.report import write_html
+from tfhet.simulate.cluster_file import ClusterFile, GroupFile
+from tfhet.simulate.host import SimulatedHost
+
+DATA_GROUP, DNN_GROUP = "data_group", "dnn_group"
+STOP_GRACE_S = 30.0
+"""From SIGTERM to SIGKILL, for launchers (SageMaker gives 120 s)."""
+DIGITS = "digits"
+
+
+class Simulation:
+    """One run of a command on every host of a simulated cluster."""
+
+    def __init__(
+        self,
+        cluster: ClusterFile,
+        command: Sequence[str],
+        run_dir: Path,
+        *,
+        max_run_s: float = 3600.0,
+        checkpoints: Path | None = None,
+        seed: int = 0,
+        on_line: Callable[[str], None] = print,
+        env: Mapping[str, str] | None = None,
+    ):
+        self.cluster = cluster
+        self.folder = RunFolder(run_dir)
+        self.codes: dict[str, int] = {}
+        """Exit code by launcher, as `host` or `host/rank`."""
+        self._env = dict(environment() if env is None else env)
+        self._command = [*command[:1], *cluster.arguments(), *command[1:]]
+        self._settings, _ = LaunchSettings.parse(self._command[1:])
+        self._max_run_s = max_run_s
+        self._checkpoints = checkpoints
+        self._on_line = on_line
+        self._dnn = self._settings.dnn_group or (DNN_GROUP if len(cluster.groups) > 1 else next(iter(cluster.groups)))
+        self._job = f"{cluster.name}-{datetime.fromtimestamp(SYSTEM.wall()):%Y%m%d-%H%M%S}"
+        if not command or not Path(command[0]).is_file():
+            raise UsageError(f"the command {' '.join(command) or '(none)'}: expected a Python file, like scripts/launcher.py")
+        if run_dir.exists() and any(run_dir.iterdir()):
+            raise UsageError(f"--run-dir {run_dir} is not empty; give a folder that is new")
+        self.hosts = self._hosts(random.Random(seed))
+
+    def run(self) -> RunSummary:
+        """Runs to the end of the last host, and gives the completed record."""
+        self.folder.create()
+        began = SYSTEM.wall()
+        channels = self._channels()
+        dnn_hosts = [host for host in self.hosts if host.group == self._dnn]
+        ring = Ring([h.name for h in dnn_hosts], dnn_hosts[0].ranks) if _ranks(dnn_hosts) > 1 else None
+        try:
+            if ring:
+                ring.start("127.0.0.1", "lo")
+            cause = asyncio.run(self._run(channels, ring))
+        finally:
+            if ring:
+                ring.stop()
+        return self._conclude(dnn_hosts, cause, began)
+
+    async def _run(self, channels: Mapping[str, Path], ring: Ring | None) -> str | None:
+        secret = {SECRET_VARIABLE: new_secret()}
+        addresses = {"TFHET_ADDRESSES": json.dumps({host.name: host.address for host in self.hosts})}
+        children: dict[str, Child] = {}
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        try:
+            for host in self.hosts:
+                config = self._resource_config(host)
+                host.write(config, channels, Path.cwd(), self._checkpoints)
+                variables = host.variables(config, list(channels), self._job, self._command[1:])
+                path = ":".join(filter(None, (str(host.paths.code), self._env.get("PYTHONPATH", ""))))
+                env = {**self._env, **variables, **host.ports.to_env(), **addresses, **secret, "PYTHONPATH": path}
+                is_dnn = host.group == self._dnn
+                for local_rank in range(host.ranks if is_dnn else 1):
+                    rank = ring.environment(host.name, local_rank) if ring and is_dnn else {}
+                    label = f"{host.name}/{rank.get('HOROVOD_RANK', 0)}" if is_dnn else host.name
+                    children[label] = await Child.start(
+                        label,
+                        [sys.executable, *self._command],
+                        env={**env, **rank, "PYTHONUNBUFFERED": "1"},
+                        on_line=self._logger(host.name),
+                        cwd=host.paths.code,
+                    )
+            return await self._wait(children, stop)
+        finally:
+            await asyncio.gather(*(child.stop(STOP_GRACE_S) for child in children.values()))
+
+    async def _wait(self, children: Mapping[str, Child], stop: asyncio.Event) -> str | None:
+        async def see_end(label: str, child: Child) -> None:
+            self.codes[label] = await child.wait()
+
+        ends = [asyncio.create_task(see_end(label, child)) for label, child in children.items()]
+        stopped = asyncio.create_task(stop.wait())
+        every = asyncio.gather(*ends)
+        await asyncio.wait({every, stopped}, timeout=self._max_run_s, return_when=asyncio.FIRST_COMPLETED)
+        cause = None
+        if not every.done():
+            cause = "told to stop" if stopped.done() else f"the job ran longer than {self._max_run_s:g} s"
+            await asyncio.gather(*(child.stop(STOP_GRACE_S) for child in children.values()))
+            await every
+        stopped.cancel()
+        return cause
+
+    def _conclude(self, dnn_hosts: Sequence[SimulatedHost], cause: str | None, began: float) -> RunSummary:
+        """The chief's record, completed with what only the simulator saw."""
+        kept = RunFolder(dnn_hosts[0].paths.output_data / "tfhet")
+        try:
+            summary = kept.read_summary()
+        except TfhetError:
+            summary = RunSummary()
+        if kept.events_path.exists():
+            self.folder.events_path.write_bytes(kept.events_path.read_bytes())
+        bad = {label: code for label, code in self.codes.items() if code}
+        exit_code = summary.exit_code if summary.exit_code is not None else 1
+        if bad and not exit_code:
+            exit_code, cause = 1, "; ".join(f"{label}: {describe_exit(code)}" for label, code in bad.items())
+        if exit_code or cause:
+            cause = cause or summary.cause or self._first_failure()
+            exit_code = exit_code or 1
+        summary = dataclasses.replace(
+            summary,
+            name=self.cluster.name,
+            started=began,
+            duration_s=SYSTEM.wall() - began,
+            machine=machine(),
+            versions=versions(),
+            exit_codes=dict(sorted(self.codes.items())),
+            exit_code=exit_code,
+            cause=cause,
+        )
+        self.folder.write_summary(summary)
+        write_html(self.folder)
+        return summary
+
+    def _first_failure(self) -> str:
+        for host in self.hosts:
+            if host.paths.failure.is_file():
+                return host.paths.failure.read_text(encoding="utf-8", errors="replace").split("\n")[0]
+        codes = ", ".join(f"{label}: {describe_exit(code)}" for label, code in sorted(self.codes.items()))
+        return f"no launcher said why ({codes})"
+
+    def _hosts(self, order: random.Random) -> list[SimulatedHost]:
+        """Names are dealt out to groups at random, as SageMaker does: algo-1 may be anything."""
+        groups = [(name, group) for name, group in self.cluster.groups.items() for _ in range(group.hosts)]
+        order.shuffle(groups)
+        workers = [self._workers(name) for name, _ in groups]
+        free = iter(free_ports(2 + sum(workers)))
+        control, dispatcher = next(free), next(free)
+        hosts = []
+        for index, ((group, spec), count) in enumerate(zip(groups, workers, strict=True), start=1):
+            name = f"algo-{index}"
+            ports = Ports(control, dispatcher, tuple(next(free) for _ in range(count)))
+            paths = HostPaths(self.folder.path.resolve() / "hosts" / name)
+            ranks = spec.ranks if group == self._dnn else 1
+            hosts.append(SimulatedHost(name, group, spec.instance_type, f"127.0.0.{index + 1}", ports, ranks, paths))
+        if not any(host.group == self._dnn for host in hosts):
+            there = ", ".join(f"{name} ({group.hosts} hosts)" for name, group in self.cluster.groups.items())
+            raise UsageError(
+                f"cluster {self.cluster.name!r}: no host trains: there is no group {self._dnn!r} with hosts; groups: {there}"
+            )
+        return hosts
+
+    def _workers(self, group: str) -> int:
+        return self._settings.dnn_host_workers if group == self._dnn else self._settings.data_host_workers
+
+    def _resource_config(self, host: SimulatedHost) -> dict[str, object]:
+        def members(name: str, group: GroupFile) -> dict[str, object]:
+            names = [h.name for h in self.hosts if h.group == name]
+            return {"instance_group_name": name, "instance_type": group.instance_type, "hosts": names}
+
+        return {
+            "current_host": host.name,
+            "current_instance_type": host.instance_type,
+            "current_group_name": host.group,
+            "hosts": [h.name for h in self.hosts],
+            "instance_groups": [members(name, group) for name, group in self.cluster.groups.items()],
+            "network_interface_name": "lo",
+        }
+
+    def _channels(self) -> dict[str, Path]:
+        """Directories of the channels that exist; one that does not is the job's own error to find."""
+        found = {}
+        for name, text in self.cluster.channels.items():
+            parts = Path(text).parts
+            if parts[:1] == (DIGITS,):
+                digits = cache_dir(self._env) / DIGITS / "16-shards"
+                if not digits.is_dir():
+                    self._on_line(f"[simulate] writing the demonstration data to {digits}")
+                    asyncio.run(_write_digits(digits, self._env, self._on_line))
+                found[name] = digits.joinpath(*parts[1:])
+            elif Path(text).is_dir():
+                found[name] = Path(text)
+            else:
+                self._on_line(f"[simulate] channel {name}: {text} is no directory; the job will not see it")
+        return found
+
+    def _logger(self, host: str) -> Callable[[str], None]:
+        path = self.folder.log_path(host)
+
+        def write(line: str) -> None:
+            with open(path, "a", encoding="utf-8") as log:
+                log.write(line + "\n")
+            self._on_line(line)
+
+        return write
+
+
+def _ranks(hosts: Sequence[SimulatedHost]) -> int:
+    return sum(host.ranks for host in hosts)
+
+
+async def _write_digits(directory: Path, env: Mapping[str, str], on_line: Callable[[str], None]) -> None:
+    # A process of its own: the simulator itself does not load TensorFlow.
+    child = await Child.start("digits", [sys.executable, "-m", "tfhet.source.digits", str(directory)], env=env, on_line=on_line)
+    if code := await child.wait():
+        raise UsageError(f"the demonstration data could not be written to {directory} ({describe_exit(code)}): " + "\n".join(child.tail))
+
+
+def simulate(cluster: ClusterFile, command: Sequence[str], run_dir: Path | None = None, **options: object) -> RunSummary:
+    """Runs `command` (a Python file and its arguments) on every host; `run_dir` default: `runs/NAME-TIME`."""
+    if run_dir is None:
+        run_dir = Path("runs") / f"{cluster.name}-{datetime.fromtimestamp(SYSTEM.wall()):%Y%m%d-%H%M%S}"
+    return Simulation(cluster, command, run_dir, **options).run()  # type: ignore[arg-type]

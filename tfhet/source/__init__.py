@@ -1,0 +1,34 @@
+"""Where records begin: TFRecord files, image folders, synthetic sets. Every example has an id from here on.
+
+The demonstration data are in `tfhet.source.digits`, which also runs as a program.
+"""
+
+from __future__ import annotations
+
+from tfhet.source.feature import Encoded, Feature, Fixed, Raw, Scalar
+from tfhet.source.folder import from_image_folder
+from tfhet.source.framing import Corruption, corruption
+from tfhet.source.sidecar import Sidecar
+from tfhet.source.source import Source, example_id, position_of, split_of
+from tfhet.source.synthetic import SyntheticSource
+from tfhet.source.tfrecord import TFRecordSource
+from tfhet.source.writing import write_tfrecords
+
+__all__ = [
+    "Corruption",
+    "Encoded",
+    "Feature",
+    "Fixed",
+    "Raw",
+    "Scalar",
+    "Sidecar",
+    "Source",
+    "SyntheticSource",
+    "TFRecordSource",
+    "corruption",
+    "example_id",
+    "from_image_folder",
+    "position_of",
+    "split_of",
+    "write_tfrecords",
+]

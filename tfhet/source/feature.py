@@ -1,0 +1,245 @@
+"""How one feature lies in a `tf.train.Example`, and what it becomes.
+
+A feature is a value with a JSON form, so that a directory of TFRecords can say what it holds.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import tensorflow as tf
+
+from tfhet.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One feature of an example. `kind` names the class in the JSON form."""
+
+    kind: ClassVar[str]
+
+    def stored(self) -> Any:
+        """The tf.io feature that reads it out of an Example."""
+        raise NotImplementedError
+
+    def decode(self, values: tf.Tensor) -> tf.Tensor:
+        """What `stored` reads of a batch, [batch, ...] -> [batch, ...] as `spec` says."""
+        raise NotImplementedError
+
+    def encode(self, value: Any) -> tf.train.Feature:
+        """The inverse for one example. Raises UsageError for a value that does not fit."""
+        raise NotImplementedError
+
+    @property
+    def spec(self) -> tf.TensorSpec:
+        """Of what `decode` gives; the leading dimension None."""
+        raise NotImplementedError
+
+    def as_json(self) -> dict[str, Any]:
+        return {"kind": self.kind, **{f.name: getattr(self, f.name) for f in dataclasses.fields(self)}}
+
+
+@dataclass(frozen=True)
+class Raw(Feature):
+    """A tensor as the bytes of its elements, little-endian, C order: `array.tobytes()`."""
+
+    shape: Sequence[int]
+    """Of one example."""
+    dtype: str = "uint8"
+    """Of the elements."""
+
+    kind: ClassVar[str] = "raw"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", tuple(self.shape))
+
+    def stored(self) -> Any:
+        return tf.io.FixedLenFeature([], tf.string)
+
+    def decode(self, values: tf.Tensor) -> tf.Tensor:
+        flat = tf.io.decode_raw(values, tf.as_dtype(self.dtype))
+        # Checked here, since two images of half the size would reshape into one without a word.
+        flat = tf.ensure_shape(flat, [None, math.prod(self.shape)])
+        return tf.reshape(flat, [-1, *self.shape])
+
+    def encode(self, value: Any) -> tf.train.Feature:
+        array = _fitting(value, self.shape, self.dtype)
+        little_endian = array.astype(array.dtype.newbyteorder("<"), copy=False)
+        return tf.train.Feature(bytes_list=tf.train.BytesList(value=[little_endian.tobytes()]))
+
+    @property
+    def spec(self) -> tf.TensorSpec:
+        return tf.TensorSpec([None, *self.shape], tf.as_dtype(self.dtype))
+
+
+@dataclass(frozen=True)
+class Fixed(Feature):
+    """A tensor of numbers or strings of a fixed shape, as a list in the Example."""
+
+    shape: Sequence[int]
+    """Of one example; () for one number."""
+    dtype: str = "float32"
+    """Of the tensor; integers are stored as int64, floats as float32."""
+
+    kind: ClassVar[str] = "fixed"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", tuple(self.shape))
+
+    def stored(self) -> Any:
+        return tf.io.FixedLenFeature(self.shape, _stored_dtype(self.dtype))
+
+    def decode(self, values: tf.Tensor) -> tf.Tensor:
+        return tf.cast(values, self.dtype) if values.dtype.name != self.dtype else values
+
+    def encode(self, value: Any) -> tf.train.Feature:
+        if self.dtype == "string":
+            texts = [text.encode() if isinstance(text, str) else text for text in np.ravel(np.asarray(value, object))]
+            return tf.train.Feature(bytes_list=tf.train.BytesList(value=texts))
+        flat = _fitting(value, self.shape, self.dtype).ravel()
+        if _stored_dtype(self.dtype) == tf.int64:
+            return tf.train.Feature(int64_list=tf.train.Int64List(value=flat.astype(np.int64)))
+        return tf.train.Feature(float_list=tf.train.FloatList(value=flat.astype(np.float32)))
+
+    @property
+    def spec(self) -> tf.TensorSpec:
+        return tf.TensorSpec([None, *self.shape], tf.as_dtype(self.dtype))
+
+
+@dataclass(frozen=True)
+class Scalar(Feature):
+    """One number or string, like a label: [batch]."""
+
+    dtype: str = "int64"
+    """Of the tensor; integers are stored as int64, floats as float32."""
+
+    kind: ClassVar[str] = "scalar"
+
+    def stored(self) -> Any:
+        return Fixed((), self.dtype).stored()
+
+    def decode(self, values: tf.Tensor) -> tf.Tensor:
+        return Fixed((), self.dtype).decode(values)
+
+    def encode(self, value: Any) -> tf.train.Feature:
+        return Fixed((), self.dtype).encode(value)
+
+    @property
+    def spec(self) -> tf.TensorSpec:
+        return Fixed((), self.dtype).spec
+
+
+@dataclass(frozen=True)
+class Encoded(Feature):
+    """A JPEG, PNG, BMP or GIF image; decoded, and resized where its size differs from the stated one."""
+
+    height: int | None = None
+    """Rows to give; must be stated before reading."""
+    width: int | None = None
+    """Columns to give; must be stated before reading."""
+    channels: int = 3
+    """1 (grey) or 3 (RGB)."""
+
+    kind: ClassVar[str] = "encoded"
+
+    def stored(self) -> Any:
+        return tf.io.FixedLenFeature([], tf.string)
+
+    def decode(self, values: tf.Tensor) -> tf.Tensor:
+        size = self.spec.shape[1:3]
+
+        def one(content: tf.Tensor) -> tf.Tensor:
+            image = tf.io.decode_image(content, channels=self.channels, expand_animations=False)
+            image = tf.ensure_shape(image, [None, None, self.channels])
+            fits = tf.reduce_all(tf.shape(image)[:2] == tf.constant(size.as_list()))
+            image = tf.cond(fits, lambda: image, lambda: _resized(image, size))
+            return tf.ensure_shape(image, [*size, self.channels])
+
+        return tf.map_fn(one, values, fn_output_signature=tf.uint8)
+
+    def encode(self, value: Any) -> tf.train.Feature:
+        if not isinstance(value, bytes):
+            raise UsageError(f"an encoded image is the bytes of its file, not {type(value).__name__}")
+        return tf.train.Feature(bytes_list=tf.train.BytesList(value=[value]))
+
+    @property
+    def spec(self) -> tf.TensorSpec:
+        if self.height is None or self.width is None:
+            raise UsageError(
+                "encoded images come in many sizes: state one, like"
+                " TFRecordSource.from_directory(directory, size=(224, 224)) or Encoded(224, 224)"
+            )
+        return tf.TensorSpec([None, self.height, self.width, self.channels], tf.uint8)
+
+
+def _resized(image: tf.Tensor, size: Any) -> tf.Tensor:
+    resized = tf.image.resize(image, size, antialias=True)
+    return tf.saturate_cast(tf.round(resized), tf.uint8)
+
+
+@dataclass(frozen=True)
+class Native(Feature):
+    """Any feature of tf.io (`VarLenFeature`, `RaggedFeature`, ...), given as TensorFlow reads it."""
+
+    feature: Any
+    """The tf.io configuration."""
+
+    kind: ClassVar[str] = "native"
+
+    def stored(self) -> Any:
+        return self.feature
+
+    def decode(self, values: tf.Tensor) -> tf.Tensor:
+        return values
+
+    def encode(self, value: Any) -> tf.train.Feature:
+        raise UsageError(f"writing is not known for {self.feature}: use Raw, Scalar, Fixed or Encoded")
+
+    @property
+    def spec(self) -> tf.TensorSpec:
+        def read(records: tf.Tensor) -> tf.Tensor:
+            return tf.io.parse_example(records, {"feature": self.feature})["feature"]
+
+        traced = tf.function(read).get_concrete_function(tf.TensorSpec([None], tf.string))
+        given = traced.structured_outputs  # a spec for a plain tensor, symbolic values for a ragged or sparse one
+        return given if isinstance(given, tf.TypeSpec) else tf.type_spec_from_value(given)
+
+    def as_json(self) -> dict[str, Any]:
+        return {"kind": self.kind, "feature": repr(self.feature)}
+
+
+KINDS: dict[str, type[Feature]] = {kind.kind: kind for kind in (Raw, Scalar, Fixed, Encoded)}
+
+
+def from_json(document: dict[str, Any]) -> Feature:
+    """The inverse of `as_json`. Raises UsageError for what this version does not know."""
+    fields = dict(document)
+    kind = KINDS.get(fields.pop("kind", ""))
+    try:
+        if kind is not None:
+            return kind(**fields)
+    except TypeError:
+        pass
+    raise UsageError(f"not a feature that this version can read: {document}; known kinds: {', '.join(KINDS)}")
+
+
+def _stored_dtype(dtype: str) -> tf.DType:
+    kind = tf.as_dtype(dtype)
+    if kind == tf.string:
+        return tf.string
+    return tf.int64 if kind.is_integer or kind.is_bool else tf.float32
+
+
+def _fitting(value: Any, shape: Sequence[int], dtype: str) -> np.ndarray:
+    array = np.asarray(value)
+    if array.shape != tuple(shape):
+        raise UsageError(f"a value of shape {array.shape} does not fit a feature of shape {tuple(shape)}")
+    wanted = tf.as_dtype(dtype).as_numpy_dtype
+    if not np.can_cast(array.dtype, wanted, "same_kind") and not (array.astype(wanted) == array).all():
+        raise UsageError(f"values of {array.dtype} do not fit a feature of {dtype}")
+    return array.astype(wanted)

@@ -1,0 +1,148 @@
+"""The framing of TFRecord files: where each record lies, and which one is broken.
+
+A record is: length (uint64), checksum of the length (uint32), data, checksum of the data (uint32), little-endian. A
+checksum is CRC-32C, rotated right by 15 bits, plus 0xa282ead8 (tensorflow/core/lib/io/record_writer.h and
+tensorflow/core/lib/hash/crc32c.h).
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import struct
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from tfhet.errors import DataError, UsageError
+
+HEADER_BYTES = 12
+FOOTER_BYTES = 4
+
+
+class Corruption(NamedTuple):
+    """The first thing wrong in a file."""
+
+    file: str
+    offset: int
+    """Byte at which the broken record starts."""
+    reason: str
+
+
+class Frame(NamedTuple):
+    """One record in a file."""
+
+    offset: int
+    """Byte at which the record starts, header included."""
+    length: int
+    """Bytes of its data."""
+
+
+def _table() -> tuple[int, ...]:
+    table = []
+    for byte in range(256):
+        for _ in range(8):
+            byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)  # Castagnoli's polynomial, reflected
+        table.append(byte)
+    return tuple(table)
+
+
+_TABLE = _table()
+
+
+def crc32c(data: bytes) -> int:
+    """CRC-32C (RFC 3720, appendix B.4); about 10 MB/s, so for headers and single records."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = crc >> 8 ^ _TABLE[(crc ^ byte) & 0xFF]
+    return crc ^ 0xFFFFFFFF
+
+
+def masked(crc: int) -> int:
+    """The form in which a TFRecord stores a checksum."""
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def walk(file: str) -> Iterator[Frame]:
+    """Every record's place, by seeking from length to length; the data are not read.
+
+    Raises UsageError when there is no such file, DataError (path, offset) for a wrong checksum of a length or a file
+    that ends inside a record.
+    """
+    with _opened(file) as stream:
+        size = stream.seek(0, io.SEEK_END) if isinstance(stream, io.IOBase) else stream.size()
+        offset = 0
+        while offset < size:
+            stream.seek(offset)
+            header = stream.read(HEADER_BYTES)
+            if len(header) < HEADER_BYTES:
+                raise _broken(file, offset, f"the file ends inside a record's header, {len(header)} bytes into it")
+            length, checksum = struct.unpack("<QI", header)
+            if masked(crc32c(header[:8])) != checksum:
+                if offset == 0 and header[:2] == b"\x1f\x8b":
+                    raise UsageError(f"{file} is compressed with gzip: write it uncompressed, or unpack it")
+                kind = "the length's checksum is wrong" + (": is this a TFRecord file?" if offset == 0 else "")
+                raise _broken(file, offset, kind)
+            end = offset + HEADER_BYTES + length + FOOTER_BYTES
+            if end > size:
+                raise _broken(file, offset, f"the file ends inside a record, {end - size} bytes too early")
+            yield Frame(offset, length)
+            offset = end
+
+
+def corruption(files: Iterable[str | os.PathLike[str]]) -> Corruption | None:
+    """The first broken record of the first broken file; None when every checksum is right. Reads everything.
+
+    For naming the culprit after TensorFlow reported DataLossError. Raises UsageError when there is no such file.
+    """
+    for path in files:
+        file = os.fspath(path)
+        frames: list[Frame] = []
+        broken = None
+        try:
+            frames.extend(walk(file))  # keeps what came before the error
+        except DataError as error:
+            broken = error
+        # TensorFlow's reader checks the data at the speed of the disk; it stops in front of the first bad record.
+        good = _readable(file)
+        if good < len(frames):
+            return Corruption(file, frames[good].offset, _reason(file, frames[good]))
+        if broken is not None:
+            return Corruption(file, broken.offset or 0, str(broken))
+    return None
+
+
+def _readable(file: str) -> int:
+    count = 0
+    try:
+        for _ in tf.data.TFRecordDataset(file):
+            count += 1
+    except tf.errors.DataLossError:
+        pass
+    return count
+
+
+def _reason(file: str, frame: Frame) -> str:
+    with _opened(file) as stream:
+        stream.seek(frame.offset + HEADER_BYTES)
+        data, footer = stream.read(frame.length), stream.read(FOOTER_BYTES)
+    stored, computed = struct.unpack("<I", footer)[0], masked(crc32c(data))
+    if stored != computed:
+        return f"the data's checksum is {computed:#010x}, stored is {stored:#010x} ({frame.length} bytes of data)"
+    return "TensorFlow cannot read it, although its checksums are right"
+
+
+def _broken(file: str, offset: int, reason: str) -> DataError:
+    return DataError(f"{file} is broken at byte {offset}: {reason}", path=file, offset=offset)
+
+
+def _opened(file: str) -> Any:
+    if not tf.io.gfile.exists(file):
+        raise UsageError(f"no such TFRecord file: {file}")
+    if "://" in file:
+        return tf.io.gfile.GFile(file, "rb")
+    try:
+        return open(file, "rb")
+    except OSError as error:
+        raise DataError(f"cannot open {file}: {error.strerror}", path=file) from None

@@ -1,0 +1,62 @@
+"""The source: where records begin, and the ids that every example carries from there."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, TypeVar
+
+import tensorflow as tf
+
+POSITION_BITS = 32
+IdT = TypeVar("IdT", int, tf.Tensor)
+
+
+def example_id(split: IdT, position: IdT) -> IdT:
+    """The id of an example: `split << 32 | position`. ints, or int64 tensors that broadcast."""
+    return split * 2**POSITION_BITS + position
+
+
+def split_of(ids: IdT) -> IdT:
+    """The split of each id; int or int64 of the same shape."""
+    return ids // 2**POSITION_BITS
+
+
+def position_of(ids: IdT) -> IdT:
+    """The position in its split of each id; int or int64 of the same shape."""
+    return ids % 2**POSITION_BITS
+
+
+class Source(Protocol):
+    """Records in splits. A split is what one worker takes at a time: a file, or a part of a synthetic set."""
+
+    @property
+    def name(self) -> str:
+        """What kind of source this is, for reports."""
+
+    def split_count(self) -> int:
+        """How many splits there are."""
+
+    def example_count(self) -> int | None:
+        """How many examples there are in all; None when that is not known without reading them."""
+
+    def read(self, split: tf.Tensor) -> tf.data.Dataset:
+        """The records of one split in order, each as (position, record).
+
+        split: int64 scalar, possibly symbolic: this is called inside `Dataset.interleave`. position: int64 scalar,
+        from 0.
+        """
+
+    def parse(self, records: Any) -> dict[str, tf.Tensor]:
+        """A batch of what `read` yields as records -> features by name, each [batch, ...]."""
+
+    @property
+    def spec(self) -> dict[str, tf.TensorSpec]:
+        """What `parse` gives, the leading dimension None; known without running data."""
+
+    def fingerprint(self) -> str:
+        """A hex digest of everything that decides the content; the same in every process and on every host."""
+
+    def check(self) -> None:
+        """Looks for what would fail later.
+
+        Raises UsageError (missing, mismatched) or DataError (with file and byte offset).
+        """

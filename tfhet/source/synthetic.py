@@ -1,0 +1,99 @@
+"""Images out of nothing: every byte is a hash of the example's id."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import math
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from tfhet.errors import UsageError
+from tfhet.source.source import example_id
+
+_GAMMA = 0x9E3779B97F4A7C15
+
+
+class SyntheticSource:
+    """Noise images with random labels: the same for one id in every process, in whatever batch, and cheap to make.
+
+    For measuring input pipelines and for audits: labels have nothing to do with images, so nothing can be learnt.
+    """
+
+    name = "synthetic"
+
+    def __init__(
+        self,
+        examples: int,
+        splits: int,
+        shape: Sequence[int] = (32, 32, 3),
+        classes: int = 10,
+        seed: int = 0,
+        uneven: bool = False,
+    ):
+        """examples: in all. splits: parts of equal size, or with `uneven` growing ones, the last twice the mean.
+
+        shape: height, width, channels. Raises UsageError for counts that are not positive.
+        """
+        if examples < 1 or splits < 1 or classes < 1 or len(shape) != 3 or min(shape) < 1:
+            raise UsageError(
+                "a synthetic source needs at least 1 example, split and class, and a shape of 3 lengths; not"
+                f" {examples} examples, {splits} splits, {classes} classes, shape {tuple(shape)}"
+            )
+        self.examples = examples
+        self.splits = splits
+        self.shape = tuple(shape)
+        self.classes = classes
+        self.seed = seed
+        self.uneven = uneven
+
+    def split_sizes(self) -> tuple[int, ...]:
+        """How many examples each split holds."""
+        shares = range(1, self.splits + 1) if self.uneven else [1] * self.splits
+        ends = [self.examples * share // sum(shares) for share in itertools.accumulate(shares, initial=0)]
+        return tuple(end - start for start, end in itertools.pairwise(ends))
+
+    def split_count(self) -> int:
+        return self.splits
+
+    def example_count(self) -> int:
+        return self.examples
+
+    def read(self, split: tf.Tensor) -> tf.data.Dataset:
+        """Yields (position, id): the record of a synthetic example is its int64 id."""
+        size = tf.gather(tf.constant(self.split_sizes(), tf.int64), split)
+        first = example_id(tf.cast(split, tf.int64), tf.constant(0, tf.int64))
+        return tf.data.Dataset.range(first, first + size).enumerate()
+
+    def parse(self, records: tf.Tensor) -> dict[str, tf.Tensor]:
+        """records: int64 [batch] ids -> image uint8 [batch, *shape], label int64 [batch]."""
+        size = math.prod(self.shape)
+        words = tf.constant([(_GAMMA * (index + 1)) % 2**64 for index in range(-(-size // 8))], tf.uint64)
+        states = _mix(tf.bitcast(records, tf.uint64) + tf.constant(self._state(), tf.uint64))
+        pixels = tf.bitcast(_mix(states[:, tf.newaxis] + words), tf.uint8)
+        image = tf.reshape(tf.reshape(pixels, [-1, words.shape[0] * 8])[:, :size], [-1, *self.shape])
+        label = tf.cast(_mix(states) % tf.constant(self.classes, tf.uint64), tf.int64)
+        return {"image": image, "label": label}
+
+    def _state(self) -> int:
+        return int.from_bytes(hashlib.blake2b(f"synthetic/{self.seed}".encode(), digest_size=8).digest(), "little")
+
+    @property
+    def spec(self) -> dict[str, tf.TensorSpec]:
+        return {"image": tf.TensorSpec([None, *self.shape], tf.uint8), "label": tf.TensorSpec([None], tf.int64)}
+
+    def fingerprint(self) -> str:
+        what = f"synthetic {self.examples} {self.splits} {self.shape} {self.classes} {self.seed} {self.uneven}"
+        return hashlib.blake2b(what.encode(), digest_size=16).hexdigest()
+
+    def check(self) -> None:
+        """Nothing can be missing."""
+
+
+def _mix(words: tf.Tensor) -> tf.Tensor:
+    # SplitMix64's output function (see tfhet.stages.randomness, which this room cannot import).
+    for bits, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        shifted = tf.bitwise.right_shift(words, tf.constant(bits, tf.uint64))
+        words = tf.bitwise.bitwise_xor(words, shifted) * tf.constant(factor, tf.uint64)
+    return tf.bitwise.bitwise_xor(words, tf.bitwise.right_shift(words, tf.constant(31, tf.uint64)))

@@ -1,0 +1,104 @@
+"""Sharded TFRecord files, written so that nobody ever sees half of them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tfhet.errors import UsageError
+from tfhet.source.feature import Feature
+from tfhet.source.sidecar import Sidecar
+
+
+@contextlib.contextmanager
+def appearing(directory: str | os.PathLike[str]) -> Iterator[Path]:
+    """A new directory to fill, which takes its name when the block ends well, and is removed when it does not.
+
+    Raises FileExistsError when another process, or an earlier run, was first: theirs stays as it is.
+    """
+    target = Path(directory)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    building = target.parent / f".{target.name}.{uuid.uuid4().hex[:12]}"
+    building.mkdir()
+    try:
+        yield building
+        try:
+            building.rename(target)
+        except OSError as error:
+            if target.exists():
+                raise FileExistsError(f"{target} exists already") from error
+            raise
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+
+
+def write_tfrecords(
+    directory: str | os.PathLike[str],
+    examples: Iterable[Mapping[str, Any]],
+    shards: int,
+    features: Mapping[str, Feature],
+    seed: int = 0,
+    classes: Sequence[str] = (),
+    details: Mapping[str, Any] | None = None,
+) -> Path:
+    """Writes `shards` files and `tfhet.json` into a new directory, all at once when the last example is written.
+
+    examples: a value for each feature; read once, so any size. They are dealt out in rounds of one to each shard, in an
+    order drawn from `seed` for each round: shards differ by at most one example, and the files are the same every time.
+    Within a shard they keep their order: shuffle the input if it is sorted. -> the directory. Raises UsageError when it
+    holds something, or a value does not fit its feature.
+    """
+    target = Path(directory)
+    if shards < 1:
+        raise UsageError(f"at least 1 shard, not {shards}")
+    taken = f"{target} exists and is not empty: choose another directory, or remove it"
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise UsageError(taken)
+    try:
+        with appearing(target) as building:
+            _fill(building, examples, shards, features, seed, classes, details or {})
+    except FileExistsError:
+        raise UsageError(taken) from None
+    return target
+
+
+def _fill(
+    directory: Path,
+    examples: Iterable[Mapping[str, Any]],
+    shards: int,
+    features: Mapping[str, Feature],
+    seed: int,
+    classes: Sequence[str],
+    details: Mapping[str, Any],
+) -> None:
+    names = [f"part-{index:05d}-of-{shards:05d}.tfrecord" for index in range(shards)]
+    counts = dict.fromkeys(names, 0)
+    order = np.random.default_rng(seed)
+    turn: list[int] = []
+    with contextlib.ExitStack() as stack:
+        # Every file is made, even one without examples, so that the number of splits is what was asked for.
+        writers = [stack.enter_context(tf.io.TFRecordWriter(str(directory / name))) for name in names]
+        for example in examples:
+            turn = turn or order.permutation(shards).tolist()
+            shard = turn.pop()
+            writers[shard].write(_serialised(example, features))
+            counts[names[shard]] += 1
+    if not sum(counts.values()):
+        raise UsageError(f"no examples to write to {directory.parent}")
+    Sidecar(features, counts, tuple(classes), {"shards": shards, "seed": seed, **details}).write(directory)
+
+
+def _serialised(example: Mapping[str, Any], features: Mapping[str, Feature]) -> bytes:
+    missing = [name for name in features if name not in example]
+    if missing:
+        raise UsageError(f"an example lacks {', '.join(missing)}; it holds {', '.join(example)}")
+    encoded = {name: feature.encode(example[name]) for name, feature in features.items()}
+    return tf.train.Example(features=tf.train.Features(feature=encoded)).SerializeToString(deterministic=True)

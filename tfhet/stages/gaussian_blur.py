@@ -1,0 +1,97 @@
+"""Gaussian blur, as tensorflow_addons' `gaussian_filter2d` defines it."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import tensorflow as tf
+
+from tfhet.errors import unknown
+from tfhet.stages.registry import register
+from tfhet.stages.spec import ImageSpec
+from tfhet.stages.stage import Stage
+
+BACKENDS = ("auto", "own", "addons")
+PADDINGS = {"REFLECT": "reflect", "SYMMETRIC": "symmetric"}
+"""tf.pad's names of the ways to go on beyond the edge, and numpy's."""
+
+CUT_MARGIN = 2.0**-13
+"""Added before cutting to uint8: above the rounding error of the products (5e-5), so that a plain area keeps its level.
+Without it, and in the addon, about half of the 256 levels come out of a plain area one level darker."""
+
+
+@register("gaussian_blur")
+@dataclass(frozen=True)
+class GaussianBlur(Stage):
+    """Separable blur with a sampled, normalised Gaussian; uint8 results are cut, not rounded, as in the addon."""
+
+    size: int = 11
+    """Edge of the filter in pixels, from 1."""
+    sigma: float = 0.8
+    """Standard deviation in pixels."""
+    backend: str = "auto"
+    """`own` (matrix products), `addons` (tensorflow_addons), or `auto`: own."""
+    padding: str = "REFLECT"
+    """What lies beyond the edge: REFLECT (the edge once) or SYMMETRIC (the edge twice)."""
+
+    commutes_with_rescale: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.size < 1 or not self.sigma > 0.0:
+            self.refuse(f"size is at least 1 and sigma positive, not {self.size}, {self.sigma}")
+        if self.backend not in BACKENDS:
+            unknown(f"backend of stage {self.name}", self.backend, BACKENDS)
+        if self.padding not in PADDINGS:
+            unknown(f"padding of stage {self.name}", self.padding, PADDINGS)
+
+    def spec(self, spec: ImageSpec) -> ImageSpec:
+        reach = self.size // 2 + (1 if self.padding == "REFLECT" else 0)
+        for length in (spec.height, spec.width):
+            if length is None:
+                self.refuse("height and width of the images must be known: resize them before")
+            if length < reach:
+                self.refuse(f"a filter of {self.size} needs images of at least {reach} pixels, not {length}")
+        if self.backend == "addons" and importlib.util.find_spec("tensorflow_addons") is None:
+            self.refuse("tensorflow_addons is not installed: use backend='own', or pip install 'tfhet[addons]'")
+        return spec
+
+    def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        if self.backend == "addons":
+            return self._by_addons(images)
+        _, height, width, channels = images.shape
+        rows = self.matrix(height)
+        columns = np.kron(self.matrix(width).T, np.eye(channels, dtype=np.float32))
+        lines = tf.reshape(tf.cast(images, tf.float32), [-1, width * channels])
+        # Two matrix products: one large one along the width, with the channels as a block diagonal, and one along the
+        # height for each image. The depthwise convolution of the addon takes a hundred times as long.
+        across = tf.reshape(tf.matmul(lines, tf.constant(columns)), [-1, height, width * channels])
+        blurred = tf.reshape(tf.matmul(tf.constant(rows), across), [-1, height, width, channels])
+        if images.dtype.is_floating:
+            return blurred
+        return tf.cast(blurred + CUT_MARGIN, images.dtype)
+
+    def _by_addons(self, images: tf.Tensor) -> tf.Tensor:
+        import tensorflow_addons as tfa
+
+        return tfa.image.gaussian_filter2d(images, self.size, self.sigma, padding=self.padding)
+
+    def weights(self) -> np.ndarray:
+        """float64 [size], sum 1; for an even size the centre is left of the middle, as in the addon."""
+        offsets = np.arange(-self.size // 2 + 1, self.size // 2 + 1)
+        weights = np.exp(-(offsets**2) / (2.0 * self.sigma**2))
+        return weights / weights.sum()
+
+    def matrix(self, length: int) -> np.ndarray:
+        """float32 [length, length]: blurs a line of `length` pixels, what lies beyond its ends folded back in."""
+        before = (self.size - 1) // 2
+        around = (before, self.size - 1 - before)
+        reached = np.pad(np.arange(length), around, mode=PADDINGS[self.padding])  # type: ignore[call-overload]
+        matrix = np.zeros((length, length))
+        for tap, weight in enumerate(self.weights()):
+            np.add.at(matrix, (np.arange(length), reached[tap : tap + length]), weight)
+        return matrix.astype(np.float32)

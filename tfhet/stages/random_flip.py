@@ -1,0 +1,49 @@
+"""Mirrors each image, or not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import tensorflow as tf
+
+from tfhet.stages import randomness
+from tfhet.stages.registry import register
+from tfhet.stages.spec import ImageSpec
+from tfhet.stages.stage import Stage
+
+
+@register("random_flip")
+@dataclass(frozen=True)
+class RandomFlip(Stage):
+    """Each direction with probability 1/2, independently, as the Keras layer RandomFlip does."""
+
+    horizontal: bool = True
+    """Whether left and right may be exchanged."""
+    vertical: bool = False
+    """Whether top and bottom may be exchanged."""
+
+    random: ClassVar[bool] = True
+    commutes_with_rescale: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (self.horizontal or self.vertical):
+            self.refuse("neither horizontal nor vertical: leave the stage out")
+
+    def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
+        """`flip_horizontal`, `flip_vertical`: bool [batch]; only those that the configuration allows."""
+        drawn = {}
+        if self.horizontal:
+            drawn["flip_horizontal"] = randomness.bernoulli(keys, 0)
+        if self.vertical:
+            drawn["flip_vertical"] = randomness.bernoulli(keys, 1)
+        return drawn
+
+    def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        for name, axis in (("flip_horizontal", 2), ("flip_vertical", 1)):
+            if name in parameters:
+                # tf.where would broadcast the condition over all pixels, which costs three times the whole flip.
+                images = tf.raw_ops.Select(condition=parameters[name], x=tf.reverse(images, [axis]), y=images)
+        return images

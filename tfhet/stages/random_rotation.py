@@ -1,0 +1,42 @@
+"""Turns each image about its centre."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import tensorflow as tf
+
+from tfhet.stages import randomness
+from tfhet.stages.projection import project, rotation
+from tfhet.stages.registry import register
+from tfhet.stages.spec import ImageSpec
+from tfhet.stages.stage import Stage
+
+
+@register("random_rotation")
+@dataclass(frozen=True)
+class RandomRotation(Stage):
+    """By a uniform angle, bilinear, reflected at the edges, as the Keras layer RandomRotation does."""
+
+    factor: float = 0.1
+    """The largest angle either way, in turns: 0.1 is 36 degrees. From 0 to 1."""
+
+    random: ClassVar[bool] = True
+    commutes_with_rescale: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0.0 <= self.factor <= 1.0:
+            self.refuse(f"factor is in turns, from 0 to 1, not {self.factor}")
+
+    def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
+        """`angle`: float32 [batch], radians, positive is counter-clockwise."""
+        most = self.factor * 2.0 * math.pi
+        return {"angle": randomness.uniform(keys, 0, -most, most)}
+
+    def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        size = tf.shape(images)
+        return project(images, rotation(parameters["angle"], size[1], size[2]))

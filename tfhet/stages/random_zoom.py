@@ -1,0 +1,40 @@
+"""Shrinks or enlarges each image about its centre; its size in pixels stays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import tensorflow as tf
+
+from tfhet.stages import randomness
+from tfhet.stages.projection import project, zooming
+from tfhet.stages.registry import register
+from tfhet.stages.spec import ImageSpec
+from tfhet.stages.stage import Stage
+
+
+@register("random_zoom")
+@dataclass(frozen=True)
+class RandomZoom(Stage):
+    """By a uniform factor, bilinear, reflected at the edges: the Keras layer RandomZoom with its aspect kept."""
+
+    factor: float = 0.1
+    """The zoom is drawn from 1 - factor (closer) to 1 + factor (farther). From 0, below 1."""
+
+    random: ClassVar[bool] = True
+    commutes_with_rescale: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0.0 <= self.factor < 1.0:
+            self.refuse(f"factor is from 0 and below 1, not {self.factor}")
+
+    def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
+        """`zoom`: float32 [batch], above 1 shows more of the surroundings."""
+        return {"zoom": randomness.uniform(keys, 0, 1.0 - self.factor, 1.0 + self.factor)}
+
+    def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        size = tf.shape(images)
+        return project(images, zooming(parameters["zoom"], size[1], size[2]))

@@ -1,0 +1,73 @@
+"""The stage: one named, configured operation on a batch of images."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, NoReturn
+
+import tensorflow as tf
+
+from tfhet.errors import UsageError
+from tfhet.stages.spec import ImageSpec
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One operation on `[batch, height, width, channels]`; its dataclass fields are its configuration.
+
+    A stage is a value: two stages with equal fields do the same. It draws nothing while it is applied: what is random
+    about it comes from `parameters`, one row per example, from that example's key alone.
+    """
+
+    name: ClassVar[str] = ""
+    """The name in the registry; set by `register`."""
+    random: ClassVar[bool] = False
+    """Whether `parameters` draws anything."""
+    keeps_shape: ClassVar[bool] = True
+    """Whether height, width and channels come out as they went in."""
+    keeps_range: ClassVar[bool] = True
+    """Whether dtype, low and high come out as they went in."""
+    commutes_with_rescale: ClassVar[bool] = False
+    """Whether x -> a*x + b (a > 0) may be moved from before this stage to behind it, within one grey level."""
+    rescales: ClassVar[bool] = False
+    """Whether this stage is itself x -> a*x + b."""
+
+    def __post_init__(self) -> None:
+        """Brings each field to its declared type; raises UsageError for one that does not fit."""
+        hints = typing.get_type_hints(type(self))
+        for field in dataclasses.fields(self):
+            object.__setattr__(self, field.name, self._typed(field.name, getattr(self, field.name), hints[field.name]))
+
+    def _typed(self, field: str, value: Any, kind: Any) -> Any:
+        if kind is float and type(value) is int:
+            return float(value)
+        if kind in (int, float, bool, str) and type(value) is not kind:
+            self.refuse(f"{field} is {kind.__name__}, not {value!r}")
+        return value
+
+    def refuse(self, why: str) -> NoReturn:
+        """Raises a UsageError that names this stage."""
+        raise UsageError(f"stage {self.name or type(self).__name__}: {why}")
+
+    def spec(self, spec: ImageSpec) -> ImageSpec:
+        """What comes out when `spec` goes in. Raises UsageError, naming the stage, when that does not fit."""
+        return spec
+
+    def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
+        """What is drawn for each example.
+
+        keys: uint64 [batch], one per example (`tfhet.stages.randomness.keys`). Each value is [batch] or [batch, k], and
+        its row depends on that example's key only. `{}` when the stage is not random.
+        """
+        return {}
+
+    def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """images: uint8 or float32 [batch, height, width, channels], the batch possibly symbolic -> the same rank."""
+        raise NotImplementedError
+
+    def config(self) -> dict[str, object]:
+        """All fields by name; JSON values."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}

@@ -1,0 +1,7 @@
+"""The consumer: collective, models, train step, step loop, checkpoints. `python -m tfhet.trainer` is the built-in script."""
+
+from __future__ import annotations
+
+from tfhet.trainer.collective import Collective, Solo, collective
+
+__all__ = ["Collective", "Solo", "collective"]

@@ -1,0 +1,16 @@
+"""`python -m tfhet.trainer`: the built-in training script, as the launcher starts it."""
+
+from __future__ import annotations
+
+import sys
+
+from tfhet.errors import TfhetError
+from tfhet.trainer.train import main
+
+if __name__ == "__main__":
+    try:
+        code = main(sys.argv[1:])
+    except TfhetError as error:
+        print(f"[tfhet] error: {error}", file=sys.stderr, flush=True)
+        code = error.exit_code
+    raise SystemExit(code)

@@ -1,0 +1,131 @@
+"""The step loop: epochs of steps that all ranks take together, and what is learned about them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tfhet.clock import SYSTEM, Clock
+from tfhet.trainer.audit import Audit
+from tfhet.trainer.collective import Collective
+from tfhet.trainer.feed import Delivery, Feed
+from tfhet.trainer.meter import Meter, StepTime
+from tfhet.trainer.step import Accelerator, Batch
+
+OnLine = Callable[[str], None]
+
+
+@dataclass
+class Totals:
+    """Sums over the examples of an epoch, all ranks together."""
+
+    examples: float = 0.0
+    loss: float = 0.0
+    correct: float = 0.0
+
+    def add(self, counts: tuple[float, float, float]) -> None:
+        self.examples += counts[0]
+        self.loss += counts[1]
+        self.correct += counts[2]
+
+    def means(self, prefix: str = "") -> dict[str, float]:
+        """Loss and accuracy per example; nothing when there were none."""
+        if not self.examples:
+            return {}
+        return {f"{prefix}loss": self.loss / self.examples, f"{prefix}accuracy": self.correct / self.examples}
+
+
+@dataclass
+class Loop:
+    """Runs the steps of one rank. All ranks construct it alike."""
+
+    feed: Feed
+    accelerator: Accelerator
+    collective: Collective
+    accumulate: int = 1
+    """Batches in a step."""
+    audit: bool = True
+    log_every: int = 10
+    set_epoch: Callable[[float], None] = lambda epoch: None
+    """Told, before each step, how many epochs are done, fractions included: the learning rate depends on it."""
+    on_line: OnLine = lambda line: None
+    on_epoch_end: Callable[[], None] = lambda: None
+    """Called on every rank after the steps of an epoch."""
+    clock: Clock = SYSTEM
+    meter: Meter = field(default_factory=Meter)
+    step: int = 0
+    """Steps taken, over all epochs."""
+    _stream: Iterator[Delivery] | None = None
+
+    def epoch(self, epoch: int, steps: int = 0) -> dict[str, Any]:
+        """One pass over the data; or, with `steps`, that many steps of an endless stream. Returns what was measured."""
+        if steps:
+            self._stream = self._stream or self.feed.endless(epoch)
+        deliveries = self._stream if steps and self._stream else self.feed.epoch(epoch)
+        expected = self.feed.pipeline.source.example_count()
+        audit, totals = Audit(), Totals()
+        per_step = self.feed.pipeline.batch_size * self.collective.size * self.accumulate
+        steps_expected = steps or max(1, -(-(expected or per_step) // per_step))
+        began = self.clock.monotonic()
+        taken = 0
+        previous: Any = None
+        while not steps or taken < steps:
+            self.set_epoch(epoch + min(1.0, taken / steps_expected))
+            batches, wait_s = self._collect(deliveries, audit)
+            current = self.accelerator.step(batches[-1] if batches else None)
+            # The sums of a step are read one step later, so that an accelerator is never kept waiting for this
+            # process to read them. A step too many after the last example changes nothing: its sums are zero.
+            if previous is not None:
+                counts = _read(previous)
+                totals.add(counts)
+                if not counts[0]:
+                    taken, self.step = taken - 1, self.step - 1
+                    break
+            previous = current
+            taken += 1
+            self.step += 1
+            now = self.clock.monotonic()
+            examples = sum(int(batch[1].shape[0]) for batch in batches) * self.collective.size
+            if batches:
+                self.meter.add(StepTime(now - began, wait_s, examples))
+            began = now
+            if self.step % self.log_every == 0 and self.collective.rank == 0:
+                self.on_line(self.meter.line(self.step, epoch, totals.means().get("loss")))
+        else:
+            if previous is not None:
+                totals.add(_read(previous))
+        self.on_epoch_end()
+        result: dict[str, Any] = {"epoch": epoch, "steps": taken, "examples": int(totals.examples), **totals.means()}
+        if self.audit and not steps:
+            result.update(asdict(audit.close(expected, self.collective)))
+        return result
+
+    def evaluate(self, feed: Feed) -> dict[str, float]:
+        """Loss and accuracy over a validation set, each rank its share, as `val_loss` and `val_accuracy`."""
+        totals = Totals()
+        for delivery in feed.epoch(0):
+            totals.add(_read(self.accelerator.evaluate((delivery.images, delivery.labels))))
+        everywhere = self.collective.total([totals.examples, totals.loss, totals.correct], "validation")
+        return Totals(*everywhere).means("val_")
+
+    def _collect(self, deliveries: Iterator[Delivery], audit: Audit) -> tuple[list[Batch], float]:
+        """The batches of one step, all but the last already accumulated, and how long they were waited for."""
+        batches: list[Batch] = []
+        wait_s = 0.0
+        for delivery in itertools.islice(deliveries, self.accumulate):
+            if batches:
+                self.accelerator.accumulate(batches[-1])
+            batches.append((delivery.images, delivery.labels))
+            wait_s += delivery.wait_s
+            if self.audit:
+                audit.saw(delivery.ids)
+        return batches, wait_s
+
+
+def _read(counts: Any) -> tuple[float, float, float]:
+    examples, loss, correct = np.asarray(counts, np.float64)
+    return float(examples), float(loss), float(correct)

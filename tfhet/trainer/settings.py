@@ -1,0 +1,108 @@
+"""The built-in trainer's arguments, in the forms that SageMaker gives them: all text, unknown ones ignored."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+from tfhet.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What to train, on what, and for how long. Every field is an argument `--NAME VALUE`."""
+
+    model: str = "resnet50"
+    """resnet50, small_cnn, or emulated (a step that takes `step_ms` and no CPU)."""
+    step_ms: float = 50.0
+    """Length of an emulated step."""
+    data: str = "training"
+    """Channel to train on, or `synthetic:EXAMPLES:SPLITS` (`synthetic:EXAMPLES:SPLITS:uneven`)."""
+    validation: str = "validation"
+    """Channel to validate on; left out where it does not exist."""
+    chain: str = "aws-cifar"
+    """Stages: the name of a chain, or call syntax."""
+    cut: int = -1
+    """Position where the data group stops; -1: where an example is smallest."""
+    batch_size: int = 64
+    """Examples per rank and step."""
+    epochs: int = 3
+    steps_per_epoch: int = 0
+    """0: an epoch is one pass over the data."""
+    shuffle: int = 1000
+    """Shuffle buffer in examples."""
+    learning_rate: float = 0.001
+    """For one rank; multiplied by the number of ranks."""
+    warmup_epochs: float = 3.0
+    precision: str = "float32"
+    """float32, float16 (with dynamic loss scaling) or bfloat16."""
+    accumulate: int = 1
+    """Batches whose gradients make one step."""
+    compression: str = "none"
+    """Of what travels: none or snappy."""
+    log_every: int = 10
+    """Steps between metric lines."""
+    checkpoint_every_epochs: int = 1
+    """0: never."""
+    keep_checkpoints: int = 3
+    resume: bool = True
+    """Whether to go on from the newest checkpoint that is there."""
+    audit: bool = True
+    """Whether to count, by id, what each epoch delivered."""
+    export: bool = True
+    """Whether rank 0 writes the SavedModel at the end."""
+    collective: str = "auto"
+    """auto, solo or horovod."""
+    threads: int = 0
+    """CPU threads of this process for TensorFlow; 0: its share of the machine's cores."""
+    seed: int = -1
+    """-1: the job's."""
+
+    def __post_init__(self) -> None:
+        for name, low in (
+            ("batch_size", 1),
+            ("epochs", 1),
+            ("steps_per_epoch", 0),
+            ("shuffle", 0),
+            ("accumulate", 1),
+            ("log_every", 1),
+            ("step_ms", 0),
+            ("keep_checkpoints", 1),
+        ):
+            if getattr(self, name) < low:
+                raise UsageError(f"--{name} must be at least {low}, not {getattr(self, name)}")
+        for name, known in (
+            ("precision", ("float32", "float16", "bfloat16")),
+            ("compression", ("none", "snappy")),
+            ("collective", ("auto", "solo", "horovod")),
+        ):
+            if getattr(self, name) not in known:
+                raise UsageError(f"--{name} {getattr(self, name)!r} is unknown; known: {', '.join(known)}")
+
+    @classmethod
+    def parse(cls, argv: Sequence[str]) -> Settings:
+        """From the command line; `-` and `_` in names are the same. Raises UsageError for values that do not fit."""
+        parser = argparse.ArgumentParser(prog="tfhet.trainer", exit_on_error=False, allow_abbrev=False)
+        for item in fields(cls):
+            kind = {"int": int, "float": float, "str": str, "bool": truth}[str(item.type)]
+            parser.add_argument(f"--{item.name}", type=kind, default=item.default)
+        try:
+            known, _ = parser.parse_known_args(underscored(argv))
+        except argparse.ArgumentError as error:
+            raise UsageError(str(error)) from None
+        return cls(**vars(known))
+
+
+def underscored(argv: Sequence[str]) -> list[str]:
+    """`--batch-size` as `--batch_size`: SageMaker passes names on as the user wrote them."""
+    return [re.sub(r"^--[^=]*", lambda found: "--" + found.group()[2:].replace("-", "_"), word) for word in argv]
+
+
+def truth(word: str) -> bool:
+    """A yes or no as SageMaker writes it (`True`, `False`) or as people do. Raises ValueError."""
+    value = {"true": True, "1": True, "yes": True, "": True, "false": False, "0": False, "no": False}.get(word.lower())
+    if value is None:
+        raise ValueError(f"{word!r} is neither True nor False")
+    return value

@@ -1,0 +1,152 @@
+"""One training step: gradients here, their weighted mean over all ranks, one update.
+
+Ranks run dry at different times, because the data service deals out batches first come, first served. A rank
+without data takes part with zeros, and every sum carries the number of examples behind it: the update is the exact mean
+over the examples of all ranks, whatever their share, and all ranks learn from the same sum when there is none left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import tensorflow as tf
+
+from tfhet.clock import SYSTEM, Clock
+from tfhet.trainer.collective import Collective
+
+Batch = tuple[tf.Tensor, tf.Tensor]
+
+
+class Accelerator(Protocol):
+    """What consumes batches."""
+
+    def accumulate(self, batch: Batch) -> None:
+        """Takes a batch whose gradients are to be added to those of the next `step`."""
+
+    def step(self, batch: Batch | None) -> Any:
+        """One step of all ranks; None: this rank has no batch. Returns [3] numbers, which may still be under way:
+        examples, loss sum, correct answers of all ranks since the last step. No examples: every rank is dry, and
+        nothing was changed."""
+
+    def evaluate(self, batch: Batch) -> Any:
+        """The same three numbers of one batch on this rank, without learning from it."""
+
+
+class KerasAccelerator:
+    """A Keras model and its optimizer. Images [batch, height, width, channels], labels int [batch]."""
+
+    def __init__(
+        self,
+        model: tf.keras.Model,
+        optimizer: Any,
+        collective: Collective,
+        *,
+        loss_scaling: bool = False,
+        accumulate: bool = False,
+    ):
+        self.model = model
+        self.optimizer = (
+            tf.keras.mixed_precision.LossScaleOptimizer(optimizer) if loss_scaling else optimizer
+        )
+        self._loss_scaling = loss_scaling
+        self._collective = collective
+        self._variables = model.trainable_variables
+        optimizer.build(self._variables)
+        self._held = [tf.Variable(tf.zeros_like(v), trainable=False) for v in self._variables] if accumulate else []
+        self._held_counts = tf.Variable(tf.zeros([3]), trainable=False)
+
+    def variables(self) -> list[tf.Variable]:
+        """All that must be equal on every rank."""
+        return [*self.model.variables, *self.optimizer.variables]
+
+    def accumulate(self, batch: Batch) -> None:
+        self._accumulate(*batch)
+
+    def step(self, batch: Batch | None) -> Any:
+        return self._step(*(batch or self._nothing()))
+
+    def evaluate(self, batch: Batch) -> Any:
+        return self._evaluate(*batch)
+
+    def average_statistics(self) -> None:
+        """Makes what is not trained equal on all ranks (the moving statistics of batch normalisation): their mean."""
+        moving = [v for v in self.model.non_trainable_variables if v.dtype.is_floating]
+        for variable, total in zip(moving, self._collective.sum(moving, "statistics"), strict=True):
+            variable.assign(total / self._collective.size)
+
+    def _nothing(self) -> Batch:
+        return tf.zeros([0, *self.model.input_shape[1:]]), tf.zeros([0], tf.int64)
+
+    @tf.function(reduce_retracing=True)
+    def _accumulate(self, images: tf.Tensor, labels: tf.Tensor) -> None:
+        counts, gradients = self._gradients(images, labels)
+        self._held_counts.assign_add(counts)
+        for held, gradient in zip(self._held, gradients, strict=True):
+            held.assign_add(gradient)
+
+    @tf.function(reduce_retracing=True)
+    def _step(self, images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+        counts, gradients = tf.cond(
+            tf.shape(images)[0] > 0,
+            lambda: self._gradients(images, labels),
+            lambda: (tf.zeros([3]), [tf.zeros_like(v) for v in self._variables]),
+        )
+        if self._held:
+            counts += self._held_counts
+            gradients = [gradient + held for gradient, held in zip(gradients, self._held, strict=True)]
+            for held in [*self._held, self._held_counts]:
+                held.assign(tf.zeros_like(held))
+        counts, *gradients = self._collective.sum([counts, *gradients], "step")
+        if counts[0] > 0:
+            self._update([gradient / tf.cast(counts[0], gradient.dtype) for gradient in gradients])
+        return counts
+
+    def _gradients(self, images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        with tf.GradientTape() as tape:
+            probabilities = self.model(images, training=True)
+            counts = _counts(probabilities, labels)
+            loss = self.optimizer.get_scaled_loss(counts[1]) if self._loss_scaling else counts[1]
+        gradients = tape.gradient(loss, self._variables)
+        return tf.stack(counts), [tf.convert_to_tensor(gradient) for gradient in gradients]
+
+    def _update(self, gradients: Sequence[tf.Tensor]) -> None:
+        if self._loss_scaling:
+            gradients = self.optimizer.get_unscaled_gradients(gradients)
+        self.optimizer.apply_gradients(zip(gradients, self._variables, strict=True))
+
+    @tf.function(reduce_retracing=True)
+    def _evaluate(self, images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+        return tf.stack(_counts(self.model(images, training=False), labels))
+
+
+class EmulatedAccelerator:
+    """A step that takes a given time and no CPU: studies input pipelines on a machine without a GPU."""
+
+    def __init__(self, step_s: float, collective: Collective, clock: Clock = SYSTEM):
+        self.step_s = step_s
+        self._collective = collective
+        self._clock = clock
+        self._held = 0.0
+
+    def accumulate(self, batch: Batch) -> None:
+        self._clock.sleep(self.step_s)
+        self._held += float(batch[1].shape[0])
+
+    def step(self, batch: Batch | None) -> Any:
+        count, self._held = self._held + (0.0 if batch is None else float(batch[1].shape[0])), 0.0
+        if batch is not None:
+            self._clock.sleep(self.step_s)
+        (total,) = self._collective.total([count], "emulated")
+        return total, 0.0, 0.0
+
+    def evaluate(self, batch: Batch) -> Any:
+        return float(batch[1].shape[0]), 0.0, 0.0
+
+
+def _counts(probabilities: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Examples, sum of the cross-entropy, number of right answers; float32 []."""
+    probabilities = tf.cast(probabilities, tf.float32)
+    loss = tf.reduce_sum(tf.keras.losses.sparse_categorical_crossentropy(labels, probabilities))
+    right = tf.equal(tf.argmax(probabilities, axis=1, output_type=labels.dtype), labels)
+    return tf.cast(tf.shape(labels)[0], tf.float32), loss, tf.reduce_sum(tf.cast(right, tf.float32))

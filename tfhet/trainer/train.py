@@ -1,0 +1,234 @@
+"""The built-in training script: a pipeline, a model, epochs, checkpoints, and the record of it all."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from tfhet import stages as stage_room
+from tfhet.clock import SYSTEM, Clock
+from tfhet.cluster import HostPaths, JobContext, environment, host_paths
+from tfhet.errors import UsageError
+from tfhet.placement import Cut, Pipeline, bytes_per_example
+from tfhet.record import RunFolder, RunSummary
+from tfhet.service.epoch import sharing_advice
+from tfhet.service.transport import Transport
+from tfhet.source import Source, SyntheticSource, TFRecordSource
+from tfhet.stages import Stage
+from tfhet.trainer import models
+from tfhet.trainer.checkpoint import Checkpoints, Progress, export
+from tfhet.trainer.collective import Collective, collective
+from tfhet.trainer.feed import Feed
+from tfhet.trainer.loop import Loop
+from tfhet.trainer.schedule import WarmUp
+from tfhet.trainer.settings import Settings
+from tfhet.trainer.step import Accelerator, EmulatedAccelerator, KerasAccelerator
+
+log = logging.getLogger("tfhet")
+
+
+@dataclass
+class Training:
+    """One rank of a training: everything built, nothing run yet."""
+
+    settings: Settings
+    job: JobContext
+    paths: HostPaths
+    feed: Feed
+    validation: Feed | None
+    accelerator: Accelerator
+    collective: Collective
+    clock: Clock = SYSTEM
+
+    def run(self) -> RunSummary:
+        """Trains to the end; rank 0 leaves checkpoints, model, TensorBoard logs and the record."""
+        settings, chief = self.settings, self.collective.rank == 0
+        keras = self.accelerator if isinstance(self.accelerator, KerasAccelerator) else None
+        checkpoints = self._checkpoints(keras)
+        progress = self._resume(keras, checkpoints)
+        schedule = WarmUp(settings.learning_rate, self.collective.size, settings.warmup_epochs)
+        loop = Loop(
+            self.feed,
+            self.accelerator,
+            self.collective,
+            accumulate=settings.accumulate,
+            audit=settings.audit,
+            log_every=settings.log_every,
+            set_epoch=(lambda epoch: keras.optimizer.learning_rate.assign(schedule.at(epoch))) if keras else _ignore,
+            on_line=lambda line: print(line, flush=True),
+            on_epoch_end=keras.average_statistics if keras else lambda: None,
+            clock=self.clock,
+            step=progress.step,
+        )
+        writer = tf.summary.create_file_writer(str(self.paths.output / "tensorboard")) if chief else None
+        results: list[dict[str, Any]] = []
+        for epoch in range(progress.epoch, settings.epochs):
+            result = loop.epoch(epoch, settings.steps_per_epoch)
+            if self.validation is not None and keras:
+                result.update(loop.evaluate(self.validation))
+            results.append(result)
+            last = epoch + 1 == settings.epochs
+            if writer is not None:
+                _report_epoch(result, writer, loop.step)
+                every = settings.checkpoint_every_epochs
+                if checkpoints and every and (last or (epoch + 1) % every == 0):
+                    checkpoints.save(Progress(epoch + 1, loop.step))
+        summary = self._summary(loop, results)
+        if writer is not None:
+            writer.close()
+            if settings.export and keras and results:
+                export(keras.model, self.paths.model)
+            folder = Path(self.job.record_dir) if self.job.record_dir else self.paths.output_data / "tfhet"
+            RunFolder(folder).create().write_summary(summary)
+        return summary
+
+    def _checkpoints(self, keras: KerasAccelerator | None) -> Checkpoints | None:
+        if keras is None:
+            return None
+        return Checkpoints(
+            self.paths.checkpoints, self.settings.keep_checkpoints, model=keras.model, optimizer=keras.optimizer
+        )
+
+    def _resume(self, keras: KerasAccelerator | None, checkpoints: Checkpoints | None) -> Progress:
+        """Rank 0's state, from its newest checkpoint if there is one, becomes everybody's."""
+        progress = Progress()
+        if checkpoints and self.settings.resume and self.collective.rank == 0:
+            progress = checkpoints.restore() or progress
+        if keras:
+            self.collective.broadcast(keras.variables())
+        epoch, step = self.collective.total(
+            [progress.epoch, progress.step] if self.collective.rank == 0 else [0, 0], "progress"
+        )
+        if epoch and self.collective.rank == 0:
+            print(f"[tfhet] resumed at epoch={int(epoch)} step={int(step)}", flush=True)
+        return Progress(int(epoch), int(step))
+
+    def _summary(self, loop: Loop, results: list[dict[str, Any]]) -> RunSummary:
+        pipeline, meter, job = self.feed.pipeline, loop.meter, self.job
+        remote = "trainer" if not job.dispatcher else "data_group" if job.data_hosts else "dnn_group"
+        where = {
+            stage_room.text((placed.stage,)): remote if index < self.feed.cut.position else "trainer"
+            for index, placed in enumerate(pipeline.placed())
+        }
+        final = results[-1] if results else {}
+        return RunSummary(
+            job_id=job.job_id,
+            mode=job.mode,
+            steps=loop.step,
+            batch_size=pipeline.batch_size,
+            ranks=self.collective.size,
+            step_ms=meter.step_ms(),
+            wait_ms=meter.wait_ms(),
+            wait_pct=meter.wait_pct(),
+            examples_per_s=meter.examples_per_s(),
+            bytes_per_example=float(bytes_per_example(self.feed.cut.spec(pipeline))) if job.dispatcher else None,
+            first_batch_s=self.feed.first_batch_s,
+            epochs=results,
+            stages_where=where,
+            metrics={k: v for k, v in final.items() if "loss" in k or "accuracy" in k},
+        )
+
+
+def build(settings: Settings, job: JobContext, paths: HostPaths) -> Training:
+    """Declares the pipeline, checks what can be checked, forms the collective and builds the model.
+
+    Raises UsageError and DataError before any work is lost.
+    """
+    seed = job.seed if settings.seed < 0 else settings.seed
+    source = _source(settings.data, paths, seed)
+    source.check()
+    pipeline = Pipeline(source, settings.chain, settings.batch_size, seed=seed, shuffle=settings.shuffle)
+    cut = Cut.smallest(pipeline) if settings.cut < 0 else Cut(settings.cut).checked(pipeline)
+    if pipeline.output.height is None or pipeline.output.width is None:
+        raise UsageError(f"the model needs images of one size, and the chain {settings.chain!r} gives {pipeline.output}")
+    advice = sharing_advice(pipeline, job.workers)
+    if job.rank == 0:
+        print(pipeline.explain(), flush=True)
+        if advice:
+            log.warning(advice)
+    transport = Transport(compression="AUTO" if settings.compression == "snappy" else None)
+    feed = Feed(pipeline, job, cut=cut, transport=transport)
+    together = collective(settings.collective, job.size)
+    tf.keras.utils.set_random_seed(seed)
+    accelerator = _accelerator(settings, pipeline, source, together)
+    return Training(settings, job, paths, feed, _validation(settings, pipeline, job, paths), accelerator, together)
+
+
+def main(argv: Sequence[str], env: Mapping[str, str] | None = None) -> int:
+    """Runs the script; the exit code."""
+    env = environment() if env is None else env
+    logging.basicConfig(format="[tfhet] %(levelname)s: %(message)s")
+    settings, job, paths = Settings.parse(argv), JobContext.from_env(env), host_paths(env)
+    if settings.threads:
+        tf.config.threading.set_intra_op_parallelism_threads(settings.threads)
+    training = build(settings, job, paths)
+    try:
+        training.run()
+    finally:
+        training.collective.shutdown()
+    return 0
+
+
+def _source(text: str, paths: HostPaths, seed: int) -> Source:
+    kind, *numbers = text.split(":")
+    if kind != "synthetic":
+        directory = paths.channel(text)
+        if not directory.is_dir():
+            there = sorted(p.name for p in paths.input_data.glob("*")) if paths.input_data.is_dir() else []
+            raise UsageError(
+                f"channel {text!r} is missing: {directory} is no directory; "
+                f"channels that are there: {', '.join(there) or 'none'}"
+            )
+        return TFRecordSource.from_directory(str(directory))
+    try:
+        examples, splits = int(numbers[0]), int(numbers[1])
+        uneven = {"": False, "uneven": True}[numbers[2] if len(numbers) > 2 else ""]
+    except (IndexError, ValueError, KeyError):
+        raise UsageError(f"--data {text!r}: expected synthetic:EXAMPLES:SPLITS, or with :uneven behind it") from None
+    return SyntheticSource(examples, splits, seed=seed, uneven=uneven)
+
+
+def _validation(settings: Settings, pipeline: Pipeline, job: JobContext, paths: HostPaths) -> Feed | None:
+    """Validation data are read by the ranks themselves, through the stages that are not random."""
+    if settings.data.startswith("synthetic") or not paths.channel(settings.validation).is_dir():
+        return None
+    source = TFRecordSource.from_directory(str(paths.channel(settings.validation)))
+    source.check()
+    fixed = tuple(stage for stage in pipeline.stages if isinstance(stage, Stage) and not stage.random)
+    same_size = Pipeline(source, fixed, pipeline.batch_size, seed=pipeline.seed, shuffle_splits=False)
+    return Feed(same_size, replace(job, dispatcher=None))
+
+
+def _accelerator(settings: Settings, pipeline: Pipeline, source: Source, together: Collective) -> Accelerator:
+    if settings.model == "emulated":
+        return EmulatedAccelerator(settings.step_ms / 1e3, together)
+    if settings.precision != "float32":
+        tf.keras.mixed_precision.set_global_policy(f"mixed_{settings.precision}")
+    output = pipeline.output
+    assert output.height and output.width
+    model = models.model(settings.model, (output.height, output.width, output.channels), _classes(source))
+    optimizer = tf.keras.optimizers.Adam(settings.learning_rate)
+    scaling = settings.precision == "float16"
+    return KerasAccelerator(model, optimizer, together, loss_scaling=scaling, accumulate=settings.accumulate > 1)
+
+
+def _classes(source: Source) -> int:
+    return int(getattr(source, "classes", 0)) or 10
+
+
+def _report_epoch(result: Mapping[str, Any], writer: Any, step: int) -> None:
+    numbers = {key: value for key, value in result.items() if isinstance(value, (int, float))}
+    shown = " ".join(f"{k}={v:.4f}" if isinstance(v, float) else f"{k}={v}" for k, v in numbers.items())
+    print(f"[tfhet] end of {shown}", flush=True)
+    with writer.as_default(step=step):
+        for key, value in numbers.items():
+            tf.summary.scalar(key, value)
+
+
+def _ignore(epoch: float) -> None:
+    return None
