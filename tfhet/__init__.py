@@ -29,8 +29,6 @@ _HOME = {
     "TfhetError": "errors",
     "UsageError": "errors",
     "distribute": "service",
-    "load": "simulate",
-    "simulate": "simulate",
     "stages": "",
 }
 
@@ -43,7 +41,6 @@ if TYPE_CHECKING:
     from tfhet.placement import Cut, Pipeline
     from tfhet.record import Figure, Record, RunFolder, RunSummary
     from tfhet.service import distribute
-    from tfhet.simulate import load, simulate
     from tfhet.source import SyntheticSource, TFRecordSource
     from tfhet.stages import ImageSpec, Stage
 

@@ -12,26 +12,28 @@ from tfhet.errors import TfhetError, UsageError
 
 
 def _simulate(args: argparse.Namespace) -> int:
-    from tfhet import report, simulate
+    from tfhet import report
+    from tfhet.simulate import load, presets, run_dir, simulate
 
     if args.list:
-        print("\n".join(simulate.presets()))
+        print("\n".join(presets()))
         return 0
     if args.cluster is None:
-        raise UsageError(f"which cluster? a YAML file, or one of: {', '.join(simulate.presets())}")
+        raise UsageError(f"which cluster? a YAML file, or one of: {', '.join(presets())}")
     if not args.command:
         raise UsageError("what should run? put it behind --, like: -- scripts/launcher.py --epochs 1")
-    summary = simulate.simulate(
-        simulate.load(args.cluster),
+    cluster = load(args.cluster)
+    folder = args.run_dir or run_dir(cluster)
+    summary = simulate(
+        cluster,
         args.command,
-        args.run_dir,
+        folder,
         max_run_s=args.max_run_s,
         checkpoints=args.checkpoints,
         seed=args.seed,
         on_line=(lambda line: None) if args.quiet else _say,
     )
-    run_dir = args.run_dir or _latest(Path("runs"), summary.name)
-    print(report.text(report.run_table(summary, run_dir)))
+    print(report.text(report.run_table(summary, folder)))
     if args.json:
         args.json.write_text(json.dumps(summary.to_json(), indent=1), encoding="utf-8")
     if summary.cause:
@@ -52,10 +54,6 @@ def _report(args: argparse.Namespace) -> int:
     if args.json:
         args.json.write_text(json.dumps([s.to_json() for s in summaries], indent=1), encoding="utf-8")
     return 0
-
-
-def _latest(runs: Path, name: str) -> Path:
-    return max(runs.glob(f"{name}-*"), key=lambda path: path.stat().st_mtime)
 
 
 def _say(line: str) -> None:

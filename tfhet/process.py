@@ -11,6 +11,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from tfhet.deadline import Deadline
+
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _LINE_LIMIT_BYTES = 1 << 20
 _TAIL_LINES = 20
@@ -79,7 +81,8 @@ class Child:
         if self.code is None:
             self._signal(signal.SIGTERM)
             try:
-                await asyncio.wait_for(self._process.wait(), grace_s)
+                async with Deadline(grace_s):
+                    await self._process.wait()
             except asyncio.TimeoutError:
                 self._signal(signal.SIGKILL)
         return await self.wait()

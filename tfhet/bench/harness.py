@@ -54,6 +54,7 @@ def measure(
                 stack.callback(case.close, state)
             observer(Event("case.prepared", clock.wall(), {"case": case.name}))
         for index in range(rounds):
+            gc.collect()  # so that no case pays for the garbage of all
             for case in cases:
                 sample = _once(case, states[case.name], meter)
                 taken[case.name].append(sample)
@@ -76,7 +77,6 @@ def measure(
 
 
 def _once(case: Case, state: Any, meter: Meter) -> Sample:
-    gc.collect()  # the garbage of the case before is not this one's
     start = meter.start()
     case.run(state)
     return meter.stop(start)

@@ -8,8 +8,8 @@ import socket
 from collections.abc import Mapping
 from typing import Any
 
-from tfhet.control.deadline import Deadline
 from tfhet.control.message import MAX_LINE_BYTES, Message, ProtocolError, decode, encode
+from tfhet.deadline import Deadline
 from tfhet.units import MIB
 
 MAX_UNSENT_BYTES = 8 * MIB

@@ -13,20 +13,20 @@ from typing import Any
 
 from tfhet.clock import SYSTEM, Clock
 from tfhet.control.connection import Connection
-from tfhet.control.deadline import Deadline
 from tfhet.control.handshake import Newcomer, refuse_for
 from tfhet.control.inbox import Inbox
 from tfhet.control.listener import MAX_UNAUTHENTICATED, Listener
 from tfhet.control.message import Message, ProtocolError
 from tfhet.control.seat import Seat
 from tfhet.control.secret import Secret
+from tfhet.deadline import Deadline
 from tfhet.errors import NotReady, UsageError
 from tfhet.events import Event, Observer, ignore
 
 logger = logging.getLogger(__name__)
 
 STEPS_PER_LEASE = 20
-"""How often per lease the members are looked at; every fifth time they are sent a renewal."""
+"""How often per lease the members are looked at. A renewal goes out at least four times per lease."""
 
 
 class Coordinator:
@@ -129,13 +129,17 @@ class Coordinator:
     def send(self, member: str, message: Mapping[str, Any]) -> None:
         """Sends one member a message: JSON values, with a text under "type", less than 64 KiB as a line.
 
-        It arrives once, in order, also over a new connection; nothing is sent to a member that is not here.
-        Raises ProtocolError for a message that does not fit, UsageError for a member that was never expected.
+        It arrives once, in order, also over a new connection; nothing is sent to a member that is not here. A member
+        that leaves 4 MiB unconfirmed is given up. Confirmations come with the renewals, so the link is for control,
+        not for data. Raises ProtocolError for a message that does not fit, UsageError for a member never expected.
         """
         if member not in self.expected:
             raise UsageError(f"no member {member!r}; expected: {', '.join(sorted(self.expected)) or 'nobody'}")
         seat = self._seats.get(member)
         if seat is not None and seat.is_here:
+            if seat.outbox.is_full:
+                self._give_up(seat, "does not read what it is sent")
+                return
             packed = seat.outbox.pack(message)
             if seat.connection is not None:
                 seat.connection.write(packed)
@@ -152,7 +156,7 @@ class Coordinator:
         call's code and cause count.
         """
         if self._end is None:
-            self._end = {"type": "end", "code": code, "cause": cause[:8000]}
+            self._end = {"type": "end", "code": code, "cause": cause[:4000]}
             for seat in self._seats.values():
                 if seat.is_here and seat.connection is not None:
                     seat.connection.write(self._end)
@@ -246,8 +250,11 @@ class Coordinator:
     async def _renew(self) -> None:
         step_s = self._lease_s / STEPS_PER_LEASE
         last_s = self._clock.monotonic()
-        for step in _count():
-            if step % (STEPS_PER_LEASE // 4) == 0:
+        loop = asyncio.get_running_loop()
+        due_s = loop.time()
+        while True:
+            if loop.time() >= due_s:
+                due_s = loop.time() + self._lease_s / 4 - step_s
                 for seat in self._seats.values():
                     if seat.is_here and seat.connection is not None:
                         seat.connection.write({"type": "lease", "seen": seat.outbox.seen})
@@ -258,19 +265,18 @@ class Coordinator:
                 # This process was stopped or starved, and what the members said meanwhile is unread: it does not count.
                 for seat in self._seats.values():
                     seat.heard_s, seat.broken_s = seat.heard_s + stood_still_s, seat.broken_s + stood_still_s
-            if self._end is None:
-                self._give_up_the_lost(now)
+            for seat in self._seats.values():
+                why = seat.loss(now, self._lease_s, self._grace_s) if seat.is_here and self._end is None else None
+                if why is not None:
+                    self._give_up(seat, why)
 
-    def _give_up_the_lost(self, now_s: float) -> None:
-        for seat in self._seats.values():
-            why = seat.loss(now_s, self._lease_s, self._grace_s) if seat.is_here else None
-            if why is not None:
-                seat.lost_why = why
-                if seat.connection is not None:
-                    seat.connection.abort()
-                self._tell("link.member_lost", member=seat.name, reason=why)
-                self._inbox.put(self._on_lost, seat.name, why)
-                self._changed.set()
+    def _give_up(self, seat: Seat, why: str) -> None:
+        seat.lost_why = why
+        if seat.connection is not None:
+            seat.connection.abort()
+        self._tell("link.member_lost", member=seat.name, reason=why)
+        self._inbox.put(self._on_lost, seat.name, why)
+        self._changed.set()
 
     def _dropped(self, peer: str, reason: str) -> None:
         self._tell("link.peer_dropped", peer=peer, reason=reason)
@@ -280,10 +286,3 @@ class Coordinator:
             self._observer(Event(name, self._clock.wall(), fields))
         except Exception:  # a full disk must not cost the members their leases
             logger.exception("the observer failed")
-
-
-def _count() -> Iterable[int]:
-    step = 0
-    while True:
-        yield step
-        step += 1

@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable
 
 from tfhet.cluster.address import busy
 from tfhet.control.connection import Connection
-from tfhet.control.deadline import Deadline
 from tfhet.control.handshake import Newcomer, Refused, Unauthenticated, admit
 from tfhet.control.message import ProtocolError
 from tfhet.control.secret import Secret
+from tfhet.deadline import Deadline
 from tfhet.errors import UsageError
 
 logger = logging.getLogger(__name__)
@@ -100,9 +100,10 @@ class Listener:
                 connection = await self._take(client)
             except OSError as error:
                 self._drop("a peer", str(error))
-                if error.errno in _OUT_OF_RESOURCES:
+                exhausted = error.errno in _OUT_OF_RESOURCES
+                if exhausted:
                     self._put_out_the_oldest("no more file descriptors")
-                    await asyncio.sleep(0.05)
+                await asyncio.sleep(0.05 if exhausted else 0)
                 continue
             while len(self._strangers) >= self._max_unauthenticated:
                 self._put_out_the_oldest("too many connections that have not proved themselves")

@@ -10,19 +10,19 @@ from typing import Any
 
 from tfhet.clock import SYSTEM, Clock
 from tfhet.control.connection import Connection
-from tfhet.control.deadline import Deadline
 from tfhet.control.handshake import Newcomer, Refused, Unauthenticated, introduce
 from tfhet.control.inbox import Inbox
 from tfhet.control.message import Message, ProtocolError
 from tfhet.control.outbox import Outbox
 from tfhet.control.secret import Secret
+from tfhet.deadline import Deadline
 from tfhet.errors import ClusterError, NotReady, UsageError
 from tfhet.events import Event, Observer, ignore
 
 logger = logging.getLogger(__name__)
 
 STEPS_PER_LEASE = 20
-"""How often per lease the coordinator's silence is looked at; every fifth time it is told that the member is alive."""
+"""How often per lease the coordinator's silence is looked at. It hears of the member at least four times per lease."""
 FIRST_RETRY_S = 0.05
 LAST_RETRY_S = 1.0
 
@@ -99,10 +99,13 @@ class Member:
     def send(self, message: Mapping[str, Any]) -> None:
         """Sends the coordinator a message: JSON values, with a text under "type", less than 64 KiB as a line.
 
-        It arrives once, in order, also over a new connection. Raises ProtocolError for a message that does not fit.
+        It arrives once, in order, also over a new connection. Raises ProtocolError for a message that does not fit,
+        or when 4 MiB are unconfirmed (confirmations come with the renewals).
         """
         if not self._tasks or self._leaving is not None:
             raise UsageError("a member sends between join and leave")
+        if self._outbox.is_full:
+            raise ProtocolError("the coordinator does not confirm what this member sends")
         packed = self._outbox.pack(message)
         if self._connection is not None:
             self._connection.write(packed)
@@ -128,13 +131,14 @@ class Member:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _dial(self, until_s: float, allowed: str) -> Connection:
-        retry_s, why = FIRST_RETRY_S, "no time to try"
+        retry_s, why = FIRST_RETRY_S, "no answer"
         while (remaining_s := until_s - self._clock.monotonic()) > 0:
             try:
                 async with Deadline(min(self._handshake_s, remaining_s)):
                     return await self._dial_once()
             except asyncio.TimeoutError:
-                why = "no answer"
+                if remaining_s > self._handshake_s:  # a last try cut short hides no better reason
+                    why = "no answer"
             except ConnectionRefusedError:
                 why = "nobody listens there"
             except (OSError, ProtocolError, Unauthenticated) as error:
@@ -205,12 +209,13 @@ class Member:
                 raise ProtocolError(f"a coordinator does not say {kind!r}")
 
     async def _renew(self) -> None:
-        step, last_s = 0, self._heard_s
+        loop = asyncio.get_running_loop()
+        due_s, last_s = loop.time(), self._heard_s
         while True:
-            if step % (STEPS_PER_LEASE // 4) == 0 and self._connection is not None:
-                self._connection.write({"type": "alive", "seen": self._outbox.seen})
-            step += 1
             step_s = self.lease_s / STEPS_PER_LEASE
+            if loop.time() >= due_s and self._connection is not None:
+                due_s = loop.time() + self.lease_s / 4 - step_s
+                self._connection.write({"type": "alive", "seen": self._outbox.seen})
             await asyncio.sleep(step_s)
             now = self._clock.monotonic()
             stood_still_s, last_s = now - last_s - step_s, now

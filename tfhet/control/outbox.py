@@ -23,12 +23,15 @@ class Outbox:
         self.seen = 0
         """Number of the last message taken from the other side; goes out with every renewal, as confirmation."""
 
+    @property
+    def is_full(self) -> bool:
+        """Whether too much is unconfirmed to say more."""
+        return self._kept_bytes > MAX_KEPT_BYTES
+
     def pack(self, body: Mapping[str, Any]) -> Message:
-        """Numbers and keeps a message. Raises ProtocolError when it cannot be sent, or too much is unconfirmed."""
+        """Numbers and keeps a message. Raises ProtocolError when it is none that can be sent."""
         packed: Message = {"type": "message", "n": self._sent + 1, "body": dict(body)}
         size = len(encode(packed))
-        if self._kept_bytes + size > MAX_KEPT_BYTES:
-            raise ProtocolError(f"{self._kept_bytes} bytes of messages are unconfirmed")
         self._sent += 1
         self._kept.append((packed, size))
         self._kept_bytes += size

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfhet.control import Member, Message, Secret
+from tfhet.deadline import Deadline
 from tfhet.errors import NotReady
 from tfhet.events import Observer
 from tfhet.launch.chief import Verdict
@@ -42,7 +43,8 @@ class Branch:
         """What the chief says when all is ready. Raises NotReady; the chief ends the job before that."""
         limit_s = self._place.settings.ready_timeout_s + 2 * self._place.settings.lease_s
         try:
-            return await asyncio.wait_for(asyncio.shield(self._start), limit_s)
+            async with Deadline(limit_s):
+                return await asyncio.shield(self._start)
         except asyncio.TimeoutError:
             raise NotReady(f"{self._place.label}: not told to start within {limit_s:g} s") from None
 

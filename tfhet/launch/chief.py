@@ -12,6 +12,7 @@ from typing import Any
 from tfhet.clock import SYSTEM, Clock
 from tfhet.cluster import job_name
 from tfhet.control import Coordinator, Message, Secret
+from tfhet.deadline import Deadline
 from tfhet.errors import NotReady
 from tfhet.events import Event, Observer
 from tfhet.launch.place import Place
@@ -62,7 +63,8 @@ class Chief:
         """Waits for all hosts and workers, starts the ranks and gives what they were told. Raises NotReady."""
         settings = self.place.settings
         try:
-            await asyncio.wait_for(self._until_ready(), settings.ready_timeout_s)
+            async with Deadline(settings.ready_timeout_s):
+                await self._until_ready()
         except asyncio.TimeoutError:
             raise NotReady(f"not ready after {settings.ready_timeout_s:g} s: {self._missing()}") from None
         job_id = f"{job_name(self.place.env) or 'job'}-{secrets.token_hex(4)}"

@@ -12,11 +12,13 @@ from typing import Protocol
 from tfhet.clock import SYSTEM
 from tfhet.cluster import JobContext, environment, host_paths, job_name
 from tfhet.control import Message, Secret
+from tfhet.deadline import Deadline
 from tfhet.errors import JobFailed, TfhetError
 from tfhet.events import Event, Observer, ignore
 from tfhet.launch.branch import Branch
 from tfhet.launch.chief import Chief, Verdict
 from tfhet.launch.failure import write_failure
+from tfhet.launch.noise import is_noise
 from tfhet.launch.outcome import write_outcome
 from tfhet.launch.place import Place
 from tfhet.launch.settings import LaunchSettings
@@ -64,8 +66,8 @@ class Launcher:
         names = {*place.roles.data_hosts, *place.roles.dnn_hosts}
         secret = Secret.from_env(place.env, job_name(place.env), names)
         self.say(self._introduction(secret))
-        link: Chief | Branch = Chief(place, secret, self._observe) if place.is_chief else Branch(
-            place, secret, self._observe
+        link: Chief | Branch = (
+            Chief(place, secret, self._observe) if place.is_chief else Branch(place, secret, self._observe)
         )
         stopped: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
         self._on_signals(stopped)
@@ -165,7 +167,8 @@ class Launcher:
         if not ended.done():
             try:
                 link.report({"type": "failed", "code": own.code, "cause": own.cause})
-                return await asyncio.wait_for(ended, self.place.settings.lease_s)
+                async with Deadline(self.place.settings.lease_s):
+                    return await asyncio.shield(ended)
             except (TfhetError, asyncio.TimeoutError):
                 return own
         return ended.result()
@@ -210,8 +213,9 @@ class Launcher:
             loop.add_signal_handler(number, on_signal, number)
 
     def say(self, line: str) -> None:
-        """One line of the log, with the host in front."""
-        print(f"[{self.place.label}] {line}", flush=True)
+        """One line of the log, with the host in front; lines that mean nothing are left out."""
+        if not is_noise(line):
+            print(f"[{self.place.label}] {line}", flush=True)
 
 
 def _exit_code(code: int) -> int:

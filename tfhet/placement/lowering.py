@@ -14,6 +14,8 @@ seeds (run seed, stage and position, epoch, id) never depend on who does the wor
 
 from __future__ import annotations
 
+import os
+
 import tensorflow as tf
 
 from tfhet.errors import UsageError
@@ -25,20 +27,23 @@ from tfhet.stages import ImageSpec, randomness
 _ENDLESS_EPOCHS = 1 << 31  # a range that nobody reaches the end of, and that stays splittable
 
 
-def one_epoch(pipeline: Pipeline, epoch: int = 0, share: tuple[int, int] = (0, 1)) -> tf.data.Dataset:
-    """One epoch in this process: of `share` = (index, count), the splits index, index + count, ..."""
-    cut = Cut.smallest(pipeline)
-    return local_part(pipeline, remote_part(pipeline, epoch, cut, share), cut)
+def one_epoch(
+    pipeline: Pipeline, epoch: int | None = 0, share: tuple[int, int] = (0, 1), threads: int | None = None
+) -> tf.data.Dataset:
+    """One epoch in this process: of `share` = (index, count), the splits index, index + count, ...
 
-
-def endless(pipeline: Pipeline, share: tuple[int, int] = (0, 1)) -> tf.data.Dataset:
-    """Epoch after epoch in this process, without end."""
-    cut = Cut.smallest(pipeline)
-    return local_part(pipeline, remote_part(pipeline, None, cut, share), cut)
+    `epoch` None: epoch after epoch, without end. `threads`: batches prepared side by side; None: one for each core.
+    """
+    cut, threads = Cut.smallest(pipeline), threads or os.cpu_count() or 1
+    return local_part(pipeline, remote_part(pipeline, epoch, cut, share, threads), cut, threads)
 
 
 def remote_part(
-    pipeline: Pipeline, epoch: int | None, cut: Cut | None = None, share: tuple[int, int] = (0, 1)
+    pipeline: Pipeline,
+    epoch: int | None,
+    cut: Cut | None = None,
+    share: tuple[int, int] = (0, 1),
+    threads: int = tf.data.AUTOTUNE,
 ) -> tf.data.Dataset:
     """What the data group runs: read, batch, and the stages before the cut. `epoch` None: endless."""
     cut = (cut or Cut.smallest(pipeline)).checked(pipeline)
@@ -60,19 +65,31 @@ def remote_part(
         return _run_stages(pipeline, element, 0, cut.position)
 
     # One batch is prepared by one thread, batches side by side: a stage never waits for another thread's share.
-    return dataset.map(prepare, num_parallel_calls=tf.data.AUTOTUNE, deterministic=False).prefetch(2)
+    return dataset.map(prepare, num_parallel_calls=threads, deterministic=False).prefetch(2)
 
 
-def local_part(pipeline: Pipeline, dataset: tf.data.Dataset, cut: Cut | None = None) -> tf.data.Dataset:
-    """What the trainer runs: the stages behind the cut, and one batch ahead."""
+def local_part(
+    pipeline: Pipeline, dataset: tf.data.Dataset, cut: Cut | None = None, threads: int = 2
+) -> tf.data.Dataset:
+    """What the trainer runs: the stages behind the cut, and two batches ahead (no more: what one rank holds ready the
+    others cannot get)."""
     cut = (cut or Cut.smallest(pipeline)).checked(pipeline)
     if cut.position < len(pipeline.placed()):
         dataset = dataset.map(
             lambda element: _run_stages(pipeline, element, cut.position, None),
-            num_parallel_calls=tf.data.AUTOTUNE,
+            num_parallel_calls=threads,
             deterministic=False,
         )
-    return dataset.prefetch(tf.data.AUTOTUNE)
+    return without_autotune(dataset.prefetch(2))
+
+
+def without_autotune(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    """For data sets that end while the process goes on. Ending an iterator whose autotuner sleeps can lose the wake-up
+    and last as long as that sleep, up to 60 s (seen on TF 2.15.1: `Model::OptimizeLoop` under `~IteratorResource`);
+    in a training that stalls every other rank."""
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    return dataset.with_options(options)
 
 
 def _pairs(pipeline: Pipeline, epoch: int | None, share: tuple[int, int]) -> tf.data.Dataset:

@@ -132,21 +132,20 @@ def _numbers(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _MAPPINGS = ("machine", "versions", "cluster", "exit_codes", "stages_where", "metrics")
+_WHOLE = ("exit_code", "steps", "batch_size", "ranks", "restarts")
+_REAL = (
+    "started",
+    "duration_s",
+    "wait_pct",
+    "examples_per_s",
+    "bytes_per_example",
+    "first_batch_s",
+    "teardown_s",
+    "usd_per_million_examples",
+)
 _KINDS: dict[str, tuple[type, ...]] = {
-    **{name: (dict,) for name in (*_MAPPINGS, "step_ms", "wait_ms")},
-    **{name: (int,) for name in ("exit_code", "steps", "batch_size", "ranks", "restarts")},
-    **{
-        name: (float, int)
-        for name in (
-            "started",
-            "duration_s",
-            "wait_pct",
-            "examples_per_s",
-            "bytes_per_example",
-            "first_batch_s",
-            "teardown_s",
-            "usd_per_million_examples",
-        )
-    },
+    **dict.fromkeys((*_MAPPINGS, "step_ms", "wait_ms"), (dict,)),
+    **dict.fromkeys(_WHOLE, (int,)),
+    **dict.fromkeys(_REAL, (float, int)),
     "epochs": (list, tuple),
 }

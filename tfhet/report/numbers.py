@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from tfhet.record import Figure, Spread
 from tfhet.units import GIB, KIB, MIB
 
-MISSING = "–"  # noqa: RUF001
+MISSING = "–"
 
 
 def number(value: float | int | None, digits: int = 3, unit: str = "") -> str:

@@ -12,7 +12,8 @@ from tensorflow.python.data.experimental.ops import distribute as auto_shard
 
 from tfhet.cluster import JobContext, environment
 from tfhet.errors import UsageError
-from tfhet.placement import Cut, Pipeline, endless, local_part, remote_part
+from tfhet.placement import Cut, Pipeline, local_part, one_epoch, remote_part, without_autotune
+from tfhet.service.epoch import threads_per_rank
 from tfhet.service.inspect import Inspection, inspect
 from tfhet.service.transport import Transport
 
@@ -61,7 +62,7 @@ def distribute(
         found = inspect(data)
         sharding = _sharding(found, sharding, job)
         dataset_id = f"{job.job_id}/plain-{ordinal}/{_spec_hash(data.element_spec)}"
-        data = _served(data, dataset_id, job, transport or Transport(), sharding)
+        data = without_autotune(_served(data, dataset_id, job, transport or Transport(), sharding).prefetch(2))
     else:
         data = _share(data, job)
     return data if steps is None else _passes(data, steps)
@@ -79,7 +80,7 @@ def _pipeline(
         served = _served(remote_part(pipeline, None, cut), dataset_id, job, transport, "dynamic")
         data = local_part(pipeline, served, cut)
     else:
-        data = endless(pipeline, (job.rank, job.size))
+        data = one_epoch(pipeline, None, (job.rank, job.size), threads_per_rank(job))
     pairs = data.map(lambda element: (element["image"], element["label"]))
     return pairs if steps is None else _passes(pairs, steps)
 
@@ -100,7 +101,7 @@ def _passes(endless_data: tf.data.Dataset, steps: int) -> tf.data.Dataset:
     """A data set of `steps` elements that goes on, at each new pass, where the last one stopped."""
     iterator = iter(endless_data)
     data = tf.data.Dataset.range(steps).map(lambda _: next(iterator))
-    return data.prefetch(2).apply(tf.data.experimental.assert_cardinality(steps))
+    return without_autotune(data.prefetch(2).apply(tf.data.experimental.assert_cardinality(steps)))
 
 
 def _served(

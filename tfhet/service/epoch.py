@@ -6,6 +6,8 @@ it to the end costs about 0.06 s (TF 2.15.1, loopback), and the end of the epoch
 
 from __future__ import annotations
 
+import os
+
 import tensorflow as tf
 
 from tfhet.cluster import JobContext
@@ -32,7 +34,7 @@ def epoch_dataset(
     r, r + size, ... of the epoch's order. `tag` keeps data sets apart that declare the same pipeline.
     """
     if not job.dispatcher:
-        return one_epoch(pipeline, epoch, (job.rank, job.size))
+        return one_epoch(pipeline, epoch, (job.rank, job.size), threads_per_rank(job))
     cut, transport = cut or Cut.smallest(pipeline), transport or Transport()
     dataset_id = f"{job.job_id}/{tag}/{pipeline.fingerprint()[:16]}/epoch-{epoch}"
     remote = remote_part(pipeline, epoch, cut)
@@ -42,6 +44,11 @@ def epoch_dataset(
         transport.wait_published(job.dispatcher, dataset_id)
     served = transport.read(job.dispatcher, dataset_id, remote.element_spec, f"{dataset_id}/job", "dynamic")
     return local_part(pipeline, served, cut)
+
+
+def threads_per_rank(job: JobContext) -> int:
+    """The share of this host's cores that one rank may use for its data."""
+    return max(1, (os.cpu_count() or 1) // job.local_size)
 
 
 def sharing_advice(pipeline: Pipeline, workers: int) -> str | None:

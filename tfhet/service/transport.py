@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,7 +79,9 @@ def _is_registered(dispatcher: str, dataset_id: str) -> bool:
     from tensorflow.python.data.experimental.service import _pywrap_server_lib
 
     try:
-        _pywrap_server_lib.TF_DATA_GetDataServiceMetadataByID(dataset_id, dispatcher, "grpc")
+        with warnings.catch_warnings():  # protobuf 4 warns of what TensorFlow 2.15 does in there
+            warnings.simplefilter("ignore")
+            _pywrap_server_lib.TF_DATA_GetDataServiceMetadataByID(dataset_id, dispatcher, "grpc")
     except (tf.errors.OpError, RuntimeError) as error:
         if "not found" not in str(error).lower():
             raise NotReady(f"the dispatcher at {dispatcher} does not answer: {error}") from None

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from tfhet.simulate.cluster_file import ClusterFile, GroupFile, load, presets
-from tfhet.simulate.simulation import Simulation, simulate
+from tfhet.simulate.simulation import Simulation, run_dir, simulate
 
-__all__ = ["ClusterFile", "GroupFile", "Simulation", "load", "presets", "simulate"]
+__all__ = ["ClusterFile", "GroupFile", "Simulation", "load", "presets", "run_dir", "simulate"]

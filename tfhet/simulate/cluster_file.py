@@ -1,13 +1,13 @@
 """The cluster file: groups, channels and launcher arguments of a simulated cluster, in YAML.
 
-    name: demo
-    groups:
-      data_group: {hosts: 1, instance_type: ml.c5.xlarge}
-      dnn_group:  {hosts: 1, ranks: 2, instance_type: ml.p3.8xlarge}
-    channels:                        # name: directory; "digits/..." is the demonstration data
-      training: digits/train
-    launcher:                        # arguments of the launcher, before those of the command line
-      data_host_workers: 1
+name: demo
+groups:
+  data_group: {hosts: 1, instance_type: ml.c5.xlarge}
+  dnn_group:  {hosts: 1, ranks: 2, instance_type: ml.p3.8xlarge}
+channels:                        # name: directory; "digits/..." is the demonstration data
+  training: digits/train
+launcher:                        # arguments of the launcher, before those of the command line
+  data_host_workers: 1
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ class ClusterFile:
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise UsageError(f"{where}: name must be a word of letters, digits, '.', '_' and '-', not {name!r}")
         groups = {
-            str(group): _group(group, value, where) for group, value in _mapping(document.get("groups"), f"{where}: groups").items()
+            str(group): _group(group, value, where)
+            for group, value in _mapping(document.get("groups"), f"{where}: groups").items()
         }
         if not groups:
             raise UsageError(f"{where}: groups is empty; a cluster needs at least one group")
@@ -93,7 +94,7 @@ def load(text: str) -> ClusterFile:
             raise UsageError(f"{path}: cannot be read: {error}") from None
     if text not in presets():
         raise UsageError(f"unknown cluster {text!r}: neither a file nor a preset; presets: {', '.join(presets())}")
-    source = resources.files("tfhet.simulate").joinpath("presets", f"{text}.yaml")
+    source = resources.files("tfhet.simulate") / "presets" / f"{text}.yaml"
     return ClusterFile.parse(source.read_text(encoding="utf-8"), text)
 
 

@@ -37,7 +37,7 @@ class Simulation:
         self,
         cluster: ClusterFile,
         command: Sequence[str],
-        run_dir: Path,
+        folder: Path,
         *,
         max_run_s: float = 3600.0,
         checkpoints: Path | None = None,
@@ -46,7 +46,7 @@ class Simulation:
         env: Mapping[str, str] | None = None,
     ):
         self.cluster = cluster
-        self.folder = RunFolder(run_dir)
+        self.folder = RunFolder(folder)
         self.codes: dict[str, int] = {}
         """Exit code by launcher, as `host` or `host/rank`."""
         self._env = dict(environment() if env is None else env)
@@ -58,9 +58,11 @@ class Simulation:
         self._dnn = self._settings.dnn_group or (DNN_GROUP if len(cluster.groups) > 1 else next(iter(cluster.groups)))
         self._job = f"{cluster.name}-{datetime.fromtimestamp(SYSTEM.wall()):%Y%m%d-%H%M%S}"
         if not command or not Path(command[0]).is_file():
-            raise UsageError(f"the command {' '.join(command) or '(none)'}: expected a Python file, like scripts/launcher.py")
-        if run_dir.exists() and any(run_dir.iterdir()):
-            raise UsageError(f"--run-dir {run_dir} is not empty; give a folder that is new")
+            raise UsageError(
+                f"the command {' '.join(command) or '(none)'}: expected a Python file, like scripts/launcher.py"
+            )
+        if folder.exists() and any(folder.iterdir()):
+            raise UsageError(f"--run-dir {folder} is not empty; give a folder that is new")
         self.hosts = self._hosts(random.Random(seed))
 
     def run(self) -> RunSummary:
@@ -234,13 +236,37 @@ def _ranks(hosts: Sequence[SimulatedHost]) -> int:
 
 async def _write_digits(directory: Path, env: Mapping[str, str], on_line: Callable[[str], None]) -> None:
     # A process of its own: the simulator itself does not load TensorFlow.
-    child = await Child.start("digits", [sys.executable, "-m", "tfhet.source.digits", str(directory)], env=env, on_line=on_line)
+    child = await Child.start(
+        "digits", [sys.executable, "-m", "tfhet.source.digits", str(directory)], env=env, on_line=on_line
+    )
     if code := await child.wait():
-        raise UsageError(f"the demonstration data could not be written to {directory} ({describe_exit(code)}): " + "\n".join(child.tail))
+        raise UsageError(
+            f"the demonstration data could not be written to {directory} ({describe_exit(code)}): "
+            + "\n".join(child.tail)
+        )
 
 
-def simulate(cluster: ClusterFile, command: Sequence[str], run_dir: Path | None = None, **options: object) -> RunSummary:
-    """Runs `command` (a Python file and its arguments) on every host; `run_dir` default: `runs/NAME-TIME`."""
-    if run_dir is None:
-        run_dir = Path("runs") / f"{cluster.name}-{datetime.fromtimestamp(SYSTEM.wall()):%Y%m%d-%H%M%S}"
-    return Simulation(cluster, command, run_dir, **options).run()  # type: ignore[arg-type]
+def run_dir(cluster: ClusterFile) -> Path:
+    """Where the record of a run goes when nobody says: `runs/NAME-TIME`."""
+    return Path("runs") / f"{cluster.name}-{datetime.fromtimestamp(SYSTEM.wall()):%Y%m%d-%H%M%S}"
+
+
+def simulate(
+    cluster: ClusterFile,
+    command: Sequence[str],
+    folder: Path | None = None,
+    *,
+    max_run_s: float = 3600.0,
+    checkpoints: Path | None = None,
+    seed: int = 0,
+    on_line: Callable[[str], None] = print,
+) -> RunSummary:
+    """Runs `command` (a Python file and its arguments) on every host of `cluster`, to the end of the last one.
+
+    `folder`: where the run record goes, new or empty. `checkpoints`: a directory that outlives the run. `seed`: which
+    host gets which name. Raises UsageError for what cannot be run; a job that fails is told by the record.
+    """
+    folder = folder or run_dir(cluster)
+    return Simulation(
+        cluster, command, folder, max_run_s=max_run_s, checkpoints=checkpoints, seed=seed, on_line=on_line
+    ).run()

@@ -68,7 +68,8 @@ class GaussianBlur(Stage):
         columns = np.kron(self.matrix(width).T, np.eye(channels, dtype=np.float32))
         lines = tf.reshape(tf.cast(images, tf.float32), [-1, width * channels])
         # Two matrix products: one large one along the width, with the channels as a block diagonal, and one along the
-        # height for each image. The depthwise convolution of the addon takes a hundred times as long.
+        # height for each image. 5 us of CPU for a 32x32 RGB image (TF 2.15.1, batch 256); the addon's depthwise
+        # convolution takes 70 with oneDNN, and was seen to take 2900 on an older machine.
         across = tf.reshape(tf.matmul(lines, tf.constant(columns)), [-1, height, width * channels])
         blurred = tf.reshape(tf.matmul(tf.constant(rows), across), [-1, height, width, channels])
         if images.dtype.is_floating:

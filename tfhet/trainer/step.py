@@ -46,9 +46,7 @@ class KerasAccelerator:
         accumulate: bool = False,
     ):
         self.model = model
-        self.optimizer = (
-            tf.keras.mixed_precision.LossScaleOptimizer(optimizer) if loss_scaling else optimizer
-        )
+        self.optimizer = tf.keras.mixed_precision.LossScaleOptimizer(optimizer) if loss_scaling else optimizer
         self._loss_scaling = loss_scaling
         self._collective = collective
         self._variables = model.trainable_variables

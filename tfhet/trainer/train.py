@@ -16,9 +16,9 @@ from tfhet.cluster import HostPaths, JobContext, environment, host_paths
 from tfhet.errors import UsageError
 from tfhet.placement import Cut, Pipeline, bytes_per_example
 from tfhet.record import RunFolder, RunSummary
-from tfhet.service.epoch import sharing_advice
+from tfhet.service.epoch import sharing_advice, threads_per_rank
 from tfhet.service.transport import Transport
-from tfhet.source import Source, SyntheticSource, TFRecordSource
+from tfhet.source import Sidecar, Source, SyntheticSource, TFRecordSource
 from tfhet.stages import Stage
 from tfhet.trainer import models
 from tfhet.trainer.checkpoint import Checkpoints, Progress, export
@@ -145,7 +145,9 @@ def build(settings: Settings, job: JobContext, paths: HostPaths) -> Training:
     pipeline = Pipeline(source, settings.chain, settings.batch_size, seed=seed, shuffle=settings.shuffle)
     cut = Cut.smallest(pipeline) if settings.cut < 0 else Cut(settings.cut).checked(pipeline)
     if pipeline.output.height is None or pipeline.output.width is None:
-        raise UsageError(f"the model needs images of one size, and the chain {settings.chain!r} gives {pipeline.output}")
+        raise UsageError(
+            f"the model needs images of one size, and the chain {settings.chain!r} gives {pipeline.output}"
+        )
     advice = sharing_advice(pipeline, job.workers)
     if job.rank == 0:
         print(pipeline.explain(), flush=True)
@@ -155,7 +157,7 @@ def build(settings: Settings, job: JobContext, paths: HostPaths) -> Training:
     feed = Feed(pipeline, job, cut=cut, transport=transport)
     together = collective(settings.collective, job.size)
     tf.keras.utils.set_random_seed(seed)
-    accelerator = _accelerator(settings, pipeline, source, together)
+    accelerator = _accelerator(settings, pipeline, source, paths, together)
     return Training(settings, job, paths, feed, _validation(settings, pipeline, job, paths), accelerator, together)
 
 
@@ -164,8 +166,7 @@ def main(argv: Sequence[str], env: Mapping[str, str] | None = None) -> int:
     env = environment() if env is None else env
     logging.basicConfig(format="[tfhet] %(levelname)s: %(message)s")
     settings, job, paths = Settings.parse(argv), JobContext.from_env(env), host_paths(env)
-    if settings.threads:
-        tf.config.threading.set_intra_op_parallelism_threads(settings.threads)
+    tf.config.threading.set_intra_op_parallelism_threads(settings.threads or threads_per_rank(job))
     training = build(settings, job, paths)
     try:
         training.run()
@@ -204,21 +205,31 @@ def _validation(settings: Settings, pipeline: Pipeline, job: JobContext, paths: 
     return Feed(same_size, replace(job, dispatcher=None))
 
 
-def _accelerator(settings: Settings, pipeline: Pipeline, source: Source, together: Collective) -> Accelerator:
+def _accelerator(
+    settings: Settings, pipeline: Pipeline, source: Source, paths: HostPaths, together: Collective
+) -> Accelerator:
     if settings.model == "emulated":
         return EmulatedAccelerator(settings.step_ms / 1e3, together)
     if settings.precision != "float32":
         tf.keras.mixed_precision.set_global_policy(f"mixed_{settings.precision}")
     output = pipeline.output
     assert output.height and output.width
-    model = models.model(settings.model, (output.height, output.width, output.channels), _classes(source))
+    model = models.model(
+        settings.model, (output.height, output.width, output.channels), _classes(source, paths, settings.data)
+    )
     optimizer = tf.keras.optimizers.Adam(settings.learning_rate)
     scaling = settings.precision == "float16"
     return KerasAccelerator(model, optimizer, together, loss_scaling=scaling, accumulate=settings.accumulate > 1)
 
 
-def _classes(source: Source) -> int:
-    return int(getattr(source, "classes", 0)) or 10
+def _classes(source: Source, paths: HostPaths, channel: str) -> int:
+    """Of a synthetic source, or as the channel's sidecar names them. Raises UsageError where nobody says."""
+    if isinstance(source, SyntheticSource):
+        return source.classes
+    sidecar = Sidecar.read(paths.channel(channel))
+    if sidecar is None or not sidecar.classes:
+        raise UsageError(f"channel {channel!r} does not name its classes: its {Sidecar.NAME} has no list `classes`")
+    return len(sidecar.classes)
 
 
 def _report_epoch(result: Mapping[str, Any], writer: Any, step: int) -> None:

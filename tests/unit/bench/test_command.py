@@ -21,10 +21,14 @@ def _measured(options: argparse.Namespace, observer: Observer, command: Sequence
     return Record.of("toy", figures, command=command)
 
 
+def _options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--fail", action="store_true")
+
+
 TOY = Suite(
     name="toy",
     does="nothing, quickly",
-    options=lambda parser: parser.add_argument("--fail", action="store_true") and None,
+    options=_options,
     run=_measured,
     bars=lambda record: ("toy", record.figures),
 )

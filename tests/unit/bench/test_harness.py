@@ -8,11 +8,17 @@ from collections.abc import Callable
 
 import pytest
 
-from tfhet.bench import Case, ProcessMeter, Sample, measure
+from tfhet.bench import Case, ProcessMeter, Sample, harness, measure
 from tfhet.bench.meter import children_cpu_s
 from tfhet.clock import FakeClock
 from tfhet.errors import UsageError
 from tfhet.events import Event
+
+
+@pytest.fixture(autouse=True)
+def without_collecting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With TensorFlow loaded by other tests, one collection takes longer than all of these."""
+    monkeypatch.setattr(harness.gc, "collect", lambda: 0)
 
 
 class Work:

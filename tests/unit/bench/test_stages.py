@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tfhet.bench import Measurement, Sample, run
+from tfhet.bench import Measurement, Sample, run, stages
 from tfhet.bench.stages import figures_of
 from tfhet.errors import UsageError
 from tfhet.record import Record
@@ -36,10 +36,6 @@ def written(digits: TFRecordSource, chain: str, batch_size: int = 16) -> tuple[n
     return np.concatenate(images), np.concatenate(labels)
 
 
-def sorted_images(images: np.ndarray) -> list[bytes]:
-    return sorted(image.tobytes() for image in images)
-
-
 def test_the_records_are_exactly_as_many_as_asked_for_also_beyond_the_set(tmp_path: Path) -> None:
     source = records.repeated_digits(tmp_path, 1500, tmp_path / "cache")
     source.check()
@@ -49,12 +45,17 @@ def test_the_records_are_exactly_as_many_as_asked_for_also_beyond_the_set(tmp_pa
 def test_without_random_stages_the_example_and_tfhet_make_the_same_images(digits: TFRecordSource) -> None:
     pytest.importorskip("tensorflow_addons")
     chain = "dilate(3); gaussian_blur(11, 0.8)"
-    ours = np.concatenate([batch["image"].numpy() for batch in Pipeline(digits, chain, 16).dataset()])
-    theirs, _ = written(digits, chain)
+    batches = list(Pipeline(digits, chain, 16).dataset().as_numpy_iterator())
+    in_file_order = np.argsort(np.concatenate([batch["id"] for batch in batches]))
+    ours = np.concatenate([batch["image"] for batch in batches])[in_file_order]
+    theirs, labels = written(digits, chain)
     raw, _ = written(digits, "")
     assert ours.dtype == theirs.dtype == np.uint8
-    assert sorted_images(ours) == sorted_images(theirs)
-    assert sorted_images(raw) != sorted_images(theirs)
+    assert (np.concatenate([batch["label"] for batch in batches])[in_file_order] == labels).all()
+    apart = np.abs(ours.astype(int) - theirs)
+    # The blur keeps a plain area's level where the addon's rounding loses one: see stages/gaussian_blur.py.
+    assert apart.max() <= 1 and (apart > 0).mean() < 0.002
+    assert (raw != theirs).mean() > 0.3
 
 
 def test_the_example_really_augments_each_image_in_its_own_way(digits: TFRecordSource) -> None:
@@ -62,7 +63,7 @@ def test_the_example_really_augments_each_image_in_its_own_way(digits: TFRecordS
     images, labels = written(digits, "aws-cifar")
     plain, plain_labels = written(digits, "dilate(3); gaussian_blur(11, 0.8); rescale(1/255)")
     assert images.shape == (EXAMPLES, *SHAPE) and images.dtype == np.float32
-    assert 0.0 <= images.min() and images.max() <= 1.0
+    assert images.min() >= 0.0 and images.max() <= 1.0
     assert (labels == plain_labels).all()
     assert sum(not np.array_equal(a, b) for a, b in zip(images, plain, strict=True)) > EXAMPLES * 0.9
 
@@ -103,7 +104,11 @@ def test_the_figures_carry_the_names_that_were_agreed() -> None:
     assert figures["stages.c.vs_example"].against == "the example as written"
 
 
-def test_the_suite_runs_small_and_leaves_its_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_suite_runs_small_and_leaves_its_record(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stages, "STAGE_IMAGES", 1)
+    monkeypatch.setattr(stages, "PASSES", 2)
     path = tmp_path / "stages.json"
     options = ["--chain", "digits", "--repeats", "2", "--examples", str(EXAMPLES), "--batch-size", "16"]
     code = run(["stages", *options, "--threads", "1", "--cache", str(tmp_path), "--json", str(path)])

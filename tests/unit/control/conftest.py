@@ -29,7 +29,6 @@ def _sockets() -> int:
 @pytest.fixture
 def run() -> Iterator[Callable[[Coroutine[Any, Any, Any]], Any]]:
     """Runs a coroutine in a fresh loop and checks that it leaves nothing behind."""
-    gc.collect()
     before = _sockets()
 
     def run_it(coroutine: Coroutine[Any, Any, Any]) -> Any:
@@ -48,7 +47,6 @@ def run() -> Iterator[Callable[[Coroutine[Any, Any, Any]], Any]]:
         return asyncio.run(main())
 
     yield run_it
-    gc.collect()
     assert _sockets() == before, "sockets left open"
 
 

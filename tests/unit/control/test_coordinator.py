@@ -67,8 +67,10 @@ def test_a_wait_for_members_says_who_was_turned_away(run: Run, link_of: Any) -> 
     async def scenario() -> None:
         link = link_of("a")
         await link.start()
-        with pytest.raises(NotReady):
-            await link.member("a", secret=WRONG).join({}, 0.1)
+        joining = asyncio.create_task(link.member("a", secret=WRONG).join({}, 10))
+        while link.coordinator._listener.drops == 0:
+            await asyncio.sleep(0.01)
+        joining.cancel()
         with pytest.raises(NotReady, match="connections dropped, last 127.0.0.1:.*: wrong secret"):
             await link.coordinator.wait_joined(0.05)
         await link.close()
@@ -288,6 +290,28 @@ def test_time_that_the_coordinator_stood_still_does_not_count(run: Run, link_of:
             await asyncio.sleep(0.05)
         assert set(link.coordinator.lost) == {"b"}
         await raw.close()
+        await link.close()
+
+    run(scenario())
+
+
+def test_a_member_that_does_not_read_is_given_up_and_the_others_hear_everything(run: Run, link_of: Any) -> None:
+    async def scenario() -> None:
+        link = link_of("a", "b")
+        await link.start()
+        await link.join("b")
+        raw = await _raw(link, "a")
+        for i in range(100):
+            link.coordinator.broadcast({"type": "much", "i": i, "text": "x" * 60_000})
+            while link.members["b"]._outbox.seen <= i:
+                await asyncio.sleep(0)
+            # It confirms with its renewals, which come too seldom for this test.
+            link.members["b"]._connection.write({"type": "alive", "seen": i + 1})
+        heard = await link.until("heard", 100)
+        assert [entry[2]["i"] for entry in heard] == list(range(100))
+        ((_, name, reason),) = await link.until("lost")
+        assert (name, reason) == ("a", "does not read what it is sent")
+        raw.abort()
         await link.close()
 
     run(scenario())

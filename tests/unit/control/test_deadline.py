@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tfhet.control.deadline import Deadline
+from tfhet.deadline import Deadline
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
@@ -40,9 +40,8 @@ def test_a_block_in_time_is_left_alone(run: Run) -> None:
 def test_only_the_deadline_that_passed_times_out(run: Run) -> None:
     async def scenario() -> None:
         with pytest.raises(asyncio.TimeoutError):
-            async with Deadline(0.02):
-                async with Deadline(10):
-                    await _for_ever()
+            async with Deadline(0.02), Deadline(10):
+                await _for_ever()
 
     run(scenario())
 

@@ -56,7 +56,7 @@ def test_another_secret_is_the_reason_given(run: Run, link_of: Any) -> None:
         link = link_of("a")
         await link.start()
         with pytest.raises(NotReady, match="secret the same on both hosts"):
-            await link.member("a", secret=WRONG).join({}, 0.2)
+            await link.member("a", secret=WRONG).join({}, 1.0)
         assert link.coordinator.missing == {"a"}
         await link.close()
 
@@ -88,7 +88,7 @@ def test_a_false_coordinator_gets_no_member(run: Run) -> None:
         server = await asyncio.start_server(false_coordinator, "127.0.0.1", 0)
         member = Member("a", "127.0.0.1", server.sockets[0].getsockname()[1], SECRET)
         with pytest.raises(NotReady, match="does not know the job's secret"):
-            await member.join({}, 0.2)
+            await member.join({}, 1.0)
         server.close()
         await server.wait_closed()
 
@@ -97,7 +97,7 @@ def test_a_false_coordinator_gets_no_member(run: Run) -> None:
 
 def test_a_broken_connection_is_mended_and_every_message_arrives_once(run: Run, link_of: Any, wire_of: Any) -> None:
     async def scenario() -> None:
-        link, wire = link_of("a", lease_s=4.0), wire_of()
+        link, wire = link_of("a", lease_s=60.0), wire_of()
         await link.start()
         await wire.start(link.port)
         await link.join("a", port=wire.port)
@@ -148,7 +148,8 @@ def test_a_cut_network_is_a_lost_lease_here_and_a_lost_member_there(run: Run, li
         wire.passes = False
         ((_, _, here),) = await link.until("lease lost")
         ((_, _, there),) = await link.until("lost")
-        assert "nothing heard of the coordinator" in here
+        # Whoever notices first hangs up, and the other one notices that.
+        assert "nothing heard of the coordinator" in here or "was not reached within the lease" in here
         assert "silent for" in there or "gone without leaving" in there
         assert link.members["a"].is_over == "lease lost"
         await link.close()
@@ -175,7 +176,7 @@ def test_a_coordinator_that_dies_is_a_lost_lease(run: Run, link_of: Any) -> None
 
 def test_a_member_given_up_does_not_get_back_in(run: Run, link_of: Any, wire_of: Any) -> None:
     async def scenario() -> None:
-        link, wire = link_of("a", lease_s=2.0, grace_s=0.0), wire_of()
+        link, wire = link_of("a", lease_s=8.0, grace_s=0.0), wire_of()
         await link.start()
         await wire.start(link.port)
         await link.join("a", port=wire.port)

@@ -4,7 +4,7 @@ import contextlib
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfhet.control.message import MAX_LINE_BYTES, ProtocolError, check, decode, encode
@@ -85,6 +85,7 @@ def test_the_longest_line_is_taken() -> None:
     assert decode(encode(message)) == message
 
 
+@settings(deadline=None)
 @given(
     st.binary(max_size=200) | st.dictionaries(st.text(max_size=5), st.integers()).map(lambda d: json.dumps(d).encode())
 )
@@ -93,6 +94,7 @@ def test_any_bytes_are_a_message_or_a_protocol_error(line: bytes) -> None:
         check(decode(line))
 
 
+@settings(deadline=None)
 @given(
     st.sampled_from(EXAMPLES),
     st.dictionaries(

@@ -33,14 +33,14 @@ def test_what_is_confirmed_is_not_said_again() -> None:
             sender.confirm(wrong)
 
 
-def test_too_much_unconfirmed_is_refused() -> None:
+def test_it_is_full_until_the_other_side_confirms() -> None:
     sender = Outbox()
-    body = {"type": "x", "text": "x" * 60000}
-    with pytest.raises(ProtocolError, match="unconfirmed"):
-        for _ in range(MAX_KEPT_BYTES // 60000 + 1):
-            sender.pack(body)
-    sender.confirm(1)
-    sender.pack(body)
+    for _ in range(MAX_KEPT_BYTES // 60000 + 1):
+        assert not sender.is_full
+        sender.pack({"type": "x", "text": "x" * 60000})
+    assert sender.is_full
+    sender.confirm(2)
+    assert not sender.is_full
 
 
 def test_everything_arrives_over_connections_that_break_anywhere() -> None:

@@ -61,7 +61,7 @@ def test_missing_and_repeated_examples_are_counted() -> None:
 
 def test_a_run_of_which_nothing_is_known_is_all_dashes() -> None:
     told = lines(RunSummary())
-    assert told["step time"] == told["waiting for data"] == told["examples/s"] == "–"  # noqa: RUF001
+    assert told["step time"] == told["waiting for data"] == told["examples/s"] == "–"
 
 
 def test_the_places_come_in_the_order_of_the_cluster_and_foreign_ones_last() -> None:

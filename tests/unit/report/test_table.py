@@ -21,8 +21,8 @@ class Terminal(io.StringIO):
 def test_rows_may_be_mappings_with_holes_and_their_keys_are_the_columns() -> None:
     lines = text(table([{"a": 1, "b": None}, {"a": 2.5, "c": "x"}])).splitlines()
     assert lines[0].split() == ["a", "b", "c"]
-    assert lines[2].split() == ["1", "–", "–"]  # noqa: RUF001
-    assert lines[3].split() == ["2.50", "–", "x"]  # noqa: RUF001
+    assert lines[2].split() == ["1", "–", "–"]
+    assert lines[3].split() == ["2.50", "–", "x"]
 
 
 def test_a_long_cell_is_neither_cut_nor_folded_without_a_terminal() -> None:
