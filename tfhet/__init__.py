@@ -14,6 +14,34 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
+if TYPE_CHECKING:
+    from tfhet import stages
+    from tfhet.cluster import JobContext
+    from tfhet.errors import TfhetError, UsageError
+    from tfhet.placement import Cut, Pipeline
+    from tfhet.record import Figure, Record, RunFolder, RunSummary
+    from tfhet.service import distribute
+    from tfhet.source import SyntheticSource, TFRecordSource
+    from tfhet.stages import ImageSpec, Stage
+
+__all__ = [
+    "Cut",
+    "Figure",
+    "ImageSpec",
+    "JobContext",
+    "Pipeline",
+    "Record",
+    "RunFolder",
+    "RunSummary",
+    "Stage",
+    "SyntheticSource",
+    "TFRecordSource",
+    "TfhetError",
+    "UsageError",
+    "distribute",
+    "stages",
+]
+
 _HOME = {
     "Cut": "placement",
     "Figure": "record",
@@ -29,27 +57,14 @@ _HOME = {
     "TfhetError": "errors",
     "UsageError": "errors",
     "distribute": "service",
-    "stages": "",
 }
-
-__all__ = ["__version__", *sorted(_HOME)]
-
-if TYPE_CHECKING:
-    from tfhet import stages
-    from tfhet.cluster import JobContext
-    from tfhet.errors import TfhetError, UsageError
-    from tfhet.placement import Cut, Pipeline
-    from tfhet.record import Figure, Record, RunFolder, RunSummary
-    from tfhet.service import distribute
-    from tfhet.source import SyntheticSource, TFRecordSource
-    from tfhet.stages import ImageSpec, Stage
 
 
 def __getattr__(name: str) -> Any:
+    if name == "stages":
+        return importlib.import_module("tfhet.stages")
     if name not in _HOME:
         raise AttributeError(f"module 'tfhet' has no attribute {name!r}")
-    if not _HOME[name]:
-        return importlib.import_module(f"tfhet.{name}")
     return getattr(importlib.import_module(f"tfhet.{_HOME[name]}"), name)
 
 

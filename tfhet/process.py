@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import contextlib
 import ctypes
 import os
 import signal
@@ -93,10 +94,8 @@ class Child:
             self._signal(signal.SIGTERM)
 
     def _signal(self, number: signal.Signals) -> None:
-        try:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
-        except (ProcessLookupError, PermissionError):
-            pass
 
     async def _read(self) -> None:
         stream = self._process.stdout

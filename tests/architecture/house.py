@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 
 # fmt: off
 ROOMS = (
-    "errors", "units", "clock", "events", "process",
+    "errors", "units", "clock", "events", "deadline", "process",
     "record", "cluster", "catalogue", "control",
     "source", "stages", "placement", "service", "trainer", "profile",
     "plan", "report", "job", "launch", "simulate", "bench", "doctor", "__main__",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from tfhet.clock import SYSTEM
 from tfhet.cluster import JobContext, environment, host_paths, job_name
@@ -73,7 +73,8 @@ class Launcher:
         self._on_signals(stopped)
         work = asyncio.create_task(self._work(link), name="work")
         ended = asyncio.create_task(link.ended(), name="end")
-        await asyncio.wait({work, ended, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        every: set[asyncio.Future[Any]] = {work, ended, stopped}
+        await asyncio.wait(every, return_when=asyncio.FIRST_COMPLETED)
         verdict = await self._conclude(link, work, ended, stopped)
         # The others hear of it first, and end side by side with this host's processes.
         leaving = asyncio.create_task(link.leave(verdict.code, verdict.cause))
@@ -182,7 +183,7 @@ class Launcher:
         return Verdict(1, f"{self.place.label}: {type(error).__name__}: {error}")
 
     async def _stop_children(self) -> None:
-        ends = []
+        ends: list[Awaitable[object]] = []
         if self._trainer is not None:
             ends.append(self._trainer.stop(STOP_GRACE_S))
         if self._fleet is not None:

@@ -1,4 +1,4 @@
-"""The place of one launcher in its job: which host, which role, which rank, which addresses. Decided once, at the start."""
+"""The place of one launcher in its job: host, role, rank and addresses, decided once at the start."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The Horovod ring without MPI: Horovod's own rendezvous server, and the variables that tell each rank its place.
 
-The same variables as horovodrun sets for Gloo (horovod/runner/gloo_run.py, `create_slot_env_vars`, `create_run_env_vars`).
+The same variables as horovodrun sets for Gloo: horovod/runner/gloo_run.py, `create_slot_env_vars` and
+`create_run_env_vars`.
 """
 
 from __future__ import annotations

@@ -120,8 +120,8 @@ def _share(data: tf.data.Dataset, job: JobContext) -> tf.data.Dataset:
     found = inspect(data)
     if found.unseeded_shuffle and not found.reads_files:
         log.warning(
-            "%s: each rank shuffles for itself and takes every %d-th batch of its own order, so ranks see some examples "
-            "twice and miss others in a pass; give shuffle() a seed, or read from files",
+            "%s: each rank shuffles for itself and takes every %d-th batch of its own order, so ranks see some "
+            "examples twice and miss others in a pass; give shuffle() a seed, or read from files",
             job.host,
             job.size,
         )

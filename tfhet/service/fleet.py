@@ -6,6 +6,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from tfhet.cluster import check_free
 from tfhet.errors import JobFailed, NotReady
@@ -105,7 +106,8 @@ class Fleet:
         ready = asyncio.gather(*(self._ready[name].wait() for name in names))
         failed = asyncio.create_task(self.failure())
         try:
-            done, _ = await asyncio.wait({ready, failed}, timeout=deadline_s, return_when=asyncio.FIRST_COMPLETED)
+            both: set[asyncio.Future[Any]] = {ready, failed}
+            done, _ = await asyncio.wait(both, timeout=deadline_s, return_when=asyncio.FIRST_COMPLETED)
         finally:
             failed.cancel()
         if ready in done:

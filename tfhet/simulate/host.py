@@ -1,4 +1,4 @@
-"""One simulated host: its directory, its configuration files and its variables, as SageMaker's toolkit lays them out."""
+"""One simulated host: its directory, configuration files and variables, as SageMaker's toolkit lays them out."""
 
 from __future__ import annotations
 

@@ -114,15 +114,17 @@ class Simulation:
         async def see_end(label: str, child: Child) -> None:
             self.codes[label] = await child.wait()
 
-        ends = [asyncio.create_task(see_end(label, child)) for label, child in children.items()]
-        stopped = asyncio.create_task(stop.wait())
-        every = asyncio.gather(*ends)
+        async def see_all() -> None:
+            await asyncio.gather(*(see_end(label, child) for label, child in children.items()))
+
+        every = asyncio.create_task(see_all())
+        stopped = asyncio.create_task(_until(stop))
         await asyncio.wait({every, stopped}, timeout=self._max_run_s, return_when=asyncio.FIRST_COMPLETED)
         cause = None
         if not every.done():
             cause = "told to stop" if stopped.done() else f"the job ran longer than {self._max_run_s:g} s"
             await asyncio.gather(*(child.stop(STOP_GRACE_S) for child in children.values()))
-            await every
+        await every
         stopped.cancel()
         return cause
 
@@ -181,7 +183,8 @@ class Simulation:
         if not any(host.group == self._dnn for host in hosts):
             there = ", ".join(f"{name} ({group.hosts} hosts)" for name, group in self.cluster.groups.items())
             raise UsageError(
-                f"cluster {self.cluster.name!r}: no host trains: there is no group {self._dnn!r} with hosts; groups: {there}"
+                f"cluster {self.cluster.name!r}: no host trains: there is no group {self._dnn!r} with hosts; "
+                f"groups: {there}"
             )
         return hosts
 
@@ -228,6 +231,10 @@ class Simulation:
             self._on_line(line)
 
         return write
+
+
+async def _until(event: asyncio.Event) -> None:
+    await event.wait()
 
 
 def _ranks(hosts: Sequence[SimulatedHost]) -> int:

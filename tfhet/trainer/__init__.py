@@ -1,4 +1,4 @@
-"""The consumer: collective, models, train step, step loop, checkpoints. `python -m tfhet.trainer` is the built-in script."""
+"""The consumer: collective, models, train step, step loop, checkpoints; `python -m tfhet.trainer` runs it all."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class Checkpoints:
 
 
 def export(model: tf.keras.Model, directory: Path) -> Path:
-    """Writes the SavedModel to `directory`/1, the form that TensorFlow Serving and SageMaker load; whole or not at all."""
+    """Writes the SavedModel to `directory`/1, where TensorFlow Serving and SageMaker look; whole or not at all."""
     final = directory / "1"
     temporary = directory / f".1.{os.getpid()}"
     shutil.rmtree(temporary, ignore_errors=True)

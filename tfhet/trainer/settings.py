@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 from tfhet.errors import UsageError
 
@@ -86,8 +87,7 @@ class Settings:
         """From the command line; `-` and `_` in names are the same. Raises UsageError for values that do not fit."""
         parser = argparse.ArgumentParser(prog="tfhet.trainer", exit_on_error=False, allow_abbrev=False)
         for item in fields(cls):
-            kind = {"int": int, "float": float, "str": str, "bool": truth}[str(item.type)]
-            parser.add_argument(f"--{item.name}", type=kind, default=item.default)
+            parser.add_argument(f"--{item.name}", type=_KINDS[str(item.type)], default=item.default)
         try:
             known, _ = parser.parse_known_args(underscored(argv))
         except argparse.ArgumentError as error:
@@ -106,3 +106,6 @@ def truth(word: str) -> bool:
     if value is None:
         raise ValueError(f"{word!r} is neither True nor False")
     return value
+
+
+_KINDS: dict[str, Callable[[str], Any]] = {"int": int, "float": float, "str": str, "bool": truth}
