@@ -76,12 +76,14 @@ class Launcher:
         every: set[asyncio.Future[Any]] = {work, ended, stopped}
         await asyncio.wait(every, return_when=asyncio.FIRST_COMPLETED)
         verdict = await self._conclude(link, work, ended, stopped)
-        # The others hear of it first, and end side by side with this host's processes.
-        leaving = asyncio.create_task(link.leave(verdict.code, verdict.cause))
         work.cancel()
         ended.cancel()
-        await self._stop_children()
-        await asyncio.gather(leaving, work, ended, return_exceptions=True)
+        if place.is_chief:  # the others hear of it at once, and end side by side with this host's processes
+            await asyncio.gather(link.leave(verdict.code, verdict.cause), self._stop_children())
+        else:  # who has left has nothing running any more
+            await self._stop_children()
+            await link.leave(verdict.code, verdict.cause)
+        await asyncio.gather(work, ended, return_exceptions=True)
         self._close(link, verdict)
         return verdict.code
 

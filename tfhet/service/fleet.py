@@ -10,7 +10,6 @@ from typing import Any
 
 from tfhet.cluster import check_free
 from tfhet.errors import JobFailed, NotReady
-from tfhet.events import Observer, ignore
 from tfhet.process import Child, OnLine, describe_exit
 
 _MARK = "@tfhet "  # as in tfhet.service.server, which this process must not import
@@ -30,7 +29,6 @@ class Fleet:
         *,
         on_line: OnLine,
         tell: Callable[[str, Mapping[str, object]], None] | None = None,
-        observer: Observer = ignore,
     ):
         self.host = host
         self.workers_registered = 0
@@ -41,7 +39,6 @@ class Fleet:
         self._tell = tell or (lambda event, fields: None)
         self._children: dict[str, Child] = {}
         self._ready: dict[str, asyncio.Event] = {}
-        self._stopping = False
 
     async def start_dispatcher(self, port: int, deadline_s: float) -> None:
         """Starts the dispatcher and waits until it serves. Raises UsageError for a busy port, NotReady, JobFailed."""
@@ -73,13 +70,8 @@ class Fleet:
         return self._died(waits[done.pop()])
 
     async def stop(self, grace_s: float = 2.0) -> None:
-        """Ends workers, then the dispatcher. Safe to call again."""
-        self._stopping = True
-        names = sorted(self._children, key=lambda name: name == "dispatcher")
-        workers = [self._children[name] for name in names if name != "dispatcher"]
-        await asyncio.gather(*(child.stop(grace_s) for child in workers))
-        if "dispatcher" in self._children:
-            await self._children["dispatcher"].stop(grace_s)
+        """Ends all its processes, side by side: when a fleet is stopped, nobody reads from it any more."""
+        await asyncio.gather(*(child.stop(grace_s) for child in self._children.values()))
         self._children.clear()
 
     async def _start(self, name: str, arguments: Sequence[str]) -> None:

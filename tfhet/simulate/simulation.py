@@ -50,6 +50,7 @@ class Simulation:
         self.codes: dict[str, int] = {}
         """Exit code by launcher, as `host` or `host/rank`."""
         self._env = dict(environment() if env is None else env)
+        self._last_exit_s = 0.0
         self._command = [*command[:1], *cluster.arguments(), *command[1:]]
         self._settings, _ = LaunchSettings.parse(self._command[1:])
         self._max_run_s = max_run_s
@@ -113,6 +114,7 @@ class Simulation:
     async def _wait(self, children: Mapping[str, Child], stop: asyncio.Event) -> str | None:
         async def see_end(label: str, child: Child) -> None:
             self.codes[label] = await child.wait()
+            self._last_exit_s = SYSTEM.wall()
 
         async def see_all() -> None:
             await asyncio.gather(*(see_end(label, child) for label, child in children.items()))
@@ -149,6 +151,7 @@ class Simulation:
             name=self.cluster.name,
             started=began,
             duration_s=SYSTEM.wall() - began,
+            teardown_s=self._teardown_s(kept),
             machine=machine(),
             versions=versions(),
             exit_codes=dict(sorted(self.codes.items())),
@@ -158,6 +161,11 @@ class Simulation:
         self.folder.write_summary(summary)
         write_html(self.folder)
         return summary
+
+    def _teardown_s(self, kept: RunFolder) -> float | None:
+        """From the end of the last rank's script to the end of the last launcher; None when a rank never ended."""
+        ends = [float(event["time_s"]) for event in kept.events() if event.get("event") == "rank.ended"]
+        return None if not ends else max(0.0, self._last_exit_s - max(ends))
 
     def _first_failure(self) -> str:
         for host in self.hosts:

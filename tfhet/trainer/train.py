@@ -51,6 +51,8 @@ class Training:
         keras = self.accelerator if isinstance(self.accelerator, KerasAccelerator) else None
         checkpoints = self._checkpoints(keras)
         progress = self._resume(keras, checkpoints)
+        if chief:
+            self._announce()
         schedule = WarmUp(settings.learning_rate, self.collective.size, settings.warmup_epochs)
         loop = Loop(
             self.feed,
@@ -86,6 +88,18 @@ class Training:
             folder = Path(self.job.record_dir) if self.job.record_dir else self.paths.output_data / "tfhet"
             RunFolder(folder).create().write_summary(summary)
         return summary
+
+    def _announce(self) -> None:
+        """Says what is about to happen: the first step builds the graph, which takes a while."""
+        count = self.feed.pipeline.source.example_count()
+        keras = self.accelerator if isinstance(self.accelerator, KerasAccelerator) else None
+        size = f", {keras.model.count_params() / 1e6:.1f} M parameters" if keras else ""
+        print(
+            f"[tfhet] training {self.settings.model}{size}: {self.settings.epochs} epochs of "
+            f"{'an unknown number of' if count is None else count} examples, {self.collective.size} ranks of batch "
+            f"{self.settings.batch_size}; the first step builds the graph",
+            flush=True,
+        )
 
     def _checkpoints(self, keras: KerasAccelerator | None) -> Checkpoints | None:
         if keras is None:
