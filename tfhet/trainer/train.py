@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -180,7 +181,8 @@ def main(argv: Sequence[str], env: Mapping[str, str] | None = None) -> int:
     env = environment() if env is None else env
     logging.basicConfig(format="[tfhet] %(levelname)s: %(message)s")
     settings, job, paths = Settings.parse(argv), JobContext.from_env(env), host_paths(env)
-    tf.config.threading.set_intra_op_parallelism_threads(settings.threads or threads_per_rank(job))
+    with contextlib.suppress(RuntimeError):  # TensorFlow runs in this process already, with the threads that it has
+        tf.config.threading.set_intra_op_parallelism_threads(settings.threads or threads_per_rank(job))
     training = build(settings, job, paths)
     try:
         training.run()
