@@ -1,8 +1,9 @@
 """Where a stage runs: the declared pipeline, the cut, and the lowering to tf.data (the only file that does it)."""
 
 from tfhet.placement.cut import Cut, bytes_per_example
+from tfhet.placement.declaration import PlacedStage
 from tfhet.placement.lowering import local_part, one_epoch, remote_part, without_autotune
-from tfhet.placement.pipeline import Pipeline, PlacedStage
+from tfhet.placement.pipeline import Pipeline
 
 __all__ = [
     "Cut",

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from tfhet.errors import UsageError
+from tfhet.placement.declaration import Declaration
 from tfhet.stages import ImageSpec
-
-if TYPE_CHECKING:
-    from tfhet.placement.pipeline import Pipeline
 
 _ITEM_BYTES = {"uint8": 1, "float16": 2, "bfloat16": 2, "float32": 4}
 
@@ -26,18 +23,18 @@ class Cut:
     position: int
 
     @staticmethod
-    def smallest(pipeline: Pipeline) -> Cut:
+    def smallest(pipeline: Declaration) -> Cut:
         """The latest position at which an example has the fewest bytes: as much work and as few bytes as can be."""
         sizes = [bytes_per_example(pipeline.input)] + [bytes_per_example(p.output) for p in pipeline.placed()]
         return Cut(max(i for i, size in enumerate(sizes) if size == min(sizes)))
 
-    def checked(self, pipeline: Pipeline) -> Cut:
+    def checked(self, pipeline: Declaration) -> Cut:
         """Itself. Raises UsageError when the pipeline has no such position."""
         last = len(pipeline.placed())
         if not 0 <= self.position <= last:
             raise UsageError(f"the cut must lie between 0 and {last} for this pipeline, not at {self.position}")
         return self
 
-    def spec(self, pipeline: Pipeline) -> ImageSpec:
+    def spec(self, pipeline: Declaration) -> ImageSpec:
         """What crosses the wire, per example."""
         return pipeline.placed()[self.position - 1].output if self.position else pipeline.input

@@ -20,7 +20,7 @@ import tensorflow as tf
 
 from tfhet.errors import UsageError
 from tfhet.placement.cut import Cut
-from tfhet.placement.pipeline import EPOCH, ID, IMAGE, Pipeline
+from tfhet.placement.declaration import EPOCH, ID, IMAGE, Declaration
 from tfhet.source import example_id
 from tfhet.stages import ImageSpec, randomness
 
@@ -28,7 +28,7 @@ _ENDLESS_EPOCHS = 1 << 31  # a range that nobody reaches the end of, and that st
 
 
 def one_epoch(
-    pipeline: Pipeline, epoch: int | None = 0, share: tuple[int, int] = (0, 1), threads: int | None = None
+    pipeline: Declaration, epoch: int | None = 0, share: tuple[int, int] = (0, 1), threads: int | None = None
 ) -> tf.data.Dataset:
     """One epoch in this process: of `share` = (index, count), the splits index, index + count, ...
 
@@ -39,7 +39,7 @@ def one_epoch(
 
 
 def remote_part(
-    pipeline: Pipeline,
+    pipeline: Declaration,
     epoch: int | None,
     cut: Cut | None = None,
     share: tuple[int, int] = (0, 1),
@@ -69,7 +69,7 @@ def remote_part(
 
 
 def local_part(
-    pipeline: Pipeline, dataset: tf.data.Dataset, cut: Cut | None = None, threads: int = 2
+    pipeline: Declaration, dataset: tf.data.Dataset, cut: Cut | None = None, threads: int = 2
 ) -> tf.data.Dataset:
     """What the trainer runs: the stages behind the cut, and two batches ahead (no more: what one rank holds ready the
     others cannot get)."""
@@ -92,7 +92,7 @@ def without_autotune(dataset: tf.data.Dataset) -> tf.data.Dataset:
     return dataset.with_options(options)
 
 
-def _pairs(pipeline: Pipeline, epoch: int | None, share: tuple[int, int]) -> tf.data.Dataset:
+def _pairs(pipeline: Declaration, epoch: int | None, share: tuple[int, int]) -> tf.data.Dataset:
     """The stream of (epoch, split), both int64 []."""
     index, count = share
     splits = pipeline.source.split_count()
@@ -118,14 +118,14 @@ def _pairs(pipeline: Pipeline, epoch: int | None, share: tuple[int, int]) -> tf.
     return tf.data.Dataset.range(mine).map(lambda i: pair(tf.constant(epoch, tf.int64), i))
 
 
-def _read(pipeline: Pipeline, epoch: tf.Tensor, split: tf.Tensor) -> tf.data.Dataset:
+def _read(pipeline: Declaration, epoch: tf.Tensor, split: tf.Tensor) -> tf.data.Dataset:
     """One split's records as ((epoch, split), (position, record)), in file order; no function call per example."""
     records = pipeline.source.read(split)
     constant = tf.data.Dataset.from_tensors((epoch, split)).repeat()
     return tf.data.Dataset.zip((constant, records))
 
 
-def _run_stages(pipeline: Pipeline, element: dict, begin: int, end: int | None) -> dict:
+def _run_stages(pipeline: Declaration, element: dict, begin: int, end: int | None) -> dict:
     element = dict(element)
     spec = pipeline.input if begin == 0 else pipeline.placed()[begin - 1].output
     for placed in pipeline.placed()[begin:end]:

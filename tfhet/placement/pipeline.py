@@ -5,32 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+
+import tensorflow as tf
 
 from tfhet import stages as stage_room
 from tfhet.errors import UsageError
+from tfhet.placement import lowering
+from tfhet.placement.cut import Cut, bytes_per_example
+from tfhet.placement.declaration import IMAGE, PlacedStage
 from tfhet.source import Source
 from tfhet.stages import ImageSpec, Stage
-
-if TYPE_CHECKING:
-    import tensorflow as tf
-
-IMAGE, LABEL, ID, EPOCH = "image", "label", "id", "epoch"
-
-
-@dataclass(frozen=True)
-class PlacedStage:
-    """A stage with the position at which it was declared (which its random numbers depend on) and its output."""
-
-    stage: Stage
-    declared: int
-    """Position in `Pipeline.stages`, from 0."""
-    output: ImageSpec
-
-    @property
-    def key(self) -> str:
-        """Name and declared position, like `random_flip:3`."""
-        return f"{self.stage.name}:{self.declared}"
 
 
 @dataclass(frozen=True)
@@ -117,14 +101,10 @@ class Pipeline:
 
     def dataset(self, epoch: int = 0) -> tf.data.Dataset:
         """One epoch, all of it in this process. Elements: see `tfhet.placement.lowering`."""
-        from tfhet.placement import lowering  # lowering needs the declaration above
-
         return lowering.one_epoch(self, epoch)
 
     def explain(self) -> str:
         """The stages in running order, a line each, with the bytes of an example behind them and the default cut."""
-        from tfhet.placement.cut import Cut
-
         cut = Cut.smallest(self)
         lines = [_line(f"source: {self.source.name}", self.input)]
         latest = -1
@@ -138,8 +118,6 @@ class Pipeline:
 
 
 def _line(text: str, spec: ImageSpec) -> str:
-    from tfhet.placement.cut import bytes_per_example
-
     size = "x".join("?" if n is None else str(n) for n in (spec.height, spec.width, spec.channels))
     return f"{text:<48}{bytes_per_example(spec):>9} B  {spec.dtype} {size} in [{spec.low:g}, {spec.high:g}]"
 

@@ -1,0 +1,55 @@
+"""What the cut and the lowering need to know of a pipeline, and the names in its elements."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from tfhet.source import Source
+from tfhet.stages import ImageSpec, Stage
+
+IMAGE, LABEL, ID, EPOCH = "image", "label", "id", "epoch"
+
+
+@dataclass(frozen=True)
+class PlacedStage:
+    """A stage with the position at which it was declared (which its random numbers depend on) and its output."""
+
+    stage: Stage
+    declared: int
+    """Position in `Pipeline.stages`, from 0."""
+    output: ImageSpec
+
+    @property
+    def key(self) -> str:
+        """Name and declared position, like `random_flip:3`."""
+        return f"{self.stage.name}:{self.declared}"
+
+
+class Declaration(Protocol):
+    """A declared pipeline; `tfhet.placement.Pipeline` is the one that there is, and documents the fields."""
+
+    @property
+    def source(self) -> Source: ...
+
+    @property
+    def batch_size(self) -> int: ...
+
+    @property
+    def seed(self) -> int: ...
+
+    @property
+    def shuffle(self) -> int: ...
+
+    @property
+    def shuffle_splits(self) -> bool: ...
+
+    @property
+    def record_parameters(self) -> bool: ...
+
+    @property
+    def input(self) -> ImageSpec:
+        """What the first stage gets, per example."""
+
+    def placed(self) -> tuple[PlacedStage, ...]:
+        """The stages in the order in which they run."""
