@@ -6,6 +6,7 @@ import asyncio
 import collections
 import contextlib
 import ctypes
+import functools
 import os
 import signal
 import sys
@@ -17,27 +18,66 @@ from tfhet.deadline import Deadline
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _LINE_LIMIT_BYTES = 1 << 20
 _TAIL_LINES = 20
+_DRAIN_S = 0.5
 
 OnLine = Callable[[str], None]
 
 
-def _die_with_parent() -> None:
+_LIBC = ctypes.CDLL(None) if sys.platform.startswith("linux") else None
+
+
+def _die_with(parent: int) -> None:
     """Run in the child between fork and exec: the kernel sends it SIGTERM when its parent dies (Linux only)."""
-    if sys.platform.startswith("linux"):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    if _LIBC is not None:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+        if os.getppid() != parent:  # it died before we could ask
+            os._exit(1)
+
+
+class _Output(asyncio.SubprocessProtocol):
+    """Splits what a process prints into lines, and knows when it has ended and when its output is closed.
+
+    Not asyncio's `Process`: its `wait` (Python 3.11) goes on for as long as any grandchild holds the pipe, so that a
+    script which leaves a daemon behind would never be seen to end.
+    """
+
+    def __init__(self, on_line: OnLine):
+        self.ended = asyncio.Event()
+        self.closed = asyncio.Event()
+        self._on_line = on_line
+        self._rest = b""
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > _LINE_LIMIT_BYTES:
+            lines, self._rest = [*lines, self._rest], b""
+        for line in lines:
+            self._say(line)
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        if self._rest:
+            self._say(self._rest)
+        self._rest = b""
+        self.closed.set()
+
+    def process_exited(self) -> None:
+        self.ended.set()
+
+    def _say(self, line: bytes) -> None:
+        self._on_line(line.decode(errors="replace").rstrip("\r"))
 
 
 class Child:
     """One child process in a session of its own. Its output, stdout and stderr as one, comes line by line."""
 
-    def __init__(self, name: str, process: asyncio.subprocess.Process, on_line: OnLine):
+    def __init__(self, name: str, on_line: OnLine):
         self.name = name
-        self.pid = process.pid
+        self.pid = 0
         self.tail: collections.deque[str] = collections.deque(maxlen=_TAIL_LINES)
         """The last lines it printed."""
-        self._process = process
         self._on_line = on_line
-        self._reader = asyncio.create_task(self._read(), name=f"output of {name}")
+        self._output = _Output(self._hear)
+        self._transport: asyncio.SubprocessTransport | None = None
 
     @classmethod
     async def start(
@@ -50,7 +90,9 @@ class Child:
         cwd: Path | None = None,
     ) -> Child:
         """Starts `command`. Raises OSError when it cannot be executed."""
-        process = await asyncio.create_subprocess_exec(
+        child = cls(name, on_line)
+        child._transport, _ = await asyncio.get_running_loop().subprocess_exec(
+            lambda: child._output,
             *command,
             env=dict(env),
             cwd=cwd,
@@ -58,23 +100,28 @@ class Child:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=_die_with_parent,
-            limit=_LINE_LIMIT_BYTES,
+            preexec_fn=functools.partial(_die_with, os.getpid()),
         )
-        return cls(name, process, on_line)
+        child.pid = child._transport.get_pid()
+        return child
 
     @property
     def code(self) -> int | None:
         """Exit code; negative for the signal that ended it; None while it runs."""
-        return self._process.returncode
+        return None if self._transport is None else self._transport.get_returncode()
 
     async def wait(self) -> int:
-        """Its exit code, once it has ended and its output was read."""
-        code = await self._process.wait()
-        # A grandchild may still hold the pipe; what the process itself wrote is there within moments.
-        await asyncio.wait({self._reader}, timeout=2)
+        """Its exit code, once it has ended and its output was read; what is left of its group is ended too."""
+        await self._output.ended.wait()
         self._signal(signal.SIGKILL)
-        self._reader.cancel()
+        with contextlib.suppress(asyncio.TimeoutError):
+            # Somebody in another session may hold the pipe; what the process itself wrote is there within moments.
+            async with Deadline(_DRAIN_S):
+                await self._output.closed.wait()
+        assert self._transport is not None
+        self._transport.close()
+        code = self.code
+        assert code is not None
         return code
 
     async def stop(self, grace_s: float = 5.0) -> int:
@@ -83,35 +130,18 @@ class Child:
             self._signal(signal.SIGTERM)
             try:
                 async with Deadline(grace_s):
-                    await self._process.wait()
+                    await self._output.ended.wait()
             except asyncio.TimeoutError:
                 self._signal(signal.SIGKILL)
         return await self.wait()
-
-    def terminate(self) -> None:
-        """Asks it, and its group, to end."""
-        if self.code is None:
-            self._signal(signal.SIGTERM)
 
     def _signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
 
-    async def _read(self) -> None:
-        stream = self._process.stdout
-        assert stream is not None
-        while True:
-            try:
-                raw = await stream.readuntil(b"\n")
-            except asyncio.IncompleteReadError as end:
-                raw = end.partial
-            except asyncio.LimitOverrunError as overrun:
-                raw = await stream.readexactly(overrun.consumed)
-            if not raw:
-                return
-            line = raw.decode(errors="replace").rstrip("\r\n")
-            self.tail.append(line)
-            self._on_line(line)
+    def _hear(self, line: str) -> None:
+        self.tail.append(line)
+        self._on_line(line)
 
 
 def describe_exit(code: int) -> str:

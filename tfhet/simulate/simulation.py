@@ -6,7 +6,6 @@ import asyncio
 import dataclasses
 import json
 import random
-import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -22,6 +21,7 @@ from tfhet.process import Child, describe_exit
 from tfhet.record import RunFolder, RunSummary, machine, versions
 from tfhet.report import write_html
 from tfhet.simulate.cluster_file import ClusterFile, GroupFile
+from tfhet.simulate.drive import drive
 from tfhet.simulate.host import SimulatedHost
 
 DATA_GROUP, DNN_GROUP = "data_group", "dnn_group"
@@ -76,19 +76,16 @@ class Simulation:
         try:
             if ring:
                 ring.start("127.0.0.1", "lo")
-            cause = asyncio.run(self._run(channels, ring))
+            cause = drive(lambda stop: self._run(channels, ring, stop))
         finally:
             if ring:
                 ring.stop()
         return self._conclude(dnn_hosts, cause, began)
 
-    async def _run(self, channels: Mapping[str, Path], ring: Ring | None) -> str | None:
+    async def _run(self, channels: Mapping[str, Path], ring: Ring | None, stop: asyncio.Event) -> str | None:
         secret = {SECRET_VARIABLE: new_secret()}
         addresses = {"TFHET_ADDRESSES": json.dumps({host.name: host.address for host in self.hosts})}
         children: dict[str, Child] = {}
-        stop = asyncio.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, stop.set)
         try:
             for host in self.hosts:
                 config = self._resource_config(host)
@@ -219,16 +216,20 @@ class Simulation:
         for name, text in self.cluster.channels.items():
             parts = Path(text).parts
             if parts[:1] == (DIGITS,):
-                digits = cache_dir(self._env) / DIGITS / "16-shards"
-                if not digits.is_dir():
-                    self._on_line(f"[simulate] writing the demonstration data to {digits}")
-                    asyncio.run(_write_digits(digits, self._env, self._on_line))
-                found[name] = digits.joinpath(*parts[1:])
+                found[name] = self._digits().joinpath(*parts[1:])
             elif Path(text).is_dir():
                 found[name] = Path(text)
             else:
                 self._on_line(f"[simulate] channel {name}: {text} is no directory; the job will not see it")
         return found
+
+    def _digits(self) -> Path:
+        """The demonstration data, written on first use."""
+        directory = cache_dir(self._env) / DIGITS / "16-shards"
+        if not directory.is_dir():
+            self._on_line(f"[simulate] writing the demonstration data to {directory}")
+            drive(lambda _: _write_digits(directory, self._env, self._on_line))
+        return directory
 
     def _logger(self, host: str) -> Callable[[str], None]:
         path = self.folder.log_path(host)
