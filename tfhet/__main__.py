@@ -56,6 +56,28 @@ def _report(args: argparse.Namespace) -> int:
     return 0
 
 
+def _convert(args: argparse.Namespace) -> int:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from tfhet.events import Event
+    from tfhet.source.folder import from_image_folder
+
+    out = sys.stderr
+    with Progress(console=Console(file=out), disable=not out.isatty(), transient=True) as bar:
+        task = bar.add_task("images", total=None)
+
+        def progressed(event: Event) -> None:
+            done, total = event.fields["done"], event.fields["total"]
+            bar.update(task, completed=done, total=total)
+            if not out.isatty():
+                print(f"[convert] {done} of {total} images", file=out, flush=True)
+
+        size = tuple(args.size) if args.size else None
+        print(from_image_folder(args.folder, args.directory, args.shards, size, args.seed, progressed))
+    return 0
+
+
 def _say(line: str) -> None:
     print(line, flush=True)
 
@@ -81,6 +103,16 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("run_dirs", nargs="+", type=Path)
     report.add_argument("--json", type=Path, help="also write the summaries to this file")
     report.set_defaults(run=_report)
+
+    convert = commands.add_parser("convert", help="write an image folder (a sub-folder for each class) as TFRecords")
+    convert.add_argument("folder", type=Path)
+    convert.add_argument("directory", type=Path, help="where to; must not exist yet")
+    convert.add_argument(
+        "--shards", type=int, default=16, help="files to write; at least 4 for each worker (default 16)"
+    )
+    convert.add_argument("--size", type=int, nargs=2, metavar=("HEIGHT", "WIDTH"), help="store raw RGB of this size")
+    convert.add_argument("--seed", type=int, default=0, help="of the order of the examples (default 0)")
+    convert.set_defaults(run=_convert)
 
     commands.add_parser("bench", help="measure: tfhet bench SUITE ...", add_help=False)
     return parser

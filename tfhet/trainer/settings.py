@@ -23,6 +23,8 @@ class Settings:
     """Channel to train on, or `synthetic:EXAMPLES:SPLITS` (`synthetic:EXAMPLES:SPLITS:uneven`)."""
     validation: str = "validation"
     """Channel to validate on; left out where it does not exist."""
+    image_size: int = 0
+    """Height and width to which encoded images are brought; 0: they are raw and have a size."""
     chain: str = "aws-cifar"
     """Stages: the name of a chain, or call syntax."""
     cut: int = -1
@@ -67,6 +69,7 @@ class Settings:
             ("epochs", 1),
             ("steps_per_epoch", 0),
             ("shuffle", 0),
+            ("image_size", 0),
             ("accumulate", 1),
             ("log_every", 1),
             ("step_ms", 0),

@@ -155,13 +155,14 @@ def build(settings: Settings, job: JobContext, paths: HostPaths) -> Training:
     Raises UsageError and DataError before any work is lost.
     """
     seed = job.seed if settings.seed < 0 else settings.seed
-    source = _source(settings.data, paths, seed)
+    source = _source(settings.data, settings.image_size, paths, seed)
     source.check()
     pipeline = Pipeline(source, settings.chain, settings.batch_size, seed=seed, shuffle=settings.shuffle)
     cut = Cut.smallest(pipeline) if settings.cut < 0 else Cut(settings.cut).checked(pipeline)
     if pipeline.output.height is None or pipeline.output.width is None:
         raise UsageError(
-            f"the model needs images of one size, and the chain {settings.chain!r} gives {pipeline.output}"
+            f"the model needs images of one size, and the chain {settings.chain!r} gives {pipeline.output}; "
+            "say --image_size N"
         )
     advice = sharing_advice(pipeline, job.workers)
     if job.rank == 0:
@@ -191,7 +192,7 @@ def main(argv: Sequence[str], env: Mapping[str, str] | None = None) -> int:
     return 0
 
 
-def _source(text: str, paths: HostPaths, seed: int) -> Source:
+def _source(text: str, image_size: int, paths: HostPaths, seed: int) -> Source:
     kind, *numbers = text.split(":")
     if kind != "synthetic":
         directory = paths.channel(text)
@@ -201,7 +202,7 @@ def _source(text: str, paths: HostPaths, seed: int) -> Source:
                 f"channel {text!r} is missing: {directory} is no directory; "
                 f"channels that are there: {', '.join(there) or 'none'}"
             )
-        return TFRecordSource.from_directory(str(directory))
+        return _records(directory, image_size)
     try:
         examples, splits = int(numbers[0]), int(numbers[1])
         uneven = {"": False, "uneven": True}[numbers[2] if len(numbers) > 2 else ""]
@@ -210,11 +211,16 @@ def _source(text: str, paths: HostPaths, seed: int) -> Source:
     return SyntheticSource(examples, splits, seed=seed, uneven=uneven)
 
 
+def _records(directory: Path, image_size: int) -> TFRecordSource:
+    size = (image_size, image_size) if image_size else None
+    return TFRecordSource.from_directory(str(directory), size=size)
+
+
 def _validation(settings: Settings, pipeline: Pipeline, job: JobContext, paths: HostPaths) -> Feed | None:
     """Validation data are read by the ranks themselves, through the stages that are not random."""
     if settings.data.startswith("synthetic") or not paths.channel(settings.validation).is_dir():
         return None
-    source = TFRecordSource.from_directory(str(paths.channel(settings.validation)))
+    source = _records(paths.channel(settings.validation), settings.image_size)
     source.check()
     fixed = tuple(stage for stage in pipeline.stages if isinstance(stage, Stage) and not stage.random)
     same_size = Pipeline(source, fixed, pipeline.batch_size, seed=pipeline.seed, shuffle_splits=False)
