@@ -148,5 +148,8 @@ def describe_exit(code: int) -> str:
     """An exit code in words: `exit code 3`, `SIGKILL (out of memory?)`, `SIGTERM`."""
     if code >= 0:
         return f"exit code {code}"
-    name = signal.Signals(-code).name
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:  # a real-time signal has no name
+        return f"signal {-code}"
     return f"{name} (out of memory?)" if name == "SIGKILL" else name

@@ -149,11 +149,11 @@ class Coordinator:
         for member in sorted(self.here):
             self.send(member, message)
 
-    async def end(self, code: int, cause: str, linger_s: float = 2.0) -> frozenset[str]:
+    async def end(self, code: int, cause: str, linger_s: float = 2.0, late_s: float = 0.0) -> frozenset[str]:
         """Tells every member that the job is over, waits until they have left or `linger_s` has passed, and closes.
 
-        Gives the members that have not confirmed by then. Who joins or comes back meanwhile is told too. The first
-        call's code and cause count.
+        Gives the members that have not confirmed by then. Who joins or comes back meanwhile is told too; those that
+        have never joined are waited for first, for `late_s`. The first call's code and cause count.
         """
         if self._end is None:
             self._end = {"type": "end", "code": code, "cause": cause[:4000]}
@@ -162,6 +162,10 @@ class Coordinator:
                     seat.connection.write(self._end)
             self._tell("link.ended", code=code, cause=cause)
             self._changed.set()
+        if self.missing and late_s > 0:
+            with contextlib.suppress(asyncio.TimeoutError):
+                async with Deadline(late_s):
+                    await self._until(lambda: not self.missing or self._closed)
         with contextlib.suppress(asyncio.TimeoutError):
             async with Deadline(linger_s):
                 await self._until(lambda: not self.here or self._closed)

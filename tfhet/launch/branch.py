@@ -55,7 +55,8 @@ class Branch:
         """The verdict of the chief; or our own, when the lease is lost. The lease is what bounds this wait."""
         return await asyncio.shield(self._verdict)
 
-    async def leave(self, code: int, cause: str) -> None:
+    async def leave(self, code: int, cause: str, hurry: asyncio.Future[Any]) -> None:
+        """Says goodbye, which takes a second at most."""
         await self._member.leave(code)
 
     def _heard(self, message: Message) -> None:

@@ -49,6 +49,7 @@ class Chief:
             on_left=self._left,
             observer=observer,
         )
+        self._joined_s: float | None = None
         self._serving: set[str] = set()
         self._registered = 0
         self._done: set[int] = set()
@@ -58,6 +59,7 @@ class Chief:
     async def join(self) -> None:
         """Opens the link. Raises UsageError for a busy port."""
         await self._coordinator.start("0.0.0.0", self.place.ports.control)
+        self._joined_s = self._clock.monotonic()
 
     async def started(self) -> Message:
         """Waits for all hosts and workers, starts the ranks and gives what they were told. Raises NotReady."""
@@ -80,13 +82,25 @@ class Chief:
         """The verdict, once there is one."""
         return await asyncio.shield(self._verdict)
 
-    async def leave(self, code: int, cause: str) -> None:
-        """Tells everybody how the job ended, waits briefly for them to go, and closes the link."""
-        staying = await self._coordinator.end(code, cause, LINGER_S)
-        await asyncio.sleep(0)
+    async def leave(self, code: int, cause: str, hurry: asyncio.Future[Any]) -> None:
+        """Tells everybody how the job ended, waits briefly for them to go, and closes the link.
+
+        A job that fails while hosts are still coming up stays for them, for as long as a start may take: they would
+        look for the chief for that long, and find nobody. Not once `hurry` is done.
+        """
+        late_s = 0.0
+        if self._joined_s is not None:
+            late_s = self.place.settings.ready_timeout_s - (self._clock.monotonic() - self._joined_s)
+        ending = asyncio.create_task(self._coordinator.end(code, cause, LINGER_S, late_s))
+        await asyncio.wait({ending, hurry}, return_when=asyncio.FIRST_COMPLETED)
+        if not ending.done():
+            ending.cancel()
+            await asyncio.gather(ending, return_exceptions=True)
+            ending = asyncio.create_task(self._coordinator.end(code, cause, LINGER_S))
+        staying = await ending
         self.exit_codes.update(self._coordinator.left)
         if staying:
-            self._observer(Event("job.left_behind", self._clock.wall(), {"members": sorted(staying)}))
+            self._tell("job.left_behind", members=sorted(staying))
 
     async def _until_ready(self) -> None:
         await self._coordinator.wait_joined(self.place.settings.ready_timeout_s)
@@ -118,7 +132,7 @@ class Chief:
         self._changed.set()
 
     def _result(self, member: str, rank: int, code: int, cause: str) -> None:
-        self._observer(Event("rank.ended", self._clock.wall(), {"rank": rank, "code": code}))
+        self._tell("rank.ended", rank=rank, code=code)
         if code:
             self._decide(code, cause)
             return
@@ -138,4 +152,7 @@ class Chief:
     def _decide(self, code: int, cause: str) -> None:
         with contextlib.suppress(asyncio.InvalidStateError):
             self._verdict.set_result(Verdict(code, cause))
-            self._observer(Event("job.decided", self._clock.wall(), {"code": code, "cause": cause}))
+            self._tell("job.decided", code=code, cause=cause)
+
+    def _tell(self, name: str, **fields: Any) -> None:
+        self._observer(Event(name, self._clock.wall(), fields))

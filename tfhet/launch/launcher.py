@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import sys
 from collections.abc import Awaitable, Mapping, Sequence
@@ -13,7 +14,7 @@ from tfhet.clock import SYSTEM
 from tfhet.cluster import JobContext, environment, host_paths, job_name
 from tfhet.control import Message, Secret
 from tfhet.deadline import Deadline
-from tfhet.errors import JobFailed, TfhetError
+from tfhet.errors import JobFailed, TfhetError, UsageError
 from tfhet.events import Event, Observer, ignore
 from tfhet.launch.branch import Branch
 from tfhet.launch.chief import Chief, Verdict
@@ -43,7 +44,7 @@ class Link(Protocol):
 
     async def ended(self) -> Verdict: ...
 
-    async def leave(self, code: int, cause: str) -> None: ...
+    async def leave(self, code: int, cause: str, hurry: asyncio.Future[Any]) -> None: ...
 
 
 class Launcher:
@@ -58,7 +59,7 @@ class Launcher:
         self._tail: tuple[str, ...] = ()
         self._record = place.paths.output_data / "tfhet"
         # One launcher writes the events of the job: lines of several hosts would need one clock.
-        self._observe: Observer = RunFolder(self._record).write_event if place.is_chief else ignore
+        self._observe: Observer = self._write_event if place.is_chief else ignore
 
     async def run(self) -> int:
         """Lives to the end and gives the exit code."""
@@ -79,10 +80,10 @@ class Launcher:
         work.cancel()
         ended.cancel()
         if place.is_chief:  # the others hear of it at once, and end side by side with this host's processes
-            await asyncio.gather(link.leave(verdict.code, verdict.cause), self._stop_children())
+            await asyncio.gather(link.leave(verdict.code, verdict.cause, stopped), self._stop_children())
         else:  # who has left has nothing running any more
             await self._stop_children()
-            await link.leave(verdict.code, verdict.cause)
+            await link.leave(verdict.code, verdict.cause, stopped)
         await asyncio.gather(work, ended, return_exceptions=True)
         self._close(link, verdict)
         return verdict.code
@@ -120,7 +121,9 @@ class Launcher:
 
     async def _train(self, link: Link) -> None:
         """Runs this rank's script once all is ready, and reports how it ended."""
-        place = self.place
+        place, script = self.place, self.place.settings.train_script
+        if script and not Path(script).is_file():
+            raise UsageError(f"--train_script {script}: no such file, seen from {Path.cwd()}")
         start = await link.started()
         assert place.rank is not None
         job = JobContext(
@@ -139,7 +142,6 @@ class Launcher:
             output_dir=str(place.paths.output_data),
             record_dir=str(self._record),
         )
-        script = place.settings.train_script
         command = [sys.executable, *([script] if script else ["-m", "tfhet.trainer"]), *self._arguments]
         env = {**place.env, **job.to_env(), "PYTHONUNBUFFERED": "1"}
         self._observe(Event("training.started", SYSTEM.wall(), {"command": command, "job_id": job.job_id}))
@@ -197,7 +199,10 @@ class Launcher:
             self.say(f"the job ended with exit code {verdict.code}: {verdict.cause}")
             write_failure(self.place.paths.failure, verdict.cause, self.place.label, verdict.code, self._tail)
         if isinstance(link, Chief):
-            write_outcome(RunFolder(self._record), self.place, link, verdict, self.began_s)
+            try:
+                write_outcome(RunFolder(self._record), self.place, link, verdict, self.began_s)
+            except OSError as error:  # a full disk: the exit code must not be lost over it
+                self.say(f"the record cannot be written: {error}")
 
     def _introduction(self, secret: Secret) -> str:
         place = self.place
@@ -218,7 +223,14 @@ class Launcher:
     def say(self, line: str) -> None:
         """One line of the log, with the host in front; lines that mean nothing are left out."""
         if not is_noise(line):
-            print(f"[{self.place.label}] {line}", flush=True)
+            with contextlib.suppress(OSError):  # who reads our log may be gone before us
+                print(f"[{self.place.label}] {line}", flush=True)
+
+    def _write_event(self, event: Event) -> None:
+        try:
+            RunFolder(self._record).write_event(event)
+        except OSError as error:
+            self.say(f"the event {event.name} cannot be recorded: {error}")
 
 
 def _exit_code(code: int) -> int:
@@ -228,7 +240,7 @@ def _exit_code(code: int) -> int:
 
 def _last_word(tail: Sequence[str]) -> str:
     """The last line that says something, which after a traceback is the error."""
-    said = [line.strip() for line in tail if line.strip()]
+    said = [line.strip() for line in tail if line.strip() and not is_noise(line)]
     return f": {said[-1][:300]}" if said else ""
 
 
@@ -238,9 +250,6 @@ def main(argv: Sequence[str] | None = None, env: Mapping[str, str] | None = None
     try:
         settings, rest = LaunchSettings.parse(sys.argv[1:] if argv is None else argv)
         place = Place.of(env, settings)
-        script = settings.train_script
-        if script and place.rank is not None and not Path(script).is_file():
-            raise TfhetError(f"--train_script {script}: no such file, seen from {Path.cwd()}")
     except TfhetError as error:
         print(f"[tfhet] error: {error}", file=sys.stderr, flush=True)
         write_failure(host_paths(env).failure, str(error), "the launcher", error.exit_code)

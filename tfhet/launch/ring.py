@@ -38,6 +38,7 @@ class Ring:
         plan = get_host_assignments(parse_hosts(",".join(f"{h}:{self._per_host}" for h in self._hosts)), self.size)
         self._server = RendezvousServer(0)
         port = self._server.start()
+        self._server._httpd.daemon_threads = True  # or whoever connects and says nothing keeps this process from ending
         self._server.init(plan)
         shared = create_run_env_vars(address, [interface], port)
         for slot in plan:
@@ -53,3 +54,4 @@ class Ring:
         server, self._server = self._server, None
         if server is not None:
             server.stop()
+            server._httpd.server_close()  # which Horovod leaves to the garbage collector

@@ -15,14 +15,15 @@ seeds (run seed, stage and position, epoch, id) never depend on who does the wor
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 import tensorflow as tf
 
 from tfhet.errors import UsageError
 from tfhet.placement.cut import Cut
-from tfhet.placement.declaration import EPOCH, ID, IMAGE, Declaration
+from tfhet.placement.declaration import EPOCH, ID, IMAGE, Declaration, PlacedStage
 from tfhet.source import example_id
-from tfhet.stages import ImageSpec, randomness
+from tfhet.stages import randomness
 
 _ENDLESS_EPOCHS = 1 << 31  # a range that nobody reaches the end of, and that stays splittable
 
@@ -65,7 +66,7 @@ def remote_part(
         return _run_stages(pipeline, element, 0, cut.position)
 
     # One batch is prepared by one thread, batches side by side: a stage never waits for another thread's share.
-    return dataset.map(prepare, num_parallel_calls=threads, deterministic=False).prefetch(2)
+    return dataset.map(_as_written(prepare), num_parallel_calls=threads, deterministic=False).prefetch(2)
 
 
 def local_part(
@@ -76,7 +77,7 @@ def local_part(
     cut = (cut or Cut.smallest(pipeline)).checked(pipeline)
     if cut.position < len(pipeline.placed()):
         dataset = dataset.map(
-            lambda element: _run_stages(pipeline, element, cut.position, None),
+            _as_written(lambda element: _run_stages(pipeline, element, cut.position, None)),
             num_parallel_calls=threads,
             deterministic=False,
         )
@@ -125,6 +126,12 @@ def _read(pipeline: Declaration, epoch: tf.Tensor, split: tf.Tensor) -> tf.data.
     return tf.data.Dataset.zip((constant, records))
 
 
+def _as_written(function: Callable[..., dict]) -> Callable[..., dict]:
+    """Kept from AutoGraph, which would turn the errors of stages and sources into its own. A stage that needs Python's
+    `if` or `while` on tensors can put them into a tf.function."""
+    return tf.autograph.experimental.do_not_convert(function)
+
+
 def _run_stages(pipeline: Declaration, element: dict, begin: int, end: int | None) -> dict:
     element = dict(element)
     spec = pipeline.input if begin == 0 else pipeline.placed()[begin - 1].output
@@ -134,18 +141,22 @@ def _run_stages(pipeline: Declaration, element: dict, begin: int, end: int | Non
         if stage.random:
             keys = randomness.keys(pipeline.seed, stage.name, placed.declared, element[EPOCH], element[ID])
             drawn = stage.parameters(keys, spec)
-        element[IMAGE] = _shaped(stage.apply(element[IMAGE], drawn), placed.output)
+        element[IMAGE] = _shaped(stage.apply(element[IMAGE], drawn), placed)
         if pipeline.record_parameters:
             element.update({f"{placed.key}/{name}": value for name, value in drawn.items()})
         spec = placed.output
     return element
 
 
-def _shaped(images: tf.Tensor, spec: ImageSpec) -> tf.Tensor:
+def _shaped(images: tf.Tensor, placed: PlacedStage) -> tf.Tensor:
     """Tells the graph what the stage promised, so that a stage that lies is found when the graph is built."""
-    images.set_shape([None, spec.height, spec.width, spec.channels])
-    if images.dtype.name != spec.dtype:
-        raise UsageError(f"a stage promised {spec.dtype} and made {images.dtype.name}")
+    promised = placed.output.tensor
+    if images.dtype != promised.dtype or not images.shape.is_compatible_with(promised.shape):
+        raise UsageError(
+            f"stage {placed.stage.name} promised {promised.dtype.name} {promised.shape} "
+            f"and made {images.dtype.name} {images.shape}"
+        )
+    images.set_shape(promised.shape)
     return images
 
 

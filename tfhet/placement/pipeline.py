@@ -43,6 +43,9 @@ class Pipeline:
 
     def __post_init__(self) -> None:
         stages = stage_room.parse(self.stages) if isinstance(self.stages, str) else tuple(self.stages)
+        for stage in stages:
+            if not isinstance(stage, Stage):
+                raise UsageError(f"{stage!r} is not a stage; give stages like Dilate(3), or all of them as one text")
         object.__setattr__(self, "stages", stages)
         if self.batch_size < 1:
             raise UsageError(f"batch_size must be at least 1, not {self.batch_size}")
@@ -58,10 +61,7 @@ class Pipeline:
     @property
     def input(self) -> ImageSpec:
         """What the first stage gets, per example."""
-        spec = self.source.spec[IMAGE]
-        height, width, channels = spec.shape[1:]
-        high = 255.0 if spec.dtype.name == "uint8" else 1.0
-        return ImageSpec(height, width, channels, spec.dtype.name, 0.0, high)
+        return ImageSpec.of(self.source.spec[IMAGE])
 
     def placed(self) -> tuple[PlacedStage, ...]:
         """The stages in the order in which they run, each with what it puts out."""

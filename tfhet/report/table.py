@@ -78,7 +78,14 @@ def show(made: Table, file: IO[str] | None = None) -> None:
 def text(made: Table, *, encoding: str | None = "utf-8") -> str:
     """The table as plain text without colours, trailing spaces or cut cells; ASCII where `encoding` knows no more."""
     buffer = io.StringIO()
-    console = Console(file=buffer, width=PLAIN_WIDTH, color_system=None, force_terminal=False, legacy_windows=False)
+    console = Console(
+        file=buffer,
+        width=PLAIN_WIDTH,
+        color_system=None,
+        force_terminal=False,
+        force_jupyter=False,  # in a notebook rich would display the table instead of writing it
+        legacy_windows=False,
+    )
     console.print(made)
     lines = [line.rstrip() for line in buffer.getvalue().splitlines()]
     plain = "\n".join(lines).strip("\n") + "\n"

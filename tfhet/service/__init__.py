@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tfhet.service.distribute import distribute
+    from tfhet.service.distribution import distribute
     from tfhet.service.epoch import epoch_dataset
     from tfhet.service.fleet import Fleet
 
 __all__ = ["Fleet", "distribute", "epoch_dataset"]
 
-_HOME = {"Fleet": "fleet", "distribute": "distribute", "epoch_dataset": "epoch"}
+_HOME = {"Fleet": "fleet", "distribute": "distribution", "epoch_dataset": "epoch"}
 
 
 def __getattr__(name: str) -> Any:

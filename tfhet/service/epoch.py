@@ -31,17 +31,17 @@ def epoch_dataset(
     """This rank's share of `epoch`. All ranks together see each example exactly once.
 
     Served, ranks get whole batches first come, first served, so their counts differ; local, rank r reads the splits
-    r, r + size, ... of the epoch's order. `tag` keeps data sets apart that declare the same pipeline.
+    r, r + size, ... of the epoch's order. `tag` keeps data sets apart that declare the same pipeline: an
+    epoch is served once, and whoever reads it again under the same tag gets what the others have left of it.
     """
     if not job.dispatcher:
         return one_epoch(pipeline, epoch, (job.rank, job.size), threads_per_rank(job))
     cut, transport = cut or Cut.smallest(pipeline), transport or Transport()
-    dataset_id = f"{job.job_id}/{tag}/{pipeline.fingerprint()[:16]}/epoch-{epoch}"
+    dataset_id = f"{job.job_id}/{tag}/{pipeline.fingerprint()[:16]}/cut-{cut.position}/epoch-{epoch}"
     remote = remote_part(pipeline, epoch, cut)
-    if job.rank == 0:
-        transport.publish(job.dispatcher, remote, dataset_id)
-    else:
-        transport.wait_published(job.dispatcher, dataset_id)
+    # Every rank registers it, and the first one does: a rank that runs dry may be an epoch ahead of rank 0, and rank 0
+    # may wait for it in an allreduce.
+    transport.publish(job.dispatcher, remote, dataset_id)
     served = transport.read(job.dispatcher, dataset_id, remote.element_spec, f"{dataset_id}/job", "dynamic")
     return local_part(pipeline, served, cut)
 

@@ -29,6 +29,8 @@ class Inspection:
     """Python code in the graph, by the API that put it there."""
     unseeded_shuffle: bool
     seeded_shuffle: bool
+    asserts_cardinality: bool
+    """Whether assert_cardinality counts elements, which are fewer where the data are shared."""
 
 
 def inspect(dataset: tf.data.Dataset) -> Inspection:
@@ -45,7 +47,14 @@ def inspect(dataset: tf.data.Dataset) -> Inspection:
         python_functions=tuple(sorted({_PYTHON_OPS[op] for op in ops if op in _PYTHON_OPS})),
         unseeded_shuffle=any(not seeded for seeded in shuffles),
         seeded_shuffle=any(shuffles),
+        asserts_cardinality="AssertCardinalityDataset" in ops,
     )
+
+
+def without_last_assertion(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    """The same without an assert_cardinality at its end."""
+    last = type(dataset).__name__ == "_AssertCardinalityDataset"
+    return dataset._inputs()[0] if last else dataset
 
 
 def _nodes(dataset: tf.data.Dataset) -> Iterator[tf.compat.v1.NodeDef]:

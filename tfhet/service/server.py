@@ -64,6 +64,8 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     parser.add_argument("--address", default="", help="worker: the name or address at which other hosts reach it")
     parser.add_argument("--dispatcher", default="", help="worker: host:port of the dispatcher")
     args = parser.parse_args(argv)
+    if args.kind == "worker" and not (args.address and args.dispatcher):
+        parser.error("a worker needs --address and --dispatcher")
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

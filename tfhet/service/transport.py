@@ -31,7 +31,8 @@ class Transport:
     """How long the other ranks wait for rank 0 to register a data set."""
 
     def publish(self, dispatcher: str, dataset: tf.data.Dataset, dataset_id: str) -> None:
-        """Registers `dataset` under `dataset_id`. The same id again is the same data set: it must be unique to it."""
+        """Registers `dataset` under `dataset_id`. The same id again is the same data set, the first one: it must be
+        unique to it."""
         tf.data.experimental.service.register_dataset(
             _target(dispatcher), dataset, compression=self.compression, dataset_id=dataset_id
         )

@@ -26,7 +26,12 @@ class SimulatedHost:
     paths: HostPaths
 
     def write(
-        self, resource_config: Mapping[str, Any], channels: Mapping[str, Path], code: Path, checkpoints: Path | None
+        self,
+        resource_config: Mapping[str, Any],
+        channels: Mapping[str, Path],
+        code: Path,
+        checkpoints: Path | None,
+        parameters: Mapping[str, str],
     ) -> None:
         """Lays out the base directory. Channels are links to their directories, as the code is."""
         paths = self.paths
@@ -43,6 +48,7 @@ class SimulatedHost:
         data = {name: {"TrainingInputMode": "File", "RecordWrapperType": "None"} for name in channels}
         _write(paths.input_config / "inputdataconfig.json", data)
         _write(paths.resource_config, resource_config)
+        _write(paths.hyperparameters, parameters)
 
     def variables(
         self, resource_config: Mapping[str, Any], channels: Sequence[str], job: str, arguments: Sequence[str]
@@ -77,6 +83,22 @@ class SimulatedHost:
         for name in channels:
             variables[f"SM_CHANNEL_{name.upper()}"] = str(paths.channel(name))
         return variables
+
+
+def hyperparameters(command: Sequence[str], job: str) -> dict[str, str]:
+    """The hyperparameters, each a JSON value as text, of a job that runs `command`: a file and `--NAME VALUE` words."""
+    words = [*command[1:], ""]
+    given = {name[2:]: value for name, value in zip(words, words[1:], strict=False) if name.startswith("--")}
+    parameters = {"sagemaker_program": command[0], "sagemaker_job_name": job, **given}
+    return {name: value if _is_json(value) else json.dumps(value) for name, value in parameters.items()}
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _write(path: Path, document: Mapping[str, Any]) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from tfhet.clock import SYSTEM
 from tfhet.cluster import HostPaths, Ports, cache_dir, environment, free_ports
 from tfhet.control import SECRET_VARIABLE, new_secret
-from tfhet.errors import TfhetError, UsageError
+from tfhet.errors import JobFailed, TfhetError, UsageError
 from tfhet.launch.ring import Ring
 from tfhet.launch.settings import LaunchSettings
 from tfhet.process import Child, describe_exit
@@ -22,7 +22,7 @@ from tfhet.record import RunFolder, RunSummary, machine, versions
 from tfhet.report import write_html
 from tfhet.simulate.cluster_file import ClusterFile, GroupFile
 from tfhet.simulate.drive import drive
-from tfhet.simulate.host import SimulatedHost
+from tfhet.simulate.host import SimulatedHost, hyperparameters
 
 DATA_GROUP, DNN_GROUP = "data_group", "dnn_group"
 STOP_GRACE_S = 30.0
@@ -62,8 +62,8 @@ class Simulation:
             raise UsageError(
                 f"the command {' '.join(command) or '(none)'}: expected a Python file, like scripts/launcher.py"
             )
-        if folder.exists() and any(folder.iterdir()):
-            raise UsageError(f"--run-dir {folder} is not empty; give a folder that is new")
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise UsageError(f"--run-dir {folder} is there already; give a folder that is new or empty")
         self.hosts = self._hosts(random.Random(seed))
 
     def run(self) -> RunSummary:
@@ -89,7 +89,7 @@ class Simulation:
         try:
             for host in self.hosts:
                 config = self._resource_config(host)
-                host.write(config, channels, Path.cwd(), self._checkpoints)
+                host.write(config, channels, Path.cwd(), self._checkpoints, hyperparameters(self._command, self._job))
                 variables = host.variables(config, list(channels), self._job, self._command[1:])
                 path = ":".join(filter(None, (str(host.paths.code), self._env.get("PYTHONPATH", ""))))
                 env = {**self._env, **variables, **host.ports.to_env(), **addresses, **secret, "PYTHONPATH": path}
@@ -228,7 +228,7 @@ class Simulation:
         directory = cache_dir(self._env) / DIGITS / "16-shards"
         if not directory.is_dir():
             self._on_line(f"[simulate] writing the demonstration data to {directory}")
-            drive(lambda _: _write_digits(directory, self._env, self._on_line))
+            drive(lambda stop: _write_digits(directory, self._env, self._on_line, stop))
         return directory
 
     def _logger(self, host: str) -> Callable[[str], None]:
@@ -250,12 +250,21 @@ def _ranks(hosts: Sequence[SimulatedHost]) -> int:
     return sum(host.ranks for host in hosts)
 
 
-async def _write_digits(directory: Path, env: Mapping[str, str], on_line: Callable[[str], None]) -> None:
+async def _write_digits(
+    directory: Path, env: Mapping[str, str], on_line: Callable[[str], None], stop: asyncio.Event
+) -> None:
     # A process of its own: the simulator itself does not load TensorFlow.
     child = await Child.start(
         "digits", [sys.executable, "-m", "tfhet.source.digits", str(directory)], env=env, on_line=on_line
     )
-    if code := await child.wait():
+    ended, stopped = asyncio.create_task(child.wait()), asyncio.create_task(_until(stop))
+    await asyncio.wait({ended, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    code = await child.stop()
+    await ended
+    if stop.is_set():
+        raise JobFailed("told to stop while the demonstration data was written")
+    if code:
         raise UsageError(
             f"the demonstration data could not be written to {directory} ({describe_exit(code)}): "
             + "\n".join(child.tail)

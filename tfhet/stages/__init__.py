@@ -2,26 +2,82 @@
 
 from __future__ import annotations
 
+from tfhet.stages.affine import Affine
+from tfhet.stages.autocontrast import Autocontrast
+from tfhet.stages.cast import Cast
+from tfhet.stages.center_crop import CenterCrop
 from tfhet.stages.chains import CHAINS
+from tfhet.stages.color_jitter import ColorJitter
+from tfhet.stages.cutout import Cutout
 from tfhet.stages.dilate import Dilate
+from tfhet.stages.equalize import Equalize
+from tfhet.stages.erode import Erode
+from tfhet.stages.gamma import Gamma
 from tfhet.stages.gaussian_blur import GaussianBlur
+from tfhet.stages.gaussian_noise import GaussianNoise
+from tfhet.stages.grayscale import Grayscale
+from tfhet.stages.invert import Invert
+from tfhet.stages.normalize import Normalize
+from tfhet.stages.pad import Pad
+from tfhet.stages.posterize import Posterize
+from tfhet.stages.random_affine import RandomAffine
+from tfhet.stages.random_brightness import RandomBrightness
+from tfhet.stages.random_contrast import RandomContrast
+from tfhet.stages.random_crop import RandomCrop
+from tfhet.stages.random_erasing import RandomErasing
 from tfhet.stages.random_flip import RandomFlip
+from tfhet.stages.random_hue import RandomHue
+from tfhet.stages.random_resized_crop import RandomResizedCrop
 from tfhet.stages.random_rotation import RandomRotation
+from tfhet.stages.random_saturation import RandomSaturation
+from tfhet.stages.random_shear import RandomShear
+from tfhet.stages.random_translation import RandomTranslation
 from tfhet.stages.random_zoom import RandomZoom
 from tfhet.stages.registry import chain, get, load_plugins, names, parse, register, text
 from tfhet.stages.rescale import Rescale
+from tfhet.stages.resize import Resize
+from tfhet.stages.sharpen import Sharpen
+from tfhet.stages.solarize import Solarize
 from tfhet.stages.spec import ImageSpec
 from tfhet.stages.stage import Stage
 
 __all__ = [
     "CHAINS",
+    "Affine",
+    "Autocontrast",
+    "Cast",
+    "CenterCrop",
+    "ColorJitter",
+    "Cutout",
     "Dilate",
+    "Equalize",
+    "Erode",
+    "Gamma",
     "GaussianBlur",
+    "GaussianNoise",
+    "Grayscale",
     "ImageSpec",
+    "Invert",
+    "Normalize",
+    "Pad",
+    "Posterize",
+    "RandomAffine",
+    "RandomBrightness",
+    "RandomContrast",
+    "RandomCrop",
+    "RandomErasing",
     "RandomFlip",
+    "RandomHue",
+    "RandomResizedCrop",
     "RandomRotation",
+    "RandomSaturation",
+    "RandomShear",
+    "RandomTranslation",
     "RandomZoom",
     "Rescale",
+    "Resize",
+    "Sharpen",
+    "Solarize",
     "Stage",
     "chain",
     "get",

@@ -2,12 +2,19 @@
 
 A transform is float32 [batch, 8]: (a0 a1 a2 b0 b1 b2 c0 c1) sends the *output* point (x, y) to the input point
 ((a0 x + a1 y + a2) / k, (b0 x + b1 y + b2) / k) with k = c0 x + c1 y + 1, as `ImageProjectiveTransformV3` has it. The
-matrices are those of the Keras 2.15 layers RandomRotation and RandomZoom.
+matrices are those of the Keras 2.15 layers RandomRotation, RandomZoom and RandomTranslation.
 """
 
 from __future__ import annotations
 
 import tensorflow as tf
+
+from tfhet.errors import unknown
+from tfhet.stages.spec import ImageSpec
+from tfhet.stages.stage import Stage
+
+FILLS = ("constant", "nearest", "reflect", "wrap")
+"""What lies beyond the edge: `fill_value`, the edge pixel, the image mirrored (the edge twice), the image again."""
 
 
 def rotation(angles: tf.Tensor, height: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
@@ -28,8 +35,68 @@ def zooming(zooms: tf.Tensor, height: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
     return tf.stack([zooms, zero, x_offset, zero, zooms, y_offset, zero, zero], axis=1)
 
 
-def project(images: tf.Tensor, transforms: tf.Tensor) -> tf.Tensor:
-    """images: uint8 or float32 [batch, H, W, C] -> the same shape and dtype; bilinear, reflected at the edges.
+def translation(down: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
+    """float32 [batch] each: pixels by which the content moves -> float32 [batch, 8]."""
+    zero, one = tf.zeros_like(down), tf.ones_like(down)
+    return tf.stack([one, zero, -right, zero, one, -down, zero, zero], axis=1)
+
+
+def shearing(shears: tf.Tensor, height: tf.Tensor) -> tf.Tensor:
+    """shears: float32 [batch], columns by which a row's input lies further right than that of the row above it, the
+    middle row staying where it is; height in pixels -> float32 [batch, 8]. Addons' `shear_x`, about the centre."""
+    x_offset = (tf.cast(height, tf.float32) - 1.0) / 2.0 * -shears
+    zero, one = tf.zeros_like(shears), tf.ones_like(shears)
+    return tf.stack([one, shears, x_offset, zero, one, zero, zero, zero], axis=1)
+
+
+def composed(first: tf.Tensor, *later: tf.Tensor) -> tf.Tensor:
+    """float32 [batch, 8] each -> float32 [batch, 8]: sampled once, what sampling by each in turn stands for."""
+    matrix = _matrix(first)
+    for transforms in later:
+        # Each sends output to input points, so the last one is the first that an output point meets.
+        matrix = tf.matmul(matrix, _matrix(transforms))
+    flat = tf.reshape(matrix, [-1, 9])
+    return flat[:, :8] / flat[:, 8:]
+
+
+def affine(
+    angles: tf.Tensor,
+    down: tf.Tensor,
+    right: tf.Tensor,
+    scales: tf.Tensor,
+    shears: tf.Tensor,
+    height: tf.Tensor,
+    width: tf.Tensor,
+) -> tf.Tensor:
+    """float32 [batch] each: radians, fractions of the size, factors (above 1 enlarges), columns per row; sizes in
+    pixels -> float32 [batch, 8]: scaled, then sheared, then turned, all about the centre, then moved."""
+    return composed(
+        zooming(1.0 / scales, height, width),
+        shearing(shears, height),
+        rotation(angles, height, width),
+        translation(down * tf.cast(height, tf.float32), right * tf.cast(width, tf.float32)),
+    )
+
+
+def _matrix(transforms: tf.Tensor) -> tf.Tensor:
+    ones = tf.ones_like(transforms[:, :1])
+    return tf.reshape(tf.concat([transforms, ones], axis=1), [-1, 3, 3])
+
+
+def check_fill(stage: Stage, fill_mode: str) -> None:
+    """Raises UsageError, naming the stage, for a fill that is not in FILLS."""
+    if fill_mode not in FILLS:
+        unknown(f"fill_mode of stage {stage.name}", fill_mode, FILLS)
+
+
+def check_fill_value(stage: Stage, fill_mode: str, fill_value: float, spec: ImageSpec) -> None:
+    """Raises UsageError for a constant that the images themselves could not have: they would leave their range."""
+    if fill_mode == "constant" and not spec.low <= fill_value <= spec.high:
+        stage.refuse(f"fill_value {fill_value:g} is outside the images' range, {spec.low:g} to {spec.high:g}")
+
+
+def project(images: tf.Tensor, transforms: tf.Tensor, fill_mode: str = "reflect", fill_value: float = 0.0) -> tf.Tensor:
+    """images: uint8 or float32 [batch, H, W, C] -> the same shape and dtype; bilinear; `fill_mode`: one of FILLS.
 
     uint8 comes out rounded to the nearest grey level: the operation itself would cut the fraction off, and darken the
     image by half a level on average.
@@ -39,9 +106,9 @@ def project(images: tf.Tensor, transforms: tf.Tensor) -> tf.Tensor:
         images=tf.cast(images, tf.float32),
         transforms=transforms,
         output_shape=size,
-        fill_value=0.0,
+        fill_value=fill_value,
         interpolation="BILINEAR",
-        fill_mode="REFLECT",
+        fill_mode=fill_mode.upper(),
     )
     projected.set_shape(images.shape)
     return projected if images.dtype == tf.float32 else tf.cast(tf.round(projected), images.dtype)

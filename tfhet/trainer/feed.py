@@ -17,6 +17,9 @@ from tfhet.service.epoch import epoch_dataset
 from tfhet.service.transport import Transport
 from tfhet.source import corruption
 
+_EMPTY_PASSES = 20
+"""So many passes in a row without an example for a rank, and there is none."""
+
 
 @dataclass(frozen=True)
 class Delivery:
@@ -72,9 +75,16 @@ class Feed:
 
     def endless(self, epoch: int) -> Iterator[Delivery]:
         """Pass after pass, beginning with `epoch`."""
-        while True:
-            yield from self.epoch(epoch)
+        empty = 0
+        while empty < _EMPTY_PASSES:
+            empty += 1
+            for delivery in self.epoch(epoch):
+                empty = 0
+                yield delivery
             epoch += 1
+        raise DataError(
+            f"rank {self._job.rank} found no example in {empty} passes: write fewer files, none of them empty"
+        )
 
     def _explain(self, error: tf.errors.DataLossError) -> NoReturn:
         files = getattr(self.pipeline.source, "files", ())

@@ -39,6 +39,15 @@ class Totals:
         return {f"{prefix}loss": self.loss / self.examples, f"{prefix}accuracy": self.correct / self.examples}
 
 
+@dataclass(frozen=True)
+class _Taken:
+    """A step whose sums may still be under way."""
+
+    sums: Any
+    step_s: float
+    wait_s: float
+
+
 @dataclass
 class Loop:
     """Runs the steps of one rank. All ranks construct it alike."""
@@ -59,6 +68,8 @@ class Loop:
     meter: Meter = field(default_factory=Meter)
     step: int = 0
     """Steps taken, over all epochs."""
+    batches: int = 0
+    """Batches that this rank was given, over all epochs."""
     _stream: Iterator[Delivery] | None = None
 
     def epoch(self, epoch: int, steps: int = 0) -> dict[str, Any]:
@@ -71,33 +82,22 @@ class Loop:
         per_step = self.feed.pipeline.batch_size * self.collective.size * self.accumulate
         steps_expected = steps or max(1, -(-(expected or per_step) // per_step))
         began = self.clock.monotonic()
-        taken = 0
-        previous: Any = None
-        while not steps or taken < steps:
-            self.set_epoch(epoch + min(1.0, taken / steps_expected))
-            batches, wait_s = self._collect(deliveries, audit)
-            current = self.accelerator.step(batches[-1] if batches else None)
-            # The sums of a step are read one step later, so that an accelerator is never kept waiting for this
-            # process to read them. A step too many after the last example changes nothing: its sums are zero.
-            if previous is not None:
-                counts = _read(previous)
-                totals.add(counts)
-                if not counts[0]:
-                    taken, self.step = taken - 1, self.step - 1
-                    break
-            previous = current
-            taken += 1
-            self.step += 1
+        first = self.step
+        # The sums of a step are read one step later, so that an accelerator is never kept waiting for this process to
+        # read them. A step too many after the last example changes nothing: its sums are zero, and it is not counted.
+        unread: list[_Taken] = []
+        while not steps or self.step - first + len(unread) < steps:
+            self.set_epoch(epoch + min(1.0, (self.step - first + len(unread)) / steps_expected))
+            batch, wait_s = self._collect(deliveries, audit)
+            sums = self.accelerator.step(batch)
+            if unread and not self._count(unread.pop(), epoch, totals):
+                break
             now = self.clock.monotonic()
-            examples = sum(int(batch[1].shape[0]) for batch in batches) * self.collective.size
-            if batches:
-                self.meter.add(StepTime(now - began, wait_s, examples))
+            unread.append(_Taken(sums, now - began, wait_s))
             began = now
-            if self.step % self.log_every == 0 and self.collective.rank == 0:
-                self.on_line(self.meter.line(self.step, epoch, totals.means().get("loss")))
-        else:
-            if previous is not None:
-                totals.add(_read(previous))
+        for last in unread:
+            self._count(last, epoch, totals)
+        taken = self.step - first
         self.on_epoch_end()
         result: dict[str, Any] = {"epoch": epoch, "steps": taken, "examples": int(totals.examples), **totals.means()}
         if self.audit and not steps:
@@ -112,18 +112,31 @@ class Loop:
         everywhere = self.collective.total([totals.examples, totals.loss, totals.correct], "validation")
         return Totals(*everywhere).means("val_")
 
-    def _collect(self, deliveries: Iterator[Delivery], audit: Audit) -> tuple[list[Batch], float]:
-        """The batches of one step, all but the last already accumulated, and how long they were waited for."""
-        batches: list[Batch] = []
+    def _count(self, taken: _Taken, epoch: int, totals: Totals) -> bool:
+        """Counts a step that was taken; False when it was none, because every rank is dry."""
+        counts = _read(taken.sums)
+        if not counts[0]:
+            return False
+        self.step += 1
+        totals.add(counts)
+        self.meter.add(StepTime(taken.step_s, taken.wait_s, counts[0]))
+        if self.step % self.log_every == 0 and self.collective.rank == 0:
+            self.on_line(self.meter.line(self.step, epoch, totals.means().get("loss")))
+        return True
+
+    def _collect(self, deliveries: Iterator[Delivery], audit: Audit) -> tuple[Batch | None, float]:
+        """The last batch of one step, those before it already accumulated, and how long all were waited for."""
+        batch: Batch | None = None
         wait_s = 0.0
         for delivery in itertools.islice(deliveries, self.accumulate):
-            if batches:
-                self.accelerator.accumulate(batches[-1])
-            batches.append((delivery.images, delivery.labels))
+            if batch is not None:
+                self.accelerator.accumulate(batch)
+            batch = delivery.images, delivery.labels
             wait_s += delivery.wait_s
+            self.batches += 1
             if self.audit:
                 audit.saw(delivery.ids)
-        return batches, wait_s
+        return batch, wait_s
 
 
 def _read(counts: Any) -> tuple[float, float, float]:

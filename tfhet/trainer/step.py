@@ -7,6 +7,7 @@ over the examples of all ranks, whatever their share, and all ranks learn from t
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -65,7 +66,15 @@ class KerasAccelerator:
 
     def variables(self) -> list[tf.Variable]:
         """All that must be equal on every rank."""
-        return [*self.model.variables, *self.optimizer.variables]
+        scale = list(self.optimizer._loss_scale._weights.values()) if self._loss_scaling else []
+        return [*self.model.variables, *self.optimizer.variables, *scale]
+
+    def digest(self) -> str:
+        """Hex SHA-256 of `variables()`, bit for bit: equal on all ranks, or the ranks have drifted apart."""
+        digest = hashlib.sha256()
+        for variable in self.variables():
+            digest.update(tf.io.serialize_tensor(variable.read_value()).numpy())
+        return digest.hexdigest()
 
     def accumulate(self, batch: Batch) -> None:
         self._accumulate(*_typed(batch))

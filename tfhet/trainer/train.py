@@ -81,10 +81,12 @@ class Training:
                 every = settings.checkpoint_every_epochs
                 if checkpoints and every and (last or (epoch + 1) % every == 0):
                     checkpoints.save(Progress(epoch + 1, loop.step))
+        weights = f" weights={keras.digest()}" if keras else ""
+        print(f"[tfhet] rank={self.collective.rank} batches={loop.batches}{weights}", flush=True)
         summary = self._summary(loop, results)
         if writer is not None:
             writer.close()
-            if settings.export and keras and results:
+            if settings.export and keras:
                 export(keras.model, self.paths.model)
             folder = Path(self.job.record_dir) if self.job.record_dir else self.paths.output_data / "tfhet"
             RunFolder(folder).create().write_summary(summary)
@@ -222,6 +224,11 @@ def _validation(settings: Settings, pipeline: Pipeline, job: JobContext, paths: 
         return None
     source = _records(paths.channel(settings.validation), settings.image_size)
     source.check()
+    if source.split_count() < job.size:
+        raise UsageError(
+            f"channel {settings.validation!r} has {source.split_count()} files for {job.size} ranks; write at least "
+            "one for each rank"
+        )
     fixed = tuple(stage for stage in pipeline.stages if isinstance(stage, Stage) and not stage.random)
     same_size = Pipeline(source, fixed, pipeline.batch_size, seed=pipeline.seed, shuffle_splits=False)
     return Feed(same_size, replace(job, dispatcher=None))

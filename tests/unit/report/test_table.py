@@ -66,3 +66,8 @@ def test_the_figure_table_shows_value_interval_samples_and_what_it_is_against() 
     told = "stages.x.vs_example 41.3 x 39.8 to 43.0 7 the example as written"
     assert " ".join(lines[-2].split()) == told
     assert "against" not in text(figure_table({"a": figures["stages.x.us_per_image"]}))
+
+
+def test_in_a_notebook_the_text_is_returned_and_not_displayed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    assert "one" in text(table([{"name": "one"}]))

@@ -36,7 +36,7 @@ def test_the_table_holds_the_stages_of_the_package():
 
 
 def test_an_unknown_stage_is_refused_with_the_known_names():
-    with pytest.raises(UsageError, match="unknown stage 'dilated'; known: dilate, gaussian_blur"):
+    with pytest.raises(UsageError, match="unknown stage 'dilated'; known: .*dilate, .*gaussian_blur"):
         stages.get("dilated")
 
 
@@ -88,7 +88,7 @@ def test_the_aws_chain_is_that_of_the_published_example():
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("erode()", "unknown stage 'erode'; known: dilate"),
+        ("emboss()", "unknown stage 'emboss'; known: .*dilate"),
         ("dilate(width=3)", "unknown argument of stage dilate 'width'; known: size"),
         ("dilate(**{'size': 3})", "unknown argument of stage dilate None"),
         ("dilate(3, size=3)", "size is given twice"),
@@ -113,13 +113,13 @@ def test_an_unknown_chain_is_refused_with_the_known_ones():
 
 
 def test_a_decorated_class_is_known_by_its_name(table):
-    @stages.register("invert")
+    @stages.register("swirl")
     @dataclass(frozen=True)
-    class Invert(stages.Stage):
+    class Swirl(stages.Stage):
         strength: float = 1.0
 
-    assert stages.parse("invert(0.5)") == (Invert(0.5),)
-    assert stages.text((Invert(0.5),)) == "invert(strength=0.5)"
+    assert stages.parse("swirl(0.5)") == (Swirl(0.5),)
+    assert stages.text((Swirl(0.5),)) == "swirl(strength=0.5)"
 
 
 def test_a_missing_argument_without_a_default_is_named(table):
@@ -146,21 +146,21 @@ def test_a_stage_outside_the_registry_has_no_text():
 
 
 def test_a_plugin_is_loaded_when_its_name_is_first_asked_for(table, monkeypatch):
-    plug_in(monkeypatch, invert=dataclass(frozen=True)(type("Invert", (stages.Stage,), {})))
-    assert "invert" not in registry._table
-    assert stages.get("invert").name == "invert"
-    assert "invert" in stages.names()
+    plug_in(monkeypatch, swirl=dataclass(frozen=True)(type("Swirl", (stages.Stage,), {})))
+    assert "swirl" not in registry._table
+    assert stages.get("swirl").name == "swirl"
+    assert "swirl" in stages.names()
 
 
 def test_bad_plugins_are_logged_by_name_and_do_not_hide_the_good_ones(table, monkeypatch, caplog):
-    good = dataclass(frozen=True)(type("Invert", (stages.Stage,), {}))
+    good = dataclass(frozen=True)(type("Swirl", (stages.Stage,), {}))
     thief = dataclass(frozen=True)(type("Thief", (stages.Stage,), {}))
-    plug_in(monkeypatch, dilate=thief, no_stage=int, invert=good)
+    plug_in(monkeypatch, dilate=thief, no_stage=int, swirl=good)
     monkeypatch.delattr(sys.modules["somebodys_stages"], "no_stage")
     failed = stages.load_plugins()
     assert [text.split(" = ")[0] for text in failed] == ["dilate", "no_stage"]
     assert "no_stage = somebodys_stages:no_stage: AttributeError" in caplog.text
-    assert stages.get("invert") is good
+    assert stages.get("swirl") is good
     assert stages.get("dilate") is stages.Dilate
 
 

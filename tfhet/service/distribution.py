@@ -14,7 +14,7 @@ from tfhet.cluster import JobContext, environment
 from tfhet.errors import UsageError
 from tfhet.placement import Cut, Pipeline, local_part, one_epoch, remote_part, without_autotune
 from tfhet.service.epoch import threads_per_rank
-from tfhet.service.inspect import Inspection, inspect
+from tfhet.service.inspect import Inspection, inspect, without_last_assertion
 from tfhet.service.transport import Transport
 
 log = logging.getLogger("tfhet")
@@ -41,6 +41,8 @@ def distribute(
     worker, once), "off" (every worker delivers everything), or "auto". `job`: for tests; the environment otherwise.
     Raises UsageError for what tf.data service cannot run (Python functions), and for less than one batch per rank.
     """
+    if steps_per_epoch is not None and steps_per_epoch < 1:
+        raise UsageError(f"steps_per_epoch must be at least 1, not {steps_per_epoch}; leave it out for a whole pass")
     job = job or JobContext.from_env(environment())
     ordinal = next(_ordinals)  # counted in every shape, so that scripts may mix served and local data sets
     if isinstance(data, Pipeline):
@@ -50,6 +52,7 @@ def distribute(
     if job.size == 1 and not job.is_served:
         return data
     cardinality = int(data.cardinality())
+    data = without_last_assertion(data)
     steps = steps_per_epoch or _steps(cardinality, job.size)
     if steps is None and cardinality == tf.data.UNKNOWN_CARDINALITY and job.size > 1:
         log.warning(
@@ -127,7 +130,8 @@ def _share(data: tf.data.Dataset, job: JobContext) -> tf.data.Dataset:
         )
     options = tf.data.Options()
     policy = tf.data.experimental.AutoShardPolicy
-    by_file = found.reads_files and found.splits is not None and found.splits >= job.size
+    enough = found.splits is not None and found.splits >= job.size
+    by_file = found.reads_files and enough and not found.asserts_cardinality
     options.experimental_distribute.auto_shard_policy = policy.FILE if by_file else policy.DATA
     return auto_shard._AutoShardDataset(data.with_options(options), job.size, job.rank)
 
@@ -142,6 +146,11 @@ def _sharding(found: Inspection, asked: str, job: JobContext) -> str:
         )
     if asked == "auto":
         asked = "dynamic" if found.roots == 1 else "off"
+    if found.asserts_cardinality and asked == "dynamic" and job.workers > 1:
+        raise UsageError(
+            "the data set has an assert_cardinality inside, which fails where workers share the data: "
+            "apply it last, or give tfhet.distribute steps_per_epoch instead"
+        )
     if asked == "off":
         if found.seeded_shuffle:
             log.warning("sharding off and a shuffle with a fixed seed: every worker sends the same batches")

@@ -1,0 +1,130 @@
+"""Whole clusters on this machine. A run takes seconds per process, so tests share runs and look at many things in each.
+
+Fixtures: `simulated` runs a job on a simulated cluster; `script` gives the path of a training script of these tests.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tfhet.record import RunFolder, RunSummary
+from tfhet.simulate import ClusterFile, GroupFile, simulate
+
+DIGITS = {"training": "digits/train", "validation": "digits/validation"}
+HERE = Path(__file__).parent
+
+
+@dataclass
+class Run:
+    """One finished run."""
+
+    summary: RunSummary
+    folder: RunFolder
+    lines: list[str] = field(repr=False)
+    """What all hosts printed."""
+
+    @property
+    def hosts(self) -> Path:
+        return self.folder.path / "hosts"
+
+    def found(self, pattern: str) -> list[tuple[str, ...]]:
+        """The groups of every line that holds `pattern`."""
+        return [match.groups() for line in self.lines if (match := re.search(pattern, line))]
+
+    def output(self, pattern: str) -> list[Path]:
+        """What all hosts left in their output directories, by name pattern."""
+        return sorted(self.hosts.glob(f"*/output/data/{pattern}"))
+
+    def failures(self) -> dict[str, str]:
+        """The failure files, by host."""
+        return {path.parts[-3]: path.read_text() for path in self.hosts.glob("*/output/failure")}
+
+    def batches(self) -> list[int]:
+        """Batches that each rank of the built-in trainer was given, by rank."""
+        return [int(count) for _, count in sorted(self.found(r"\[tfhet\] rank=(\d+) batches=(\d+)"))]
+
+    def weights(self) -> dict[str, str]:
+        """Digest of each rank's variables at the end of the built-in trainer."""
+        return dict(self.found(r"\[tfhet\] rank=(\d+) .*weights=([0-9a-f]{64})"))
+
+    def assert_each_example_once(self, examples: int, epochs: Sequence[int]) -> None:
+        assert [epoch["epoch"] for epoch in self.summary.epochs] == list(epochs)
+        for epoch in self.summary.epochs:
+            counts = {name: epoch[name] for name in ("expected", "seen", "once", "missing", "repeated")}
+            assert counts == {"expected": examples, "seen": examples, "once": examples, "missing": 0, "repeated": 0}
+
+    def assert_equal_weights(self, ranks: int) -> None:
+        weights = self.weights()
+        assert set(weights) == {str(rank) for rank in range(ranks)}
+        assert len(set(weights.values())) == 1, weights
+
+
+def processes_under(base: Path) -> dict[int, str]:
+    """Living processes of the simulated hosts below `base`, told by their environment."""
+    found = {}
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            at = process.environ().get("SAGEMAKER_BASE_DIR", "")
+            if at.startswith(str(base)) and process.status() != psutil.STATUS_ZOMBIE:
+                found[process.pid] = " ".join(process.cmdline())
+    return found
+
+
+def wait_until(condition: Callable[[], object], deadline_s: float = 30.0) -> None:
+    """Returns once `condition` holds; fails the test when it does not."""
+    end = time.monotonic() + deadline_s
+    while not condition():
+        assert time.monotonic() < end, f"waited {deadline_s:g} s in vain"
+        time.sleep(0.05)
+
+
+def assert_nothing_left(base: Path) -> None:
+    """That all processes of the simulated hosts below `base` are gone, or go within moments."""
+    with contextlib.suppress(AssertionError):
+        wait_until(lambda: not processes_under(base), 2.0)
+    assert processes_under(base) == {}
+
+
+def cluster(
+    data: int = 1, dnn: int = 1, ranks: int = 2, channels: Mapping[str, str] = DIGITS, name: str = "test"
+) -> ClusterFile:
+    """A cluster of so many data hosts and dnn hosts; without data hosts it is homogeneous."""
+    dnn_group = GroupFile(hosts=dnn, ranks=ranks)
+    groups = {"data_group": GroupFile(hosts=data), "dnn_group": dnn_group} if data else {"homogeneous": dnn_group}
+    return ClusterFile(name, groups, channels)
+
+
+@pytest.fixture(scope="session")
+def simulated(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Callable[..., Run]:
+    """`simulated(*launcher_arguments, data=1, dnn=1, ranks=2, ...)`: runs to the end; checks that nothing is left."""
+
+    def run(*arguments: object, checkpoints: Path | None = None, max_run_s: float = 200.0, **shape: object) -> Run:
+        folder = tmp_path_factory.mktemp("run") / "record"
+        lines: list[str] = []
+        summary = simulate(
+            cluster(**shape),  # type: ignore[arg-type]
+            [str(repository / "scripts" / "launcher.py"), *map(str, arguments)],
+            folder,
+            max_run_s=max_run_s,
+            checkpoints=checkpoints,
+            on_line=lines.append,
+        )
+        print("\n".join(lines))  # pytest shows it for a test that fails
+        assert_nothing_left(folder)
+        return Run(summary, RunFolder(folder), lines)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def script() -> Callable[[str], Path]:
+    """The path of a script in tests/integration/scripts."""
+    return lambda name: HERE / "scripts" / f"{name}.py"

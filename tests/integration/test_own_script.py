@@ -1,0 +1,53 @@
+"""A user's Keras script with one line of tfhet, in all three shapes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tfhet.cluster import cache_dir, environment
+from tfhet.source.digits import digits
+
+pytestmark = [pytest.mark.horovod, pytest.mark.timeout(240)]
+
+
+def fits(paths: list[Path], ranks: int) -> list[dict]:
+    """What every rank wrote at the end of its training."""
+    assert [path.name for path in sorted(paths, key=lambda p: p.name)] == [f"fit-{rank}.json" for rank in range(ranks)]
+    found = [json.loads(path.read_text()) for path in paths]
+    for fit in found:
+        assert fit["size"] == ranks
+        assert fit["loss"][-1] < fit["loss"][0]
+    return found
+
+
+def test_it_runs_alone(tmp_path, script, repository):
+    directory = digits(cache_dir(environment()) / "digits" / "16-shards")
+    env = {
+        **os.environ,
+        "SM_CHANNEL_TRAINING": str(directory / "train"),
+        "SM_OUTPUT_DATA_DIR": str(tmp_path),
+        "PYTHONPATH": str(repository),
+    }
+    subprocess.run([sys.executable, str(script("keras_fit"))], env=env, check=True, timeout=100)
+    (fit,) = fits(list(tmp_path.glob("fit-*.json")), 1)
+    assert fit["steps"] == 2 * 45  # the whole data set, as it is
+
+
+@pytest.mark.parametrize(
+    ("shape", "ranks", "mode"),
+    [({"data": 0}, 2, "homogeneous"), ({"data": 1, "dnn": 2}, 4, "heterogeneous")],
+    ids=["homogeneous", "heterogeneous, two dnn hosts with two ranks each"],
+)
+def test_it_runs_on_clusters_with_equal_weights_on_all_ranks(simulated, script, shape, ranks, mode):
+    run = simulated("--train_script", script("keras_fit"), **shape)
+    assert run.summary.exit_code == 0, run.summary.cause
+    assert run.summary.mode == mode
+    found = fits(run.output("fit-*.json"), ranks)
+    assert len({fit["digest"] for fit in found}) == 1
+    assert {fit["steps"] for fit in found} == {2 * (1437 // 32 // ranks)}

@@ -1,0 +1,88 @@
+"""The built-in trainer through whole clusters: it learns, sees each example once, and all ranks end alike."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tfhet.trainer.settings import Settings
+
+pytestmark = [pytest.mark.horovod, pytest.mark.timeout(240)]
+
+MODEL = ["--model", "small_cnn", "--chain", "digits"]
+LEARNING = [*MODEL, "--batch_size", 32, "--learning_rate", 0.002, "--warmup_epochs", 1]
+SYNTHETIC = [*MODEL, "--export", False, "--checkpoint_every_epochs", 0]
+EPOCHS = 8
+
+
+@pytest.fixture(scope="module")
+def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("checkpoints")
+
+
+@pytest.fixture(scope="module")
+def learned(simulated, checkpoints: Path):
+    """Two data hosts, two ranks, real digits."""
+    return simulated(*LEARNING, "--epochs", EPOCHS, data=2, checkpoints=checkpoints)
+
+
+def test_a_small_cnn_learns_the_digits_through_the_whole_cluster(learned):
+    summary = learned.summary
+    assert summary.exit_code == 0, summary.cause
+    assert set(summary.exit_codes.values()) == {0} and len(summary.exit_codes) == 4
+    assert summary.metrics["val_accuracy"] >= 0.95
+    assert summary.mode == "heterogeneous" and summary.ranks == 2
+    assert {
+        "random_rotation(factor=0.02)": "data_group",
+        "rescale()": "trainer",
+    }.items() <= summary.stages_where.items()
+
+
+def test_every_digit_is_seen_exactly_once_in_each_epoch(learned):
+    learned.assert_each_example_once(1437, range(EPOCHS))
+
+
+def test_both_ranks_end_with_equal_weights(learned):
+    learned.assert_equal_weights(2)
+
+
+def test_rank_0_leaves_model_checkpoints_and_metric_lines(learned, checkpoints):
+    models = list(learned.hosts.glob("*/model/1/saved_model.pb"))
+    assert len(models) == 1
+    assert len(list(checkpoints.glob("checkpoint-*/progress.json"))) == Settings().keep_checkpoints
+    step = r"\[tfhet\] step=(\d+) epoch=(\d+) step_ms=[\d.]+ examples_per_s=\d+ loss=[\d.]+ wait_pct=[\d.]+$"
+    assert len(learned.found(step)) == learned.summary.steps // 10
+    assert learned.folder.report_path.is_file()
+    assert {event["event"] for event in learned.folder.events()} >= {"link.member_joined", "rank.ended", "job.decided"}
+
+
+def test_the_next_run_goes_on_where_the_checkpoint_is_on_another_cluster_too(simulated, learned, checkpoints):
+    run = simulated(*LEARNING, "--epochs", EPOCHS + 1, data=0, checkpoints=checkpoints)
+    assert run.summary.exit_code == 0, run.summary.cause
+    assert run.found(r"resumed at epoch=(\d+) step=(\d+)") == [(str(EPOCHS), str(learned.summary.steps))]
+    assert run.summary.mode == "homogeneous"
+    run.assert_each_example_once(1437, [EPOCHS])
+    run.assert_equal_weights(2)
+    assert run.summary.metrics["val_accuracy"] >= 0.9  # it did not begin anew
+    assert run.weights() != learned.weights()
+
+
+def test_256_uneven_shards_from_three_data_hosts_come_exactly_once(simulated):
+    run = simulated(*SYNTHETIC, "--data", "synthetic:2000:256:uneven", "--epochs", 2, "--batch_size", 32, data=3)
+    assert run.summary.exit_code == 0, run.summary.cause
+    assert len(run.summary.cluster["data_group"]["hosts"]) == 3
+    run.assert_each_example_once(2000, range(2))
+    run.assert_equal_weights(2)
+
+
+def test_workers_on_two_dnn_hosts_and_no_data_host_and_ranks_that_run_dry_unequally(simulated):
+    # One split is read by one worker, whichever: 5 batches an epoch, so two ranks cannot have got the same number.
+    arguments = ["--data", "synthetic:33:1", "--epochs", 3, "--batch_size", 8, "--dnn_host_workers", 1]
+    run = simulated(*SYNTHETIC, *arguments, data=0, dnn=2, ranks=1)
+    assert run.summary.exit_code == 0, run.summary.cause
+    assert run.found(r"(homogeneous) job: rank 0 of 2, dispatcher 127.0.0.\d+:\d+, 2 workers") == [("homogeneous",)]
+    assert set(run.summary.stages_where.values()) == {"dnn_group", "trainer"}
+    assert sum(run.batches()) == 15 and run.batches()[0] != run.batches()[1]
+    run.assert_each_example_once(33, range(3))
+    run.assert_equal_weights(2)

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import pytest
+
+from tfhet.errors import UsageError
+from tfhet.placement import Cut, Pipeline, bytes_per_example
+from tfhet.source import SyntheticSource
+from tfhet.stages import ImageSpec
+
+
+def pipeline(stages: str, **settings: bool) -> Pipeline:
+    return Pipeline(SyntheticSource(8, 2), stages, **settings)
+
+
+@pytest.mark.parametrize(
+    ("stages", "reorder", "position"),
+    [
+        ("", True, 0),
+        ("rescale()", True, 0),
+        ("dilate(3)", True, 1),
+        ("dilate(3); rescale(); random_flip()", True, 2),
+        ("dilate(3); rescale(); random_flip()", False, 1),
+        ("aws-cifar", True, 5),
+    ],
+)
+def test_the_smallest_cut_is_the_last_place_where_an_example_is_small(stages: str, reorder: bool, position: int):
+    declared = pipeline(stages, reorder=reorder)
+    assert Cut.smallest(declared) == Cut(position)
+    assert Cut(position).spec(declared).dtype == "uint8"
+
+
+def test_what_crosses_the_wire_is_known_for_every_cut():
+    declared = pipeline("dilate(3); rescale()")
+    assert [bytes_per_example(Cut(at).spec(declared)) for at in range(3)] == [3072, 3072, 4 * 3072]
+
+
+def test_a_size_that_is_not_known_counts_as_one():
+    assert bytes_per_example(ImageSpec(None, 5, 3, "float32", 0, 1)) == 60
+
+
+@pytest.mark.parametrize("position", [-1, 2])
+def test_a_cut_outside_the_pipeline_is_refused(position: int):
+    with pytest.raises(UsageError, match=f"between 0 and 1 for this pipeline, not at {position}"):
+        Cut(position).checked(pipeline("dilate(3)"))

@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import tensorflow as tf
+
+from tfhet.errors import UsageError
+from tfhet.placement import Pipeline
+from tfhet.source import SyntheticSource
+from tfhet.stages import ImageSpec, Stage, parse
+
+
+@dataclass(frozen=True)
+class Gamma(Stage):
+    """Does not commute with a rescale."""
+
+    name: ClassVar[str] = "gamma"
+
+
+@dataclass(frozen=True)
+class Halved(Stage):
+    """Halves height and width."""
+
+    name: ClassVar[str] = "halved"
+    keeps_shape: ClassVar[bool] = False
+    commutes_with_rescale: ClassVar[bool] = True
+
+    def spec(self, spec: ImageSpec) -> ImageSpec:
+        if spec.height is None or spec.width is None:
+            self.refuse("wants a size")
+        return replace(spec, height=spec.height // 2, width=spec.width // 2)
+
+    def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        return images[:, ::2, ::2]
+
+
+class Other(SyntheticSource):
+    """A source whose images are as told."""
+
+    def __init__(self, image: tf.TensorSpec | None):
+        super().__init__(8, 2)
+        self.image = image
+
+    @property
+    def spec(self) -> dict[str, tf.TensorSpec]:
+        label = {"label": tf.TensorSpec([None], tf.int64)}
+        return label if self.image is None else {"image": self.image, **label}
+
+
+def source(**settings: Any) -> SyntheticSource:
+    return SyntheticSource(20, 5, **{"shape": (8, 6, 3), **settings})
+
+
+def running(stages: Any, **settings: Any) -> list[str]:
+    return [placed.key for placed in Pipeline(settings.pop("source", source()), stages, **settings).placed()]
+
+
+def test_a_rescale_moves_behind_all_stages_that_it_commutes_with():
+    assert running("aws-cifar", source=SyntheticSource(20, 5)) == [
+        "dilate:0",
+        "gaussian_blur:1",
+        "random_flip:3",
+        "random_rotation:4",
+        "random_zoom:5",
+        "rescale:2",
+    ]
+
+
+def test_a_rescale_never_passes_a_stage_that_it_does_not_commute_with():
+    rescale, flip = parse("rescale(); random_flip()")
+    assert running((rescale, Gamma())) == ["rescale:0", "gamma:1"]
+    assert running((rescale, flip, Gamma(), flip)) == ["random_flip:1", "rescale:0", "gamma:2", "random_flip:3"]
+    assert running((Gamma(), rescale, flip)) == ["gamma:0", "random_flip:2", "rescale:1"]
+
+
+def test_a_rescale_of_floats_stays_where_it_is():
+    floats = Other(tf.TensorSpec([None, 8, 8, 3], tf.float32))
+    assert running("rescale(); random_flip()", source=floats) == ["rescale:0", "random_flip:1"]
+    # The second one gets what the first has made of the uint8: it would be moved no further than the first.
+    assert running("rescale(); random_flip(); rescale(2.0); random_flip()") == [
+        "random_flip:1",
+        "random_flip:3",
+        "rescale:0",
+        "rescale:2",
+    ]
+
+
+def test_the_declared_order_is_kept_where_reordering_is_off():
+    assert running("rescale(); random_flip()", reorder=False) == ["rescale:0", "random_flip:1"]
+
+
+def test_the_rescaled_result_is_that_of_the_declared_order_within_one_grey_level():
+    chain = "dilate(3); gaussian_blur(5, 0.8); rescale(); random_flip(); random_rotation(0.1); random_zoom(0.1)"
+    moved = Pipeline(source(), chain, batch_size=20)
+    declared = replace(moved, reorder=False)
+    assert moved.placed() != declared.placed()
+    images = [
+        {int(i): image for batch in p.dataset() for i, image in zip(batch["id"], batch["image"].numpy(), strict=True)}
+        for p in (moved, declared)
+    ]
+    assert images[0].keys() == images[1].keys() and len(images[0]) == 20
+    for key, image in images[0].items():
+        assert abs(image - images[1][key]).max() <= 1.001 / 255
+
+
+def test_what_each_stage_puts_out_follows_its_promise():
+    pipeline = Pipeline(source(), (Halved(), *parse("rescale(1/255)"), Halved()))
+    assert [(p.output.height, p.output.width, p.output.dtype) for p in pipeline.placed()] == [
+        (4, 3, "uint8"),
+        (2, 1, "uint8"),
+        (2, 1, "float32"),
+    ]
+    assert pipeline.input == ImageSpec(8, 6, 3, "uint8", 0.0, 255.0)
+    assert pipeline.output == ImageSpec(2, 1, 3, "float32", 0.0, 1.0)
+    assert Pipeline(source()).output == pipeline.input
+
+
+def test_nothing_is_promised_about_the_range_of_a_float_source():
+    assert Pipeline(Other(tf.TensorSpec([None, 8, 8, 3], tf.float32))).input.high == float("inf")
+
+
+GOLDEN = """\
+source: synthetic                                    3072 B  uint8 32x32x3 in [0, 255]
+dilate(size=5)                                       3072 B  uint8 32x32x3 in [0, 255]
+random_flip(vertical=True)                           3072 B  uint8 32x32x3 in [0, 255]
+-- cut: above on the data group, below on the trainer --------------------------
+rescale(scale=0.5)                                  12288 B  float32 32x32x3 in [0, 127.5]  \
+(moved back: it commutes with the stages before it)"""
+
+
+def test_explain_shows_order_bytes_and_cut():
+    declared = Pipeline(SyntheticSource(8, 2), "dilate(5); rescale(0.5); random_flip(vertical=True)")
+    assert declared.explain() == GOLDEN
+
+
+def test_the_fingerprint_changes_with_everything_that_decides_the_content():
+    one = Pipeline(source(), "random_flip(); rescale()")
+    others = [
+        replace(one, source=source(seed=1)),
+        replace(one, source=SyntheticSource(21, 5, shape=(8, 6, 3))),
+        one.with_stages("rescale(); random_flip()"),
+        one.with_stages("random_flip(vertical=True); rescale()"),
+        replace(one, batch_size=31),
+        replace(one, seed=1),
+        replace(one, shuffle=5),
+        replace(one, shuffle_splits=False),
+        replace(one, reorder=False),
+        replace(one, record_parameters=True),
+    ]
+    digests = [p.fingerprint() for p in (one, *others)]
+    assert len(set(digests)) == len(digests)
+    assert replace(one).fingerprint() == digests[0]
+
+
+def test_the_fingerprint_is_the_same_in_every_process(repository: Path):
+    code = (
+        "from tfhet.placement import Pipeline; from tfhet.source import SyntheticSource; "
+        "print(Pipeline(SyntheticSource(20, 5), 'aws-cifar', seed=3).fingerprint())"
+    )
+    env = {"PYTHONHASHSEED": "77", "PYTHONPATH": str(repository), "TF_CPP_MIN_LOG_LEVEL": "3"}
+    found = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=120)
+    assert found.stdout.strip() == Pipeline(SyntheticSource(20, 5), "aws-cifar", seed=3).fingerprint(), found.stderr
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"batch_size": 0}, "batch_size must be at least 1"),
+        ({"shuffle": -1}, "shuffle is a number of examples"),
+        ({"stages": "sharpen()"}, "unknown stage 'sharpen'"),
+        ({"stages": ("dilate(3)",)}, "'dilate.3.' is not a stage"),
+        ({"stages": (Halved,)}, "is not a stage"),
+        ({"source": Other(None)}, "no feature 'image', only label"),
+        ({"source": Other(tf.TensorSpec([None], tf.string))}, "not a batch of images"),
+        ({"source": Other(tf.TensorSpec([None, 8, 8, 3], tf.int32))}, "not int32"),
+        ({"source": Other(tf.TensorSpec([None, None, None, 3], tf.uint8)), "stages": (Halved(),)}, "wants a size"),
+    ],
+)
+def test_a_pipeline_that_cannot_run_is_refused_when_it_is_declared(settings: dict, said: str):
+    with pytest.raises(UsageError, match=said):
+        Pipeline(**{"source": source(), **settings})

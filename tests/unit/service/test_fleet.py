@@ -1,0 +1,266 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import psutil
+import pytest
+import tensorflow as tf
+
+from tfhet.cluster import check_free, free_ports
+from tfhet.errors import JobFailed, NotReady, UsageError
+from tfhet.service import Fleet
+from tfhet.service.transport import Transport
+
+HOST = "algo-1"
+
+
+@dataclass
+class Heard:
+    """All that a fleet says."""
+
+    lines: list[str] = field(default_factory=list)
+    events: list[tuple[str, dict]] = field(default_factory=list)
+
+    def fleet(self, env: dict[str, str] | None = None) -> Fleet:
+        return Fleet(
+            HOST,
+            "127.0.0.1",
+            dict(os.environ) if env is None else env,
+            on_line=self.lines.append,
+            tell=lambda event, fields: self.events.append((event, dict(fields))),
+        )
+
+    def pids(self) -> dict[str, int]:
+        return {fields["process"]: fields["pid"] for event, fields in self.events if event == "service.started"}
+
+
+async def _until(happened: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not happened():
+            await asyncio.sleep(0.02)
+
+
+def run(scenario: Coroutine[Any, Any, Any]) -> Any:
+    return asyncio.run(scenario)
+
+
+# Real processes, one life for all of the facts
+
+
+@dataclass
+class Life:
+    """What was seen of a fleet from its start to its end."""
+
+    heard: Heard = field(default_factory=Heard)
+    ports: tuple[int, ...] = ()
+    registered: int = 0
+    elements: list[int] = field(default_factory=list)
+    alive_before: list[bool] = field(default_factory=list)
+    alive_after: list[bool] = field(default_factory=list)
+    failure: JobFailed | None = None
+    killed: int = 0
+
+
+@pytest.fixture(scope="module")
+def life() -> Life:
+    seen = Life(ports=free_ports(3))
+
+    async def scenario() -> None:
+        fleet = seen.heard.fleet({**os.environ, "TF_CPP_MIN_LOG_LEVEL": "0"})
+        dispatcher = f"127.0.0.1:{seen.ports[0]}"
+        try:
+            await fleet.start_dispatcher(seen.ports[0], 120)
+            await fleet.start_workers(seen.ports[1:], dispatcher, 120)
+            await _until(lambda: fleet.workers_registered == 2)
+            seen.registered = fleet.workers_registered
+            seen.elements = await asyncio.to_thread(read, dispatcher)
+            pids = seen.heard.pids()
+            seen.alive_before = [psutil.pid_exists(pid) for pid in pids.values()]
+            failure = asyncio.create_task(fleet.failure())
+            await asyncio.sleep(0)
+            seen.killed = pids["worker-1"]
+            os.kill(seen.killed, signal.SIGKILL)
+            async with asyncio.timeout(30):
+                seen.failure = await failure
+        finally:
+            await fleet.stop()
+            seen.alive_after = [psutil.pid_exists(pid) for pid in seen.heard.pids().values()]
+
+    def read(dispatcher: str) -> list[int]:
+        transport, data = Transport(), tf.data.Dataset.range(20)
+        transport.publish(dispatcher, data, "twenty")
+        found = transport.read(dispatcher, "twenty", data.element_spec, "twenty-job", "dynamic")
+        return sorted(int(value) for value in found)
+
+    run(scenario())
+    return seen
+
+
+def test_a_fleet_serves_data_from_processes_of_its_own(life: Life):
+    assert life.elements == list(range(20))
+    assert life.registered == 2
+    assert set(life.heard.pids()) == {"dispatcher", "worker-0", "worker-1"}
+    assert life.alive_before == [True] * 3
+    assert os.getpid() not in life.heard.pids().values()
+
+
+def test_what_happens_is_told_in_order(life: Life):
+    told = [(event, fields["process"]) for event, fields in life.heard.events]
+    assert told[:2] == [("service.started", "dispatcher"), ("service.ready", "dispatcher")]
+    for worker in ("worker-0", "worker-1"):
+        assert told.index(("service.started", worker)) < told.index(("service.ready", worker))
+    counts = [fields["count"] for event, fields in life.heard.events if event == "service.workers"]
+    assert counts[-1] == 2 and counts == sorted(counts)
+
+
+def test_the_output_of_each_process_comes_with_its_name_and_without_the_marked_lines(life: Life):
+    assert all(line.startswith(("[dispatcher] ", "[worker-0] ", "[worker-1] ")) for line in life.heard.lines)
+    assert any("Started tf.data WorkerServer" in line for line in life.heard.lines if "[worker-1]" in line)
+    assert not any("@tfhet" in line for line in life.heard.lines)
+
+
+def test_a_worker_that_is_killed_is_reported_by_name_host_and_signal(life: Life):
+    assert life.failure is not None
+    assert str(life.failure) == "worker-1 on algo-1 ended by itself (SIGKILL (out of memory?))"
+    assert (life.failure.host, life.failure.code) == (HOST, -signal.SIGKILL)
+
+
+def test_nothing_of_a_stopped_fleet_is_left(life: Life):
+    assert life.alive_after == [False] * 3
+    for port in life.ports:
+        check_free(port)
+
+
+# A stand-in for the server, for what a real one does rarely
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Makes the fleet run this shell script for its processes: $3 is the kind, the rest its arguments."""
+
+    def install(script: str) -> None:
+        path = tmp_path / "server"
+        path.write_text("#!/bin/sh\n" + script)
+        path.chmod(0o755)
+        monkeypatch.setattr("tfhet.service.fleet.sys", SimpleNamespace(executable=str(path)))
+
+    return install
+
+
+READY = """echo '@tfhet {"event": "ready"}'\n"""
+
+
+def test_a_busy_port_is_an_error_before_anything_starts():
+    with socket.socket() as taken:
+        taken.bind(("0.0.0.0", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        heard = Heard()
+        fleet = heard.fleet()
+        with pytest.raises(UsageError, match=f"port {port} .* is in use by"):
+            run(fleet.start_dispatcher(port, 5))
+        with pytest.raises(UsageError, match=f"port {port} .* is in use by"):
+            run(fleet.start_workers([*free_ports(1), port], "algo-1:1", 5))
+        assert heard.events == []
+
+
+def test_processes_that_do_not_come_up_are_named_at_the_deadline(server):
+    server(f'case "$*" in *" --port $SLOW "*) ;; *) {READY} ;; esac\nexec sleep 60\n')
+    ports = free_ports(2)
+
+    async def scenario() -> None:
+        fleet = Heard().fleet({**os.environ, "SLOW": str(ports[1])})
+        try:
+            await fleet.start_workers(ports, "algo-1:1", 1)
+        finally:
+            await fleet.stop()
+
+    with pytest.raises(NotReady, match="^algo-1: worker-1 did not serve within 1 s$"):
+        run(scenario())
+
+
+def test_a_process_that_fails_at_its_start_is_reported_with_its_code_and_last_lines(server):
+    server("echo no such device\nexit 3\n")
+    heard = Heard()
+
+    async def scenario() -> None:
+        fleet = heard.fleet()
+        try:
+            await fleet.start_dispatcher(free_ports(1)[0], 30)
+        finally:
+            await fleet.stop()
+
+    with pytest.raises(JobFailed, match=r"dispatcher on algo-1 ended by itself \(exit code 3\)") as failed:
+        run(scenario())
+    assert failed.value.code == 3
+    assert failed.value.log_tail == ("no such device",)
+    assert heard.lines == ["[dispatcher] no such device"]
+
+
+def test_a_process_that_ends_well_by_itself_is_a_failure_too(server):
+    server(READY + "sleep 0.2\n")
+
+    async def scenario() -> JobFailed:
+        fleet = Heard().fleet()
+        try:
+            await fleet.start_dispatcher(free_ports(1)[0], 30)
+            return await fleet.failure()
+        finally:
+            await fleet.stop()
+
+    failed = run(scenario())
+    assert isinstance(failed, JobFailed)
+    assert "ended by itself (exit code 0)" in str(failed)
+
+
+def test_a_process_that_does_not_listen_to_sigterm_is_killed(server):
+    server(f"trap '' TERM\n{READY}while true; do sleep 1; done\n")
+    heard = Heard()
+
+    async def scenario() -> None:
+        fleet = heard.fleet()
+        await fleet.start_dispatcher(free_ports(1)[0], 30)
+        await fleet.stop(grace_s=0.1)
+        await fleet.stop()  # again: nothing to do
+
+    run(scenario())
+    assert not psutil.pid_exists(heard.pids()["dispatcher"])
+
+
+def test_each_process_is_told_its_port_address_and_dispatcher(server):
+    server(f'echo "$@"\n{READY}exec sleep 60\n')
+    heard = Heard()
+    ports = free_ports(3)
+
+    async def scenario() -> None:
+        fleet = heard.fleet()
+        try:
+            await fleet.start_dispatcher(ports[0], 30)
+            await fleet.start_workers(ports[1:], "algo-1:77", 30)
+        finally:
+            await fleet.stop()
+
+    run(scenario())
+    worker = "-m tfhet.service.server worker --port {} --address 127.0.0.1 --dispatcher algo-1:77"
+    assert sorted(heard.lines) == [
+        f"[dispatcher] -m tfhet.service.server dispatcher --port {ports[0]}",
+        f"[worker-0] {worker.format(ports[1])}",
+        f"[worker-1] {worker.format(ports[2])}",
+    ]
+
+
+def test_a_fleet_needs_no_tensorflow(repository: Path):
+    import subprocess
+
+    code = "import sys; from tfhet.service import Fleet; print('tensorflow' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], cwd=repository, capture_output=True, text=True, timeout=60)
+    assert found.stdout.strip() == "False", found.stderr

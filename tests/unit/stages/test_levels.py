@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfhet import stages
+from tfhet.errors import UsageError
+from tfhet.stages import ImageSpec, levels
+
+NEEDING_THE_FULL_RANGE = (
+    "random_brightness",
+    "random_contrast",
+    "random_saturation",
+    "random_hue",
+    "color_jitter",
+    "posterize",
+    "solarize",
+    "equalize",
+    "autocontrast",
+    "invert",
+    "gamma",
+    "gaussian_noise",
+    "sharpen",
+)
+
+
+@pytest.mark.parametrize("name", NEEDING_THE_FULL_RANGE)
+def test_a_stage_that_works_with_levels_refuses_images_of_another_range_and_says_what_to_do(name):
+    stage = stages.get(name)()
+    for spec in (
+        ImageSpec(8, 8, 3, "float32", -1.0, 1.0),
+        ImageSpec(8, 8, 3, "float32", 0.0, 255.0),
+        ImageSpec(8, 8, 3, "float32", -math.inf, math.inf),
+        ImageSpec(8, 8, 3, "uint8", 0.0, 16.0),
+    ):
+        with pytest.raises(UsageError, match=f"stage {name}: wants {spec.dtype} images from 0 to .*: put it before"):
+            stage.spec(spec)
+
+
+def test_images_that_were_rescaled_to_0_to_1_are_taken():
+    spec = stages.Rescale().spec(ImageSpec(8, 8, 3, "uint8", 0.0, 255.0))
+    assert stages.Invert().spec(spec) == spec
+
+
+@pytest.mark.parametrize("name", ["random_saturation", "random_hue", "color_jitter", "grayscale"])
+def test_a_stage_about_colour_refuses_what_is_neither_grey_nor_rgb(name):
+    with pytest.raises(UsageError, match=f"stage {name}: wants images of 1 channel or 3, not 4"):
+        stages.get(name)().spec(ImageSpec(8, 8, 4, "uint8", 0.0, 255.0))
+
+
+def test_values_are_rounded_to_the_nearest_level_and_clipped():
+    values = tf.constant([-300.0, -0.6, -0.2, 0.4, 0.6, 127.49, 127.51, 254.6, 255.4, 300.0])
+    assert levels.restored(values, tf.uint8).numpy().tolist() == [0, 0, 0, 0, 1, 127, 128, 255, 255, 255]
+    assert levels.restored(tf.constant([-0.1, 0.3, 1.2]), tf.float32).numpy().tolist() == [0.0, np.float32(0.3), 1.0]
+
+
+def test_all_levels_survive_the_way_to_float_and_back():
+    every = tf.cast(tf.range(256), tf.uint8)
+    assert (levels.in_levels(levels.as_given(every, tf.float32)).numpy() == every.numpy()).all()
+
+
+def test_the_shares_of_the_colours_in_grey_sum_to_one():
+    assert sum(levels.LUMA) == 65536.0

@@ -1,0 +1,221 @@
+"""What the documents say is so: their Python runs, their commands parse, their tables and figures are the code's.
+
+A fenced block's first line may carry marks behind the language: `no-run` (compiled only: it needs what is not here) and
+`script=NAME` (a program of its own).
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass, fields
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tfhet.__main__ import _parser
+from tfhet.bench import command, suites
+from tfhet.launch import LaunchSettings
+from tfhet.record import Record, RunSummary, document
+from tfhet.record.run import KIND
+from tfhet.report import figure_table, run_table, text
+from tfhet.simulate import ClusterFile, presets
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENTS = [ROOT / "README.md", ROOT / "tfhet" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block of a document."""
+
+    language: str
+    marks: str
+    content: str
+
+
+def blocks(path: Path, language: str) -> list[Block]:
+    found = re.findall(r"^```(\w+) *([^\n]*)\n(.*?)^```$", path.read_text(), flags=re.MULTILINE | re.DOTALL)
+    return [block for block in (Block(*parts) for parts in found) if block.language == language]
+
+
+def with_blocks(language: str) -> list[Path]:
+    return [path for path in DOCUMENTS if blocks(path, language)]
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def rows(path: Path) -> list[list[str]]:
+    """The rows of all tables of a document, cell by cell."""
+    lines = [line for line in path.read_text().splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+@pytest.mark.parametrize("path", with_blocks("python"), ids=name_of)
+def test_the_python_of_a_document_runs(path, tmp_path, monkeypatch):
+    from tfhet.stages import registry
+
+    monkeypatch.setattr(registry, "_table", dict(registry._table))  # a stage of a document stays there
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.chdir(tmp_path)
+    module = ModuleType("document")
+    monkeypatch.setitem(sys.modules, module.__name__, module)  # a class of a document is looked up in its module
+    for number, block in enumerate(blocks(path, "python"), start=1):
+        code = compile(block.content, f"{name_of(path)}, Python block {number}", "exec", dont_inherit=True)
+        if not block.marks:
+            exec(code, vars(module))
+
+
+@pytest.mark.horovod
+def test_the_script_of_a_document_runs_alone(tmp_path, monkeypatch):
+    (script,) = [block for block in blocks(ROOT / "docs" / "your-own-script.md", "python") if "script=" in block.marks]
+    (tmp_path / "train.py").write_text(script.content.replace("epochs=3", "epochs=1"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    result = subprocess.run(
+        [sys.executable, "train.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert result.returncode == 0, result.stderr[-2000:]
+    assert (tmp_path / "model" / "1" / "saved_model.pb").is_file()
+
+
+def commands(path: Path) -> list[list[str]]:
+    """The command lines of a document's shell blocks, without comments and variables before them."""
+    lines = [line for block in blocks(path, "bash") for line in block.content.splitlines()]
+    words = [shlex.split(line, comments=True) for line in lines]
+    bare = [[word for i, word in enumerate(line) if i or not re.fullmatch(r"\w+=.*", word)] for line in words]
+    return [line for line in bare if line]
+
+
+@pytest.mark.parametrize("path", with_blocks("bash"), ids=name_of)
+def test_the_commands_of_a_document_are_understood(path):
+    from tfhet.trainer.settings import Settings
+
+    trainer = {item.name for item in fields(Settings)}
+
+    def check_trainer(words: list[str]) -> None:
+        Settings.parse(words)
+        unknown = [word for word in words if word.startswith("--") and word[2:] not in trainer]
+        assert not unknown, f"{name_of(path)}: the trainer does not know {unknown}"
+
+    for words in commands(path):
+        head, rest = words[0], words[1:]
+        if head.startswith(("scripts/", ".ci/")):
+            assert (ROOT / head).is_file(), f"{name_of(path)} names {head}"
+        elif head == "tfhet" and rest[0] == "bench":
+            command._parser(suites.get(rest[1])).parse_args(rest[2:])
+        elif head == "tfhet":
+            own, behind = (rest[: rest.index("--")], rest[rest.index("--") + 1 :]) if "--" in rest else (rest, [])
+            _parser().parse_args(own)
+            if behind:
+                assert (ROOT / behind[0]).is_file(), f"{name_of(path)} runs {behind[0]}"
+                settings, left = LaunchSettings.parse(behind[1:])
+                if not settings.train_script:
+                    check_trainer(left)
+        elif words[:3] == ["python", "-m", "tfhet.trainer"]:
+            check_trainer(words[3:])
+
+
+@pytest.mark.parametrize("path", with_blocks("yaml"), ids=name_of)
+def test_the_cluster_files_of_a_document_are_read(path):
+    for block in blocks(path, "yaml"):
+        ClusterFile.parse(block.content, name_of(path))
+
+
+def assert_told(settings: type, path: Path) -> None:
+    """Every argument stands in a table of the document, with its default."""
+    told = {}
+    for first, *_, default in (row for row in rows(path) if row[0].startswith("`--")):
+        names, defaults = re.findall(r"`--(\w+)`", first), default.replace("`", "").split(", ")
+        told.update(zip(names, defaults * len(names) if len(defaults) == 1 else defaults, strict=True))
+    assert told == {item.name: str(item.default) for item in fields(settings)}
+
+
+def test_the_readme_tells_the_arguments_of_the_launcher():
+    assert_told(LaunchSettings, ROOT / "README.md")
+
+
+def test_the_guide_tells_the_arguments_of_the_trainer():
+    from tfhet.trainer.settings import Settings
+
+    assert_told(Settings, ROOT / "docs" / "training.md")
+
+
+def test_the_guide_tells_stages_chains_and_fields_of_a_pipeline():
+    from tfhet.placement import Pipeline
+    from tfhet.stages import CHAINS, registry
+
+    own = {name for name, stage in registry._table.items() if stage.__module__.startswith("tfhet.")}
+    first = {row[0].strip("`") for row in rows(ROOT / "docs" / "pipelines-and-stages.md")}
+    assert own | set(CHAINS) | {item.name for item in fields(Pipeline)} <= first
+
+
+def test_the_guide_tells_presets_and_the_fields_of_a_summary():
+    table = rows(ROOT / "docs" / "run-on-your-machine.md")
+    told = {name for row in table for name in re.findall(r"`(\S+?)`", row[0])}
+    assert set(presets()) | {item.name for item in fields(RunSummary)} <= told
+
+
+def test_the_metric_definitions_find_the_numbers_of_the_metric_lines():
+    from tfhet.trainer.meter import Meter, StepTime
+
+    guide = ROOT / "docs" / "training.md"
+    names: dict[str, list[dict[str, str]]] = {}
+    for block in blocks(guide, "python"):
+        exec(block.content, names)
+    meter = Meter()
+    meter.add(StepTime(step_s=0.1, wait_s=0.025, examples=128))
+    (end,) = re.findall(r"^\[tfhet\] end of .*$", guide.read_text(), flags=re.MULTILINE)
+    lines = ["[algo-2/0] " + meter.line(10, 0, 1.5), end]
+    found = {
+        metric["Name"]: [hit for line in lines for hit in re.findall(metric["Regex"], line)]
+        for metric in names["metric_definitions"]
+    }
+    assert found == {
+        "step_ms": ["100.0"],
+        "examples_per_s": ["1280"],
+        "wait_pct": ["25.0"],
+        "loss": ["1.5000"],
+        "val_loss": ["1.3551"],
+        "val_accuracy": ["0.7833"],
+        "examples_missing": ["0"],
+    }
+
+
+def test_the_files_of_the_house_are_there():
+    house = (ROOT / "tfhet" / "README.md").read_text()
+    there = {path.name for path in (ROOT / "tfhet").rglob("*.py")}
+    assert set(re.findall(r"\b\w+\.py\b", house)) - there == set()
+    rooms = {path.parent.name for path in (ROOT / "tfhet").glob("*/__init__.py")}
+    assert rooms == set(re.findall(r"^  (\w+)/", house, flags=re.MULTILINE))
+
+
+def quoted(table: str) -> list[str]:
+    return [line.rstrip() for line in table.splitlines() if line.strip()]
+
+
+def test_the_readme_quotes_the_run_that_is_recorded():
+    told = quoted((ROOT / "README.md").read_text())
+    summary = RunSummary.from_json(document.read(ROOT / "results" / "demo.json", KIND))
+    lines = quoted(text(run_table(summary)))
+    missing = [line for line in lines if line not in told]
+    assert not missing, "README.md does not show these lines of results/demo.json:\n" + "\n".join(missing)
+
+
+def test_the_readme_quotes_the_benchmark_that_is_recorded():
+    told = quoted((ROOT / "README.md").read_text())
+    record = Record.read(ROOT / "results" / "stages-aws-cifar.json")
+    lines = quoted(text(figure_table(record.figures)))
+    missing = [line for line in lines if line not in told]
+    assert not missing, "README.md does not show these lines of the record:\n" + "\n".join(missing)
+    assert all(figure.samples for figure in record.figures.values())
+
+
+def test_the_records_name_no_place_of_the_machine_that_made_them():
+    for path in (ROOT / "results").glob("*.json"):
+        assert not re.search(r"/(root|home|work|tmp|Users)/", path.read_text()), path.name

@@ -1,0 +1,66 @@
+"""Enlarges, slants, turns and moves every image alike."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import tensorflow as tf
+
+from tfhet.stages import projection
+from tfhet.stages.registry import register
+from tfhet.stages.spec import ImageSpec
+from tfhet.stages.stage import Stage
+
+
+@register("affine")
+@dataclass(frozen=True)
+class Affine(Stage):
+    """Scaled, then sheared, then turned about the centre, then moved, as one bilinear sampling: torchvision's order."""
+
+    degrees: float = 0.0
+    """Angle; positive is counter-clockwise."""
+    down: float = 0.0
+    """How far the content moves down, as a fraction of the height. From -1 to 1."""
+    right: float = 0.0
+    """How far the content moves to the right, as a fraction of the width. From -1 to 1."""
+    scale: float = 1.0
+    """Above 1 enlarges the content; positive."""
+    shear: float = 0.0
+    """Columns per row, as in `random_shear`. From -1 to 1."""
+    fill_mode: str = "reflect"
+    """What lies beyond the edge: constant, nearest, reflect or wrap."""
+    fill_value: float = 0.0
+    """For `constant`: within the range of the images."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (math.isfinite(self.degrees) and 0.0 < self.scale < math.inf):
+            self.refuse(f"degrees is finite, scale finite and positive, not {self.degrees}, {self.scale}")
+        if not all(-1.0 <= value <= 1.0 for value in (self.down, self.right, self.shear)):
+            self.refuse(f"down, right and shear are from -1 to 1, not {self.down}, {self.right}, {self.shear}")
+        projection.check_fill(self, self.fill_mode)
+        # A constant would be rescaled together with the images, or not.
+        object.__setattr__(self, "commutes_with_rescale", self.fill_mode != "constant")
+
+    def spec(self, spec: ImageSpec) -> ImageSpec:
+        projection.check_fill_value(self, self.fill_mode, self.fill_value, spec)
+        return spec
+
+    def transforms(self, parameters: Mapping[str, tf.Tensor], height: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
+        """Sizes in pixels -> float32 [1, 8], as `tfhet.stages.projection` has them: one for all images."""
+        return projection.affine(
+            tf.constant([math.radians(self.degrees)]),
+            tf.constant([self.down]),
+            tf.constant([self.right]),
+            tf.constant([self.scale]),
+            tf.constant([self.shear]),
+            height,
+            width,
+        )
+
+    def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        size = tf.shape(images)
+        transforms = self.transforms(parameters, size[1], size[2])
+        return projection.project(images, transforms, self.fill_mode, self.fill_value)

@@ -1,0 +1,44 @@
+"""Changes the dtype and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import tensorflow as tf
+
+from tfhet.errors import unknown
+from tfhet.stages.registry import register
+from tfhet.stages.spec import DTYPES, ImageSpec
+from tfhet.stages.stage import Stage
+
+
+@register("cast")
+@dataclass(frozen=True)
+class Cast(Stage):
+    """uint8 or float32 -> `dtype`, the values stay: 0..255 becomes 0.0..255.0. To uint8: rounded and clipped to 0..255.
+
+    Images in 0..1 are made 0..255 by `rescale(255)` before `cast("uint8")`.
+    """
+
+    dtype: str = "float32"
+    """`uint8` or `float32`."""
+
+    keeps_range: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.dtype not in DTYPES:
+            unknown(f"dtype of stage {self.name}", self.dtype, DTYPES)
+
+    def spec(self, spec: ImageSpec) -> ImageSpec:
+        if self.dtype == spec.dtype or self.dtype == "float32":
+            return replace(spec, dtype=self.dtype)
+        low, high = (float(int(min(max(bound, 0.0), 255.0) + 0.5)) for bound in (spec.low, spec.high))
+        return replace(spec, dtype=self.dtype, low=low, high=high)
+
+    def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        if images.dtype.name == self.dtype or self.dtype == "float32":
+            return tf.cast(images, self.dtype)
+        return tf.cast(tf.clip_by_value(images + 0.5, 0.0, 255.0), self.dtype)

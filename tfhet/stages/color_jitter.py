@@ -1,0 +1,91 @@
+"""Brightness, contrast, saturation and hue of each image, together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import tensorflow as tf
+
+from tfhet.stages import levels, randomness
+from tfhet.stages.random_hue import hue_turned
+from tfhet.stages.registry import register
+from tfhet.stages.spec import ImageSpec
+from tfhet.stages.stage import Stage
+
+
+@register("color_jitter")
+@dataclass(frozen=True)
+class ColorJitter(Stage):
+    """The four as in torchvision's ColorJitter and Pillow's ImageEnhance, always in this order:
+
+    1. brightness: x -> factor * x
+    2. contrast: a blend of x and the mean of its grey image, as one level
+    3. saturation: a blend of x and its grey image
+    4. hue: turned about the colour wheel
+
+    The first three are one affine map of the colours, so nothing is clipped or rounded between them; clipped before
+    the hue, rounded at the end. uint8 in 0..255 or float32 in 0..1; the dtype stays. On images of one channel,
+    saturation and hue do nothing.
+    """
+
+    brightness: float = 0.4
+    """The factor is drawn from 1 - brightness (not below 0) to 1 + brightness. From 0, where it is left out."""
+    contrast: float = 0.4
+    """The same, for the share of the image; the mean grey gets the rest."""
+    saturation: float = 0.4
+    """The same, for the share of the image; its grey image gets the rest."""
+    hue: float = 0.0
+    """The most either way, in turns of the colour wheel. From 0, where it is left out, to 0.5."""
+
+    random: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        factors = (self.brightness, self.contrast, self.saturation)
+        if not all(0.0 <= factor < float("inf") for factor in factors) or not 0.0 <= self.hue <= 0.5:
+            self.refuse(f"brightness, contrast and saturation are from 0, hue from 0 to 0.5; not {factors}, {self.hue}")
+        if not any((*factors, self.hue)):
+            self.refuse("all four are 0: leave the stage out")
+
+    def spec(self, spec: ImageSpec) -> ImageSpec:
+        return levels.grey_or_rgb(self, levels.full_range(self, spec))
+
+    def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
+        """`brightness`, `contrast`, `saturation` (factors), `hue` (turns): float32 [batch]; only those not left out."""
+        drawn = {}
+        for draw, name in enumerate(("brightness", "contrast", "saturation")):
+            most = getattr(self, name)
+            if most > 0.0:
+                drawn[name] = randomness.uniform(keys, draw, max(0.0, 1.0 - most), 1.0 + most)
+        if self.hue > 0.0:
+            drawn["hue"] = randomness.uniform(keys, 3, -self.hue, self.hue)
+        return drawn
+
+    def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        channels = images.shape[3]
+        values = tf.cast(images, tf.float32)
+        one = tf.ones([tf.shape(images)[0]])
+        gain, contrast = parameters.get("brightness", one), parameters.get("contrast")
+        grey = tf.constant(levels.LUMA if channels == 3 else [65536.0]) / 65536.0
+        added = None
+        if contrast is not None:
+            mean = tf.linalg.matvec(tf.reduce_mean(values, axis=[1, 2]), grey)
+            added = levels.per_image((1.0 - contrast) * gain * mean)
+            gain = gain * contrast
+        if "saturation" in parameters and channels == 3:
+            own = parameters["saturation"][:, tf.newaxis, tf.newaxis]
+            mixing = own * tf.eye(3) + (1.0 - own) * grey[:, tf.newaxis]
+            pixels = tf.reshape(values, [-1, tf.shape(images)[1] * tf.shape(images)[2], 3])
+            values = tf.reshape(tf.matmul(pixels, mixing * gain[:, tf.newaxis, tf.newaxis]), tf.shape(images))
+        elif "brightness" in parameters or contrast is not None:
+            values = values * levels.per_image(gain)
+        if added is not None:
+            values = values + added
+        if "hue" in parameters and channels == 3:
+            full = levels.FULL[images.dtype.name]
+            values = hue_turned(tf.clip_by_value(values, 0.0, full), parameters["hue"])
+        restored = levels.restored(values, images.dtype)
+        restored.set_shape(images.shape)
+        return restored

@@ -1,0 +1,44 @@
+"""Spreads the levels of each image so that all are used about equally often."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import tensorflow as tf
+
+from tfhet.stages import levels
+from tfhet.stages.registry import register
+from tfhet.stages.spec import ImageSpec
+from tfhet.stages.stage import Stage
+
+
+@register("equalize")
+@dataclass(frozen=True)
+class Equalize(Stage):
+    """Equalises the histogram of each channel of each image: bit for bit Pillow's `ImageOps.equalize`.
+
+    uint8 in 0..255; float32 in 0..1 is brought to the nearest of the 256 levels first. The dtype stays.
+    """
+
+    def spec(self, spec: ImageSpec) -> ImageSpec:
+        return levels.full_range(self, spec)
+
+    def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        batch, height, width, channels = tf.unstack(tf.shape(images))
+        planes = batch * channels
+        # One histogram for all planes: plane p counts in the bins 256 p to 256 p + 255.
+        first = tf.reshape(tf.range(planes) * 256, [batch, 1, 1, channels])
+        bins = tf.cast(levels.in_levels(images), tf.int32) + first
+        counts = tf.raw_ops.DenseBincount(
+            input=tf.reshape(bins, [-1]), size=planes * 256, weights=tf.constant([], tf.int32), binary_output=False
+        )
+        below = tf.cumsum(tf.reshape(counts, [planes, 256]), axis=1, exclusive=True)
+        # A step is a 255th of all pixels but those of the brightest level; where there is none, nothing changes.
+        but_brightest = tf.reduce_max(below * tf.cast(below < height * width, tf.int32), axis=1, keepdims=True)
+        step = but_brightest // 255
+        spread = tf.minimum((below + step // 2) // tf.maximum(step, 1), 255)
+        table = tf.where(step > 0, spread, tf.range(256))
+        equalized = tf.gather(tf.cast(tf.reshape(table, [-1]), tf.uint8), bins)
+        equalized.set_shape(images.shape)
+        return levels.as_given(equalized, images.dtype)

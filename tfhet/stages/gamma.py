@@ -1,0 +1,48 @@
+"""Raises each value to a power."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import tensorflow as tf
+
+from tfhet.stages import levels
+from tfhet.stages.registry import register
+from tfhet.stages.spec import ImageSpec
+from tfhet.stages.stage import Stage
+
+
+@register("gamma")
+@dataclass(frozen=True)
+class Gamma(Stage):
+    """x -> gain * x**gamma with 1 as the brightest level, clipped, as `tf.image.adjust_gamma`.
+
+    uint8 in 0..255 (through a table of 256) or float32 in 0..1; the dtype stays.
+    """
+
+    gamma: float = 1.0
+    """The power; below 1 lightens, above 1 darkens. Positive."""
+    gain: float = 1.0
+    """Factor; positive."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not all(value > 0.0 and math.isfinite(value) for value in (self.gamma, self.gain)):
+            self.refuse(f"gamma and gain are positive and finite, not {self.gamma}, {self.gain}")
+
+    def spec(self, spec: ImageSpec) -> ImageSpec:
+        return levels.full_range(self, spec)
+
+    def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        if images.dtype.is_floating:
+            # log(0) is -inf and comes back as 0. tf.pow takes five times as long.
+            return tf.minimum(tf.exp(tf.math.log(images) * self.gamma) * self.gain, 1.0)
+        return tf.gather(tf.constant(self.table()), tf.cast(images, tf.int32))
+
+    def table(self) -> np.ndarray:
+        """uint8 [256]: what each level becomes, rounded to the nearest."""
+        exact = self.gain * (np.arange(256) / 255.0) ** self.gamma * 255.0
+        return np.minimum(np.floor(exact + 0.5), 255.0).astype(np.uint8)

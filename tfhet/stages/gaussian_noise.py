@@ -1,0 +1,65 @@
+"""Adds noise to each value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import tensorflow as tf
+
+from tfhet.stages import levels, randomness
+from tfhet.stages.registry import register
+from tfhet.stages.spec import ImageSpec
+from tfhet.stages.stage import Stage
+
+
+@register("gaussian_noise")
+@dataclass(frozen=True)
+class GaussianNoise(Stage):
+    """Normal noise of mean 0, drawn for each value of each image; clipped.
+
+    uint8 in 0..255 or float32 in 0..1; the dtype stays.
+    """
+
+    stddev: float = 0.05
+    """Standard deviation, as a part of the full range: 0.05 is 12.75 levels of uint8. From 0."""
+
+    random: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (self.stddev >= 0.0 and math.isfinite(self.stddev)):
+            self.refuse(f"stddev is a part of the full range, from 0, not {self.stddev}")
+
+    def spec(self, spec: ImageSpec) -> ImageSpec:
+        return levels.full_range(self, spec)
+
+    def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
+        """`noise`: uint64 [batch], the number that all the noise of an image follows from (see `normals`)."""
+        return {"noise": randomness.bits(keys, 0)}
+
+    def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        shape = tf.shape(images)
+        noise = tf.reshape(normals(parameters["noise"], tf.reduce_prod(shape[1:])), shape)
+        deviation = self.stddev * levels.FULL[images.dtype.name]
+        noisy = levels.restored(tf.cast(images, tf.float32) + noise * deviation, images.dtype)
+        noisy.set_shape(images.shape)
+        return noisy
+
+
+def normals(seeds: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
+    """seeds: uint64 [batch]; count: int32 [] -> float32 [batch, count], normal; a row depends on its seed only, but for
+    the last bit, which logarithm and cosine may round differently in another batch.
+
+    Box-Muller on 16 bits each for radius and angle, so that one 64-bit word gives four: none is beyond 4.9.
+    """
+    words = tf.bitcast(tf.range(tf.cast((count + 3) // 4, tf.int64)), tf.uint64)
+    halves = tf.bitcast(randomness.absorb(seeds[:, tf.newaxis], words), tf.int32)
+    lower = tf.cast(tf.bitwise.bitwise_and(halves, 0xFFFF), tf.float32)
+    upper = tf.cast(tf.bitwise.right_shift(halves, 16), tf.float32)
+    radius = tf.sqrt(-2.0 * tf.math.log((lower + 0.5) * 2.0**-16))
+    angle = upper * (2.0 * math.pi * 2.0**-16)
+    pair = [tf.reshape(radius * wave(angle), [-1, 2 * tf.size(words)]) for wave in (tf.cos, tf.sin)]
+    return tf.concat(pair, axis=1)[:, :count]

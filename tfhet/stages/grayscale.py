@@ -1,0 +1,46 @@
+"""Takes the colour away."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import tensorflow as tf
+
+from tfhet.stages import levels
+from tfhet.stages.registry import register
+from tfhet.stages.spec import ImageSpec
+from tfhet.stages.stage import Stage
+
+
+@register("grayscale")
+@dataclass(frozen=True)
+class Grayscale(Stage):
+    """0.299 red + 0.587 green + 0.114 blue (ITU-R 601-2); on uint8 bit for bit Pillow's `convert("L")`.
+
+    Any range; the dtype stays. (`tf.image.rgb_to_grayscale` has weights that sum to 0.9999.)
+    """
+
+    channels: int = 1
+    """Of what comes out: 1, or 3 with all of them equal."""
+
+    keeps_shape: ClassVar[bool] = False
+    commutes_with_rescale: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.channels not in (1, 3):
+            self.refuse(f"channels is 1 or 3, not {self.channels}")
+
+    def spec(self, spec: ImageSpec) -> ImageSpec:
+        return replace(levels.grey_or_rgb(self, spec), channels=self.channels)
+
+    def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        if images.shape[3] == 1:
+            return images if self.channels == 1 else tf.tile(images, [1, 1, 1, 3])
+        weights = tf.constant([[weight] * self.channels for weight in levels.LUMA])
+        if images.dtype.is_floating:
+            return tf.tensordot(images, weights / 65536.0, 1)
+        sums = tf.tensordot(tf.cast(images, tf.float32), weights, 1)
+        return tf.cast((sums + 32768.0) * (1.0 / 65536.0), images.dtype)

@@ -1,0 +1,25 @@
+"""Turns each image into its negative."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import tensorflow as tf
+
+from tfhet.stages import levels
+from tfhet.stages.registry import register
+from tfhet.stages.spec import ImageSpec
+from tfhet.stages.stage import Stage
+
+
+@register("invert")
+@dataclass(frozen=True)
+class Invert(Stage):
+    """x -> full - x, as Pillow's `ImageOps.invert`: 255 - x on uint8, 1 - x on float32 in 0..1; the dtype stays."""
+
+    def spec(self, spec: ImageSpec) -> ImageSpec:
+        return levels.full_range(self, spec)
+
+    def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        return 1.0 - images if images.dtype.is_floating else tf.bitwise.invert(images)

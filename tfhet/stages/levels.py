@@ -1,0 +1,57 @@
+"""Grey levels: the full range of an image, the way back into it, and the grey of a colour."""
+
+from __future__ import annotations
+
+import math
+
+import tensorflow as tf
+
+from tfhet.stages.spec import ImageSpec
+from tfhet.stages.stage import Stage
+
+FULL = {"uint8": 255.0, "float32": 1.0}
+"""The brightest level by dtype; the darkest is 0."""
+
+LUMA = (19595.0, 38470.0, 7471.0)
+"""How much red, green and blue count in a grey, in 65536ths: ITU-R 601-2 as Pillow's mode L rounds it; they sum to 1.
+Products with uint8 and their sum stay below 2**24, so float32 holds them exactly."""
+
+
+def full_range(stage: Stage, spec: ImageSpec) -> ImageSpec:
+    """`spec` itself. Raises UsageError, naming the stage, unless it is uint8 in 0..255 or float32 in 0..1."""
+    full = FULL[spec.dtype]
+    if not (math.isclose(spec.low, 0.0, abs_tol=1e-6) and math.isclose(spec.high, full, rel_tol=1e-6)):
+        stage.refuse(
+            f"wants {spec.dtype} images from 0 to {full:g}, not {spec.low:g} to {spec.high:g}: put it before what "
+            "changes the range, or rescale to 0..1 before it"
+        )
+    return spec
+
+
+def grey_or_rgb(stage: Stage, spec: ImageSpec) -> ImageSpec:
+    """`spec` itself. Raises UsageError, naming the stage, unless its images have 1 or 3 channels."""
+    if spec.channels not in (1, 3):
+        stage.refuse(f"wants images of 1 channel or 3, not {spec.channels}")
+    return spec
+
+
+def restored(values: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+    """float32 of any shape -> `dtype`: clipped to the full range, and for uint8 rounded to the nearest level."""
+    if dtype.is_floating:
+        return tf.clip_by_value(values, 0.0, 1.0)
+    return tf.cast(tf.clip_by_value(values + 0.5, 0.0, 255.0), dtype)
+
+
+def in_levels(images: tf.Tensor) -> tf.Tensor:
+    """uint8, or float32 in 0..1 -> uint8 of the same shape, each value at the nearest of the 256 levels."""
+    return tf.cast(images * 255.0 + 0.5, tf.uint8) if images.dtype.is_floating else images
+
+
+def as_given(levels: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+    """uint8 -> `dtype`, of the same shape: for float32 the levels are 255ths. The way back from `in_levels`."""
+    return tf.cast(levels, tf.float32) * (1.0 / 255.0) if dtype.is_floating else levels
+
+
+def per_image(values: tf.Tensor) -> tf.Tensor:
+    """[batch] -> [batch, 1, 1, 1]: to be broadcast over the images."""
+    return values[:, tf.newaxis, tf.newaxis, tf.newaxis]

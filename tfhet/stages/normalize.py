@@ -1,0 +1,61 @@
+"""Brings each channel to a mean and a spread that suit a network."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import tensorflow as tf
+
+from tfhet.stages import levels
+from tfhet.stages.registry import register
+from tfhet.stages.spec import ImageSpec
+from tfhet.stages.stage import Stage
+
+
+@register("normalize")
+@dataclass(frozen=True)
+class Normalize(Stage):
+    """(x - mean) / std with 1 as the brightest level, to float32, as torchvision's Normalize behind ToTensor.
+
+    uint8 (divided by 255 in the same multiply-add) or float32 (taken as it is). ImageNet's are
+    `normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))`.
+    """
+
+    mean: tuple[float, ...] = (0.5,)
+    """Taken away: one number for each channel, or one for all."""
+    std: tuple[float, ...] = (0.5,)
+    """Divided by: one number for each channel, or one for all; positive."""
+
+    keeps_range: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("mean", "std"):
+            given = getattr(self, name)
+            numbers = tuple(given) if isinstance(given, (tuple, list)) else (given,)
+            if not numbers or not all(type(n) in (int, float) and math.isfinite(n) for n in numbers):
+                self.refuse(f"{name} is one number for each channel, or one for all, not {given!r}")
+            object.__setattr__(self, name, tuple(float(n) for n in numbers))
+        if min(self.std) <= 0.0:
+            self.refuse(f"std is positive, not {self.std}")
+
+    def spec(self, spec: ImageSpec) -> ImageSpec:
+        for name, given in (("mean", self.mean), ("std", self.std)):
+            if len(given) not in (1, spec.channels):
+                self.refuse(f"{name} has {len(given)} numbers for images of {spec.channels} channels")
+        scale, offset = self._line(spec.dtype)
+        low, high = float((scale * spec.low + offset).min()), float((scale * spec.high + offset).max())
+        return replace(spec, dtype="float32", low=low, high=high)
+
+    def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        scale, offset = (tf.constant(part, tf.float32) for part in self._line(images.dtype.name))
+        return tf.cast(images, tf.float32) * scale + offset
+
+    def _line(self, dtype: str) -> tuple[np.ndarray, np.ndarray]:
+        """float64 [1] or [channels]: the result is scale * x + offset."""
+        mean, std = np.array(self.mean), np.array(self.std)
+        return 1.0 / (levels.FULL[dtype] * std), -mean / std

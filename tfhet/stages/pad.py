@@ -1,0 +1,86 @@
+"""Puts a border around every image."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import tensorflow as tf
+
+from tfhet.errors import unknown
+from tfhet.stages.registry import register
+from tfhet.stages.spec import ImageSpec
+from tfhet.stages.stage import Stage
+
+MODES = ("constant", "edge", "reflect", "symmetric")
+
+
+@register("pad")
+@dataclass(frozen=True)
+class Pad(Stage):
+    """By a number of pixels on each side, or, along an axis whose size is given, by what is missing to that size."""
+
+    top: int = 0
+    """Rows added above."""
+    bottom: int = 0
+    """Rows added below."""
+    left: int = 0
+    """Columns added on the left."""
+    right: int = 0
+    """Columns added on the right."""
+    height: int = 0
+    """Rows of the result, the image in the middle (an odd one goes below); 0: by top and bottom."""
+    width: int = 0
+    """Columns of the result, the image in the middle (an odd one goes to the right); 0: by left and right."""
+    mode: str = "constant"
+    """constant (`value`), edge (the last pixel), reflect (the edge once) or symmetric (the edge twice), as `numpy.pad`
+    has them: mirrored again where the border is larger than the image."""
+    value: float = 0.0
+    """For `constant`: within the range of the images; a whole number for uint8."""
+
+    keeps_shape: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if min(self.top, self.bottom, self.left, self.right, self.height, self.width) < 0:
+            self.refuse("top, bottom, left, right, height and width are at least 0")
+        if (self.height and (self.top or self.bottom)) or (self.width and (self.left or self.right)):
+            self.refuse("give either the size of the result or the border, not both along one axis")
+        if self.mode not in MODES:
+            unknown(f"mode of stage {self.name}", self.mode, MODES)
+        # A constant would be rescaled together with the images, or not.
+        object.__setattr__(self, "commutes_with_rescale", self.mode != "constant")
+
+    def spec(self, spec: ImageSpec) -> ImageSpec:
+        if self.mode == "constant" and not spec.low <= self.value <= spec.high:
+            self.refuse(f"value {self.value:g} is outside the images' range, {spec.low:g} to {spec.high:g}")
+        if spec.dtype == "uint8" and self.mode == "constant" and self.value != int(self.value):
+            self.refuse(f"value {self.value:g} is not a whole number, as uint8 images need")
+        (above, below), (before, behind) = self._borders(spec.height, spec.width)
+        height = None if spec.height is None else above + spec.height + below
+        width = None if spec.width is None else before + spec.width + behind
+        return replace(spec, height=height, width=width)
+
+    def _borders(self, height: int | None, width: int | None) -> tuple[tuple[int, int], tuple[int, int]]:
+        rows = self._border(self.height, (self.top, self.bottom), height, "rows")
+        return rows, self._border(self.width, (self.left, self.right), width, "columns")
+
+    def _border(self, wanted: int, border: tuple[int, int], there: int | None, what: str) -> tuple[int, int]:
+        if there is None and (wanted or self.mode != "constant"):
+            self.refuse(f"how many {what} the images have must be known: resize them before")
+        if not wanted or there is None:
+            return border
+        if wanted < there:
+            self.refuse(f"images with {there} {what} cannot be padded to {wanted}: crop them before")
+        return (wanted - there) // 2, (wanted - there + 1) // 2
+
+    def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        height, width = images.shape[1], images.shape[2]
+        rows, columns = self._borders(height, width)
+        if self.mode == "constant":
+            return tf.pad(images, [(0, 0), rows, columns, (0, 0)], constant_values=tf.cast(self.value, images.dtype))
+        # tf.pad's MirrorPad takes 23 us for a 32x32 RGB uint8 image and 4 pixels, two gathers 4 (TF 2.15.1, batch 256).
+        images = tf.gather(images, np.pad(np.arange(width), columns, mode=self.mode), axis=2)  # type: ignore[call-overload]
+        return tf.gather(images, np.pad(np.arange(height), rows, mode=self.mode), axis=1)  # type: ignore[call-overload]

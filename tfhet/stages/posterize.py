@@ -1,0 +1,37 @@
+"""Keeps fewer levels of each value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import tensorflow as tf
+
+from tfhet.stages import levels
+from tfhet.stages.registry import register
+from tfhet.stages.spec import ImageSpec
+from tfhet.stages.stage import Stage
+
+
+@register("posterize")
+@dataclass(frozen=True)
+class Posterize(Stage):
+    """Clears the lowest of the 8 bits of each value, as Pillow's `ImageOps.posterize` does.
+
+    uint8 in 0..255; float32 in 0..1 is brought to the nearest of the 256 levels first. The dtype stays.
+    """
+
+    bits: int = 4
+    """How many bits stay, from 1 to 8."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 1 <= self.bits <= 8:
+            self.refuse(f"bits is from 1 to 8, not {self.bits}")
+
+    def spec(self, spec: ImageSpec) -> ImageSpec:
+        return levels.full_range(self, spec)
+
+    def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        kept = tf.constant(256 - 2 ** (8 - self.bits), tf.uint8)
+        return levels.as_given(tf.bitwise.bitwise_and(levels.in_levels(images), kept), images.dtype)

@@ -1,0 +1,97 @@
+"""Cuts a window out of each image, at a place of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import tensorflow as tf
+
+from tfhet.errors import unknown
+from tfhet.stages import randomness
+from tfhet.stages.pad import MODES
+from tfhet.stages.registry import register
+from tfhet.stages.spec import ImageSpec
+from tfhet.stages.stage import Stage
+
+
+@register("random_crop")
+@dataclass(frozen=True)
+class RandomCrop(Stage):
+    """All places are equally likely. `random_crop(padding=4)` is what is usual for CIFAR: padded by 4 pixels on each
+    side and cut back to the size it had; torchvision's RandomCrop."""
+
+    height: int = 0
+    """Rows of the result; 0: as many as the image has."""
+    width: int = 0
+    """Columns of the result; 0: as many as the image has."""
+    padding: int = 0
+    """Pixels put around the image before, on each side."""
+    mode: str = "constant"
+    """What they are: constant (`value`), edge, reflect or symmetric, as in `pad`."""
+    value: float = 0.0
+    """For `constant`: within the range of the images; a whole number for uint8."""
+
+    random: ClassVar[bool] = True
+    keeps_shape: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if min(self.height, self.width, self.padding) < 0:
+            self.refuse(f"height, width and padding are at least 0, not {self.height}, {self.width}, {self.padding}")
+        if self.mode not in MODES:
+            unknown(f"mode of stage {self.name}", self.mode, MODES)
+        # A constant would be rescaled together with the images, or not.
+        object.__setattr__(self, "commutes_with_rescale", not self.padding or self.mode != "constant")
+
+    def spec(self, spec: ImageSpec) -> ImageSpec:
+        if self.padding and self.mode == "constant":
+            if not spec.low <= self.value <= spec.high:
+                self.refuse(f"value {self.value:g} is outside the images' range, {spec.low:g} to {spec.high:g}")
+            if spec.dtype == "uint8" and self.value != int(self.value):
+                self.refuse(f"value {self.value:g} is not a whole number, as uint8 images need")
+        height, width = self._size(spec.height, spec.width)
+        return replace(spec, height=height, width=width)
+
+    def _size(self, height: int | None, width: int | None) -> tuple[int, int]:
+        if height is None or width is None:
+            self.refuse("height and width of the images must be known: resize them before")
+        result = self.height or height, self.width or width
+        room = height + 2 * self.padding, width + 2 * self.padding
+        if result[0] > room[0] or result[1] > room[1]:
+            self.refuse(f"{result[0]} x {result[1]} pixels do not fit into {room[0]} x {room[1]}: give more padding")
+        return result
+
+    def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
+        """`top`, `left`: int32 [batch], the window's first row and column, counted from the border's."""
+        cut = self.spec(spec)
+        drawn = {}
+        for draw, (name, there, wanted) in enumerate(
+            (("top", spec.height, cut.height), ("left", spec.width, cut.width)),
+        ):
+            assert there is not None and wanted is not None  # `spec` refuses sizes that are not known
+            places = there + 2 * self.padding - wanted + 1
+            # Cut to whole numbers: `places` itself is not reached, (1 - 2**-24) * n < n in float32 for all n < 2**24.
+            drawn[name] = tf.cast(randomness.uniform(keys, draw, 0.0, float(places)), tf.int32)
+        return drawn
+
+    def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        height, width = self._size(images.shape[1], images.shape[2])
+        border = self.padding
+        rows, columns = np.arange(images.shape[1]), np.arange(images.shape[2])
+        if border and self.mode == "constant":
+            around = (border, border)
+            images = tf.pad(images, [(0, 0), around, around, (0, 0)], constant_values=tf.cast(self.value, images.dtype))
+            rows, columns = np.arange(images.shape[1]), np.arange(images.shape[2])
+        else:  # no border is built: it shows pixels that are there
+            rows, columns = (np.pad(each, border, mode=self.mode) for each in (rows, columns))  # type: ignore[call-overload]
+        # One gather of whole pixels: 5 us for a 32x32 RGB image with a border of 4 (TF 2.15.1, batch 256). Rows and
+        # then columns take 6.5, halving the shifts by Select 8.5, a projection with whole offsets 12.
+        across = tf.gather(tf.constant(columns, tf.int32), parameters["left"][:, None] + tf.range(width))
+        down = tf.gather(tf.constant(rows, tf.int32), parameters["top"][:, None] + tf.range(height))
+        size = tf.shape(images)
+        lines = tf.range(size[0])[:, None] * size[1] + down
+        pixels = lines[:, :, None] * size[2] + across[:, None, :]
+        return tf.gather(tf.reshape(images, [-1, images.shape[3]]), pixels)

@@ -1,0 +1,105 @@
+"""Paints over a rectangle of each image, or not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import tensorflow as tf
+
+from tfhet.stages import randomness
+from tfhet.stages.registry import register
+from tfhet.stages.spec import ImageSpec
+from tfhet.stages.stage import Stage
+
+RATIOS = 4096
+"""How many different shapes are drawn; a power of 2, so that no product with it is rounded."""
+
+
+@register("random_erasing")
+@dataclass(frozen=True)
+class RandomErasing(Stage):
+    """A rectangle of uniform area, log-uniform shape and uniform place (Zhong et al., arXiv:1708.04896).
+
+    A side longer than the image is cut to it (the paper draws again). Any range, uint8 or float32; the dtype stays.
+    """
+
+    probability: float = 0.5
+    """That an image loses anything."""
+    scale: tuple[float, float] = (0.02, 0.33)
+    """The smallest and the largest area, as a part of the image's. From 0 to 1."""
+    ratio: tuple[float, float] = (0.3, 3.3)
+    """The smallest and the largest height / width; positive."""
+    value: float = 0.0
+    """What is painted, in the units of the images; within their range, and a whole number for uint8."""
+
+    random: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0.0 <= self.probability <= 1.0:
+            self.refuse(f"probability is from 0 to 1, not {self.probability}")
+        for name, most in (("scale", 1.0), ("ratio", math.inf)):
+            pair = getattr(self, name)
+            numbers = isinstance(pair, (tuple, list)) and all(type(n) in (int, float) for n in pair)
+            if not numbers or len(pair) != 2 or not 0.0 < pair[0] <= pair[1] <= most or math.isinf(pair[1]):
+                self.refuse(f"{name} is a pair of positive numbers, the smaller first, up to {most:g}; not {pair!r}")
+            object.__setattr__(self, name, (float(pair[0]), float(pair[1])))
+
+    def spec(self, spec: ImageSpec) -> ImageSpec:
+        return paintable(self, self.value, spec)
+
+    def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
+        """`erase`: bool [batch]. float32 [batch]: `area` (part of the image), `ratio` (height / width), `top` and
+        `left` (from 0 to below 1, of the room that the rectangle leaves)."""
+        # From a table, because tf.exp rounds differently at the end of a batch than within it.
+        shares = (np.arange(RATIOS) + 0.5) / RATIOS
+        ratios = tf.constant(self.ratio[0] * (self.ratio[1] / self.ratio[0]) ** shares, tf.float32)
+        return {
+            "erase": randomness.bernoulli(keys, 0, self.probability),
+            "area": randomness.uniform(keys, 1, *self.scale),
+            "ratio": tf.gather(ratios, tf.cast(randomness.uniform(keys, 2, 0.0, RATIOS), tf.int32)),
+            "top": randomness.uniform(keys, 3),
+            "left": randomness.uniform(keys, 4),
+        }
+
+    def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        height, width = (tf.cast(length, tf.float32) for length in tf.unstack(tf.shape(images)[1:3]))
+        area, ratio = parameters["area"] * height * width, parameters["ratio"]
+        tall = tf.minimum(tf.round(tf.sqrt(area * ratio)), height)
+        wide = tf.minimum(tf.round(tf.sqrt(area / ratio)), width)
+        # The product may round up to the room itself, which is one too far.
+        top = tf.minimum(tf.floor(parameters["top"] * (height - tall + 1.0)), height - tall)
+        left = tf.minimum(tf.floor(parameters["left"] * (width - wide + 1.0)), width - wide)
+        tall *= tf.cast(parameters["erase"], tf.float32)
+        return painted(images, top, top + tall, left, left + wide, self.value)
+
+
+def paintable(stage: Stage, value: float, spec: ImageSpec) -> ImageSpec:
+    """`spec` itself. Raises UsageError, naming the stage, when its images cannot hold `value`."""
+    if not spec.low - 1e-6 <= value <= spec.high + 1e-6 or (spec.dtype == "uint8" and value != int(value)):
+        stage.refuse(f"value {value:g} does not fit {spec.dtype} images from {spec.low:g} to {spec.high:g}")
+    return spec
+
+
+def painted(
+    images: tf.Tensor, top: tf.Tensor, bottom: tf.Tensor, left: tf.Tensor, right: tf.Tensor, value: float
+) -> tf.Tensor:
+    """images: uint8 or finite float32 [batch, H, W, C]; float32 [batch] in pixels, bottom and right just outside, all
+    possibly beyond the edges -> the same shape and dtype, `value` in each image's rectangle."""
+    shape = tf.shape(images)
+    rows, columns = (tf.range(tf.cast(length, tf.float32)) for length in (shape[1], shape[2]))
+    in_rows = (rows >= top[:, tf.newaxis]) & (rows < bottom[:, tf.newaxis])
+    in_columns = (columns >= left[:, tf.newaxis]) & (columns < right[:, tf.newaxis])
+    # A mask over lines of width * channels, multiplied: broadcasting over channels, or a tf.where, takes ten times as
+    # long.
+    along = tf.repeat(tf.cast(in_columns, images.dtype), shape[3], axis=1)
+    mask = tf.cast(in_rows, images.dtype)[:, :, tf.newaxis] * along[:, tf.newaxis, :]
+    lines = tf.reshape(images, [shape[0], shape[1], shape[2] * shape[3]])
+    kept = lines * (tf.ones([], images.dtype) - mask)
+    result = tf.reshape(kept + mask * tf.cast(value, images.dtype) if value else kept, shape)
+    result.set_shape(images.shape)
+    return result

@@ -1,0 +1,47 @@
+"""Makes edges stronger, or softer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import tensorflow as tf
+
+from tfhet.stages import levels
+from tfhet.stages.registry import register
+from tfhet.stages.spec import ImageSpec
+from tfhet.stages.stage import Stage
+
+
+@register("sharpen")
+@dataclass(frozen=True)
+class Sharpen(Stage):
+    """amount * x + (1 - amount) * smooth(x), clipped, as Pillow's `ImageEnhance.Sharpness` and the addon's `sharpness`.
+
+    smooth is the mean of 3x3 pixels with the centre counted five times; the outermost pixels stay as they are. uint8
+    in 0..255 or float32 in 0..1; the dtype stays. uint8 is rounded once, at the end (Pillow and the addon also bring
+    smooth(x) to whole levels).
+    """
+
+    amount: float = 2.0
+    """0 is smooth, 1 changes nothing, 2 is sharp. From 0."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (self.amount >= 0.0 and math.isfinite(self.amount)):
+            self.refuse(f"amount is from 0, not {self.amount}")
+
+    def spec(self, spec: ImageSpec) -> ImageSpec:
+        for length in (spec.height, spec.width):
+            if length is not None and length < 2:
+                self.refuse(f"needs images of at least 2 pixels each way, not {length}")
+        return levels.full_range(self, spec)
+
+    def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        values = tf.cast(images, tf.float32)
+        rows = values[:, :-2] + values[:, 1:-1] + values[:, 2:]
+        box = rows[:, :, :-2] + rows[:, :, 1:-1] + rows[:, :, 2:]
+        # smooth(x) - x = (box + 4 x) / 13 - x, on all pixels but the outermost.
+        softer = (box - 9.0 * values[:, 1:-1, 1:-1]) * ((1.0 - self.amount) / 13.0)
+        return levels.restored(values + tf.pad(softer, [[0, 0], [1, 1], [1, 1], [0, 0]]), images.dtype)
