@@ -26,9 +26,9 @@ class Autocontrast(Stage):
         return levels.full_range(self, spec)
 
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        low = tf.cast(tf.reduce_min(images, axis=[1, 2], keepdims=True), tf.float32)
-        high = tf.cast(tf.reduce_max(images, axis=[1, 2], keepdims=True), tf.float32)
+        values = tf.cast(images, tf.float32)
+        low = levels.over_pixels(tf.reduce_min, values)
+        high = levels.over_pixels(tf.reduce_max, values)
         plain = high <= low
         scale = tf.where(plain, 1.0, levels.FULL[images.dtype.name] / tf.where(plain, 1.0, high - low))
-        offset = tf.where(plain, 0.0, -low)
-        return levels.restored((tf.cast(images, tf.float32) + offset) * scale, images.dtype)
+        return levels.affine(images, scale, tf.where(plain, 0.0, -low * scale))

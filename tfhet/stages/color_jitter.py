@@ -71,7 +71,7 @@ class ColorJitter(Stage):
         grey = tf.constant(levels.LUMA if channels == 3 else [65536.0]) / 65536.0
         added = None
         if contrast is not None:
-            mean = tf.linalg.matvec(tf.reduce_mean(values, axis=[1, 2]), grey)
+            mean = tf.linalg.matvec(levels.over_pixels(tf.reduce_mean, values)[:, 0, 0], grey)
             added = levels.per_image((1.0 - contrast) * gain * mean)
             gain = gain * contrast
         if "saturation" in parameters and channels == 3:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import tensorflow as tf
 
@@ -37,9 +38,11 @@ def grey_or_rgb(stage: Stage, spec: ImageSpec) -> ImageSpec:
 
 def restored(values: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
     """float32 of any shape -> `dtype`: clipped to the full range, and for uint8 rounded to the nearest level."""
+    # tf.clip_by_value is two operations; this is one.
+    clip = tf.raw_ops.ClipByValue
     if dtype.is_floating:
-        return tf.clip_by_value(values, 0.0, 1.0)
-    return tf.cast(tf.clip_by_value(values + 0.5, 0.0, 255.0), dtype)
+        return clip(t=values, clip_value_min=0.0, clip_value_max=1.0)
+    return tf.cast(clip(t=values + 0.5, clip_value_min=0.0, clip_value_max=255.0), dtype)
 
 
 def in_levels(images: tf.Tensor) -> tf.Tensor:
@@ -55,3 +58,27 @@ def as_given(levels: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
 def per_image(values: tf.Tensor) -> tf.Tensor:
     """[batch] -> [batch, 1, 1, 1]: to be broadcast over the images."""
     return values[:, tf.newaxis, tf.newaxis, tf.newaxis]
+
+
+def over_pixels(reduce: Callable[..., tf.Tensor], images: tf.Tensor) -> tf.Tensor:
+    """[batch, H, W, C], `reduce` one of tf.reduce_mean, tf.reduce_min, tf.reduce_max -> [batch, 1, 1, C]."""
+    shape, channels = tf.shape(images), images.shape[3]
+    # First over whole lines, each column by itself: both axes at once take three times as long.
+    columns = reduce(tf.reshape(images, [shape[0], shape[1], shape[2] * channels]), axis=1)
+    reduced = reduce(tf.reshape(columns, [shape[0], shape[2], channels]), axis=1)
+    return reduced[:, tf.newaxis, tf.newaxis, :]
+
+
+def affine(images: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor) -> tf.Tensor:
+    """scale * x + offset, restored. images: uint8 or float32 [batch, H, W, C]; scale, offset: float32 [batch, 1, 1, C]
+    or, with all channels alike, [batch, 1, 1, 1] -> the shape and dtype of the images.
+    """
+    shape = tf.shape(images)
+    lines = tf.cast(tf.reshape(images, [shape[0], shape[1], shape[2] * shape[3]]), tf.float32)
+    # Broadcasting over lines of width * channels: over pixels of 3 values each, the whole takes twice as long.
+    for part, combine in ((scale, tf.multiply), (offset, tf.add)):
+        repeats = shape[2] if part.shape[3] == images.shape[3] else 1
+        lines = combine(lines, tf.tile(part[:, 0], [1, 1, repeats]))
+    result = tf.reshape(restored(lines, images.dtype), shape)
+    result.set_shape(images.shape)
+    return result

@@ -42,7 +42,6 @@ class RandomContrast(Stage):
         return {"contrast": randomness.uniform(keys, 0, self.lower, self.upper)}
 
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        values = tf.cast(images, tf.float32)
+        mean = levels.over_pixels(tf.reduce_mean, tf.cast(images, tf.float32))
         factor = levels.per_image(parameters["contrast"])
-        still = tf.reduce_mean(values, axis=[1, 2], keepdims=True) * (1.0 - factor)
-        return levels.restored(values * factor + still, images.dtype)
+        return levels.affine(images, factor, mean * (1.0 - factor))

@@ -46,12 +46,12 @@ class RandomSaturation(Stage):
         if images.shape[3] == 1:
             return images
         # The hue is not needed: saturation is (max - min) / max, so each value's distance from max grows by the factor,
-        # at most to where the smallest value is 0. Whole planes of a colour: 1.7 ns a value instead of tf.image's 6.9.
-        planes = tf.cast(tf.transpose(images, [3, 0, 1, 2]), tf.float32)
+        # at most to where the smallest value is 0. By whole planes: 3 ns a value or less instead of tf.image's 6.9.
+        planes = tf.transpose(tf.cast(images, tf.float32), [3, 0, 1, 2])
         red, green, blue = tf.unstack(planes)
         most = tf.maximum(tf.maximum(red, green), blue)
         spread = most - tf.minimum(tf.minimum(red, green), blue)
         factor = parameters["saturation"][:, tf.newaxis, tf.newaxis]
         factor = tf.minimum(factor, most / tf.maximum(spread, 1e-9))
-        coloured = most - (most - planes) * factor
-        return tf.transpose(levels.restored(coloured, images.dtype), [1, 2, 3, 0])
+        coloured = tf.transpose(most - (most - planes) * factor, [1, 2, 3, 0])
+        return levels.restored(coloured, images.dtype)

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tfhet import stages
 from tfhet.errors import UsageError
-from tfhet.stages import ImageSpec, levels
+from tfhet.stages import ImageSpec, levels, randomness
 
 NEEDING_THE_FULL_RANGE = (
     "random_brightness",
@@ -25,6 +25,9 @@ NEEDING_THE_FULL_RANGE = (
     "gaussian_noise",
     "sharpen",
 )
+
+
+OTHERS = ("grayscale", "erode", "normalize", "cast", "random_erasing", "cutout")
 
 
 @pytest.mark.parametrize("name", NEEDING_THE_FULL_RANGE)
@@ -45,6 +48,21 @@ def test_images_that_were_rescaled_to_0_to_1_are_taken():
     assert stages.Invert().spec(spec) == spec
 
 
+@pytest.mark.parametrize("name", [*NEEDING_THE_FULL_RANGE, *OTHERS])
+def test_images_whose_size_is_known_only_when_they_come_are_taken(name):
+    stage, spec = stages.get(name)(), ImageSpec(None, None, 3, "uint8", 0.0, 255.0)
+    ids = tf.range(3, dtype=tf.int64)
+
+    @tf.function(input_signature=[spec.tensor])
+    def traced(images):
+        return stage.apply(images, stage.parameters(randomness.keys(0, name, 0, 0, ids), spec))
+
+    assert traced.get_concrete_function().output_shapes.is_compatible_with(stage.spec(spec).tensor.shape)
+    batch = tf.constant(np.random.default_rng(1).integers(0, 256, (3, 13, 7, 3)), tf.uint8)
+    known = stage.apply(batch, stage.parameters(randomness.keys(0, name, 0, 0, ids), stage.spec(spec)))
+    assert np.abs(np.float32(traced(batch)) - np.float32(known)).max() <= 1e-5
+
+
 @pytest.mark.parametrize("name", ["random_saturation", "random_hue", "color_jitter", "grayscale"])
 def test_a_stage_about_colour_refuses_what_is_neither_grey_nor_rgb(name):
     with pytest.raises(UsageError, match=f"stage {name}: wants images of 1 channel or 3, not 4"):
@@ -55,6 +73,26 @@ def test_values_are_rounded_to_the_nearest_level_and_clipped():
     values = tf.constant([-300.0, -0.6, -0.2, 0.4, 0.6, 127.49, 127.51, 254.6, 255.4, 300.0])
     assert levels.restored(values, tf.uint8).numpy().tolist() == [0, 0, 0, 0, 1, 127, 128, 255, 255, 255]
     assert levels.restored(tf.constant([-0.1, 0.3, 1.2]), tf.float32).numpy().tolist() == [0.0, np.float32(0.3), 1.0]
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3])
+@pytest.mark.parametrize("dtype", ["uint8", "float32"])
+def test_a_line_for_each_channel_of_each_image_or_for_each_image_is_multiplied_and_added(dtype, channels):
+    batch = np.random.default_rng(1).integers(0, 256, (5, 7, 4, channels)) / (1 if dtype == "uint8" else 255)
+    for width in (1, channels):
+        scale = np.linspace(-1, 3, 5 * width).reshape(5, 1, 1, width)
+        ours = levels.affine(tf.cast(batch, dtype), tf.constant(scale, tf.float32), tf.constant(scale / 9, tf.float32))
+        assert ours.dtype == dtype
+        most, error = (255, 0.5 + 1e-4) if dtype == "uint8" else (1, 1e-6)
+        assert np.abs(ours.numpy() - np.clip(batch * scale + scale / 9, 0, most)).max() <= error
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_reducing_over_pixels_keeps_images_and_channels_apart(channels):
+    batch = np.random.default_rng(1).random((5, 7, 4, channels)).astype(np.float32)
+    for ours, exact in ((tf.reduce_mean, np.mean), (tf.reduce_min, np.min), (tf.reduce_max, np.max)):
+        reduced = levels.over_pixels(ours, tf.constant(batch))
+        np.testing.assert_allclose(reduced, exact(batch, axis=(1, 2), keepdims=True), atol=1e-6)
 
 
 def test_all_levels_survive_the_way_to_float_and_back():
