@@ -1,14 +1,20 @@
 """Whole clusters on this machine. A run takes seconds per process, so tests share runs and look at many things in each.
 
-Fixtures: `simulated` runs a job on a simulated cluster; `script` gives the path of a training script of these tests.
+Fixtures: `simulated` runs a job on a simulated cluster; `started` runs one in a process of its own, which goes on
+beside the test; `script` gives the path of a training script of these tests.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import json
+import os
 import re
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -122,6 +128,61 @@ def simulated(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Cal
         return Run(summary, RunFolder(folder), lines)
 
     return run
+
+
+class Started:
+    """`tfhet simulate` in a process of its own."""
+
+    def __init__(self, folder: Path, command: Sequence[str], environment: Mapping[str, str]):
+        self.folder = RunFolder(folder)
+        self.log = folder.parent / "log"
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
+
+    def wait_for(self, pattern: str, times: int = 1) -> list[str]:
+        """The group of each place where the output has `pattern`, once there are so many."""
+        wait_until(lambda: len(re.findall(pattern, self.log.read_text())) >= times or self.process.poll() is not None)
+        found = re.findall(pattern, self.log.read_text())
+        assert len(found) == times, self.log.read_text()
+        return found
+
+    def launchers(self) -> dict[str, int]:
+        """The process of every launcher, by the label that the simulator uses."""
+        found = {}
+        for child in psutil.Process(self.process.pid).children():
+            env = child.environ()
+            rank = f"/{env['HOROVOD_RANK']}" if "HOROVOD_RANK" in env else ""
+            found[env["SM_CURRENT_HOST"] + rank] = child.pid
+        return found
+
+    def wait(self, deadline_s: float = 60.0) -> int:
+        """The exit code, after checking that nothing is left."""
+        code = self.process.wait(deadline_s)
+        print(self.log.read_text())
+        assert_nothing_left(self.folder.path)
+        return code
+
+
+@pytest.fixture
+def started(tmp_path: Path, repository: Path) -> Iterator[Callable[..., Started]]:
+    """`started(*launcher_arguments, data=1, dnn=1, ranks=2, ...)`; it is ended with the test."""
+    begun: list[Started] = []
+
+    def start(*arguments: object, **shape: object) -> Started:
+        described = cluster(**shape)  # type: ignore[arg-type]
+        file = tmp_path / "cluster.yaml"
+        file.write_text(json.dumps(dataclasses.asdict(described)))  # JSON is YAML
+        launcher = [str(repository / "scripts" / "launcher.py"), *map(str, arguments)]
+        command = [sys.executable, "-m", "tfhet", "simulate", str(file), "--run-dir", str(tmp_path / "record")]
+        env = {**os.environ, "PYTHONPATH": str(repository)}
+        begun.append(Started(tmp_path / "record", [*command, "--", *launcher], env))
+        return begun[-1]
+
+    yield start
+    for one in begun:
+        if one.process.poll() is None:
+            one.process.kill()
+            one.process.wait()
 
 
 @pytest.fixture(scope="session")

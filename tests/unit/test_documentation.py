@@ -146,13 +146,27 @@ def test_the_guide_tells_the_arguments_of_the_trainer():
     assert_told(Settings, ROOT / "docs" / "training.md")
 
 
-def test_the_guide_tells_stages_chains_and_fields_of_a_pipeline():
-    from tfhet.placement import Pipeline
-    from tfhet.stages import CHAINS, registry
+def test_the_guide_tells_every_stage_with_its_defaults():
+    from tfhet.stages import registry
 
-    own = {name for name, stage in registry._table.items() if stage.__module__.startswith("tfhet.")}
+    told = {}
+    for row in rows(ROOT / "docs" / "pipelines-and-stages.md"):
+        found = re.fullmatch(r"`(\w+)\((.*)\)`", row[0])
+        if found:
+            (stage,) = registry.parse(row[0].strip("`"))
+            told[found[1]] = (set(re.findall(r"(\w+)=", found[2])), stage, row[-1])
+    own = {name: kind for name, kind in registry._table.items() if kind.__module__.startswith("tfhet.")}
+    assert told == {
+        name: ({item.name for item in fields(kind)}, kind(), "yes" if kind.random else "") for name, kind in own.items()
+    }
+
+
+def test_the_guide_tells_the_chains_and_the_fields_of_a_pipeline():
+    from tfhet.placement import Pipeline
+    from tfhet.stages import CHAINS
+
     first = {row[0].strip("`") for row in rows(ROOT / "docs" / "pipelines-and-stages.md")}
-    assert own | set(CHAINS) | {item.name for item in fields(Pipeline)} <= first
+    assert set(CHAINS) | {item.name for item in fields(Pipeline)} <= first
 
 
 def test_the_guide_tells_presets_and_the_fields_of_a_summary():

@@ -11,8 +11,8 @@ from tfhet.control import Member, Message, Secret
 from tfhet.deadline import Deadline
 from tfhet.errors import NotReady
 from tfhet.events import Observer
-from tfhet.launch.chief import Verdict
 from tfhet.launch.place import Place
+from tfhet.launch.verdict import Verdict
 
 
 class Branch:

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from tfhet.clock import SYSTEM, Clock
@@ -16,17 +15,10 @@ from tfhet.deadline import Deadline
 from tfhet.errors import NotReady
 from tfhet.events import Event, Observer
 from tfhet.launch.place import Place
+from tfhet.launch.verdict import Verdict
 
 LINGER_S = 2.0
 """How long the chief waits for the others to confirm the end."""
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """How the job ended: the code that every launcher exits with, and why."""
-
-    code: int
-    cause: str
 
 
 class Chief:
@@ -151,8 +143,9 @@ class Chief:
 
     def _decide(self, code: int, cause: str) -> None:
         with contextlib.suppress(asyncio.InvalidStateError):
-            self._verdict.set_result(Verdict(code, cause))
-            self._tell("job.decided", code=code, cause=cause)
+            verdict = Verdict(code, cause)
+            self._verdict.set_result(verdict)
+            self._tell("job.decided", code=code, cause=verdict.headline)
 
     def _tell(self, name: str, **fields: Any) -> None:
         self._observer(Event(name, self._clock.wall(), fields))

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import signal
 import sys
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,12 +17,13 @@ from tfhet.deadline import Deadline
 from tfhet.errors import JobFailed, TfhetError, UsageError
 from tfhet.events import Event, Observer, ignore
 from tfhet.launch.branch import Branch
-from tfhet.launch.chief import Chief, Verdict
+from tfhet.launch.chief import Chief
 from tfhet.launch.failure import write_failure
 from tfhet.launch.noise import is_noise
 from tfhet.launch.outcome import write_outcome
 from tfhet.launch.place import Place
 from tfhet.launch.settings import LaunchSettings
+from tfhet.launch.verdict import Verdict
 from tfhet.process import Child, describe_exit
 from tfhet.record import RunFolder
 from tfhet.service import Fleet
@@ -56,7 +57,6 @@ class Launcher:
         self._arguments = list(script_arguments)
         self._fleet: Fleet | None = None
         self._trainer: Child | None = None
-        self._tail: tuple[str, ...] = ()
         self._record = place.paths.output_data / "tfhet"
         # One launcher writes the events of the job: lines of several hosts would need one clock.
         self._observe: Observer = self._write_event if place.is_chief else ignore
@@ -147,10 +147,10 @@ class Launcher:
         self._observe(Event("training.started", SYSTEM.wall(), {"command": command, "job_id": job.job_id}))
         self._trainer = await Child.start(f"rank {job.rank}", command, env=env, on_line=self.say)
         code = await self._trainer.wait()
-        self._tail = tuple(self._trainer.tail)
-        name = script or "the built-in trainer"
-        cause = f"{name} ended on {place.host}, rank {job.rank}: {describe_exit(code)}{_last_word(self._tail)}"
-        link.report({"type": "result", "rank": job.rank, "code": _exit_code(code), "cause": cause})
+        name, tail = script or "the built-in trainer", self._trainer.tail
+        cause = f"{name} ended on {place.host}, rank {job.rank}: {describe_exit(code)}{_last_word(tail)}"
+        verdict = Verdict.of(_exit_code(code), cause, tail)
+        link.report({"type": "result", "rank": job.rank, "code": verdict.code, "cause": verdict.cause})
 
     async def _conclude(
         self,
@@ -180,11 +180,10 @@ class Launcher:
 
     def _verdict_of(self, error: BaseException) -> Verdict:
         if isinstance(error, JobFailed):
-            self._tail = error.log_tail
-            return Verdict(_exit_code(error.code) or 1, str(error))
+            return Verdict.of(_exit_code(error.code) or 1, str(error), error.log_tail)
         if isinstance(error, TfhetError):
-            return Verdict(error.exit_code, f"{self.place.label}: {error}")
-        return Verdict(1, f"{self.place.label}: {type(error).__name__}: {error}")
+            return Verdict.of(error.exit_code, f"{self.place.label}: {error}")
+        return Verdict.of(1, f"{self.place.label}: {type(error).__name__}: {error}")
 
     async def _stop_children(self) -> None:
         ends: list[Awaitable[object]] = []
@@ -196,8 +195,8 @@ class Launcher:
 
     def _close(self, link: Link, verdict: Verdict) -> None:
         if verdict.code:
-            self.say(f"the job ended with exit code {verdict.code}: {verdict.cause}")
-            write_failure(self.place.paths.failure, verdict.cause, self.place.label, verdict.code, self._tail)
+            self.say(f"the job ended with exit code {verdict.code}: {verdict.headline}")
+            write_failure(self.place.paths.failure, verdict.headline, self.place.label, verdict.code, verdict.log)
         if isinstance(link, Chief):
             try:
                 write_outcome(RunFolder(self._record), self.place, link, verdict, self.began_s)
@@ -238,7 +237,7 @@ def _exit_code(code: int) -> int:
     return code if code >= 0 else 128 - code
 
 
-def _last_word(tail: Sequence[str]) -> str:
+def _last_word(tail: Iterable[str]) -> str:
     """The last line that says something, which after a traceback is the error."""
     said = [line.strip() for line in tail if line.strip() and not is_noise(line)]
     return f": {said[-1][:300]}" if said else ""

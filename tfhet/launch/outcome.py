@@ -6,8 +6,9 @@ import dataclasses
 
 from tfhet.clock import SYSTEM
 from tfhet.errors import TfhetError
-from tfhet.launch.chief import Chief, Verdict
+from tfhet.launch.chief import Chief
 from tfhet.launch.place import Place
+from tfhet.launch.verdict import Verdict
 from tfhet.record import RunFolder, RunSummary, machine, versions
 
 
@@ -39,7 +40,7 @@ def write_outcome(folder: RunFolder, place: Place, chief: Chief, verdict: Verdic
         cluster=groups,
         exit_codes={place.member: verdict.code, **chief.exit_codes},
         exit_code=verdict.code,
-        cause=verdict.cause if verdict.code else None,
+        cause=verdict.headline if verdict.code else None,
         teardown_s=None if chief.trained_s is None else SYSTEM.monotonic() - chief.trained_s,
     )
     folder.create().write_summary(summary)

@@ -95,16 +95,19 @@ class Fleet:
         self._tell(f"service.{event}", {"process": name, **fields})
 
     async def _wait_ready(self, names: Sequence[str], deadline_s: float) -> None:
-        ready = asyncio.gather(*(self._ready[name].wait() for name in names))
-        failed = asyncio.create_task(self.failure())
+        async def all_ready() -> None:
+            for name in names:
+                await self._ready[name].wait()
+
+        ready, failed = asyncio.create_task(all_ready()), asyncio.create_task(self.failure())
         try:
-            both: set[asyncio.Future[Any]] = {ready, failed}
+            both: set[asyncio.Task[Any]] = {ready, failed}
             done, _ = await asyncio.wait(both, timeout=deadline_s, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            ready.cancel()
             failed.cancel()
         if ready in done:
             return
-        ready.cancel()
         if failed in done:
             raise failed.result()
         late = [name for name in names if not self._ready[name].is_set()]

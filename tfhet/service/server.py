@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 import signal
+import sys
 import threading
 from collections.abc import Sequence
 from typing import NoReturn
@@ -29,7 +30,10 @@ MARK = "@tfhet "
 
 def tell(event: str, **fields: object) -> None:
     """One line for the launcher."""
-    print(MARK + json.dumps({"event": event, **fields}), flush=True)
+    # In one write: with PYTHONUNBUFFERED, as SageMaker's images set it, print writes the line's end apart, and what
+    # TensorFlow logs meanwhile comes between.
+    sys.stdout.write(MARK + json.dumps({"event": event, **fields}) + "\n")
+    sys.stdout.flush()
 
 
 def dispatcher(port: int) -> tf.data.experimental.service.DispatchServer:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import io
+
 import pytest
 
 from tfhet.service import server
@@ -44,6 +46,17 @@ def test_wrong_arguments_end_it_with_exit_code_2(argv, said, capsys):
     assert said in capsys.readouterr().err
 
 
-def test_what_it_tells_the_launcher_is_one_marked_line(capsys):
+def test_what_it_tells_the_launcher_is_one_marked_line_in_one_write(monkeypatch):
+    class Pipe(io.StringIO):
+        def __init__(self) -> None:
+            super().__init__()
+            self.writes: list[str] = []
+
+        def write(self, text: str) -> int:
+            self.writes.append(text)
+            return super().write(text)
+
+    pipe = Pipe()
+    monkeypatch.setattr("sys.stdout", pipe)
     server.tell("ready", port=7)
-    assert capsys.readouterr().out == '@tfhet {"event": "ready", "port": 7}\n'
+    assert pipe.writes == ['@tfhet {"event": "ready", "port": 7}\n']

@@ -1,0 +1,219 @@
+"""What every collective promises, and that ranks which share the work unequally learn what one rank learns alone."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pickle
+import re
+import subprocess
+import sys
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tfhet.errors import UsageError
+from tfhet.launch.ring import Ring
+from tfhet.trainer import Solo, collective
+
+SCRIPT = Path(__file__).with_name("collective_ranks.py")
+LIMIT_S = 240
+RANKS = 2
+
+
+def solo() -> list[dict[str, Any]]:
+    spec = importlib.util.spec_from_file_location("collective_ranks", SCRIPT)
+    assert spec is not None and spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    return [script.everything(Solo())]
+
+
+def horovod(folder: Path) -> list[dict[str, Any]]:
+    ring = Ring(["localhost"], RANKS)
+    ring.start("127.0.0.1", "lo")
+    ranks: list[subprocess.Popen] = []
+    try:
+        for rank in range(RANKS):
+            env = {**os.environ, **ring.environment("localhost", rank), "OMP_NUM_THREADS": "1"}
+            command = [sys.executable, str(SCRIPT), "horovod", str(RANKS), str(folder / f"{rank}.pickle")]
+            with (folder / f"{rank}.log").open("wb") as log:
+                ranks.append(subprocess.Popen(command, env=env, stdout=log, stderr=subprocess.STDOUT))
+        codes = [rank.wait(LIMIT_S) for rank in ranks]
+        logs = "\n".join((folder / f"{rank}.log").read_text()[-3000:] for rank in range(RANKS))
+        assert codes == [0] * RANKS, logs
+    finally:
+        for rank in ranks:
+            rank.kill()
+            rank.wait()
+        ring.stop()
+    return [pickle.loads((folder / f"{rank}.pickle").read_bytes()) for rank in range(RANKS)]
+
+
+@pytest.fixture(scope="module")
+def alone() -> dict[str, Any]:
+    return solo()[0]
+
+
+@pytest.fixture(scope="module", params=["solo", pytest.param("horovod", marks=pytest.mark.horovod)])
+def ranks(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[dict[str, Any]]]:
+    """What each rank found."""
+    if request.param == "solo":
+        yield [request.getfixturevalue("alone")]
+    else:
+        yield horovod(tmp_path_factory.mktemp("horovod"))
+
+
+def facts(ranks: list[dict[str, Any]], name: str) -> list[Any]:
+    return [rank["facts"][name] for rank in ranks]
+
+
+def trained(ranks: list[dict[str, Any]], name: str) -> list[Any]:
+    return [rank["trained"][name] for rank in ranks]
+
+
+def test_ranks_know_their_place(ranks):
+    assert facts(ranks, "place") == [(rank, len(ranks), rank) for rank in range(len(ranks))]
+
+
+def test_a_sum_is_over_all_ranks_and_the_same_on_each(ranks):
+    size = len(ranks)
+    for first, second in facts(ranks, "sum"):
+        np.testing.assert_array_equal(first, [sum(range(1, size + 1)), 2.0 * size])
+        assert second == 0.5 * size
+    for in_graph in facts(ranks, "sum in a graph"):
+        assert in_graph == [2.0 * sum(rank + turn for rank in range(size)) for turn in (1, 2)]
+    for variable in facts(ranks, "sum of variables"):
+        np.testing.assert_array_equal(variable, [sum(rank + 5.0 for rank in range(size))])
+
+
+def test_a_name_may_be_used_again(ranks):
+    expected = [float(sum(rank + turn for rank in range(len(ranks)))) for turn in range(3)]
+    assert facts(ranks, "sum again") == [expected] * len(ranks)
+
+
+def test_a_broadcast_gives_everybody_what_rank_0_has(ranks):
+    assert facts(ranks, "broadcast") == [[[5.0], 7]] * len(ranks)
+
+
+def test_a_total_is_exact_for_large_numbers(ranks):
+    size = len(ranks)
+    assert facts(ranks, "total") == [[sum(range(1, size + 1)), 0.5 * size, float(size * (1 << 40))]] * size
+
+
+def test_what_is_gathered_comes_rank_by_rank_whatever_its_length(ranks):
+    expected = np.concatenate([np.arange(rank * 2) + (1 << 40) * (rank + 1) for rank in range(len(ranks))])
+    for found, nothing in zip(facts(ranks, "gather"), facts(ranks, "gather nothing"), strict=True):
+        np.testing.assert_array_equal(found, expected)
+        assert found.dtype == np.int64
+        assert nothing.shape == (0,) and nothing.dtype == np.int64
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_unequal_ranks_and_dry_ones_learn_what_one_rank_learns_from_the_union(ranks, alone, optimizer):
+    for counts, weights in zip(
+        trained(ranks, f"{optimizer} counts"), trained(ranks, f"{optimizer} weights"), strict=True
+    ):
+        assert [count[0] for count in counts] == [7, 3, 0]
+        np.testing.assert_allclose(counts, alone["trained"][f"{optimizer} counts"], rtol=1e-5)
+        for mine, single in zip(weights, alone["trained"][f"{optimizer} weights"], strict=True):
+            np.testing.assert_allclose(mine, single, rtol=1e-4, atol=1e-6)
+
+
+def test_a_step_without_examples_changes_nothing(ranks):
+    assert trained(ranks, "adam iterations") == [2] * len(ranks)
+
+
+def test_ranks_end_with_the_same_weights_bit_for_bit(ranks):
+    for name in ("sgd digest", "adam digest", "scaled digest"):
+        assert len(set(trained(ranks, name))) == 1
+    assert len({rank["looped"]["digest"] for rank in ranks}) == 1
+
+
+def test_accumulated_batches_count_like_one_batch_of_all(ranks, alone):
+    for weights in trained(ranks, "accumulated"):
+        for mine, single in zip(weights, alone["trained"]["accumulated"], strict=True):
+            np.testing.assert_allclose(mine, single, rtol=1e-4, atol=1e-6)
+
+
+def test_ranks_share_one_loss_scale_after_a_broadcast(ranks, alone):
+    for weights in trained(ranks, "scaled"):
+        for mine, single in zip(weights, alone["trained"]["scaled"], strict=True):
+            np.testing.assert_allclose(mine, single, rtol=1e-4, atol=1e-6)
+
+
+def test_moving_statistics_become_their_mean(ranks):
+    before = trained(ranks, "statistics before")
+    for found in trained(ranks, "statistics"):
+        for index, value in enumerate(found):
+            np.testing.assert_allclose(value, np.mean([rank[index] for rank in before], axis=0), rtol=1e-6)
+
+
+def test_an_epoch_ends_for_all_ranks_when_all_are_dry_and_no_example_is_lost(ranks):
+    loops = [rank["looped"] for rank in ranks]
+    assert all(loop["step"] == loops[0]["step"] for loop in loops)
+    for loop in loops:
+        assert loop["results"] == loops[0]["results"]
+        for result in loop["results"]:
+            assert (result["examples"], result["once"], result["missing"], result["repeated"]) == (90, 90, 0, 0)
+    if len(ranks) > 1:
+        assert loops[0]["batches"] != loops[1]["batches"], "the shares were meant to be unequal"
+        batches = [loop["batches"] for loop in loops]
+        assert max(batches) <= loops[0]["step"] < sum(batches)
+
+
+def test_validation_covers_all_ranks(ranks, alone):
+    found = ranks[0]["looped"]["results"][-1]
+    assert set(found) >= {"val_loss", "val_accuracy"}
+    assert all(rank["looped"]["results"][-1]["val_loss"] == found["val_loss"] for rank in ranks)
+    assert 0.0 <= found["val_accuracy"] <= 1.0
+
+
+def test_rank_0_alone_prints_each_metric_line_once(ranks):
+    steps = [int(found) for line in ranks[0]["looped"]["lines"] for found in re.findall(r" step=(\d+) ", line)]
+    assert steps == list(range(4, ranks[0]["looped"]["step"] + 1, 4))
+    assert all(rank["looped"]["lines"] == [] for rank in ranks[1:])
+
+
+# Choosing one
+
+
+def test_one_rank_needs_no_horovod(monkeypatch):
+    monkeypatch.setitem(sys.modules, "horovod.tensorflow", None)
+    assert isinstance(collective("auto", 1), Solo)
+    assert isinstance(collective("solo", 1), Solo)
+
+
+@pytest.mark.parametrize("kind", ["auto", "horovod"])
+def test_several_ranks_without_horovod_are_told_what_to_install(monkeypatch, kind):
+    monkeypatch.setitem(sys.modules, "horovod.tensorflow", None)
+    with pytest.raises(UsageError, match=r"2 ranks, which needs Horovod .*tfhet\[horovod\]"):
+        collective(kind, 2)
+
+
+def test_horovod_that_sees_other_ranks_than_the_job_is_refused_and_left(monkeypatch):
+    calls: list[str] = []
+    fake = types.ModuleType("horovod.tensorflow")
+    fake.__dict__.update(
+        init=lambda: calls.append("init"),
+        shutdown=lambda: calls.append("shutdown"),
+        rank=lambda: 0,
+        local_rank=lambda: 0,
+        size=lambda: 1,
+    )
+    monkeypatch.setitem(sys.modules, "horovod.tensorflow", fake)
+    monkeypatch.setitem(sys.modules, "horovod", types.SimpleNamespace(tensorflow=fake))
+    with pytest.raises(UsageError, match="the job has 2 ranks and Horovod sees 1"):
+        collective("horovod", 2)
+    assert calls == ["init", "shutdown"]
+
+
+def test_wrong_choices_are_refused():
+    with pytest.raises(UsageError, match="unknown collective 'nccl'; known: auto, horovod, solo"):
+        collective("nccl", 2)
+    with pytest.raises(UsageError, match="'solo' is for one rank, and this job has 2"):
+        collective("solo", 2)

@@ -1,0 +1,81 @@
+"""The launcher as the SageMaker toolkit starts it on a GPU host: once per rank, under mpirun."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tfhet.cluster import cache_dir, environment, free_ports
+from tfhet.record import RunFolder
+from tfhet.source.digits import digits
+
+pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
+
+
+def built_with_mpi() -> bool:
+    """Whether Horovod's library needs libmpi. (`horovodrun --check-build` says so too, after 20 s.)"""
+    (folder,) = importlib.util.find_spec("horovod").submodule_search_locations
+    return any(b"libmpi" in library.read_bytes() for library in Path(folder, "tensorflow").glob("mpi_lib*.so"))
+
+
+@pytest.fixture
+def mpirun(tmp_path, repository):
+    """`mpirun(*launcher_arguments)`: two ranks of the launcher on a host laid out by hand at `tmp_path`."""
+    if not built_with_mpi():
+        pytest.skip("Horovod was built without MPI")
+    config = tmp_path / "input" / "config"
+    config.mkdir(parents=True)
+    group = {"instance_group_name": "homogeneousCluster", "instance_type": "ml.p3.8xlarge", "hosts": ["algo-1"]}
+    document = {
+        "current_host": "algo-1",
+        "current_group_name": "homogeneousCluster",
+        "current_instance_type": "ml.p3.8xlarge",
+        "hosts": ["algo-1"],
+        "instance_groups": [group],
+        "network_interface_name": "lo",
+    }
+    (config / "resourceconfig.json").write_text(json.dumps(document))
+    (tmp_path / "input" / "data").mkdir()
+    data = digits(cache_dir(environment()) / "digits" / "16-shards")
+    (tmp_path / "input" / "data" / "training").symlink_to(data / "train")
+
+    def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+        control, dispatcher, worker = free_ports(3)
+        env = {
+            **os.environ,
+            "PYTHONPATH": str(repository),
+            "SAGEMAKER_BASE_DIR": str(tmp_path),
+            "TFHET_ADDRESSES": '{"algo-1": "127.0.0.1"}',
+            "TFHET_PORTS": json.dumps({"control": control, "dispatcher": dispatcher, "workers": [worker]}),
+        }
+        command = ["mpirun", "-np", "2", "--allow-run-as-root", "--oversubscribe", "-bind-to", "none"]
+        command += [sys.executable, str(repository / "scripts" / "launcher.py"), *map(str, arguments)]
+        return subprocess.run(command, env=env, capture_output=True, text=True, timeout=100, check=False)
+
+    return run
+
+
+def test_horovod_over_mpi_trains_with_equal_weights(mpirun, tmp_path: Path):
+    arguments = ["--model", "small_cnn", "--chain", "digits", "--epochs", 1, "--dnn_host_workers", 1]
+    result = mpirun(*arguments)
+    print(result.stdout, result.stderr)
+    assert result.returncode == 0
+    lines = [line for line in result.stdout.splitlines() if " weights=" in line]
+    assert len(lines) == 2
+    assert len({line.split("weights=")[1] for line in lines}) == 1
+    summary = RunFolder(tmp_path / "output" / "data" / "tfhet").read_summary()
+    assert summary.ranks == 2
+    assert summary.exit_codes == {"rank-0": 0, "rank-1": 0}
+    assert [epoch["once"] for epoch in summary.epochs] == [1437]
+
+
+def test_the_exit_code_of_one_rank_comes_out_of_mpirun(mpirun, tmp_path: Path, script):
+    result = mpirun("--train_script", script("ends"), "--how", "exit", "--rank", 1)
+    assert result.returncode == 3
+    assert "ends.py ended on algo-1, rank 1: exit code 3" in (tmp_path / "output" / "failure").read_text()

@@ -1,0 +1,154 @@
+"""Whole launchers of one-host jobs, in this process; the scripts that they run need no TensorFlow."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tfhet.cluster import check_free
+from tfhet.launch import main
+from tfhet.record import RunFolder
+
+pytestmark = pytest.mark.timeout(60)
+
+LAUNCHER = [sys.executable, "-c", "import sys; from tfhet.launch import main; sys.exit(main())"]
+
+
+@pytest.fixture
+def launch(environment_of, tmp_path):
+    """`launch(code, *arguments)`: the exit code of a one-host job whose training script is `code`."""
+
+    def run(code: str, *arguments: str) -> int:
+        script = tmp_path / "train.py"
+        script.write_text(code)
+        env = {**os.environ, **environment_of("t1", data=())}
+        return main(["--train_script", str(script), *arguments], env)
+
+    return run
+
+
+def failure(tmp_path: Path) -> str:
+    return (tmp_path / "t1" / "output" / "failure").read_text()
+
+
+def test_a_script_that_ends_well_ends_the_job_well(launch, tmp_path, control_port, capfd):
+    assert launch("print('trained')") == 0
+    assert "[t1/0] trained" in capfd.readouterr().out.splitlines()
+    assert not (tmp_path / "t1" / "output" / "failure").exists()
+    folder = RunFolder(tmp_path / "t1" / "output" / "data" / "tfhet")
+    summary = folder.read_summary()
+    assert summary.exit_codes == {"rank-0": 0} and summary.succeeded and summary.cause is None
+    assert summary.cluster == {
+        "dnn_group": {
+            "hosts": ["t1"],
+            "instance_type": "ml.m5.large",
+            "role": "dnn",
+            "workers_per_host": 0,
+            "ranks_per_host": 1,
+        }
+    }
+    assert [e["event"] for e in folder.events()] == ["training.started", "rank.ended", "job.decided", "link.ended"]
+    check_free(control_port)
+
+
+def test_the_script_gets_its_arguments_and_its_place_and_not_the_launchers(launch, tmp_path):
+    code = f"""
+import json, os, sys
+from pathlib import Path
+Path({str(tmp_path / "seen")!r}).write_text(json.dumps([sys.argv[1:], json.loads(os.environ["TFHET_JOB"])]))
+"""
+    assert launch(code, "--lease_s", "5", "--batch-size", "7", "--job_seed", "11", "word") == 0
+    arguments, job = json.loads((tmp_path / "seen").read_text())
+    assert arguments == ["--batch-size", "7", "word"]
+    assert job["job_id"].startswith("job-")
+    expected = {"mode": "homogeneous", "rank": 0, "size": 1, "seed": 11, "dispatcher": None, "host": "t1"}
+    assert {name: job[name] for name in expected} == expected
+    assert job["output_dir"] == str(tmp_path / "t1" / "output" / "data")
+
+
+@pytest.mark.parametrize(
+    ("code", "exit_code", "cause"),
+    [
+        ("import sys; print('so long'); sys.exit(3)", 3, "rank 0: exit code 3: so long"),
+        ("raise ValueError('no weights')", 1, "rank 0: exit code 1: ValueError: no weights"),
+        ("import os; os.kill(os.getpid(), 9)", 137, "rank 0: SIGKILL (out of memory?)"),
+        ("import os; os.kill(os.getpid(), 40)", 168, "rank 0: signal 40"),
+    ],
+)
+def test_a_script_that_fails_gives_the_launcher_its_code_and_the_failure_file_its_cause(
+    launch, tmp_path, code, exit_code, cause
+):
+    assert launch(code) == exit_code
+    first, second = failure(tmp_path).split("\n")[:2]
+    assert first == f"{tmp_path / 'train.py'} ended on t1, {cause}"
+    assert second == f"(exit code {exit_code}, seen by t1/0)"
+    summary = RunFolder(tmp_path / "t1" / "output" / "data" / "tfhet").read_summary()
+    assert (summary.exit_code, summary.cause) == (exit_code, first)
+
+
+def test_the_last_lines_of_the_log_are_in_the_failure_file_without_noise(launch, tmp_path):
+    noise = "W x.cc:1] OUT_OF_RANGE: End of sequence"
+    launch(f"import sys\nfor i in range(50): print('line', i)\nprint({noise!r})\nsys.exit(1)")
+    assert failure(tmp_path).endswith("\nline 48\nline 49")
+    assert "exit code 1: line 49\n" in failure(tmp_path)
+
+
+def test_a_script_that_is_not_there_is_wrong_use(launch, environment_of, tmp_path):
+    assert main(["--train_script", "nowhere.py"], environment_of("t1", data=())) == 2
+    assert failure(tmp_path).startswith("t1/0: --train_script nowhere.py: no such file, seen from /")
+
+
+def test_arguments_that_cannot_be_are_wrong_use(environment_of, tmp_path, capsys):
+    assert main(["--lease_s", "0"], environment_of("t1", data=())) == 2
+    assert "[tfhet] error: --lease_s must be positive" in capsys.readouterr().err
+    assert failure(tmp_path) == "--lease_s must be positive, not 0.0\n(exit code 2, seen by the launcher)\n"
+
+
+def test_a_machine_that_is_no_host_of_a_job_is_told_so_and_left_as_it_is(tmp_path, capsys):
+    assert main([], {"SAGEMAKER_BASE_DIR": str(tmp_path / "ml")}) == 2
+    assert "set SAGEMAKER_BASE_DIR" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_record_that_cannot_be_written_costs_neither_the_training_nor_the_exit_code(launch, tmp_path, capfd):
+    (tmp_path / "t1" / "output").mkdir(parents=True)
+    (tmp_path / "t1" / "output" / "data").touch()  # a file where the directory should be
+    assert launch("print('trained')") == 0
+    out = capfd.readouterr().out
+    assert "[t1/0] trained" in out
+    assert "the event rank.ended cannot be recorded" in out
+    assert "the record cannot be written" in out
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_launcher_that_is_told_to_stop_stops_its_script_and_says_so(environment_of, tmp_path, number):
+    script = tmp_path / "train.py"
+    script.write_text("import os, time; print('pid', os.getpid(), flush=True); time.sleep(60)")
+    env = {**os.environ, **environment_of("t1", data=())}
+    with subprocess.Popen(
+        [*LAUNCHER, "--train_script", str(script)], env=env, stdout=subprocess.PIPE, text=True
+    ) as launcher:
+        assert launcher.stdout is not None
+        line = next(line for line in launcher.stdout if "] pid" in line)
+        launcher.send_signal(number)
+        assert launcher.wait(20) == 128 + number
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(line.split()[-1]), 0)
+    assert failure(tmp_path).startswith(f"t1/0 was told to stop ({number.name})\n")
+
+
+def test_a_launcher_whose_log_nobody_reads_any_more_goes_on(environment_of, tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text("import sys, time\nfor i in range(200): print(i, flush=True)\nsys.exit(5)")
+    env = {**os.environ, **environment_of("t1", data=())}
+    launcher = subprocess.Popen([*LAUNCHER, "--train_script", str(script)], env=env, stdout=subprocess.PIPE)
+    assert launcher.stdout is not None
+    launcher.stdout.close()
+    assert launcher.wait(20) == 5
+    assert "exit code 5" in failure(tmp_path)

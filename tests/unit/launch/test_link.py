@@ -1,0 +1,279 @@
+"""Chief and branch over real loopback connections, with results that are made up."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from tfhet.cluster import check_free
+from tfhet.control import Secret
+from tfhet.errors import NotReady, UsageError
+from tfhet.events import Event, ignore
+from tfhet.launch.branch import Branch
+from tfhet.launch.chief import Chief
+from tfhet.launch.verdict import Verdict
+
+pytestmark = pytest.mark.timeout(60)
+
+SECRET = Secret.from_text("the secret of these tests")
+QUICK = ("--lease_s", 1.0, "--ready_timeout_s", 20)
+
+
+def run(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    return asyncio.run(asyncio.wait_for(coroutine, 30))
+
+
+def result(rank: int, code: int = 0) -> dict[str, object]:
+    return {"type": "result", "rank": rank, "code": code, "cause": f"rank {rank}: exit code {code}"}
+
+
+class Job:
+    """A job of one data host and one dnn host with two ranks: chief (rank 0), rank 1, and the data host."""
+
+    def __init__(self, place_of, *arguments: object):
+        shape = {"ranks": 2}
+        self.events: list[Event] = []
+        self.patient: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.chief = Chief(place_of("t1", 0, *QUICK, *arguments, **shape), SECRET, self.events.append)
+        self.rank = Branch(place_of("t1", 1, *QUICK, *arguments, **shape), SECRET, ignore)
+        self.data = Branch(place_of("d1", None, *QUICK, *arguments, **shape), SECRET, ignore)
+
+    async def join(self) -> None:
+        await self.chief.join()
+        await asyncio.gather(self.rank.join(), self.data.join())
+
+    def ready(self) -> None:
+        self.data.report({"type": "serving", "host": "d1"})
+        self.data.report({"type": "workers", "count": 1})
+
+    async def end(self) -> list[Verdict]:
+        """The verdicts of all three, who leave with its code as soon as they know it."""
+
+        async def ended(link: Chief | Branch) -> Verdict:
+            verdict = await link.ended()
+            await link.leave(verdict.code, verdict.cause, self.patient)
+            return verdict
+
+        return list(await asyncio.gather(ended(self.chief), ended(self.rank), ended(self.data)))
+
+
+def test_all_start_once_every_host_serves_and_every_worker_is_known(place_of):
+    async def scenario() -> None:
+        job = Job(place_of)
+        await job.join()
+        starts = [asyncio.create_task(link.started()) for link in (job.chief, job.rank, job.data)]
+        job.data.report({"type": "serving", "host": "d1"})
+        await asyncio.sleep(0.2)
+        assert not any(task.done() for task in starts)
+        job.data.report({"type": "workers", "count": 1})
+        messages = await asyncio.gather(*starts)
+        assert messages[0] == messages[1] == messages[2]
+        assert messages[0]["job_id"].startswith("job-")
+        job.chief.report(result(0))
+        job.rank.report(result(1))
+        await job.end()
+
+    run(scenario())
+
+
+def test_the_job_succeeds_when_the_last_rank_has(place_of):
+    async def scenario() -> None:
+        job = Job(place_of)
+        await job.join()
+        job.rank.report(result(1))
+        verdict = asyncio.create_task(job.chief.ended())
+        await asyncio.sleep(0.2)
+        assert not verdict.done() and job.chief.trained_s is None
+        job.chief.report(result(0))
+        assert await job.end() == [Verdict(0, "training is complete")] * 3
+        assert job.chief.exit_codes == {"rank-1": 0, "d1": 0}
+        assert job.chief.trained_s is not None
+        assert [event.name for event in job.events if event.name.startswith(("rank.", "job."))] == [
+            "rank.ended",
+            "rank.ended",
+            "job.decided",
+        ]
+
+    run(scenario())
+
+
+def test_the_same_rank_twice_is_not_two_ranks(place_of):
+    async def scenario() -> None:
+        job = Job(place_of)
+        await job.join()
+        job.chief.report(result(0))
+        job.chief.report(result(0))
+        verdict = asyncio.create_task(job.chief.ended())
+        await asyncio.sleep(0.1)
+        assert not verdict.done()
+        verdict.cancel()
+        job.rank.report(result(1))
+        await job.end()
+
+    run(scenario())
+
+
+def test_the_first_failure_decides_for_all(place_of):
+    async def scenario() -> None:
+        job = Job(place_of)
+        await job.join()
+        job.rank.report(result(1, 3))
+        await job.chief.ended()
+        job.chief.report(result(0, 4))
+        assert await job.end() == [Verdict(3, "rank 1: exit code 3")] * 3
+        assert job.chief.exit_codes == {"rank-1": 3, "d1": 3}
+
+    run(scenario())
+
+
+def test_a_host_that_cannot_go_on_ends_the_job(place_of):
+    async def scenario() -> None:
+        job = Job(place_of)
+        await job.join()
+        job.data.report({"type": "failed", "code": 2, "cause": "d1: port 7 is in use\nlast line"})
+        assert [v.code for v in await job.end()] == [2, 2, 2]
+
+    run(scenario())
+
+
+def test_a_failure_is_never_reported_as_success(place_of):
+    async def scenario() -> None:
+        job = Job(place_of)
+        await job.join()
+        job.data.report({"type": "failed", "code": 0, "cause": "worker-0 ended by itself"})
+        assert {v.code for v in await job.end()} == {1}
+
+    run(scenario())
+
+
+def test_a_member_that_leaves_before_the_end_ends_the_job(place_of):
+    async def scenario() -> None:
+        job = Job(place_of)
+        await job.join()
+        await job.data.leave(0, "", job.patient)
+        verdict = await job.chief.ended()
+        assert verdict == Verdict(1, "d1 left before the end (exit code 0)")
+        leaving = asyncio.create_task(job.chief.leave(verdict.code, verdict.cause, job.patient))
+        assert await job.rank.ended() == verdict
+        await job.rank.leave(1, "", job.patient)
+        await leaving
+        assert job.chief.exit_codes == {"d1": 0, "rank-1": 1}
+
+    run(scenario())
+
+
+def test_a_member_that_is_lost_ends_the_job(place_of):
+    async def scenario() -> None:
+        job = Job(place_of)
+        await job.join()
+        for task in job.data._member._tasks:  # as if it had been killed: nobody says goodbye
+            task.cancel()
+        verdict = await job.chief.ended()
+        assert verdict.code == 1
+        assert verdict.cause.startswith("d1 was lost: ")
+        leaving = asyncio.create_task(job.chief.leave(verdict.code, verdict.cause, job.patient))
+        assert await job.rank.ended() == verdict
+        await asyncio.gather(leaving, job.rank.leave(1, "", job.patient), job.data.leave(1, "", job.patient))
+
+    run(scenario())
+
+
+def test_a_branch_whose_chief_is_gone_ends_itself_within_the_lease(place_of):
+    async def scenario() -> None:
+        job = Job(place_of)
+        await job.join()
+        began = time.monotonic()
+        await job.chief._coordinator.close()  # as if it had been killed: nobody is told
+        verdicts = await asyncio.gather(job.rank.ended(), job.data.ended())
+        assert time.monotonic() - began < 10
+        assert [v.code for v in verdicts] == [1, 1]
+        assert verdicts[1].cause.startswith("d1 lost its lease: ")
+        await asyncio.gather(job.rank.leave(1, "", job.patient), job.data.leave(1, "", job.patient))
+
+    run(scenario())
+
+
+def test_who_is_missing_is_named_when_the_job_does_not_get_ready(place_of):
+    async def scenario() -> None:
+        job = Job(place_of, "--ready_timeout_s", 0.5)
+        await asyncio.gather(job.chief.join(), job.rank.join())
+        with pytest.raises(NotReady, match="d1"):
+            await job.chief.started()
+        job.chief.report({"type": "failed", "code": 1, "cause": "not ready"})
+        await asyncio.gather(job.chief.leave(1, "", job.patient), job.rank.leave(1, "", job.patient))
+
+    run(scenario())
+
+
+def test_a_data_service_that_does_not_come_up_is_named(place_of):
+    async def scenario() -> None:
+        job = Job(place_of, "--ready_timeout_s", 0.5)
+        await job.join()
+        with pytest.raises(NotReady, match=r"no data service on d1; 0 of 1 workers are registered"):
+            await job.chief.started()
+        job.chief.report({"type": "failed", "code": 1, "cause": "not ready"})
+        await job.end()
+
+    run(scenario())
+
+
+def test_a_branch_without_a_chief_gives_up(place_of):
+    async def scenario() -> None:
+        job = Job(place_of, "--ready_timeout_s", 0.3)
+        with pytest.raises(NotReady, match="nobody listens there"):
+            await job.data.join()
+        with pytest.raises(UsageError):
+            job.data.report({"type": "failed", "code": 1, "cause": ""})
+        await job.data.leave(1, "", job.patient)
+
+    run(scenario())
+
+
+def test_hosts_that_come_up_late_are_told_of_a_job_that_has_failed(place_of):
+    async def scenario() -> None:
+        job = Job(place_of)
+        await job.chief.join()
+        job.chief.report({"type": "failed", "code": 2, "cause": "t1/0: no such file"})
+        verdict = await job.chief.ended()
+        leaving = asyncio.create_task(job.chief.leave(verdict.code, verdict.cause, job.patient))
+        await asyncio.sleep(0.2)
+        assert not leaving.done()
+        for late in (job.data, job.rank):
+            await late.join()
+            assert await late.ended() == verdict
+            await late.leave(2, "", job.patient)
+        await leaving
+        assert job.chief.exit_codes == {"d1": 2, "rank-1": 2}
+
+    run(scenario())
+
+
+def test_a_chief_that_is_told_to_stop_does_not_wait_for_late_hosts(place_of, control_port):
+    async def scenario() -> None:
+        job = Job(place_of)
+        await job.chief.join()
+        leaving = asyncio.create_task(job.chief.leave(143, "told to stop", job.patient))
+        await asyncio.sleep(0.1)
+        assert not leaving.done()
+        job.patient.set_result(None)
+        await asyncio.wait_for(leaving, 10)
+        check_free(control_port)
+
+    run(scenario())
+
+
+def test_a_busy_control_port_is_named_and_nothing_is_left_to_wait_for(place_of, control_port):
+    async def scenario() -> None:
+        first, second = Job(place_of), Job(place_of)
+        await first.chief.join()
+        with pytest.raises(UsageError, match=f"port {control_port} at 0.0.0.0 is in use by process"):
+            await second.chief.join()
+        await asyncio.wait_for(second.chief.leave(2, "", second.patient), 5)
+        first.patient.set_result(None)
+        await first.chief.leave(1, "", first.patient)
+
+    run(scenario())

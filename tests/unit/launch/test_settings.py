@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import pytest
+
+from tfhet.errors import UsageError
+from tfhet.launch import LaunchSettings
+
+
+def test_names_are_taken_with_dashes_and_with_underscores():
+    words = ["--lease-s", "4", "--ready_timeout_s=7.5", "--dnn-host-workers", "2", "--data_group", "cpu"]
+    settings, rest = LaunchSettings.parse(words)
+    assert settings == LaunchSettings(lease_s=4.0, ready_timeout_s=7.5, dnn_host_workers=2, data_group="cpu")
+    assert rest == []
+
+
+def test_what_the_launcher_does_not_know_goes_to_the_script_in_order_and_as_it_is():
+    script = [
+        "--model",
+        "resnet50",
+        "-x",
+        "--cut",
+        "-1",
+        "word",
+        "--chain=rescale()",
+        "--flag",
+        "--lr",
+        "1e-3",
+        "--l",
+        "9",
+    ]
+    settings, rest = LaunchSettings.parse([*script[:5], "--job_seed", "7", *script[5:]])
+    assert settings.job_seed == 7
+    assert rest == script
+
+
+def test_no_name_is_guessed_from_its_beginning():
+    settings, rest = LaunchSettings.parse(["--lease", "4", "--train", "x.py"])
+    assert settings == LaunchSettings()
+    assert rest == ["--lease", "4", "--train", "x.py"]
+
+
+@pytest.mark.parametrize("name", ["--tfhet_secret", "--tfhet-secret"])
+def test_the_secret_goes_no_further(name):
+    _, rest = LaunchSettings.parse(["--epochs", "1", name, "s" * 65, "--model", "m"])
+    assert rest == ["--epochs", "1", "--model", "m"]
+
+
+def test_the_last_of_two_values_counts():
+    assert LaunchSettings.parse(["--lease_s", "4", "--lease_s", "5"])[0].lease_s == 5
+
+
+def test_an_empty_value_is_not_told():
+    assert LaunchSettings.parse(["--train_script", "", "--data_group", ""])[0] == LaunchSettings()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--lease_s", "soon"], "--lease-s"),
+        (["--lease_s", "0"], "--lease_s must be positive, not 0.0"),
+        (["--ready_timeout_s", "-1"], "--ready_timeout_s must be positive"),
+        (["--lease_s", "nan"], "--lease_s must be positive, not nan"),
+        (["--data_host_workers", "-1"], "--data_host_workers must be between 0 and 256, not -1"),
+        (["--dnn_host_workers", "257"], "--dnn_host_workers must be between 0 and 256"),
+        (["--dnn_host_workers", "1.5"], "--dnn-host-workers"),
+        (["--train_script"], "--train-script"),
+    ],
+)
+def test_a_value_that_cannot_be_is_named(words, message):
+    with pytest.raises(UsageError) as caught:
+        LaunchSettings.parse(words)
+    assert message in str(caught.value)

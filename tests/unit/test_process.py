@@ -1,0 +1,247 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import psutil
+import pytest
+
+from tfhet.process import Child, describe_exit
+
+pytestmark = pytest.mark.timeout(60)
+
+
+class Told:
+    """A child's lines, and a wait for one of them."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self._news = asyncio.Event()
+
+    def __call__(self, line: str) -> None:
+        self.lines.append(line)
+        self._news.set()
+
+    async def line(self, number: int = 0) -> str:
+        while len(self.lines) <= number:
+            self._news.clear()
+            await asyncio.wait_for(self._news.wait(), 20)
+        return self.lines[number]
+
+
+async def start(code: str, told: Callable[[str], None]) -> Child:
+    return await Child.start("child", [sys.executable, "-u", "-c", code], env=os.environ, on_line=told)
+
+
+def finish(code: str) -> tuple[int, list[str], Child]:
+    """Exit code and lines of a child that runs `code` to its end, and the child."""
+
+    async def run() -> tuple[int, list[str], Child]:
+        told = Told()
+        child = await start(code, told)
+        return await asyncio.wait_for(child.wait(), 30), told.lines, child
+
+    return asyncio.run(run())
+
+
+def ended(pid: int) -> bool:
+    """Whether a process is gone, or goes within moments."""
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        with contextlib.suppress(psutil.Error):
+            if psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+                time.sleep(0.02)
+                continue
+        return True
+    return False
+
+
+def test_stdout_and_stderr_come_line_by_line_in_order():
+    code = "import sys; print('one'); print('two', file=sys.stderr); sys.stdout.write('three\\r\\nfour')"
+    assert finish(code)[:2] == (0, ["one", "two", "three", "four"])
+
+
+def test_bytes_that_are_no_text_are_replaced():
+    assert finish("import os; os.write(1, b'\\xff\\xfe ok\\n')")[1] == ["\ufffd\ufffd ok"]
+
+
+def test_a_line_without_end_comes_in_pieces_and_whole():
+    code, lines, child = finish("import sys; sys.stdout.write('x' * 3_000_000 + '\\nend\\n')")
+    assert code == 0
+    assert lines[-1] == "end"
+    assert len(lines) > 2
+    assert "".join(lines[:-1]) == "x" * 3_000_000
+
+
+def test_much_output_just_before_the_end_is_not_lost():
+    code, lines, child = finish("print('\\n'.join(map(str, range(50_000))))")
+    assert lines == [str(i) for i in range(50_000)]
+    assert list(child.tail) == [str(i) for i in range(49_980, 50_000)]
+
+
+@pytest.mark.parametrize(
+    ("code", "exit_code"),
+    [
+        ("pass", 0),
+        ("raise SystemExit(3)", 3),
+        ("import os; os.kill(os.getpid(), 9)", -9),
+        ("import os; os.abort()", -6),
+    ],
+)
+def test_the_exit_code_is_the_childs_and_negative_for_a_signal(code, exit_code):
+    found, _, child = finish(code)
+    assert found == exit_code
+    assert child.code == exit_code
+
+
+def test_its_end_can_be_waited_for_by_several_and_again():
+    async def run() -> None:
+        child = await start("raise SystemExit(5)", Told())
+        assert child.code is None
+        assert await asyncio.gather(child.wait(), child.wait(), child.stop()) in ([5, 5, 5], [-15, -15, -15])
+        assert await child.wait() == child.code == await child.stop()
+
+    asyncio.run(run())
+
+
+def test_stop_asks_first():
+    async def run() -> tuple[int, list[str]]:
+        told = Told()
+        code = """
+import signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: (print('asked'), sys.exit(7)))
+print('here')
+time.sleep(60)
+"""
+        child = await start(code, told)
+        await told.line()
+        return await child.stop(20), told.lines
+
+    assert asyncio.run(run()) == (7, ["here", "asked"])
+
+
+def test_stop_kills_what_takes_no_notice():
+    async def run() -> int:
+        told = Told()
+        child = await start(
+            "import signal, time; signal.signal(15, signal.SIG_IGN); print('here'); time.sleep(60)", told
+        )
+        await told.line()
+        return await child.stop(0.1)
+
+    assert asyncio.run(run()) == -signal.SIGKILL
+
+
+def test_stop_ends_a_process_that_is_frozen():
+    async def run() -> int:
+        child = await start("import os, signal, time; os.kill(os.getpid(), signal.SIGSTOP); time.sleep(60)", Told())
+        while psutil.Process(child.pid).status() != psutil.STATUS_STOPPED:
+            await asyncio.sleep(0.01)
+        return await child.stop(0.1)
+
+    assert asyncio.run(run()) == -signal.SIGKILL
+
+
+def test_what_a_child_has_started_ends_with_it():
+    code = """
+import subprocess, sys
+print(subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']).pid)
+"""
+    exit_code, lines, _ = finish(code)
+    assert exit_code == 0
+    assert ended(int(lines[0]))
+
+
+def test_a_grandchild_that_ignores_the_signal_ends_with_the_group():
+    async def run() -> int:
+        told = Told()
+        grandchild = "import signal, time; signal.signal(15, signal.SIG_IGN); print('deaf', flush=True); time.sleep(60)"
+        code = f"""
+import subprocess, sys, time
+print(subprocess.Popen([sys.executable, '-c', {grandchild!r}]).pid)
+time.sleep(60)
+"""
+        child = await start(code, told)
+        await told.line(1)
+        assert await child.stop(10) == -signal.SIGTERM
+        return next(int(line) for line in told.lines if line.isdigit())
+
+    assert ended(asyncio.run(run()))
+
+
+def test_a_daemon_that_holds_the_pipe_does_not_hide_the_end():
+    code = """
+import subprocess, sys
+command = [sys.executable, '-c', 'import time; time.sleep(60)']
+print(subprocess.Popen(command, start_new_session=True).pid)
+"""
+    exit_code, lines, _ = finish(code)
+    assert exit_code == 0
+    os.kill(int(lines[0]), signal.SIGKILL)  # it is in a session of its own, which is its own affair
+
+
+@pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="the kernel tells a child of its parent's death on Linux"
+)
+def test_a_child_ends_when_its_parent_is_killed():
+    code = """
+import asyncio, os, sys
+from tfhet.process import Child
+
+async def run():
+    sleep = [sys.executable, '-c', 'import time; time.sleep(60)']
+    print((await Child.start('child', sleep, env=os.environ, on_line=print)).pid, flush=True)
+    await asyncio.sleep(60)
+
+asyncio.run(run())
+"""
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        assert psutil.pid_exists(child)
+        parent.kill()
+    assert ended(child)
+
+
+def test_a_command_that_is_not_there_is_an_error():
+    async def run() -> None:
+        await Child.start("child", ["/nowhere/at-all"], env={}, on_line=print)
+
+    with pytest.raises(OSError, match="No such file"):
+        asyncio.run(run())
+
+
+@pytest.mark.parametrize("turns", range(5))
+def test_a_start_that_is_cancelled_leaves_no_process(turns):
+    async def run() -> None:
+        task = asyncio.create_task(start("import time; time.sleep(60)", Told()))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        task.cancel()
+        result = (await asyncio.gather(task, return_exceptions=True))[0]
+        if isinstance(result, Child):  # it was quicker
+            await result.stop(0)
+
+    before = {child.pid for child in psutil.Process().children()}
+    asyncio.run(run())
+    assert all(ended(child.pid) for child in psutil.Process().children() if child.pid not in before)
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (0, "exit code 0"),
+        (3, "exit code 3"),
+        (-signal.SIGTERM, "SIGTERM"),
+        (-signal.SIGKILL, "SIGKILL (out of memory?)"),
+        (-40, "signal 40"),
+    ],
+)
+def test_an_exit_code_is_said_in_words(code, words):
+    assert describe_exit(code) == words
