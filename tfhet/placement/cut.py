@@ -16,6 +16,10 @@ def bytes_per_example(spec: ImageSpec) -> int:
     return (spec.height or 1) * (spec.width or 1) * spec.channels * _ITEM_BYTES[spec.dtype]
 
 
+def _specs(pipeline: Declaration) -> list[ImageSpec]:
+    return [pipeline.input, *(placed.output for placed in pipeline.placed())]
+
+
 @dataclass(frozen=True)
 class Cut:
     """Stages before `position`, in running order, run where the data is prepared; the rest on the trainer."""
@@ -24,8 +28,9 @@ class Cut:
 
     @staticmethod
     def smallest(pipeline: Declaration) -> Cut:
-        """The latest position at which an example has the fewest bytes: as much work and as few bytes as can be."""
-        sizes = [bytes_per_example(pipeline.input)] + [bytes_per_example(p.output) for p in pipeline.placed()]
+        """The latest position at which an example has the fewest bytes: as much work and as few bytes as can be.
+        Where the size is not known, it counts as more than any that is."""
+        sizes = [(s.example_bytes is None, bytes_per_example(s)) for s in _specs(pipeline)]
         return Cut(max(i for i, size in enumerate(sizes) if size == min(sizes)))
 
     def checked(self, pipeline: Declaration) -> Cut:

@@ -56,7 +56,7 @@ class RunSummary:
     wait_ms: Spread | None = None
     """The part of each of those steps that rank 0 spent waiting for data, in milliseconds."""
     wait_pct: float | None = None
-    """Share of the steps' time spent waiting for data, 0 to 100."""
+    """Share of the steps' time spent waiting for data, 0 to 100; the mean of all ranks."""
     examples_per_s: float | None = None
     """All ranks together."""
     bytes_per_example: float | None = None

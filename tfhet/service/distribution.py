@@ -31,7 +31,7 @@ def distribute(
 ) -> tf.data.Dataset:
     """This rank's share of `data`: from the data service where the job has one, else prepared in this process.
 
-    Without a launcher and with one rank, a plain data set comes back unchanged. Otherwise every rank gets the same
+    Without a data service and with one rank, a plain data set comes back unchanged. Otherwise every rank gets the same
     number of batches in each pass, so that `model.fit` never leaves a rank alone in an allreduce: `steps_per_epoch`,
     or the data set's cardinality divided by the ranks. What one pass leaves over comes first in the next; nothing is
     thrown away. An endless data set stays endless. So does, with several ranks, one whose cardinality is unknown: give
@@ -49,7 +49,7 @@ def distribute(
         return _pipeline(data, steps_per_epoch, transport or Transport(), job, ordinal)
     if not isinstance(data, tf.data.Dataset):
         raise UsageError(f"tfhet.distribute takes a tf.data.Dataset or a tfhet.Pipeline, not {type(data).__name__}")
-    if job.size == 1 and not job.is_served:
+    if job.size == 1 and not job.is_served and steps_per_epoch is None:
         return data
     cardinality = int(data.cardinality())
     data = without_last_assertion(data)
@@ -66,7 +66,7 @@ def distribute(
         sharding = _sharding(found, sharding, job)
         dataset_id = f"{job.job_id}/plain-{ordinal}/{_spec_hash(data.element_spec)}"
         data = without_autotune(_served(data, dataset_id, job, transport or Transport(), sharding).prefetch(2))
-    else:
+    elif job.size > 1:
         data = _share(data, job)
     return data if steps is None else _passes(data, steps)
 

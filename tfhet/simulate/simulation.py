@@ -137,7 +137,7 @@ class Simulation:
         if kept.events_path.exists():
             self.folder.events_path.write_bytes(kept.events_path.read_bytes())
         bad = {label: code for label, code in self.codes.items() if code}
-        exit_code = summary.exit_code if summary.exit_code is not None else 1
+        exit_code = summary.exit_code if summary.exit_code is not None else max(1, *self.codes.values())
         if bad and not exit_code:
             exit_code, cause = 1, "; ".join(f"{label}: {describe_exit(code)}" for label, code in bad.items())
         if exit_code or cause:
@@ -146,6 +146,7 @@ class Simulation:
         summary = dataclasses.replace(
             summary,
             name=self.cluster.name,
+            mode="heterogeneous" if len({host.group for host in self.hosts}) > 1 else "homogeneous",
             started=began,
             duration_s=SYSTEM.wall() - began,
             teardown_s=self._teardown_s(kept),

@@ -99,7 +99,9 @@ class Loop:
             self._count(last, epoch, totals)
         taken = self.step - first
         self.on_epoch_end()
-        result: dict[str, Any] = {"epoch": epoch, "steps": taken, "examples": int(totals.examples), **totals.means()}
+        result: dict[str, Any] = {"epoch": epoch, "steps": taken, "examples": int(totals.examples)}
+        if self.accelerator.learns:
+            result.update(totals.means())
         if self.audit and not steps:
             result.update(asdict(audit.close(expected, self.collective)))
         return result
@@ -121,7 +123,8 @@ class Loop:
         totals.add(counts)
         self.meter.add(StepTime(taken.step_s, taken.wait_s, counts[0]))
         if self.step % self.log_every == 0 and self.collective.rank == 0:
-            self.on_line(self.meter.line(self.step, epoch, totals.means().get("loss")))
+            loss = totals.means().get("loss") if self.accelerator.learns else None
+            self.on_line(self.meter.line(self.step, epoch, loss))
         return True
 
     def _collect(self, deliveries: Iterator[Delivery], audit: Audit) -> tuple[Batch | None, float]:

@@ -22,6 +22,9 @@ Batch = tuple[tf.Tensor, tf.Tensor]
 class Accelerator(Protocol):
     """What consumes batches."""
 
+    learns: bool
+    """Whether loss and correct answers mean anything."""
+
     def accumulate(self, batch: Batch) -> None:
         """Takes a batch whose gradients are to be added to those of the next `step`."""
 
@@ -36,6 +39,8 @@ class Accelerator(Protocol):
 
 class KerasAccelerator:
     """A Keras model and its optimizer. Images [batch, height, width, channels], labels int [batch]."""
+
+    learns = True
 
     def __init__(
         self,
@@ -135,6 +140,8 @@ class KerasAccelerator:
 
 class EmulatedAccelerator:
     """A step that takes a given time and no CPU: studies input pipelines on a machine without a GPU."""
+
+    learns = False
 
     def __init__(self, step_s: float, collective: Collective, clock: Clock = SYSTEM):
         self.step_s = step_s

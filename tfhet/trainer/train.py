@@ -15,12 +15,12 @@ from tfhet import stages as stage_room
 from tfhet.clock import SYSTEM, Clock
 from tfhet.cluster import HostPaths, JobContext, environment, host_paths
 from tfhet.errors import UsageError
-from tfhet.placement import Cut, Pipeline, bytes_per_example
+from tfhet.placement import Cut, Pipeline, PlacedStage, bytes_per_example
 from tfhet.record import RunFolder, RunSummary
 from tfhet.service.epoch import sharing_advice, threads_per_rank
 from tfhet.service.transport import Transport
 from tfhet.source import Sidecar, Source, SyntheticSource, TFRecordSource
-from tfhet.stages import Stage
+from tfhet.stages import CenterCrop, ImageSpec, RandomResizedCrop, Resize, Stage
 from tfhet.trainer import models
 from tfhet.trainer.checkpoint import Checkpoints, Progress, export
 from tfhet.trainer.collective import Collective, collective
@@ -128,10 +128,13 @@ class Training:
     def _summary(self, loop: Loop, results: list[dict[str, Any]]) -> RunSummary:
         pipeline, meter, job = self.feed.pipeline, loop.meter, self.job
         remote = "trainer" if not job.dispatcher else "data_group" if job.data_hosts else "dnn_group"
-        where = {
-            stage_room.text((placed.stage,)): remote if index < self.feed.cut.position else "trainer"
-            for index, placed in enumerate(pipeline.placed())
-        }
+        where: dict[str, str] = {}
+        for index, placed in enumerate(pipeline.placed()):
+            text = stage_room.text((placed.stage,))
+            name = f"{text} at {placed.declared}" if text in where else text
+            where[name] = remote if index < self.feed.cut.position else "trainer"
+        mine = meter.wait_pct()
+        (waited,) = self.collective.total([mine or 0.0], "waiting")
         final = results[-1] if results else {}
         return RunSummary(
             job_id=job.job_id,
@@ -141,7 +144,7 @@ class Training:
             ranks=self.collective.size,
             step_ms=meter.step_ms(),
             wait_ms=meter.wait_ms(),
-            wait_pct=meter.wait_pct(),
+            wait_pct=None if mine is None else waited / self.collective.size,
             examples_per_s=meter.examples_per_s(),
             bytes_per_example=float(bytes_per_example(self.feed.cut.spec(pipeline))) if job.dispatcher else None,
             first_batch_s=self.feed.first_batch_s,
@@ -219,7 +222,7 @@ def _records(directory: Path, image_size: int) -> TFRecordSource:
 
 
 def _validation(settings: Settings, pipeline: Pipeline, job: JobContext, paths: HostPaths) -> Feed | None:
-    """Validation data are read by the ranks themselves, through the stages that are not random."""
+    """Validation data are read by the ranks themselves, through the stages without what is random about them."""
     if settings.data.startswith("synthetic") or not paths.channel(settings.validation).is_dir():
         return None
     source = _records(paths.channel(settings.validation), settings.image_size)
@@ -229,9 +232,24 @@ def _validation(settings: Settings, pipeline: Pipeline, job: JobContext, paths: 
             f"channel {settings.validation!r} has {source.split_count()} files for {job.size} ranks; write at least "
             "one for each rank"
         )
-    fixed = tuple(stage for stage in pipeline.stages if isinstance(stage, Stage) and not stage.random)
+    given = [pipeline.input, *(placed.output for placed in pipeline.placed())]
+    fixed = tuple(s for p, before in zip(pipeline.placed(), given, strict=False) for s in _certain(p, before))
     same_size = Pipeline(source, fixed, pipeline.batch_size, seed=pipeline.seed, shuffle_splits=False)
     return Feed(same_size, replace(job, dispatcher=None))
+
+
+def _certain(placed: PlacedStage, given: ImageSpec) -> tuple[Stage, ...]:
+    """The stage without chance: as it is, or left out, or, where it makes another size, the middle or all of the image
+    at that size."""
+    height, width = placed.output.height, placed.output.width
+    if not placed.stage.random:
+        return (placed.stage,)
+    if (height, width) == (given.height, given.width):
+        return ()
+    assert height and width and given.height and given.width
+    if isinstance(placed.stage, RandomResizedCrop) or height > given.height or width > given.width:
+        return (Resize(height, width),)
+    return (CenterCrop(height, width),)
 
 
 def _accelerator(

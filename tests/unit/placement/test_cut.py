@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+import tensorflow as tf
 
 from tfhet.errors import UsageError
 from tfhet.placement import Cut, Pipeline, bytes_per_example
@@ -32,6 +33,16 @@ def test_the_smallest_cut_is_the_last_place_where_an_example_is_small(stages: st
 def test_what_crosses_the_wire_is_known_for_every_cut():
     declared = pipeline("dilate(3); rescale()")
     assert [bytes_per_example(Cut(at).spec(declared)) for at in range(3)] == [3072, 3072, 4 * 3072]
+
+
+def test_images_of_unknown_size_are_not_taken_for_small_ones():
+    class Unsized(SyntheticSource):
+        @property
+        def spec(self) -> dict[str, tf.TensorSpec]:
+            return {"image": tf.TensorSpec([None, None, None, 3], tf.uint8)}
+
+    declared = Pipeline(Unsized(8, 2), "random_flip(); resize(224, 224); rescale()")
+    assert Cut.smallest(declared) == Cut(2)
 
 
 def test_a_size_that_is_not_known_counts_as_one():

@@ -173,7 +173,7 @@ def test_the_fingerprint_is_the_same_in_every_process(repository: Path):
     [
         ({"batch_size": 0}, "batch_size must be at least 1"),
         ({"shuffle": -1}, "shuffle is a number of examples"),
-        ({"stages": "sharpen()"}, "unknown stage 'sharpen'"),
+        ({"stages": "no_such_stage()"}, "unknown stage 'no_such_stage'"),
         ({"stages": ("dilate(3)",)}, "'dilate.3.' is not a stage"),
         ({"stages": (Halved,)}, "is not a stage"),
         ({"source": Other(None)}, "no feature 'image', only label"),

@@ -123,6 +123,17 @@ def test_a_plain_data_set_comes_back_as_it_is_without_a_launcher():
     assert distribute(data, job=JobContext("job", "local")) is data
 
 
+def test_steps_per_epoch_divide_a_local_data_set_into_passes_that_lose_nothing():
+    data = distribute(tensors(), steps_per_epoch=4, job=JobContext("job", "local"))
+    assert int(data.cardinality()) == 4
+    assert [values(data) for _ in range(4)] == [
+        list(range(12)),
+        list(range(12, 24)),
+        list(range(24, 36)),
+        [*range(36, 42), *range(6)],
+    ]
+
+
 def test_a_pipeline_becomes_pairs_of_images_and_labels_pass_after_pass():
     pipeline = Pipeline(SyntheticSource(20, 4, shape=(4, 4, 1)), "rescale()", batch_size=5)
     data = distribute(pipeline, job=JobContext("job", "local"))
@@ -331,3 +342,9 @@ def test_other_mistakes_are_told(served):
     for steps in (0, -1):
         with pytest.raises(UsageError, match="steps_per_epoch must be at least 1"):
             distribute(tensors(), steps_per_epoch=steps)
+
+
+def test_one_rank_without_a_service_gets_the_steps_that_it_asks_for():
+    data = distribute(tf.data.Dataset.range(7), steps_per_epoch=3, job=JobContext(job_id="alone", mode="local"))
+    assert int(data.cardinality()) == 3
+    assert [[int(x) for x in data] for _ in range(3)] == [[0, 1, 2], [3, 4, 5], [6, 0, 1]]

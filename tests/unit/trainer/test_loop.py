@@ -1,0 +1,230 @@
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tfhet.clock import FakeClock
+from tfhet.trainer import Solo
+from tfhet.trainer.loop import Loop
+from tfhet.trainer.step import Batch, EmulatedAccelerator, KerasAccelerator
+
+
+class Recording:
+    """An accelerator that notes what it is asked for, and when its sums are read."""
+
+    learns = True
+
+    learns = True
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self._held = 0
+
+    def accumulate(self, batch: Batch) -> None:
+        self.calls.append(f"accumulate {len(batch[1])}")
+        self._held += len(batch[1])
+
+    def step(self, batch: Batch | None) -> Any:
+        count = self._held + (0 if batch is None else len(batch[1]))
+        self.calls.append(f"step {count}")
+        self._held = 0
+        return Sums(count, self.calls)
+
+    def evaluate(self, batch: Batch) -> Any:
+        return len(batch[1]), 2.0 * len(batch[1]), 1.0
+
+
+class Sums:
+    """Examples, loss 0.5 each, one right answer."""
+
+    def __init__(self, count: int, calls: list[str]):
+        self._count, self._calls = count, calls
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        import numpy as np
+
+        self._calls.append(f"read {self._count}")
+        return np.array([self._count, 0.5 * self._count, 1.0 if self._count else 0.0])
+
+
+def steps_told(lines: list[str]) -> list[int]:
+    return [int(found) for line in lines for found in re.findall(r" step=(\d+) ", line)]
+
+
+def test_an_epoch_takes_every_batch_and_says_what_was_in_it(fake_feed):
+    loop = Loop(fake_feed([4, 4, 2]), Recording(), Solo())
+    result = loop.epoch(3)
+    assert result == {
+        "epoch": 3,
+        "steps": 3,
+        "examples": 10,
+        "loss": 0.5,
+        "accuracy": 0.3,
+        "expected": 10,
+        "seen": 10,
+        "once": 10,
+        "repeated": 0,
+        "missing": 0,
+    }
+    assert (loop.step, loop.batches) == (3, 3)
+
+
+def test_sums_are_read_one_step_late(fake_feed):
+    accelerator = Recording()
+    Loop(fake_feed([4, 4, 2]), accelerator, Solo()).epoch(0)
+    assert accelerator.calls[:6] == ["step 4", "step 4", "read 4", "step 2", "read 4", "step 0"]
+    # After the last example: a step to learn that all are dry, and the one that was begun before that was read.
+    assert accelerator.calls[6:] == ["read 2", "step 0", "read 0"]
+
+
+def test_batches_are_accumulated_and_the_last_group_may_be_smaller(fake_feed):
+    accelerator = Recording()
+    loop = Loop(fake_feed([4, 4, 4, 4, 1]), accelerator, Solo(), accumulate=2)
+    result = loop.epoch(0)
+    asked = [call for call in accelerator.calls if not call.startswith("read")]
+    assert asked == ["accumulate 4", "step 8", "accumulate 4", "step 8", "step 1", "step 0", "step 0"]
+    assert (result["steps"], result["examples"], result["seen"]) == (3, 17, 17)
+    assert loop.batches == 5
+
+
+def test_accumulating_groups_learns_what_larger_batches_teach(fake_feed, model):
+    import numpy as np
+    import tensorflow as tf
+
+    found = []
+    for sizes, accumulate in (([6, 3], 1), ([3, 3, 3], 2)):
+        optimizer = tf.keras.optimizers.SGD(0.5)
+        accelerator = KerasAccelerator(model(), optimizer, Solo(), accumulate=accumulate > 1)
+        result = Loop(fake_feed(sizes), accelerator, Solo(), accumulate=accumulate).epoch(0)
+        found.append(([v.numpy() for v in accelerator.model.weights], result))
+    assert found[0][1]["steps"] == found[1][1]["steps"] == 2
+    assert found[0][1]["loss"] == pytest.approx(found[1][1]["loss"], rel=1e-5)
+    for one, other in zip(found[0][0], found[1][0], strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5)
+
+
+def test_each_metric_line_comes_once_over_the_epochs(fake_feed):
+    lines: list[str] = []
+    loop = Loop(fake_feed([4] * 9), Recording(), Solo(), log_every=10, on_line=lines.append)
+    for epoch in range(3):
+        assert loop.epoch(epoch)["steps"] == 9
+    assert loop.step == 27
+    assert steps_told(lines) == [10, 20]
+    assert [re.search(r"epoch=(\d+)", line)[1] for line in lines] == ["1", "2"]  # type: ignore[index]
+
+
+def test_the_line_of_a_step_counts_that_step(fake_feed):
+    clock, lines = FakeClock(), []  # type: ignore[var-annotated]
+    feed = fake_feed([4] * 4, wait_s=0.25, clock=clock)
+    accelerator = EmulatedAccelerator(0.75, Solo(), clock)
+    loop = Loop(feed, accelerator, Solo(), log_every=2, on_line=lines.append, clock=clock)
+    loop.epoch(0)
+    expected = "epoch=0 step_ms=1000.0 examples_per_s=4 wait_pct=25.0"
+    assert lines == [f"[tfhet] step={step} {expected}" for step in (2, 4)]
+    assert loop.meter.examples_per_s() == 4.0
+
+
+def test_with_steps_an_epoch_is_that_many_and_the_next_goes_on_from_there(fake_feed):
+    feed, accelerator = fake_feed([4, 4, 2]), Recording()
+    loop = Loop(feed, accelerator, Solo())
+    results = [loop.epoch(epoch, steps=4) for epoch in range(2)]
+    assert [result["steps"] for result in results] == [4, 4]
+    assert [result["examples"] for result in results] == [14, 4 + 2 + 4 + 4]
+    assert "seen" not in results[0]
+    assert sum(call.startswith("step") for call in accelerator.calls) == 8
+    assert sum(call.startswith("read") for call in accelerator.calls) == 8
+    assert (loop.step, feed.given) == (8, 8)
+
+
+def test_steps_go_on_counting_where_a_training_was_resumed(fake_feed):
+    lines: list[str] = []
+    loop = Loop(fake_feed([4, 4]), Recording(), Solo(), log_every=1, on_line=lines.append, step=40)
+    loop.epoch(5)
+    assert loop.step == 42
+    assert steps_told(lines) == [41, 42]
+
+
+def test_the_learning_rate_hears_how_far_the_epoch_is(fake_feed):
+    heard: list[float] = []
+    Loop(fake_feed([4] * 4), Recording(), Solo(), set_epoch=heard.append).epoch(2)
+    assert heard[:4] == [2.0, 2.25, 2.5, 2.75]
+    assert set(heard[4:]) == {3.0}
+    heard.clear()
+    loop = Loop(fake_feed([4] * 4), Recording(), Solo(), set_epoch=heard.append)
+    for epoch in range(2):
+        loop.epoch(epoch, steps=2)
+    assert heard == [0.0, 0.5, 1.0, 1.5]
+
+
+def test_an_accelerator_that_learns_nothing_has_no_loss(fake_feed):
+    assert "loss" not in Loop(fake_feed([4]), EmulatedAccelerator(0.0, Solo()), Solo()).epoch(0)
+
+
+def test_an_epoch_without_examples_takes_no_step(fake_feed):
+    loop = Loop(fake_feed([]), Recording(), Solo())
+    result = loop.epoch(0)
+    assert (result["steps"], result["examples"], result["seen"], result["missing"]) == (0, 0, 0, 0)
+    assert "loss" not in result
+    assert loop.meter.step_ms() is None
+
+
+def test_the_count_of_an_unknown_source_is_left_open(fake_feed):
+    result = Loop(fake_feed([4, 4], examples=-1), Recording(), Solo()).epoch(0)
+    assert (result["expected"], result["missing"], result["seen"]) == (None, None, 8)
+
+
+def test_the_end_of_an_epoch_is_told_once(fake_feed):
+    ends: list[int] = []
+    loop = Loop(fake_feed([4]), Recording(), Solo(), on_epoch_end=lambda: ends.append(1), audit=False)
+    assert "seen" not in loop.epoch(0)
+    loop.epoch(1, steps=2)
+    assert len(ends) == 2
+
+
+def test_validation_is_averaged_over_its_examples(fake_feed):
+    loop = Loop(fake_feed([]), Recording(), Solo())
+    assert loop.evaluate(fake_feed([4, 1])) == {"val_loss": 2.0, "val_accuracy": 2 / 5}
+    assert loop.evaluate(fake_feed([])) == {}
+
+
+# Several ranks
+
+SHARES = ([4, 4, 4, 4, 1], [4, 3], [])
+"""Batches of each rank; the third is dry from the start."""
+
+
+def unequal(fake_feed: Any, log_every: int = 2) -> Callable[[Any], tuple[Loop, list[dict], list[str]]]:
+    total = sum(map(sum, SHARES))
+
+    def run(together: Any) -> tuple[Loop, list[dict], list[str]]:
+        lines: list[str] = []
+        feed = fake_feed(SHARES[together.rank], first_id=100 * together.rank, examples=total)
+        accelerator = EmulatedAccelerator(0.0, together, FakeClock())
+        loop = Loop(feed, accelerator, together, log_every=log_every, on_line=lines.append)
+        return loop, [loop.epoch(epoch) for epoch in range(2)], lines
+
+    return run
+
+
+def test_unequal_ranks_take_the_same_steps_and_end_when_all_are_dry(fake_feed, each_rank):
+    found = each_rank(3, unequal(fake_feed))
+    for loop, results, _ in found:
+        assert [(r["steps"], r["examples"]) for r in results] == [(5, 24), (5, 24)]
+        assert [(r["once"], r["missing"], r["repeated"]) for r in results] == [(24, 0, 0)] * 2
+        assert loop.step == 10
+    assert [loop.batches for loop, _, _ in found] == [10, 4, 0]
+
+
+def test_the_meter_counts_the_examples_of_all_ranks_as_they_were(fake_feed, each_rank):
+    for loop, _, _ in each_rank(3, unequal(fake_feed)):
+        assert sum(step.examples for step in loop.meter._steps) == 2 * 24
+        assert len(loop.meter._steps) == 10
+
+
+def test_rank_0_alone_prints(fake_feed, each_rank):
+    lines = [lines for _, _, lines in each_rank(3, unequal(fake_feed, log_every=1))]
+    assert steps_told(lines[0]) == list(range(1, 11))
+    assert lines[1:] == [[], []]

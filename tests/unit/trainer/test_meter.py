@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tfhet.trainer.meter import WARM_UP_STEPS, Meter, StepTime
+
+# The documented line: `[tfhet] step=500 epoch=2 step_ms=86.1 examples_per_s=95143 loss=2.30 wait_pct=3.1`
+NUMBER = r"([0-9.]+)"
+LINE = re.compile(
+    rf"^\[tfhet\] step=(\d+) epoch=(\d+) step_ms={NUMBER} examples_per_s={NUMBER}(?: loss={NUMBER})? wait_pct={NUMBER}$"
+)
+
+
+def meter(*steps: tuple[float, float, float]) -> Meter:
+    made = Meter()
+    for step in steps:
+        made.add(StepTime(*step))
+    return made
+
+
+def test_the_line_holds_the_numbers_of_the_steps_since_the_last_one():
+    made = meter((0.1, 0.01, 8), (0.3, 0.03, 8))
+    found = LINE.match(made.line(2, 0, 2.30258))
+    assert found is not None
+    assert found.groups() == ("2", "0", "200.0", "40", "2.3026", "10.0")
+    made.add(StepTime(0.5, 0.5, 10))
+    found = LINE.match(made.line(3, 1, None))
+    assert found is not None
+    assert found.groups() == ("3", "1", "500.0", "20", None, "100.0")
+
+
+def test_the_first_steps_are_kept_apart():
+    slow, fast = (9.0, 9.0, 1), (0.1, 0.025, 10)
+    made = meter(*[slow] * WARM_UP_STEPS, *[fast] * 4)
+    assert made.step_ms().median == pytest.approx(100)  # type: ignore[union-attr]
+    assert made.wait_ms().median == pytest.approx(25)  # type: ignore[union-attr]
+    assert made.wait_pct() == pytest.approx(25)
+    assert made.examples_per_s() == pytest.approx(100)
+
+
+def test_a_run_no_longer_than_the_warm_up_counts_whole():
+    assert meter((0.2, 0.1, 6)).wait_pct() == pytest.approx(50)
+
+
+def test_nothing_measured_is_no_number():
+    made = meter()
+    assert (made.step_ms(), made.wait_ms(), made.wait_pct(), made.examples_per_s()) == (None, None, None, None)

@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfhet.clock import FakeClock
+from tfhet.trainer import Solo
+from tfhet.trainer.step import EmulatedAccelerator, KerasAccelerator
+
+SGD = tf.keras.optimizers.SGD
+
+
+def weights(accelerator: KerasAccelerator) -> list[np.ndarray]:
+    return [v.numpy() for v in accelerator.model.weights]
+
+
+def assert_equal(found: list[np.ndarray], expected: list[np.ndarray], exact: bool = False) -> None:
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=0 if exact else 1e-5, atol=0 if exact else 1e-6)
+
+
+def test_a_step_follows_the_gradient_of_the_mean_loss(batch, model):
+    accelerator, reference, (images, labels) = KerasAccelerator(model(), SGD(0.5), Solo()), model(), batch(5)
+    with tf.GradientTape() as tape:
+        losses = tf.keras.losses.sparse_categorical_crossentropy(labels, reference(images))
+        mean = tf.reduce_mean(losses)
+    for variable, gradient in zip(
+        reference.trainable_variables, tape.gradient(mean, reference.trainable_variables), strict=True
+    ):
+        variable.assign_sub(0.5 * gradient)
+    right = int(np.sum(np.argmax(model()(images), axis=1) == labels.numpy()))
+    examples, loss, correct = np.asarray(accelerator.step((images, labels)))
+    assert (examples, correct) == (5, right)
+    assert loss == pytest.approx(float(tf.reduce_sum(losses)), rel=1e-5)
+    assert_equal(weights(accelerator), [v.numpy() for v in reference.weights])
+
+
+def test_a_step_without_a_batch_changes_nothing(model):
+    accelerator = KerasAccelerator(model(), tf.keras.optimizers.Adam(0.1), Solo(), accumulate=True)
+    before = accelerator.digest()
+    np.testing.assert_array_equal(accelerator.step(None), [0, 0, 0])
+    assert accelerator.digest() == before
+    assert int(accelerator.optimizer.iterations) == 0
+
+
+@pytest.mark.parametrize("scaling", [False, True])
+def test_accumulated_batches_make_the_step_of_one_batch_of_all(batch, model, scaling):
+    whole = KerasAccelerator(model(), SGD(0.5), Solo(), loss_scaling=scaling)
+    parts = KerasAccelerator(model(), SGD(0.5), Solo(), loss_scaling=scaling, accumulate=True)
+    for step in range(2):
+        counts = np.asarray(whole.step(batch(8, 10 * step)))
+        parts.accumulate(batch(3, 10 * step))
+        parts.accumulate(batch(4, 10 * step + 3))
+        np.testing.assert_allclose(parts.step(batch(1, 10 * step + 7)), counts, rtol=1e-5)
+        assert_equal(weights(parts), weights(whole))
+
+
+def test_what_was_accumulated_counts_in_a_step_without_a_batch_too(batch, model):
+    whole, parts = (KerasAccelerator(model(), SGD(0.5), Solo(), accumulate=a) for a in (False, True))
+    whole.step(batch(4))
+    parts.accumulate(batch(4))
+    assert np.asarray(parts.step(None))[0] == 4
+    assert np.asarray(parts.step(None))[0] == 0
+    assert_equal(weights(parts), weights(whole))
+
+
+def test_evaluating_learns_nothing(batch, model):
+    accelerator = KerasAccelerator(model(), SGD(0.5), Solo())
+    before = accelerator.digest()
+    counts = np.asarray(accelerator.evaluate(batch(6)))
+    assert accelerator.digest() == before
+    np.testing.assert_allclose(accelerator.step(batch(6)), counts, rtol=1e-5)
+
+
+def test_one_graph_serves_batches_of_every_size_and_kind(batch, model):
+    accelerator = KerasAccelerator(model(), SGD(0.5), Solo())
+    for size in (4, 3, 1):
+        accelerator.step(batch(size))
+    accelerator.step(None)
+    images, labels = batch(4)
+    accelerator.step((tf.cast(images, tf.uint8), tf.cast(labels, tf.int32)))
+    assert accelerator._step.experimental_get_tracing_count() == 1
+
+
+def test_the_learning_rate_can_be_set_between_steps_with_and_without_loss_scaling(batch, model):
+    for scaling in (False, True):
+        accelerator = KerasAccelerator(model(), SGD(0.5), Solo(), loss_scaling=scaling)
+        before = weights(accelerator)
+        accelerator.optimizer.learning_rate.assign(0.0)
+        accelerator.step(batch(4))
+        assert_equal(weights(accelerator), before, exact=True)
+        accelerator.optimizer.learning_rate.assign(1.0)
+        accelerator.step(batch(4))
+        assert any((now != then).any() for now, then in zip(weights(accelerator), before, strict=True))
+
+
+def test_float16_learns_with_a_loss_scale(batch, model):
+    tf.keras.mixed_precision.set_global_policy("mixed_float16")
+    accelerator = KerasAccelerator(model(hidden=True), SGD(0.1), Solo(), loss_scaling=True)
+    assert accelerator.model.layers[-2].compute_dtype == "float16"
+    losses = [float(np.asarray(accelerator.step(batch(12)))[1]) for _ in range(12)]
+    assert losses[-1] < losses[0]
+    assert all(v.dtype == tf.float32 for v in accelerator.model.trainable_variables)
+
+
+def test_a_step_that_overflows_is_left_out_and_halves_the_loss_scale(batch, model):
+    accelerator = KerasAccelerator(model(), SGD(0.5), Solo(), loss_scaling=True)
+    before, scale = weights(accelerator), float(accelerator.optimizer.loss_scale)
+    images, labels = batch(3)
+    accelerator.step((images * np.inf, labels))
+    assert_equal(weights(accelerator), before, exact=True)
+    assert float(accelerator.optimizer.loss_scale) == scale / 2
+    accelerator.step((images, labels))
+    assert any((now != then).any() for now, then in zip(weights(accelerator), before, strict=True))
+
+
+def test_the_loss_scale_is_among_what_ranks_share(model):
+    plain, scaled = (KerasAccelerator(model(), SGD(0.5), Solo(), loss_scaling=s) for s in (False, True))
+    assert len(scaled.variables()) == len(plain.variables()) + 2
+    assert any(v.shape == () and float(v) == 2.0**15 for v in scaled.variables())
+
+
+def test_the_digest_tells_the_smallest_difference(model):
+    one, other = (KerasAccelerator(model(), SGD(0.5), Solo()) for _ in range(2))
+    assert one.digest() == other.digest()
+    bias = other.model.weights[-1]
+    bias.assign(np.nextafter(bias.numpy(), np.float32(9)))
+    assert one.digest() != other.digest()
+
+
+def test_statistics_of_one_rank_stay_as_they_are(batch):
+    model = tf.keras.Sequential(
+        [
+            tf.keras.layers.Input((2, 2, 1)),
+            tf.keras.layers.BatchNormalization(),
+            tf.keras.layers.Flatten(),
+            tf.keras.layers.Dense(3, activation="softmax"),
+        ]
+    )
+    accelerator = KerasAccelerator(model, SGD(0.5), Solo())
+    start = [v.numpy() for v in model.non_trainable_variables]
+    accelerator.step(batch(4))
+    moved = [v.numpy() for v in model.non_trainable_variables]
+    assert any((a != b).any() for a, b in zip(start, moved, strict=True))
+    accelerator.average_statistics()
+    assert_equal([v.numpy() for v in model.non_trainable_variables], moved, exact=True)
+
+
+# Emulated
+
+
+def test_an_emulated_step_sleeps_on_the_clock_and_does_nothing_else(batch):
+    clock = FakeClock()
+    accelerator = EmulatedAccelerator(0.25, Solo(), clock)
+    assert tuple(accelerator.step(batch(4))) == (4, 0, 0)
+    assert clock.monotonic() == 0.25
+    accelerator.accumulate(batch(3))
+    assert tuple(accelerator.step(batch(2))) == (5, 0, 0)
+    assert clock.monotonic() == 0.75
+
+
+def test_an_emulated_rank_without_a_batch_does_not_sleep(batch):
+    clock = FakeClock()
+    accelerator = EmulatedAccelerator(0.25, Solo(), clock)
+    assert tuple(accelerator.step(None)) == (0, 0, 0)
+    assert tuple(accelerator.evaluate(batch(7))) == (7, 0, 0)
+    assert clock.monotonic() == 0

@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+import json
+import re
+import runpy
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfhet.cluster import JobContext, host_paths
+from tfhet.errors import DataError, UsageError
+from tfhet.record import RunFolder
+from tfhet.source import Raw, Scalar, write_tfrecords
+from tfhet.trainer.settings import Settings
+from tfhet.trainer.step import EmulatedAccelerator
+from tfhet.trainer.train import build, main
+
+QUICK = ["--model", "small_cnn", "--chain", "rescale()", "--shuffle", "0", "--log_every", "2", "--batch_size", "16"]
+SYNTHETIC = ["--data", "synthetic:48:4", *QUICK]
+FEATURES = {"image": Raw((8, 8, 1)), "label": Scalar()}
+
+
+@pytest.fixture(autouse=True)
+def _one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches come in the same order every time."""
+    monkeypatch.setattr("tfhet.service.epoch.os.cpu_count", lambda: 1)
+
+
+def env(base: Path) -> dict[str, str]:
+    return {"SAGEMAKER_BASE_DIR": str(base)}
+
+
+def channel(base: Path, name: str, shards: int, classes: int = 3, examples: int = 24) -> Path:
+    rng = np.random.default_rng(0)
+    return write_tfrecords(
+        base / "input" / "data" / name,
+        ({"image": rng.integers(0, 256, (8, 8, 1), np.uint8), "label": i % 3} for i in range(examples)),
+        shards,
+        FEATURES,
+        classes=[str(c) for c in range(classes)],
+    )
+
+
+def built(base: Path, *argv: str, job: JobContext | None = None):
+    return build(Settings.parse(argv), job or JobContext("job", "local"), host_paths(env(base)))
+
+
+def exported(base: Path) -> list[np.ndarray]:
+    return [v.numpy() for v in tf.saved_model.load(str(base / "model" / "1")).variables]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three epochs in one go."""
+    base = tmp_path_factory.mktemp("whole")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tfhet.service.epoch.os.cpu_count", lambda: 1)
+        assert main([*SYNTHETIC, "--epochs", "3"], env(base)) == 0
+    return base
+
+
+def test_a_run_leaves_model_checkpoints_boards_and_record(whole):
+    assert (whole / "model" / "1" / "saved_model.pb").is_file()
+    names = [path.name for path in sorted((whole / "checkpoints").iterdir())]
+    assert names == [f"checkpoint-{step:010d}" for step in (3, 6, 9)]
+    assert list((whole / "output" / "tensorboard").glob("events.*"))
+    summary = RunFolder(whole / "output" / "data" / "tfhet").read_summary()
+    assert (summary.steps, summary.batch_size, summary.ranks, summary.mode) == (9, 16, 1, "local")
+    assert [epoch["once"] for epoch in summary.epochs] == [48, 48, 48]
+    assert summary.stages_where == {"rescale()": "trainer"}
+    assert summary.bytes_per_example is None
+    assert set(summary.metrics) == {"loss", "accuracy"}
+    assert summary.first_batch_s > 0 and summary.step_ms is not None
+
+
+def test_a_resumed_run_goes_on_where_the_last_one_ended_with_the_same_variables(whole, tmp_path, capsys):
+    assert main([*SYNTHETIC, "--epochs", "2"], env(tmp_path)) == 0
+    capsys.readouterr()
+    assert main([*SYNTHETIC, "--epochs", "3"], env(tmp_path)) == 0
+    said = capsys.readouterr().out
+    assert "[tfhet] resumed at epoch=2 step=6" in said
+    assert re.findall(r"step=(\d+) epoch=(\d+)", said) == [("8", "2")]
+    assert "[tfhet] end of epoch=2 steps=3 examples=48" in said
+    assert "epoch=0 steps" not in said and "epoch=1 steps" not in said
+    for mine, other in zip(exported(tmp_path), exported(whole), strict=True):
+        np.testing.assert_allclose(mine, other, rtol=1e-5, atol=1e-7)
+    assert RunFolder(tmp_path / "output" / "data" / "tfhet").read_summary().steps == 9
+
+
+def test_a_run_that_had_ended_exports_its_model_when_started_again(whole, tmp_path):
+    import shutil
+
+    shutil.copytree(whole / "checkpoints", tmp_path / "checkpoints")
+    assert main([*SYNTHETIC, "--epochs", "3"], env(tmp_path)) == 0
+    for mine, other in zip(exported(tmp_path), exported(whole), strict=True):
+        np.testing.assert_array_equal(mine, other)
+
+
+def test_a_run_may_be_told_to_begin_anew_and_to_leave_nothing(whole, tmp_path, capsys):
+    import shutil
+
+    shutil.copytree(whole / "checkpoints", tmp_path / "checkpoints")
+    argv = ["--resume", "False", "--export", "False", "--checkpoint_every_epochs", "0", "--audit", "False"]
+    assert main([*SYNTHETIC, *argv, "--epochs", "1"], env(tmp_path)) == 0
+    said = capsys.readouterr().out
+    assert "resumed" not in said and "end of epoch=0 steps=3" in said and "once=" not in said
+    assert not (tmp_path / "model").exists()
+    assert len(list((tmp_path / "checkpoints").iterdir())) == 3
+
+
+def test_steps_per_epoch_and_accumulation_and_float16_run_together(tmp_path, capsys):
+    argv = ["--steps-per-epoch", "2", "--accumulate", "2", "--precision", "float16", "--epochs", "2"]
+    assert main([*SYNTHETIC, *argv], env(tmp_path)) == 0
+    said = capsys.readouterr().out
+    assert "end of epoch=1 steps=2 examples=64" in said
+    assert "rank=0 batches=8 weights=" in said
+
+
+def test_validation_data_go_through_the_stages_without_chance_and_at_the_models_size(tmp_path, capsys):
+    channel(tmp_path, "training", 4)
+    channel(tmp_path, "validation", 2)
+    chain = "random_crop(6, 6); random_flip(); rescale(); random_resized_crop(5, 5)"
+    made = built(tmp_path, *QUICK, "--chain", chain)
+    assert made.validation is not None
+    assert made.validation.pipeline.output == made.feed.pipeline.output
+    assert not any(stage.random for stage in made.validation.pipeline.stages)
+    first, again = ([d.images.numpy() for d in made.validation.epoch(0)] for _ in range(2))
+    assert all((one == other).all() for one, other in zip(first, again, strict=True))
+    assert main([*QUICK, "--chain", chain, "--epochs", "1", "--export", "False"], env(tmp_path)) == 0
+    assert re.search(r"val_loss=\d+\.\d+ val_accuracy=\d", capsys.readouterr().out)
+
+
+def test_an_emulated_run_needs_no_model(tmp_path, capsys):
+    argv = ["--data", "synthetic:40:4:uneven", "--model", "emulated", "--step_ms", "0", "--epochs", "1"]
+    assert main([*argv, "--batch_size", "4", "--chain", "none"], env(tmp_path)) == 0
+    said = capsys.readouterr().out
+    assert "end of epoch=0 steps=10 examples=40" in said
+    assert not (tmp_path / "model").exists() and not (tmp_path / "checkpoints").exists()
+    assert isinstance(built(tmp_path, *argv).accelerator, EmulatedAccelerator)
+
+
+# Refused before work is lost
+
+
+def test_a_missing_channel_is_told_with_those_that_are_there(tmp_path):
+    with pytest.raises(UsageError, match=r"channel 'training' is missing: .*/input/data/training .*there: none$"):
+        built(tmp_path)
+    channel(tmp_path, "train", 1)
+    channel(tmp_path, "test", 1)
+    with pytest.raises(UsageError, match="channels that are there: test, train$"):
+        built(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["--data", "synthetic:48"], "expected synthetic:EXAMPLES:SPLITS"),
+        (["--data", "synthetic:48:4:odd"], "expected synthetic:EXAMPLES:SPLITS"),
+        (["--data", "synthetic:0:4"], "at least 1 example"),
+        (["--model", "vgg"], "unknown model 'vgg'"),
+        (["--chain", "no_such_stage()"], "unknown stage 'no_such_stage'"),
+        (["--cut", "7"], "between 0 and 1"),
+    ],
+)
+def test_wrong_words_are_refused(tmp_path, argv, said):
+    with pytest.raises(UsageError, match=said):
+        built(tmp_path, *SYNTHETIC, *argv)
+
+
+def test_a_channel_that_does_not_name_its_classes_is_refused(tmp_path):
+    channel(tmp_path, "training", 2, classes=0)
+    with pytest.raises(UsageError, match="channel 'training' does not name its classes"):
+        built(tmp_path, *QUICK)
+
+
+def test_fewer_validation_files_than_ranks_are_refused_before_the_training(tmp_path, monkeypatch):
+    channel(tmp_path, "training", 4)
+    channel(tmp_path, "validation", 1)
+    monkeypatch.setattr("tfhet.trainer.train.collective", lambda kind, size: None)
+    job = JobContext("job", "homogeneous", size=2, local_size=2)
+    with pytest.raises(UsageError, match="channel 'validation' has 1 files for 2 ranks"):
+        built(tmp_path, *QUICK, job=job)
+
+
+def test_a_truncated_file_is_found_before_the_training(tmp_path):
+    file = sorted(channel(tmp_path, "training", 2).glob("*.tfrecord*"))[1]
+    file.write_bytes(file.read_bytes()[:-9])
+    with pytest.raises(DataError, match=f"{file.name} is broken at byte"):
+        built(tmp_path, *QUICK)
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "said"),
+    [
+        (["--epochs", "none"], 2, "invalid int value"),
+        (["--data", "nowhere"], 2, "channel 'nowhere' is missing"),
+    ],
+)
+def test_the_program_ends_with_the_code_of_the_error_and_one_line(tmp_path, monkeypatch, capsys, argv, code, said):
+    monkeypatch.setattr(sys, "argv", ["trainer", *argv])
+    monkeypatch.setenv("SAGEMAKER_BASE_DIR", str(tmp_path))
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("tfhet.trainer", run_name="__main__")
+    assert ended.value.code == code
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("[tfhet] error: ") and said in line
+
+
+def test_the_record_is_valid_json_for_everybody(whole):
+    text = (whole / "output" / "data" / "tfhet" / "summary.json").read_text()
+    assert json.loads(text, parse_constant=pytest.fail)["schema"] == 1
