@@ -17,8 +17,6 @@ class Recording:
 
     learns = True
 
-    learns = True
-
     def __init__(self) -> None:
         self.calls: list[str] = []
         self._held = 0
