@@ -36,7 +36,7 @@ def one_epoch(
     `epoch` None: epoch after epoch, without end. `threads`: batches prepared side by side; None: one for each core.
     """
     cut, threads = Cut.smallest(pipeline), threads or os.cpu_count() or 1
-    return local_part(pipeline, remote_part(pipeline, epoch, cut, share, threads), cut, threads)
+    return local_part(pipeline, remote_part(pipeline, epoch, cut, share, threads), cut, threads, ordered=epoch is None)
 
 
 def remote_part(
@@ -66,20 +66,25 @@ def remote_part(
         return _run_stages(pipeline, element, 0, cut.position)
 
     # One batch is prepared by one thread, batches side by side: a stage never waits for another thread's share.
-    return dataset.map(_as_written(prepare), num_parallel_calls=threads, deterministic=False).prefetch(2)
+    # Endless, they stay in order, or batches of the next epoch would come before the last ones of this.
+    return dataset.map(_as_written(prepare), num_parallel_calls=threads, deterministic=epoch is None).prefetch(2)
 
 
 def local_part(
-    pipeline: Declaration, dataset: tf.data.Dataset, cut: Cut | None = None, threads: int = 2
+    pipeline: Declaration,
+    dataset: tf.data.Dataset,
+    cut: Cut | None = None,
+    threads: int = 2,
+    ordered: bool = False,
 ) -> tf.data.Dataset:
     """What the trainer runs: the stages behind the cut, and two batches ahead (no more: what one rank holds ready the
-    others cannot get)."""
+    others cannot get). `ordered`: batches do not overtake each other."""
     cut = (cut or Cut.smallest(pipeline)).checked(pipeline)
     if cut.position < len(pipeline.placed()):
         dataset = dataset.map(
             _as_written(lambda element: _run_stages(pipeline, element, cut.position, None)),
             num_parallel_calls=threads,
-            deterministic=False,
+            deterministic=ordered,
         )
     return without_autotune(dataset.prefetch(2))
 

@@ -118,6 +118,8 @@ def test_endless_data_are_the_epochs_one_after_the_other():
     endless = rows(one_epoch(declared, None, threads=1).take(37))
     assert endless == expected[: 37 * 4]
     assert endless[-1][0] == 2
+    many = [row[0] for row in rows(one_epoch(declared, None, threads=4).take(100))]
+    assert many == sorted(many), "with several threads, an epoch must not overtake the one before"
     share = rows(one_epoch(declared, None, (1, 3), 1).take(12))
     apart = [row for epoch in range(4) for row in rows(one_epoch(declared, epoch, (1, 3), 1))]
     assert share == apart[: 12 * 4]
