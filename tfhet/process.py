@@ -26,10 +26,10 @@ OnLine = Callable[[str], None]
 _LIBC = ctypes.CDLL(None) if sys.platform.startswith("linux") else None
 
 
-def _die_with(parent: int) -> None:
-    """Run in the child between fork and exec: the kernel sends it SIGTERM when its parent dies (Linux only)."""
+def _die_with(parent: int, number: signal.Signals) -> None:
+    """Run in the child between fork and exec: the kernel sends it the signal when its parent dies (Linux only)."""
     if _LIBC is not None:
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+        _LIBC.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
         if os.getppid() != parent:  # it died before we could ask
             os._exit(1)
 
@@ -88,8 +88,14 @@ class Child:
         env: Mapping[str, str],
         on_line: OnLine,
         cwd: Path | None = None,
+        when_orphaned: signal.Signals = signal.SIGKILL,
     ) -> Child:
-        """Starts `command`. Raises OSError when it cannot be executed."""
+        """Starts `command`. Raises OSError when it cannot be executed.
+
+        `when_orphaned`: what it gets when this process dies without stopping it. SIGKILL, because a training script
+        may ignore SIGTERM, or be too deep in an allreduce to hear it, and nobody is left to insist; SIGTERM for a
+        child that has children of its own to end.
+        """
         child = cls(name, on_line)
         child._transport, _ = await asyncio.get_running_loop().subprocess_exec(
             lambda: child._output,
@@ -100,7 +106,7 @@ class Child:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=functools.partial(_die_with, os.getpid()),
+            preexec_fn=functools.partial(_die_with, os.getpid(), when_orphaned),
         )
         child.pid = child._transport.get_pid()
         return child

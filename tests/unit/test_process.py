@@ -189,14 +189,19 @@ print(subprocess.Popen(command, start_new_session=True).pid)
 @pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="the kernel tells a child of its parent's death on Linux"
 )
-def test_a_child_ends_when_its_parent_is_killed():
-    code = """
-import asyncio, os, sys
+@pytest.mark.parametrize("when_orphaned", ["SIGKILL", "SIGTERM"])
+def test_a_child_ends_when_its_parent_is_killed(when_orphaned):
+    code = f"""
+import asyncio, os, signal, sys
 from tfhet.process import Child
 
 async def run():
-    sleep = [sys.executable, '-c', 'import time; time.sleep(60)']
-    print((await Child.start('child', sleep, env=os.environ, on_line=print)).pid, flush=True)
+    deaf = "signal.signal(15, signal.SIG_IGN)" if {when_orphaned == "SIGKILL"} else ""
+    sleep = [sys.executable, '-c', f'import signal, time; {{deaf}}; print(0, flush=True); time.sleep(60)']
+    child = None
+    def told(line):
+        print(child.pid, flush=True)
+    child = await Child.start('child', sleep, env=os.environ, on_line=told, when_orphaned=signal.{when_orphaned})
     await asyncio.sleep(60)
 
 asyncio.run(run())

@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import json
 import random
+import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -103,6 +104,7 @@ class Simulation:
                         env={**env, **rank, "PYTHONUNBUFFERED": "1"},
                         on_line=self._logger(host.name),
                         cwd=host.paths.code,
+                        when_orphaned=signal.SIGTERM,
                     )
             return await self._wait(children, stop)
         finally:

@@ -90,7 +90,7 @@ def test_every_host_has_a_log_and_the_record_says_how_each_ended(tmp_path):
     assert folder.log_path("algo-2").read_text() == "algo-2\n"
     assert sorted(summary.exit_codes.values()) == [4, 4, 4]
     assert sum(label.endswith("/0") for label in summary.exit_codes) == 1
-    assert summary.exit_code == 1
+    assert summary.exit_code == 4
     assert "no launcher said why" in summary.cause and "exit code 4" in summary.cause
     assert summary == folder.read_summary()
     assert folder.report_path.is_file()
