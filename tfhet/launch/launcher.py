@@ -28,6 +28,7 @@ from tfhet.process import Child, describe_exit
 from tfhet.record import RunFolder
 from tfhet.service import Fleet
 
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 STOP_GRACE_S = 5.0
 """How long a training script may take to end after SIGTERM."""
 SERVER_GRACE_S = 1.0
@@ -64,14 +65,14 @@ class Launcher:
     async def run(self) -> int:
         """Lives to the end and gives the exit code."""
         place = self.place
+        stopped: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
+        self._on_signals(stopped)
         names = {*place.roles.data_hosts, *place.roles.dnn_hosts}
         secret = Secret.from_env(place.env, job_name(place.env), names)
         self.say(self._introduction(secret))
         link: Chief | Branch = (
             Chief(place, secret, self._observe) if place.is_chief else Branch(place, secret, self._observe)
         )
-        stopped: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
-        self._on_signals(stopped)
         work = asyncio.create_task(self._work(link), name="work")
         ended = asyncio.create_task(link.ended(), name="end")
         every: set[asyncio.Future[Any]] = {work, ended, stopped}
@@ -216,7 +217,7 @@ class Launcher:
                 stopped.set_result(Verdict(128 + number, f"{self.place.label} was told to stop ({number.name})"))
 
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        for number in _STOP_SIGNALS:
             loop.add_signal_handler(number, on_signal, number)
 
     def say(self, line: str) -> None:
@@ -244,7 +245,10 @@ def _last_word(tail: Iterable[str]) -> str:
 
 
 def main(argv: Sequence[str] | None = None, env: Mapping[str, str] | None = None) -> int:
-    """Runs the launcher; the exit code. Wrong use ends it at once, with the reason in the failure file."""
+    """Runs the launcher; the exit code. Wrong use ends it at once, with the reason in the failure file.
+
+    Without `argv` this process is the launcher's own, about to exit: a signal can no longer change its code.
+    """
     env = environment() if env is None else env
     try:
         settings, rest = LaunchSettings.parse(sys.argv[1:] if argv is None else argv)
@@ -253,4 +257,16 @@ def main(argv: Sequence[str] | None = None, env: Mapping[str, str] | None = None
         print(f"[tfhet] error: {error}", file=sys.stderr, flush=True)
         write_failure(host_paths(env).failure, str(error), "the launcher", error.exit_code)
         return error.exit_code
-    return asyncio.run(Launcher(place, rest).run())
+    launcher = Launcher(place, rest)
+    return asyncio.run(launcher.run() if argv is not None else _then_deaf(launcher.run()))
+
+
+async def _then_deaf(running: Awaitable[int]) -> int:
+    """The result, with the signals that stop a launcher ignored from then on: one that comes while Python shuts down
+    (who told the chief to stop is still telling the others) would replace the job's exit code by its own."""
+    code = await running
+    signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)  # between the next two lines, too
+    for number in _STOP_SIGNALS:
+        asyncio.get_running_loop().remove_signal_handler(number)
+        signal.signal(number, signal.SIG_IGN)
+    return code

@@ -143,6 +143,15 @@ def test_a_launcher_that_is_told_to_stop_stops_its_script_and_says_so(environmen
     assert failure(tmp_path).startswith(f"t1/0 was told to stop ({number.name})\n")
 
 
+def test_a_signal_that_comes_after_the_verdict_does_not_change_the_exit_code(environment_of, tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text("raise SystemExit(6)")
+    code = "import os, sys; from tfhet.launch import main; code = main(); os.kill(os.getpid(), 15); sys.exit(code)"
+    env = {**os.environ, **environment_of("t1", data=())}
+    command = [sys.executable, "-c", code, "--train_script", str(script)]
+    assert subprocess.run(command, env=env, timeout=30, check=False).returncode == 6
+
+
 def test_a_launcher_whose_log_nobody_reads_any_more_goes_on(environment_of, tmp_path):
     script = tmp_path / "train.py"
     script.write_text("import sys, time\nfor i in range(200): print(i, flush=True)\nsys.exit(5)")
