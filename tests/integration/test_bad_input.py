@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tfhet.cluster import cache_dir, environment
+from tfhet.cluster import cache_dir, environment, free_ports
 from tfhet.errors import UsageError
 from tfhet.source.digits import digits
 
@@ -120,11 +120,10 @@ def test_a_launcher_in_a_job_without_a_dnn_group_names_the_groups_that_are_there
 @pytest.mark.parametrize("which", ["control", "dispatcher", "worker"])
 def test_a_busy_port_is_named_with_the_process_that_has_it(tmp_path, repository, script, which):
     resource_config(tmp_path, {"homogeneous": ["algo-1"]}, "algo-1")
-    with socket.create_server(("127.0.0.1", 0)) as taken, socket.create_server(("127.0.0.1", 0)) as free:
-        port, other = taken.getsockname()[1], free.getsockname()[1]
-        free.close()
-        ports = {"control": other, "dispatcher": other + 1, "workers": [other + 2]}
-        ports[which if which != "worker" else "workers"] = port if which != "worker" else [port]
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        given = dict(zip(("control", "dispatcher", "worker"), free_ports(3), strict=True)) | {which: port}
+        ports = {"control": given["control"], "dispatcher": given["dispatcher"], "workers": [given["worker"]]}
         arguments = ["--train_script", script("ends"), "--how", "done", "--dnn_host_workers", 1]
         result = launch(tmp_path, repository, *arguments, TFHET_PORTS=json.dumps(ports))
     assert result.returncode == 2, result.stdout + result.stderr

@@ -197,11 +197,10 @@ from tfhet.process import Child
 
 async def run():
     deaf = "signal.signal(15, signal.SIG_IGN)" if {when_orphaned == "SIGKILL"} else ""
-    sleep = [sys.executable, '-c', f'import signal, time; {{deaf}}; print(0, flush=True); time.sleep(60)']
-    child = None
-    def told(line):
-        print(child.pid, flush=True)
-    child = await Child.start('child', sleep, env=os.environ, on_line=told, when_orphaned=signal.{when_orphaned})
+    code = f'import os, signal, time; {{deaf}}; print(os.getpid(), flush=True); time.sleep(60)'
+    told = lambda line: print(line, flush=True)
+    command = [sys.executable, '-c', code]
+    await Child.start('child', command, env=os.environ, on_line=told, when_orphaned=signal.{when_orphaned})
     await asyncio.sleep(60)
 
 asyncio.run(run())
