@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import Protocol
 
@@ -37,6 +38,17 @@ class SystemClock:
     def sleep(self, seconds: float) -> None:
         if seconds > 0:
             time.sleep(seconds)
+
+
+def cpu_of(process_id: int) -> float:
+    """CPU seconds of another process of this machine so far, to the nanosecond; that of its children left out.
+
+    Linux only: the number of a process's CPU clock is made as clock_getcpuclockid(3) makes it. Raises OSError where
+    there is no such clock.
+    """
+    if sys.platform != "linux":
+        raise OSError("no CPU clock of other processes here")
+    return time.clock_gettime(~process_id << 3 | 2)
 
 
 class FakeClock:

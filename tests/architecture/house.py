@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 ROOMS = (
     "errors", "units", "clock", "events", "deadline", "process",
     "record", "cluster", "catalogue", "control",
-    "source", "stages", "placement", "service", "trainer", "profile",
+    "native", "source", "stages", "placement", "service", "trainer", "profile",
     "plan", "report", "job", "launch", "simulate", "bench", "doctor", "__main__",
 )
 # fmt: on
@@ -27,13 +27,13 @@ FACADE = "__init__"
 """tfhet/__init__.py offers names of all rooms, loaded when asked for; no room imports it."""
 
 TENSORFLOW = ("tensorflow", "keras", "tf_keras")
-TENSORFLOW_ROOMS = {"source", "stages", "placement", "service", "trainer", "profile"}
+TENSORFLOW_ROOMS = {"native", "source", "stages", "placement", "service", "trainer", "profile"}
 TENSORFLOW_WHEN_CALLED = {"bench"}
 """These import TensorFlow inside functions only: their tables and arguments are there in a moment."""
 
 ONLY_IN: Mapping[str, tuple[str, ...]] = {
     "horovod": ("tfhet/trainer/horovod.py", "tfhet/launch/ring.py"),
-    "tensorflow_addons": ("tfhet/stages/", "tfhet/bench/example.py"),
+    "tensorflow_addons": ("tfhet/stages/", "tfhet/bench/"),
     "sagemaker_training": ("tfhet/cluster/",),
     "boto3": ("tfhet/catalogue/", "tfhet/job/"),
     "botocore": ("tfhet/catalogue/", "tfhet/job/"),

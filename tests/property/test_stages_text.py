@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -25,6 +26,29 @@ any_stage = st.one_of(
     st.builds(stages.RandomRotation, factor=st.floats(0, 1)),
     st.builds(stages.RandomZoom, factor=st.floats(0, 1, exclude_max=True)),
 )
+
+
+def _holding(inner):
+    """Stages that hold others."""
+    chance = st.floats(0, 1)
+    several = st.lists(inner, min_size=2, max_size=4).flatmap(
+        lambda held: st.builds(
+            stages.OneOf,
+            st.just(tuple(held)),
+            st.one_of(st.just(()), st.lists(numbers, min_size=len(held), max_size=len(held)).map(tuple)),
+        )
+    )
+    return st.one_of(st.builds(stages.Probability, inner, chance), several)
+
+
+nested_stage = st.recursive(any_stage, _holding, max_leaves=8)
+
+
+@settings(deadline=None, derandomize=True)
+@given(st.lists(nested_stage, max_size=3).map(tuple))
+def test_stages_that_hold_stages_read_back_from_their_text_exactly(chain):
+    assert stages.parse(stages.text(chain)) == chain
+    json.dumps([stage.config() for stage in chain])
 
 
 @settings(deadline=None, derandomize=True)

@@ -6,6 +6,7 @@ A fenced block's first line may carry marks behind the language: `no-run` (compi
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import shlex
 import subprocess
@@ -146,19 +147,13 @@ def test_the_guide_tells_the_arguments_of_the_trainer():
     assert_told(Settings, ROOT / "docs" / "training.md")
 
 
-def test_the_guide_tells_every_stage_with_its_defaults():
-    from tfhet.stages import registry
-
-    told = {}
-    for row in rows(ROOT / "docs" / "pipelines-and-stages.md"):
-        found = re.fullmatch(r"`(\w+)\((.*)\)`", row[0])
-        if found:
-            (stage,) = registry.parse(row[0].strip("`"))
-            told[found[1]] = (set(re.findall(r"(\w+)=", found[2])), stage, row[-1])
-    own = {name: kind for name, kind in registry._table.items() if kind.__module__.startswith("tfhet.")}
-    assert told == {
-        name: ({item.name for item in fields(kind)}, kind(), "yes" if kind.random else "") for name, kind in own.items()
-    }
+def test_the_catalogue_is_what_its_script_writes_and_shows_every_stage():
+    spec = importlib.util.spec_from_file_location("catalogue", ROOT / "scripts" / "catalogue.py")
+    catalogue = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(catalogue)
+    assert catalogue.PAGE.read_text() == catalogue.page(), "run scripts/catalogue.py"
+    pictures = set(re.findall(r"images/stages/(\w+\.jpg)", catalogue.PAGE.read_text()))
+    assert pictures == {path.name for path in catalogue.PICTURES.iterdir()}
 
 
 def test_the_guide_tells_the_chains_and_the_fields_of_a_pipeline():

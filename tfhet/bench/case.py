@@ -13,9 +13,13 @@ def _nothing() -> None:
     return None
 
 
+def _same(state: Any) -> Any:
+    return state
+
+
 @dataclass(frozen=True)
 class Case:
-    """What the harness times is `run(state)` alone, with the state that `prepare()` made."""
+    """What the harness times is `run(begin(state))` without `begin`, with the state that `prepare()` made."""
 
     name: str
     """How tables and records call it."""
@@ -29,6 +33,9 @@ class Case:
     """Makes the state, untimed, before the first round: opens files, traces graphs."""
     close: Callable[[Any], object] | None = None
     """Undoes `prepare`, untimed, after the last round, also after an error."""
+    begin: Callable[[Any], Any] = _same
+    """Before each run, untimed: makes of the state what it takes, such as the iterator of a data set, whose graph
+    TensorFlow optimizes anew for each (150 ms, once an epoch in a training)."""
 
     def __post_init__(self) -> None:
         if self.units < 1:

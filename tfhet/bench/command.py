@@ -39,6 +39,8 @@ def _run(argv: list[str]) -> int:
     with progress.shown() as observer:
         record = suite.run(options, observer, (*PROGRAM.split(), *argv))
     show(figure_table(record.figures, title=record.name))
+    for note in suite.notes(record) if suite.notes else ():
+        print(note)
     if options.json:
         print(f"record: {record.write(options.json)}")
     if options.plot and suite.bars:

@@ -77,6 +77,7 @@ def measure(
 
 
 def _once(case: Case, state: Any, meter: Meter) -> Sample:
+    begun = case.begin(state)
     start = meter.start()
-    case.run(state)
+    case.run(begun)
     return meter.stop(start)

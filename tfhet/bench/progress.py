@@ -45,6 +45,8 @@ def _plain(event: Event, out: IO[str]) -> None:
         print(f"[bench] {', '.join(fields['cases'])}: {runs} runs", file=out, flush=True)
     elif event.name == "case.measured":
         print(line(event), file=out, flush=True)
+    elif event.name == "peer.missing":
+        print(f"[bench] peer {event.fields['peer']} is missing: {event.fields['reason']}", file=out, flush=True)
 
 
 class _Bar:

@@ -34,3 +34,32 @@ def repeated_digits(directory: Path, examples: int, cache: Path | None = None) -
     for writer in writers:
         writer.close()
     return TFRecordSource(files, FEATURES)
+
+
+def photos(examples: int, seed: int = 0, cache: Path | None = None) -> TFRecordSource:
+    """`examples` JPEG photos of ImageNet's sizes, cut from scikit-learn's by `seed`, in TFRecord files; made once, then
+    kept in `cache`. Raises UsageError when scikit-learn is missing and they have not been made yet."""
+    from tfhet.source import TFRecordSource
+    from tfhet.source import photos as room
+
+    return TFRecordSource.from_directory(room.photos(count=examples, seed=seed, cache=cache))
+
+
+def as_files(source: TFRecordSource, directory: Path) -> tuple[str, ...]:
+    """The images of a source as peers read them, in its order: each encoded image a file of its own in `directory`, or
+    all decoded ones as one .npy file."""
+    import numpy as np
+    import tensorflow as tf
+
+    records = tf.data.TFRecordDataset(list(source.files)).batch(256)
+    images = [image for batch in records for image in source.parse(batch)["image"].numpy()]
+    if not isinstance(images[0], bytes):
+        path = directory / "images.npy"
+        np.save(path, np.stack(images))
+        return (str(path),)
+    files = []
+    for index, content in enumerate(images):
+        path = directory / f"{index:06d}.jpg"
+        path.write_bytes(content)
+        files.append(str(path))
+    return tuple(files)

@@ -1,56 +1,72 @@
-"""`tfhet bench stages`: CPU microseconds per image from TFRecord to batch.
+"""`tfhet bench stages`: CPU microseconds per image of a chain of stages, and of each stage.
 
-Cases, interleaved, all on the same records: the example as written, tfhet's chain, reading and batching alone (the
-floor), and each stage alone on a batch in memory. The cheap ones go over the records PASSES times in one run, so that
-starting an iterator does not weigh in them more than in the example; every number is per image.
+Cases, interleaved, all on the same records: the example as written, peers, tfhet's chain, reading and batching alone
+(the floor), and each step alone on a batch in memory. The cheap ones go over the records several times in one run, so
+that starting an iterator does not weigh in them more than in the others; every number is per image.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tfhet.bench import example, harness, records
-from tfhet.bench.case import Case
-from tfhet.bench.measurement import Measurement
+from tfhet.bench import calibration, chain, each, example, forms, harness, records, rivals
 from tfhet.bench.suite import Suite
-from tfhet.errors import TfhetError, UsageError
+from tfhet.errors import UsageError
 from tfhet.events import Observer
 from tfhet.record import Figure, Record
 
 if TYPE_CHECKING:
-    import tensorflow as tf
-
     from tfhet.placement import Pipeline
+    from tfhet.source import TFRecordSource
+    from tfhet.stages import Stage
 
-EXAMPLE, TFHET, DECODE = "example", "tfhet", "decode"
-PASSES = 4
-"""How often the cheap cases go over the records in one run."""
-STAGE_IMAGES = 16384
-"""Least images that a stage alone does in one run."""
+PHOTO_EXAMPLES, SMALL_EXAMPLES = 512, 4096
+PHOTO_BATCH, SMALL_BATCH = 64, 256
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--chain", default="aws-cifar", metavar="NAME", help="a named chain (default %(default)s)")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--chain", default="aws-cifar", metavar="NAME", help="a named chain (default %(default)s)")
+    what.add_argument(
+        "--each",
+        nargs="?",
+        const="",
+        metavar="NAMES",
+        help="instead of a chain: every stage, or those named, against its counterpart in TensorFlow, Keras or Addons",
+    )
+    what.add_argument(
+        "--calibrate",
+        action="store_true",
+        help="instead: measure the implementations of each operation, and let this machine's tfhet choose by that",
+    )
     parser.add_argument(
-        "--examples", type=int, default=4096, metavar="N", help="records in the files (default %(default)s)"
+        "--peers",
+        default="",
+        metavar="NAMES",
+        help="peers to measure; none; or install: those that are missing too, from the package index into the user's"
+        " cache (default: all that are there)",
+    )
+    parser.add_argument(
+        "--examples",
+        type=int,
+        metavar="N",
+        help=f"records in the files (default {SMALL_EXAMPLES}, photos {PHOTO_EXAMPLES})",
     )
     parser.add_argument(
         "--batch_size",
         "--batch-size",
         type=int,
-        default=256,
         metavar="N",
-        help="images in a batch (default %(default)s)",
+        help=f"images in a batch (default {SMALL_BATCH}, photos {PHOTO_BATCH})",
     )
-    parser.add_argument(
-        "--threads", type=int, metavar="N", help="threads of every pipeline (default: as tf.data chooses)"
-    )
-    parser.add_argument("--cache", type=Path, metavar="DIR", help="where the digits are kept (default ~/.cache)")
+    parser.add_argument("--threads", type=int, metavar="N", help="threads of every pipeline (default: one a core)")
+    parser.add_argument("--cache", type=Path, metavar="DIR", help="where data and peers are kept (default ~/.cache)")
 
 
 def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]) -> Record:
@@ -58,121 +74,68 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
         value = getattr(options, name)
         if value is not None and value < 1:
             raise UsageError(f"--{name} {value}: give at least 1")
-    from tfhet import stages as stage_room
-    from tfhet.placement import Pipeline
-
+    rivals.wanted(options.peers)
     _without_gpu()
-    chain = stage_room.chain(options.chain)
+    if options.calibrate:
+        return calibration.run(options, observer, command)
+    if options.each is not None:
+        return each.run(options, observer, command)
+    return _chain(options, observer, command)
+
+
+def _chain(options: argparse.Namespace, observer: Observer, command: Sequence[str]) -> Record:
+    from tfhet import stages as stage_room
+
+    stages = stage_room.chain(options.chain)
     with tempfile.TemporaryDirectory(prefix="tfhet-bench-") as folder:
-        source = records.repeated_digits(Path(folder), options.examples, options.cache)
-        pipeline = Pipeline(source, chain, options.batch_size)
-        alone = _stage_cases(pipeline, options.threads)
-        cases = [*_pipeline_cases(pipeline, options.examples, options.threads), *alone.values()]
-        taken = harness.measure(cases, repeats=options.repeats, warmup=options.warmup, observer=observer)
-    figures = figures_of(options.chain, taken, {stage: case.name for stage, case in alone.items()})
+        pipeline, examples = _pipeline(stages, options, Path(folder))
+        source: TFRecordSource = pipeline.source  # type: ignore[assignment]
+        cores = options.threads or os.cpu_count() or 1
+        files = records.as_files(source, Path(folder)) if rivals.wanted(options.peers) else ()
+        task = rivals.Task(
+            options.chain, files, examples, pipeline.batch_size, cores, options.peers, rivals.cache_of(options.cache)
+        )
+        with rivals.started(task, observer) as found:
+            course = chain.Course(pipeline, forms.forms(pipeline), examples, options.threads)
+            alone = chain.step_cases(course)
+            cases = [*chain.whole_cases(course), *(entry.case for entry in found.entries), *alone.values()]
+            taken = harness.measure(cases, repeats=options.repeats, warmup=options.warmup, observer=observer)
+    figures = chain.figures_of(
+        options.chain,
+        taken,
+        forms=course.forms,
+        entries=found.entries,
+        alone={step: case.name for step, case in alone.items()},
+        cores=cores,
+    )
     details = {
-        "chain": stage_room.text(chain),
-        "runs_as": [stage_room.text((placed.stage,)) for placed in pipeline.placed()],
-        "image": "scikit-learn digits, 32x32x3 uint8, raw in TFRecord",
-        "examples": options.examples,
-        "batch_size": options.batch_size,
+        "chain": stage_room.text(stages),
+        "explained": pipeline.explain().splitlines(),
+        "image": "scikit-learn photos, JPEG in TFRecord"
+        if not course.small
+        else "scikit-learn digits, 32x32x3 uint8, raw in TFRecord",
+        "examples": examples,
+        "batch_size": pipeline.batch_size,
         "threads": options.threads,
+        "cores": cores,
+        "peers": found.versions,
+        "peers_missing": found.missing,
         "order": "rounds of all cases in turn; the i-th samples of two cases are a pair",
         "cases": {name: measurement.to_json() for name, measurement in taken.items()},
     }
     return Record.of(f"stages.{options.chain}", figures, details=details, command=command)
 
 
-def figures_of(chain: str, taken: Mapping[str, Measurement], alone: Mapping[str, str]) -> dict[str, Figure]:
-    """The flat table of one chain. `alone`: stage name to the case that measured it by itself."""
-    table = {
-        f"stages.{chain}.vs_example": taken[TFHET].cheaper_than(taken[EXAMPLE], example.AGAINST),
-        f"stages.{chain}.us_per_image": taken[TFHET].figure(),
-        f"stages.{chain}.example_us_per_image": taken[EXAMPLE].figure(),
-        f"stages.{chain}.decode_us": taken[DECODE].figure(),
-    }
-    return {**table, **{f"stages.{chain}.{stage}_us": taken[case].figure() for stage, case in alone.items()}}
+def _pipeline(stages: Sequence[Stage], options: argparse.Namespace, folder: Path) -> tuple[Pipeline, int]:
+    from tfhet.placement import Pipeline
 
-
-def _pipeline_cases(pipeline: Pipeline, examples: int, threads: int | None) -> list[Case]:
-    files, shape = pipeline.source.files, pipeline.source.spec["image"].shape[1:]  # type: ignore[attr-defined]
-
-    def written() -> tf.data.Dataset:
-        return example.dataset(files, shape, pipeline.stages, pipeline.batch_size)  # type: ignore[arg-type]
-
-    def case(name: str, passes: int, build: Callable[[], tf.data.Dataset], images: Callable[[Any], Any]) -> Case:
-        count = examples * passes
-        return Case(name, _reader(name, count, images), count, "image", lambda: _threaded(build(), threads))
-
-    return [
-        case(EXAMPLE, 1, written, lambda element: element[0]),
-        case(TFHET, PASSES, lambda: pipeline.dataset().repeat(PASSES), lambda element: element["image"]),
-        case(
-            DECODE,
-            PASSES,
-            lambda: pipeline.with_stages(()).dataset().repeat(PASSES),
-            lambda element: element["image"],
-        ),
-    ]
-
-
-def _stage_cases(pipeline: Pipeline, threads: int | None) -> dict[str, Case]:
-    """Each stage, in running order, on one batch that the stages before it made: stage name to case."""
-    from tfhet.stages import randomness
-
-    element = next(iter(pipeline.with_stages(()).dataset().take(1)))
-    images, spec = element["image"], pipeline.input
-    cases: dict[str, Case] = {}
-    for placed in pipeline.placed():
-        stage, before, position = placed.stage, spec, placed.declared
-
-        def work(
-            images: tf.Tensor, ids: tf.Tensor, stage: Any = stage, before: Any = before, position: int = position
-        ) -> tf.Tensor:
-            drawn = {}
-            if stage.random:
-                drawn = stage.parameters(randomness.keys(pipeline.seed, stage.name, position, 0, ids), before)
-            return stage.apply(images, drawn)
-
-        name, count = stage.name, 2
-        while name in cases:
-            name, count = f"{stage.name}_{count}", count + 1
-        cases[name] = _stage_case(f"{name} alone", work, images, element["id"], threads)
-        images, spec = work(images, element["id"]), placed.output
-    return cases
-
-
-def _stage_case(name: str, work: Callable[..., Any], images: tf.Tensor, ids: tf.Tensor, threads: int | None) -> Case:
-    import tensorflow as tf
-
-    size = int(images.shape[0])
-    batches = -(-STAGE_IMAGES // size)
-
-    def build() -> tf.data.Dataset:
-        same = tf.data.Dataset.from_tensors((images, ids)).repeat(batches)
-        return _threaded(same.map(work, num_parallel_calls=tf.data.AUTOTUNE), threads)
-
-    return Case(name, _reader(name, batches * size, lambda element: element), batches * size, "image", build)
-
-
-def _reader(name: str, count: int, images: Callable[[Any], Any]) -> Callable[[Iterable[Any]], None]:
-    def read(dataset: Iterable[Any]) -> None:
-        seen = sum(int(images(element).shape[0]) for element in dataset)
-        if seen != count:
-            raise TfhetError(f"bench case {name!r} gave {seen} images instead of {count}: its time means nothing")
-
-    return read
-
-
-def _threaded(dataset: tf.data.Dataset, threads: int | None) -> tf.data.Dataset:
-    if threads is None:
-        return dataset
-    import tensorflow as tf
-
-    options = tf.data.Options()
-    options.threading.private_threadpool_size = threads
-    options.threading.max_intra_op_parallelism = threads
-    return dataset.with_options(options)
+    photos = any(stage.name == "decode" for stage in stages)
+    examples = options.examples or (PHOTO_EXAMPLES if photos else SMALL_EXAMPLES)
+    if photos:
+        source = records.photos(examples, cache=options.cache)
+    else:
+        source = records.repeated_digits(folder, examples, options.cache)
+    return Pipeline(source, tuple(stages), options.batch_size or (PHOTO_BATCH if photos else SMALL_BATCH)), examples
 
 
 def _without_gpu() -> None:
@@ -185,18 +148,39 @@ def _without_gpu() -> None:
 
 def _bars(record: Record) -> tuple[str, Mapping[str, Figure]]:
     prefix = f"{record.name}."
+    if record.name == each.NAME:
+        return "stages: times less CPU than the counterpart", each.bars(record)
     times = {name.removeprefix(prefix): figure for name, figure in record.figures.items() if figure.unit == "us"}
-    wholes = {"example_us_per_image": example.AGAINST, "us_per_image": "tfhet, the whole chain"}
-    bars = {word: times[name] for name, word in wholes.items()}
-    alone = {name.removesuffix("_us"): figure for name, figure in times.items() if name not in wholes}
-    bars |= {f"{'read and batch' if name == DECODE else name} alone": figure for name, figure in alone.items()}
+    bars: dict[str, Figure] = {}
+    for name, figure in times.items():
+        if name == "us_per_image":
+            bars["tfhet, the whole chain"] = figure
+        elif name == "example_us_per_image":
+            bars[example.AGAINST] = figure
+        elif name.endswith(".us_per_image"):
+            words = name.removesuffix(".us_per_image").replace(".", " ")
+            bars[words if words.split()[0] not in forms.WAYS else f"tfhet {words}"] = figure
+        else:
+            step = name.removesuffix("_us")
+            bars["read and batch alone" if step == chain.DECODE else f"{step.replace('_decode', ' decode')} alone"] = (
+                figure
+            )
     return f"{record.name}: CPU microseconds per image", bars
+
+
+def _notes(record: Record) -> list[str]:
+    """Peers that were not measured."""
+    missing = record.details.get("peers_missing") or {}
+    how = "tfhet bench stages --peers install"
+    notes = [f"missing: peer {name}: {why}" for name, why in missing.items()]
+    return [*notes, f"{how} installs what a package index has"] if notes else []
 
 
 SUITE = Suite(
     name="stages",
-    does="CPU per image of a chain of stages, against the example as written, and of each stage alone",
+    does="CPU per image of a chain of stages, against other libraries, and of each stage",
     options=_options,
     run=_run,
     bars=_bars,
+    notes=_notes,
 )

@@ -24,3 +24,5 @@ class Suite:
     """Measures: (options, observer, command line) -> record. Raises UsageError for options that do not fit."""
     bars: Callable[[Record], tuple[str, Mapping[str, Figure]]] | None = None
     """Picks what `--plot` draws: (title, figures of one unit); None when the suite has no plot."""
+    notes: Callable[[Record], Sequence[str]] | None = None
+    """Lines to be printed below the table, such as what could not be measured."""

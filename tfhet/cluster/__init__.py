@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tfhet.cluster.address import Ports, check_free, free_ports, resolve
-from tfhet.cluster.environment import base_dir, cache_dir, environment, host_paths, job_name
+from tfhet.cluster.environment import NATIVE, base_dir, cache_dir, environment, host_paths, job_name
 from tfhet.cluster.group import Cluster, Group
 from tfhet.cluster.host import Host
 from tfhet.cluster.identity import Identity, identify
@@ -13,6 +13,7 @@ from tfhet.cluster.rank import Rank
 from tfhet.cluster.role import Role, Roles, roles
 
 __all__ = [
+    "NATIVE",
     "Cluster",
     "Group",
     "Host",

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from tfhet.cluster.paths import HostPaths
 
+NATIVE = "TFHET_NATIVE"
+"""Which compiled ops a process uses: see `tfhet.native.library`."""
 DEFAULT_BASE = Path("/opt/ml")
 """Where SageMaker puts a job's files."""
 

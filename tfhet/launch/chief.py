@@ -44,6 +44,7 @@ class Chief:
         self._joined_s: float | None = None
         self._serving: set[str] = set()
         self._registered = 0
+        self._native: set[str] | None = None
         self._done: set[int] = set()
         self._changed = asyncio.Event()
         self._verdict: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
@@ -62,7 +63,8 @@ class Chief:
         except asyncio.TimeoutError:
             raise NotReady(f"not ready after {settings.ready_timeout_s:g} s: {self._missing()}") from None
         job_id = f"{job_name(self.place.env) or 'job'}-{secrets.token_hex(4)}"
-        message = {"type": "start", "job_id": job_id}
+        # A graph may hold only what every process that runs it knows: the compiled ops that all serving hosts have.
+        message = {"type": "start", "job_id": job_id, "native": None if self._native is None else sorted(self._native)}
         self._coordinator.broadcast(message)
         return message
 
@@ -115,6 +117,8 @@ class Chief:
         kind = message["type"]
         if kind == "serving":
             self._serving.add(str(message["host"]))
+            kernels = {str(name) for name in message.get("native", ())}
+            self._native = kernels if self._native is None else self._native & kernels
         elif kind == "workers":
             self._registered = int(message["count"])
         elif kind == "result":

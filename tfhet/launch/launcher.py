@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tfhet.clock import SYSTEM
-from tfhet.cluster import JobContext, environment, host_paths, job_name
+from tfhet.cluster import NATIVE, JobContext, environment, host_paths, job_name
 from tfhet.control import Message, Secret
 from tfhet.deadline import Deadline
 from tfhet.errors import JobFailed, TfhetError, UsageError
@@ -117,7 +117,7 @@ class Launcher:
             await self._fleet.start_dispatcher(place.ports.dispatcher, deadline_s)
         assert place.dispatcher is not None
         await self._fleet.start_workers(place.ports.workers, place.dispatcher, deadline_s)
-        link.report({"type": "serving", "host": place.host})
+        link.report({"type": "serving", "host": place.host, "native": sorted(self._fleet.native or ())})
         raise await self._fleet.failure()
 
     async def _train(self, link: Link) -> None:
@@ -145,6 +145,8 @@ class Launcher:
         )
         command = [sys.executable, *([script] if script else ["-m", "tfhet.trainer"]), *self._arguments]
         env = {**place.env, **job.to_env(), "PYTHONUNBUFFERED": "1"}
+        if start.get("native") is not None and env.get(NATIVE) != "off":
+            env[NATIVE] = ",".join(start["native"]) or "off"
         self._observe(Event("training.started", SYSTEM.wall(), {"command": command, "job_id": job.job_id}))
         self._trainer = await Child.start(f"rank {job.rank}", command, env=env, on_line=self.say)
         code = await self._trainer.wait()

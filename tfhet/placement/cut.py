@@ -8,7 +8,7 @@ from tfhet.errors import UsageError
 from tfhet.placement.declaration import Declaration
 from tfhet.stages import ImageSpec
 
-_ITEM_BYTES = {"uint8": 1, "float16": 2, "bfloat16": 2, "float32": 4}
+_ITEM_BYTES = {"encoded": 1, "uint8": 1, "float16": 2, "bfloat16": 2, "float32": 4}
 
 
 def bytes_per_example(spec: ImageSpec) -> int:
@@ -30,7 +30,7 @@ class Cut:
     def smallest(pipeline: Declaration) -> Cut:
         """The latest position at which an example has the fewest bytes: as much work and as few bytes as can be.
         Where the size is not known, it counts as more than any that is."""
-        sizes = [(s.example_bytes is None, bytes_per_example(s)) for s in _specs(pipeline)]
+        sizes = [(s.ragged, s.example_bytes is None, bytes_per_example(s)) for s in _specs(pipeline)]
         return Cut(max(i for i, size in enumerate(sizes) if size == min(sizes)))
 
     def checked(self, pipeline: Declaration) -> Cut:
@@ -38,6 +38,9 @@ class Cut:
         last = len(pipeline.placed())
         if not 0 <= self.position <= last:
             raise UsageError(f"the cut must lie between 0 and {last} for this pipeline, not at {self.position}")
+        if self.spec(pipeline).ragged:
+            stage = pipeline.placed()[self.position - 1].stage.name
+            raise UsageError(f"the cut cannot lie behind {stage}: images of many sizes make no batch")
         return self
 
     def spec(self, pipeline: Declaration) -> ImageSpec:

@@ -14,18 +14,23 @@ seeds (run seed, stage and position, epoch, id) never depend on who does the wor
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable
+from typing import Any
 
 import tensorflow as tf
 
 from tfhet.errors import UsageError
+from tfhet.placement import stream
 from tfhet.placement.cut import Cut
-from tfhet.placement.declaration import EPOCH, ID, IMAGE, Declaration, PlacedStage
-from tfhet.source import example_id
-from tfhet.stages import randomness
+from tfhet.placement.declaration import EPOCH, ID, IMAGE, LABEL, Declaration, PlacedStage
+from tfhet.placement.fusion import Step, fuse, unfused
+from tfhet.placement.labels import relabelled
+from tfhet.source import BlockSource, Source, example_id
+from tfhet.stages import ImageSpec, randomness
 
-_ENDLESS_EPOCHS = 1 << 31  # a range that nobody reaches the end of, and that stays splittable
+_ENDLESS_PASSES = 1 << 31  # a range that nobody reaches the end of, and that stays splittable
 
 
 def one_epoch(
@@ -36,7 +41,8 @@ def one_epoch(
     `epoch` None: epoch after epoch, without end. `threads`: batches prepared side by side; None: one for each core.
     """
     cut, threads = Cut.smallest(pipeline), threads or os.cpu_count() or 1
-    return local_part(pipeline, remote_part(pipeline, epoch, cut, share, threads), cut, threads, ordered=epoch is None)
+    ordered = len(_passes(pipeline, epoch)) > 1
+    return local_part(pipeline, remote_part(pipeline, epoch, cut, share, threads), cut, threads, ordered)
 
 
 def remote_part(
@@ -48,26 +54,20 @@ def remote_part(
 ) -> tf.data.Dataset:
     """What the data group runs: read, batch, and the stages before the cut. `epoch` None: endless."""
     cut = (cut or Cut.smallest(pipeline)).checked(pipeline)
-    dataset = _pairs(pipeline, epoch, share).interleave(
-        lambda epoch, split: _read(pipeline, epoch, split),
-        cycle_length=1,
-        num_parallel_calls=None,
-    )
-    if pipeline.shuffle:
-        seed = _fold(pipeline.seed, 0 if epoch is None else epoch)
-        dataset = dataset.shuffle(pipeline.shuffle, seed=seed, reshuffle_each_iteration=False)
-    dataset = dataset.batch(pipeline.batch_size)
+    pairs = _pairs(pipeline, epoch, share)
+    if _in_blocks(pipeline):
+        dataset, parse = _block_batches(pipeline, pairs), _parsed
+    else:
+        dataset, parse = _record_batches(pipeline, pairs, epoch), functools.partial(_parse, pipeline.source)
 
-    def prepare(pair: tuple[tf.Tensor, tf.Tensor], record: tuple[tf.Tensor, tf.Tensor]) -> dict:
-        (epochs, splits), (positions, records) = pair, record
-        element = dict(pipeline.source.parse(records))
-        element[ID] = example_id(splits, positions)
-        element[EPOCH] = epochs
-        return _run_stages(pipeline, element, 0, cut.position)
+    def prepare(*batch: Any) -> dict:
+        return _run_stages(pipeline, parse(*batch), 0, cut.position)
 
     # One batch is prepared by one thread, batches side by side: a stage never waits for another thread's share.
-    # Endless, they stay in order, or batches of the next epoch would come before the last ones of this.
-    return dataset.map(_as_written(prepare), num_parallel_calls=threads, deterministic=epoch is None).prefetch(2)
+    # Over several passes they stay in order, or batches of the next would come before the last ones of this.
+    ordered = len(_passes(pipeline, epoch)) > 1
+    dataset = dataset.map(_as_written(prepare), num_parallel_calls=threads, deterministic=ordered)
+    return dataset.prefetch(pipeline.prefetch)
 
 
 def local_part(
@@ -77,8 +77,8 @@ def local_part(
     threads: int = 2,
     ordered: bool = False,
 ) -> tf.data.Dataset:
-    """What the trainer runs: the stages behind the cut, and two batches ahead (no more: what one rank holds ready the
-    others cannot get). `ordered`: batches do not overtake each other."""
+    """What the trainer runs: the stages behind the cut, and `prefetch` batches ahead (not many: what one rank holds
+    ready the others cannot get). `ordered`: batches do not overtake each other."""
     cut = (cut or Cut.smallest(pipeline)).checked(pipeline)
     if cut.position < len(pipeline.placed()):
         dataset = dataset.map(
@@ -86,7 +86,7 @@ def local_part(
             num_parallel_calls=threads,
             deterministic=ordered,
         )
-    return without_autotune(dataset.prefetch(2))
+    return without_autotune(dataset.prefetch(pipeline.prefetch))
 
 
 def without_autotune(dataset: tf.data.Dataset) -> tf.data.Dataset:
@@ -99,7 +99,7 @@ def without_autotune(dataset: tf.data.Dataset) -> tf.data.Dataset:
 
 
 def _pairs(pipeline: Declaration, epoch: int | None, share: tuple[int, int]) -> tf.data.Dataset:
-    """The stream of (epoch, split), both int64 []."""
+    """The stream of (epoch, split), both int64 []: of one pass over the splits after another."""
     index, count = share
     splits = pipeline.source.split_count()
     if not 0 <= index < count:
@@ -118,17 +118,56 @@ def _pairs(pipeline: Declaration, epoch: int | None, share: tuple[int, int]) -> 
             order = tf.random.experimental.stateless_shuffle(order, seed)
         return at_epoch, order[index + place * count]
 
-    if epoch is None:
-        stream = tf.data.Dataset.range(_ENDLESS_EPOCHS * mine)
-        return stream.map(lambda i: pair(i // mine, i % mine))
-    return tf.data.Dataset.range(mine).map(lambda i: pair(tf.constant(epoch, tf.int64), i))
+    passes = _passes(pipeline, epoch)
+    return tf.data.Dataset.range(len(passes) * mine).map(lambda i: pair(passes.start + i // mine, i % mine))
 
 
-def _read(pipeline: Declaration, epoch: tf.Tensor, split: tf.Tensor) -> tf.data.Dataset:
-    """One split's records as ((epoch, split), (position, record)), in file order; no function call per example."""
-    records = pipeline.source.read(split)
-    constant = tf.data.Dataset.from_tensors((epoch, split)).repeat()
-    return tf.data.Dataset.zip((constant, records))
+def _passes(pipeline: Declaration, epoch: int | None) -> range:
+    return stream.passes(pipeline.repeat, epoch) or range(_ENDLESS_PASSES)
+
+
+def _record_batches(pipeline: Declaration, pairs: tf.data.Dataset, epoch: int | None) -> tf.data.Dataset:
+    """Batches of ((epoch, split), (position, record)); no function call per example."""
+    fingerprint = pipeline.source.fingerprint() if pipeline.cache else ""
+
+    def read(at_epoch: tf.Tensor, split: tf.Tensor) -> tf.data.Dataset:
+        constant = tf.data.Dataset.from_tensors((at_epoch, split)).repeat()
+        records = pipeline.source.read(split)
+        if pipeline.cache:
+            records = stream.cached(records, pipeline.cache, fingerprint, split)
+        return tf.data.Dataset.zip((constant, records))
+
+    dataset = stream.read_side_by_side(pairs, read, pipeline.interleave)
+    if pipeline.shuffle:
+        seed = _fold(pipeline.seed, 0 if epoch is None else epoch)
+        dataset = dataset.shuffle(pipeline.shuffle, seed=seed, reshuffle_each_iteration=False)
+    return dataset.batch(pipeline.batch_size)
+
+
+def _parse(source: Source, pair: tuple[tf.Tensor, tf.Tensor], record: tuple[tf.Tensor, tf.Tensor]) -> dict:
+    (epochs, splits), (positions, records) = pair, record
+    return {**source.parse(records), ID: example_id(splits, positions), EPOCH: epochs}
+
+
+def _in_blocks(pipeline: Declaration) -> bool:
+    """A shuffle buffer takes its examples one by one, and so do files that are read or kept side by side."""
+    if pipeline.shuffle or pipeline.cache or pipeline.interleave > 1:
+        return False
+    return isinstance(pipeline.source, BlockSource) and pipeline.source.reads_blocks()
+
+
+def _block_batches(pipeline: Declaration, pairs: tf.data.Dataset) -> tf.data.Dataset:
+    """The same batches, as (ids, epochs, features), from blocks of neighbours: no iterator turns for each example."""
+    source = pipeline.source
+    assert isinstance(source, BlockSource)
+    blocks = pairs.interleave(
+        lambda epoch, split: source.read_blocks(split, epoch), cycle_length=1, num_parallel_calls=None
+    )
+    return blocks.rebatch(pipeline.batch_size)
+
+
+def _parsed(ids: tf.Tensor, epochs: tf.Tensor, features: dict[str, tf.Tensor]) -> dict:
+    return {**features, ID: ids, EPOCH: epochs}
 
 
 def _as_written(function: Callable[..., dict]) -> Callable[..., dict]:
@@ -139,22 +178,35 @@ def _as_written(function: Callable[..., dict]) -> Callable[..., dict]:
 
 def _run_stages(pipeline: Declaration, element: dict, begin: int, end: int | None) -> dict:
     element = dict(element)
-    spec = pipeline.input if begin == 0 else pipeline.placed()[begin - 1].output
-    for placed in pipeline.placed()[begin:end]:
-        stage = placed.stage
-        drawn: dict[str, tf.Tensor] = {}
-        if stage.random:
-            keys = randomness.keys(pipeline.seed, stage.name, placed.declared, element[EPOCH], element[ID])
-            drawn = stage.parameters(keys, spec)
-        element[IMAGE] = _shaped(stage.apply(element[IMAGE], drawn), placed)
+    for step in steps(pipeline, begin, end):
+        drawn = [_drawn(pipeline, element, *each) for each in zip(step.stages, step.inputs, strict=True)]
+        element[IMAGE] = _shaped(step.run(element[IMAGE], drawn), step.stages[-1])
+        if LABEL in element:
+            element[LABEL] = relabelled(element[LABEL], step.stages, drawn)
         if pipeline.record_parameters:
-            element.update({f"{placed.key}/{name}": value for name, value in drawn.items()})
-        spec = placed.output
+            for placed, own in zip(step.stages, drawn, strict=True):
+                element.update({f"{placed.key}/{name}": value for name, value in own.items()})
     return element
+
+
+def steps(pipeline: Declaration, begin: int = 0, end: int | None = None) -> tuple[Step, ...]:
+    """What runs for the stages from position `begin` up to `end`, in order."""
+    spec = pipeline.input if begin == 0 else pipeline.placed()[begin - 1].output
+    return (fuse if pipeline.fuse else unfused)(pipeline.placed()[begin:end], spec)
+
+
+def _drawn(pipeline: Declaration, element: dict, placed: PlacedStage, spec: ImageSpec) -> dict[str, tf.Tensor]:
+    stage = placed.stage
+    if not stage.random:
+        return {}
+    keys = randomness.keys(pipeline.seed, stage.name, placed.declared, element[EPOCH], element[ID])
+    return stage.parameters(keys, spec)
 
 
 def _shaped(images: tf.Tensor, placed: PlacedStage) -> tf.Tensor:
     """Tells the graph what the stage promised, so that a stage that lies is found when the graph is built."""
+    if placed.output.ragged:
+        return images
     promised = placed.output.tensor
     if images.dtype != promised.dtype or not images.shape.is_compatible_with(promised.shape):
         raise UsageError(

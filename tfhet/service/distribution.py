@@ -75,8 +75,8 @@ def _pipeline(
     pipeline: Pipeline, steps: int | None, transport: Transport, job: JobContext, ordinal: int
 ) -> tf.data.Dataset:
     count = pipeline.source.example_count()
-    if steps is None and count is not None:
-        steps = _steps(-(-count // pipeline.batch_size), job.size)
+    if steps is None and count is not None and pipeline.repeat:
+        steps = _steps(-(-count * pipeline.repeat // pipeline.batch_size), job.size)
     if job.dispatcher:
         cut = Cut.smallest(pipeline)
         dataset_id = f"{job.job_id}/pipeline-{ordinal}/{pipeline.fingerprint()[:16]}"

@@ -34,6 +34,8 @@ def epoch_dataset(
     r, r + size, ... of the epoch's order. `tag` keeps data sets apart that declare the same pipeline: an
     epoch is served once, and whoever reads it again under the same tag gets what the others have left of it.
     """
+    if pipeline.repeat != 1:
+        raise UsageError(f"a pipeline with repeat={pipeline.repeat}: the trainer counts its epochs itself (--epochs)")
     if not job.dispatcher:
         return one_epoch(pipeline, epoch, (job.rank, job.size), threads_per_rank(job))
     cut, transport = cut or Cut.smallest(pipeline), transport or Transport()

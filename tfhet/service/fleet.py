@@ -33,6 +33,8 @@ class Fleet:
         self.host = host
         self.workers_registered = 0
         """Workers that the dispatcher on this host knows; 0 where there is none."""
+        self.native: frozenset[str] | None = None
+        """The compiled ops that all processes of the fleet have; None before the first serves."""
         self._address = address
         self._env = dict(env)
         self._on_line = on_line
@@ -89,6 +91,8 @@ class Fleet:
         fields = json.loads(line[len(_MARK) :])
         event = fields.pop("event")
         if event == "ready":
+            kernels = frozenset(fields.get("native", ()))
+            self.native = kernels if self.native is None else self.native & kernels
             self._ready[name].set()
         elif event == "workers":
             self.workers_registered = int(fields["count"])

@@ -16,7 +16,7 @@ from typing import NoReturn
 
 import tensorflow as tf
 
-from tfhet import stages
+from tfhet import native, stages
 
 HEARTBEAT_MS = 1_000
 """A worker reports this often (TensorFlow: 30 s); a new data set reaches it at the latest by then."""
@@ -74,9 +74,10 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     stages.names()  # loads the plug-ins, and with them the custom ops that graphs may hold
+    kernels = native.load_all()
     if args.kind == "dispatcher":
         server = dispatcher(args.port)
-        tell("ready", port=args.port)
+        tell("ready", port=args.port, native=kernels)
         known = -1
         while not stop.wait(0.1):
             if (now := server._num_workers()) != known:
@@ -84,7 +85,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
                 tell("workers", count=known)
     else:
         server = worker(args.port, args.address, args.dispatcher)
-        tell("ready", port=args.port)
+        tell("ready", port=args.port, native=kernels)
         stop.wait()
     # Nothing here needs saving, and the orderly way takes TensorFlow up to a second, which every host would wait for.
     os._exit(0)

@@ -9,12 +9,13 @@ from tfhet.source.feature import Encoded, Feature, Fixed, Raw, Scalar
 from tfhet.source.folder import from_image_folder
 from tfhet.source.framing import Corruption, corruption
 from tfhet.source.sidecar import Sidecar
-from tfhet.source.source import Source, example_id, position_of, split_of
+from tfhet.source.source import BlockSource, Source, example_id, position_of, split_of
 from tfhet.source.synthetic import SyntheticSource
 from tfhet.source.tfrecord import TFRecordSource
 from tfhet.source.writing import write_tfrecords
 
 __all__ = [
+    "BlockSource",
     "Corruption",
     "Encoded",
     "Feature",

@@ -136,21 +136,28 @@ class Scalar(Feature):
 
 @dataclass(frozen=True)
 class Encoded(Feature):
-    """A JPEG, PNG, BMP or GIF image; decoded, and resized where its size differs from the stated one."""
+    """A JPEG, PNG, BMP or GIF image. With a stated size it is decoded, and resized where its own differs; without one
+    it stays the bytes of its file, for the stage `decode`."""
 
     height: int | None = None
-    """Rows to give; must be stated before reading."""
+    """Rows to give; stated together with `width`."""
     width: int | None = None
-    """Columns to give; must be stated before reading."""
+    """Columns to give; stated together with `height`."""
     channels: int = 3
-    """1 (grey) or 3 (RGB)."""
+    """1 (grey) or 3 (RGB), of what is decoded."""
 
     kind: ClassVar[str] = "encoded"
+
+    def __post_init__(self) -> None:
+        if (self.height is None) != (self.width is None):
+            raise UsageError(f"encoded images have a height and a width, or neither, not {self.height}, {self.width}")
 
     def stored(self) -> Any:
         return tf.io.FixedLenFeature([], tf.string)
 
     def decode(self, values: tf.Tensor) -> tf.Tensor:
+        if self.height is None:
+            return values
         size = self.spec.shape[1:3]
 
         def one(content: tf.Tensor) -> tf.Tensor:
@@ -169,11 +176,8 @@ class Encoded(Feature):
 
     @property
     def spec(self) -> tf.TensorSpec:
-        if self.height is None or self.width is None:
-            raise UsageError(
-                "encoded images come in many sizes: state one, like"
-                " TFRecordSource.from_directory(directory, size=(224, 224)) or Encoded(224, 224)"
-            )
+        if self.height is None:
+            return tf.TensorSpec([None], tf.string)
         return tf.TensorSpec([None, self.height, self.width, self.channels], tf.uint8)
 
 

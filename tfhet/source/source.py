@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import tensorflow as tf
 
@@ -60,3 +60,15 @@ class Source(Protocol):
 
         Raises UsageError (missing, mismatched) or DataError (with file and byte offset).
         """
+
+
+@runtime_checkable
+class BlockSource(Protocol):
+    """A source that may also read in blocks of neighbouring examples, which is cheaper than one by one."""
+
+    def reads_blocks(self) -> bool:
+        """Whether it can here, with this data."""
+
+    def read_blocks(self, split: tf.Tensor, epoch: tf.Tensor) -> tf.data.Dataset:
+        """The examples of one split in order and parsed, as (ids int64 [block], epochs int64 [block], features by name,
+        each [block, ...]); blocks of any size from 1. split, epoch: int64 scalars. Only where `reads_blocks()`."""

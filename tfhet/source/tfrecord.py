@@ -13,9 +13,11 @@ from typing import Any
 import tensorflow as tf
 
 from tfhet.errors import DataError, UsageError
+from tfhet.source import examples
 from tfhet.source.feature import Encoded, Feature, Native
 from tfhet.source.framing import walk
 from tfhet.source.sidecar import Sidecar
+from tfhet.source.source import example_id
 
 PATTERN = "*.tfrecord*"
 
@@ -85,9 +87,14 @@ class TFRecordSource:
 
     def parse(self, records: tf.Tensor) -> dict[str, tf.Tensor]:
         """records: string [batch] -> each feature as its spec says."""
-        stored = {name: feature.stored() for name, feature in self.features.items()}
-        values = tf.io.parse_example(records, stored)
-        return {name: feature.decode(values[name]) for name, feature in self.features.items()}
+        return examples.parse(records, self.features)
+
+    def reads_blocks(self) -> bool:
+        return examples.blocks_readable(self.files, self.features)
+
+    def read_blocks(self, split: tf.Tensor, epoch: tf.Tensor) -> tf.data.Dataset:
+        file = tf.gather(tf.constant(self.files), split)
+        return examples.read_blocks(file, example_id(split, tf.constant(0, tf.int64)), epoch, self.features)
 
     @property
     def spec(self) -> dict[str, tf.TensorSpec]:

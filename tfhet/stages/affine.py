@@ -9,14 +9,13 @@ from dataclasses import dataclass
 import tensorflow as tf
 
 from tfhet.stages import projection
+from tfhet.stages.geometric import Filled
 from tfhet.stages.registry import register
-from tfhet.stages.spec import ImageSpec
-from tfhet.stages.stage import Stage
 
 
 @register("affine")
 @dataclass(frozen=True)
-class Affine(Stage):
+class Affine(Filled):
     """Scaled, then sheared, then turned about the centre, then moved, as one bilinear sampling: torchvision's order."""
 
     degrees: float = 0.0
@@ -40,16 +39,8 @@ class Affine(Stage):
             self.refuse(f"degrees is finite, scale finite and positive, not {self.degrees}, {self.scale}")
         if not all(-1.0 <= value <= 1.0 for value in (self.down, self.right, self.shear)):
             self.refuse(f"down, right and shear are from -1 to 1, not {self.down}, {self.right}, {self.shear}")
-        projection.check_fill(self, self.fill_mode)
-        # A constant would be rescaled together with the images, or not.
-        object.__setattr__(self, "commutes_with_rescale", self.fill_mode != "constant")
-
-    def spec(self, spec: ImageSpec) -> ImageSpec:
-        projection.check_fill_value(self, self.fill_mode, self.fill_value, spec)
-        return spec
 
     def transforms(self, parameters: Mapping[str, tf.Tensor], height: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
-        """Sizes in pixels -> float32 [1, 8], as `tfhet.stages.projection` has them: one for all images."""
         return projection.affine(
             tf.constant([math.radians(self.degrees)]),
             tf.constant([self.down]),
@@ -59,8 +50,3 @@ class Affine(Stage):
             height,
             width,
         )
-
-    def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        size = tf.shape(images)
-        transforms = self.transforms(parameters, size[1], size[2])
-        return projection.project(images, transforms, self.fill_mode, self.fill_value)

@@ -9,8 +9,10 @@ from typing import ClassVar
 import tensorflow as tf
 
 from tfhet.errors import unknown
+from tfhet.stages import levels
+from tfhet.stages.line import Line, apply_line
 from tfhet.stages.registry import register
-from tfhet.stages.spec import DTYPES, ImageSpec
+from tfhet.stages.spec import ImageSpec
 from tfhet.stages.stage import Stage
 
 
@@ -26,11 +28,12 @@ class Cast(Stage):
     """`uint8` or `float32`."""
 
     keeps_range: ClassVar[bool] = False
+    pointwise: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.dtype not in DTYPES:
-            unknown(f"dtype of stage {self.name}", self.dtype, DTYPES)
+        if self.dtype not in levels.FULL:
+            unknown(f"dtype of stage {self.name}", self.dtype, levels.FULL)
 
     def spec(self, spec: ImageSpec) -> ImageSpec:
         if self.dtype == spec.dtype or self.dtype == "float32":
@@ -41,4 +44,7 @@ class Cast(Stage):
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
         if images.dtype.name == self.dtype or self.dtype == "float32":
             return tf.cast(images, self.dtype)
-        return tf.cast(tf.clip_by_value(images + 0.5, 0.0, 255.0), self.dtype)
+        return apply_line(images, Line.of(), tf.uint8)
+
+    def line(self, parameters: Mapping[str, tf.Tensor], spec: ImageSpec) -> Line:
+        return Line.of(low=0.0, high=255.0) if self.dtype == "uint8" else Line.of()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+_IMAGENET = "normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))"
+"""The mean and the spread of ImageNet's training images."""
+
 CHAINS = {
     # The augmentation of AWS's heterogeneous cluster example (TensorFlow, CIFAR-10), in its order.
     "aws-cifar": "dilate(3); gaussian_blur(11, 0.8); rescale(1/255);"
@@ -9,4 +12,10 @@ CHAINS = {
     # Mild enough that a small network still learns handwritten digits, which a flip or a large angle would confuse.
     "digits": "random_rotation(0.02); random_zoom(0.05); rescale()",
     "none": "rescale()",
+    # From image files to what networks for ImageNet are trained and tested on.
+    "imagenet-train": f"decode(); random_resized_crop(224, 224); random_flip(); {_IMAGENET}",
+    "imagenet-jitter": "decode(); random_resized_crop(224, 224); random_flip(); color_jitter(0.4, 0.4, 0.4);"
+    f" {_IMAGENET}",
+    "imagenet-eval": f"decode(); resized_center_crop(224, 224, 256); {_IMAGENET}",
+    "randaugment-224": f"decode(); random_resized_crop(224, 224); random_flip(); randaugment(2, 9); {_IMAGENET}",
 }

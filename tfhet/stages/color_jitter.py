@@ -9,10 +9,12 @@ from typing import ClassVar
 import tensorflow as tf
 
 from tfhet.stages import levels, randomness
-from tfhet.stages.random_hue import hue_turned
+from tfhet.stages.colours import mixed
+from tfhet.stages.line import Line, apply_line
 from tfhet.stages.registry import register
 from tfhet.stages.spec import ImageSpec
 from tfhet.stages.stage import Stage
+from tfhet.stages.statistics import Statistics
 
 
 @register("color_jitter")
@@ -64,28 +66,21 @@ class ColorJitter(Stage):
         return drawn
 
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        channels = images.shape[3]
-        values = tf.cast(images, tf.float32)
-        one = tf.ones([tf.shape(images)[0]])
-        gain, contrast = parameters.get("brightness", one), parameters.get("contrast")
-        grey = tf.constant(levels.LUMA if channels == 3 else [65536.0]) / 65536.0
-        added = None
-        if contrast is not None:
-            mean = tf.linalg.matvec(levels.over_pixels(tf.reduce_mean, values)[:, 0, 0], grey)
-            added = levels.per_image((1.0 - contrast) * gain * mean)
-            gain = gain * contrast
-        if "saturation" in parameters and channels == 3:
+        full, colours = levels.FULL[images.dtype.name], images.shape[3] == 3
+        grey = tf.constant(levels.LUMA if colours else [65536.0]) / 65536.0
+        gain, added = parameters.get("brightness"), None
+        if "contrast" in parameters:
+            contrast = parameters["contrast"]
+            mean = tf.linalg.matvec(Statistics.of(images).mean, grey)
+            added = (1.0 - contrast) * (mean if gain is None else gain * mean)
+            gain = contrast if gain is None else gain * contrast
+        matrices = None if gain is None else gain[:, tf.newaxis, tf.newaxis] * tf.eye(3)
+        if colours and "saturation" in parameters:
             own = parameters["saturation"][:, tf.newaxis, tf.newaxis]
-            mixing = own * tf.eye(3) + (1.0 - own) * grey[:, tf.newaxis]
-            pixels = tf.reshape(values, [-1, tf.shape(images)[1] * tf.shape(images)[2], 3])
-            values = tf.reshape(tf.matmul(pixels, mixing * gain[:, tf.newaxis, tf.newaxis]), tf.shape(images))
-        elif "brightness" in parameters or contrast is not None:
-            values = values * levels.per_image(gain)
-        if added is not None:
-            values = values + added
-        if "hue" in parameters and channels == 3:
-            full = levels.FULL[images.dtype.name]
-            values = hue_turned(tf.clip_by_value(values, 0.0, full), parameters["hue"])
-        restored = levels.restored(values, images.dtype)
-        restored.set_shape(images.shape)
-        return restored
+            matrices = own * tf.eye(3) + (1.0 - own) * grey[:, tf.newaxis]
+            matrices = matrices if gain is None else matrices * gain[:, tf.newaxis, tf.newaxis]
+        elif not colours or "hue" not in parameters:
+            line = Line.per_image(1.0 if gain is None else gain, 0.0 if added is None else added, 0.0, full)
+            return apply_line(images, line, images.dtype)
+        offsets = None if added is None else tf.repeat(added[:, tf.newaxis], 3, axis=1)
+        return mixed(images, matrices, offsets, parameters.get("hue"))

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
+from tfhet import native
 from tfhet.stages import levels
 from tfhet.stages.registry import register
 from tfhet.stages.spec import ImageSpec
 from tfhet.stages.stage import Stage
+from tfhet.stages.table import lookup
 
 
 @register("equalize")
@@ -25,20 +27,34 @@ class Equalize(Stage):
         return levels.full_range(self, spec)
 
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        batch, height, width, channels = tf.unstack(tf.shape(images))
-        planes = batch * channels
-        # One histogram for all planes: plane p counts in the bins 256 p to 256 p + 255.
-        first = tf.reshape(tf.range(planes) * 256, [batch, 1, 1, channels])
-        bins = tf.cast(levels.in_levels(images), tf.int32) + first
-        counts = tf.raw_ops.DenseBincount(
-            input=tf.reshape(bins, [-1]), size=planes * 256, weights=tf.constant([], tf.int32), binary_output=False
-        )
-        below = tf.cumsum(tf.reshape(counts, [planes, 256]), axis=1, exclusive=True)
-        # A step is a 255th of all pixels but those of the brightest level; where there is none, nothing changes.
-        but_brightest = tf.reduce_max(below * tf.cast(below < height * width, tf.int32), axis=1, keepdims=True)
-        step = but_brightest // 255
-        spread = tf.minimum((below + step // 2) // tf.maximum(step, 1), 255)
-        table = tf.where(step > 0, spread, tf.range(256))
-        equalized = tf.gather(tf.cast(tf.reshape(table, [-1]), tf.uint8), bins)
-        equalized.set_shape(images.shape)
-        return levels.as_given(equalized, images.dtype)
+        given = levels.in_levels(images)
+        return lookup(given, levels.as_given(tables(given), images.dtype))
+
+
+def tables(images: tf.Tensor) -> tf.Tensor:
+    """uint8 [batch, H, W, C] -> uint8 [batch, 256, C]: what each level of each image becomes."""
+    ops = native.ops("statistics")
+    if ops is None:
+        return plain_tables(images)
+    result = ops.tfhet_equalizer(images)
+    result.set_shape([images.shape[0], 256, images.shape[3]])
+    return result
+
+
+def plain_tables(images: tf.Tensor) -> tf.Tensor:
+    """`tables` by TensorFlow's own operations."""
+    batch, height, width, channels = tf.unstack(tf.shape(images))
+    planes = batch * channels
+    # One histogram for all planes: plane p counts in the bins 256 p to 256 p + 255.
+    first = tf.reshape(tf.range(planes) * 256, [batch, 1, 1, channels])
+    bins = tf.cast(images, tf.int32) + first
+    counts = tf.raw_ops.DenseBincount(
+        input=tf.reshape(bins, [-1]), size=planes * 256, weights=tf.constant([], tf.int32), binary_output=False
+    )
+    below = tf.cumsum(tf.reshape(counts, [planes, 256]), axis=1, exclusive=True)
+    # A step is a 255th of all pixels but those of the brightest level; where there is none, nothing changes.
+    but_brightest = tf.reduce_max(below * tf.cast(below < height * width, tf.int32), axis=1, keepdims=True)
+    step = but_brightest // 255
+    spread = tf.minimum((below + step // 2) // tf.maximum(step, 1), 255)
+    table = tf.where(step > 0, spread, tf.range(256))
+    return tf.transpose(tf.cast(tf.reshape(table, [batch, channels, 256]), tf.uint8), [0, 2, 1])

@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import tensorflow as tf
 
+from tfhet import native
 from tfhet.stages import levels
 from tfhet.stages.registry import register
 from tfhet.stages.spec import ImageSpec
 from tfhet.stages.stage import Stage
+from tfhet.stages.table import lookup
 
 
 @register("gamma")
@@ -28,6 +31,8 @@ class Gamma(Stage):
     gain: float = 1.0
     """Factor; positive."""
 
+    pointwise: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if not all(value > 0.0 and math.isfinite(value) for value in (self.gamma, self.gain)):
@@ -38,9 +43,14 @@ class Gamma(Stage):
 
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
         if images.dtype.is_floating:
+            ops = native.ops("power")
+            if ops is not None:
+                result = ops.tfhet_power(images, gamma=self.gamma, gain=self.gain)
+                result.set_shape(images.shape)
+                return result
             # log(0) is -inf and comes back as 0. tf.pow takes five times as long.
             return tf.minimum(tf.exp(tf.math.log(images) * self.gamma) * self.gain, 1.0)
-        return tf.gather(tf.constant(self.table()), tf.cast(images, tf.int32))
+        return lookup(images, tf.constant(self.table()[np.newaxis, :, np.newaxis]))
 
     def table(self) -> np.ndarray:
         """uint8 [256]: what each level becomes, rounded to the nearest."""

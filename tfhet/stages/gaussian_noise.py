@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import tensorflow as tf
 
+from tfhet import native
 from tfhet.stages import levels, randomness
 from tfhet.stages.registry import register
 from tfhet.stages.spec import ImageSpec
@@ -41,9 +42,16 @@ class GaussianNoise(Stage):
         return {"noise": randomness.bits(keys, 0)}
 
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        ops, deviation = native.ops("noise"), self.stddev * levels.FULL[images.dtype.name]
+        if ops is None:
+            return self._plain(images, parameters["noise"], deviation)
+        noisy = ops.tfhet_noise(images, parameters["noise"], deviation=deviation)
+        noisy.set_shape(images.shape)
+        return noisy
+
+    def _plain(self, images: tf.Tensor, seeds: tf.Tensor, deviation: float) -> tf.Tensor:
         shape = tf.shape(images)
-        noise = tf.reshape(normals(parameters["noise"], tf.reduce_prod(shape[1:])), shape)
-        deviation = self.stddev * levels.FULL[images.dtype.name]
+        noise = tf.reshape(normals(seeds, tf.reduce_prod(shape[1:])), shape)
         noisy = levels.restored(tf.cast(images, tf.float32) + noise * deviation, images.dtype)
         noisy.set_shape(images.shape)
         return noisy

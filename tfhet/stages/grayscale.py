@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import tensorflow as tf
 
+from tfhet import native
 from tfhet.stages import levels
 from tfhet.stages.registry import register
 from tfhet.stages.spec import ImageSpec
@@ -39,6 +40,14 @@ class Grayscale(Stage):
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
         if images.shape[3] == 1:
             return images if self.channels == 1 else tf.tile(images, [1, 1, 1, 3])
+        ops = native.ops("colour")
+        if ops is None:
+            return self._plain(images)
+        grey = ops.tfhet_grey(images, channels=self.channels)
+        grey.set_shape([*images.shape[:3], self.channels])
+        return grey
+
+    def _plain(self, images: tf.Tensor) -> tf.Tensor:
         weights = tf.constant([[weight] * self.channels for weight in levels.LUMA])
         if images.dtype.is_floating:
             return tf.tensordot(images, weights / 65536.0, 1)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import tensorflow as tf
 
 from tfhet.stages import levels
+from tfhet.stages.line import Line
 from tfhet.stages.registry import register
 from tfhet.stages.spec import ImageSpec
 from tfhet.stages.stage import Stage
@@ -18,8 +20,13 @@ from tfhet.stages.stage import Stage
 class Invert(Stage):
     """x -> full - x, as Pillow's `ImageOps.invert`: 255 - x on uint8, 1 - x on float32 in 0..1; the dtype stays."""
 
+    pointwise: ClassVar[bool] = True
+
     def spec(self, spec: ImageSpec) -> ImageSpec:
         return levels.full_range(self, spec)
 
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
         return 1.0 - images if images.dtype.is_floating else tf.bitwise.invert(images)
+
+    def line(self, parameters: Mapping[str, tf.Tensor], spec: ImageSpec) -> Line:
+        return Line.of(-1.0, levels.FULL[spec.dtype])

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from tfhet.stages.line import Line, apply_line
 from tfhet.stages.spec import ImageSpec
 from tfhet.stages.stage import Stage
 
@@ -47,7 +48,7 @@ def restored(values: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
 
 def in_levels(images: tf.Tensor) -> tf.Tensor:
     """uint8, or float32 in 0..1 -> uint8 of the same shape, each value at the nearest of the 256 levels."""
-    return tf.cast(images * 255.0 + 0.5, tf.uint8) if images.dtype.is_floating else images
+    return apply_line(images, Line.of(255.0), tf.uint8) if images.dtype.is_floating else images
 
 
 def as_given(levels: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
@@ -67,18 +68,3 @@ def over_pixels(reduce: Callable[..., tf.Tensor], images: tf.Tensor) -> tf.Tenso
     columns = reduce(tf.reshape(images, [shape[0], shape[1], shape[2] * channels]), axis=1)
     reduced = reduce(tf.reshape(columns, [shape[0], shape[2], channels]), axis=1)
     return reduced[:, tf.newaxis, tf.newaxis, :]
-
-
-def affine(images: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor) -> tf.Tensor:
-    """scale * x + offset, restored. images: uint8 or float32 [batch, H, W, C]; scale, offset: float32 [batch, 1, 1, C]
-    or, with all channels alike, [batch, 1, 1, 1] -> the shape and dtype of the images.
-    """
-    shape = tf.shape(images)
-    lines = tf.cast(tf.reshape(images, [shape[0], shape[1], shape[2] * shape[3]]), tf.float32)
-    # Broadcasting over lines of width * channels: over pixels of 3 values each, the whole takes twice as long.
-    for part, combine in ((scale, tf.multiply), (offset, tf.add)):
-        repeats = shape[2] if part.shape[3] == images.shape[3] else 1
-        lines = combine(lines, tf.tile(part[:, 0], [1, 1, repeats]))
-    result = tf.reshape(restored(lines, images.dtype), shape)
-    result.set_shape(images.shape)
-    return result

@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfhet.stages import levels
+from tfhet.stages.line import Line, apply_line
 from tfhet.stages.registry import register
 from tfhet.stages.spec import ImageSpec
 from tfhet.stages.stage import Stage
@@ -31,6 +32,7 @@ class Normalize(Stage):
     """Divided by: one number for each channel, or one for all; positive."""
 
     keeps_range: ClassVar[bool] = False
+    pointwise: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -52,8 +54,10 @@ class Normalize(Stage):
         return replace(spec, dtype="float32", low=low, high=high)
 
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        scale, offset = (tf.constant(part, tf.float32) for part in self._line(images.dtype.name))
-        return tf.cast(images, tf.float32) * scale + offset
+        return apply_line(images, Line.of(*self._line(images.dtype.name)), tf.float32)
+
+    def line(self, parameters: Mapping[str, tf.Tensor], spec: ImageSpec) -> Line:
+        return Line.of(*self._line(spec.dtype))
 
     def _line(self, dtype: str) -> tuple[np.ndarray, np.ndarray]:
         """float64 [1] or [channels]: the result is scale * x + offset."""

@@ -10,11 +10,14 @@ import numpy as np
 import tensorflow as tf
 
 from tfhet.errors import unknown
+from tfhet.stages import costs, projection
 from tfhet.stages.registry import register
 from tfhet.stages.spec import ImageSpec
 from tfhet.stages.stage import Stage
 
 MODES = ("constant", "edge", "reflect", "symmetric")
+FILLS = {"constant": "constant", "edge": "nearest", "symmetric": "reflect"}
+"""The modes that a sampling has too, by its name for them."""
 
 
 @register("pad")
@@ -79,6 +82,11 @@ class Pad(Stage):
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
         height, width = images.shape[1], images.shape[2]
         rows, columns = self._borders(height, width)
+        compiled = costs.compiled("project", "sampling", images)
+        if compiled is not None and self.mode in FILLS and height is not None and width is not None:
+            size = height + sum(rows), width + sum(columns)
+            moves = projection.translation(tf.constant([float(rows[0])]), tf.constant([float(columns[0])]))
+            return projection.project(images, moves, FILLS[self.mode], self.value, size)
         if self.mode == "constant":
             return tf.pad(images, [(0, 0), rows, columns, (0, 0)], constant_values=tf.cast(self.value, images.dtype))
         # tf.pad's MirrorPad takes 23 us for a 32x32 RGB uint8 image and 4 pixels, two gathers 4 (TF 2.15.1, batch 256).

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from tfhet.errors import unknown
-from tfhet.stages.spec import ImageSpec
-from tfhet.stages.stage import Stage
+from tfhet.stages import costs
 
 FILLS = ("constant", "nearest", "reflect", "wrap")
 """What lies beyond the edge: `fill_value`, the edge pixel, the image mirrored (the edge twice), the image again."""
@@ -49,6 +47,15 @@ def shearing(shears: tf.Tensor, height: tf.Tensor) -> tf.Tensor:
     return tf.stack([one, shears, x_offset, zero, one, zero, zero, zero], axis=1)
 
 
+def resizing(height: tf.Tensor, width: tf.Tensor, new_height: int, new_width: int) -> tf.Tensor:
+    """Sizes in pixels -> float32 [1, 8]: to another size, the centres of pixels being half a pixel from the edges, as
+    `tf.image.resize` has it."""
+    down, across = tf.cast(height, tf.float32) / new_height, tf.cast(width, tf.float32) / new_width
+    zero = tf.zeros([])
+    row = [across, zero, (across - 1.0) / 2.0, zero, down, (down - 1.0) / 2.0, zero, zero]
+    return tf.stack(row)[tf.newaxis]
+
+
 def composed(first: tf.Tensor, *later: tf.Tensor) -> tf.Tensor:
     """float32 [batch, 8] each -> float32 [batch, 8]: sampled once, what sampling by each in turn stands for."""
     matrix = _matrix(first)
@@ -83,32 +90,51 @@ def _matrix(transforms: tf.Tensor) -> tf.Tensor:
     return tf.reshape(tf.concat([transforms, ones], axis=1), [-1, 3, 3])
 
 
-def check_fill(stage: Stage, fill_mode: str) -> None:
-    """Raises UsageError, naming the stage, for a fill that is not in FILLS."""
-    if fill_mode not in FILLS:
-        unknown(f"fill_mode of stage {stage.name}", fill_mode, FILLS)
+def flipping(across: tf.Tensor, upright: tf.Tensor, height: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
+    """bool [batch] each: whether left and right, top and bottom change places; in pixels -> float32 [batch, 8]."""
+    zero = tf.zeros_like(across, tf.float32)
+    turns = []
+    for flips, length in ((across, width), (upright, height)):
+        last = tf.cast(length, tf.float32) - 1.0
+        turns.append((tf.where(flips, -1.0, 1.0), tf.where(flips, last, 0.0)))
+    (x_scale, x_offset), (y_scale, y_offset) = turns
+    return tf.stack([x_scale, zero, x_offset, zero, y_scale, y_offset, zero, zero], axis=1)
 
 
-def check_fill_value(stage: Stage, fill_mode: str, fill_value: float, spec: ImageSpec) -> None:
-    """Raises UsageError for a constant that the images themselves could not have: they would leave their range."""
-    if fill_mode == "constant" and not spec.low <= fill_value <= spec.high:
-        stage.refuse(f"fill_value {fill_value:g} is outside the images' range, {spec.low:g} to {spec.high:g}")
-
-
-def project(images: tf.Tensor, transforms: tf.Tensor, fill_mode: str = "reflect", fill_value: float = 0.0) -> tf.Tensor:
-    """images: uint8 or float32 [batch, H, W, C] -> the same shape and dtype; bilinear; `fill_mode`: one of FILLS.
+def project(
+    images: tf.Tensor,
+    transforms: tf.Tensor,
+    fill_mode: str = "reflect",
+    fill_value: float = 0.0,
+    size: tuple[int, int] | None = None,
+) -> tf.Tensor:
+    """images: uint8 or float32 [batch, H, W, C], transforms for each of them, or [1, 8] for all -> [batch, h, w, C] of
+    `size` (None: that of the images) and the same dtype; bilinear; `fill_mode`: one of FILLS.
 
     uint8 comes out rounded to the nearest grey level: the operation itself would cut the fraction off, and darken the
-    image by half a level on average.
+    image by half a level on average. Both ways to do it give the same values bit for bit, as long as coordinates are
+    such that float32 has fractions for them.
     """
-    size = tf.shape(images)[1:3]
+    shape = tf.shape(images)[1:3] if size is None else tf.constant(size, tf.int32)
+    compiled = costs.compiled("project", "sampling", images)
+    if compiled is None:
+        projected = _plain(images, transforms, fill_mode, fill_value, shape)
+    else:
+        projected = compiled.tfhet_project(
+            images, transforms, shape, fill_mode=fill_mode.upper(), fill_value=fill_value, interpolation="BILINEAR"
+        )
+    height, width = images.shape[1:3] if size is None else size
+    projected.set_shape([images.shape[0], height, width, images.shape[3]])
+    return projected
+
+
+def _plain(images: tf.Tensor, transforms: tf.Tensor, fill_mode: str, fill_value: float, shape: tf.Tensor) -> tf.Tensor:
     projected = tf.raw_ops.ImageProjectiveTransformV3(
         images=tf.cast(images, tf.float32),
         transforms=transforms,
-        output_shape=size,
+        output_shape=shape,
         fill_value=fill_value,
         interpolation="BILINEAR",
         fill_mode=fill_mode.upper(),
     )
-    projected.set_shape(images.shape)
     return projected if images.dtype == tf.float32 else tf.cast(tf.round(projected), images.dtype)

@@ -10,14 +10,14 @@ from typing import ClassVar
 import tensorflow as tf
 
 from tfhet.stages import projection, randomness
+from tfhet.stages.geometric import Filled
 from tfhet.stages.registry import register
 from tfhet.stages.spec import ImageSpec
-from tfhet.stages.stage import Stage
 
 
 @register("random_affine")
 @dataclass(frozen=True)
-class RandomAffine(Stage):
+class RandomAffine(Filled):
     """`affine` with uniform values: torchvision's RandomAffine, but bilinear and with shear as a slope."""
 
     degrees: float = 10.0
@@ -48,13 +48,6 @@ class RandomAffine(Stage):
             self.refuse("height_factor, width_factor and shear are from 0 to 1, not {}, {}, {}".format(*fractions))
         if not 0.0 < self.scale_low <= self.scale_high < math.inf:
             self.refuse(f"scale_low is positive and at most scale_high, not {self.scale_low}, {self.scale_high}")
-        projection.check_fill(self, self.fill_mode)
-        # A constant would be rescaled together with the images, or not.
-        object.__setattr__(self, "commutes_with_rescale", self.fill_mode != "constant")
-
-    def spec(self, spec: ImageSpec) -> ImageSpec:
-        projection.check_fill_value(self, self.fill_mode, self.fill_value, spec)
-        return spec
 
     def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
         """float32 [batch] each: `angle` (radians, positive is counter-clockwise), `down`, `right` (fractions of height
@@ -69,7 +62,6 @@ class RandomAffine(Stage):
         }
 
     def transforms(self, parameters: Mapping[str, tf.Tensor], height: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
-        """Sizes in pixels -> float32 [batch, 8], as `tfhet.stages.projection` has them."""
         return projection.affine(
             parameters["angle"],
             parameters["down"],
@@ -79,8 +71,3 @@ class RandomAffine(Stage):
             height,
             width,
         )
-
-    def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        size = tf.shape(images)
-        transforms = self.transforms(parameters, size[1], size[2])
-        return projection.project(images, transforms, self.fill_mode, self.fill_value)

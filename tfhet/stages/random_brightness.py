@@ -9,6 +9,7 @@ from typing import ClassVar
 import tensorflow as tf
 
 from tfhet.stages import levels, randomness
+from tfhet.stages.line import Line, apply_line
 from tfhet.stages.registry import register
 from tfhet.stages.spec import ImageSpec
 from tfhet.stages.stage import Stage
@@ -26,6 +27,7 @@ class RandomBrightness(Stage):
     """The most that is added or taken away, as a part of the full range: 0.2 is 51 levels of uint8. From 0 to 1."""
 
     random: ClassVar[bool] = True
+    pointwise: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -40,5 +42,11 @@ class RandomBrightness(Stage):
         return {"brightness": randomness.uniform(keys, 0, -self.delta, self.delta)}
 
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        added = levels.per_image(parameters["brightness"] * levels.FULL[images.dtype.name])
-        return levels.restored(tf.cast(images, tf.float32) + added, images.dtype)
+        return apply_line(images, self._line(parameters, images.dtype.name), images.dtype)
+
+    def line(self, parameters: Mapping[str, tf.Tensor], spec: ImageSpec) -> Line:
+        return self._line(parameters, spec.dtype)
+
+    def _line(self, parameters: Mapping[str, tf.Tensor], dtype: str) -> Line:
+        full = levels.FULL[dtype]
+        return Line.per_image(offset=parameters["brightness"] * full, low=0.0, high=full)

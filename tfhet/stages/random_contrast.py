@@ -8,10 +8,13 @@ from typing import ClassVar
 
 import tensorflow as tf
 
+from tfhet import native
 from tfhet.stages import levels, randomness
+from tfhet.stages.line import Line, apply_line
 from tfhet.stages.registry import register
 from tfhet.stages.spec import ImageSpec
 from tfhet.stages.stage import Stage
+from tfhet.stages.statistics import Statistics
 
 
 @register("random_contrast")
@@ -28,6 +31,7 @@ class RandomContrast(Stage):
     """The largest factor; from `lower`."""
 
     random: ClassVar[bool] = True
+    measures: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -42,6 +46,21 @@ class RandomContrast(Stage):
         return {"contrast": randomness.uniform(keys, 0, self.lower, self.upper)}
 
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        mean = levels.over_pixels(tf.reduce_mean, tf.cast(images, tf.float32))
-        factor = levels.per_image(parameters["contrast"])
-        return levels.affine(images, factor, mean * (1.0 - factor))
+        ops = native.ops("tone")
+        if ops is None:
+            line = self._line({**parameters, **self.measured(images)}, images.dtype.name)
+            return apply_line(images, line, images.dtype)
+        result = ops.tfhet_contrast(images, parameters["contrast"])
+        result.set_shape(images.shape)
+        return result
+
+    def measured(self, images: tf.Tensor) -> dict[str, tf.Tensor]:
+        """`mean`: float32 [batch, channels]."""
+        return {"mean": Statistics.of(images).mean}
+
+    def line(self, parameters: Mapping[str, tf.Tensor], spec: ImageSpec) -> Line:
+        return self._line(parameters, spec.dtype)
+
+    def _line(self, parameters: Mapping[str, tf.Tensor], dtype: str) -> Line:
+        factor = parameters["contrast"][:, tf.newaxis]
+        return Line.of(factor, parameters["mean"] * (1.0 - factor), 0.0, levels.FULL[dtype])

@@ -10,8 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from tfhet.errors import unknown
-from tfhet.stages import randomness
-from tfhet.stages.pad import MODES
+from tfhet.stages import costs, projection, randomness
+from tfhet.stages.pad import FILLS, MODES
 from tfhet.stages.registry import register
 from tfhet.stages.spec import ImageSpec
 from tfhet.stages.stage import Stage
@@ -80,6 +80,11 @@ class RandomCrop(Stage):
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
         height, width = self._size(images.shape[1], images.shape[2])
         border = self.padding
+        compiled = costs.compiled("project", "sampling", images)
+        if compiled is not None and (self.mode in FILLS or not border):
+            down, right = (tf.cast(border - parameters[name], tf.float32) for name in ("top", "left"))
+            moves = projection.translation(down, right)
+            return projection.project(images, moves, FILLS.get(self.mode, "nearest"), self.value, (height, width))
         rows, columns = np.arange(images.shape[1]), np.arange(images.shape[2])
         if border and self.mode == "constant":
             around = (border, border)

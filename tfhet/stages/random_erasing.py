@@ -10,6 +10,7 @@ from typing import ClassVar
 import numpy as np
 import tensorflow as tf
 
+from tfhet import native
 from tfhet.stages import randomness
 from tfhet.stages.registry import register
 from tfhet.stages.spec import ImageSpec
@@ -90,6 +91,18 @@ def painted(
 ) -> tf.Tensor:
     """images: uint8 or finite float32 [batch, H, W, C]; float32 [batch] in pixels, bottom and right just outside, all
     possibly beyond the edges -> the same shape and dtype, `value` in each image's rectangle."""
+    ops = native.ops("painting")
+    if ops is None:
+        return plain_painted(images, top, bottom, left, right, value)
+    result = ops.tfhet_painting(images, tf.stack([top, bottom, left, right], axis=1), value=value)
+    result.set_shape(images.shape)
+    return result
+
+
+def plain_painted(
+    images: tf.Tensor, top: tf.Tensor, bottom: tf.Tensor, left: tf.Tensor, right: tf.Tensor, value: float
+) -> tf.Tensor:
+    """`painted` by TensorFlow's own operations."""
     shape = tf.shape(images)
     rows, columns = (tf.range(tf.cast(length, tf.float32)) for length in (shape[1], shape[2]))
     in_rows = (rows >= top[:, tf.newaxis]) & (rows < bottom[:, tf.newaxis])

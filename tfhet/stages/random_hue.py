@@ -9,6 +9,7 @@ from typing import ClassVar
 import tensorflow as tf
 
 from tfhet.stages import levels, randomness
+from tfhet.stages.colours import mixed
 from tfhet.stages.registry import register
 from tfhet.stages.spec import ImageSpec
 from tfhet.stages.stage import Stage
@@ -42,24 +43,4 @@ class RandomHue(Stage):
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
         if images.shape[3] == 1:
             return images
-        return levels.restored(hue_turned(tf.cast(images, tf.float32), parameters["hue"]), images.dtype)
-
-
-def hue_turned(colours: tf.Tensor, turns: tf.Tensor) -> tf.Tensor:
-    """colours: float32 [batch, H, W, 3], from 0; turns: float32 [batch] -> the same shape, never beyond each pixel's
-    own smallest and largest value."""
-    # Whole planes of a colour, and masks that are multiplied: a tf.where costs as much as twenty additions.
-    red, green, blue = tf.unstack(tf.transpose(colours, [3, 0, 1, 2]))
-    most = tf.maximum(tf.maximum(red, green), blue)
-    least = tf.minimum(tf.minimum(red, green), blue)
-    spread = most - least
-    is_red = tf.cast(red >= most, tf.float32)
-    is_green = tf.cast(green >= most, tf.float32) * (1.0 - is_red)
-    is_blue = 1.0 - is_red - is_green
-    aside = is_red * (green - blue) + is_green * (blue - red) + is_blue * (red - green)
-    # The hue in sixths of a turn: red 0, green 2, blue 4.
-    hue = aside / tf.maximum(spread, 1e-9) + 2.0 * is_green + 4.0 * is_blue + 6.0 * turns[:, tf.newaxis, tf.newaxis]
-    hue -= 6.0 * tf.floor(hue * (1.0 / 6.0))
-    shares = [tf.abs(hue - 3.0) - 1.0, 2.0 - tf.abs(hue - 2.0), 2.0 - tf.abs(hue - 4.0)]
-    turned = least + spread * tf.clip_by_value(tf.stack(shares), 0.0, 1.0)
-    return tf.transpose(turned, [1, 2, 3, 0])
+        return mixed(images, turns=parameters["hue"])

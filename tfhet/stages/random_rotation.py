@@ -9,16 +9,15 @@ from typing import ClassVar
 
 import tensorflow as tf
 
-from tfhet.stages import randomness
-from tfhet.stages.projection import project, rotation
+from tfhet.stages import projection, randomness
+from tfhet.stages.geometric import Geometric
 from tfhet.stages.registry import register
 from tfhet.stages.spec import ImageSpec
-from tfhet.stages.stage import Stage
 
 
 @register("random_rotation")
 @dataclass(frozen=True)
-class RandomRotation(Stage):
+class RandomRotation(Geometric):
     """By a uniform angle, bilinear, reflected at the edges, as the Keras layer RandomRotation does."""
 
     factor: float = 0.1
@@ -37,6 +36,9 @@ class RandomRotation(Stage):
         most = self.factor * 2.0 * math.pi
         return {"angle": randomness.uniform(keys, 0, -most, most)}
 
-    def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        size = tf.shape(images)
-        return project(images, rotation(parameters["angle"], size[1], size[2]))
+    @property
+    def fill(self) -> tuple[str, float]:
+        return "reflect", 0.0
+
+    def transforms(self, parameters: Mapping[str, tf.Tensor], height: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
+        return projection.rotation(parameters["angle"], height, width)

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import tensorflow as tf
 
+from tfhet import native
 from tfhet.stages import levels, randomness
 from tfhet.stages.registry import register
 from tfhet.stages.spec import ImageSpec
@@ -45,13 +46,21 @@ class RandomSaturation(Stage):
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
         if images.shape[3] == 1:
             return images
+        ops = native.ops("colour")
+        if ops is None:
+            return self._plain(images, parameters["saturation"])
+        result = ops.tfhet_saturation(images, parameters["saturation"])
+        result.set_shape(images.shape)
+        return result
+
+    def _plain(self, images: tf.Tensor, factors: tf.Tensor) -> tf.Tensor:
         # The hue is not needed: saturation is (max - min) / max, so each value's distance from max grows by the factor,
         # at most to where the smallest value is 0. By whole planes: 3 ns a value or less instead of tf.image's 6.9.
         planes = tf.transpose(tf.cast(images, tf.float32), [3, 0, 1, 2])
         red, green, blue = tf.unstack(planes)
         most = tf.maximum(tf.maximum(red, green), blue)
         spread = most - tf.minimum(tf.minimum(red, green), blue)
-        factor = parameters["saturation"][:, tf.newaxis, tf.newaxis]
+        factor = factors[:, tf.newaxis, tf.newaxis]
         factor = tf.minimum(factor, most / tf.maximum(spread, 1e-9))
         coloured = tf.transpose(most - (most - planes) * factor, [1, 2, 3, 0])
         return levels.restored(coloured, images.dtype)

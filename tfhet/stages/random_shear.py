@@ -9,14 +9,14 @@ from typing import ClassVar
 import tensorflow as tf
 
 from tfhet.stages import projection, randomness
+from tfhet.stages.geometric import Filled
 from tfhet.stages.registry import register
 from tfhet.stages.spec import ImageSpec
-from tfhet.stages.stage import Stage
 
 
 @register("random_shear")
 @dataclass(frozen=True)
-class RandomShear(Stage):
+class RandomShear(Filled):
     """By a uniform slope, bilinear: Addons' `shear_x` of a random level, about the centre instead of the top."""
 
     factor: float = 0.1
@@ -32,23 +32,10 @@ class RandomShear(Stage):
         super().__post_init__()
         if not 0.0 <= self.factor <= 1.0:
             self.refuse(f"factor is in columns per row, from 0 to 1, not {self.factor}")
-        projection.check_fill(self, self.fill_mode)
-        # A constant would be rescaled together with the images, or not.
-        object.__setattr__(self, "commutes_with_rescale", self.fill_mode != "constant")
-
-    def spec(self, spec: ImageSpec) -> ImageSpec:
-        projection.check_fill_value(self, self.fill_mode, self.fill_value, spec)
-        return spec
 
     def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
         """`shear`: float32 [batch], columns per row; positive moves the content below the middle to the left."""
         return {"shear": randomness.uniform(keys, 0, -self.factor, self.factor)}
 
     def transforms(self, parameters: Mapping[str, tf.Tensor], height: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
-        """Sizes in pixels -> float32 [batch, 8], as `tfhet.stages.projection` has them."""
         return projection.shearing(parameters["shear"], height)
-
-    def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        size = tf.shape(images)
-        transforms = self.transforms(parameters, size[1], size[2])
-        return projection.project(images, transforms, self.fill_mode, self.fill_value)

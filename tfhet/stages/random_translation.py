@@ -9,14 +9,14 @@ from typing import ClassVar
 import tensorflow as tf
 
 from tfhet.stages import projection, randomness
+from tfhet.stages.geometric import Filled
 from tfhet.stages.registry import register
 from tfhet.stages.spec import ImageSpec
-from tfhet.stages.stage import Stage
 
 
 @register("random_translation")
 @dataclass(frozen=True)
-class RandomTranslation(Stage):
+class RandomTranslation(Filled):
     """By uniform fractions of its size, bilinear, as the Keras layer RandomTranslation does."""
 
     height_factor: float = 0.1
@@ -35,13 +35,6 @@ class RandomTranslation(Stage):
         factors = self.height_factor, self.width_factor
         if not all(0.0 <= factor <= 1.0 for factor in factors):
             self.refuse("height_factor and width_factor are from 0 to 1, not {}, {}".format(*factors))
-        projection.check_fill(self, self.fill_mode)
-        # A constant would be rescaled together with the images, or not.
-        object.__setattr__(self, "commutes_with_rescale", self.fill_mode != "constant")
-
-    def spec(self, spec: ImageSpec) -> ImageSpec:
-        projection.check_fill_value(self, self.fill_mode, self.fill_value, spec)
-        return spec
 
     def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
         """`down`, `right`: float32 [batch], fractions of height and width by which the content moves."""
@@ -51,11 +44,5 @@ class RandomTranslation(Stage):
         }
 
     def transforms(self, parameters: Mapping[str, tf.Tensor], height: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
-        """Sizes in pixels -> float32 [batch, 8], as `tfhet.stages.projection` has them."""
         down = parameters["down"] * tf.cast(height, tf.float32)
         return projection.translation(down, parameters["right"] * tf.cast(width, tf.float32))
-
-    def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        size = tf.shape(images)
-        transforms = self.transforms(parameters, size[1], size[2])
-        return projection.project(images, transforms, self.fill_mode, self.fill_value)

@@ -8,16 +8,15 @@ from typing import ClassVar
 
 import tensorflow as tf
 
-from tfhet.stages import randomness
-from tfhet.stages.projection import project, zooming
+from tfhet.stages import projection, randomness
+from tfhet.stages.geometric import Geometric
 from tfhet.stages.registry import register
 from tfhet.stages.spec import ImageSpec
-from tfhet.stages.stage import Stage
 
 
 @register("random_zoom")
 @dataclass(frozen=True)
-class RandomZoom(Stage):
+class RandomZoom(Geometric):
     """By a uniform factor, bilinear, reflected at the edges: the Keras layer RandomZoom with its aspect kept."""
 
     factor: float = 0.1
@@ -35,6 +34,9 @@ class RandomZoom(Stage):
         """`zoom`: float32 [batch], above 1 shows more of the surroundings."""
         return {"zoom": randomness.uniform(keys, 0, 1.0 - self.factor, 1.0 + self.factor)}
 
-    def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        size = tf.shape(images)
-        return project(images, zooming(parameters["zoom"], size[1], size[2]))
+    @property
+    def fill(self) -> tuple[str, float]:
+        return "reflect", 0.0
+
+    def transforms(self, parameters: Mapping[str, tf.Tensor], height: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
+        return projection.zooming(parameters["zoom"], height, width)

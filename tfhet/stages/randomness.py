@@ -12,6 +12,8 @@ import hashlib
 
 import tensorflow as tf
 
+from tfhet import native
+
 GAMMA = 0x9E3779B97F4A7C15
 """2**64 / golden ratio, odd: SplitMix64's increment."""
 
@@ -29,6 +31,11 @@ def _shifted(words: tf.Tensor, bits: int) -> tf.Tensor:
 
 def absorb(state: tf.Tensor, word: tf.Tensor) -> tf.Tensor:
     """Both uint64, broadcast -> uint64: the state after `word`; for one state, different words never collide."""
+    ops = native.ops("randomness") if {state.shape.rank, word.shape.rank} <= {0, 1} else None
+    if ops is not None:
+        absorbed = ops.tfhet_absorb(state, word)
+        absorbed.set_shape(tf.broadcast_static_shape(state.shape, word.shape))
+        return absorbed
     return mix(state + (word + tf.constant(1, tf.uint64)) * tf.constant(GAMMA, tf.uint64))
 
 
@@ -57,6 +64,11 @@ def bits(keys: tf.Tensor, draw: int) -> tf.Tensor:
 
 def uniform(keys: tf.Tensor, draw: int, low: float = 0.0, high: float = 1.0) -> tf.Tensor:
     """keys: uint64 [batch] -> float32 [batch] in [low, high); `high` itself only where float32 rounds up to it."""
+    ops = native.ops("randomness") if isinstance(draw, int) else None  # many draws at once are a tensor
+    if ops is not None:
+        drawn = ops.tfhet_uniform(keys, draw=draw, low=low, span=high - low)
+        drawn.set_shape(keys.shape)
+        return drawn
     unit = tf.cast(tf.bitwise.right_shift(bits(keys, draw), tf.constant(40, tf.uint64)), tf.float32) * 2.0**-24
     return low + unit * (high - low)
 

@@ -6,6 +6,7 @@ import ast
 import dataclasses
 import importlib.metadata
 import logging
+import typing
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
@@ -99,14 +100,15 @@ def chain(name: str) -> tuple[Stage, ...]:
 def parse(text: str) -> tuple[Stage, ...]:
     """Stages from `"dilate(size=3); rescale()"`, separated by `;` or new lines, or from the name of a chain.
 
-    Arguments are literals (or a quotient of two, as in `rescale(1/255)`), by name or in the order of the fields. Raises
+    Arguments are literals (or a quotient of two, as in `rescale(1/255)`), by name or in the order of the fields; or,
+    where a field holds stages, stages: `probability(posterize(4), 0.5)`, `one_of(posterize(4), solarize(128))`. Raises
     UsageError for unknown stages and arguments, listing the known ones.
     """
     if text.strip() in CHAINS:
         return chain(text.strip())
     try:
         calls = ast.parse("\n".join(line.strip() for line in text.split("\n"))).body
-    except (SyntaxError, ValueError) as error:
+    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:  # the last two: nested beyond reason
         raise UsageError(f"cannot read the stages {text!r}: {error}; write like {CHAINS['aws-cifar']!r}") from None
     return tuple(_stage(statement, text) for statement in calls)
 
@@ -118,22 +120,44 @@ def _stage(statement: ast.stmt, text: str) -> Stage:
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
         what = ast.unparse(statement)
         raise UsageError(f"{what!r} in {text!r} is neither a stage like 'rescale()' nor a chain ({', '.join(CHAINS)})")
+    return _called(call, text)
+
+
+def _called(call: ast.Call, text: str) -> Stage:
+    assert isinstance(call.func, ast.Name)
     kind = get(call.func.id)
+    hints = typing.get_type_hints(kind)
     fields = [field.name for field in dataclasses.fields(kind) if field.init]
-    if len(call.args) > len(fields):
+    given: list[tuple[str | None, ast.expr]] = [(keyword.arg, keyword.value) for keyword in call.keywords]
+    if kind.variadic and call.args and not _is_list(call.args):
+        given.insert(0, (kind.variadic, ast.Tuple(call.args, ast.Load())))
+    elif len(call.args) > len(fields):
         raise UsageError(f"stage {kind.name} takes {len(fields)} arguments ({', '.join(fields)}), not {len(call.args)}")
-    given = [*zip(fields, call.args, strict=False), *((keyword.arg, keyword.value) for keyword in call.keywords)]
+    else:
+        given = [*zip(fields, call.args, strict=False), *given]
     arguments: dict[str, object] = {}
     for name, node in given:
         if name not in fields:
             unknown(f"argument of stage {kind.name}", name, fields)
         if name in arguments:
             raise UsageError(f"stage {kind.name}: {name} is given twice in {text!r}")
-        arguments[str(name)] = _literal(node, kind.name)
+        holds_stages = hints[str(name)] in (Stage, tuple[Stage, ...])
+        arguments[str(name)] = _nested(node, text) if holds_stages else _literal(node, kind.name)
     try:
         return kind(**arguments)
     except TypeError as error:  # a field without a default is missing
         raise UsageError(f"stage {kind.name}: {error}") from None
+
+
+def _is_list(arguments: list[ast.expr]) -> bool:
+    return isinstance(arguments[0], (ast.List, ast.Tuple))
+
+
+def _nested(node: ast.expr, text: str) -> object:
+    """A stage or a tuple of stages, as arguments have them."""
+    if isinstance(node, (ast.List, ast.Tuple)):
+        return tuple(_nested(each, text) for each in node.elts)
+    return _stage(ast.Expr(node), text)
 
 
 def _literal(node: ast.expr, stage: str) -> object:
@@ -157,8 +181,13 @@ def _call(stage: Stage) -> str:
     if type(stage) is not _table.get(stage.name):
         stage.refuse(f"{type(stage).__qualname__} is not in the registry: decorate the class with @register")
     changed = [
-        f"{field.name}={getattr(stage, field.name)!r}"
+        f"{field.name}={_value(getattr(stage, field.name))}"
         for field in dataclasses.fields(stage)
-        if getattr(stage, field.name) != field.default
+        if field.name != stage.variadic and getattr(stage, field.name) != field.default
     ]
-    return f"{stage.name}({', '.join(changed)})"
+    several = [_call(each) for each in getattr(stage, stage.variadic)] if stage.variadic else []
+    return f"{stage.name}({', '.join([*several, *changed])})"
+
+
+def _value(value: object) -> str:
+    return _call(value) if isinstance(value, Stage) else repr(value)

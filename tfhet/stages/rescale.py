@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import tensorflow as tf
 
+from tfhet.stages.line import Line, apply_line
 from tfhet.stages.registry import register
 from tfhet.stages.spec import ImageSpec
 from tfhet.stages.stage import Stage
@@ -26,6 +27,7 @@ class Rescale(Stage):
 
     keeps_range: ClassVar[bool] = False
     rescales: ClassVar[bool] = True
+    pointwise: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -38,5 +40,10 @@ class Rescale(Stage):
         return replace(spec, dtype="float32", low=low, high=high)
 
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        scaled = tf.cast(images, tf.float32) * tf.constant(self.scale, tf.float32)
-        return scaled + tf.constant(self.offset, tf.float32) if self.offset else scaled
+        return apply_line(images, self._line(), tf.float32)
+
+    def line(self, parameters: Mapping[str, tf.Tensor], spec: ImageSpec) -> Line:
+        return self._line()
+
+    def _line(self) -> Line:
+        return Line.of(self.scale, self.offset)

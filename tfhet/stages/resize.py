@@ -8,10 +8,13 @@ from typing import ClassVar
 
 import tensorflow as tf
 
+from tfhet import native
 from tfhet.errors import unknown
+from tfhet.stages import projection
+from tfhet.stages.geometric import Geometric
 from tfhet.stages.registry import register
 from tfhet.stages.spec import ImageSpec
-from tfhet.stages.stage import Stage
+from tfhet.stages.window import Window
 
 METHODS = ("area", "bicubic", "bilinear", "nearest")
 OVERSHOOT = (1.25**2 - 1.0) / 2.0
@@ -21,8 +24,9 @@ Keys cubic (a = -0.5) along one axis are -1/16, 9/16, 9/16, -1/16, whose magnitu
 
 @register("resize")
 @dataclass(frozen=True)
-class Resize(Stage):
-    """`tf.image.resize` without antialiasing; the aspect is not kept. uint8 comes out rounded to the nearest level."""
+class Resize(Window, Geometric):
+    """`tf.image.resize`; the aspect is not kept. uint8 comes out rounded to the nearest level. Behind `decode` only
+    bilinear."""
 
     height: int = 224
     """Rows of the result, from 1."""
@@ -30,9 +34,12 @@ class Resize(Stage):
     """Columns of the result, from 1."""
     method: str = "bilinear"
     """bilinear, nearest, area (the mean of what a pixel covers: best for shrinking) or bicubic."""
+    antialias: bool = False
+    """Whether each pixel of a shrunken image is a weighted mean of all that it covers; for bilinear only."""
 
     keeps_shape: ClassVar[bool] = False
     keeps_range: ClassVar[bool] = False
+    takes: ClassVar[tuple[str, ...]] = ("images", "ragged")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -40,19 +47,48 @@ class Resize(Stage):
             self.refuse(f"height and width are at least 1, not {self.height}, {self.width}")
         if self.method not in METHODS:
             unknown(f"method of stage {self.name}", self.method, METHODS)
+        if self.antialias and self.method != "bilinear":
+            self.refuse(f"antialias goes with method bilinear, not {self.method}")
         # Bicubic values overshoot, and uint8 cuts them off: behind a rescale they would be kept.
         object.__setattr__(self, "commutes_with_rescale", self.method != "bicubic")
 
     def spec(self, spec: ImageSpec) -> ImageSpec:
         """The size asked for; float32 gets a wider range from `bicubic`, which overshoots at edges."""
-        resized = replace(spec, height=self.height, width=self.width)
+        self.admit(spec)
+        if spec.ragged and self.method != "bilinear":
+            self.refuse(f"behind decode the method is bilinear, not {self.method}")
+        resized = replace(spec, height=self.height, width=self.width, ragged=False)
         if self.method != "bicubic" or spec.dtype == "uint8":
             return resized
         beyond = OVERSHOOT * (spec.high - spec.low)
         return replace(resized, low=spec.low - beyond, high=spec.high + beyond)
 
+    @property
+    def moves(self) -> bool:
+        return self.method == "bilinear" and not self.antialias
+
+    @property
+    def fill(self) -> tuple[str, float]:
+        """Half a pixel beyond the edge, at most: there a mirrored image is its edge again."""
+        return "reflect", 0.0
+
+    def size(self, spec: ImageSpec) -> tuple[int, int]:
+        return self.height, self.width
+
+    def transforms(self, parameters: Mapping[str, tf.Tensor], height: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
+        return projection.resizing(height, width, self.height, self.width)
+
+    @property
+    def bilinear(self) -> bool:
+        return self.method == "bilinear"
+
+    def windows(self, parameters: Mapping[str, tf.Tensor], sizes: tf.Tensor) -> tf.Tensor:
+        return tf.cast(tf.concat([tf.zeros_like(sizes), sizes], axis=1), tf.float32)
+
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        resized = tf.image.resize(images, [self.height, self.width], self.method)
+        if isinstance(images, tf.RaggedTensor) or (self.method == "bilinear" and native.available("resize")):
+            return super().apply(images, parameters)
+        resized = tf.image.resize(images, [self.height, self.width], self.method, antialias=self.antialias)
         if resized.dtype == images.dtype:
             return resized
         if self.method == "bicubic":

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-from tfhet.stages import levels
+from tfhet.stages import costs, levels
 from tfhet.stages.registry import register
 from tfhet.stages.spec import ImageSpec
 from tfhet.stages.stage import Stage
@@ -39,9 +39,30 @@ class Sharpen(Stage):
         return levels.full_range(self, spec)
 
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        values = tf.cast(images, tf.float32)
-        rows = values[:, :-2] + values[:, 1:-1] + values[:, 2:]
-        box = rows[:, :, :-2] + rows[:, :, 1:-1] + rows[:, :, 2:]
-        # smooth(x) - x = (box + 4 x) / 13 - x, on all pixels but the outermost.
-        softer = (box - 9.0 * values[:, 1:-1, 1:-1]) * ((1.0 - self.amount) / 13.0)
-        return levels.restored(values + tf.pad(softer, [[0, 0], [1, 1], [1, 1], [0, 0]]), images.dtype)
+        return sharpened(images, tf.constant([self.amount]))
+
+
+def sharpened(images: tf.Tensor, amounts: tf.Tensor) -> tf.Tensor:
+    """images: uint8 in 0..255 or float32 in 0..1, [batch, H, W, C]; amounts: float32 [batch], or [1] for all images ->
+    the same shape and dtype: each image sharpened by its own amount."""
+    softenings = (1.0 - amounts) / 13.0
+    compiled = costs.compiled("sharpen", "filters", images)
+    if compiled is None:
+        return _plain(images, softenings)
+    result = compiled.tfhet_sharpen(images, softenings)
+    result.set_shape(images.shape)
+    return result
+
+
+def _plain(images: tf.Tensor, softenings: tf.Tensor) -> tf.Tensor:
+    # In lines of width * channels: over pixels of 3 values each, everything takes longer.
+    shape, channels = tf.shape(images), images.shape[3]
+    lines = tf.cast(tf.reshape(images, [shape[0], shape[1], shape[2] * channels]), tf.float32)
+    rows = lines[:, :-2] + lines[:, 1:-1] + lines[:, 2:]
+    box = rows[:, :, : -2 * channels] + rows[:, :, channels:-channels] + rows[:, :, 2 * channels :]
+    # smooth(x) - x = (box + 4 x) / 13 - x, on all pixels but the outermost.
+    softer = (box - 9.0 * lines[:, 1:-1, channels:-channels]) * softenings[:, tf.newaxis, tf.newaxis]
+    result = levels.restored(lines + tf.pad(softer, [[0, 0], [1, 1], [channels, channels]]), images.dtype)
+    result = tf.reshape(result, shape)
+    result.set_shape(images.shape)
+    return result

@@ -9,37 +9,43 @@ import tensorflow as tf
 
 from tfhet.errors import UsageError
 
-DTYPES = ("uint8", "float32")
+DTYPES = ("uint8", "float32", "encoded")
 
 
 @dataclass(frozen=True)
 class ImageSpec:
-    """The images that a stage takes or gives: `[batch, height, width, channels]`, any batch."""
+    """The images that a stage takes or gives: `[batch, height, width, channels]`, any batch; or `[batch]` of the bytes
+    of image files, not decoded yet."""
 
     height: int | None
     """Rows; None when they differ from batch to batch."""
     width: int | None
     """Columns; None when they differ from batch to batch."""
     channels: int
-    """Values per pixel."""
+    """Values per pixel; 0 when they are not decoded yet."""
     dtype: str
-    """`uint8` or `float32`."""
+    """`uint8`, `float32`, or `encoded`: strings that hold image files."""
     low: float
     """No value is below this; -inf when nobody said."""
     high: float
     """No value is above this; inf when nobody said."""
+    ragged: bool = False
+    """Whether sizes differ within a batch, as decoded photos do: only what brings them to one size may follow."""
 
     def __post_init__(self) -> None:
         if self.dtype not in DTYPES:
-            raise UsageError(f"images are {' or '.join(DTYPES)}, not {self.dtype}: decode or cast them in the source")
+            raise UsageError(f"images are uint8 or float32, or encoded, not {self.dtype}: cast them in the source")
 
     @classmethod
     def of(cls, tensor: tf.TensorSpec, low: float | None = None, high: float | None = None) -> ImageSpec:
         """From a source's `[None, H, W, C]` spec; the range is 0..255 for uint8, unbounded for float32 unless stated.
+        From a `[None]` spec of strings: image files.
 
         Raises UsageError when `tensor` is not a batch of images with a known number of channels.
         """
         shape = tensor.shape
+        if tensor.dtype == tf.string and shape.rank == 1:
+            return cls(None, None, 0, "encoded", 0.0, 255.0)
         if shape.rank != 4 or shape[3] is None:
             raise UsageError(f"not a batch of images: {tensor}; wanted [batch, height, width, channels]")
         bounds = (0.0, 255.0) if tensor.dtype == tf.uint8 else (-math.inf, math.inf)
@@ -53,8 +59,15 @@ class ImageSpec:
         )
 
     @property
+    def form(self) -> str:
+        """`images` of one size in each batch, `encoded` ones, or `ragged` ones, of many sizes."""
+        return "encoded" if self.dtype == "encoded" else "ragged" if self.ragged else "images"
+
+    @property
     def tensor(self) -> tf.TensorSpec:
-        """The same as a spec of `[None, height, width, channels]`."""
+        """The same as a spec of `[None, height, width, channels]`, or of `[None]` strings."""
+        if self.dtype == "encoded":
+            return tf.TensorSpec([None], tf.string)
         return tf.TensorSpec([None, self.height, self.width, self.channels], tf.as_dtype(self.dtype))
 
     @property

@@ -11,7 +11,14 @@ from typing import Any, ClassVar, NoReturn
 import tensorflow as tf
 
 from tfhet.errors import UsageError
+from tfhet.stages.line import Line
 from tfhet.stages.spec import ImageSpec
+
+_MISSING = {
+    "encoded": "the images are not decoded yet: put decode before it, or state a size for the source's Encoded images",
+    "ragged": "the images differ in size: put random_resized_crop, resize or resized_center_crop behind decode",
+    "images": "the images are decoded already: leave it out, or state no size for the source's Encoded images",
+}
 
 
 @dataclass(frozen=True)
@@ -34,6 +41,19 @@ class Stage:
     """Whether x -> a*x + b (a > 0) may be moved from before this stage to behind it, within one grey level."""
     rescales: ClassVar[bool] = False
     """Whether this stage is itself x -> a*x + b."""
+    pointwise: ClassVar[bool] = False
+    """Whether a value of the result depends on that value of the image, its channel and the parameters alone."""
+    measures: ClassVar[bool] = False
+    """Whether `line` also wants what `measured` finds in the very images that the stage gets, so that of several lines
+    that are drawn together only the first may be of such a stage."""
+
+    relabels: ClassVar[bool] = False
+    """Whether `labels` does anything."""
+    variadic: ClassVar[str] = ""
+    """The field that all positional arguments go to when the stage is written as text; "": each has its own."""
+
+    takes: ClassVar[tuple[str, ...]] = ("images",)
+    """The forms of images that it works on: see `ImageSpec.form`."""
 
     def __post_init__(self) -> None:
         """Brings each field to its declared type; raises UsageError for one that does not fit."""
@@ -52,6 +72,11 @@ class Stage:
         """Raises a UsageError that names this stage."""
         raise UsageError(f"stage {self.name or type(self).__name__}: {why}")
 
+    def admit(self, spec: ImageSpec) -> None:
+        """Raises UsageError, naming the stage and what to put before it, for images of a form that it does not take."""
+        if spec.form not in self.takes:
+            self.refuse(_MISSING[spec.form])
+
     def spec(self, spec: ImageSpec) -> ImageSpec:
         """What comes out when `spec` goes in. Raises UsageError, naming the stage, when that does not fit."""
         return spec
@@ -67,6 +92,23 @@ class Stage:
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """images: uint8 or float32 [batch, height, width, channels], the batch possibly symbolic -> the same rank."""
         raise NotImplementedError
+
+    def line(self, parameters: Mapping[str, tf.Tensor], spec: ImageSpec) -> Line | None:
+        """The stage as a straight line with ends, on images of `spec`, before results are rounded to whole levels; None
+        when it is not one. Of a stage that measures, the parameters hold what it measured too."""
+        return None
+
+    def measured(self, images: tf.Tensor) -> dict[str, tf.Tensor]:
+        """What `line` needs besides what was drawn, from the images that the stage gets; `{}` unless it measures."""
+        return {}
+
+    def label_spec(self, spec: tf.TensorSpec) -> tf.TensorSpec:
+        """What comes out when labels of `spec` go in. Raises UsageError, naming the stage, when they do not fit."""
+        return spec
+
+    def labels(self, labels: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """[batch, ...] -> [batch, ...]: what the stage does to the labels, drawn with the same parameters."""
+        return labels
 
     def config(self) -> dict[str, object]:
         """All fields by name; JSON values."""

@@ -18,6 +18,14 @@ from tfhet.trainer.collective import Collective
 
 Batch = tuple[tf.Tensor, tf.Tensor]
 
+NUMBERS = tf.TensorSpec([None], tf.int64)
+"""Labels that are class numbers."""
+
+
+def shares(classes: int) -> tf.TensorSpec:
+    """Labels that say of each class how much of it an example is, as `one_hot` and `mixup` make them."""
+    return tf.TensorSpec([None, classes], tf.float32)
+
 
 class Accelerator(Protocol):
     """What consumes batches."""
@@ -38,7 +46,8 @@ class Accelerator(Protocol):
 
 
 class KerasAccelerator:
-    """A Keras model and its optimizer. Images [batch, height, width, channels], labels int [batch]."""
+    """A Keras model and its optimizer. Images [batch, height, width, channels]; labels: class numbers [batch], or
+    shares of the classes, float [batch, classes]."""
 
     learns = True
 
@@ -48,10 +57,13 @@ class KerasAccelerator:
         optimizer: Any,
         collective: Collective,
         *,
+        labels: tf.TensorSpec = NUMBERS,
         loss_scaling: bool = False,
         accumulate: bool = False,
     ):
+        """labels: what they are like, NUMBERS or `shares(classes)`."""
         self.model = model
+        self._labels = labels
         self.optimizer = tf.keras.mixed_precision.LossScaleOptimizer(optimizer) if loss_scaling else optimizer
         self._loss_scaling = loss_scaling
         self._collective = collective
@@ -63,7 +75,7 @@ class KerasAccelerator:
         # ResNet-50's graph a second time takes 10 s on one core.
         signature = [
             tf.TensorSpec([None, *model.input_shape[1:]], tf.float32),
-            tf.TensorSpec([None], tf.int64),
+            labels,
         ]
         self._accumulate = tf.function(self._accumulated, signature)
         self._step = tf.function(self._stepped, signature)
@@ -82,13 +94,13 @@ class KerasAccelerator:
         return digest.hexdigest()
 
     def accumulate(self, batch: Batch) -> None:
-        self._accumulate(*_typed(batch))
+        self._accumulate(*self._typed(batch))
 
     def step(self, batch: Batch | None) -> Any:
-        return self._step(*(_typed(batch) if batch else self._nothing()))
+        return self._step(*(self._typed(batch) if batch else self._nothing()))
 
     def evaluate(self, batch: Batch) -> Any:
-        return self._evaluate(*_typed(batch))
+        return self._evaluate(*self._typed(batch))
 
     def average_statistics(self) -> None:
         """Makes what is not trained equal on all ranks (the moving statistics of batch normalisation): their mean."""
@@ -97,7 +109,10 @@ class KerasAccelerator:
             variable.assign(total / self._collective.size)
 
     def _nothing(self) -> Batch:
-        return tf.zeros([0, *self.model.input_shape[1:]]), tf.zeros([0], tf.int64)
+        return tf.zeros([0, *self.model.input_shape[1:]]), tf.zeros([0, *self._labels.shape[1:]], self._labels.dtype)
+
+    def _typed(self, batch: Batch) -> Batch:
+        return tf.cast(batch[0], tf.float32), tf.cast(batch[1], self._labels.dtype)
 
     def _accumulated(self, images: tf.Tensor, labels: tf.Tensor) -> None:
         counts, gradients = self._gradients(images, labels)
@@ -164,13 +179,15 @@ class EmulatedAccelerator:
         return float(batch[1].shape[0]), 0.0, 0.0
 
 
-def _typed(batch: Batch) -> Batch:
-    return tf.cast(batch[0], tf.float32), tf.cast(batch[1], tf.int64)
-
-
 def _counts(probabilities: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Examples, sum of the cross-entropy, number of right answers; float32 []."""
+    """Examples, sum of the cross-entropy, number of right answers (the class of the largest share); float32 []."""
     probabilities = tf.cast(probabilities, tf.float32)
-    loss = tf.reduce_sum(tf.keras.losses.sparse_categorical_crossentropy(labels, probabilities))
-    right = tf.equal(tf.argmax(probabilities, axis=1, output_type=labels.dtype), labels)
+    if labels.dtype.is_floating:
+        losses = tf.keras.losses.categorical_crossentropy(labels, probabilities)
+        answers = tf.argmax(labels, axis=1)
+    else:
+        losses = tf.keras.losses.sparse_categorical_crossentropy(labels, probabilities)
+        answers = labels
+    loss = tf.reduce_sum(losses)
+    right = tf.equal(tf.argmax(probabilities, axis=1, output_type=answers.dtype), answers)
     return tf.cast(tf.shape(labels)[0], tf.float32), loss, tf.reduce_sum(tf.cast(right, tf.float32))

@@ -16,11 +16,12 @@ from tfhet.clock import SYSTEM, Clock
 from tfhet.cluster import HostPaths, JobContext, environment, host_paths
 from tfhet.errors import UsageError
 from tfhet.placement import Cut, Pipeline, PlacedStage, bytes_per_example
+from tfhet.placement.labels import label_spec
 from tfhet.record import RunFolder, RunSummary
 from tfhet.service.epoch import sharing_advice, threads_per_rank
 from tfhet.service.transport import Transport
 from tfhet.source import Sidecar, Source, SyntheticSource, TFRecordSource
-from tfhet.stages import CenterCrop, ImageSpec, RandomResizedCrop, Resize, Stage
+from tfhet.stages import CenterCrop, Choice, ImageSpec, RandomResizedCrop, Resize, Stage
 from tfhet.trainer import models
 from tfhet.trainer.checkpoint import Checkpoints, Progress, export
 from tfhet.trainer.collective import Collective, collective
@@ -28,7 +29,7 @@ from tfhet.trainer.feed import Feed
 from tfhet.trainer.loop import Loop
 from tfhet.trainer.schedule import WarmUp
 from tfhet.trainer.settings import Settings
-from tfhet.trainer.step import Accelerator, EmulatedAccelerator, KerasAccelerator
+from tfhet.trainer.step import NUMBERS, Accelerator, EmulatedAccelerator, KerasAccelerator, shares
 
 log = logging.getLogger("tfhet")
 
@@ -234,20 +235,24 @@ def _validation(settings: Settings, pipeline: Pipeline, job: JobContext, paths: 
         )
     given = [pipeline.input, *(placed.output for placed in pipeline.placed())]
     fixed = tuple(s for p, before in zip(pipeline.placed(), given, strict=False) for s in _certain(p, before))
-    same_size = Pipeline(source, fixed, pipeline.batch_size, seed=pipeline.seed, shuffle_splits=False)
+    same_size = replace(pipeline, source=source, stages=fixed, shuffle=0, shuffle_splits=False)
     return Feed(same_size, replace(job, dispatcher=None))
 
 
 def _certain(placed: PlacedStage, given: ImageSpec) -> tuple[Stage, ...]:
     """The stage without chance: as it is, or left out, or, where it makes another size, the middle or all of the image
-    at that size."""
+    at that size; of a choice, where it makes another size or range, the likeliest."""
     height, width = placed.output.height, placed.output.width
-    if not placed.stage.random:
-        return (placed.stage,)
+    stage = placed.stage
+    if not stage.random:
+        return (stage,)
+    if isinstance(stage, Choice) and not (stage.keeps_shape and stage.keeps_range):
+        _, likeliest = max(zip(stage.shares, stage.branches, strict=True), key=lambda pair: pair[0])
+        return _certain(replace(placed, stage=likeliest), given) if likeliest else ()
     if (height, width) == (given.height, given.width):
         return ()
     assert height and width and given.height and given.width
-    if isinstance(placed.stage, RandomResizedCrop) or height > given.height or width > given.width:
+    if isinstance(stage, RandomResizedCrop) or height > given.height or width > given.width:
         return (Resize(height, width),)
     return (CenterCrop(height, width),)
 
@@ -261,12 +266,24 @@ def _accelerator(
         tf.keras.mixed_precision.set_global_policy(f"mixed_{settings.precision}")
     output = pipeline.output
     assert output.height and output.width
-    model = models.model(
-        settings.model, (output.height, output.width, output.channels), _classes(source, paths, settings.data)
-    )
+    classes = _classes(source, paths, settings.data)
+    model = models.model(settings.model, (output.height, output.width, output.channels), classes)
     optimizer = tf.keras.optimizers.Adam(settings.learning_rate)
     scaling = settings.precision == "float16"
-    return KerasAccelerator(model, optimizer, together, loss_scaling=scaling, accumulate=settings.accumulate > 1)
+    labels = _labels(pipeline, classes)
+    accumulate = settings.accumulate > 1
+    return KerasAccelerator(model, optimizer, together, labels=labels, loss_scaling=scaling, accumulate=accumulate)
+
+
+def _labels(pipeline: Pipeline, classes: int) -> tf.TensorSpec:
+    """What the training gets as labels. Raises UsageError unless the chain leaves them as they are or makes them shares
+    of just the classes that there are."""
+    spec = label_spec(pipeline.source.spec, pipeline.placed())
+    if spec is None or not spec.dtype.is_floating:
+        return NUMBERS
+    if not spec.is_compatible_with(shares(classes)):
+        raise UsageError(f"the chain makes labels of {spec.dtype.name} {spec.shape}, and there are {classes} classes")
+    return shares(classes)
 
 
 def _classes(source: Source, paths: HostPaths, channel: str) -> int:

@@ -10,7 +10,7 @@ import pytest
 
 from tfhet.bench import Case, ProcessMeter, Sample, harness, measure
 from tfhet.bench.meter import children_cpu_s
-from tfhet.clock import FakeClock
+from tfhet.clock import FakeClock, cpu_of
 from tfhet.errors import UsageError
 from tfhet.events import Event
 
@@ -74,6 +74,24 @@ def test_a_slow_spell_that_hits_both_leaves_their_ratio_as_it_is() -> None:
     assert (ratio.against, ratio.n) == ("the slow one", 3)
 
 
+def test_what_begins_a_run_is_done_anew_for_each_and_not_timed() -> None:
+    work = Work()
+
+    def begin(state: object) -> str:
+        work.clock.sleep(50.0)
+        work.diary.append(f"begin with {state}")
+        return "begun"
+
+    def run(state: object) -> None:
+        work.diary.append(f"run with {state}")
+        work.clock.sleep(1.0)
+
+    case = Case("a", run, prepare=lambda: "state", begin=begin)
+    taken = measure([case], repeats=2, warmup=0, meter=work.meter())["a"]
+    assert [sample.wall_s for sample in taken.samples] == [1.0, 1.0]
+    assert work.diary == ["begin with state", "run with begun"] * 2
+
+
 def test_the_time_of_children_counts() -> None:
     work = Work()
 
@@ -104,6 +122,17 @@ def test_living_and_ended_children_are_found() -> None:
     finally:
         child.communicate(b"\n", timeout=30)
     assert children_cpu_s() > 0.0
+
+
+def test_the_time_of_a_living_child_is_known_to_less_than_a_tick() -> None:
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        seen = {cpu_of(child.pid) for _ in range(3)}
+        assert all(0.0 <= second < 60.0 and round(second * 1e9) % 10_000_000 for second in seen)
+    finally:
+        child.communicate(b"\n", timeout=30)
+    with pytest.raises(OSError):
+        cpu_of(child.pid)
 
 
 def test_the_observer_hears_every_run_with_its_round() -> None:

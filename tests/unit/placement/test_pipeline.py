@@ -127,15 +127,17 @@ def test_nothing_is_promised_about_the_range_of_a_float_source():
 
 GOLDEN = """\
 source: synthetic                                    3072 B  uint8 32x32x3 in [0, 255]
-dilate(size=5)                                       3072 B  uint8 32x32x3 in [0, 255]
-random_flip(vertical=True)                           3072 B  uint8 32x32x3 in [0, 255]
+  dilate(size=5)                                     3072 B  uint8 32x32x3 in [0, 255]
+| random_flip(vertical=True)                         3072 B  uint8 32x32x3 in [0, 255]
+| random_zoom()                                      3072 B  uint8 32x32x3 in [0, 255]
+  = one sampling
 -- cut: above on the data group, below on the trainer --------------------------
-rescale(scale=0.5)                                  12288 B  float32 32x32x3 in [0, 127.5]  \
+  rescale(scale=0.5)                                12288 B  float32 32x32x3 in [0, 127.5]  \
 (moved back: it commutes with the stages before it)"""
 
 
 def test_explain_shows_order_bytes_and_cut():
-    declared = Pipeline(SyntheticSource(8, 2), "dilate(5); rescale(0.5); random_flip(vertical=True)")
+    declared = Pipeline(SyntheticSource(8, 2), "dilate(5); rescale(0.5); random_flip(vertical=True); random_zoom()")
     assert declared.explain() == GOLDEN
 
 
@@ -172,12 +174,12 @@ def test_the_fingerprint_is_the_same_in_every_process(repository: Path):
     ("settings", "said"),
     [
         ({"batch_size": 0}, "batch_size must be at least 1"),
-        ({"shuffle": -1}, "shuffle is a number of examples"),
+        ({"shuffle": -1}, "shuffle must be at least 0, not -1"),
         ({"stages": "no_such_stage()"}, "unknown stage 'no_such_stage'"),
         ({"stages": ("dilate(3)",)}, "'dilate.3.' is not a stage"),
         ({"stages": (Halved,)}, "is not a stage"),
         ({"source": Other(None)}, "no feature 'image', only label"),
-        ({"source": Other(tf.TensorSpec([None], tf.string))}, "not a batch of images"),
+        ({"source": Other(tf.TensorSpec([None, 3], tf.string))}, "not a batch of images"),
         ({"source": Other(tf.TensorSpec([None, 8, 8, 3], tf.int32))}, "not int32"),
         ({"source": Other(tf.TensorSpec([None, None, None, 3], tf.uint8)), "stages": (Halved(),)}, "wants a size"),
     ],

@@ -77,9 +77,15 @@ def test_encoded_images_of_any_size_and_kind_come_out_in_the_stated_size():
         assert np.abs(np.int32(image) - np.linspace(0, 255, 20)[:, None, None]).max() < 10
 
 
-def test_encoded_images_without_a_size_are_refused_with_the_way_to_state_one():
-    with pytest.raises(UsageError, match=r"size=\(224, 224\)"):
-        _ = Encoded().spec
+def test_encoded_images_without_a_size_stay_the_bytes_of_their_files():
+    contents = [tf.io.encode_png(np.zeros((rows, 6, 3), np.uint8)).numpy() for rows in (3, 8)]
+    assert through_an_example(Encoded(), contents).numpy().tolist() == contents
+    assert Encoded().spec == tf.TensorSpec([None], tf.string)
+
+
+def test_encoded_images_with_half_a_size_are_refused():
+    with pytest.raises(UsageError, match="a height and a width, or neither, not 224, None"):
+        Encoded(224)
 
 
 def test_any_feature_of_tensorflow_is_read_as_tensorflow_does():

@@ -71,12 +71,14 @@ def test_a_directory_that_tfhet_wrote_knows_its_features_and_counts(directory):
     assert only_label.example_count() == 10
 
 
-def test_the_size_of_encoded_images_is_stated_when_reading(tmp_path):
+def test_the_size_of_encoded_images_is_stated_when_reading_or_they_stay_encoded(tmp_path):
     png = tf.io.encode_png(np.zeros((6, 6, 3), np.uint8)).numpy()
     target = write_tfrecords(tmp_path / "set", [{"image": png, "label": 0}], 1, {"image": Encoded(), "label": Scalar()})
     assert TFRecordSource.from_directory(target, size=(8, 4)).spec["image"].shape.as_list() == [None, 8, 4, 3]
-    with pytest.raises(UsageError, match="state one"):
-        TFRecordSource.from_directory(target).check()
+    source = TFRecordSource.from_directory(target)
+    source.check()
+    assert source.spec["image"] == tf.TensorSpec([None], tf.string)
+    assert sum(read_all(source, "image"), []) == [png]
 
 
 def test_a_missing_directory_pattern_or_list_is_refused_when_the_source_is_made(tmp_path):

@@ -22,6 +22,8 @@ from tfhet.stages import (
     text,
 )
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 SPEC = ImageSpec(20, 28, 3, "uint8", 0.0, 255.0)
 SCIPY_MODES = {"reflect": "reflect", "constant": "grid-constant", "nearest": "nearest"}
 

@@ -7,6 +7,8 @@ from PIL import Image, ImageOps
 
 from tfhet.stages import Autocontrast
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 
 def images(channels: int = 3) -> np.ndarray:
     """Noise between bounds that differ by image and channel, two neighbouring levels, one level, and the full range."""

@@ -9,6 +9,8 @@ import tensorflow as tf
 from tfhet.errors import UsageError
 from tfhet.stages import Cast, ImageSpec
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 
 def test_levels_stay_what_they_are_as_float_and_on_the_way_back():
     every = tf.reshape(tf.cast(tf.range(256), tf.uint8), [1, 16, 16, 1])

@@ -10,6 +10,8 @@ from PIL import Image, ImageEnhance
 from tfhet.errors import UsageError
 from tfhet.stages import ColorJitter, ImageSpec, randomness
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 SPEC = ImageSpec(9, 7, 3, "uint8", 0.0, 255.0)
 COUNT = 6
 DRAWN = {

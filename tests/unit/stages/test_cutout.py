@@ -9,6 +9,8 @@ import tensorflow as tf
 from tfhet.errors import UsageError
 from tfhet.stages import Cutout, ImageSpec, randomness
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 SPEC = ImageSpec(33, 47, 3, "uint8", 0.0, 255.0)
 
 

@@ -6,6 +6,8 @@ import tensorflow as tf
 
 from tfhet.stages import Dilate
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 
 def images(dtype: str, height: int = 17, width: int = 12) -> tf.Tensor:
     values = np.random.default_rng(3).integers(0, 256, (5, height, width, 3))

@@ -9,6 +9,8 @@ from PIL import Image, ImageOps
 
 from tfhet.stages import Equalize
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 
 def images(height: int, width: int, channels: int = 3) -> np.ndarray:
     """Dark noise, bright noise, few levels, one level, two levels, a ramp."""

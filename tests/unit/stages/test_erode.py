@@ -8,6 +8,8 @@ from scipy import ndimage
 from tfhet.errors import UsageError
 from tfhet.stages import Erode
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 
 def images(channels: int = 3) -> np.ndarray:
     return np.random.default_rng(3).integers(0, 256, (5, 17, 12, channels)).astype(np.uint8)

@@ -7,6 +7,8 @@ import tensorflow as tf
 from tfhet.errors import UsageError
 from tfhet.stages import Gamma
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 EVERY_LEVEL = np.arange(256, dtype=np.uint8).reshape(1, 16, 16, 1)
 CASES = [(1.0, 1.0), (0.4, 1.0), (2.2, 1.0), (1.7, 1.5), (0.5, 0.3), (10.0, 100.0)]
 

@@ -9,6 +9,8 @@ from tfhet.errors import UsageError
 from tfhet.stages import GaussianNoise, ImageSpec, randomness
 from tfhet.stages.gaussian_noise import normals
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 SPEC = ImageSpec(33, 41, 3, "float32", 0.0, 1.0)
 
 

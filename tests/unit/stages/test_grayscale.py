@@ -8,6 +8,8 @@ from PIL import Image
 from tfhet.errors import UsageError
 from tfhet.stages import Grayscale, ImageSpec
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 
 def images() -> np.ndarray:
     batch = np.random.default_rng(1).integers(0, 256, (6, 19, 17, 3)).astype(np.uint8)

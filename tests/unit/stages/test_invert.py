@@ -7,6 +7,8 @@ from PIL import Image, ImageOps
 
 from tfhet.stages import Invert
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 
 @pytest.mark.parametrize("channels", [1, 3])
 def test_images_are_those_of_pillow(channels):

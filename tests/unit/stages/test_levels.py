@@ -10,6 +10,8 @@ from tfhet import stages
 from tfhet.errors import UsageError
 from tfhet.stages import ImageSpec, levels, randomness
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 NEEDING_THE_FULL_RANGE = (
     "random_brightness",
     "random_contrast",
@@ -75,18 +77,6 @@ def test_values_are_rounded_to_the_nearest_level_and_clipped():
     assert levels.restored(tf.constant([-0.1, 0.3, 1.2]), tf.float32).numpy().tolist() == [0.0, np.float32(0.3), 1.0]
 
 
-@pytest.mark.parametrize("channels", [1, 2, 3])
-@pytest.mark.parametrize("dtype", ["uint8", "float32"])
-def test_a_line_for_each_channel_of_each_image_or_for_each_image_is_multiplied_and_added(dtype, channels):
-    batch = np.random.default_rng(1).integers(0, 256, (5, 7, 4, channels)) / (1 if dtype == "uint8" else 255)
-    for width in (1, channels):
-        scale = np.linspace(-1, 3, 5 * width).reshape(5, 1, 1, width)
-        ours = levels.affine(tf.cast(batch, dtype), tf.constant(scale, tf.float32), tf.constant(scale / 9, tf.float32))
-        assert ours.dtype == dtype
-        most, error = (255, 0.5 + 1e-4) if dtype == "uint8" else (1, 1e-6)
-        assert np.abs(ours.numpy() - np.clip(batch * scale + scale / 9, 0, most)).max() <= error
-
-
 @pytest.mark.parametrize("channels", [1, 3])
 def test_reducing_over_pixels_keeps_images_and_channels_apart(channels):
     batch = np.random.default_rng(1).random((5, 7, 4, channels)).astype(np.float32)
@@ -96,7 +86,7 @@ def test_reducing_over_pixels_keeps_images_and_channels_apart(channels):
 
 
 def test_all_levels_survive_the_way_to_float_and_back():
-    every = tf.cast(tf.range(256), tf.uint8)
+    every = tf.cast(tf.reshape(tf.range(256), [1, 16, 16, 1]), tf.uint8)
     assert (levels.in_levels(levels.as_given(every, tf.float32)).numpy() == every.numpy()).all()
 
 

@@ -10,6 +10,8 @@ from tfhet import stages
 from tfhet.errors import UsageError
 from tfhet.stages import ImageSpec, Normalize
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 UINT8 = ImageSpec(8, 8, 3, "uint8", 0.0, 255.0)
 

@@ -10,6 +10,8 @@ from tfhet.errors import UsageError
 from tfhet.stages import ImageSpec, Pad, parse, text
 from tfhet.stages.pad import MODES
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 SPEC = ImageSpec(6, 9, 3, "uint8", 0.0, 255.0)
 
 

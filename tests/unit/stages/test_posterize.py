@@ -8,6 +8,8 @@ from PIL import Image, ImageOps
 from tfhet.errors import UsageError
 from tfhet.stages import Posterize
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 
 def images() -> np.ndarray:
     return np.random.default_rng(1).integers(0, 256, (4, 19, 17, 3)).astype(np.uint8)

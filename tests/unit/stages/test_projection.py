@@ -9,6 +9,8 @@ from scipy import ndimage
 
 from tfhet.stages import ImageSpec, RandomRotation, RandomZoom, randomness
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 ANGLES = np.float32([-0.6, -0.25, 0.0, 0.1, 0.4, 0.6])
 ZOOMS = np.float32([0.9, 0.95, 1.0, 1.02, 1.07, 1.1])
 keras_2 = pytest.mark.skipif(getattr(tf.keras, "__version__", "2") >= "3", reason="Keras 3 layers draw elsewhere")

@@ -11,6 +11,8 @@ import tensorflow as tf
 from tfhet.errors import UsageError
 from tfhet.stages import Affine, ImageSpec, RandomAffine, parse, randomness, text
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 SPEC = ImageSpec(20, 28, 3, "uint8", 0.0, 255.0)
 
 

@@ -7,6 +7,8 @@ import tensorflow as tf
 from tfhet.errors import UsageError
 from tfhet.stages import ImageSpec, RandomBrightness, randomness
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 SPEC = ImageSpec(9, 7, 3, "uint8", 0.0, 255.0)
 DELTAS = np.float32([-1.0, -0.31, 0.0, 0.002, 0.5, 1.0])
 

@@ -9,6 +9,8 @@ from tfhet.errors import UsageError
 from tfhet.stages import ImageSpec, RandomErasing, randomness
 from tfhet.stages.random_erasing import painted
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 SPEC = ImageSpec(33, 47, 3, "uint8", 0.0, 255.0)
 COUNT = 20_000
 

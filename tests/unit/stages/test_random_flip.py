@@ -7,6 +7,8 @@ import tensorflow as tf
 from tfhet.errors import UsageError
 from tfhet.stages import ImageSpec, RandomFlip, randomness
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 SPEC = ImageSpec(8, 6, 3, "uint8", 0.0, 255.0)
 
 

@@ -7,6 +7,8 @@ import tensorflow as tf
 from tfhet.errors import UsageError
 from tfhet.stages import ImageSpec, RandomHue, randomness
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 SPEC = ImageSpec(9, 7, 3, "uint8", 0.0, 255.0)
 TURNS = np.float32([-0.5, -0.2, 0.0, 0.05, 1 / 3, 0.5])
 

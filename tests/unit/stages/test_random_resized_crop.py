@@ -85,10 +85,11 @@ def test_where_no_box_fits_the_part_is_the_central_one_closest_to_the_ratios():
 
 
 def between_centres(image: np.ndarray, box, rows: int, columns: int) -> np.ndarray:
-    """Bilinear samples of the image, its edge repeated beyond it, at the centres of the part's new pixels."""
+    """Bilinear samples of the part, its edge repeated beyond it, at the centres of its new pixels."""
+    image = image[box[0] : box[0] + box[2], box[1] : box[1] + box[3]]
     for axis, wanted in ((0, rows), (1, columns)):
         there = image.shape[axis]
-        at = np.clip(box[axis] + (np.arange(wanted) + 0.5) * box[2 + axis] / wanted - 0.5, 0, there - 1)
+        at = np.clip((np.arange(wanted) + 0.5) * there / wanted - 0.5, 0, there - 1)
         low = np.floor(at).astype(int)
         share = (at - low).reshape([-1 if i == axis else 1 for i in range(3)])
         image = np.take(image, low, axis) * (1 - share) + np.take(image, np.minimum(low + 1, there - 1), axis) * share

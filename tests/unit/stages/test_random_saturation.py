@@ -7,6 +7,8 @@ import tensorflow as tf
 from tfhet.errors import UsageError
 from tfhet.stages import ImageSpec, RandomSaturation, randomness
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 SPEC = ImageSpec(9, 7, 3, "uint8", 0.0, 255.0)
 FACTORS = np.float32([0.0, 0.4, 1.0, 1.3, 2.5, 20.0])
 

@@ -12,6 +12,8 @@ from scipy import ndimage
 from tfhet.errors import UsageError
 from tfhet.stages import ImageSpec, RandomShear, randomness
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 SPEC = ImageSpec(20, 28, 3, "uint8", 0.0, 255.0)
 SHEARS = np.float32([-1.0, -0.25, 0.0, 0.1, 0.4, 1.0])
 SCIPY_MODES = {"reflect": "reflect", "constant": "grid-constant", "nearest": "nearest"}

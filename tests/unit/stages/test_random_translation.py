@@ -11,6 +11,8 @@ import tensorflow as tf
 from tfhet.errors import UsageError
 from tfhet.stages import ImageSpec, RandomTranslation, parse, randomness, text
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 SPEC = ImageSpec(20, 28, 3, "uint8", 0.0, 255.0)
 DOWN = np.float32([-0.6, -0.25, 0.0, 0.1, 0.4, 1.0])
 RIGHT = np.float32([0.3, -1.0, 0.0, 0.5, -0.01, 0.2])

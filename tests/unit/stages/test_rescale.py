@@ -6,6 +6,8 @@ import tensorflow as tf
 
 from tfhet.stages import ImageSpec, Rescale
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 
 @pytest.mark.parametrize(("scale", "offset"), [(1 / 255, 0.0), (1 / 127.5, -1.0)])
 def test_rescaling_equals_the_keras_layer(scale, offset):

@@ -28,10 +28,12 @@ def test_resizing_equals_tensorflow_and_uint8_is_its_result_rounded(method, size
     theirs = tf.image.resize(batch, [rows, columns], method).numpy()
     ours = Resize(rows, columns, method).apply(batch, {})
     assert ours.dtype == tf.float32
-    assert (ours.numpy() == theirs).all()
+    # A compiled resize takes columns before rows, TensorFlow the other way round.
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-4)
     whole = Resize(rows, columns, method).apply(tf.cast(batch, tf.uint8), {})
     assert whole.dtype == tf.uint8
-    assert (whole.numpy() == np.clip(np.rint(theirs), 0, 255)).all()
+    near = np.abs(theirs - np.floor(theirs) - 0.5) < 1e-3  # where either neighbour is right
+    assert ((whole.numpy() == np.clip(np.rint(theirs), 0, 255)) | near).all()
 
 
 def bilinear(image: np.ndarray, rows: int, columns: int) -> np.ndarray:

@@ -11,6 +11,8 @@ from scipy import ndimage
 from tfhet.errors import UsageError
 from tfhet.stages import ImageSpec, Sharpen
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 AMOUNTS = [0.0, 0.5, 1.0, 1.7, 2.0, 5.0]
 SMOOTH = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]])[np.newaxis, :, :, np.newaxis] / 13
 

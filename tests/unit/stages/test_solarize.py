@@ -8,6 +8,8 @@ from PIL import Image, ImageOps
 from tfhet.errors import UsageError
 from tfhet.stages import Solarize
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 EVERY_LEVEL = np.arange(256, dtype=np.uint8).reshape(1, 16, 16, 1)
 
 

@@ -32,7 +32,7 @@ def test_an_int_for_a_float_field_becomes_a_float_so_that_equal_stages_read_equa
         (lambda: GaussianBlur(sigma="wide"), "stage gaussian_blur: sigma is float, not 'wide'"),
         (lambda: GaussianBlur(sigma=0.0), "stage gaussian_blur: .* sigma positive"),
         (lambda: GaussianBlur(backend="opencv"), "backend .* 'opencv'; known: addons, auto, own"),
-        (lambda: GaussianBlur(padding="CONSTANT"), "padding .* 'CONSTANT'; known: REFLECT, SYMMETRIC"),
+        (lambda: GaussianBlur(padding="WRAP"), "padding .* 'WRAP'; known: CONSTANT, REFLECT, SYMMETRIC"),
         (lambda: Rescale(scale=-1.0), "stage rescale: scale is positive"),
         (lambda: RandomRotation(1.5), "stage random_rotation: factor is in turns, from 0 to 1, not 1.5"),
         (lambda: RandomZoom(1.0), "stage random_zoom: factor is from 0 and below 1, not 1.0"),

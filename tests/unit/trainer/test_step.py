@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from tfhet.clock import FakeClock
 from tfhet.trainer import Solo
-from tfhet.trainer.step import EmulatedAccelerator, KerasAccelerator
+from tfhet.trainer.step import EmulatedAccelerator, KerasAccelerator, shares
 
 SGD = tf.keras.optimizers.SGD
 
@@ -63,6 +63,39 @@ def test_what_was_accumulated_counts_in_a_step_without_a_batch_too(batch, model)
     assert np.asarray(parts.step(None))[0] == 4
     assert np.asarray(parts.step(None))[0] == 0
     assert_equal(weights(parts), weights(whole))
+
+
+@pytest.mark.parametrize("accumulate", [False, True])
+def test_class_numbers_and_their_rows_of_ones_make_the_same_step(batch, model, accumulate):
+    numbers = KerasAccelerator(model(), SGD(0.5), Solo(), accumulate=accumulate)
+    rows = KerasAccelerator(model(), SGD(0.5), Solo(), labels=shares(3), accumulate=accumulate)
+    for size in (5, 1):
+        images, labels = batch(size)
+        counts = np.asarray(numbers.step((images, labels)))
+        np.testing.assert_allclose(rows.step((images, tf.one_hot(labels, 3))), counts, rtol=1e-5)
+        evaluated = np.asarray(numbers.evaluate((images, labels)))
+        np.testing.assert_allclose(rows.evaluate((images, tf.one_hot(labels, 3))), evaluated, rtol=1e-5)
+    np.testing.assert_array_equal(rows.step(None), [0, 0, 0])
+    assert_equal(weights(rows), weights(numbers))
+    assert rows._step.experimental_get_tracing_count() == 1
+
+
+def test_shared_labels_weigh_the_loss_and_the_largest_share_is_the_answer(batch, model):
+    (images, labels), reference = batch(6), model()
+    soft = 0.7 * tf.one_hot(labels, 3) + 0.3 * tf.one_hot((labels + 1) % 3, 3)
+    accelerator = KerasAccelerator(model(), SGD(0.5), Solo(), labels=shares(3))
+    with tf.GradientTape() as tape:
+        logarithms = tf.math.log(reference(images))
+        losses = -tf.reduce_sum(soft * logarithms, axis=1)
+        mean = tf.reduce_mean(losses)
+    right = int(np.sum(np.argmax(logarithms, axis=1) == labels.numpy()))
+    variables = reference.trainable_variables
+    for variable, gradient in zip(variables, tape.gradient(mean, variables), strict=True):
+        variable.assign_sub(0.5 * gradient)
+    examples, loss, correct = np.asarray(accelerator.step((images, soft)))
+    assert (examples, correct) == (6, right)
+    assert loss == pytest.approx(float(tf.reduce_sum(losses)), rel=1e-5)
+    assert_equal(weights(accelerator), [v.numpy() for v in reference.weights])
 
 
 def test_evaluating_learns_nothing(batch, model):

@@ -12,11 +12,13 @@ import tensorflow as tf
 
 from tfhet.cluster import JobContext, host_paths
 from tfhet.errors import DataError, UsageError
+from tfhet.placement import PlacedStage
 from tfhet.record import RunFolder
 from tfhet.source import Raw, Scalar, write_tfrecords
+from tfhet.stages import ImageSpec, parse
 from tfhet.trainer.settings import Settings
 from tfhet.trainer.step import EmulatedAccelerator
-from tfhet.trainer.train import build, main
+from tfhet.trainer.train import _certain, build, main
 
 QUICK = ["--model", "small_cnn", "--chain", "rescale()", "--shuffle", "0", "--log_every", "2", "--batch_size", "16"]
 SYNTHETIC = ["--data", "synthetic:48:4", *QUICK]
@@ -133,6 +135,35 @@ def test_validation_data_go_through_the_stages_without_chance_and_at_the_models_
     assert re.search(r"val_loss=\d+\.\d+ val_accuracy=\d", capsys.readouterr().out)
 
 
+@pytest.mark.parametrize(
+    ("stage", "left"),
+    [
+        ("one_of(random_flip(), random_rotation())", ""),
+        ("probability(posterize(2))", ""),
+        ("randaugment(); trivialaugment(); mixup(); cutmix()", ""),
+        ("one_hot(3)", "one_hot(3)"),
+        ("one_of(center_crop(4, 4), random_crop(4, 4), weights=(1, 2))", "center_crop(4, 4)"),
+        ("one_of(center_crop(4, 4), random_resized_crop(4, 4), weights=(1, 2))", "resize(4, 4)"),
+        ("one_of(rescale(1/255), rescale(1/255))", "rescale()"),
+    ],
+)
+def test_validation_leaves_chance_out_but_neither_size_nor_range(stage, left):
+    given = ImageSpec(8, 8, 3, "uint8", 0.0, 255.0)
+    placed = [PlacedStage(each, position, each.spec(given)) for position, each in enumerate(parse(stage))]
+    assert tuple(kept for each in placed for kept in _certain(each, given)) == parse(left)
+
+
+def test_a_run_with_mixed_labels_and_examples_that_flow_as_the_chain_says(tmp_path, capsys):
+    channel(tmp_path, "training", shards=2)
+    channel(tmp_path, "validation", shards=1)
+    argv = ["--data", "training", *QUICK, "--epochs", "2"]
+    argv[argv.index("rescale()")] = "interleave(2); shuffle(8); one_hot(3, 0.1); one_of(mixup(), cutmix()); rescale()"
+    assert main(argv, env(tmp_path)) == 0
+    summary = RunFolder(tmp_path / "output" / "data" / "tfhet").read_summary()
+    assert [epoch["once"] for epoch in summary.epochs] == [24, 24]
+    assert np.isfinite(summary.metrics["val_loss"]) and np.isfinite(summary.metrics["loss"])
+
+
 def test_an_emulated_run_needs_no_model(tmp_path, capsys):
     argv = ["--data", "synthetic:40:4:uneven", "--model", "emulated", "--step_ms", "0", "--epochs", "1"]
     assert main([*argv, "--batch_size", "4", "--chain", "none"], env(tmp_path)) == 0
@@ -174,6 +205,16 @@ def test_a_channel_that_does_not_name_its_classes_is_refused(tmp_path):
     channel(tmp_path, "training", 2, classes=0)
     with pytest.raises(UsageError, match="channel 'training' does not name its classes"):
         built(tmp_path, *QUICK)
+
+
+def test_a_chain_with_other_classes_than_the_data_is_refused(tmp_path):
+    channel(tmp_path, "training", shards=2)
+    argv = ["--data", "training", *QUICK]
+    argv[argv.index("rescale()")] = "one_hot(4); mixup(); rescale()"
+    with pytest.raises(UsageError, match=r"labels of float32 \(None, 4\), and there are 3 classes"):
+        built(tmp_path, *argv)
+    argv[argv.index("--chain") + 1] = "one_hot(3); mixup(); rescale()"
+    built(tmp_path, *argv)
 
 
 def test_fewer_validation_files_than_ranks_are_refused_before_the_training(tmp_path, monkeypatch):

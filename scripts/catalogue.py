@@ -1,0 +1,223 @@
+"""Writes docs/stages.md, one entry for each registered stage with a picture of what it does, and the pictures.
+
+    .venv/bin/python scripts/catalogue.py [--text-only]
+
+All words of an entry are those of the stage's own docstrings. Pictures are made from the two photographs that
+scikit-learn brings along: the photograph, then what the stage makes of it; four draws of a random one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import dataclasses
+import inspect
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "stages.md"
+PICTURES = ROOT / "docs" / "images" / "stages"
+SIDE, GAP, DRAWS = 112, 6, 4
+
+GROUPS = {
+    "From bytes": ["decode"],
+    "Size and place": ["resize", "resized_center_crop", "center_crop", "random_crop", "random_resized_crop", "pad"],
+    "Geometry": [
+        "random_flip",
+        "random_rotation",
+        "random_zoom",
+        "random_translation",
+        "random_shear",
+        "random_affine",
+        "affine",
+    ],
+    "Filters": ["gaussian_blur", "sharpen", "dilate", "erode"],
+    "Colour and levels": [
+        "random_brightness",
+        "random_contrast",
+        "random_saturation",
+        "random_hue",
+        "color_jitter",
+        "gamma",
+        "grayscale",
+        "autocontrast",
+        "equalize",
+        "posterize",
+        "solarize",
+        "invert",
+    ],
+    "Noise and holes": ["gaussian_noise", "random_erasing", "cutout"],
+    "Policies": ["one_of", "probability", "randaugment", "trivialaugment"],
+    "Mixing, and labels": ["mixup", "cutmix", "one_hot"],
+    "Range and type": ["rescale", "normalize", "cast"],
+    "How examples flow": ["interleave", "cache", "shuffle", "repeat", "batch", "prefetch"],
+}
+
+SHOWN = {
+    "affine": "affine(degrees=20, scale=0.8, shear=0.2)",
+    "cast": None,
+    "center_crop": "center_crop(72, 72)",
+    "cutmix": "one_hot(2); cutmix()",
+    "cutout": "cutout(32)",
+    "dilate": "dilate(5)",
+    "erode": "erode(5)",
+    "gamma": "gamma(2)",
+    "gaussian_blur": "gaussian_blur(11, 3)",
+    "gaussian_noise": "gaussian_noise(0.1)",
+    "mixup": "one_hot(2); mixup(1.0)",
+    "one_of": "one_of(posterize(2), solarize(128))",
+    "pad": "pad(16, 16, 16, 16, mode='reflect')",
+    "posterize": "posterize(2)",
+    "probability": "probability(invert(), 0.5)",
+    "random_affine": "random_affine(degrees=20)",
+    "random_crop": "random_crop(72, 72)",
+    "random_erasing": "random_erasing(probability=1)",
+    "random_flip": "random_flip(True, True)",
+    "random_resized_crop": "random_resized_crop(112, 112)",
+    "random_shear": "random_shear(0.4)",
+    "random_translation": "random_translation(0.3, 0.3)",
+    "random_zoom": "random_zoom(0.4)",
+    "random_hue": "random_hue(0.3)",
+    "random_saturation": "random_saturation(0, 3)",
+    "resize": "resize(56, 112)",
+    "resized_center_crop": "resized_center_crop(96, 96, 128)",
+    "normalize": None,
+    "rescale": None,
+    "sharpen": "sharpen(5)",
+    **dict.fromkeys((*GROUPS["From bytes"], *GROUPS["How examples flow"], "one_hot")),
+}
+"""What the picture shows where it is not the stage with its defaults; None: there is nothing to see."""
+
+
+def shown(name: str) -> str | None:
+    """The chain that the picture of a stage shows; None where there is nothing to see."""
+    return SHOWN.get(name, f"{name}()")
+
+
+def field_words(kind: type) -> dict[str, str]:
+    """The docstring under each field of a class and its ancestors."""
+    words: dict[str, str] = {}
+    for ancestor in reversed(kind.__mro__):
+        try:
+            (body,) = (n.body for n in ast.parse(inspect.getsource(sys.modules[ancestor.__module__])).body
+                       if isinstance(n, ast.ClassDef) and n.name == ancestor.__name__)  # fmt: skip
+        except (OSError, TypeError, ValueError, KeyError):
+            continue
+        for field, below in zip(body, body[1:], strict=False):
+            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(below, ast.Expr):
+                words[field.target.id] = " ".join(ast.literal_eval(below.value).split())
+    return words
+
+
+def entry(name: str) -> str:
+    """The stage's part of the page."""
+    from tfhet import stages
+
+    kind = stages.get(name)
+    lines = [f"### {name}", "", *inspect.cleandoc(kind.__doc__ or "").split("\n"), ""]
+    fields = [field for field in dataclasses.fields(kind) if field.init]
+    if fields:
+        words = field_words(kind)
+        lines += ["| argument | meaning | default |", "|---|---|---|"]
+        for field in fields:
+            default = "" if field.default is dataclasses.MISSING else f"`{field.default!r}`"
+            lines.append(f"| `{field.name}` | {words.get(field.name, '').replace('|', chr(92) + '|')} | {default} |")
+        lines.append("")
+    if (chain := shown(name)) is not None:
+        lines += [f"![{chain}](images/stages/{name}.jpg)", "", f"`{chain}`", ""]
+    return "\n".join(lines)
+
+
+def page() -> str:
+    """The text of docs/stages.md."""
+    from tfhet import stages
+
+    known = [name for name in stages.names() if stages.get(name).__module__.startswith("tfhet.")]
+    listed = {name for group in GROUPS.values() for name in group}
+    if listed != set(known):
+        sys.exit(f"GROUPS in {Path(__file__).name} lacks {sorted(set(known) - listed)}, or knows {listed - set(known)}")
+    lines = [
+        "# The stages",
+        "",
+        "Written by `scripts/catalogue.py` from the code. How to write chains of them: [pipelines and stages]"
+        "(pipelines-and-stages.md).",
+        "In the pictures the photograph comes first; what a random stage draws differs for every example.",
+        "",
+        "| | |",
+        "|---|---|",
+        *(f"| **{g}** | {', '.join(f'[{n}](#{n})' for n in names)} |" for g, names in GROUPS.items()),
+        "",
+    ]
+    for group, names in GROUPS.items():
+        lines += [f"## {group}", "", *(entry(name) for name in names)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def picture(chain: str) -> bytes:
+    """A JPEG: a row for each photograph, the photograph first."""
+    import numpy as np
+    import tensorflow as tf
+
+    from tfhet import stages
+    from tfhet.stages import ImageSpec, randomness
+
+    photos = _photos()
+    parts = stages.parse(chain)
+    draws = DRAWS if any(stage.random for stage in parts) else 1
+    columns = [photos]
+    for draw in range(draws):
+        images, labels = tf.constant(photos), tf.range(len(photos))
+        spec = ImageSpec.of(tf.TensorSpec(images.shape, images.dtype))
+        for position, stage in enumerate(parts):
+            ids = tf.range(len(photos), dtype=tf.int64) + len(photos) * draw
+            drawn = stage.parameters(randomness.keys(0, stage.name, position, 0, ids), spec) if stage.random else {}
+            labels, images, spec = stage.labels(labels, drawn), stage.apply(images, drawn), stage.spec(spec)
+        values = np.asarray(images, np.float32)
+        if spec.dtype == "float32":
+            values = (values - spec.low) * 255.0 / (spec.high - spec.low)
+        columns.append(np.broadcast_to(values.round().clip(0, 255).astype(np.uint8), (*values.shape[:3], 3)))
+    height = max(column.shape[1] for column in columns)
+    blank = lambda rows, across: np.full((rows, across, 3), 255, np.uint8)  # noqa: E731
+    rows = []
+    for row in range(len(photos)):
+        cells = []
+        for column in columns:
+            image = column[row]
+            cells += [np.concatenate([image, blank(height - len(image), image.shape[1])]), blank(height, GAP)]
+        rows += [np.concatenate(cells[:-1], axis=1)]
+        rows += [blank(GAP, rows[0].shape[1])]
+    return tf.io.encode_jpeg(np.concatenate(rows[:-1]), quality=85).numpy()
+
+
+def _photos():
+    """uint8 [2, SIDE, SIDE, 3]: the middle of each photograph."""
+    import numpy as np
+    import tensorflow as tf
+    from sklearn.datasets import load_sample_images
+
+    small = [
+        tf.image.resize(tf.image.resize_with_crop_or_pad(image, 420, 420), (SIDE, SIDE), antialias=True)
+        for image in load_sample_images().images
+    ]
+    return np.stack(small).round().clip(0, 255).astype(np.uint8)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--text-only", action="store_true", help="leave the pictures as they are")
+    args = parser.parse_args()
+    PAGE.write_text(page(), encoding="utf-8")
+    if args.text_only:
+        return
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    wanted = {f"{name}.jpg": chain for group in GROUPS.values() for name in group if (chain := shown(name)) is not None}
+    for old in {path.name for path in PICTURES.iterdir()} - set(wanted):
+        (PICTURES / old).unlink()
+    for file, chain in wanted.items():
+        (PICTURES / file).write_bytes(picture(chain))
+        print(f"{file}: {chain}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,183 @@
+"""Building and loading of compiled ops, with a kernel of the test's own and a cache of its own."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+from tfhet.errors import UsageError
+from tfhet.native import library
+
+KERNEL = """
+#include "op.h"
+namespace {
+struct Doubled {
+  explicit Doubled(const tfhet::Attributes&) {}
+  void compute(tfhet::Context& context) const {
+    const auto values = context.input(0);
+    float* to = context.output<float>(0, values.shape);
+    for (int64_t i = 0; i < tfhet::elements(values.shape); ++i) to[i] = 2 * values.data<float>()[i];
+  }
+};
+const tfhet::Op<Doubled> op{"TfhetTestDoubled", {"values: float"}, {"result: float"}};
+}  // namespace
+"""
+
+
+def has_compiler() -> bool:
+    try:
+        return bool(library._compiler())
+    except library.BuildError:
+        return False
+
+
+needs_compiler = pytest.mark.skipif(not has_compiler(), reason="compiled ops cannot be built here")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch) -> Path:
+    """Where the kernels are: only `doubled`. The cache is empty, the ops of other tests are not loaded."""
+    (tmp_path / "kernels").mkdir()
+    for header in library.HERE.glob("*.h"):
+        (tmp_path / "kernels" / header.name).write_bytes(header.read_bytes())
+    (tmp_path / "kernels" / "doubled.cc").write_text(KERNEL)
+    monkeypatch.setattr(library, "HERE", tmp_path / "kernels")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("TFHET_NATIVE", raising=False)
+    library._loaded.cache_clear()
+    yield tmp_path / "kernels"
+    library._loaded.cache_clear()
+
+
+@needs_compiler
+def test_a_kernel_is_built_once_found_again_and_works(folder, monkeypatch):
+    path = library.build("doubled")
+    assert path.parent == folder.parent / "cache" / "tfhet" / "native"
+    assert library.ops("doubled").tfhet_test_doubled([1.0, 2.5]).numpy().tolist() == [2.0, 5.0]
+    assert sorted(each.name for each in path.parent.iterdir()) == sorted([path.name, "doubled.lock"])
+
+    def never(*_: object) -> None:
+        raise AssertionError("built again")
+
+    monkeypatch.setattr(library, "_compile", never)
+    assert library.build("doubled") == path
+
+
+@needs_compiler
+def test_another_source_header_flag_or_cpu_is_another_library(folder, monkeypatch):
+    monkeypatch.setattr(library, "_compile", lambda command, after, made: made.touch())
+    paths = [library.build("doubled")]
+    (folder / "doubled.cc").write_text(KERNEL + "// changed")
+    paths.append(library.build("doubled"))
+    (folder / "op.h").write_text((folder / "op.h").read_text() + "// changed")
+    paths.append(library.build("doubled"))
+    monkeypatch.setattr(library, "FLAGS", (*library.FLAGS, "-DCHANGED"))
+    paths.append(library.build("doubled"))
+    monkeypatch.setattr(library, "_cpu", lambda: "another")
+    paths.append(library.build("doubled"))
+    assert len(set(paths)) == 5
+    assert all(path.exists() for path in paths)
+
+
+def test_without_a_compiler_there_are_no_ops_and_the_reason_is_logged_once(folder, monkeypatch, caplog):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with caplog.at_level(logging.WARNING, library.log.name):
+        assert library.ops("doubled") is None
+        assert not library.available("doubled")
+        assert library.load_all() == ()
+    assert len(caplog.records) == 1
+    assert "no C++ compiler" in caplog.text
+    monkeypatch.setenv("TFHET_NATIVE", "on")
+    with pytest.raises(UsageError, match="TFHET_NATIVE=on, but the compiled op 'doubled' cannot be had: no C"):
+        library.ops("doubled")
+
+
+@needs_compiler
+def test_what_does_not_compile_says_what_the_compiler_said(folder):
+    (folder / "doubled.cc").write_text("#error so it is\n")
+    with pytest.raises(library.BuildError, match="so it is"):
+        library.build("doubled")
+    assert [each.name for each in (folder.parent / "cache" / "tfhet" / "native").iterdir()] == ["doubled.lock"]
+    assert library.ops("doubled") is None
+
+
+@needs_compiler
+def test_a_missing_header_is_named(folder, monkeypatch):
+    monkeypatch.setattr(library, "LINKED", {"doubled": ("no_such_header.h", "-lnothing")})
+    with pytest.raises(library.BuildError, match="no_such_header.h is missing"):
+        library.build("doubled")
+
+
+@needs_compiler
+def test_a_cache_that_cannot_be_written_to_is_named(folder):
+    (folder.parent / "cache").write_text("a file")
+    with pytest.raises(library.BuildError, match="cannot write to .*cache"):
+        library.build("doubled")
+
+
+@needs_compiler
+def test_a_compiler_that_never_ends_is_stopped(folder, monkeypatch):
+    monkeypatch.setattr(library, "BUILD_LIMIT_S", 0.01)
+    with pytest.raises(library.BuildError, match=r"the compiler took more than 0.01 s"):
+        library.build("doubled")
+
+
+def test_switched_off_nothing_is_built(folder, monkeypatch):
+    monkeypatch.setenv("TFHET_NATIVE", "off")
+    monkeypatch.setattr(library, "build", lambda name: pytest.fail("built"))
+    assert library.ops("doubled") is None
+    assert library.load_all() == ()
+
+
+def test_only_the_kernels_that_are_named_are_used(folder, monkeypatch):
+    (folder / "other.cc").write_text("")
+    assert library.permitted({}) == library.permitted({"TFHET_NATIVE": "auto"}) == ("doubled", "other")
+    assert library.permitted({"TFHET_NATIVE": "other"}) == ("other",)
+    monkeypatch.setenv("TFHET_NATIVE", "other")
+    assert library.ops("doubled") is None
+
+
+def test_another_word_is_refused(folder, monkeypatch):
+    monkeypatch.setenv("TFHET_NATIVE", "rubbish")
+    with pytest.raises(UsageError, match="TFHET_NATIVE is auto, off, on or some of doubled; not 'rubbish'"):
+        library.ops("doubled")
+
+
+@needs_compiler
+def test_of_processes_that_build_at_once_one_does_and_all_load_it(folder):
+    code = (
+        "import sys; from pathlib import Path; from tfhet.native import library\n"
+        "library.HERE = Path(sys.argv[1])\n"
+        "compile_, built = library._compile, []\n"
+        "library._compile = lambda *given: (built.append(1), compile_(*given))\n"
+        "print(library.ops('doubled').tfhet_test_doubled([3.0]).numpy()[0], len(built))"
+    )
+    command = [sys.executable, "-c", code, str(folder)]
+    env = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    racers = [subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    answers = [racer.communicate(timeout=120)[0].split() for racer in racers]
+    assert [answer[0] for answer in answers] == ["6.0", "6.0"]
+    # One builds and the other waits, or comes when all is done.
+    assert sorted(answer[1] for answer in answers) == ["0", "1"]
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", library.names())
+def test_every_kernel_of_the_package_can_be_built_or_says_what_is_missing(name):
+    if name in library.LINKED and library.ops(name) is None:
+        pytest.skip(f"{library.LINKED[name][0]} is missing")
+    assert library.available(name)
+
+
+def test_a_failing_kernel_is_an_error_of_the_op_and_not_of_the_process():
+    ops = library.ops("morphology")
+    if ops is None:
+        pytest.skip("compiled ops cannot be built here")
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        ops.tfhet_morphology(tf.zeros([2, 2]), size=3, largest=True)

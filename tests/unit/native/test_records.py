@@ -1,0 +1,264 @@
+"""native/records.cc against TensorFlow's own parser and reader."""
+
+from __future__ import annotations
+
+import math
+import random
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfhet import native
+from tfhet.placement import Pipeline, one_epoch
+from tfhet.source import Encoded, Fixed, Raw, Scalar, TFRecordSource, examples, write_tfrecords
+from tfhet.source.framing import crc32c, masked
+
+pytestmark = pytest.mark.skipif(not native.available("records"), reason="no compiler")
+
+FEATURES = {
+    "image": Raw((2, 3, 1)),
+    "wide": Raw((2,), "int16"),
+    "label": Scalar(),
+    "weights": Fixed((3,)),
+    "counts": Fixed((2, 2), "int32"),
+    "name": Scalar("string"),
+    "file": Encoded(),
+}
+
+
+def example(index: int) -> dict[str, Any]:
+    return {
+        "image": np.full((2, 3, 1), index % 256, np.uint8),
+        "wide": np.array([-index, index], np.int16),
+        "label": index - 3,
+        "weights": np.array([index, math.inf, -0.5], np.float32),
+        "counts": np.full((2, 2), index, np.int32),
+        "name": f"number {index}",
+        "file": b"\x89" * (index * 7),
+    }
+
+
+def record(index: int) -> bytes:
+    encoded = {name: FEATURES[name].encode(value) for name, value in example(index).items()}
+    encoded["unknown"] = tf.train.Feature(bytes_list=tf.train.BytesList(value=[b"left out"]))
+    return tf.train.Example(features=tf.train.Features(feature=encoded)).SerializeToString(deterministic=True)
+
+
+def field(number: int, content: bytes) -> bytes:
+    assert len(content) < 128
+    return bytes([number << 3 | 2, len(content)]) + content
+
+
+def entry(name: str, value: bytes) -> bytes:
+    return field(1, field(1, name.encode()) + field(2, value))
+
+
+def outcome(records: list[bytes], features: dict[str, Any], plain: bool) -> dict[str, bytes] | None:
+    parse = examples.parse_plain if plain else examples.parse
+    try:
+        made = parse(tf.constant(records), features)
+    except (tf.errors.InvalidArgumentError, UnicodeDecodeError):  # TensorFlow quotes the record in its message
+        return None
+    return {name: repr(value.numpy().tolist()).encode() for name, value in made.items()}
+
+
+def test_a_batch_is_what_tensorflow_makes_of_it():
+    records = tf.constant([record(index) for index in range(40)])
+    ours, theirs = examples.parse(records, FEATURES), examples.parse_plain(records, FEATURES)
+    assert ours.keys() == theirs.keys()
+    for name, value in theirs.items():
+        assert ours[name].dtype == value.dtype
+        np.testing.assert_array_equal(ours[name], value, err_msg=name)
+        assert ours[name].shape[1:] == FEATURES[name].spec.shape[1:]
+
+
+def test_an_empty_batch_has_the_shapes_of_the_specs():
+    made = examples.parse(tf.constant([], tf.string), FEATURES)
+    assert {name: value.shape for name, value in made.items()} == {
+        name: [0, *feature.spec.shape[1:]] for name, feature in FEATURES.items()
+    }
+
+
+INTEGERS = {"x": Fixed((2,), "int64")}
+PACKED = entry("x", field(3, field(1, b"\x05\x06")))
+UNPACKED = entry("x", field(3, b"\x08\x05\x08\x06"))
+
+
+@pytest.mark.parametrize(
+    ("content", "valid"),
+    [
+        (PACKED, True),
+        (UNPACKED, True),
+        (entry("y", b"") + PACKED, True),
+        (PACKED + entry("x", field(3, field(1, b"\x07\x08"))), True),
+        (entry("x", field(3, field(1, b"\x07"))) + PACKED, True),
+        (PACKED + entry("x", field(3, field(1, b"\x07"))), False),
+        (PACKED + entry("x", b""), True),
+        (entry("x", b""), False),
+        (entry("x", field(3, b"")), False),
+        (entry("x", field(1, field(1, b"ab"))), False),
+        (b"", False),
+        (b"\x08\x01" + PACKED, False),
+        (field(1, field(2, b"\x0a\x00") + field(1, b"x")), False),
+        (entry("x", field(3, field(1, b"\x05\x86"))), False),
+        (entry("x", field(3, field(1, b"\x05\x06\x07"))), False),
+        (b"\x0a\x7f" + PACKED, False),
+    ],
+)
+def test_what_is_valid_to_tensorflow_is_valid_here_with_the_same_values(content: bytes, valid: bool):
+    records = [field(1, content)]
+    theirs = outcome(records, INTEGERS, plain=True)
+    if content[:2] != b"\x0a\x7f":  # a length beyond the end: TensorFlow takes what there is
+        assert (theirs is not None) == valid
+    assert (outcome(records, INTEGERS, plain=False) is not None) == valid
+    if valid:
+        assert outcome(records, INTEGERS, plain=False) == theirs
+
+
+def test_two_examples_in_one_record_are_one_of_the_last_values():
+    records = [field(1, PACKED) + field(1, entry("x", field(3, field(1, b"\x01\x02"))))]
+    assert outcome(records, INTEGERS, plain=False) == outcome(records, INTEGERS, plain=True) == {"x": b"[[1, 2]]"}
+
+
+@pytest.mark.parametrize(
+    ("features", "said"),
+    [
+        ({"absent": Scalar()}, "feature absent of example 0 of the block is missing"),
+        ({"image": Raw((2, 2, 1))}, "feature image of example 0 of the block has 6 bytes, not 4"),
+        ({"label": Scalar("float32")}, "feature label of example 0 of the block is no list of float"),
+        ({"weights": Fixed((2,))}, "feature weights of example 0 of the block has 3 values, not 2"),
+    ],
+)
+def test_a_feature_that_does_not_fit_is_named_with_its_example(features: dict[str, Any], said: str):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=said):
+        examples.parse(tf.constant([record(1)]), features)
+
+
+def test_the_broken_example_of_a_batch_is_named():
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"example 2 of the block is no tf\.train\.Example"):
+        examples.parse(tf.constant([record(0), record(1), b"\xff\xff", record(3)]), FEATURES)
+
+
+def mutated(original: bytes, draw: random.Random) -> bytes:
+    made = bytearray(original)
+    for _ in range(draw.randint(1, 3)):
+        at = draw.randrange(len(made))
+        kind = draw.randrange(4)
+        if kind == 0:
+            made[at] = draw.randrange(256)
+        elif kind == 1:
+            del made[at : at + draw.randint(1, 4)]
+        elif kind == 2:
+            made[at:at] = draw.randbytes(draw.randint(1, 4))
+        else:
+            made[at] ^= 1 << draw.randrange(8)
+        if not made:
+            break
+    return bytes(made)
+
+
+def test_mutated_records_never_crash_and_what_passes_is_what_tensorflow_reads():
+    draw, passed, refused = random.Random(5), 0, 0
+    original = record(2)
+    for _ in range(1500):
+        changed = mutated(original, draw)
+        ours, theirs = outcome([changed], FEATURES, False), outcome([changed], FEATURES, True)
+        if ours is not None:
+            assert ours == theirs, changed
+            passed += 1
+        elif theirs is not None:  # only where protobuf itself finds no message
+            with pytest.raises(Exception, match=r"(?i)pars|decod|truncat|message|utf"):
+                tf.train.Example.FromString(changed)
+            refused += 1
+    assert passed > 60 and refused < 60
+
+
+# --- files
+
+
+SMALL = {"image": FEATURES["image"], "label": FEATURES["label"]}
+
+
+def written(directory: Path, count: int, shards: int = 3) -> TFRecordSource:
+    few = ({name: example(index)[name] for name in SMALL} for index in range(count))
+    return TFRecordSource.from_directory(write_tfrecords(directory / "set", few, shards, SMALL))
+
+
+def columns(pipeline: Pipeline) -> dict[int, tuple[Any, ...]]:
+    rows = {}
+    for batch in pipeline.dataset(epoch=4).as_numpy_iterator():
+        for key, *row in zip(batch["id"], batch["image"].tolist(), batch["label"], batch["epoch"], strict=True):
+            rows[int(key)] = (row[0], int(row[1]), int(row[2]))
+    return rows
+
+
+@pytest.mark.parametrize("block_bytes", [16, 200, 1 << 20])
+def test_blocks_of_any_size_are_the_records_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block_bytes):
+    monkeypatch.setattr(examples, "BLOCK_BYTES", block_bytes)
+    source = written(tmp_path, 50)
+    assert source.reads_blocks()
+    in_blocks = Pipeline(source, "", 7)
+    ours = columns(in_blocks)
+    batches = [batch["id"].numpy().tolist() for batch in one_epoch(in_blocks, threads=1)]
+    monkeypatch.setenv("TFHET_NATIVE", "off")
+    assert not source.reads_blocks()
+    assert ours == columns(Pipeline(source, "", 7)) and len(ours) == 50
+    assert batches == [batch["id"].numpy().tolist() for batch in one_epoch(Pipeline(source, "", 7), threads=1)]
+    assert [len(batch) for batch in batches] == [7] * 7 + [1]
+
+
+def test_files_of_images_still_to_be_decoded_and_of_other_places_are_read_record_by_record(tmp_path: Path):
+    assert not examples.blocks_readable(("a.tfrecord",), FEATURES)
+    assert not examples.blocks_readable(("s3://bucket/a.tfrecord",), SMALL)
+    assert not examples.blocks_readable(("a.tfrecord",), {"x": Fixed((0,))})
+    assert examples.blocks_readable(("a.tfrecord",), SMALL)
+
+
+def framed(content: bytes) -> bytes:
+    length = struct.pack("<Q", len(content))
+    sums = (struct.pack("<I", masked(crc32c(part))) for part in (length, content))
+    return length + next(sums) + content + next(sums)
+
+
+def all_of(file: Path, features: dict[str, Any]) -> list[Any]:
+    zero = tf.constant(0, tf.int64)
+    return list(examples.read_blocks(tf.constant(str(file)), zero, zero, features))
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 8, 511, 512, 1535, 1536, 1537, 3072, 5000])
+def test_the_checksum_is_right_at_every_length(tmp_path: Path, size: int):
+    features = {"x": Raw((max(size, 1),))}
+    content = features["x"].encode(np.arange(max(size, 1)).astype(np.uint8))
+    whole = tf.train.Example(features=tf.train.Features(feature={"x": content})).SerializeToString()
+    (tmp_path / "a").write_bytes(framed(whole) * 2)
+    ((ids, _, made),) = all_of(tmp_path / "a", features)
+    assert ids.numpy().tolist() == [0, 1]
+    assert made["x"].numpy()[1].tolist() == (np.arange(max(size, 1)) % 256).tolist()
+
+
+def test_an_empty_file_has_no_blocks_and_a_missing_one_is_named(tmp_path: Path):
+    (tmp_path / "a").write_bytes(b"")
+    assert all_of(tmp_path / "a", SMALL) == []
+    with pytest.raises(tf.errors.NotFoundError, match="absent"):
+        all_of(tmp_path / "absent", SMALL)
+
+
+def test_every_flipped_bit_and_every_cut_of_a_file_is_found(tmp_path: Path):
+    content = tf.train.Example(
+        features=tf.train.Features(feature={name: SMALL[name].encode(example(1)[name]) for name in SMALL})
+    ).SerializeToString()
+    good, file = framed(content) * 2, tmp_path / "a"
+    for at in range(0, len(good), 3):
+        bad = bytearray(good)
+        bad[at] ^= 16
+        file.write_bytes(bad)
+        with pytest.raises(tf.errors.DataLossError, match=rf"/a: .* at byte (0|{len(good) // 2})\b"):
+            all_of(file, SMALL)
+    for end in set(range(1, len(good), 5)) - {len(good) // 2}:
+        file.write_bytes(good[:end])
+        with pytest.raises(tf.errors.DataLossError, match="/a: "):
+            all_of(file, SMALL)

@@ -1,0 +1,143 @@
+"""Windows of decoded batches: compiled against plain, both against tf.image.resize and Pillow."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from tfhet import native
+from tfhet.stages import resampling
+
+WAYS = {
+    "plain": resampling.plain,
+    "compiled": pytest.param(
+        resampling.resize_windows,
+        marks=pytest.mark.skipif(not native.available("resize"), reason="no compiler"),
+    ),
+}
+WINDOWS = [(0, 0, 40, 52), (3, 7, 20, 16), (39, 51, 1, 1), (10, 0, 30, 52), (0, 13, 2, 30), (5, 5, 12, 12)]
+
+
+def images(dtype: str = "uint8", channels: int = 3, rows: int = 40, columns: int = 52, count: int = 6) -> tf.Tensor:
+    return tf.cast(np.random.default_rng(4).integers(0, 256, (count, rows, columns, channels)), dtype)
+
+
+def straight(count: int = 6) -> tf.Tensor:
+    return tf.zeros([count], tf.bool)
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+@pytest.mark.parametrize("antialias", [False, True])
+@pytest.mark.parametrize("size", [(12, 12), (33, 5), (1, 1), (80, 104)])
+@pytest.mark.parametrize("channels", [1, 2, 3, 4])
+def test_each_window_is_cut_and_resized(way, antialias, size, channels):
+    batch = images("float32", channels)
+    ours = way(batch, tf.constant(np.float32(WINDOWS)), straight(), *size, antialias).numpy()
+    assert ours.shape == (6, *size, channels)
+    for index, (top, left, rows, columns) in enumerate(WINDOWS):
+        part = batch[index, top : top + rows, left : left + columns]
+        np.testing.assert_allclose(ours[index], tf.image.resize(part, size, antialias=antialias), atol=2e-3)
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+@pytest.mark.parametrize("antialias", [False, True])
+def test_uint8_is_rounded_to_the_nearest_level_and_mirrored_where_asked(way, antialias):
+    windows, flips = tf.constant(np.float32(WINDOWS)), tf.constant([True, False] * 3)
+    exact = resampling.plain(images("float32"), windows, straight(), 17, 23, antialias).numpy()
+    ours = way(images(), windows, flips, 17, 23, antialias).numpy()
+    assert ours.dtype == np.uint8
+    exact[::2] = exact[::2, :, ::-1]
+    assert np.abs(ours - exact).max() < 0.501
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+@pytest.mark.parametrize("size", [(10, 13), (30, 39)])
+def test_antialiasing_is_that_of_pillow(way, size):
+    batch = images(count=1)
+    ours = way(batch, tf.constant([[3.0, 5.0, 36.0, 45.0]]), straight(1), *size, True, True).numpy()[0]
+    part = Image.fromarray(batch[0, 3:39, 5:50].numpy())
+    theirs = np.asarray(part.resize(size[::-1], Image.Resampling.BILINEAR))
+    assert np.abs(np.int32(ours) - theirs).max() <= 1  # Pillow rounds between its two passes
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+@pytest.mark.parametrize("antialias", [False, True])
+def test_a_window_that_is_not_confined_is_a_part_of_the_whole_image_resized(way, antialias):
+    batch = images("float32", count=1)
+    whole = tf.image.resize(batch, [25, 27], antialias=antialias).numpy()
+    step = np.array([40 / 25, 52 / 27])
+    window = np.float32([[*(np.array([4, 6]) * step), *(np.array([12, 14]) * step)]])
+    ours = way(batch, tf.constant(window), straight(1), 12, 14, antialias, False).numpy()
+    np.testing.assert_allclose(ours, whole[:, 4:16, 6:20], atol=0.01)
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+@pytest.mark.parametrize("size", [(1, 1), (1, 7), (5, 1), (2, 2)])
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("antialias", [False, True])
+def test_tiny_images_are_enlarged(way, size, channels, antialias):
+    batch = images("float32", channels, *size, 2)
+    ours = way(batch, tf.constant([[0.0, 0.0, *map(float, size)]] * 2), straight(2), 6, 9, antialias).numpy()
+    np.testing.assert_allclose(ours, tf.image.resize(batch, [6, 9], antialias=antialias), atol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float32"])
+def test_a_batch_without_images_is_one(dtype):
+    empty = resampling.resize_windows(images(dtype)[:0], tf.zeros([0, 4]), None, 8, 9)
+    assert empty.shape == (0, 8, 9, 3) and empty.dtype.name == dtype
+
+
+def test_bounds_are_what_is_read():
+    random = np.random.default_rng(3)
+    for antialias in (False, True):
+        for confined in (False, True):
+            windows = np.float32([[*random.uniform(0, 20, 2), *random.uniform(1, 20, 2)] for _ in range(20)])
+            sizes = np.int32([[40, 52]] * 20)
+            batch = images("float32", 1, count=20).numpy()
+            boxes = resampling.bounds(tf.constant(windows), tf.constant(sizes), 9, 7, antialias, confined).numpy()
+            expected = resampling.plain(tf.constant(batch), windows, straight(20), 9, 7, antialias, confined)
+            for index, (top, left, rows, columns) in enumerate(boxes):
+                rest = np.full_like(batch[index], 1e6)
+                inside = np.s_[top : top + rows, left : left + columns]
+                rest[inside] = batch[index][inside]
+                batch[index] = rest
+            ours = resampling.plain(tf.constant(batch), windows, straight(20), 9, 7, antialias, confined)
+            np.testing.assert_allclose(ours, expected, atol=0.05)
+
+
+needs_compiled = pytest.mark.skipif(not native.available("resize"), reason="no compiler")
+
+
+@needs_compiled
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"images": tf.zeros([2, 4, 4])}, "images has 3 axes, not 4"),
+        ({"windows": tf.zeros([2, 3])}, r"windows are \[batch, 4\]"),
+        ({"windows": tf.zeros([3, 4])}, r"windows are \[batch, 4\]"),
+        ({"flips": tf.zeros([1], tf.bool)}, r"flips are \[batch\]"),
+        ({"images": tf.zeros([2, 0, 4, 3])}, "images without pixels"),
+        ({"height": 0}, "at least 1"),
+        ({"windows": tf.constant([[0.0, 0, 4, 4], [0, 0, 4, 5]])}, r"windows\[1\] is .* image of 4 x 4 pixels"),
+        ({"windows": tf.fill([2, 4], float("nan"))}, r"windows\[0\]"),
+    ],
+)
+def test_the_op_refuses_what_does_not_fit(change, complaint):
+    given = {"images": tf.zeros([2, 4, 4, 3]), "windows": tf.constant([[0.0, 0, 4, 4]] * 2), "flips": straight(2)}
+    options = {"height": 3, "width": 3, "antialias": False, "confined": True}
+    with pytest.raises(tf.errors.InvalidArgumentError, match=complaint):
+        native.ops("resize").tfhet_resize_windows(**{**given, **options, **change})
+
+
+@needs_compiled
+def test_the_compiled_and_the_plain_way_agree_on_any_windows():
+    random = np.random.default_rng(9)
+    windows = np.float32([[*random.uniform(0, 20, 2), *random.uniform(0.1, 20, 2)] for _ in range(40)])
+    flips = tf.constant(random.random(40) < 0.5)
+    for antialias in (False, True):
+        for confined in (False, True):
+            arguments = (tf.constant(windows), flips, 14, 11, antialias, confined)
+            ours = resampling.resize_windows(images("float32", count=40), *arguments)
+            np.testing.assert_allclose(ours, resampling.plain(images("float32", count=40), *arguments), atol=0.02)

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfhet.errors import UsageError
+from tfhet.source import Sidecar, TFRecordSource
+from tfhet.source.photos import photos
+
+pytest.importorskip("sklearn.datasets")
+COUNT = 96
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory) -> Path:
+    return photos(tmp_path_factory.mktemp("photos") / "set", COUNT, seed=5, shards=4)
+
+
+def read(directory: Path) -> tuple[list[bytes], list[int]]:
+    source = TFRecordSource.from_directory(directory)
+    source.check()
+    parsed = source.parse(tf.stack(list(tf.data.TFRecordDataset(source.files))))
+    return parsed["image"].numpy().tolist(), parsed["label"].numpy().tolist()
+
+
+def test_there_are_as_many_files_of_jpeg_images_as_asked_for_of_two_classes(written):
+    source = TFRecordSource.from_directory(written)
+    assert (source.example_count(), source.split_count()) == (COUNT, 4)
+    assert source.spec["image"] == tf.TensorSpec([None], tf.string)
+    sidecar = Sidecar.read(written)
+    assert sidecar is not None and tuple(sidecar.classes) == ("china.jpg", "flower.jpg")
+    images, labels = read(written)
+    assert all(image.startswith(b"\xff\xd8\xff") for image in images) and len(set(images)) == COUNT
+    assert sorted(labels) == [0] * (COUNT // 2) + [1] * (COUNT // 2)
+
+
+def test_sizes_and_bytes_are_those_of_training_photos(written):
+    images, _ = read(written)
+    shapes = np.array([tf.io.extract_jpeg_shape(image).numpy() for image in images])
+    assert sorted(np.median(np.sort(shapes[:, :2], axis=1), axis=0)) == [375, 500]
+    assert shapes[:, :2].min() >= 300 and shapes[:, :2].max() <= 1000
+    assert 0.1 < (shapes[:, 0] > shapes[:, 1]).mean() < 0.4
+    assert 80e3 < np.mean([len(image) for image in images]) < 130e3
+
+
+def test_equal_arguments_give_equal_photos_and_another_seed_others(written, tmp_path):
+    first = [read(photos(tmp_path / name, 3, seed, 2))[0] for name, seed in (("a", 1), ("b", 1), ("c", 2))]
+    assert first[0] == first[1] != first[2]
+
+
+def test_what_is_there_is_kept_and_something_else_is_refused(written, tmp_path):
+    before = {file.name: file.stat().st_mtime_ns for file in written.iterdir()}
+    assert photos(written, COUNT, seed=5, shards=4) == written
+    assert {file.name: file.stat().st_mtime_ns for file in written.iterdir()} == before
+    with pytest.raises(UsageError, match="holds other photos"):
+        photos(written, COUNT, seed=6, shards=4)
+    (tmp_path / "mine.txt").write_text("")
+    with pytest.raises(UsageError, match="holds something else"):
+        photos(tmp_path, 2)
+    with pytest.raises(UsageError, match="at least 1 photo in 1 shard"):
+        photos(tmp_path / "none", 0)
+
+
+def test_it_runs_as_a_program_and_lies_in_the_cache_by_default(tmp_path):
+    assert photos(count=2, shards=1, cache=tmp_path) == tmp_path / "tfhet" / "photos" / "2-photos-1-shards-seed-0"
+    command = [sys.executable, "-m", "tfhet.source.photos", str(tmp_path / "set"), "--count", "2", "--shards", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.stdout.strip() == str(tmp_path / "set")
+    assert read(tmp_path / "set")[0] == read(tmp_path / "tfhet" / "photos" / "2-photos-1-shards-seed-0")[0]

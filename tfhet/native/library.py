@@ -1,0 +1,209 @@
+"""Compiled ops: each `*.cc` of this folder becomes a library of its own, built where it is first used.
+
+A library lies in the user's cache under the hash of all that it was made of (source, flags, compiler, TensorFlow, this
+CPU's features), so that it never has to be thrown away and never serves another machine. Nothing depends on it: without
+a compiler, or with `TFHET_NATIVE=off`, the plain TensorFlow operations do the same work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import functools
+import hashlib
+import logging
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from tfhet.clock import SYSTEM
+from tfhet.cluster import NATIVE, cache_dir, environment
+from tfhet.errors import UsageError
+
+HERE = Path(__file__).parent
+SWITCH = NATIVE
+"""`auto`: compiled ops where they can be built; `off`: plain TensorFlow only; `on`: an error where they cannot be; or
+the names of those to use, with commas, as a launcher tells its rank which of them every data worker has."""
+CHOICES = ("auto", "off", "on")
+# No contraction of a product and a sum into one rounding: results are the same with every width of vector.
+FLAGS = (
+    "-O3",
+    "-march=native",
+    "-ffp-contract=off",
+    # Nobody reads errno or the floating-point flags; keeping them right would forbid vectors under a condition.
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-fPIC",
+    "-shared",
+    "-fvisibility=hidden",
+    "-Wall",
+    "-Wno-unknown-pragmas",
+)
+LINKED: Mapping[str, tuple[str, str]] = {"jpeg": ("jpeglib.h", "-ljpeg")}
+"""What a kernel needs beside TensorFlow: a header that must be there, and how it is linked."""
+BUILD_LIMIT_S = 300.0
+
+log = logging.getLogger(__name__)
+
+
+class BuildError(Exception):
+    """A kernel cannot be built here; says why."""
+
+
+def names() -> tuple[str, ...]:
+    """All kernels that there are, sorted."""
+    return tuple(sorted(path.stem for path in HERE.glob("*.cc")))
+
+
+def permitted(env: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """The kernels that `TFHET_NATIVE` lets this process use. Raises UsageError for words that it does not know."""
+    given = (environment() if env is None else env).get(SWITCH) or "auto"
+    if given in CHOICES:
+        return () if given == "off" else names()
+    chosen = tuple(given.split(","))
+    if not set(chosen) <= set(names()):
+        raise UsageError(f"{SWITCH} is {', '.join(CHOICES)} or some of {','.join(names())}; not {given!r}")
+    return chosen
+
+
+def ops(name: str) -> Any | None:
+    """The ops of a kernel as Python functions, built first if need be; None where that is impossible or switched off.
+
+    A failure is logged once for each process. Raises UsageError instead with `TFHET_NATIVE=on`.
+    """
+    return _loaded(name, environment().get(SWITCH) == "on") if name in permitted() else None
+
+
+def available(name: str) -> bool:
+    """Whether `ops(name)` gives any."""
+    return ops(name) is not None
+
+
+def load_all() -> tuple[str, ...]:
+    """Loads every kernel that can be, as a process must that runs other processes' graphs; -> their names."""
+    return tuple(name for name in names() if available(name))
+
+
+@functools.cache
+def _loaded(name: str, strict: bool) -> Any | None:
+    try:
+        return tf.load_op_library(str(build(name)))
+    except (BuildError, tf.errors.OpError) as error:
+        if strict:
+            raise UsageError(f"{SWITCH}=on, but the compiled op {name!r} cannot be had: {error}") from None
+        log.warning("compiled op %r left out, plain TensorFlow does its work: %s", name, error)
+        return None
+
+
+def build(name: str) -> Path:
+    """The library of one kernel, made unless it is in the cache. Raises BuildError."""
+    source = HERE / f"{name}.cc"
+    compiler = _compiler()
+    command = [compiler, *FLAGS, *_tensorflow_flags(), f"-I{HERE}"]
+    after = []
+    if name in LINKED:
+        header, link = LINKED[name]
+        if not _has_header(compiler, header):
+            raise BuildError(f"{header} is missing (Debian: libjpeg-dev)")
+        after = [link]
+    headers = [header.read_bytes() for header in sorted(HERE.glob("*.h"))]
+    parts = [source.read_bytes(), *headers, repr([*FLAGS, after]).encode()]
+    parts += [tf.__version__.encode(), _version(compiler).encode(), _cpu().encode()]
+    key = hashlib.blake2b(b"\0".join(parts), digest_size=12).hexdigest()
+    folder = cache_dir(environment()) / "native"
+    library = folder / f"{name}-{key}.so"
+    if library.exists():
+        return library
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with _locked(folder / f"{name}.lock"):
+            if not library.exists():
+                _compile([*command, str(source)], after, library)
+    except OSError as error:
+        raise BuildError(f"cannot write to {folder}: {error}") from None
+    return library
+
+
+def _compile(command: list[str], after: list[str], library: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix=".build-", dir=library.parent) as scratch:
+        made = Path(scratch) / library.name
+        try:
+            done = subprocess.run(
+                [*command, "-o", str(made), *_link_flags(), *after],
+                capture_output=True,
+                text=True,
+                timeout=BUILD_LIMIT_S,
+                stdin=subprocess.DEVNULL,
+            )
+        except subprocess.TimeoutExpired:
+            raise BuildError(f"the compiler took more than {BUILD_LIMIT_S:g} s") from None
+        if done.returncode:
+            raise BuildError(f"{command[0]} failed: " + " | ".join(done.stderr.strip().split("\n")[:4]))
+        os.replace(made, library)
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """One builder at a time; the others find its result. Raises BuildError after BUILD_LIMIT_S."""
+    until = SYSTEM.monotonic() + BUILD_LIMIT_S
+    with open(path, "w") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if SYSTEM.monotonic() > until:
+                    raise BuildError(f"another process holds {path}") from None
+                SYSTEM.sleep(0.05)
+        yield
+
+
+def _compiler() -> str:
+    given = environment().get("CXX", "").split()
+    found = shutil.which(given[0]) if given else shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
+    if found is None:
+        raise BuildError("no C++ compiler (Debian: g++)")
+    return found
+
+
+@functools.cache
+def _version(compiler: str) -> str:
+    done = subprocess.run([compiler, "--version"], capture_output=True, text=True, timeout=30, stdin=subprocess.DEVNULL)
+    return done.stdout.split("\n")[0]
+
+
+@functools.cache
+def _has_header(compiler: str, header: str) -> bool:
+    done = subprocess.run(
+        [compiler, "-xc++", "-E", "-o", "/dev/null", "-"],
+        input=f"#include <cstdio>\n#include <{header}>\n",
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    return done.returncode == 0
+
+
+def _tensorflow_flags() -> list[str]:
+    # As a system folder: TensorFlow's own headers are full of what -Wall minds.
+    return [flag.replace("-I", "-isystem", 1) for flag in tf.sysconfig.get_compile_flags()]
+
+
+def _link_flags() -> list[str]:
+    return list(tf.sysconfig.get_link_flags())
+
+
+def _cpu() -> str:
+    """The instruction set that `-march=native` stands for."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().split("\n"):
+            if line.startswith(("flags", "Features")):
+                return platform.machine() + line
+    return platform.machine() + platform.processor()

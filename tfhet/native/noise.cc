@@ -1,0 +1,122 @@
+// Normal noise, added: the numbers that tfhet/stages/gaussian_noise.py makes with plain operations, from the same bits.
+
+#include <algorithm>
+#include <cmath>
+
+#include "logarithm.h"
+#include "op.h"
+
+namespace {
+
+using tfhet::Attributes;
+using tfhet::Context;
+using tfhet::Input;
+using tfhet::Shape;
+
+constexpr uint64_t GAMMA = 0x9E3779B97F4A7C15;
+constexpr int WORDS = 64, HALVES = 2 * WORDS;
+
+// SplitMix64's output function, Stafford's variant 13; see tfhet/stages/randomness.py.
+inline uint64_t mix(uint64_t word) {
+  word = (word ^ (word >> 30)) * 0xBF58476D1CE4E5B9;
+  word = (word ^ (word >> 27)) * 0x94D049BB133111EB;
+  return word ^ (word >> 31);
+}
+
+// Of a positive number, by Newton's steps towards 1 / root; std::sqrt, which may set errno, is not vectorised.
+inline float root_of(float value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, 4);
+  bits = 0x5F375A86 - (bits >> 1);
+  float over;
+  std::memcpy(&over, &bits, 4);
+  const float half = 0.5f * value;
+  over = over * (1.5f - half * over * over);
+  over = over * (1.5f - half * over * over);
+  over = over * (1.5f - half * over * over);
+  return value * over;
+}
+
+// Box-Muller on one 32-bit half: 16 bits for the radius, 16 for the angle, of which each is a wave of its own.
+void normals(const uint32_t* __restrict halves, float* __restrict cosines, float* __restrict sines, float deviation) {
+  for (int i = 0; i < HALVES; ++i) {
+    const int32_t lower = static_cast<int32_t>(halves[i] & 0xFFFF), upper = static_cast<int32_t>(halves[i]) >> 16;
+    const float radius = root_of(-2.0f * tfhet::log_of((static_cast<float>(lower) + 0.5f) * 0x1p-16f)) * deviation;
+    // The nearest quarter turn and what is left, at most an eighth either way; polynomials of Cephes' sinf and cosf.
+    const int32_t quarter = (upper + 8192) >> 14;
+    const float x = static_cast<float>(upper - quarter * 16384) * (6.283185307179586f * 0x1p-16f), z = x * x;
+    const float sine = ((-1.9515295891E-4f * z + 8.3321608736E-3f) * z - 1.6666654611E-1f) * z * x + x;
+    const float cosine =
+        ((2.443315711809948E-5f * z - 1.388731625493765E-3f) * z + 4.166664568298827E-2f) * z * z - 0.5f * z + 1.0f;
+    const float along = quarter & 1 ? -sine : cosine, across = quarter & 1 ? cosine : sine;
+    cosines[i] = (quarter & 2 ? -along : along) * radius;
+    sines[i] = (quarter & 2 ? -across : across) * radius;
+  }
+}
+
+inline float between(float value, float low, float high) {
+  value = value > low ? value : low;
+  return value < high ? value : high;
+}
+
+inline void add(const float* __restrict from, float* __restrict to, const float* __restrict noise, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) to[i] = between(from[i] + noise[i], 0.0f, 1.0f);
+}
+inline void add(const uint8_t* __restrict from, uint8_t* __restrict to, const float* __restrict noise, int64_t count) {
+  for (int64_t i = 0; i < count; ++i)
+    to[i] = static_cast<uint8_t>(
+        static_cast<int32_t>(between(static_cast<float>(from[i]) + noise[i] + 0.5f, 0.0f, 255.0f)));
+}
+
+class Noise {
+ public:
+  explicit Noise(const Attributes& attributes) : deviation_(attributes.number("deviation")) {}
+
+  void compute(Context& context) const {
+    const auto images = context.input(0), seeds = context.input(1);
+    images.with_rank(4, "images");
+    if (seeds.with_rank(1, "seeds").shape[0] != images.shape[0]) tfhet::invalid("there is one seed for each image");
+    images.type() == TF_UINT8 ? run<uint8_t>(context, images, seeds) : run<float>(context, images, seeds);
+  }
+
+ private:
+  template <class T>
+  void run(Context& context, const Input& images, const Input& seeds) const {
+    const Shape& shape = images.shape;
+    const int64_t count = shape[1] * shape[2] * shape[3];
+    const T* from = images.data<T>();
+    T* to = context.output<T>(0, shape);
+    for (int64_t image = 0; image < shape[0]; ++image, from += count, to += count)
+      one(from, to, count, seeds.data<uint64_t>()[image]);
+  }
+
+  template <class T>
+  void one(const T* from, T* to, int64_t count, uint64_t seed) const {
+    const int64_t words = (count + 3) / 4, second = 2 * words;
+    uint64_t bits[WORDS];
+    uint32_t halves[HALVES];
+    float cosines[HALVES], sines[HALVES];
+    for (int64_t word = 0; word < words; word += WORDS) {
+      const uint64_t first = seed + (static_cast<uint64_t>(word) + 1) * GAMMA;
+      for (int i = 0; i < WORDS; ++i) bits[i] = mix(first + static_cast<uint64_t>(i) * GAMMA);
+      // The lower half of a word first, whatever the order of its bytes.
+      for (int i = 0; i < WORDS; ++i) {
+        halves[2 * i] = static_cast<uint32_t>(bits[i]);
+        halves[2 * i + 1] = static_cast<uint32_t>(bits[i] >> 32);
+      }
+      normals(halves, cosines, sines, deviation_);
+      // All cosines come before all sines.
+      const int64_t at = 2 * word, ready = std::min<int64_t>(HALVES, second - at);
+      const int64_t lower = std::min(ready, count - at), upper = std::min(ready, count - second - at);
+      add(from + at, to + at, cosines, lower);
+      if (upper > 0) add(from + second + at, to + second + at, sines, upper);
+    }
+  }
+
+  float deviation_;
+};
+
+const tfhet::Op<Noise> noise{
+    "TfhetNoise", {"images: T", "seeds: uint64"}, {"result: T"}, {"T: {uint8, float}", "deviation: float"}};
+
+}  // namespace

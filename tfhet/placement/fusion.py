@@ -1,0 +1,219 @@
+"""Fusion: neighbouring stages that can be one operation become one when a pipeline is lowered.
+
+Three kinds of neighbours do:
+
+- stages that only move pixels (`Geometric`), with one fill: their coordinates are composed, and the image is sampled
+  once. That is also the better picture: every bilinear pass blurs. Beyond the edge of the first image is the fill, as
+  composed coordinates have it.
+- stages that are straight lines with ends (`Stage.line`), on the way to float32: one multiply-add, clipped. Levels are
+  not rounded in between.
+- pointwise stages from uint8: one look-up table, made by applying the stages themselves to the ramp of all 256 levels,
+  so it gives exactly what they give.
+
+And `decode`, what takes a window out of the image, and a flip to the side: no more than the window is decoded, and the
+resampling writes it the right way round. A window with a flip alone is one resampling, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import tensorflow as tf
+
+from tfhet.placement.declaration import PlacedStage
+from tfhet.stages import Decode, ImageSpec, RandomFlip, Stage
+from tfhet.stages.decoding import decode_windows
+from tfhet.stages.decoding import sizes as image_sizes
+from tfhet.stages.geometric import Geometric
+from tfhet.stages.line import Line, apply_line
+from tfhet.stages.projection import composed, project
+from tfhet.stages.resampling import resize_windows
+from tfhet.stages.table import lookup
+from tfhet.stages.window import Window
+
+Drawn = Mapping[str, tf.Tensor]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One stage as it is; the fused kinds differ in `does` and `run`."""
+
+    stages: tuple[PlacedStage, ...]
+    """In running order, at least one."""
+    input: ImageSpec
+    """What the first of them gets."""
+
+    does = ""
+    """What the stages are together; "" for one alone."""
+
+    @property
+    def output(self) -> ImageSpec:
+        """What the last of them gives."""
+        return self.stages[-1].output
+
+    @property
+    def inputs(self) -> tuple[ImageSpec, ...]:
+        """What each of them gets."""
+        return (self.input, *(placed.output for placed in self.stages[:-1]))
+
+    def run(self, images: tf.Tensor, drawn: Sequence[Drawn]) -> tf.Tensor:
+        """images as `input` says, the parameters of each stage -> as `output` says."""
+        return self.stages[0].stage.apply(images, drawn[0])
+
+
+class Sampling(Step):
+    does = "one sampling"
+
+    def run(self, images: tf.Tensor, drawn: Sequence[Drawn]) -> tf.Tensor:
+        shape = tf.shape(images)
+        height, width = shape[1], shape[2]
+        size, transforms = None, []
+        for placed, spec, own in zip(self.stages, self.inputs, drawn, strict=True):
+            stage = placed.stage
+            assert isinstance(stage, Geometric)
+            transforms.append(stage.transforms(own, height, width))
+            if (given := stage.size(spec)) is not None:
+                size = height, width = given
+        mode, value = _fill(self.stages) or ("nearest", 0.0)
+        return project(images, composed(*transforms), mode, value, size)
+
+
+class Resampling(Step):
+    """A window of images that are decoded, and perhaps a flip."""
+
+    does = "one resampling of the window"
+
+    def run(self, images: tf.Tensor, drawn: Sequence[Drawn]) -> tf.Tensor:
+        window = self._window
+        shape = tf.shape(images)
+        sizes = tf.tile(shape[tf.newaxis, 1:3], [shape[0], 1])
+        place = window.windows(drawn[0], sizes)
+        flips = drawn[-1].get("flip_horizontal")
+        return resize_windows(images, place, flips, window.height, window.width, window.antialias, window.confined)
+
+    @property
+    def _window(self) -> Window:
+        return next(placed.stage for placed in self.stages if isinstance(placed.stage, Window))
+
+
+class Decoding(Resampling):
+    """The same of images in their files."""
+
+    does = "one decoding of the window"
+
+    def run(self, images: tf.Tensor, drawn: Sequence[Drawn]) -> tf.Tensor:
+        window = self._window
+        return decode_windows(
+            images,
+            window.windows(drawn[1], image_sizes(images)),
+            drawn[-1].get("flip_horizontal"),
+            window.height,
+            window.width,
+            self.output.channels,
+            window.antialias,
+            window.confined,
+        )
+
+
+class Straight(Step):
+    does = "one multiply-add"
+
+    def run(self, images: tf.Tensor, drawn: Sequence[Drawn]) -> tf.Tensor:
+        line: Line | None = None
+        for placed, spec, own in zip(self.stages, self.inputs, drawn, strict=True):
+            found = placed.stage.measured(images) if placed.stage.measures else {}
+            own_line = placed.stage.line({**own, **found}, spec)
+            assert own_line is not None
+            line = own_line if line is None else line.then(own_line)
+        assert line is not None
+        return apply_line(images, line, tf.as_dtype(self.output.dtype))
+
+
+class Table(Step):
+    does = "one look-up table"
+
+    def run(self, images: tf.Tensor, drawn: Sequence[Drawn]) -> tf.Tensor:
+        rows = 1 if not any(drawn) else tf.shape(images)[0]
+        channels = self.input.channels
+        ramp = tf.reshape(tf.range(256), [1, 1, 256, 1])
+        levels = tf.cast(tf.tile(ramp, [rows, 1, 1, channels]), tf.uint8)
+        for placed, own in zip(self.stages, drawn, strict=True):
+            levels = placed.stage.apply(levels, own)
+        return lookup(images, levels[:, 0])
+
+
+def fuse(placed: Sequence[PlacedStage], source: ImageSpec) -> tuple[Step, ...]:
+    """The steps that stages in running order make; `source` is what the first of them gets."""
+    steps: list[Step] = []
+    rest = list(placed)
+    spec = source
+    while rest:
+        step = _first(rest, spec)
+        steps.append(step)
+        del rest[: len(step.stages)]
+        spec = step.output
+    return tuple(steps)
+
+
+def unfused(placed: Sequence[PlacedStage], source: ImageSpec) -> tuple[Step, ...]:
+    """Every stage a step."""
+    specs = (source, *(each.output for each in placed))
+    return tuple(Step((each,), spec) for each, spec in zip(placed, specs, strict=False))
+
+
+def _first(rest: Sequence[PlacedStage], spec: ImageSpec) -> Step:
+    """The step that begins with the first of `rest`: the longest of any kind; of equal ones the first in KINDS."""
+    for count in range(len(rest), 1, -1):
+        for kind, joins in KINDS:
+            if joins(rest[:count], spec):
+                return kind(tuple(rest[:count]), spec)
+    return Step((rest[0],), spec)
+
+
+def _sampled(run: Sequence[PlacedStage], spec: ImageSpec) -> bool:
+    """Whether all only move pixels, and agree on what lies beyond the edge."""
+    stages = [placed.stage for placed in run]
+    if spec.form != "images" or not all(isinstance(stage, Geometric) and stage.moves for stage in stages):
+        return False
+    return len({stage.fill for stage in stages if isinstance(stage, Geometric) and stage.fill is not None}) <= 1
+
+
+def _fill(run: Sequence[PlacedStage]) -> tuple[str, float] | None:
+    fills = [placed.stage.fill for placed in run if isinstance(placed.stage, Geometric)]
+    return next((fill for fill in fills if fill is not None), None)
+
+
+def _straight(run: Sequence[PlacedStage], spec: ImageSpec) -> bool:
+    """Whether all are lines on the way to float32: between uint8 images each of them would round to a whole level."""
+    if any(placed.stage.measures for placed in run[1:]):
+        return False  # what it wants to measure would never be made
+    return run[-1].output.dtype == "float32" and all(type(p.stage).line is not Stage.line for p in run)
+
+
+def _looked_up(run: Sequence[PlacedStage], spec: ImageSpec) -> bool:
+    """Whether 256 results are all that there are."""
+    return spec.dtype == "uint8" and all(placed.stage.pointwise for placed in run)
+
+
+def _decoded(run: Sequence[PlacedStage], spec: ImageSpec) -> bool:
+    return isinstance(run[0].stage, Decode) and (len(run) == 2 or _resampled(run[1:], spec)) and _is_window(run[1])
+
+
+def _resampled(run: Sequence[PlacedStage], spec: ImageSpec) -> bool:
+    flip = run[1].stage
+    return len(run) == 2 and _is_window(run[0]) and isinstance(flip, RandomFlip) and not flip.vertical
+
+
+def _is_window(placed: PlacedStage) -> bool:
+    return isinstance(placed.stage, Window) and placed.stage.bilinear
+
+
+KINDS: tuple[tuple[type[Step], Callable[[Sequence[PlacedStage], ImageSpec], bool]], ...] = (
+    (Decoding, _decoded),
+    (Resampling, _resampled),
+    (Sampling, _sampled),
+    (Straight, _straight),  # before tables, which are looked up value by value
+    (Table, _looked_up),
+)
+"""The kinds of fused steps, each with whether a run of two stages or more is one."""

@@ -1,0 +1,64 @@
+"""The parts of a declared pipeline: reading, and the steps as they run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+from tfhet import stages as stage_room
+from tfhet.placement import Cut, Pipeline, PlacedStage, local_part, remote_part
+from tfhet.placement.lowering import steps
+from tfhet.profile.part import Part
+
+READING = "read, parse and batch"
+
+
+@dataclass(frozen=True)
+class _Until:
+    """A pipeline that ends at a position."""
+
+    pipeline: Pipeline
+    end: int
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.pipeline, name)
+
+    def placed(self) -> tuple[PlacedStage, ...]:
+        return self.pipeline.placed()[: self.end]
+
+
+def parts_of_pipeline(pipeline: Pipeline) -> list[Part]:
+    """All in one process and on one thread: what is fused there is one part. A step whose results make no batch (images
+    of many sizes) is joined with those behind it."""
+    batch, end = pipeline.batch_size, 0
+    parts = [Part(READING, remote_part(pipeline, None, Cut(0), threads=1), batch, kind="Source")]
+    names: list[str] = []
+    begin = 0
+    for step in steps(pipeline):
+        end += len(step.stages)
+        names.append(stage_room.text(tuple(placed.stage for placed in step.stages)))
+        if step.stages[-1].output.ragged and end < len(pipeline.placed()):
+            continue
+        name = "; ".join(names)
+        taken = {part.name for part in parts}
+        if name in taken:
+            name = next(f"{name} ({number})" for number in range(2, 99) if f"{name} ({number})" not in taken)
+        upto = remote_part(pipeline, None, Cut(end), threads=1)
+        parts.append(Part(name, upto, batch, _alone(pipeline, begin, end), _idle, kind="Stage"))
+        names, begin = [], end
+    return parts
+
+
+def _alone(pipeline: Pipeline, begin: int, end: int) -> Callable[[tf.data.Dataset], tf.data.Dataset]:
+    def apply(dataset: tf.data.Dataset) -> tf.data.Dataset:
+        return local_part(_Until(pipeline, end), dataset, Cut(begin), threads=1)
+
+    return apply
+
+
+def _idle(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    """The same iterators with no stage between them, which the whole has once for all stages."""
+    return dataset.map(lambda element: element, num_parallel_calls=1).prefetch(2)

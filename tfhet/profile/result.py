@@ -1,0 +1,113 @@
+"""What a profile found: the cost of each part, and whether the parts explain the whole."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tfhet.record import Figure, Record, median
+
+WHOLE = "the whole pipeline"
+
+
+@dataclass(frozen=True)
+class Cost:
+    """One part, measured."""
+
+    name: str
+    """As `Part.name`."""
+    cumulative_us: tuple[float, ...]
+    """CPU microseconds per example of everything up to and with this part, one value a round."""
+    alone_us: tuple[float, ...] = ()
+    """CPU microseconds per example of this part alone, on elements in memory; empty where it was not measured so."""
+    bytes_per_example: int = 0
+    """Behind this part, labels and all."""
+    examples: int = 1
+    """In one element behind this part."""
+    kind: str = ""
+    """As `Part.kind`."""
+    ops: tuple[str, ...] = ()
+    """As `Part.ops`."""
+    parallel: bool | None = None
+    """As `Part.parallel`."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """All parts in order; the last one's cumulative cost is that of the whole pipeline."""
+
+    name: str
+    costs: tuple[Cost, ...]
+    """At least one: the source comes first."""
+    examples: int = 0
+    """Drawn in each run."""
+
+    @property
+    def whole_us(self) -> float:
+        """CPU microseconds per example of the whole pipeline."""
+        return median(self.costs[-1].cumulative_us)
+
+    def added_us(self, index: int) -> tuple[float, ...]:
+        """What part `index` adds to those before it, round by round: the parts sum to the whole by construction."""
+        own = self.costs[index].cumulative_us
+        if index == 0:
+            return own
+        return tuple(a - b for a, b in zip(own, self.costs[index - 1].cumulative_us, strict=True))
+
+    def us(self, index: int) -> float:
+        """The cost of part `index`: the median of `added_us`."""
+        return median(self.added_us(index))
+
+    def share(self, index: int) -> float:
+        """Of the whole, 0 to 1."""
+        return max(0.0, self.us(index)) / self.whole_us if self.whole_us > 0 else 0.0
+
+    def alone_us(self, index: int) -> tuple[float, ...]:
+        """The part by itself; where it was not measured so (the source, a shuffle), what it adds."""
+        return self.costs[index].alone_us or self.added_us(index)
+
+    def sum_over_whole(self) -> Figure:
+        """The parts, each measured alone, over the whole, measured together: 1 when the parts explain it."""
+        sums = [sum(values) for values in zip(*(self.alone_us(i) for i in range(len(self.costs))), strict=True)]
+        return Figure.ratio(sums, self.costs[-1].cumulative_us, unit="x", against=WHOLE)
+
+    def names(self) -> list[str]:
+        """Of the parts in figures: letters, digits and underscores, no two alike."""
+        found: list[str] = []
+        for cost in self.costs:
+            short = re.sub(r"\([^()]*\)", "", cost.name)
+            word = re.sub(r"\W+", "_", short).strip("_").lower() or "part"
+            number = 2
+            name = word
+            while name in found:
+                name, number = f"{word}_{number}", number + 1
+            found.append(name)
+        return found
+
+    def figures(self) -> dict[str, Figure]:
+        """The flat table: what each part adds, each part alone, the whole, and the sum of the parts against it."""
+        table = {}
+        for index, name in enumerate(self.names()):
+            table[f"profile.{name}.us"] = Figure.of(self.added_us(index), unit="us")
+            if self.costs[index].alone_us:
+                table[f"profile.{name}.alone_us"] = Figure.of(self.costs[index].alone_us, unit="us")
+        table["profile.whole.us"] = Figure.of(self.costs[-1].cumulative_us, unit="us")
+        table["profile.sum_over_whole"] = self.sum_over_whole()
+        return table
+
+    def record(self, command: Sequence[str] = (), details: dict[str, Any] | None = None) -> Record:
+        """With the raw samples of every prefix, and the bytes behind every part."""
+        parts = [
+            {
+                "name": cost.name,
+                "bytes_per_example": cost.bytes_per_example,
+                "cumulative_us": list(cost.cumulative_us),
+                "alone_us": list(cost.alone_us),
+                "kind": cost.kind,
+            }
+            for cost in self.costs
+        ]
+        everything = {"examples": self.examples, "parts": parts, **(details or {})}
+        return Record.of(f"profile.{self.name}", self.figures(), details=everything, command=command)

@@ -1,0 +1,229 @@
+"""Measures parts in rounds: every prefix of the pipeline, and every part alone on elements in memory, in turn.
+
+What is compared is measured next to each other, so that a machine that becomes slower slows all of it. Iterators live
+through all rounds. A run begins and ends when the process rests, that is with all buffers full: what it took is then
+the CPU of all threads for just as many examples as were drawn. All threads share one core meanwhile: across cores,
+waking each other up costs a map over single elements between 20 and 100 us, at random (seen on TF 2.15.1).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+from tfhet.clock import SYSTEM, Clock
+from tfhet.errors import UsageError
+from tfhet.events import Event, Observer, ignore
+from tfhet.profile.part import Part
+from tfhet.profile.result import Cost, Profile
+
+HELD_BYTES = 4 << 20
+"""Of elements that are kept in memory for a part alone."""
+WINDOW_BYTES = 1 << 19
+"""Of single elements that are drawn together: what the nearest cache holds."""
+LEAST_ELEMENTS = 8
+PROBE_CPU_S = 0.2
+REST_S = 0.005
+"""Between two looks at the process."""
+REST_CALM = 4
+"""Looks in a row at which it did nothing: on a busy machine its threads wait longer for a core than that once."""
+REST_POLLS = 2000
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much time a profile may take."""
+
+    budget_s: float = 30.0
+    """CPU seconds, roughly, for all rounds."""
+    repeats: int = 5
+    """Measured rounds; one more warms up."""
+
+
+class _Case:
+    """A data set of which elements are drawn."""
+
+    def __init__(self, dataset: tf.data.Dataset, examples: int, window: int):
+        options = tf.data.Options()
+        options.threading.private_threadpool_size = 1
+        options.threading.max_intra_op_parallelism = 1
+        options.autotune.enabled = False
+        # Single elements reach Python by hundreds: one by one that would cost more than most parts.
+        self._window = window if examples == 1 else 1
+        self._dataset = (dataset.window(self._window) if self._window > 1 else dataset).with_options(options)
+        self._examples = examples
+
+        self._iterator: Any = None
+
+    def cpu_us(self, examples: int, clock: Clock, warm: int = 2) -> float:
+        """CPU microseconds per example over about `examples` of them; before the first run, `warm` elements."""
+        per_draw = self._examples * self._window
+        draws = max(1, round(examples / per_draw))
+        if self._iterator is None:
+            self._iterator = iter(self._dataset)
+            _draw(self._iterator, -(-warm // self._window))
+        start = _rested(clock)
+        _draw(self._iterator, draws)
+        return (_rested(clock) - start) / (draws * per_draw) * 1e6
+
+
+def _rested(clock: Clock) -> float:
+    """The CPU time of the process when no thread of it works any more: prefetching has filled its buffers."""
+    before, calm = clock.cpu(), 0
+    for _ in range(REST_POLLS):
+        clock.sleep(REST_S)
+        now = clock.cpu()
+        calm = calm + 1 if now - before < REST_S * 0.1 else 0
+        before = now
+        if calm == REST_CALM:
+            break
+    return before
+
+
+def _draw(iterator: Any, count: int) -> None:
+    # Not next(): the Python objects of a window cost more than most parts.
+    resource, types = iterator._iterator_resource, iterator._flat_output_types
+    shapes = iterator._flat_output_shapes
+    try:
+        for _ in range(count):
+            tf.raw_ops.IteratorGetNext(iterator=resource, output_types=types, output_shapes=shapes)
+    except tf.errors.OutOfRangeError:
+        raise UsageError("the data set gave no element: a profile needs some") from None
+
+
+def measure(
+    name: str,
+    parts: Sequence[Part],
+    effort: Effort = Effort(),
+    *,
+    observer: Observer = ignore,
+    clock: Clock = SYSTEM,
+) -> Profile:
+    """The costs of `parts`, which follow each other; `name` is that of the profile.
+
+    Tells the observer of `profile.started` (parts, examples, rounds) and `profile.round` (done, total). Raises
+    UsageError for a data set without elements or effort out of range.
+    """
+    if effort.repeats < 1 or effort.budget_s <= 0:
+        raise UsageError(
+            f"a profile needs at least 1 round and some time, not {effort.repeats} and {effort.budget_s} s"
+        )
+    sizes = [_bytes(part) for part in parts]
+    held = [_fitting(HELD_BYTES, size * part.examples) for part, size in zip(parts, sizes, strict=True)]
+    windows = [_fitting(WINDOW_BYTES, size * part.examples) for part, size in zip(parts, sizes, strict=True)]
+    uptos = [_Case(part.upto, part.examples, count) for part, count in zip(parts, windows, strict=True)]
+    alone: dict[int, tuple[_Case, _Case]] = {}
+    for index, part in enumerate(parts):
+        if index and part.alone is not None:
+            before, count = parts[index - 1], held[index - 1]
+            memory = before.upto.take(count).cache().repeat()
+            idle = memory if part.idle is None else part.idle(memory)
+            cases = (
+                _Case(part.alone(memory), part.examples, windows[index]),
+                _Case(idle, before.examples, windows[index - 1]),
+            )
+            alone[index] = cases
+    with _one_core():
+        examples = _examples(uptos[-1], parts, effort, clock)
+        observer(Event("profile.started", clock.wall(), {"parts": [p.name for p in parts], "examples": examples}))
+        cumulative, apart = _rounds(uptos, alone, parts, held, examples, effort.repeats, observer, clock)
+    costs = [
+        Cost(
+            name=part.name,
+            cumulative_us=tuple(cumulative[index]),
+            alone_us=tuple(apart[index]),
+            bytes_per_example=sizes[index],
+            examples=part.examples,
+            kind=part.kind,
+            ops=tuple(sorted(part.ops)),
+            parallel=part.parallel,
+        )
+        for index, part in enumerate(parts)
+    ]
+    return Profile(name, tuple(costs), examples)
+
+
+def _rounds(
+    uptos: Sequence[_Case],
+    alone: Mapping[int, tuple[_Case, _Case]],
+    parts: Sequence[Part],
+    held: Sequence[int],
+    examples: int,
+    repeats: int,
+    observer: Observer,
+    clock: Clock,
+) -> tuple[list[list[float]], list[list[float]]]:
+    """CPU microseconds per example, by part and round: of each prefix, and of each part alone where it can be."""
+    cumulative: list[list[float]] = [[] for _ in parts]
+    apart: list[list[float]] = [[] for _ in parts]
+    for turn in range(repeats + 1):
+        gc.collect()
+        for index, case in enumerate(uptos):
+            taken = case.cpu_us(examples, clock, 2)
+            own = None
+            if index in alone:
+                with_it, idle = alone[index]
+                warm = held[index - 1] + 1  # the first pass fills the memory
+                own = with_it.cpu_us(examples, clock, warm * parts[index - 1].examples // parts[index].examples + 1)
+                own -= idle.cpu_us(examples, clock, warm)
+            if turn:
+                cumulative[index].append(taken)
+                apart[index] += [] if own is None else [own]
+        observer(Event("profile.round", clock.wall(), {"done": turn, "total": repeats}))
+    return cumulative, apart
+
+
+@contextlib.contextmanager
+def _one_core() -> Iterator[None]:
+    """All threads of this process on one core, where the system lets them be."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    _bind({max(before)})
+    try:
+        yield
+    finally:
+        _bind(before)
+
+
+def _bind(cores: set[int]) -> None:
+    for thread in os.listdir("/proc/self/task"):
+        with contextlib.suppress(OSError):  # it has ended
+            os.sched_setaffinity(int(thread), cores)
+
+
+def _examples(whole: _Case, parts: Sequence[Part], effort: Effort, clock: Clock) -> int:
+    """How many to draw in each run, so that all rounds take about the budget."""
+    count, least = parts[-1].examples, LEAST_ELEMENTS * max(part.examples for part in parts)
+    each = whole.cpu_us(count, clock, 2)
+    while each * count < PROBE_CPU_S * 1e6 and count < (1 << 20):
+        count *= 4
+        each = whole.cpu_us(count, clock, 2)
+    # Prefixes cost half the whole on average; the parts alone together one whole, and their idle twins little.
+    a_round = each * (len(parts) / 2 + 1.5)
+    return max(least, int(effort.budget_s * 1e6 / (effort.repeats + 1) / max(a_round, 0.01)))
+
+
+def _fitting(limit: int, each: int) -> int:
+    return max(1, min(256, limit // max(1, each)))
+
+
+def _bytes(part: Part) -> int:
+    """Of one example behind this part, labels and all; of the first element."""
+    element = next(iter(part.upto.take(1)), None)
+    if element is None:
+        raise UsageError(f"the data set gave no element at {part.name!r}: a profile needs some")
+    total = 0
+    for value in tf.nest.flatten(element, expand_composites=True):
+        if not isinstance(value, tf.Tensor):
+            continue
+        strings = value.dtype == tf.string
+        total += int(tf.reduce_sum(tf.strings.length(value))) if strings else int(tf.size(value)) * value.dtype.size
+    return round(total / part.examples)

@@ -1,0 +1,54 @@
+"""What is to be profiled, from the words of a command line."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from tfhet.errors import UsageError
+from tfhet.placement import Pipeline
+from tfhet.source import SyntheticSource, TFRecordSource
+
+SYNTHETIC = "synthetic"
+
+
+def load(target: str, stages: str | None = None, batch_size: int = 128) -> Pipeline | tf.data.Dataset:
+    """`target`: a directory of TFRecords with a `tfhet.json`, the word `synthetic`, or FILE.py:NAME, where NAME is a
+    Pipeline, a tf.data.Dataset, or a function without arguments that gives one.
+
+    Raises UsageError for what is none of these, and for stages where the file has its own.
+    """
+    path, colon, name = target.rpartition(":")
+    if colon and path.endswith(".py"):
+        found = _attribute(Path(path), name)
+        if isinstance(found, tf.data.Dataset) and stages:
+            raise UsageError("--stages is for a source; a plain data set has its own transformations")
+        return found.with_stages(stages) if stages else found
+    if target == SYNTHETIC:
+        return Pipeline(SyntheticSource(1 << 20, 16), stages or "aws-cifar", batch_size)
+    if target.endswith(".py"):
+        raise UsageError(f"which pipeline of {target}? name it, like {target}:dataset")
+    return Pipeline(TFRecordSource.from_directory(target), stages or "", batch_size)
+
+
+def _attribute(path: Path, name: str) -> Any:
+    if not path.is_file():
+        raise UsageError(f"no such file: {path}")
+    spec = importlib.util.spec_from_file_location(f"_profiled_{path.stem}", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    if not hasattr(module, name):
+        known = ", ".join(each for each in vars(module) if not each.startswith("_"))
+        raise UsageError(f"{path} has no {name!r}; it has {known}")
+    found = getattr(module, name)
+    if callable(found) and not isinstance(found, (Pipeline, tf.data.Dataset)):
+        found = found()
+    if not isinstance(found, (Pipeline, tf.data.Dataset)):
+        raise UsageError(f"{path}:{name} is a {type(found).__name__}; wanted a Pipeline or a tf.data.Dataset")
+    return found

@@ -1,0 +1,120 @@
+"""JPEG photos of many sizes as TFRecords, without a download: `python -m tfhet.source.photos DIR`.
+
+Parts of the two photos that come with scikit-learn, enlarged, mirrored, coloured and with the noise of a sensor. Sizes
+and bytes are distributed about as in ImageNet's training images, so that decoding takes about as long: 500 x 375 in the
+median, some upright, some up to 1000 x 750, 100 kB in the mean.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tfhet.errors import UsageError
+from tfhet.source.feature import Encoded, Scalar
+from tfhet.source.sidecar import Sidecar
+from tfhet.source.writing import appearing, write_tfrecords
+
+CLASSES = ("china.jpg", "flower.jpg")
+FEATURES = {"image": Encoded(), "label": Scalar("int64")}
+SIZES = ((375, 500), (333, 500), (300, 400), (400, 500), (500, 500), (480, 640), (600, 800), (750, 1000))
+"""Rows and columns of the photos that are wider than high; one in four is turned."""
+SHARES = (0.55, 0.12, 0.06, 0.05, 0.05, 0.07, 0.05, 0.05)
+QUALITIES = (85, 97)
+"""The least, and one above the greatest; each as often."""
+NOISE_LEVELS = (3.0, 11.0)
+"""Standard deviation, in grey levels; it is what makes the files as large as photos that were not enlarged."""
+
+
+def photos(
+    directory: str | os.PathLike[str] | None = None,
+    count: int = 512,
+    seed: int = 0,
+    shards: int = 8,
+    *,
+    cache: Path | None = None,
+) -> Path:
+    """-> a directory of `count` photos with their `label`, 0 (china) or 1 (flower), in `shards` files.
+
+    Written on first use; later calls, and processes that race, get what is there. Without `directory` it lies in
+    `cache` (default ~/.cache) under `tfhet/photos`. Equal for equal arguments. Raises UsageError when the directory
+    holds something else, or scikit-learn is missing.
+    """
+    if count < 1 or shards < 1:
+        raise UsageError(f"at least 1 photo in 1 shard, not {count} in {shards}")
+    home = Path.home() / ".cache" if cache is None else Path(cache)
+    name = f"{count}-photos-{shards}-shards-seed-{seed}"
+    target = home / "tfhet" / "photos" / name if directory is None else Path(directory)
+    details = {"origin": "scikit-learn photos", "photos": count}
+    if not _complete(target, {**details, "shards": shards, "seed": seed}):
+        originals = _loaded()
+        try:
+            with appearing(target) as building:
+                write_tfrecords(building, _examples(originals, count, seed), shards, FEATURES, seed, CLASSES, details)
+        except FileExistsError:
+            if not _complete(target, {**details, "shards": shards, "seed": seed}):
+                raise UsageError(f"{target} holds something else: choose another directory, or remove it") from None
+    return target
+
+
+def _complete(target: Path, details: Mapping[str, Any]) -> bool:
+    sidecar = Sidecar.read(target)
+    if sidecar is None:
+        return False
+    if dict(sidecar.details) != details:
+        raise UsageError(f"{target} holds other photos ({dict(sidecar.details)}): choose another directory")
+    return True
+
+
+def _loaded() -> list[np.ndarray]:
+    try:
+        from sklearn.datasets import load_sample_image
+    except ImportError:
+        raise UsageError("the photos come with scikit-learn: pip install 'tfhet[demo]'") from None
+    return [load_sample_image(name) for name in CLASSES]
+
+
+def _examples(originals: list[np.ndarray], count: int, seed: int) -> Iterator[Mapping[str, Any]]:
+    random = np.random.default_rng(seed)
+    for index in range(count):
+        label = index % len(originals)
+        yield {"image": _photo(originals[label], random), "label": label}
+
+
+def _photo(original: np.ndarray, random: np.random.Generator) -> bytes:
+    """uint8 [rows, columns, 3] -> a JPEG file of a part of it."""
+    size = SIZES[random.choice(len(SIZES), p=SHARES)]
+    if random.random() < 0.25:
+        size = size[::-1]
+    rows, columns = original.shape[:2]
+    # As large a part as has the wanted shape, or down to half of its sides.
+    share = random.uniform(0.5, 1.0) * min(rows / size[0], columns / size[1])
+    height, width = int(size[0] * share), int(size[1] * share)
+    top, left = random.integers(rows - height + 1), random.integers(columns - width + 1)
+    part = original[top : top + height, left : left + width]
+    if random.random() < 0.5:
+        part = part[:, ::-1]
+    values = tf.image.resize(part, size, "bicubic").numpy()
+    values = values * random.uniform(0.8, 1.2, 3) + random.uniform(-15.0, 15.0)
+    values += random.normal(0.0, random.uniform(*NOISE_LEVELS), values.shape)
+    image = np.clip(np.rint(values), 0, 255).astype(np.uint8)
+    quality, kind = int(random.integers(*QUALITIES)), random.random()
+    if kind < 0.02:
+        return tf.io.encode_jpeg(image[..., 1:2], "grayscale", quality).numpy()
+    return tf.io.encode_jpeg(image, "rgb", quality, chroma_downsampling=kind < 0.9).numpy()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Writes JPEG photos of many sizes as TFRecords.")
+    parser.add_argument("directory", nargs="?", help="where to; default: a folder in ~/.cache/tfhet/photos")
+    parser.add_argument("--count", type=int, default=512, help="how many (default 512)")
+    parser.add_argument("--seed", type=int, default=0, help="what they are drawn from (default 0)")
+    parser.add_argument("--shards", type=int, default=8, help="files (default 8)")
+    arguments = parser.parse_args()
+    print(photos(arguments.directory, arguments.count, arguments.seed, arguments.shards))

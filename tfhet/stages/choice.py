@@ -1,0 +1,140 @@
+"""Stages that hold other stages, and draw for each image which of them it meets."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar
+
+import tensorflow as tf
+
+from tfhet.stages import randomness
+from tfhet.stages.spec import ImageSpec
+from tfhet.stages.stage import Stage
+from tfhet.stages.stream import Stream
+
+
+class Choice(Stage):
+    """Each image goes through one of `branches`. Images are dealt out, so every branch works on its own images only."""
+
+    random: ClassVar[bool] = True
+
+    @property
+    def branches(self) -> tuple[Stage | None, ...]:
+        """What may happen to an image; None: nothing."""
+        raise NotImplementedError
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """How probable each branch is; they sum to 1."""
+        raise NotImplementedError
+
+    def check_branches(self) -> None:
+        """Raises UsageError for a branch that is no image stage. Sets what follows from the branches."""
+        stages = [branch for branch in self.branches if branch is not None]
+        for stage in stages:
+            if not isinstance(stage, Stage):
+                self.refuse(f"chooses among stages like posterize(4), not {stage!r}")
+            if isinstance(stage, Stream):
+                self.refuse(f"{stage.name} says how examples flow: it cannot be chosen for one image and not another")
+        for flag in ("keeps_shape", "keeps_range", "commutes_with_rescale"):
+            object.__setattr__(self, flag, all(getattr(stage, flag) for stage in stages))
+        object.__setattr__(self, "relabels", any(stage.relabels for stage in stages))
+
+    def spec(self, spec: ImageSpec) -> ImageSpec:
+        for branch in self.branches:
+            if branch is not None:
+                branch.admit(spec)
+        given = [spec if branch is None else branch.spec(spec) for branch in self.branches]
+        for branch, other in zip(self.branches, given, strict=True):
+            if other != given[0]:
+                first, differing = (_named(each) for each in (self.branches[0], branch))
+                self.refuse(f"{first} gives {given[0]}, but {differing} gives {other}: they must agree")
+        return given[0]
+
+    def label_spec(self, spec: tf.TensorSpec) -> tf.TensorSpec:
+        given = [spec if branch is None else branch.label_spec(spec) for branch in self.branches]
+        if any(other != given[0] for other in given):
+            self.refuse(f"labels would be {' or '.join(f'{s.dtype.name} {s.shape}' for s in given)}: they must agree")
+        return given[0]
+
+    def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
+        """`choice`: int32 [batch], which branch. `STAGE:BRANCH/PARAMETER`: those of the branches, drawn for all
+        images from a key of their own."""
+        drawn = {"choice": chosen(randomness.uniform(keys, 0), self.shares)}
+        for at, branch in enumerate(self.branches):
+            if branch is not None and branch.random:
+                own = branch.parameters(derived(keys, branch.name, at), spec)
+                drawn.update({f"{_prefix(branch, at)}{name}": value for name, value in own.items()})
+        return drawn
+
+    def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        return self._routed(images, parameters, lambda branch, part, own: branch.apply(part, own))
+
+    def labels(self, labels: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        if not self.relabels:
+            return labels
+        return self._routed(labels, parameters, lambda branch, part, own: branch.labels(part, own))
+
+    def _routed(
+        self,
+        values: tf.Tensor,
+        parameters: Mapping[str, tf.Tensor],
+        run: Callable[[Stage, tf.Tensor, Mapping[str, tf.Tensor]], tf.Tensor],
+    ) -> tf.Tensor:
+        def part(at: int, branch: Stage | None) -> Part:
+            if branch is None:
+                return lambda some, places: some
+            prefix = _prefix(branch, at)
+            own = {name.removeprefix(prefix): value for name, value in parameters.items() if name.startswith(prefix)}
+            return lambda some, places: run(branch, some, {name: tf.gather(v, places) for name, v in own.items()})
+
+        return dealt_out(values, parameters["choice"], [part(at, branch) for at, branch in enumerate(self.branches)])
+
+    def config(self) -> dict[str, object]:
+        """The fields by name; a stage as its name and its own fields."""
+        return {name: _as_json(value) for name, value in super().config().items()}
+
+
+Part = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
+"""([some, ...] of the values, their places: int32 [some]) -> [some, ...]."""
+
+
+def dealt_out(values: tf.Tensor, choice: tf.Tensor, parts: Sequence[Part]) -> tf.Tensor:
+    """values: [batch, ...]; choice: int32 [batch], from 0 to below the number of parts -> [batch, ...] with each row as
+    its part gives it; all parts give rows of one shape and dtype.
+
+    A copy in and a copy out: 11 us for a 224x224 RGB image of uint8, when a tf.where takes 55.
+    """
+    places = tf.dynamic_partition(tf.range(tf.shape(values)[0]), choice, len(parts))
+    results = [part(tf.gather(values, at), at) for part, at in zip(parts, places, strict=True)]
+    joined = tf.dynamic_stitch(places, results)
+    joined.set_shape([None, *results[0].shape[1:]])
+    return joined
+
+
+def chosen(draws: tf.Tensor, shares: Sequence[float]) -> tf.Tensor:
+    """draws: float32 [batch], uniform from 0 to below 1 -> int32 [batch]: i with probability shares[i]."""
+    ends = tf.constant(list(itertools.accumulate(shares))[:-1], tf.float32)
+    return tf.reduce_sum(tf.cast(draws[:, tf.newaxis] >= ends, tf.int32), axis=1)
+
+
+def derived(keys: tf.Tensor, name: str, position: int) -> tf.Tensor:
+    """keys: uint64 [batch] -> uint64 [batch]: for a stage inside of the one that the keys belong to."""
+    digest = hashlib.blake2b(f"{name}/{position}".encode(), digest_size=8).digest()
+    return randomness.absorb(keys, tf.constant(int.from_bytes(digest, "little"), tf.uint64))
+
+
+def _prefix(branch: Stage, at: int) -> str:
+    return f"{branch.name}:{at}/"
+
+
+def _named(branch: Stage | None) -> str:
+    return "leaving an image alone" if branch is None else branch.name
+
+
+def _as_json(value: object) -> object:
+    if isinstance(value, Stage):
+        return {"name": value.name, **value.config()}
+    return [_as_json(each) for each in value] if isinstance(value, (list, tuple)) else value

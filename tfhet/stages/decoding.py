@@ -1,0 +1,133 @@
+"""From the bytes of image files to a batch of one size, decoding no more of each than the window that is wanted.
+
+`TfhetDecodeWindows` does so in one pass over the rows of a JPEG image; everything else, and all without a compiler or
+libjpeg, is decoded by TensorFlow's own operations. Pixels are those of `tf.io.decode_jpeg` either way; also at the edge
+of the window, where `tf.io.decode_and_crop_jpeg` lacks the neighbours that smooth the colours.
+"""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from tfhet import native
+from tfhet.stages import resampling
+
+MARGIN = 8
+"""Pixels around a window that are decoded too, so that colours at its edge are smoothed as in the whole image."""
+
+
+def decode(contents: tf.Tensor, channels: int = 3) -> tf.RaggedTensor:
+    """contents: string [batch], JPEG, PNG, BMP or GIF (its first frame) -> uint8 [batch, (height), (width), channels],
+    each image in its own size."""
+    return tf.map_fn(
+        lambda content: tf.RaggedTensor.from_tensor(_whole(content, channels)),
+        contents,
+        fn_output_signature=tf.RaggedTensorSpec([None, None, channels], tf.uint8, ragged_rank=1),
+    )
+
+
+def sizes(contents: tf.Tensor) -> tf.Tensor:
+    """contents: string [batch], as for `decode` -> int32 [batch, 2], rows and columns, read from the headers."""
+    operations = native.ops("jpeg")
+    if operations is not None:
+        result = operations.tfhet_image_sizes(contents)
+    else:
+        result = tf.map_fn(_size, contents, fn_output_signature=tf.int32)
+    result.set_shape([contents.shape[0], 2])
+    return result
+
+
+def decode_windows(
+    contents: tf.Tensor,
+    windows: tf.Tensor,
+    flips: tf.Tensor | None,
+    height: int,
+    width: int,
+    channels: int = 3,
+    antialias: bool = False,
+    confined: bool = True,
+    fast: bool = False,
+) -> tf.Tensor:
+    """`tfhet.stages.resampling.resize_windows` of images in their files: uint8 [batch, height, width, channels].
+
+    contents: string [batch], as for `decode`. fast: whether the JPEG transform may shrink an image by 2, 4 or 8 before
+    it is resized, where its window is at least that much larger than the result. Raises InvalidArgumentError for what
+    cannot be decoded and for a window outside of its image, with the place in the batch of a JPEG image.
+    """
+    windows = tf.cast(windows, tf.float32)
+    flips = tf.zeros(tf.shape(contents)[:1], tf.bool) if flips is None else flips
+    operations = native.ops("jpeg")
+    if operations is None:
+        return plain(contents, windows, flips, height, width, channels, antialias, confined)
+    images, others = operations.tfhet_decode_windows(
+        contents,
+        windows,
+        flips,
+        height=height,
+        width=width,
+        channels=channels,
+        antialias=antialias,
+        confined=confined,
+        fast=fast,
+    )
+
+    def other(item: tuple[tf.Tensor, tf.Tensor, tf.Tensor]) -> tf.Tensor:
+        content, window, flip = (tensor[None] for tensor in item)
+        image = _whole(content[0], channels)[None]
+        return resampling.resize_windows(image, window, flip, height, width, antialias, confined)[0]
+
+    def completed() -> tf.Tensor:
+        # Few operations, which every iterator of a data set has to set up again.
+        picked = tuple(tf.gather(tensor, others) for tensor in (contents, windows, flips))
+        decoded = tf.map_fn(other, picked, fn_output_signature=tf.uint8)
+        return tf.tensor_scatter_nd_update(images, others[:, None], decoded)
+
+    result = tf.cond(tf.size(others) > 0, completed, lambda: images)
+    result.set_shape([contents.shape[0], height, width, channels])
+    return result
+
+
+def plain(
+    contents: tf.Tensor,
+    windows: tf.Tensor,
+    flips: tf.Tensor,
+    height: int,
+    width: int,
+    channels: int = 3,
+    antialias: bool = False,
+    confined: bool = True,
+) -> tf.Tensor:
+    """The same of TensorFlow's own operations; flips are a tensor."""
+
+    def one(item: tuple[tf.Tensor, tf.Tensor, tf.Tensor]) -> tf.Tensor:
+        content, window, flip = item
+        size = _size(content)
+        box = resampling.bounds(window[None], size[None], height, width, antialias, confined, MARGIN)[0]
+        part = tf.cond(
+            _is_jpeg(content),
+            lambda: tf.io.decode_and_crop_jpeg(content, box, channels=channels),
+            lambda: tf.slice(_whole(content, channels), [box[0], box[1], 0], [box[2], box[3], channels]),
+        )
+        window -= tf.concat([tf.cast(box[:2], tf.float32), [0.0, 0.0]], axis=0)
+        resized = resampling.plain(part[None], window[None], flip[None], height, width, antialias, confined)[0]
+        return tf.ensure_shape(resized, [height, width, channels])
+
+    return tf.map_fn(one, (contents, windows, flips), fn_output_signature=tf.uint8)
+
+
+def _is_jpeg(content: tf.Tensor) -> tf.Tensor:
+    return tf.strings.substr(content, 0, 3) == b"\xff\xd8\xff"
+
+
+def _size(content: tf.Tensor) -> tf.Tensor:
+    """string [] -> int32 [2]; what is no JPEG image is decoded for it."""
+    return tf.cond(
+        _is_jpeg(content),
+        lambda: tf.io.extract_jpeg_shape(content)[:2],
+        lambda: tf.shape(_whole(content, 3))[:2],
+    )
+
+
+def _whole(content: tf.Tensor, channels: int) -> tf.Tensor:
+    image = tf.io.decode_image(content, channels=channels, expand_animations=False)
+    return tf.ensure_shape(image, [None, None, channels])

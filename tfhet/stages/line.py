@@ -1,0 +1,92 @@
+"""A straight line with ends: what many stages of grey levels are, and what several of them in a row are together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import tensorflow as tf
+
+from tfhet import native
+
+Number: TypeAlias = float | Sequence[float] | tf.Tensor
+
+
+@dataclass(frozen=True)
+class Line:
+    """x -> min(max(scale * x + offset, low), high), low <= high. Each float32 [1 or batch, 1 or channels]; the ends may
+    be infinite."""
+
+    scale: tf.Tensor
+    offset: tf.Tensor
+    low: tf.Tensor
+    high: tf.Tensor
+
+    @classmethod
+    def of(cls, scale: Number = 1.0, offset: Number = 0.0, low: Number = -math.inf, high: Number = math.inf) -> Line:
+        """Each one number for everything, [channels] for all images, or [1 or batch, 1 or channels]."""
+        return cls(*(_matrix(part, 0) for part in (scale, offset, low, high)))
+
+    @classmethod
+    def per_image(
+        cls, scale: Number = 1.0, offset: Number = 0.0, low: Number = -math.inf, high: Number = math.inf
+    ) -> Line:
+        """Each one number for everything, [batch] for all channels, or [1 or batch, 1 or channels]."""
+        return cls(*(_matrix(part, 1) for part in (scale, offset, low, high)))
+
+    def then(self, other: Line) -> Line:
+        """The line that is this one and then `other`, ends and all; exact but for the rounding of its four numbers."""
+        # No product of 0 and an infinite end: a scale of 0 makes everything the offset.
+        ends = [tf.math.multiply_no_nan(end, other.scale) + other.offset for end in (self.low, self.high)]
+        low, high = tf.minimum(*ends), tf.maximum(*ends)  # a negative scale turns them about
+        return Line(
+            scale=self.scale * other.scale,
+            offset=self.offset * other.scale + other.offset,
+            low=tf.minimum(tf.maximum(low, other.low), other.high),
+            high=tf.minimum(tf.maximum(high, other.low), other.high),
+        )
+
+
+def _matrix(part: Number, axis: int) -> tf.Tensor:
+    """A vector becomes one row (`axis` 0) or one column (1)."""
+    part = tf.convert_to_tensor(part, tf.float32)
+    if part.shape.rank == 0:
+        return tf.reshape(part, [1, 1])
+    return tf.expand_dims(part, axis) if part.shape.rank == 1 else part
+
+
+def apply_line(images: tf.Tensor, line: Line, dtype: tf.DType) -> tf.Tensor:
+    """images: uint8 or float32 [batch, H, W, C] -> `dtype` of the same shape: float32, or uint8, for which the results
+    are rounded to the nearest level and clipped to 0..255."""
+    ops = native.ops("tone")
+    if ops is None:
+        return plain_line(images, line, dtype)
+    result = ops.tfhet_line(images, line.scale, line.offset, line.low, line.high, result_type=dtype)
+    result.set_shape(images.shape)
+    return result
+
+
+def plain_line(images: tf.Tensor, line: Line, dtype: tf.DType) -> tf.Tensor:
+    """`apply_line` by TensorFlow's own operations."""
+    shape = tf.shape(images)
+    values = tf.cast(tf.reshape(images, [shape[0], shape[1], shape[2] * shape[3]]), tf.float32)
+    steps = (
+        (line.scale, tf.multiply, 1.0),
+        (line.offset, tf.add, 0.0),
+        (line.low, tf.maximum, -math.inf),
+        (line.high, tf.minimum, math.inf),
+    )
+    for part, combine, idle in steps:
+        known = tf.get_static_value(part)
+        if known is not None and (known == idle).all():
+            continue
+        # Broadcasting over lines of width * channels: over pixels of 3 values each, the whole takes twice as long.
+        repeats = shape[2] if part.shape[1] == images.shape[3] else 1
+        values = combine(values, tf.tile(part[:, tf.newaxis], [1, 1, repeats]))
+    if not dtype.is_floating:
+        values = tf.raw_ops.ClipByValue(t=values + 0.5, clip_value_min=0.0, clip_value_max=255.0)
+    result = tf.cast(tf.reshape(values, shape), dtype)
+    result.set_shape(images.shape)
+    return result

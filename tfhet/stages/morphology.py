@@ -1,0 +1,59 @@
+"""The largest or the smallest value around each pixel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import tensorflow as tf
+
+from tfhet.stages import costs
+from tfhet.stages.stage import Stage
+
+
+class Morphology(Stage):
+    """One over a square, with the field `size`; what lies beyond the edge does not count."""
+
+    largest: ClassVar[bool]
+    """The largest value, or the smallest."""
+    commutes_with_rescale: ClassVar[bool] = True
+
+    size: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.size < 1:
+            self.refuse(f"size is at least 1, not {self.size}")
+
+    def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        return extremes(images, self.size, self.largest)
+
+
+def extremes(images: tf.Tensor, size: int, largest: bool) -> tf.Tensor:
+    """images: uint8 or float32 [batch, H, W, C] -> the same shape and dtype: of `size` x `size` pixels around each one,
+    of an even number one more below and to the right, the largest value or the smallest."""
+    if size == 1:
+        return images
+    compiled = costs.compiled("morphology", "morphology", images)
+    if compiled is None:
+        return _plain(images, size, largest)
+    result = compiled.tfhet_morphology(images, size=size, largest=largest)
+    result.set_shape(images.shape)
+    return result
+
+
+def _plain(images: tf.Tensor, size: int, largest: bool) -> tf.Tensor:
+    # A square's maximum is the maximum over rows of the maximum over columns: 2 passes instead of size**2.
+    pick = tf.maximum if largest else tf.minimum
+    before = (size - 1) // 2
+    around = [before, size - 1 - before]
+    neutral = images.dtype.min if largest else images.dtype.max
+    result = tf.pad(images, [[0, 0], around, around, [0, 0]], constant_values=neutral)
+    for axis in (1, 2):
+        # The maximum over 2w neighbours is that of two maxima over w: log2(size) steps.
+        head, window = (slice(None),) * axis, 1
+        while window < size:
+            step = min(window, size - window)
+            result = pick(result[(*head, slice(None, -step))], result[(*head, slice(step, None))])
+            window += step
+    return result

@@ -1,0 +1,76 @@
+"""Stages that mix each image with another one of its batch, and their labels in proportion.
+
+The exception among the stages: what an example becomes depends on who is in its batch. The partner is the next example
+of the batch, the first one for the last. Everything else is drawn from the example's own key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+import tensorflow as tf
+
+from tfhet.stages import randomness
+from tfhet.stages.stage import Stage
+
+SHARES = 4096
+"""How many different shares are drawn, all alike probable; a power of 2, so that no product with it is rounded."""
+
+
+class WithPartner(Stage):
+    """Draws `share`: what each label gives up to that of the partner, float32 [batch]."""
+
+    random: ClassVar[bool] = True
+    commutes_with_rescale: ClassVar[bool] = True
+    relabels: ClassVar[bool] = True
+
+    def label_spec(self, spec: tf.TensorSpec) -> tf.TensorSpec:
+        if not spec.dtype.is_floating:
+            self.refuse(f"cannot mix labels of {spec.dtype.name}: put one_hot(classes) before it")
+        return spec
+
+    def labels(self, labels: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        return mixed(labels, partner(labels), tf.cast(parameters["share"], labels.dtype))
+
+
+def partner(values: tf.Tensor) -> tf.Tensor:
+    """[batch, ...] -> the same shape: for each row the next one, for the last the first."""
+    return tf.concat([values[1:], values[:1]], axis=0)
+
+
+def mixed(own: tf.Tensor, other: tf.Tensor, share: tf.Tensor) -> tf.Tensor:
+    """own, other: float [batch, ...]; share: the same dtype [batch] -> (1 - share) * own + share * other."""
+    # Rows as lines: the share is broadcast along them. Exactly `own` where both are the same.
+    shape = tf.shape(own)
+    lines, others = (tf.reshape(values, [shape[0], tf.reduce_prod(shape[1:])]) for values in (own, other))
+    result = tf.reshape(lines + share[:, tf.newaxis] * (others - lines), shape)
+    result.set_shape(own.shape)
+    return result
+
+
+def beta(keys: tf.Tensor, draw: int, alpha: float) -> tf.Tensor:
+    """keys: uint64 [batch] -> float32 [batch], from Beta(alpha, alpha), by its quantiles."""
+    # From a table: functions like tf.exp round differently at the end of a batch than within it.
+    at = tf.cast(randomness.uniform(keys, draw, 0.0, SHARES), tf.int32)
+    return tf.gather(tf.constant(quantiles(alpha), tf.float32), at)
+
+
+def quantiles(alpha: float) -> np.ndarray:
+    """float64 [SHARES]: the values of Beta(alpha, alpha) below which lie 1/2, 3/2, 5/2, ... SHARES-ths."""
+    grid = np.linspace(0.0, 1.0, 1 << 17)
+    if alpha < 1.0:
+        # In t = x**alpha the density has no pole at 0: (1 - x)**(alpha - 1) up to a factor.
+        points = 0.5 * grid ** (1.0 / alpha)
+        steps, density = 0.5**alpha * grid, (1.0 - points) ** (alpha - 1.0)
+    else:
+        # Not where it vanishes: 40 standard deviations around the middle, or all of it.
+        low = max(0.0, 0.5 - 40.0 * 0.5 / np.sqrt(2.0 * alpha + 1.0))
+        points = steps = low + (0.5 - low) * grid
+        density = (4.0 * points * (1.0 - points)) ** (alpha - 1.0)
+    below = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2.0 * np.diff(steps))])
+    wanted = (np.arange(SHARES // 2) + 0.5) / SHARES
+    found = np.interp(wanted, below * (0.5 / below[-1]), steps)
+    lower = 0.5 * (found / 0.5**alpha) ** (1.0 / alpha) if alpha < 1.0 else found
+    return np.concatenate([lower, 1.0 - lower[::-1]])

@@ -1,0 +1,119 @@
+"""Windows of a batch of images, each brought to the same size: the one bilinear resize of all stages that need one.
+
+Both forms take a mean of pixels, weighted by a triangle around the centre of each new pixel: one pixel wide on either
+side, which is linear interpolation, or as wide as a new pixel where `antialias` shrinks, as Pillow and
+`tf.image.resize(antialias=True)` have it. `TfhetResizeWindows` does so in two passes over rows.
+"""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from tfhet import native
+
+
+def resize_windows(
+    images: tf.Tensor,
+    windows: tf.Tensor,
+    flips: tf.Tensor | None,
+    height: int,
+    width: int,
+    antialias: bool = False,
+    confined: bool = True,
+) -> tf.Tensor:
+    """images: uint8 or float32 [batch, H, W, C] -> the same dtype, [batch, height, width, C]; uint8 rounded.
+
+    windows: float32 [batch, 4], first row, first column, rows and columns in pixels of the images, also parts of such.
+    flips: bool [batch], whether left and right are exchanged; None: nowhere. confined: whether the window's own edge is
+    repeated beyond it, as if it had been cut out first; else what lies around it counts, up to the image's edge.
+    """
+    windows = tf.cast(windows, tf.float32)
+    flips = tf.zeros(tf.shape(images)[:1], tf.bool) if flips is None else flips
+    operations = native.ops("resize")
+    if operations is None:
+        result = plain(images, windows, flips, height, width, antialias, confined)
+    else:
+        result = operations.tfhet_resize_windows(
+            images, windows, flips, height=height, width=width, antialias=antialias, confined=confined
+        )
+    result.set_shape([images.shape[0], height, width, images.shape[3]])
+    return result
+
+
+def plain(
+    images: tf.Tensor,
+    windows: tf.Tensor,
+    flips: tf.Tensor,
+    height: int,
+    width: int,
+    antialias: bool = False,
+    confined: bool = True,
+) -> tf.Tensor:
+    """The same of TensorFlow's own operations; flips are a tensor."""
+    values = tf.cast(images, tf.float32)
+    for axis, size in ((0, height), (1, width)):
+        begin, length, limit = windows[:, axis], windows[:, 2 + axis], tf.shape(images)[1 + axis]
+        centres, low, high = _centres(begin, length, size, limit, confined)
+        if axis == 1:
+            centres = tf.where(flips[:, None], centres[:, ::-1], centres)
+        if antialias:
+            support = tf.maximum(length / float(size), 1.0)[:, None, None]
+            values = _weighted(values, centres, low, high, support, axis)
+        else:
+            values = _between(values, tf.clip_by_value(centres, low, high - 1.0), high, axis)
+    return values if images.dtype == tf.float32 else tf.saturate_cast(tf.round(values), images.dtype)
+
+
+def bounds(
+    windows: tf.Tensor, sizes: tf.Tensor, height: int, width: int, antialias: bool, confined: bool, margin: int = 0
+) -> tf.Tensor:
+    """What `resize_windows` reads of images of `sizes` (int32 [batch, 2]): int32 [batch, 4], first row, first column,
+    rows and columns; and `margin` pixels around it, as far as there are any."""
+    result = []
+    for axis, size in ((0, height), (1, width)):
+        begin, length, limit = windows[:, axis], windows[:, 2 + axis], sizes[:, axis]
+        centres, low, high = _centres(begin, length, size, limit, confined)
+        support = tf.maximum(length / float(size), 1.0) if antialias else 1.0
+        first = tf.maximum(tf.floor(centres[:, 0] - support), low[:, 0])
+        behind = tf.minimum(tf.math.ceil(centres[:, -1] + support) + 1.0, high[:, 0])
+        first = tf.maximum(tf.cast(first, tf.int32) - margin, 0)
+        result.append((first, tf.minimum(tf.cast(behind, tf.int32) + margin, limit) - first))
+    return tf.stack([result[0][0], result[1][0], result[0][1], result[1][1]], axis=1)
+
+
+def _centres(
+    begin: tf.Tensor, length: tf.Tensor, size: int, limit: tf.Tensor, confined: bool
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Of the new pixels, [batch, size], in numbers of old ones; the first that counts and one behind the last, both
+    [batch or 1, 1]."""
+    places = tf.range(size, dtype=tf.float32) + 0.5
+    centres = begin[:, None] + places * (length / float(size))[:, None] - 0.5
+    end = tf.reshape(tf.cast(limit, tf.float32), [-1, 1])
+    if not confined:
+        return centres, tf.zeros_like(end), end
+    low = tf.clip_by_value(tf.floor(begin + 1e-4)[:, None], 0.0, end - 1.0)
+    return centres, low, tf.clip_by_value(tf.math.ceil(begin + length - 1e-4)[:, None], low + 1.0, end)
+
+
+def _between(values: tf.Tensor, centres: tf.Tensor, high: tf.Tensor, axis: int) -> tf.Tensor:
+    floor = tf.floor(centres)
+    share = tf.expand_dims((centres - floor)[..., None], 2 - axis)
+    first = tf.cast(floor, tf.int32)
+    second = tf.minimum(first + 1, tf.cast(high, tf.int32) - 1)
+    if axis == 1:
+        values = tf.transpose(values, [0, 2, 1, 3])
+        share = tf.transpose(share, [0, 2, 1, 3])
+    low, up = tf.gather(values, first, batch_dims=1), tf.gather(values, second, batch_dims=1)
+    result = low + (up - low) * share
+    return tf.transpose(result, [0, 2, 1, 3]) if axis == 1 else result
+
+
+def _weighted(
+    values: tf.Tensor, centres: tf.Tensor, low: tf.Tensor, high: tf.Tensor, support: tf.Tensor, axis: int
+) -> tf.Tensor:
+    pixels = tf.range(tf.cast(tf.shape(values)[1 + axis], tf.float32))
+    centres = tf.clip_by_value(centres, low - 0.5, high - 0.5)
+    weights = tf.maximum(1.0 - tf.abs(pixels - centres[..., None]) / support, 0.0)
+    weights = tf.where((pixels >= low[..., None]) & (pixels < high[..., None]), weights, 0.0)
+    weights /= tf.reduce_sum(weights, axis=2, keepdims=True)
+    return tf.einsum("boh,bhwc->bowc" if axis == 0 else "bow,bhwc->bhoc", weights, values)

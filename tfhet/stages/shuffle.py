@@ -1,0 +1,30 @@
+"""Mixes the order of the examples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tfhet.stages.registry import register
+from tfhet.stages.stream import Stream
+
+
+@register("shuffle")
+@dataclass(frozen=True)
+class Shuffle(Stream):
+    """Examples leave a buffer in seeded random order. A split is read by one worker, so its neighbours in the buffer
+    are the splits that this worker reads before and after it."""
+
+    buffer: int = 1000
+    """Size of the buffer, in examples. From 2."""
+
+    setting: ClassVar[str] = "shuffle"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.buffer < 2:
+            self.refuse(f"buffer is at least 2, not {self.buffer}")
+
+    @property
+    def value(self) -> int:
+        return self.buffer

@@ -1,0 +1,53 @@
+"""Stages that take a window out of each image and bring all windows to one size."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import tensorflow as tf
+
+from tfhet.stages.resampling import resize_windows
+from tfhet.stages.stage import Stage
+
+
+class Window(Stage):
+    """A stage that is one bilinear sampling of a window of each image. Windows depend on the size of their image alone,
+    so that behind `decode` nothing else of it has to be decoded."""
+
+    confined: ClassVar[bool] = True
+    """Whether the window's own edge is repeated beyond it; else the image goes on there."""
+
+    height: int
+    width: int
+    antialias: bool
+
+    @property
+    def bilinear(self) -> bool:
+        """Whether the windows say all that there is to say; else only `apply` knows, for decoded images of one size."""
+        return True
+
+    def windows(self, parameters: Mapping[str, tf.Tensor], sizes: tf.Tensor) -> tf.Tensor:
+        """sizes: int32 [batch, 2], rows and columns of the images -> float32 [batch, 4]: first row, first column, rows
+        and columns of each window, in pixels of its image."""
+        raise NotImplementedError
+
+    def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """images: [batch, height, width, channels], or what `decode` gives, in many sizes."""
+        if isinstance(images, tf.RaggedTensor):
+            return self._of_many_sizes(images, parameters)
+        shape = tf.shape(images)
+        sizes = tf.tile(shape[None, 1:3], [shape[0], 1])
+        windows = self.windows(parameters, sizes)
+        return resize_windows(images, windows, None, self.height, self.width, self.antialias, self.confined)
+
+    def _of_many_sizes(self, images: tf.RaggedTensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        rows = images.row_lengths()
+        columns = tf.gather(images.values.row_lengths(), images.row_starts())
+        windows = self.windows(parameters, tf.cast(tf.stack([rows, columns], axis=1), tf.int32))
+
+        def one(item: tuple[tf.RaggedTensor, tf.Tensor]) -> tf.Tensor:
+            image, window = item[0].to_tensor()[None], item[1][None]
+            return resize_windows(image, window, None, self.height, self.width, self.antialias, self.confined)[0]
+
+        return tf.map_fn(one, (images, windows), fn_output_signature=tf.uint8)
