@@ -33,7 +33,7 @@ TENSORFLOW_WHEN_CALLED = {"bench"}
 
 ONLY_IN: Mapping[str, tuple[str, ...]] = {
     "horovod": ("tfhet/trainer/horovod.py", "tfhet/launch/ring.py"),
-    "tensorflow_addons": ("tfhet/stages/", "tfhet/bench/"),
+    "tensorflow_addons": ("tfhet/stages/", "tfhet/bench/example.py", "tfhet/bench/counterparts.py"),
     "sagemaker_training": ("tfhet/cluster/",),
     "boto3": ("tfhet/catalogue/", "tfhet/job/"),
     "botocore": ("tfhet/catalogue/", "tfhet/job/"),

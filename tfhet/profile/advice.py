@@ -117,8 +117,8 @@ def whole_then_crop(profile: Profile) -> list[Advice]:
             return [
                 Advice(
                     f"{cost.name!r} decodes whole images ({_us(profile, index)}) of which a part is kept: decode()"
-                    " followed by random_resized_crop() decodes only the window (half the pixels on average at the usual"
-                    " scale of 0.08 to 1: the estimate is a third of it, as entropy decoding stays)",
+                    " followed by random_resized_crop() decodes only the window (half the pixels on average at the"
+                    " usual scale of 0.08 to 1: the estimate is a third of it, as entropy decoding stays)",
                     profile.us(index) / 3,
                 )
             ]
@@ -149,8 +149,8 @@ def dominant_source(profile: Profile) -> list[Advice]:
         Advice(
             f"{profile.costs[0].name!r} is {profile.share(0):.0%} of the cost ({profile.us(0):.1f} of"
             f" {profile.whole_us:.1f} us per example): parse whole batches (tf.io.parse_example), store images"
-            " as raw bytes, or read with TFRecordSource, which reads blocks of records (about 1 us for 3 kB); the estimate is"
-            " half of it",
+            " as raw bytes, or read with TFRecordSource, which reads blocks of records (about 1 us for 3 kB); the"
+            " estimate is half of it",
             profile.us(0) / 2,
         )
     ]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from tfhet import native
-from tfhet.stages import levels
+from tfhet.stages import costs, levels
 
 
 def mixed(
@@ -19,7 +18,7 @@ def mixed(
     Each colour (a row) times its matrix, float32 [1 or batch, 3, 3], plus offsets, [1 or batch, 3] in the images'
     units, clipped; then the hue turned, float32 [batch] in turns. Either may be left out.
     """
-    ops = native.ops("colour")
+    ops = costs.compiled("colour", "colour", images)
     if ops is None:
         return plain_mixed(images, matrices, offsets, turns)
     if matrices is None:

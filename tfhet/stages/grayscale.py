@@ -8,8 +8,7 @@ from typing import ClassVar
 
 import tensorflow as tf
 
-from tfhet import native
-from tfhet.stages import levels
+from tfhet.stages import costs, levels
 from tfhet.stages.registry import register
 from tfhet.stages.spec import ImageSpec
 from tfhet.stages.stage import Stage
@@ -40,7 +39,7 @@ class Grayscale(Stage):
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
         if images.shape[3] == 1:
             return images if self.channels == 1 else tf.tile(images, [1, 1, 1, 3])
-        ops = native.ops("colour")
+        ops = costs.compiled("grey", "colour", images)
         if ops is None:
             return self._plain(images)
         grey = ops.tfhet_grey(images, channels=self.channels)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from tfhet import native
+from tfhet.stages import costs
 
 
 def resize_windows(
@@ -29,7 +29,7 @@ def resize_windows(
     """
     windows = tf.cast(windows, tf.float32)
     flips = tf.zeros(tf.shape(images)[:1], tf.bool) if flips is None else flips
-    operations = native.ops("resize")
+    operations = costs.compiled("resize", "resize", images)
     if operations is None:
         result = plain(images, windows, flips, height, width, antialias, confined)
     else:

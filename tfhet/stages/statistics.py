@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-from tfhet import native
-from tfhet.stages import levels
+from tfhet.stages import costs, levels
 
 
 @dataclass(frozen=True)
@@ -21,7 +20,7 @@ class Statistics:
     @classmethod
     def of(cls, images: tf.Tensor) -> Statistics:
         """images: uint8 or float32 [batch, H, W, C], none of them empty."""
-        ops = native.ops("statistics")
+        ops = costs.compiled("statistics", "statistics", images)
         if ops is None:
             return cls.plain(images)
         parts = ops.tfhet_statistics(images)

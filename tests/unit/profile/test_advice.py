@@ -1,4 +1,4 @@
-"""profile/advice.py: every rule speaks where it should, with the numbers of the measurement, and is silent elsewhere."""
+"""profile/advice.py: every rule speaks where it should, with measured numbers, and is silent elsewhere."""
 
 from __future__ import annotations
 
