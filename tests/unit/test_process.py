@@ -196,7 +196,7 @@ import asyncio, os, signal, sys
 from tfhet.process import Child
 
 async def run():
-    deaf = "signal.signal(15, signal.SIG_IGN)" if {when_orphaned == "SIGKILL"} else ""
+    deaf = "signal.signal(15, signal.SIG_IGN)" if {when_orphaned == "SIGKILL"} else "pass"
     code = f'import os, signal, time; {{deaf}}; print(os.getpid(), flush=True); time.sleep(60)'
     told = lambda line: print(line, flush=True)
     command = [sys.executable, '-c', code]
