@@ -18,6 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "stages.md"
 PICTURES = ROOT / "docs" / "images" / "stages"
+COSTS = ROOT / "results" / "stages-each.json"
 SIDE, GAP, DRAWS = 112, 6, 4
 
 GROUPS = {
@@ -124,9 +125,37 @@ def entry(name: str) -> str:
             default = "" if field.default is dataclasses.MISSING else f"`{field.default!r}`"
             lines.append(f"| `{field.name}` | {words.get(field.name, '').replace('|', chr(92) + '|')} | {default} |")
         lines.append("")
+    lines += costs(name)
     if (chain := shown(name)) is not None:
         lines += [f"![{chain}](images/stages/{name}.jpg)", "", f"`{chain}`", ""]
     return "\n".join(lines)
+
+
+def costs(name: str) -> list[str]:
+    """What the stage costs, and the operation that it was measured against, from the record of `bench stages --each`."""
+    from tfhet.record import Record
+
+    figures = Record.read(COSTS).figures
+    cells = []
+    against = ""
+    for dtype in ("uint8", "float32"):
+        for side in (32, 224):
+            ratio = figures.get(f"stages.each.{name}.{dtype}.{side}")
+            us = figures.get(f"stages.each.{name}.{dtype}.{side}.us_per_image")
+            against = ratio.against or "" if ratio else against
+            times = f", {ratio.value:.3g}x" if ratio else ""
+            cells.append(f"{us.value:.3g} us{times}" if us else "")
+    if not any(cells):
+        return []
+    words = f", and how many times less that is than `{against}` takes" if against else ""
+    return [
+        f"CPU for an image{words}:",
+        "",
+        "| uint8 32x32 | uint8 224x224 | float32 32x32 | float32 224x224 |",
+        "|---|---|---|---|",
+        f"| {' | '.join(cells)} |",
+        "",
+    ]
 
 
 def page() -> str:
@@ -142,7 +171,9 @@ def page() -> str:
         "",
         "Written by `scripts/catalogue.py` from the code. How to write chains of them: [pipelines and stages]"
         "(pipelines-and-stages.md).",
-        "In the pictures the photograph comes first; what a random stage draws differs for every example.",
+        "In the pictures the photograph comes first; what a random stage draws differs for every example. CPU times are"
+        " of RGB images in a batch in memory, from [this record](../results/stages-each.json): `tfhet bench stages --each`"
+        " makes one of your machine.",
         "",
         "| | |",
         "|---|---|",

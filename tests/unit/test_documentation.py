@@ -225,6 +225,23 @@ def test_the_readme_quotes_the_benchmark_that_is_recorded():
     assert all(figure.samples for figure in record.figures.values())
 
 
+def test_the_readme_compares_libraries_as_the_records_do():
+    peers = ("", "tf-image.", "opencv.", "albumentations.", "grain.", "dali.", "keras.")
+    found = 0
+    for chain, *cells in rows(ROOT / "README.md"):
+        path = ROOT / "results" / f"stages-{chain.strip('`')}.json"
+        if not path.is_file():
+            continue
+        figures = Record.read(path).figures
+        for peer, cell in zip(peers, cells, strict=True):
+            figure = figures.get(f"stages.{chain.strip('`')}.{peer}linear.uint8.us_per_image")
+            assert cell == (f"{figure.value:.0f}" if figure else ""), (chain, peer)
+            found += figure is not None
+        if chain == "`imagenet-train`":
+            assert figures["stages.imagenet-train.over_crop_decode"].value < 1.0
+    assert found >= 20
+
+
 def test_the_records_name_no_place_of_the_machine_that_made_them():
     for path in (ROOT / "results").glob("*.json"):
         assert not re.search(r"/(root|home|work|tmp|Users)/", path.read_text()), path.name
