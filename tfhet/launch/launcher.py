@@ -111,6 +111,10 @@ class Launcher:
         def tell(event: str, fields: Mapping[str, object]) -> None:
             if event == "service.workers":
                 link.report({"type": "workers", "count": fields["count"]})
+            elif event == "service.died":
+                self.say(f"{fields['cause']}; starting it again")
+                told = {name: fields[name] for name in ("process", "code", "cause")}
+                link.report({"type": "restarted", "host": place.host, **told})
 
         self._fleet = Fleet(place.host, place.address(place.host), place.env, on_line=self.say, tell=tell)
         if place.dispatches:
