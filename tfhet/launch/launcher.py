@@ -120,7 +120,8 @@ class Launcher:
         if place.dispatches:
             await self._fleet.start_dispatcher(place.ports.dispatcher, deadline_s)
         assert place.dispatcher is not None
-        await self._fleet.start_workers(place.ports.workers, place.dispatcher, deadline_s)
+        if place.own_workers:
+            await self._fleet.start_workers(place.ports.workers, place.dispatcher, deadline_s)
         link.report({"type": "serving", "host": place.host})
         raise await self._fleet.failure()
 
