@@ -80,7 +80,7 @@ def test_names_are_addresses_where_nobody_says_otherwise(environment_of):
     env = environment_of("d1")
     del env["TFHET_ADDRESSES"], env["TFHET_PORTS"]
     place = Place.of(env, LaunchSettings(dispatcher_port=700, control_port=1700, worker_port=701, data_host_workers=2))
-    assert place.dispatcher == "d1:700"
+    assert place.dispatcher == "t1:700"
     assert (place.coordinator, place.ports.control, place.ports.workers) == ("t1", 1700, (701, 702))
 
 
