@@ -19,6 +19,7 @@ from tfhet.clock import SYSTEM
 from tfhet.cluster import HostPaths, Ports, cache_dir, environment, free_ports
 from tfhet.control import SECRET_VARIABLE, new_secret
 from tfhet.errors import JobFailed, TfhetError, UsageError
+from tfhet.events import Event
 from tfhet.launch.ring import Ring
 from tfhet.launch.settings import LaunchSettings
 from tfhet.process import Child, describe_exit
@@ -58,6 +59,7 @@ class Simulation:
         """Exit code by launcher, as `host` or `host/rank`."""
         self._env = dict(environment() if env is None else env)
         self._last_exit_s = 0.0
+        self._events: list[Event] = []
         self._command = [*command[:1], *cluster.arguments(), *command[1:]]
         self._settings, _ = LaunchSettings.parse(self._command[1:])
         self._max_run_s = max_run_s
@@ -79,7 +81,7 @@ class Simulation:
             self._dnn,
             self._children,
             self._has_begun,
-            lambda line: on_line(f"[simulate] {line}"),
+            self._tell_fault,
             seed,
         )
         self._injector.check()
@@ -165,12 +167,14 @@ class Simulation:
     def _conclude(self, dnn_hosts: Sequence[SimulatedHost], cause: str | None, began: float) -> RunSummary:
         """The chief's record, completed with what only the simulator saw."""
         kept = RunFolder(dnn_hosts[0].paths.output_data / "tfhet")
+        self._events.append(Event("launchers.gone", self._last_exit_s, {}))
         try:
             summary = kept.read_summary()
         except TfhetError:
             summary = RunSummary()
-        if kept.events_path.exists():
-            self.folder.events_path.write_bytes(kept.events_path.read_bytes())
+        for event in self._events:
+            kept.write_event(event)
+        self.folder.events_path.write_bytes(kept.events_path.read_bytes())
         bad = {label: code for label, code in self.codes.items() if code}
         exit_code = summary.exit_code if summary.exit_code is not None else max(1, *self.codes.values())
         if bad and not exit_code:
@@ -199,6 +203,10 @@ class Simulation:
         """From the end of the last rank's script to the end of the last launcher; None when a rank never ended."""
         ends = [float(event["time_s"]) for event in kept.events() if event.get("event") == "rank.ended"]
         return None if not ends else max(0.0, self._last_exit_s - max(ends))
+
+    def _tell_fault(self, line: str) -> None:
+        self._events.append(Event("fault.injected", SYSTEM.wall(), {"fault": line}))
+        self._on_line(f"[simulate] {line}")
 
     def _has_begun(self) -> bool:
         chief = next(host for host in self.hosts if host.group == self._dnn)
