@@ -132,7 +132,7 @@ def entry(name: str) -> str:
 
 
 def costs(name: str) -> list[str]:
-    """What the stage costs, and the operation that it was measured against, from the record of `bench stages --each`."""
+    """What the stage costs, and what the operation that it was measured against does, from a benchmark's record."""
     from tfhet.record import Record
 
     figures = Record.read(COSTS).figures
@@ -172,8 +172,8 @@ def page() -> str:
         "Written by `scripts/catalogue.py` from the code. How to write chains of them: [pipelines and stages]"
         "(pipelines-and-stages.md).",
         "In the pictures the photograph comes first; what a random stage draws differs for every example. CPU times are"
-        " of RGB images in a batch in memory, from [this record](../results/stages-each.json): `tfhet bench stages --each`"
-        " makes one of your machine.",
+        " of RGB images in a batch in memory, from [this record](../results/stages-each.json); `tfhet bench stages"
+        " --each` makes one of your machine.",
         "",
         "| | |",
         "|---|---|",

@@ -14,7 +14,7 @@ from tfhet.events import Event
 
 def _simulate(args: argparse.Namespace) -> int:
     from tfhet import report
-    from tfhet.simulate import load, presets, run_dir, simulate
+    from tfhet.simulate import Fault, load, presets, run_dir, simulate
 
     if args.list:
         print("\n".join(presets()))
@@ -32,6 +32,7 @@ def _simulate(args: argparse.Namespace) -> int:
         max_run_s=args.max_run_s,
         checkpoints=args.checkpoints,
         seed=args.seed,
+        faults=[Fault.parse(text) for text in args.fault],
         on_line=(lambda line: None) if args.quiet else _say,
     )
     print(report.text(report.run_table(summary, folder)))
@@ -140,6 +141,13 @@ def _parser() -> argparse.ArgumentParser:
     simulate.add_argument("--run-dir", type=Path, help="where the run record goes; default: runs/NAME-TIME")
     simulate.add_argument("--checkpoints", type=Path, help="checkpoints that outlive the run; the next run resumes")
     simulate.add_argument("--max-run-s", type=float, default=3600.0, help="end the job after so long (default 3600)")
+    simulate.add_argument(
+        "--fault",
+        action="append",
+        default=[],
+        metavar="KIND:TARGET[:after=3s][:every=5s][:for=4s]",
+        help="what is done to the job on the way, like kill:worker@data-1:after=3s; may be given again",
+    )
     simulate.add_argument("--seed", type=int, default=0, help="which host gets which name (default 0)")
     simulate.add_argument("--quiet", action="store_true", help="do not show the hosts' output")
     simulate.add_argument("--json", type=Path, help="also write the summary to this file")

@@ -141,6 +141,11 @@ class Child:
                 self._signal(signal.SIGKILL)
         return await self.wait()
 
+    def kill(self) -> None:
+        """SIGKILL to its whole group; `wait` tells when it is over."""
+        if self.code is None:
+            self._signal(signal.SIGKILL)
+
     def _signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)

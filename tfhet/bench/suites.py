@@ -9,6 +9,7 @@ from tfhet.bench.suite import Suite
 
 _MODULES = {
     "stages": "tfhet.bench.stages",
+    "faults": "tfhet.bench.faults",
 }
 """Suite name to the module whose `SUITE` it is."""
 

@@ -30,6 +30,8 @@ class Chief:
         """Of the other launchers, by member, as they said on leaving."""
         self.trained_s: float | None = None
         """When the last rank had finished, on the clock."""
+        self.restarts = 0
+        """How often a process of the data service was started again, on any host."""
         self._observer = observer
         self._clock = clock
         self._coordinator = Coordinator(
@@ -121,6 +123,10 @@ class Chief:
             self._native = kernels if self._native is None else self._native & kernels
         elif kind == "workers":
             self._registered = int(message["count"])
+        elif kind == "restarted":
+            self.restarts += 1
+            told = {name: message[name] for name in ("host", "process", "code", "cause")}
+            self._tell("service.restarted", **told)
         elif kind == "result":
             self._result(member, int(message["rank"]), int(message["code"]), str(message["cause"]))
         elif kind == "failed":

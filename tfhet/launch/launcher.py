@@ -111,12 +111,24 @@ class Launcher:
         def tell(event: str, fields: Mapping[str, object]) -> None:
             if event == "service.workers":
                 link.report({"type": "workers", "count": fields["count"]})
+            elif event == "service.died":
+                self.say(f"{fields['cause']}; starting it again")
+                told = {name: fields[name] for name in ("process", "code", "cause")}
+                link.report({"type": "restarted", "host": place.host, **told})
 
-        self._fleet = Fleet(place.host, place.address(place.host), place.env, on_line=self.say, tell=tell)
+        self._fleet = Fleet(
+            place.host,
+            place.address(place.host),
+            place.env,
+            on_line=self.say,
+            tell=tell,
+            folder=place.paths.base / "tfhet",
+        )
         if place.dispatches:
             await self._fleet.start_dispatcher(place.ports.dispatcher, deadline_s)
         assert place.dispatcher is not None
-        await self._fleet.start_workers(place.ports.workers, place.dispatcher, deadline_s)
+        if place.own_workers:
+            await self._fleet.start_workers(place.ports.workers, place.dispatcher, deadline_s)
         link.report({"type": "serving", "host": place.host, "native": sorted(self._fleet.native or ())})
         raise await self._fleet.failure()
 

@@ -80,18 +80,27 @@ class Place:
 
     @property
     def serving_hosts(self) -> tuple[str, ...]:
-        """Hosts with data service workers; the first of them has the dispatcher too."""
+        """Hosts with data service workers."""
         with_workers = self.roles.dnn_hosts if self.settings.dnn_host_workers else ()
         return (*self.roles.data_hosts, *with_workers)
 
     @property
     def serves(self) -> bool:
         """Whether this launcher starts data service processes."""
-        return self.leads_host and self.host in self.serving_hosts
+        return self.dispatches or (self.leads_host and self.host in self.serving_hosts)
 
     @property
     def dispatches(self) -> bool:
-        return self.serves and self.host == self.serving_hosts[0]
+        """Whether the dispatcher runs here: with the chief, whose loss ends the job anyway, so that no data host is one
+        that the job cannot do without."""
+        return self.is_chief and bool(self.serving_hosts)
+
+    @property
+    def own_workers(self) -> int:
+        """Data service workers that this launcher starts."""
+        if not self.leads_host:
+            return 0
+        return self.settings.data_host_workers if self.rank is None else self.settings.dnn_host_workers
 
     @property
     def workers(self) -> int:
@@ -104,7 +113,7 @@ class Place:
         """`host:port` of the dispatcher, for every host; None when every rank prepares its own data."""
         if not self.serving_hosts:
             return None
-        return f"{self.address(self.serving_hosts[0])}:{self.ports.dispatcher}"
+        return f"{self.coordinator}:{self.ports.dispatcher}"
 
     @property
     def coordinator(self) -> str:

@@ -64,7 +64,7 @@ def distribute(
     if job.dispatcher:
         found = inspect(data)
         sharding = _sharding(found, sharding, job)
-        dataset_id = f"{job.job_id}/plain-{ordinal}/{_spec_hash(data.element_spec)}"
+        dataset_id = f"{job.job_id}.plain-{ordinal}.{_spec_hash(data.element_spec)}"
         data = without_autotune(_served(data, dataset_id, job, transport or Transport(), sharding).prefetch(2))
     elif job.size > 1:
         data = _share(data, job)
@@ -79,7 +79,7 @@ def _pipeline(
         steps = _steps(-(-count * pipeline.repeat // pipeline.batch_size), job.size)
     if job.dispatcher:
         cut = Cut.smallest(pipeline)
-        dataset_id = f"{job.job_id}/pipeline-{ordinal}/{pipeline.fingerprint()[:16]}"
+        dataset_id = f"{job.job_id}.pipeline-{ordinal}.{pipeline.fingerprint()[:16]}"
         served = _served(remote_part(pipeline, None, cut), dataset_id, job, transport, "dynamic")
         data = local_part(pipeline, served, cut)
     else:
@@ -115,7 +115,7 @@ def _served(
         transport.publish(job.dispatcher, data, dataset_id)
     else:
         transport.wait_published(job.dispatcher, dataset_id)
-    return transport.read(job.dispatcher, dataset_id, data.element_spec, f"{dataset_id}/job", sharding)
+    return transport.read(job.dispatcher, dataset_id, data.element_spec, f"{dataset_id}.job", sharding)
 
 
 def _share(data: tf.data.Dataset, job: JobContext) -> tf.data.Dataset:

@@ -39,12 +39,12 @@ def epoch_dataset(
     if not job.dispatcher:
         return one_epoch(pipeline, epoch, (job.rank, job.size), threads_per_rank(job))
     cut, transport = cut or Cut.smallest(pipeline), transport or Transport()
-    dataset_id = f"{job.job_id}/{tag}/{pipeline.fingerprint()[:16]}/cut-{cut.position}/epoch-{epoch}"
+    dataset_id = f"{job.job_id}.{tag}.{pipeline.fingerprint()[:16]}.cut-{cut.position}.epoch-{epoch}"
     remote = remote_part(pipeline, epoch, cut)
     # Every rank registers it, and the first one does: a rank that runs dry may be an epoch ahead of rank 0, and rank 0
     # may wait for it in an allreduce.
     transport.publish(job.dispatcher, remote, dataset_id)
-    served = transport.read(job.dispatcher, dataset_id, remote.element_spec, f"{dataset_id}/job", "dynamic")
+    served = transport.read(job.dispatcher, dataset_id, remote.element_spec, f"{dataset_id}.job", "dynamic")
     return local_part(pipeline, served, cut)
 
 

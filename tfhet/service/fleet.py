@@ -1,24 +1,26 @@
-"""The fleet: the tf.data service processes of one host, started and ended by its launcher. Needs no TensorFlow."""
+"""The fleet: the tf.data service processes of one host, started, kept alive and ended. Needs no TensorFlow."""
 
 from __future__ import annotations
 
 import asyncio
-import json
+import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from tfhet.cluster import check_free
 from tfhet.errors import JobFailed, NotReady
-from tfhet.process import Child, OnLine, describe_exit
-
-_MARK = "@tfhet "  # as in tfhet.service.server, which this process must not import
+from tfhet.process import OnLine
+from tfhet.service.supervised import RestartPolicy, Supervised
 
 
 class Fleet:
     """Dispatcher (on one host of the job) and workers of this host.
 
-    `tell` receives (event name, fields); `on_line` the output, line by line, for the log.
+    `tell` receives (event name, fields); `on_line` the output, line by line, for the log. `folder`: where the
+    dispatcher keeps its journal, on a local disk; None: the system's folder for temporary files.
     """
 
     def __init__(
@@ -29,6 +31,8 @@ class Fleet:
         *,
         on_line: OnLine,
         tell: Callable[[str, Mapping[str, object]], None] | None = None,
+        policy: RestartPolicy | None = None,
+        folder: Path | None = None,
     ):
         self.host = host
         self.workers_registered = 0
@@ -39,13 +43,23 @@ class Fleet:
         self._env = dict(env)
         self._on_line = on_line
         self._tell = tell or (lambda event, fields: None)
-        self._children: dict[str, Child] = {}
-        self._ready: dict[str, asyncio.Event] = {}
+        self._policy = policy
+        self._servers: dict[str, Supervised] = {}
+        self._folder = folder
+        self._journal: str | None = None
+
+    @property
+    def restarts(self) -> int:
+        """How often any of its processes was started again."""
+        return sum(server.restarts for server in self._servers.values())
 
     async def start_dispatcher(self, port: int, deadline_s: float) -> None:
         """Starts the dispatcher and waits until it serves. Raises UsageError for a busy port, NotReady, JobFailed."""
         check_free(port)
-        await self._start("dispatcher", ["dispatcher", "--port", str(port)])
+        if self._folder is not None:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        self._journal = tempfile.mkdtemp(prefix="tfhet-journal-", dir=self._folder)
+        self._start("dispatcher", ["dispatcher", "--port", str(port), "--work_dir", self._journal])
         await self._wait_ready(["dispatcher"], deadline_s)
 
     async def start_workers(self, ports: Sequence[int], dispatcher: str, deadline_s: float) -> None:
@@ -54,54 +68,49 @@ class Fleet:
             check_free(port)
         names = [f"worker-{index}" for index in range(len(ports))]
         for name, port in zip(names, ports, strict=True):
-            await self._start(
-                name, ["worker", "--port", str(port), "--address", self._address, "--dispatcher", dispatcher]
-            )
+            self._start(name, ["worker", "--port", str(port), "--address", self._address, "--dispatcher", dispatcher])
         await self._wait_ready(names, deadline_s)
 
     async def failure(self) -> JobFailed:
-        """Returns when a process of the fleet has ended that nobody stopped; waits for ever otherwise."""
-        while not self._children:
+        """Returns when a process of the fleet can no longer be kept alive; waits for ever otherwise."""
+        while not self._servers:
             await asyncio.sleep(0.1)
-        waits = {asyncio.create_task(child.wait()): name for name, child in self._children.items()}
+        waits = {asyncio.create_task(server.failure()) for server in self._servers.values()}
         try:
             done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for task in waits:
                 task.cancel()
-        return self._died(waits[done.pop()])
+        return done.pop().result()
 
     async def stop(self, grace_s: float = 2.0) -> None:
         """Ends all its processes, side by side: when a fleet is stopped, nobody reads from it any more."""
-        await asyncio.gather(*(child.stop(grace_s) for child in self._children.values()))
-        self._children.clear()
+        await asyncio.gather(*(server.stop(grace_s) for server in self._servers.values()))
+        self._servers.clear()
+        if self._journal is not None:
+            shutil.rmtree(self._journal, ignore_errors=True)
+            self._journal = None
 
-    async def _start(self, name: str, arguments: Sequence[str]) -> None:
-        self._ready[name] = asyncio.Event()
+    def _start(self, name: str, arguments: Sequence[str]) -> None:
         command = [sys.executable, "-m", "tfhet.service.server", *arguments]
-        self._children[name] = await Child.start(
-            name, command, env=self._env, on_line=lambda line: self._heard(name, line)
-        )
-        self._tell("service.started", {"process": name, "pid": self._children[name].pid})
 
-    def _heard(self, name: str, line: str) -> None:
-        if not line.startswith(_MARK):
-            self._on_line(f"[{name}] {line}")
-            return
-        fields = json.loads(line[len(_MARK) :])
-        event = fields.pop("event")
-        if event == "ready":
-            kernels = frozenset(fields.get("native", ()))
-            self.native = kernels if self.native is None else self.native & kernels
-            self._ready[name].set()
-        elif event == "workers":
-            self.workers_registered = int(fields["count"])
-        self._tell(f"service.{event}", {"process": name, **fields})
+        def tell(event: str, fields: Mapping[str, object]) -> None:
+            if event == "ready":
+                kernels = frozenset(str(kernel) for kernel in fields.get("native", ()))  # type: ignore[attr-defined]
+                self.native = kernels if self.native is None else self.native & kernels
+            elif event == "workers":
+                self.workers_registered = int(str(fields["count"]))
+            if event != "alive":
+                self._tell(f"service.{event}", {"process": name, **fields})
+
+        server = Supervised(name, self.host, command, self._env, on_line=self._on_line, tell=tell, policy=self._policy)
+        self._servers[name] = server
+        server.start()
 
     async def _wait_ready(self, names: Sequence[str], deadline_s: float) -> None:
         async def all_ready() -> None:
             for name in names:
-                await self._ready[name].wait()
+                await self._servers[name].ready.wait()
 
         ready, failed = asyncio.create_task(all_ready()), asyncio.create_task(self.failure())
         try:
@@ -114,15 +123,5 @@ class Fleet:
             return
         if failed in done:
             raise failed.result()
-        late = [name for name in names if not self._ready[name].is_set()]
+        late = [name for name in names if not self._servers[name].ready.is_set()]
         raise NotReady(f"{self.host}: {', '.join(late)} did not serve within {deadline_s:g} s")
-
-    def _died(self, name: str) -> JobFailed:
-        child = self._children[name]
-        code = child.code or 0
-        return JobFailed(
-            f"{name} on {self.host} ended by itself ({describe_exit(code)})",
-            host=self.host,
-            code=code,
-            log_tail=child.tail,
-        )

@@ -6,6 +6,7 @@ It tells the launcher about itself in lines that begin with `@tfhet `, followed 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import signal
@@ -25,6 +26,8 @@ DISPATCHER_TIMEOUT_MS = 60_000
 """How long a worker looks for its dispatcher (TensorFlow: 1 h)."""
 JOB_GC_CHECK_MS = 10_000
 """How often the dispatcher looks after lost clients and finished jobs (TensorFlow: 10 min)."""
+ALIVE_S = 1.0
+"""The process says so often that it is alive; the launcher takes a long silence for a hang."""
 MARK = "@tfhet "
 
 
@@ -36,11 +39,16 @@ def tell(event: str, **fields: object) -> None:
     sys.stdout.flush()
 
 
-def dispatcher(port: int) -> tf.data.experimental.service.DispatchServer:
-    """A running dispatcher on `port`, on all interfaces (tf.data service knows no other way)."""
+def dispatcher(port: int, work_dir: str = "") -> tf.data.experimental.service.DispatchServer:
+    """A running dispatcher on `port`, on all interfaces (tf.data service knows no other way).
+
+    work_dir: a local folder for its journal, from which a dispatcher at the same port goes on; "": it keeps none.
+    """
     config = tf.data.experimental.service.DispatcherConfig(
         port=port,
         protocol="grpc",
+        work_dir=work_dir or None,
+        fault_tolerant_mode=bool(work_dir),
         job_gc_check_interval_ms=JOB_GC_CHECK_MS,
         worker_timeout_ms=WORKER_TIMEOUT_MS,
     )
@@ -65,6 +73,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     parser = argparse.ArgumentParser(prog="tfhet.service.server", description=__doc__)
     parser.add_argument("kind", choices=("dispatcher", "worker"))
     parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--work_dir", default="", help="dispatcher: the folder of its journal")
     parser.add_argument("--address", default="", help="worker: the name or address at which other hosts reach it")
     parser.add_argument("--dispatcher", default="", help="worker: host:port of the dispatcher")
     args = parser.parse_args(argv)
@@ -76,17 +85,22 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     stages.names()  # loads the plug-ins, and with them the custom ops that graphs may hold
     kernels = native.load_all()
     if args.kind == "dispatcher":
-        server = dispatcher(args.port)
+        server = dispatcher(args.port, args.work_dir)
         tell("ready", port=args.port, native=kernels)
         known = -1
-        while not stop.wait(0.1):
+        for turn in itertools.count():
+            if stop.wait(0.1):
+                break
             if (now := server._num_workers()) != known:
                 known = now
                 tell("workers", count=known)
+            elif turn % 10 == 0:
+                tell("alive")
     else:
         server = worker(args.port, args.address, args.dispatcher)
         tell("ready", port=args.port, native=kernels)
-        stop.wait()
+        while not stop.wait(ALIVE_S):
+            tell("alive")
     # Nothing here needs saving, and the orderly way takes TensorFlow up to a second, which every host would wait for.
     os._exit(0)
 

@@ -32,7 +32,8 @@ class Transport:
 
     def publish(self, dispatcher: str, dataset: tf.data.Dataset, dataset_id: str) -> None:
         """Registers `dataset` under `dataset_id`. The same id again is the same data set, the first one: it must be
-        unique to it."""
+        unique to it. A dispatcher with a journal keeps the data set in a file of that name, so it has no slash."""
+        assert "/" not in dataset_id, dataset_id
         tf.data.experimental.service.register_dataset(
             _target(dispatcher), dataset, compression=self.compression, dataset_id=dataset_id
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tfhet.simulate.cluster_file import ClusterFile, GroupFile, load, presets
+from tfhet.simulate.fault import Fault
 from tfhet.simulate.simulation import Simulation, run_dir, simulate
 
-__all__ = ["ClusterFile", "GroupFile", "Simulation", "load", "presets", "run_dir", "simulate"]
+__all__ = ["ClusterFile", "Fault", "GroupFile", "Simulation", "load", "presets", "run_dir", "simulate"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import json
 import random
@@ -12,10 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
+import psutil
+
 from tfhet.clock import SYSTEM
 from tfhet.cluster import HostPaths, Ports, cache_dir, environment, free_ports
 from tfhet.control import SECRET_VARIABLE, new_secret
 from tfhet.errors import JobFailed, TfhetError, UsageError
+from tfhet.events import Event
 from tfhet.launch.ring import Ring
 from tfhet.launch.settings import LaunchSettings
 from tfhet.process import Child, describe_exit
@@ -23,7 +27,9 @@ from tfhet.record import RunFolder, RunSummary, machine, versions
 from tfhet.report import write_html
 from tfhet.simulate.cluster_file import ClusterFile, GroupFile
 from tfhet.simulate.drive import drive
+from tfhet.simulate.fault import Fault
 from tfhet.simulate.host import SimulatedHost, hyperparameters
+from tfhet.simulate.injector import Injector
 
 DATA_GROUP, DNN_GROUP = "data_group", "dnn_group"
 STOP_GRACE_S = 30.0
@@ -43,6 +49,7 @@ class Simulation:
         max_run_s: float = 3600.0,
         checkpoints: Path | None = None,
         seed: int = 0,
+        faults: Sequence[Fault] = (),
         on_line: Callable[[str], None] = print,
         env: Mapping[str, str] | None = None,
     ):
@@ -52,6 +59,7 @@ class Simulation:
         """Exit code by launcher, as `host` or `host/rank`."""
         self._env = dict(environment() if env is None else env)
         self._last_exit_s = 0.0
+        self._events: list[Event] = []
         self._command = [*command[:1], *cluster.arguments(), *command[1:]]
         self._settings, _ = LaunchSettings.parse(self._command[1:])
         self._max_run_s = max_run_s
@@ -66,6 +74,17 @@ class Simulation:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise UsageError(f"--run-dir {folder} is there already; give a folder that is new or empty")
         self.hosts = self._hosts(random.Random(seed))
+        self._children: dict[str, Child] = {}
+        self._injector = Injector(
+            faults,
+            self.hosts,
+            self._dnn,
+            self._children,
+            self._has_begun,
+            self._tell_fault,
+            seed,
+        )
+        self._injector.check()
 
     def run(self) -> RunSummary:
         """Runs to the end of the last host, and gives the completed record."""
@@ -86,9 +105,12 @@ class Simulation:
     async def _run(self, channels: Mapping[str, Path], ring: Ring | None, stop: asyncio.Event) -> str | None:
         secret = {SECRET_VARIABLE: new_secret()}
         addresses = {"TFHET_ADDRESSES": json.dumps({host.name: host.address for host in self.hosts})}
-        children: dict[str, Child] = {}
+        children = self._children
+        injecting = asyncio.create_task(self._injector.run())
+        begun_s = SYSTEM.monotonic()
         try:
-            for host in self.hosts:
+            for host in sorted(self.hosts, key=self._injector.delay_s):
+                await asyncio.sleep(max(0.0, begun_s + self._injector.delay_s(host) - SYSTEM.monotonic()))
                 config = self._resource_config(host)
                 host.write(config, channels, Path.cwd(), self._checkpoints, hyperparameters(self._command, self._job))
                 variables = host.variables(config, list(channels), self._job, self._command[1:])
@@ -108,15 +130,28 @@ class Simulation:
                     )
             return await self._wait(children, stop)
         finally:
+            injecting.cancel()
+            await asyncio.gather(injecting, return_exceptions=True)
             await asyncio.gather(*(child.stop(STOP_GRACE_S) for child in children.values()))
 
     async def _wait(self, children: Mapping[str, Child], stop: asyncio.Event) -> str | None:
         async def see_end(label: str, child: Child) -> None:
             self.codes[label] = await child.wait()
-            self._last_exit_s = SYSTEM.wall()
+            if label.split("/")[0] not in self._injector.frozen:
+                self._last_exit_s = SYSTEM.wall()
+
+        ends = {label: asyncio.create_task(see_end(label, child)) for label, child in children.items()}
 
         async def see_all() -> None:
-            await asyncio.gather(*(see_end(label, child) for label, child in children.items()))
+            # A host that was frozen for ever is one that is gone: nobody waits for it, and nobody else can end it.
+            while not all(
+                end.done() for label, end in ends.items() if label.split("/")[0] not in self._injector.frozen
+            ):
+                await asyncio.wait([end for end in ends.values() if not end.done()], timeout=0.2)
+            for label, child in children.items():
+                if label.split("/")[0] in self._injector.frozen:
+                    await _killed(child)
+            await asyncio.gather(*ends.values())
 
         every = asyncio.create_task(see_all())
         stopped = asyncio.create_task(_until(stop))
@@ -132,12 +167,14 @@ class Simulation:
     def _conclude(self, dnn_hosts: Sequence[SimulatedHost], cause: str | None, began: float) -> RunSummary:
         """The chief's record, completed with what only the simulator saw."""
         kept = RunFolder(dnn_hosts[0].paths.output_data / "tfhet")
+        self._events.append(Event("launchers.gone", self._last_exit_s, {}))
         try:
             summary = kept.read_summary()
         except TfhetError:
             summary = RunSummary()
-        if kept.events_path.exists():
-            self.folder.events_path.write_bytes(kept.events_path.read_bytes())
+        for event in self._events:
+            kept.write_event(event)
+        self.folder.events_path.write_bytes(kept.events_path.read_bytes())
         bad = {label: code for label, code in self.codes.items() if code}
         exit_code = summary.exit_code if summary.exit_code is not None else max(1, *self.codes.values())
         if bad and not exit_code:
@@ -166,6 +203,17 @@ class Simulation:
         """From the end of the last rank's script to the end of the last launcher; None when a rank never ended."""
         ends = [float(event["time_s"]) for event in kept.events() if event.get("event") == "rank.ended"]
         return None if not ends else max(0.0, self._last_exit_s - max(ends))
+
+    def _tell_fault(self, line: str) -> None:
+        self._events.append(Event("fault.injected", SYSTEM.wall(), {"fault": line}))
+        self._on_line(f"[simulate] {line}")
+
+    def _has_begun(self) -> bool:
+        chief = next(host for host in self.hosts if host.group == self._dnn)
+        events = RunFolder(chief.paths.output_data / "tfhet").events_path
+        with contextlib.suppress(OSError):
+            return "training.started" in events.read_text(encoding="utf-8")
+        return False
 
     def _first_failure(self) -> str:
         for host in self.hosts:
@@ -245,6 +293,16 @@ class Simulation:
         return write
 
 
+async def _killed(child: Child) -> None:
+    """Ends a frozen launcher with all below it, which is in sessions of its own."""
+    with contextlib.suppress(psutil.Error):
+        for process in psutil.Process(child.pid).children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+    child.kill()
+    await child.wait()
+
+
 async def _until(event: asyncio.Event) -> None:
     await event.wait()
 
@@ -287,14 +345,23 @@ def simulate(
     max_run_s: float = 3600.0,
     checkpoints: Path | None = None,
     seed: int = 0,
+    faults: Sequence[Fault] = (),
     on_line: Callable[[str], None] = print,
 ) -> RunSummary:
     """Runs `command` (a Python file and its arguments) on every host of `cluster`, to the end of the last one.
 
     `folder`: where the run record goes, new or empty. `checkpoints`: a directory that outlives the run. `seed`: which
-    host gets which name. Raises UsageError for what cannot be run; a job that fails is told by the record.
+    host gets which name. `faults`: what is done to the job on the way. Raises UsageError for what cannot be run; a job
+    that fails is told by the record.
     """
     folder = folder or run_dir(cluster)
     return Simulation(
-        cluster, command, folder, max_run_s=max_run_s, checkpoints=checkpoints, seed=seed, on_line=on_line
+        cluster,
+        command,
+        folder,
+        max_run_s=max_run_s,
+        checkpoints=checkpoints,
+        seed=seed,
+        faults=faults,
+        on_line=on_line,
     ).run()

@@ -9,23 +9,19 @@ from tfhet.launch import LaunchSettings
 from tfhet.launch.place import Place
 
 
-def test_a_data_host_serves_and_dispatches_and_has_no_rank(place_of):
+def test_a_data_host_serves_and_has_no_rank(place_of):
     place = place_of("d1", data=("d1", "d2"), dnn=("t1", "t2"))
     assert place.rank is None and not place.is_chief and place.leads_host
     assert (place.member, place.label, place.mode) == ("d1", "d1", "heterogeneous")
-    assert place.serves and place.dispatches
-    assert place.serving_hosts == ("d1", "d2")
-    assert place.workers == 2
-
-
-def test_the_second_data_host_serves_and_does_not_dispatch(place_of):
-    place = place_of("d2", data=("d1", "d2"))
     assert place.serves and not place.dispatches
+    assert place.serving_hosts == ("d1", "d2")
+    assert (place.workers, place.own_workers) == (2, 1)
 
 
 def test_rank_0_is_the_chief_and_expects_all_others(place_of):
     place = place_of("t1", 0, data=("d1", "d2"), dnn=("t1", "t2"), ranks=2)
-    assert place.is_chief and place.leads_host and not place.serves
+    assert place.is_chief and place.leads_host
+    assert place.dispatches and place.serves and place.own_workers == 0
     assert (place.member, place.label, place.size) == ("rank-0", "t1/0", 4)
     assert place.members == {"d1", "d2", "rank-1", "rank-2", "rank-3"}
 
@@ -37,10 +33,10 @@ def test_local_rank_0_does_what_a_host_does_once(place_of, host, rank, leads):
     place = place_of(host, rank, "--dnn_host_workers", 1, dnn=("t1", "t2"), ranks=2)
     assert place.leads_host == place.serves == leads
     assert place.is_chief == (rank == 0)
-    assert not place.dispatches  # the first data host does
+    assert place.dispatches == place.is_chief
 
 
-def test_without_data_hosts_the_first_dnn_host_dispatches(place_of):
+def test_without_data_hosts_the_workers_of_the_dnn_hosts_are_served(place_of):
     arguments = ("--dnn_host_workers", 2)
     first, second = (place_of(f"t{n + 1}", n, *arguments, data=(), dnn=("t1", "t2")) for n in range(2))
     assert first.dispatches and second.serves and not second.dispatches
@@ -75,7 +71,7 @@ def test_addresses_are_those_that_other_hosts_reach(environment_of):
         "TFHET_PORTS": '{"control": 1600, "dispatcher": 600, "workers": [601, 602]}',
     }
     place = Place.of(env, LaunchSettings(data_host_workers=2))
-    assert place.dispatcher == "10.0.0.1:600"
+    assert place.dispatcher == "10.0.0.2:600"
     assert place.coordinator == "10.0.0.2"
     assert place.ports.workers == (601, 602)
 
@@ -84,7 +80,7 @@ def test_names_are_addresses_where_nobody_says_otherwise(environment_of):
     env = environment_of("d1")
     del env["TFHET_ADDRESSES"], env["TFHET_PORTS"]
     place = Place.of(env, LaunchSettings(dispatcher_port=700, control_port=1700, worker_port=701, data_host_workers=2))
-    assert place.dispatcher == "d1:700"
+    assert place.dispatcher == "t1:700"
     assert (place.coordinator, place.ports.control, place.ports.workers) == ("t1", 1700, (701, 702))
 
 

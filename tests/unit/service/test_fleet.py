@@ -18,6 +18,7 @@ import tensorflow as tf
 from tfhet.cluster import check_free, free_ports
 from tfhet.errors import JobFailed, NotReady, UsageError
 from tfhet.service import Fleet
+from tfhet.service.supervised import RestartPolicy
 from tfhet.service.transport import Transport
 
 HOST = "algo-1"
@@ -30,13 +31,14 @@ class Heard:
     lines: list[str] = field(default_factory=list)
     events: list[tuple[str, dict]] = field(default_factory=list)
 
-    def fleet(self, env: dict[str, str] | None = None) -> Fleet:
+    def fleet(self, env: dict[str, str] | None = None, policy: RestartPolicy | None = None) -> Fleet:
         return Fleet(
             HOST,
             "127.0.0.1",
             dict(os.environ) if env is None else env,
             on_line=self.lines.append,
             tell=lambda event, fields: self.events.append((event, dict(fields))),
+            policy=policy,
         )
 
     def pids(self) -> dict[str, int]:
@@ -66,8 +68,11 @@ class Life:
     elements: list[int] = field(default_factory=list)
     alive_before: list[bool] = field(default_factory=list)
     alive_after: list[bool] = field(default_factory=list)
-    failure: JobFailed | None = None
-    killed: int = 0
+    again: list[int] = field(default_factory=list)
+    after_journal: list[int] = field(default_factory=list)
+    killed: dict[str, int] = field(default_factory=dict)
+    restarts: int = 0
+    died: list[dict] = field(default_factory=list)
 
 
 @pytest.fixture(scope="module")
@@ -82,23 +87,27 @@ def life() -> Life:
             await fleet.start_workers(seen.ports[1:], dispatcher, 120)
             await _until(lambda: fleet.workers_registered == 2)
             seen.registered = fleet.workers_registered
-            seen.elements = await asyncio.to_thread(read, dispatcher)
+            seen.elements = await asyncio.to_thread(read, dispatcher, "first")
             pids = seen.heard.pids()
             seen.alive_before = [psutil.pid_exists(pid) for pid in pids.values()]
-            failure = asyncio.create_task(fleet.failure())
-            await asyncio.sleep(0)
-            seen.killed = pids["worker-1"]
-            os.kill(seen.killed, signal.SIGKILL)
-            async with asyncio.timeout(30):
-                seen.failure = await failure
+            seen.again = await killed_and_read("worker-1", "again")
+            seen.after_journal = await killed_and_read("dispatcher", "after")
+            seen.restarts = fleet.restarts
+            seen.died = [fields for event, fields in seen.heard.events if event == "service.died"]
         finally:
             await fleet.stop()
             seen.alive_after = [psutil.pid_exists(pid) for pid in seen.heard.pids().values()]
 
-    def read(dispatcher: str) -> list[int]:
+    async def killed_and_read(process: str, name: str) -> list[int]:
+        seen.killed[process] = seen.heard.pids()[process]
+        os.kill(seen.killed[process], signal.SIGKILL)
+        await _until(lambda: seen.heard.pids()[process] != seen.killed[process])
+        return await asyncio.to_thread(read, f"127.0.0.1:{seen.ports[0]}", name)
+
+    def read(dispatcher: str, name: str) -> list[int]:
         transport, data = Transport(), tf.data.Dataset.range(20)
-        transport.publish(dispatcher, data, "twenty")
-        found = transport.read(dispatcher, "twenty", data.element_spec, "twenty-job", "dynamic")
+        transport.publish(dispatcher, data, name)
+        found = transport.read(dispatcher, name, data.element_spec, f"{name}-job", "dynamic")
         return sorted(int(value) for value in found)
 
     run(scenario())
@@ -128,10 +137,14 @@ def test_the_output_of_each_process_comes_with_its_name_and_without_the_marked_l
     assert not any("@tfhet" in line for line in life.heard.lines)
 
 
-def test_a_worker_that_is_killed_is_reported_by_name_host_and_signal(life: Life):
-    assert life.failure is not None
-    assert str(life.failure) == "worker-1 on algo-1 ended by itself (SIGKILL (out of memory?))"
-    assert (life.failure.host, life.failure.code) == (HOST, -signal.SIGKILL)
+def test_a_worker_or_dispatcher_that_is_killed_is_started_again_at_its_port(life: Life):
+    assert life.again == life.after_journal == list(range(20))
+    assert life.restarts == 2
+    assert [(told["process"], told["code"]) for told in life.died] == [
+        ("worker-1", -signal.SIGKILL),
+        ("dispatcher", -signal.SIGKILL),
+    ]
+    assert life.died[0]["cause"] == "worker-1 on algo-1 ended by itself (SIGKILL (out of memory?))"
 
 
 def test_nothing_of_a_stopped_fleet_is_left(life: Life):
@@ -206,20 +219,55 @@ def test_a_process_that_fails_at_its_start_is_reported_with_its_code_and_last_li
     assert heard.lines == ["[dispatcher] no such device"]
 
 
-def test_a_process_that_ends_well_by_itself_is_a_failure_too(server):
-    server(READY + "sleep 0.2\n")
+@pytest.mark.parametrize(("end", "words"), [("exit 0", "exit code 0"), ("kill -9 $$", "SIGKILL (out of memory?)")])
+def test_a_process_that_keeps_dying_fails_the_job_with_the_number_of_deaths(server, end, words):
+    server(READY + f"sleep 0.05\necho last words\n{end}\n")
+    heard = Heard()
 
     async def scenario() -> JobFailed:
-        fleet = Heard().fleet()
+        fleet = heard.fleet(policy=RestartPolicy(limit=2, backoff_s=0.01))
         try:
             await fleet.start_dispatcher(free_ports(1)[0], 30)
-            return await fleet.failure()
+            async with asyncio.timeout(30):
+                return await fleet.failure()
         finally:
             await fleet.stop()
 
     failed = run(scenario())
     assert isinstance(failed, JobFailed)
-    assert "ended by itself (exit code 0)" in str(failed)
+    assert f"dispatcher on algo-1 ended by itself ({words}), for the 3rd time in 60 s" in str(failed)
+    assert failed.log_tail[-1] == "last words"
+    assert [event for event, _ in heard.events if event == "service.died"] == ["service.died"] * 2
+
+
+def test_a_process_that_falls_silent_is_killed_and_started_again(server):
+    server(READY + "exec sleep 60\n")
+    heard = Heard()
+
+    async def scenario() -> None:
+        fleet = heard.fleet(policy=RestartPolicy(silence_s=0.3, backoff_s=0.01))
+        try:
+            await fleet.start_dispatcher(free_ports(1)[0], 30)
+            await _until(lambda: len([1 for event, _ in heard.events if event == "service.started"]) == 2)
+        finally:
+            await fleet.stop()
+
+    run(scenario())
+    (died,) = [fields for event, fields in heard.events if event == "service.died"][:1]
+    assert died["cause"] == "dispatcher on algo-1 said nothing for 0.3 s and was killed"
+
+
+def test_what_cannot_be_read_of_what_a_process_says_does_no_harm(server):
+    server(f"echo '@tfhet rubbish'\necho '@tfhet [1]'\n{READY}exec sleep 60\n")
+
+    async def scenario() -> None:
+        fleet = Heard().fleet()
+        try:
+            await fleet.start_dispatcher(free_ports(1)[0], 30)
+        finally:
+            await fleet.stop()
+
+    run(scenario())
 
 
 def test_a_process_that_does_not_listen_to_sigterm_is_killed(server):
@@ -251,8 +299,10 @@ def test_each_process_is_told_its_port_address_and_dispatcher(server):
 
     run(scenario())
     worker = "-m tfhet.service.server worker --port {} --address 127.0.0.1 --dispatcher algo-1:77"
-    assert sorted(heard.lines) == [
-        f"[dispatcher] -m tfhet.service.server dispatcher --port {ports[0]}",
+    assert sorted(heard.lines)[0].startswith(
+        f"[dispatcher] -m tfhet.service.server dispatcher --port {ports[0]} --work_dir "
+    )
+    assert sorted(heard.lines)[1:] == [
         f"[worker-0] {worker.format(ports[1])}",
         f"[worker-1] {worker.format(ports[2])}",
     ]

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import pytest
+
+from tfhet.errors import UsageError
+from tfhet.simulate import Fault
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("kill:worker@data-1:after=3s", Fault("kill", "worker", "data-1", after_s=3.0)),
+        ("kill:dispatcher", Fault("kill", "dispatcher")),
+        ("kill:worker:every=5:after=0.5", Fault("kill", "worker", after_s=0.5, every_s=5.0)),
+        ("kill:rank=12", Fault("kill", "script", rank=12)),
+        ("hang:host@algo-3:for=4", Fault("hang", "host", "algo-3", for_s=4.0)),
+        ("sigterm:host@dnn-1", Fault("sigterm", "host", "dnn-1")),
+        ("late-join:data-1:after=20s", Fault("late-join", "", "data-1", after_s=20.0)),
+        ("late-join:host@data-1:after=20s", Fault("late-join", "", "data-1", after_s=20.0)),
+        ("bad-peer:control", Fault("bad-peer", "control")),
+    ],
+)
+def test_a_fault_is_read_and_written(text: str, fault: Fault):
+    assert Fault.parse(text) == fault
+    assert Fault.parse(str(fault)) == fault
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("kil:worker", "kill"),
+        ("kill", "has no target"),
+        ("kill:wurker", "worker"),
+        ("kill:worker:after", "after=3s"),
+        ("kill:worker:after=-1", "after=3s"),
+        ("kill:worker:before=3", "after=3s"),
+        ("kill:worker:for=3", "belongs to hang"),
+        ("kill:worker:every=0", "more than 0"),
+        ("kill:rank=x", "not a rank"),
+        ("kill:host", "which host"),
+        ("bad-peer:worker", "comes to control"),
+        ("", "kill"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_with_what_would_do(text: str, words: str):
+    with pytest.raises(UsageError, match=words):
+        Fault.parse(text)

@@ -1,0 +1,93 @@
+"""Faults: what the simulator does to a running job, to show how it takes it.
+
+KIND:TARGET[:after=SECONDS][:every=SECONDS][:for=SECONDS]
+
+kill:worker@data-1:after=3      SIGKILL to a data service worker, 3 s after training began
+kill:dispatcher                 and to the dispatcher
+kill:worker:every=5             one worker after another, every 5 s
+kill:rank=1                     the training script of rank 1;  kill:launcher@dnn-1: a launcher alone
+kill:host@data-2                everything on a host, at once
+hang:worker@data-1              SIGSTOP: it is there, and does nothing; for=4: and goes on after 4 s
+hang:host@data-1                a host that is cut off, as the others see it
+sigterm:host@dnn-1              what a platform sends before it takes a host away
+late-join:data-1:after=20       the host's launchers start so much later
+bad-peer:control                rubbish, half-open connections and a port scan at the link's port
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from tfhet.errors import UsageError, unknown
+
+KINDS = ("kill", "hang", "sigterm", "late-join", "bad-peer")
+PROCESSES = ("worker", "dispatcher", "script", "launcher", "host")
+_SECONDS = re.compile(r"(\d+(?:\.\d+)?)s?")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One kind of harm to one target."""
+
+    kind: str
+    """One of KINDS."""
+    process: str
+    """One of PROCESSES, what is harmed of the host; "" where the kind says it."""
+    host: str = ""
+    """`data-1`: the first host of the data group; `dnn-2`; or a host's own name, `algo-3`; "": any that has one."""
+    rank: int | None = None
+    """The rank whose script is meant."""
+    after_s: float = 0.0
+    """So long after training began; for `late-join`, after the other hosts started."""
+    every_s: float | None = None
+    """Again and again, so far apart."""
+    for_s: float | None = None
+    """For `hang`: so long; None: for ever."""
+
+    @classmethod
+    def parse(cls, text: str) -> Fault:
+        """From the form above. Raises UsageError."""
+        kind, *parts = text.strip().split(":")
+        if kind not in KINDS:
+            unknown("fault", kind, KINDS)
+        if not parts:
+            raise UsageError(f"fault {text!r} has no target: write like kill:worker@data-1:after=3s")
+        target, *options = parts
+        times: dict[str, float] = {}
+        for option in options:
+            name, _, value = option.partition("=")
+            found = _SECONDS.fullmatch(value)
+            if name not in ("after", "every", "for") or not found:
+                raise UsageError(f"fault {text!r}: {option!r} is not after=, every= or for= and seconds, like after=3s")
+            times[f"{name}_s"] = float(found[1])
+        process, host, rank = _target(text, kind, target)
+        if "for_s" in times and kind != "hang":
+            raise UsageError(f"fault {text!r}: for= belongs to hang")
+        if times.get("every_s") == 0.0:
+            raise UsageError(f"fault {text!r}: every= is more than 0 seconds")
+        return cls(kind, process, host, rank, **times)
+
+    def __str__(self) -> str:
+        where = f"rank={self.rank}" if self.rank is not None else "@".join(filter(None, (self.process, self.host)))
+        times = {"after": self.after_s or None, "every": self.every_s, "for": self.for_s}
+        return ":".join([self.kind, where, *(f"{name}={s:g}" for name, s in times.items() if s is not None)])
+
+
+def _target(text: str, kind: str, target: str) -> tuple[str, str, int | None]:
+    if kind == "late-join":
+        return "", target.removeprefix("host@"), None
+    if kind == "bad-peer":
+        if target != "control":
+            raise UsageError(f"fault {text!r}: a bad peer comes to control")
+        return "control", "", None
+    if target.startswith("rank="):
+        if not target[5:].isdigit():
+            raise UsageError(f"fault {text!r}: {target!r} is not a rank")
+        return "script", "", int(target[5:])
+    process, _, host = target.partition("@")
+    if process not in PROCESSES:
+        unknown("target of a fault", process, (*PROCESSES, "rank=N"))
+    if process == "host" and not host:
+        raise UsageError(f"fault {text!r}: which host? write host@data-1")
+    return process, host, None
