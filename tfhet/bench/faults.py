@@ -52,7 +52,7 @@ class FaultCase:
 CASES = (
     FaultCase((), "goes on"),
     FaultCase(("kill:worker@data-1:after=1",), "goes on"),
-    FaultCase(("kill:worker:after=1:every=2",), "goes on"),
+    FaultCase(("kill:worker:after=1:every=5",), "goes on"),
     FaultCase(("kill:dispatcher:after=1",), "goes on"),
     FaultCase(("kill:dispatcher:after=0.5", "kill:worker:after=1.5"), "goes on"),
     FaultCase(("hang:worker@data-1:after=1:for=2",), "goes on"),
@@ -97,7 +97,7 @@ class Outcome:
     exit_s: float | None
     """From the first fault to the exit of the last launcher that could still exit; None without a fault."""
     left: tuple[str, ...]
-    """Processes and folders that were there afterwards, and not before."""
+    """Processes that were there afterwards."""
 
     @property
     def missing(self) -> int:
@@ -138,7 +138,6 @@ def run_case(case: FaultCase, launcher: Path, folder: Path) -> Outcome:
     """Runs one case in `folder`, which must be new."""
     from tfhet.simulate import Fault, load, simulate
 
-    before = leftovers()
     summary = simulate(
         load(case.cluster),
         [str(launcher), *ARGUMENTS, *case.arguments],
@@ -148,21 +147,27 @@ def run_case(case: FaultCase, launcher: Path, folder: Path) -> Outcome:
         on_line=lambda line: None,
     )
     times = [event["time_s"] for event in RunFolder(folder).events() if event["event"] == "fault.injected"]
+    if case.kind == "never joined":
+        times = [summary.started or 0.0]
     ends = [event["time_s"] for event in RunFolder(folder).events() if event["event"] == "launchers.gone"]
     exit_s = max(ends) - min(times) if times and ends else None
-    return Outcome(case, summary, exit_s, tuple(sorted(leftovers() - before)))
+    return Outcome(case, summary, exit_s, leftovers(folder))
 
 
-def leftovers() -> set[str]:
-    """What tfhet leaves if it leaves something: its processes and its temporary folders, by name."""
+def leftovers(folder: Path) -> tuple[str, ...]:
+    """Processes of the run in `folder` that still live: the folder is in the environment of each of them."""
     import psutil
 
-    found = set()
-    for process in psutil.process_iter(["pid", "cmdline"]):
-        words = process.info["cmdline"] or []
-        if any(word.startswith("tfhet.") or word.endswith("launcher.py") for word in words[1:3]):
-            found.add(f"process {process.info['pid']}")
-    return found | {str(path) for path in Path(tempfile.gettempdir()).glob("tfhet-*")}
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.status() != psutil.STATUS_ZOMBIE and str(folder.resolve()) in " ".join(
+                process.environ().values()
+            ):
+                found.append(f"process {process.pid}: {' '.join(process.cmdline())[:80]}")
+        except psutil.Error:
+            continue
+    return tuple(found)
 
 
 def _options(parser: argparse.ArgumentParser) -> None:

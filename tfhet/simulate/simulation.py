@@ -110,7 +110,8 @@ class Simulation:
         begun_s = SYSTEM.monotonic()
         try:
             for host in sorted(self.hosts, key=self._injector.delay_s):
-                await asyncio.sleep(max(0.0, begun_s + self._injector.delay_s(host) - SYSTEM.monotonic()))
+                if not await self._comes(begun_s + self._injector.delay_s(host), stop):
+                    break
                 config = self._resource_config(host)
                 host.write(config, channels, Path.cwd(), self._checkpoints, hyperparameters(self._command, self._job))
                 variables = host.variables(config, list(channels), self._job, self._command[1:])
@@ -133,6 +134,14 @@ class Simulation:
             injecting.cancel()
             await asyncio.gather(injecting, return_exceptions=True)
             await asyncio.gather(*(child.stop(STOP_GRACE_S) for child in children.values()))
+
+    async def _comes(self, at_s: float, stop: asyncio.Event) -> bool:
+        """Waits until a host that joins late may start; False when the job is over by then."""
+        while (left_s := at_s - SYSTEM.monotonic()) > 0:
+            if stop.is_set() or all(child.code is not None for child in self._children.values()):
+                return False
+            await asyncio.sleep(min(left_s, 0.2))
+        return True
 
     async def _wait(self, children: Mapping[str, Child], stop: asyncio.Event) -> str | None:
         async def see_end(label: str, child: Child) -> None:
