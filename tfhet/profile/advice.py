@@ -13,6 +13,8 @@ MOST = 3
 """Pieces of advice that are given."""
 LARGE = 0.1
 """Share of the whole from which a part is worth a word."""
+MOST_ON_TRAINER = 0.5
+"""Share of the whole that the trainer may do, to save bytes on the wire."""
 DOMINANT = 0.5
 """Share of the whole from which a part is most of it."""
 CALL_US = 10.0
@@ -91,7 +93,7 @@ def single_images(profile: Profile) -> list[Advice]:
 def wide_wire(profile: Profile) -> list[Advice]:
     """More bytes at the end than somewhere before it: float32 where uint8 would do, mostly."""
     last = profile.costs[-1]
-    places = [i for i, cost in enumerate(profile.costs) if cost.bytes_per_example <= last.bytes_per_example / 2]
+    places = [i for i in _cheap_cuts(profile) if profile.costs[i].bytes_per_example <= last.bytes_per_example / 2]
     if not places:
         return []
     best = min(places, key=lambda i: (profile.costs[i].bytes_per_example, -i))
@@ -185,8 +187,9 @@ RULES: Sequence[Callable[[Profile], list[Advice]]] = (
 
 
 def best_cut(profile: Profile) -> int:
-    """The part behind which examples should travel: the last with the fewest bytes, among those that give batches."""
-    places = [i for i, cost in enumerate(profile.costs) if cost.examples == profile.costs[-1].examples]
+    """The part behind which examples should travel: the last with the fewest bytes, among those that give batches and
+    leave little work to the trainer."""
+    places = [i for i in _cheap_cuts(profile) if profile.costs[i].examples == profile.costs[-1].examples]
     return min(places, key=lambda i: (profile.costs[i].bytes_per_example, -i))
 
 
@@ -206,6 +209,12 @@ def feeding(profile: Profile, examples_per_s: float) -> str:
 
 def _on_single(profile: Profile, index: int) -> bool:
     return index > 0 and profile.costs[index - 1].examples == 1
+
+
+def _cheap_cuts(profile: Profile) -> list[int]:
+    """The parts behind which so little work is left that the trainer may do it: fewer bytes are not worth giving the
+    GPU's host the work that the data group is there for."""
+    return [i for i in range(len(profile.costs)) if _rest_us(profile, i) <= MOST_ON_TRAINER * profile.whole_us]
 
 
 def _rest_us(profile: Profile, index: int) -> float:

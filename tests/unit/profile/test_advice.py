@@ -50,6 +50,13 @@ def test_wide_examples_at_the_end_are_told_with_the_place_before():
     assert not rules.wide_wire(profile({**SOURCE}))
 
 
+def test_few_bytes_are_not_worth_the_work_that_the_data_group_is_there_for():
+    decode = {"name": "decode()", "us": 500.0, "bytes_per_example": 150000, "examples": 32}
+    seen = profile({**SOURCE, "us": 100.0}, decode)
+    assert not rules.wide_wire(seen)
+    assert "cut behind 'decode()'" in feeding(seen, 1000.0)
+
+
 def test_whole_images_that_are_cropped_are_told():
     decode = {"name": "1 Map load", "us": 300.0, "ops": ("DecodeJpeg",)}
     crop = {"name": "2 Map crop", "us": 50.0, "ops": ("CropAndResize",)}
