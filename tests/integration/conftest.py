@@ -22,7 +22,7 @@ import psutil
 import pytest
 
 from tfhet.record import RunFolder, RunSummary
-from tfhet.simulate import ClusterFile, GroupFile, simulate
+from tfhet.simulate import ClusterFile, Fault, GroupFile, simulate
 
 DIGITS = {"training": "digits/train", "validation": "digits/validation"}
 HERE = Path(__file__).parent
@@ -112,7 +112,13 @@ def cluster(
 def simulated(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Callable[..., Run]:
     """`simulated(*launcher_arguments, data=1, dnn=1, ranks=2, ...)`: runs to the end; checks that nothing is left."""
 
-    def run(*arguments: object, checkpoints: Path | None = None, max_run_s: float = 200.0, **shape: object) -> Run:
+    def run(
+        *arguments: object,
+        checkpoints: Path | None = None,
+        max_run_s: float = 200.0,
+        faults: Sequence[str] = (),
+        **shape: object,
+    ) -> Run:
         folder = tmp_path_factory.mktemp("run") / "record"
         lines: list[str] = []
         summary = simulate(
@@ -121,6 +127,7 @@ def simulated(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Cal
             folder,
             max_run_s=max_run_s,
             checkpoints=checkpoints,
+            faults=[Fault.parse(text) for text in faults],
             on_line=lines.append,
         )
         print("\n".join(lines))  # pytest shows it for a test that fails

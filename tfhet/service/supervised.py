@@ -30,7 +30,9 @@ class RestartPolicy:
     """Before the first restart; twice as long after each further death within the window."""
     longest_backoff_s: float = 2.0
     silence_s: float = 10.0
-    """A process that says nothing for so long (it says something every second) hangs: it is killed."""
+    """A process that serves and says nothing for so long (it says something every second) hangs: it is killed."""
+    start_s: float = 120.0
+    """So long it may say nothing before it serves."""
 
     def pause_s(self, deaths: int) -> float:
         """Seconds before the restart after the `deaths`-th death in the window, from 1."""
@@ -69,6 +71,7 @@ class Supervised:
         self._clock = clock
         self._child: Child | None = None
         self._heard_s = 0.0
+        self._serves = False
         self._deaths: collections.deque[float] = collections.deque()
         self._running: asyncio.Task[JobFailed] | None = None
 
@@ -92,7 +95,7 @@ class Supervised:
 
     async def _live(self) -> JobFailed:
         while True:
-            self._heard_s = self._clock.monotonic()
+            self._heard_s, self._serves = self._clock.monotonic(), False
             self._child = await Child.start(self.name, self._command, env=self._env, on_line=self._heard)
             self._tell("started", {"pid": self._child.pid})
             silent = asyncio.create_task(self._silence(self._child))
@@ -102,7 +105,8 @@ class Supervised:
                 silent.cancel()
             end = f"ended by itself ({describe_exit(code)})"
             if silent.done() and not silent.cancelled():
-                end = f"said nothing for {self._policy.silence_s:g} s and was killed"
+                limit_s = self._policy.silence_s if self._serves else self._policy.start_s
+                end = f"said nothing for {limit_s:g} s and was killed"
             now_s = self._clock.monotonic()
             self._deaths.append(now_s)
             while self._deaths[0] < now_s - self._policy.window_s:
@@ -120,10 +124,13 @@ class Supervised:
 
     async def _silence(self, child: Child) -> None:
         """Returns after the process has been silent for too long, having killed it."""
-        while (
-            left_s := self._heard_s + self._policy.silence_s - self._clock.monotonic()
-        ) > 0 or not self.ready.is_set():
-            await asyncio.sleep(max(0.1, left_s))
+        looked_s = self._clock.monotonic()
+        while looked_s - self._heard_s < (self._policy.silence_s if self._serves else self._policy.start_s):
+            await asyncio.sleep(min(0.5, self._policy.silence_s / 4))
+            now_s = self._clock.monotonic()
+            if now_s - looked_s > self._policy.silence_s / 2:  # we were stopped: what was said is yet to be read
+                self._heard_s = now_s
+            looked_s = now_s
         child.kill()
 
     def _heard(self, line: str) -> None:
@@ -138,6 +145,7 @@ class Supervised:
             self._on_line(f"[{self.name}] {line}")
             return
         if event == "ready":
+            self._serves = True
             self.ready.set()
         self._tell(event, fields)
 

@@ -1,0 +1,73 @@
+"""What is done to a running job, and what becomes of it."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = [pytest.mark.horovod, pytest.mark.timeout(240)]
+
+JOB = [
+    "--model",
+    "emulated",
+    "--step_ms",
+    "60",
+    "--batch_size",
+    "32",
+    "--shuffle",
+    "0",
+    "--chain",
+    "none",
+    "--validation",
+    "none",
+    "--export",
+    "false",
+]
+
+
+def faults_told(run) -> list[dict]:
+    return [event for event in run.folder.events() if event["event"] == "fault.injected"]
+
+
+def test_a_worker_and_the_dispatcher_that_are_killed_are_started_again_and_what_was_lost_is_counted(simulated):
+    run = simulated(*JOB, "--epochs", 3, faults=["kill:worker@data-1:after=0.5", "kill:dispatcher:after=2"])
+    assert run.summary.exit_code == 0, run.summary.cause
+    assert set(run.summary.exit_codes.values()) == {0}
+    assert run.summary.restarts == 2
+    assert len(faults_told(run)) == 2
+    assert len(run.summary.epochs) == 3
+    for epoch in run.summary.epochs:
+        assert epoch["repeated"] == 0
+        assert epoch["once"] + epoch["missing"] == epoch["expected"] == 1437
+    assert sum(epoch["missing"] for epoch in run.summary.epochs[1:]) == 0
+    restarted = [event for event in run.folder.events() if event["event"] == "service.restarted"]
+    assert {(event["process"], event["code"]) for event in restarted} == {("worker-0", -9), ("dispatcher", -9)}
+
+
+def test_a_host_that_freezes_for_good_ends_the_job_within_its_lease(simulated):
+    run = simulated(*JOB, "--epochs", 50, "--lease_s", 3, faults=["hang:host@data-1:after=0.5"])
+    assert run.summary.exit_code == 1
+    assert "silent" in run.summary.cause
+    codes = run.summary.exit_codes
+    assert sorted(codes.values()) == [-9, 1, 1]  # nobody can end a frozen host but the simulator
+    (fault,) = faults_told(run)
+    (gone,) = [event for event in run.folder.events() if event["event"] == "launchers.gone"]
+    assert gone["time_s"] - fault["time_s"] < 3 + 5
+
+
+def test_bad_peers_and_a_late_host_change_nothing(simulated):
+    run = simulated(*JOB, "--epochs", 1, faults=["bad-peer:control", "late-join:data-1:after=3"])
+    assert run.summary.exit_code == 0, run.summary.cause
+    run.assert_each_example_once(1437, [0])
+
+
+def test_image_files_are_decoded_on_the_data_group(simulated, tmp_path):
+    from tfhet.source.photos import photos
+
+    channel = photos(tmp_path / "photos", count=48)
+    chain = "decode(); random_resized_crop(32, 32); random_flip(); randaugment(); rescale()"
+    arguments = ["--model", "small_cnn", "--batch_size", 8, "--shuffle", 0, "--chain", chain, "--epochs", 2]
+    run = simulated(*arguments, channels={"training": str(channel)})
+    assert run.summary.exit_code == 0, run.summary.cause
+    run.assert_each_example_once(48, [0, 1])
+    assert run.summary.stages_where["decode()"] == "data_group"
+    run.assert_equal_weights(2)
