@@ -29,8 +29,10 @@ class ResizeWindows {
     const Input images = context.input(0), windows = context.input(1), flips = context.input(2);
     images.with_rank(4, "images");
     const int64_t batch = images.shape[0];
-    if (windows.shape != tfhet::Shape{batch, 4}) tfhet::invalid("windows are [batch, 4]");
-    if (flips.shape != tfhet::Shape{batch}) tfhet::invalid("flips are [batch]");
+    // One window, or one flip, may stand for those of all images.
+    if (windows.shape != tfhet::Shape{batch, 4} && windows.shape != tfhet::Shape{1, 4})
+      tfhet::invalid("windows are [1 or batch, 4]");
+    if (flips.shape != tfhet::Shape{batch} && flips.shape != tfhet::Shape{1}) tfhet::invalid("flips are [1 or batch]");
     if (batch && (images.shape[1] < 1 || images.shape[2] < 1)) tfhet::invalid("images without pixels");
     if (images.type() == TF_UINT8) {
       run<uint8_t>(context, images, windows, flips);
@@ -48,10 +50,15 @@ class ResizeWindows {
     const auto each = channels == 1   ? &tfhet::resample<1, T, Rows<T>>
                       : channels == 3 ? &tfhet::resample<3, T, Rows<T>>
                                       : &tfhet::resample<0, T, Rows<T>>;
+    const int64_t window_step = windows.shape[0] == 1 ? 0 : 4, flip_step = flips.shape[0] == 1 ? 0 : 1;
+    tfhet::Axis y, x;
     for (int64_t i = 0; i < images.shape[0]; ++i) {
-      const Window window = Window::of(windows.data<float>() + 4 * i, i, rows, columns);
-      const auto y = tfhet::axis<1>(window.top, window.height, height_, rows, sampling_, false);
-      const auto x = tfhet::axis<2>(window.left, window.width, width_, columns, sampling_, flips.data<bool>()[i]);
+      if (i == 0 || window_step || flip_step) {
+        const Window window = Window::of(windows.data<float>() + window_step * i, i, rows, columns);
+        const bool flip = flips.data<bool>()[flip_step * i];
+        y = tfhet::axis<1>(window.top, window.height, height_, rows, sampling_, false);
+        x = tfhet::axis<2>(window.left, window.width, width_, columns, sampling_, flip);
+      }
       Rows<T> image{images.data<T>() + (i * rows * columns + x.begin) * channels, columns * channels};
       each(image, y, x, channels, !sampling_.antialias, to + i * height_ * width_ * channels);
     }

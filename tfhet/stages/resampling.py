@@ -23,12 +23,13 @@ def resize_windows(
 ) -> tf.Tensor:
     """images: uint8 or float32 [batch, H, W, C] -> the same dtype, [batch, height, width, C]; uint8 rounded.
 
-    windows: float32 [batch, 4], first row, first column, rows and columns in pixels of the images, also parts of such.
-    flips: bool [batch], whether left and right are exchanged; None: nowhere. confined: whether the window's own edge is
-    repeated beyond it, as if it had been cut out first; else what lies around it counts, up to the image's edge.
+    windows: float32 [1 or batch, 4], first row, first column, rows and columns in pixels of the images, also parts of
+    such. flips: bool [1 or batch], whether left and right are exchanged; None: nowhere. confined: whether the window's
+    own edge is repeated beyond it, as if it had been cut out first; else what lies around it counts, up to the image's
+    edge.
     """
     windows = tf.cast(windows, tf.float32)
-    flips = tf.zeros(tf.shape(images)[:1], tf.bool) if flips is None else flips
+    flips = tf.zeros([1], tf.bool) if flips is None else flips
     operations = costs.compiled("resize", "resize", images)
     if operations is None:
         result = plain(images, windows, flips, height, width, antialias, confined)
@@ -49,8 +50,9 @@ def plain(
     antialias: bool = False,
     confined: bool = True,
 ) -> tf.Tensor:
-    """The same of TensorFlow's own operations; flips are a tensor."""
-    values = tf.cast(images, tf.float32)
+    """The same of TensorFlow's own operations; flips are a tensor, bool [1 or batch]."""
+    values, batch = tf.cast(images, tf.float32), tf.shape(images)[0]
+    windows, flips = tf.broadcast_to(windows, [batch, 4]), tf.broadcast_to(flips, [batch])
     for axis, size in ((0, height), (1, width)):
         begin, length, limit = windows[:, axis], windows[:, 2 + axis], tf.shape(images)[1 + axis]
         centres, low, high = _centres(begin, length, size, limit, confined)

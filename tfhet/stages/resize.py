@@ -13,6 +13,7 @@ from tfhet.errors import unknown
 from tfhet.stages import projection
 from tfhet.stages.geometric import Geometric
 from tfhet.stages.registry import register
+from tfhet.stages.resampling import resize_windows
 from tfhet.stages.spec import ImageSpec
 from tfhet.stages.window import Window
 
@@ -86,7 +87,10 @@ class Resize(Window, Geometric):
         return tf.cast(tf.concat([tf.zeros_like(sizes), sizes], axis=1), tf.float32)
 
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        if isinstance(images, tf.RaggedTensor) or (self.method == "bilinear" and native.available("resize")):
+        if self.method == "bilinear" and native.available("resize") and isinstance(images, tf.Tensor):
+            windows = self.windows(parameters, tf.shape(images)[tf.newaxis, 1:3])  # the whole of each: one for all
+            return resize_windows(images, windows, None, self.height, self.width, self.antialias, self.confined)
+        if isinstance(images, tf.RaggedTensor):
             return super().apply(images, parameters)
         resized = tf.image.resize(images, [self.height, self.width], self.method, antialias=self.antialias)
         if resized.dtype == images.dtype:

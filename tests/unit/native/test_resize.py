@@ -115,9 +115,9 @@ needs_compiled = pytest.mark.skipif(not native.available("resize"), reason="no c
     ("change", "complaint"),
     [
         ({"images": tf.zeros([2, 4, 4])}, "images has 3 axes, not 4"),
-        ({"windows": tf.zeros([2, 3])}, r"windows are \[batch, 4\]"),
-        ({"windows": tf.zeros([3, 4])}, r"windows are \[batch, 4\]"),
-        ({"flips": tf.zeros([1], tf.bool)}, r"flips are \[batch\]"),
+        ({"windows": tf.zeros([2, 3])}, r"windows are \[1 or batch, 4\]"),
+        ({"windows": tf.zeros([3, 4])}, r"windows are \[1 or batch, 4\]"),
+        ({"flips": tf.zeros([3], tf.bool)}, r"flips are \[1 or batch\]"),
         ({"images": tf.zeros([2, 0, 4, 3])}, "images without pixels"),
         ({"height": 0}, "at least 1"),
         ({"windows": tf.constant([[0.0, 0, 4, 4], [0, 0, 4, 5]])}, r"windows\[1\] is .* image of 4 x 4 pixels"),
@@ -129,6 +129,17 @@ def test_the_op_refuses_what_does_not_fit(change, complaint):
     options = {"height": 3, "width": 3, "antialias": False, "confined": True}
     with pytest.raises(tf.errors.InvalidArgumentError, match=complaint):
         native.ops("resize").tfhet_resize_windows(**{**given, **options, **change})
+
+
+@pytest.mark.parametrize("compiled", [pytest.param(True, marks=needs_compiled), False])
+def test_one_window_and_one_flip_stand_for_all(compiled, monkeypatch):
+    monkeypatch.setenv("TFHET_NATIVE", "auto" if compiled else "off")
+    images = tf.random.stateless_uniform([3, 8, 9, 3], (1, 2))
+    window = tf.constant([[1.0, 2.0, 5.5, 6.0]])
+    for flip in (True, False):
+        one = resampling.resize_windows(images, window, tf.constant([flip]), 4, 5)
+        all = resampling.resize_windows(images, tf.tile(window, [3, 1]), tf.constant([flip] * 3), 4, 5)
+        np.testing.assert_array_equal(one, all)
 
 
 @needs_compiled
