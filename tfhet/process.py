@@ -78,6 +78,7 @@ class Child:
         self._on_line = on_line
         self._output = _Output(self._hear)
         self._transport: asyncio.SubprocessTransport | None = None
+        self._reaped = False
 
     @classmethod
     async def start(
@@ -119,13 +120,15 @@ class Child:
     async def wait(self) -> int:
         """Its exit code, once it has ended and its output was read; what is left of its group is ended too."""
         await self._output.ended.wait()
-        self._signal(signal.SIGKILL)
+        if not self._reaped:  # later its number may be somebody else's
+            self._signal(signal.SIGKILL)
         with contextlib.suppress(asyncio.TimeoutError):
             # Somebody in another session may hold the pipe; what the process itself wrote is there within moments.
             async with Deadline(_DRAIN_S):
                 await self._output.closed.wait()
         assert self._transport is not None
         self._transport.close()
+        self._reaped = True
         code = self.code
         assert code is not None
         return code

@@ -96,6 +96,8 @@ class Outcome:
     summary: RunSummary
     exit_s: float | None
     """From the first fault to the exit of the last launcher that could still exit; None without a fault."""
+    happened: int
+    """How often harm was done."""
     left: tuple[str, ...]
     """Processes that were there afterwards."""
 
@@ -107,6 +109,10 @@ class Outcome:
     def breaches(self) -> list[str]:
         """What of the promise was not kept."""
         found = [f"left behind: {thing}" for thing in self.left]
+        if self.happened < sum(not fault.startswith("late-join") for fault in self.case.faults):
+            found.append("a fault never happened")
+        if not self.case.faults and self.missing:
+            found.append(f"{self.missing} examples were not seen")
         limit_s = LIMITS_S[self.case.kind]
         if (self.summary.exit_code == 0) != (limit_s is None):
             found.append(f"exit code {self.summary.exit_code}: {self.summary.cause}")
@@ -147,11 +153,15 @@ def run_case(case: FaultCase, launcher: Path, folder: Path) -> Outcome:
         on_line=lambda line: None,
     )
     times = [event["time_s"] for event in RunFolder(folder).events() if event["event"] == "fault.injected"]
+    happened = len(times)
     if case.kind == "never joined":
         times = [summary.started or 0.0]
     ends = [event["time_s"] for event in RunFolder(folder).events() if event["event"] == "launchers.gone"]
     exit_s = max(ends) - min(times) if times and ends else None
-    return Outcome(case, summary, exit_s, leftovers(folder))
+    until = SYSTEM.monotonic() + 3.0  # who was killed may take a moment to be gone
+    while (left := leftovers(folder)) and SYSTEM.monotonic() < until:
+        SYSTEM.sleep(0.2)
+    return Outcome(case, summary, exit_s, happened, left)
 
 
 def leftovers(folder: Path) -> tuple[str, ...]:

@@ -105,10 +105,15 @@ class Chief:
             await self._changed.wait()
 
     def _is_ready(self) -> bool:
-        return self._serving >= set(self.place.serving_hosts) and self._registered >= self.place.workers
+        return not self._silent() and self._registered >= self.place.workers
+
+    def _silent(self) -> list[str]:
+        """Hosts that have not said that their part of the data service runs; the dispatcher's is this one."""
+        needed = {*self.place.serving_hosts, *([self.place.host] if self.place.dispatches else [])}
+        return sorted(needed - self._serving)
 
     def _missing(self) -> str:
-        hosts = sorted(set(self.place.serving_hosts) - self._serving)
+        hosts = self._silent()
         parts = [f"{', '.join(sorted(self._coordinator.missing))} did not join"] if self._coordinator.missing else []
         parts += [f"no data service on {', '.join(hosts)}"] if hosts else []
         if self._registered < self.place.workers:

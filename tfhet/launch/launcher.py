@@ -80,6 +80,7 @@ class Launcher:
         verdict = await self._conclude(link, work, ended, stopped)
         work.cancel()
         ended.cancel()
+        await asyncio.wait({work}, timeout=1.0)  # what it is starting must be there to be stopped
         if place.is_chief:  # the others hear of it at once, and end side by side with this host's processes
             await asyncio.gather(link.leave(verdict.code, verdict.cause, stopped), self._stop_children())
         else:  # who has left has nothing running any more

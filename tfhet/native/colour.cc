@@ -176,6 +176,11 @@ class Mix {
       tfhet::invalid("matrices are [rows, 3, 3] and offsets [rows, 3]");
     const bool mixes = matrices.shape[0] > 0, turned = turns.shape[0] > 0;
     T* to = context.output<T>(0, shape);
+    if (!mixes && !turned) {
+      for (int64_t image = 0; image < batch; ++image)
+        each_block(images.data<T>() + image * pixels * 3, to + image * pixels * 3, pixels, [](Planes&) {});
+      return;
+    }
     for (int64_t image = 0; image < batch; ++image) {
       const T* from = images.data<T>() + image * pixels * 3;
       const int64_t row = row_of(matrices, "matrices", batch, image);

@@ -3,6 +3,8 @@
 // libjpeg-turbo transforms and colours only what lies in the window (jpeg_skip_scanlines, jpeg_crop_scanline), and
 // nothing is read behind its last row. The pixels are those of the whole image decoded by TensorFlow.
 
+#include <dlfcn.h>
+
 #include <csetjmp>
 #include <cstddef>
 #include <cstdio>
@@ -27,6 +29,13 @@ struct LibjpegEntropy {
   void (*start_pass)(j_decompress_ptr);
   boolean (*decode_mcu)(j_decompress_ptr, JBLOCKROW*);
 };
+
+// Whether it is a function of libjpeg's: then its entropy decoder begins as we think.
+bool in_libjpeg(const void* function) {
+  Dl_info its, known;
+  return function && dladdr(function, &its) && dladdr(reinterpret_cast<const void*>(&jpeg_read_header), &known) &&
+         its.dli_fbase == known.dli_fbase;
+}
 
 constexpr int64_t MOST_PIXELS = int64_t{1} << 29;  // as TensorFlow has it
 constexpr int MOST_SCANS = 500;                    // a progressive image needs about ten; crafted ones stall with more
@@ -137,7 +146,11 @@ class Decompressor {
   // Takes the place of libjpeg's entropy decoder where the image is an ordinary one. Behind jpeg_start_decompress.
   void quicken(int64_t left, int64_t right) {
     if (!entropy_.start(&info, left, right)) return;
-    reinterpret_cast<LibjpegEntropy*>(info.entropy)->decode_mcu = [](j_decompress_ptr info, JBLOCKROW* to) -> boolean {
+    auto* theirs = reinterpret_cast<LibjpegEntropy*>(info.entropy);
+    static const bool known = in_libjpeg(reinterpret_cast<const void*>(theirs->start_pass)) &&
+                              in_libjpeg(reinterpret_cast<const void*>(theirs->decode_mcu));
+    if (!known) return;
+    theirs->decode_mcu = [](j_decompress_ptr info, JBLOCKROW* to) -> boolean {
       if (!of(info)->entropy_.next(to)) std::longjmp(of(info)->back, AGAIN);
       return TRUE;
     };
@@ -271,7 +284,7 @@ class DecodeWindows {
     switch (setjmp(decompressor.back)) {
       case 0: break;
       case Decompressor::AGAIN: return Decompressor::AGAIN;
-      default: return Decompressor::FAILED;
+      default: jpeg_abort_decompress(&info); return Decompressor::FAILED;  // a large image's memory goes back
     }
     decompressor.open(data);
     jpeg_read_header(&info, TRUE);

@@ -94,8 +94,13 @@ def load_all() -> tuple[str, ...]:
 @functools.cache
 def _loaded(name: str, strict: bool) -> Any | None:
     try:
-        return tf.load_op_library(str(build(name)))
-    except (BuildError, tf.errors.OpError) as error:
+        library = build(name)
+        try:
+            return tf.load_op_library(str(library))
+        except tf.errors.OpError:  # damaged, or made for a libjpeg that has gone: once more
+            library.unlink(missing_ok=True)
+            return tf.load_op_library(str(build(name)))
+    except (BuildError, OSError, RuntimeError, subprocess.SubprocessError, tf.errors.OpError) as error:
         if strict:
             raise UsageError(f"{SWITCH}=on, but the compiled op {name!r} cannot be had: {error}") from None
         log.warning("compiled op %r left out, plain TensorFlow does its work: %s", name, error)
@@ -106,15 +111,17 @@ def build(name: str) -> Path:
     """The library of one kernel, made unless it is in the cache. Raises BuildError."""
     source = HERE / f"{name}.cc"
     compiler = _compiler()
-    command = [compiler, *FLAGS, *_tensorflow_flags(), f"-I{HERE}"]
-    after = []
+    command = [*compiler, *FLAGS, *_tensorflow_flags(), f"-I{HERE}"]
+    after, found = [], ""
     if name in LINKED:
         header, link = LINKED[name]
-        if not _has_header(compiler, header):
+        found = _versions(compiler, header)
+        if not found:
             raise BuildError(f"{header} is missing (Debian: libjpeg-dev)")
         after = [link]
+    abi = [flag for flag in _tensorflow_flags() if not flag.startswith("-isystem")]
     headers = [header.read_bytes() for header in sorted(HERE.glob("*.h"))]
-    parts = [source.read_bytes(), *headers, repr([*FLAGS, after]).encode()]
+    parts = [source.read_bytes(), *headers, repr([*FLAGS, after, abi, found]).encode()]
     parts += [tf.__version__.encode(), _version(compiler).encode(), _cpu().encode()]
     key = hashlib.blake2b(b"\0".join(parts), digest_size=12).hexdigest()
     folder = cache_dir(environment()) / "native"
@@ -124,6 +131,9 @@ def build(name: str) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with _locked(folder / f"{name}.lock"):
+            for old in folder.glob(".build-*"):  # of a builder that was killed: we hold its lock now
+                if SYSTEM.wall() - old.stat().st_mtime > BUILD_LIMIT_S:
+                    shutil.rmtree(old, ignore_errors=True)
             if not library.exists():
                 _compile([*command, str(source)], after, library)
     except OSError as error:
@@ -146,6 +156,8 @@ def _compile(command: list[str], after: list[str], library: Path) -> None:
             raise BuildError(f"the compiler took more than {BUILD_LIMIT_S:g} s") from None
         if done.returncode:
             raise BuildError(f"{command[0]} failed: " + " | ".join(done.stderr.strip().split("\n")[:4]))
+        with open(made, "rb") as file:
+            os.fsync(file.fileno())  # a machine that loses power must not find half of it under its name
         os.replace(made, library)
 
 
@@ -165,30 +177,37 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _compiler() -> str:
+def _compiler() -> tuple[str, ...]:
+    """The words of the command: `CXX` may be `ccache g++`."""
     given = environment().get("CXX", "").split()
     found = shutil.which(given[0]) if given else shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
     if found is None:
         raise BuildError("no C++ compiler (Debian: g++)")
-    return found
+    return found, *given[1:]
 
 
 @functools.cache
-def _version(compiler: str) -> str:
-    done = subprocess.run([compiler, "--version"], capture_output=True, text=True, timeout=30, stdin=subprocess.DEVNULL)
+def _version(compiler: tuple[str, ...]) -> str:
+    command = [*compiler, "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, stdin=subprocess.DEVNULL)
     return done.stdout.split("\n")[0]
 
 
 @functools.cache
-def _has_header(compiler: str, header: str) -> bool:
+def _versions(compiler: tuple[str, ...], header: str) -> str:
+    """The versions that a header states, or "present"; "" when it is not there."""
     done = subprocess.run(
-        [compiler, "-xc++", "-E", "-o", "/dev/null", "-"],
+        [*compiler, "-xc++", "-E", "-dM", "-"],
         input=f"#include <cstdio>\n#include <{header}>\n",
         capture_output=True,
         text=True,
         timeout=30,
     )
-    return done.returncode == 0
+    if done.returncode:
+        return ""
+    stem = Path(header).stem.removesuffix("lib").upper()
+    found = sorted(line for line in done.stdout.split("\n") if stem in line and "VERSION" in line)
+    return "\n".join(found) or "present"
 
 
 def _tensorflow_flags() -> list[str]:

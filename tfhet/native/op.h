@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <exception>
 #include <initializer_list>
 #include <memory>
 #include <string>
@@ -183,6 +184,7 @@ class Context {
   // Its content is undefined until it is written.
   template <class T>
   T* output(int index, const Shape& shape) const {
+    expect(index, DataType<T>::value, shape, sizeof(T));
     Status status;
     TF_Tensor* tensor = TF_AllocateOutput(context_, index, DataType<T>::value, shape.data(),
                                           static_cast<int>(shape.size()), elements(shape) * sizeof(T), status);
@@ -194,6 +196,7 @@ class Context {
 
   // Of strings: empty ones, for TF_TString_Copy to fill.
   TF_TString* strings(int index, const Shape& shape) const {
+    expect(index, TF_STRING, shape, sizeof(TF_TString));
     Status status;
     TF_Tensor* tensor = TF_AllocateOutput(context_, index, TF_STRING, shape.data(), static_cast<int>(shape.size()),
                                           elements(shape) * sizeof(TF_TString), status);
@@ -204,6 +207,16 @@ class Context {
   }
 
  private:
+  // TensorFlow would end the process over either.
+  void expect(int index, TF_DataType type, const Shape& shape, size_t each) const {
+    if (index >= TF_NumOutputs(context_) || TF_ExpectedOutputDataType(context_, index) != type)
+      invalid("output " + std::to_string(index) + " is not of the type that the kernel writes");
+    int64_t bytes = static_cast<int64_t>(each);
+    for (int64_t size : shape)
+      if (size < 0 || (size > 0 && __builtin_mul_overflow(bytes, size, &bytes)))
+        throw Failure{TF_RESOURCE_EXHAUSTED, "output " + std::to_string(index) + " is too large"};
+  }
+
   TF_OpKernelContext* context_;
 };
 
@@ -212,11 +225,13 @@ template <class Kernel>
 class Op {
  public:
   Op(const char* name, std::initializer_list<const char*> inputs, std::initializer_list<const char*> outputs,
-     std::initializer_list<const char*> attributes = {}) {
+     std::initializer_list<const char*> attributes = {}, bool stateful = false) {
     TF_OpDefinitionBuilder* builder = TF_NewOpDefinitionBuilder(name);
     for (const char* attribute : attributes) TF_OpDefinitionBuilderAddAttr(builder, attribute);
     for (const char* input : inputs) TF_OpDefinitionBuilderAddInput(builder, input);
     for (const char* output : outputs) TF_OpDefinitionBuilderAddOutput(builder, output);
+    // What it gives depends on more than its inputs: on a file, which must not be read when the graph is optimized.
+    TF_OpDefinitionBuilderSetIsStateful(builder, stateful);
     TF_OpDefinitionBuilderSetShapeInferenceFunction(builder, &unknown_shapes);
     Status status;
     TF_RegisterOpDefinition(builder, status);
@@ -237,6 +252,11 @@ class Op {
       TF_SetStatus(status, failure.code, failure.message.c_str());
       TF_OpKernelConstruction_Failure(construction, status);
       return nullptr;
+    } catch (const std::exception& error) {
+      Status status;
+      TF_SetStatus(status, TF_RESOURCE_EXHAUSTED, error.what());
+      TF_OpKernelConstruction_Failure(construction, status);
+      return nullptr;
     }
   }
   static void compute(void* kernel, TF_OpKernelContext* context) {
@@ -246,6 +266,10 @@ class Op {
     } catch (const Failure& failure) {
       Status status;
       TF_SetStatus(status, failure.code, failure.message.c_str());
+      TF_OpKernelContext_Failure(context, status);
+    } catch (const std::exception& error) {  // no memory, mostly; past this frame it would end the process
+      Status status;
+      TF_SetStatus(status, TF_RESOURCE_EXHAUSTED, error.what());
       TF_OpKernelContext_Failure(context, status);
     }
   }

@@ -14,7 +14,7 @@ using tfhet::Shape;
 
 // The first whole number from `edge` on, from 0 to `length`; 0 for NaN.
 int64_t first_from(float edge, int64_t length) {
-  return edge > 0.0f ? static_cast<int64_t>(std::min(std::ceil(edge), static_cast<float>(length))) : 0;
+  return edge > 0.0f ? std::min(length, static_cast<int64_t>(std::min(std::ceil(edge), 1e9f))) : 0;
 }
 
 class Painting {

@@ -403,7 +403,7 @@ class ReadExamples {
     uint8_t* memory = tfhet::scratch<uint8_t>(wanted);
     size_t held = file.read(memory, wanted, offset);
     if (const size_t first = length(file, memory, held, offset) + kHeader + kFooter; held > 0 && first > wanted) {
-      if (first > file.size() - static_cast<uint64_t>(offset)) file.broken(offset, "the file ends inside the record");
+      if (first + static_cast<uint64_t>(offset) > file.size()) file.broken(offset, "the file ends inside the record");
       memory = tfhet::scratch<uint8_t>(wanted = first);
       held = file.read(memory, wanted, offset);
     }
@@ -463,6 +463,7 @@ const tfhet::Op<ParseExamples> parse{"TfhetParseExamples", {"serialized: string"
 const tfhet::Op<ReadExamples> read{"TfhetReadExamples",
                                    {"file: string", "offset: int64", "id: int64", "epoch: int64"},
                                    {"next: int64", "next_id: int64", "ids: int64", "epochs: int64", "values: T"},
-                                   {kTypes, "layout: string", "block_bytes: int"}};
+                                   {kTypes, "layout: string", "block_bytes: int"},
+                                   true};
 
 }  // namespace

@@ -339,7 +339,8 @@ void blend(const float* from, int64_t room, const Frame& frame, const Strip& str
 // To the nearest integer, of halves the one further from 0; -1 for what is not from 0 to length - 1.
 inline int64_t nearest(float value, int64_t length) {
   const float rounded = std::round(within(value, -2.0f, static_cast<float>(length) + 1.0f));
-  return rounded >= 0.0f && rounded <= static_cast<float>(length - 1) ? static_cast<int64_t>(rounded) : -1;
+  const int64_t whole = static_cast<int64_t>(rounded);
+  return rounded >= 0.0f && whole < length ? whole : -1;
 }
 
 template <class T>
@@ -519,12 +520,13 @@ class Project {
     if (wanted[0] < 0 || wanted[1] < 0) tfhet::invalid("size is at least 0");
     Frame frame{shape[1], shape[2], wanted[0], wanted[1], shape[3], fill_, fill_value_, nearest_};
     if (sizeof(T) == 1) frame.fill_value = within(frame.fill_value, 0.0f, 255.0f);
-    const int64_t read = shape[1] * shape[2] * shape[3], written = frame.rows * frame.columns * frame.channels;
+    const int64_t read = shape[1] * shape[2] * shape[3];
+    if (read > std::numeric_limits<int32_t>::max() || std::max(frame.rows, frame.columns) > 1 << 22)
+      tfhet::invalid("images of more than 2**31 values, or results of more than 2**22 rows or columns");
+    const int64_t written = frame.rows * frame.columns * frame.channels;
     T* to = context.output<T>(0, {shape[0], frame.rows, frame.columns, frame.channels});
     if (shape[0] * written == 0) return;
     if (read == 0) tfhet::invalid("images have no pixels");
-    if (read > std::numeric_limits<int32_t>::max() || std::max(frame.rows, frame.columns) > 1 << 22)
-      tfhet::invalid("images of more than 2**31 values, or results of more than 2**22 rows or columns");
     for (int64_t i = 0; i < shape[0]; ++i) {
       const float* transform = transforms.data<float>() + (transforms.shape[0] == 1 ? 0 : 8 * i);
       image(images.data<T>() + i * read, (shape[0] - i) * read, frame, transform, to + i * written);

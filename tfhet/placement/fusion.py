@@ -16,6 +16,7 @@ resampling writes it the right way round. A window with a flip alone is one resa
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -124,10 +125,16 @@ class Straight(Step):
         for placed, spec, own in zip(self.stages, self.inputs, drawn, strict=True):
             found = placed.stage.measured(images) if placed.stage.measures else {}
             own_line = placed.stage.line({**own, **found}, spec)
-            assert own_line is not None
+            if own_line is None:  # not as it is configured
+                return self._one_by_one(images, drawn)
             line = own_line if line is None else line.then(own_line)
         assert line is not None
         return apply_line(images, line, tf.as_dtype(self.output.dtype))
+
+    def _one_by_one(self, images: tf.Tensor, drawn: Sequence[Drawn]) -> tf.Tensor:
+        for placed, own in zip(self.stages, drawn, strict=True):
+            images = placed.stage.apply(images, own)
+        return images
 
 
 class Table(Step):
@@ -174,7 +181,9 @@ def _first(rest: Sequence[PlacedStage], spec: ImageSpec) -> Step:
 def _sampled(run: Sequence[PlacedStage], spec: ImageSpec) -> bool:
     """Whether all only move pixels, and agree on what lies beyond the edge."""
     stages = [placed.stage for placed in run]
-    if spec.form != "images" or not all(isinstance(stage, Geometric) and stage.moves for stage in stages):
+    if spec.form != "images" or not all(
+        isinstance(stage, Geometric) and stage.moves and _speaks(stage, "transforms") for stage in stages
+    ):
         return False
     return len({stage.fill for stage in stages if isinstance(stage, Geometric) and stage.fill is not None}) <= 1
 
@@ -188,25 +197,45 @@ def _straight(run: Sequence[PlacedStage], spec: ImageSpec) -> bool:
     """Whether all are lines on the way to float32: between uint8 images each of them would round to a whole level."""
     if any(placed.stage.measures for placed in run[1:]):
         return False  # what it wants to measure would never be made
-    return run[-1].output.dtype == "float32" and all(type(p.stage).line is not Stage.line for p in run)
+    dtypes = [spec.dtype, *(placed.output.dtype for placed in run)]
+    if ("float32", "uint8") in itertools.pairwise(dtypes):
+        return False  # rounding is what that stage is for
+    lines = all(type(p.stage).line is not Stage.line and _speaks(p.stage, "line") for p in run)
+    return dtypes[-1] == "float32" and lines
 
 
 def _looked_up(run: Sequence[PlacedStage], spec: ImageSpec) -> bool:
     """Whether 256 results are all that there are."""
-    return spec.dtype == "uint8" and all(placed.stage.pointwise for placed in run)
+    return spec.dtype == "uint8" and all(
+        placed.stage.pointwise and _speaks(placed.stage, "pointwise") for placed in run
+    )
 
 
 def _decoded(run: Sequence[PlacedStage], spec: ImageSpec) -> bool:
-    return isinstance(run[0].stage, Decode) and (len(run) == 2 or _resampled(run[1:], spec)) and _is_window(run[1])
+    plain = isinstance(run[0].stage, Decode) and type(run[0].stage).apply is Decode.apply
+    return plain and (len(run) == 2 or _flipped(run[1:])) and _is_window(run[1])
 
 
 def _resampled(run: Sequence[PlacedStage], spec: ImageSpec) -> bool:
+    return spec.form == "images" and _flipped(run)
+
+
+def _flipped(run: Sequence[PlacedStage]) -> bool:
+    """Whether it is a window and a flip to the side."""
     flip = run[1].stage
-    return len(run) == 2 and _is_window(run[0]) and isinstance(flip, RandomFlip) and not flip.vertical
+    plain = isinstance(flip, RandomFlip) and not flip.vertical and _speaks(flip, "transforms")
+    return plain and len(run) == 2 and _is_window(run[0])
 
 
 def _is_window(placed: PlacedStage) -> bool:
-    return isinstance(placed.stage, Window) and placed.stage.bilinear
+    return isinstance(placed.stage, Window) and placed.stage.bilinear and _speaks(placed.stage, "windows")
+
+
+def _speaks(stage: Stage, name: str) -> bool:
+    """Whether what `name` says of a stage was said for the `apply` that it has: a subclass may have another one."""
+    kinds = type(stage).__mro__
+    said, applied = (next(i for i, kind in enumerate(kinds) if each in vars(kind)) for each in (name, "apply"))
+    return said <= applied
 
 
 KINDS: tuple[tuple[type[Step], Callable[[Sequence[PlacedStage], ImageSpec], bool]], ...] = (

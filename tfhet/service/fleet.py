@@ -56,9 +56,12 @@ class Fleet:
     async def start_dispatcher(self, port: int, deadline_s: float) -> None:
         """Starts the dispatcher and waits until it serves. Raises UsageError for a busy port, NotReady, JobFailed."""
         check_free(port)
-        if self._folder is not None:
-            self._folder.mkdir(parents=True, exist_ok=True)
-        self._journal = tempfile.mkdtemp(prefix="tfhet-journal-", dir=self._folder)
+        try:
+            if self._folder is not None:
+                self._folder.mkdir(exist_ok=True)  # without parents: where there is no SageMaker, none is made
+            self._journal = tempfile.mkdtemp(prefix="tfhet-journal-", dir=self._folder)
+        except OSError:
+            self._journal = tempfile.mkdtemp(prefix="tfhet-journal-")
         self._start("dispatcher", ["dispatcher", "--port", str(port), "--work_dir", self._journal])
         await self._wait_ready(["dispatcher"], deadline_s)
 

@@ -26,6 +26,9 @@ class RestartPolicy:
     limit: int = 20
     """So many deaths of one process within `window_s` are made good; one more is a failure of the job."""
     window_s: float = 60.0
+    vain_limit: int = 5
+    """So many deaths in a row before the process served again are; starting takes seconds, so that a process which
+    cannot come back would die too seldom for `limit`."""
     backoff_s: float = 0.1
     """Before the first restart; twice as long after each further death within the window."""
     longest_backoff_s: float = 2.0
@@ -72,6 +75,7 @@ class Supervised:
         self._child: Child | None = None
         self._heard_s = 0.0
         self._serves = False
+        self._vain = 0
         self._deaths: collections.deque[float] = collections.deque()
         self._running: asyncio.Task[JobFailed] | None = None
 
@@ -116,7 +120,8 @@ class Supervised:
             failed = JobFailed(
                 f"{self.name} on {self._host} {end}{often}", host=self._host, code=code, log_tail=self._child.tail
             )
-            if not self.ready.is_set() or deaths > self._policy.limit:
+            self._vain = 0 if self._serves else self._vain + 1
+            if not self.ready.is_set() or deaths > self._policy.limit or self._vain > self._policy.vain_limit:
                 return failed
             self.restarts += 1
             self._tell("died", {"code": code, "cause": str(failed)})

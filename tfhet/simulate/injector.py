@@ -34,7 +34,7 @@ class Injector:
     tell: Callable[[str], None]
     seed: int = 0
     frozen: set[str] = field(default_factory=set)
-    """Hosts that were stopped for ever, which nobody can end but the simulator."""
+    """Launchers, by label, that were stopped for ever, which nobody can end but the simulator."""
 
     def check(self) -> None:
         """Raises UsageError for a fault at a host that is not there."""
@@ -85,7 +85,8 @@ class Injector:
             return
         if fault.for_s is None:
             if fault.process in ("host", "launcher"):
-                self.frozen |= {host.name for host in self._named(fault.host)}
+                stopped = {process.pid for process in chosen}
+                self.frozen |= {label for label, child in self.children.items() if child.pid in stopped}
             return
         await asyncio.sleep(fault.for_s)
         _signal(chosen, signal.SIGCONT)

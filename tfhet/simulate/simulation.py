@@ -138,7 +138,8 @@ class Simulation:
     async def _comes(self, at_s: float, stop: asyncio.Event) -> bool:
         """Waits until a host that joins late may start; False when the job is over by then."""
         while (left_s := at_s - SYSTEM.monotonic()) > 0:
-            if stop.is_set() or all(child.code is not None for child in self._children.values()):
+            gone = [child.code is not None for child in self._children.values()]
+            if stop.is_set() or (gone and all(gone)):
                 return False
             await asyncio.sleep(min(left_s, 0.2))
         return True
@@ -146,19 +147,17 @@ class Simulation:
     async def _wait(self, children: Mapping[str, Child], stop: asyncio.Event) -> str | None:
         async def see_end(label: str, child: Child) -> None:
             self.codes[label] = await child.wait()
-            if label.split("/")[0] not in self._injector.frozen:
+            if label not in self._injector.frozen:
                 self._last_exit_s = SYSTEM.wall()
 
         ends = {label: asyncio.create_task(see_end(label, child)) for label, child in children.items()}
 
         async def see_all() -> None:
-            # A host that was frozen for ever is one that is gone: nobody waits for it, and nobody else can end it.
-            while not all(
-                end.done() for label, end in ends.items() if label.split("/")[0] not in self._injector.frozen
-            ):
+            # A launcher that was frozen for ever is one that is gone: nobody waits for it, and nobody else can end it.
+            while not all(end.done() for label, end in ends.items() if label not in self._injector.frozen):
                 await asyncio.wait([end for end in ends.values() if not end.done()], timeout=0.2)
             for label, child in children.items():
-                if label.split("/")[0] in self._injector.frozen:
+                if label in self._injector.frozen:
                     await _killed(child)
             await asyncio.gather(*ends.values())
 
@@ -185,7 +184,7 @@ class Simulation:
             kept.write_event(event)
         self.folder.events_path.write_bytes(kept.events_path.read_bytes())
         bad = {label: code for label, code in self.codes.items() if code}
-        exit_code = summary.exit_code if summary.exit_code is not None else max(1, *self.codes.values())
+        exit_code = summary.exit_code if summary.exit_code is not None else max([1, *self.codes.values()])
         if bad and not exit_code:
             exit_code, cause = 1, "; ".join(f"{label}: {describe_exit(code)}" for label, code in bad.items())
         if exit_code or cause:

@@ -145,11 +145,11 @@ def table() -> tuple[Cost, ...]:
     """The lines of the package, replaced by those of this machine where it has measured an operation itself."""
     committed = read(COMMITTED)
     own: tuple[Cost, ...] = ()
-    path = user_path()
     try:
+        path = user_path()
         if path.exists() and document.read(path, KIND).get("cpu") == machine()["cpu"]:
             own = read(path)
-    except TfhetError as error:  # a broken table is no reason not to work
+    except (TfhetError, OSError, RuntimeError) as error:  # a broken table, or no home is no reason not to work
         log.warning("this machine's cost table is left out: %s", error)
     measured = {cost.operation for cost in own}
     return (*own, *(cost for cost in committed if cost.operation not in measured))

@@ -47,6 +47,7 @@ class Job:
         await asyncio.gather(self.rank.join(), self.data.join())
 
     def ready(self) -> None:
+        self.chief.report({"type": "serving", "host": "t1"})
         self.data.report({"type": "serving", "host": "d1"})
         self.data.report({"type": "workers", "count": 1})
 
@@ -66,13 +67,17 @@ def test_all_start_once_every_host_serves_and_every_worker_is_known(place_of):
         job = Job(place_of)
         await job.join()
         starts = [asyncio.create_task(link.started()) for link in (job.chief, job.rank, job.data)]
-        job.data.report({"type": "serving", "host": "d1"})
+        job.data.report({"type": "serving", "host": "d1", "native": ["tone", "jpeg"]})
         await asyncio.sleep(0.2)
         assert not any(task.done() for task in starts)
         job.data.report({"type": "workers", "count": 1})
+        await asyncio.sleep(0.2)
+        assert not any(task.done() for task in starts)
+        job.chief.report({"type": "serving", "host": "t1", "native": ["jpeg", "sampling"]})
         messages = await asyncio.gather(*starts)
         assert messages[0] == messages[1] == messages[2]
         assert messages[0]["job_id"].startswith("job-")
+        assert messages[0]["native"] == ["jpeg"]
         job.chief.report(result(0))
         job.rank.report(result(1))
         await job.end()
@@ -213,7 +218,7 @@ def test_a_data_service_that_does_not_come_up_is_named(place_of):
     async def scenario() -> None:
         job = Job(place_of, "--ready_timeout_s", 0.5)
         await job.join()
-        with pytest.raises(NotReady, match=r"no data service on d1; 0 of 1 workers are registered"):
+        with pytest.raises(NotReady, match=r"no data service on d1, t1; 0 of 1 workers are registered"):
             await job.chief.started()
         job.chief.report({"type": "failed", "code": 1, "cause": "not ready"})
         await job.end()

@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -8,7 +12,7 @@ from tfhet import stages as stage_room
 from tfhet.placement import Pipeline
 from tfhet.placement.fusion import fuse
 from tfhet.source import SyntheticSource
-from tfhet.stages import ImageSpec
+from tfhet.stages import ImageSpec, Normalize, Rescale, Stage
 from tfhet.stages.projection import composed, project, rotation, zooming
 
 
@@ -183,3 +187,41 @@ def test_every_registered_pointwise_stage_is_one():
             turned = stage.apply(tf.cast(tf.tile(images[:, ::-1], [1, 1, 1, 3]), tf.uint8), {})
             assert np.array_equal(whole[:, ::-1], turned), name
             assert stage.spec(spec).channels == 3
+
+
+def test_a_stage_with_another_apply_is_not_taken_for_what_it_inherits():
+    @dataclass(frozen=True)
+    class Squared(Rescale):
+        name: ClassVar[str] = "squared"
+
+        def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
+            return tf.square(super().apply(images, parameters))
+
+    declared = Pipeline(SyntheticSource(4, 1), (Squared(), Normalize()), reorder=False)
+    assert [step.does for step in fuse(declared.placed(), declared.input)] == ["", ""]
+
+
+def test_a_cast_to_whole_levels_is_not_fused_away():
+    declared = pipeline("rescale(); cast('uint8'); rescale(1.0)", reorder=False)
+    assert np.array_equal(
+        images(declared), images(pipeline("rescale(); cast('uint8'); rescale(1.0)", reorder=False, fuse=False))
+    )
+
+
+def test_a_stage_that_is_no_line_as_it_is_configured_runs_by_itself():
+    @dataclass(frozen=True)
+    class Sometimes(Stage):
+        name: ClassVar[str] = "sometimes"
+
+        def spec(self, spec: ImageSpec) -> ImageSpec:
+            return replace(spec, dtype="float32")
+
+        def line(self, parameters: Mapping[str, tf.Tensor], spec: ImageSpec) -> None:
+            return None
+
+        def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
+            return tf.cast(images, tf.float32) ** 2
+
+    declared = Pipeline(SyntheticSource(4, 1, shape=(3, 3, 3)), (Sometimes(), Rescale(0.5)), reorder=False)
+    plain = replace(declared, fuse=False)
+    assert np.array_equal(images(declared), images(plain))
