@@ -74,27 +74,9 @@ class Attributes {
  public:
   explicit Attributes(TF_OpKernelConstruction* construction) : construction_(construction) {}
 
-  int64_t integer(const char* name) const {
-    int64_t value = 0;
-    Status status;
-    TF_OpKernelConstruction_GetAttrInt64(construction_, name, &value, status);
-    status.check();
-    return value;
-  }
-  float number(const char* name) const {
-    float value = 0;
-    Status status;
-    TF_OpKernelConstruction_GetAttrFloat(construction_, name, &value, status);
-    status.check();
-    return value;
-  }
-  bool flag(const char* name) const {
-    TF_Bool value = 0;
-    Status status;
-    TF_OpKernelConstruction_GetAttrBool(construction_, name, &value, status);
-    status.check();
-    return value != 0;
-  }
+  int64_t integer(const char* name) const { return one<int64_t>(&TF_OpKernelConstruction_GetAttrInt64, name); }
+  float number(const char* name) const { return one<float>(&TF_OpKernelConstruction_GetAttrFloat, name); }
+  bool flag(const char* name) const { return one<TF_Bool>(&TF_OpKernelConstruction_GetAttrBool, name) != 0; }
   std::string text(const char* name) const {
     int32_t count = 0, size = 0;
     Status status;
@@ -105,13 +87,7 @@ class Attributes {
     status.check();
     return value;
   }
-  TF_DataType type(const char* name) const {
-    TF_DataType value = TF_FLOAT;
-    Status status;
-    TF_OpKernelConstruction_GetAttrType(construction_, name, &value, status);
-    status.check();
-    return value;
-  }
+  TF_DataType type(const char* name) const { return one<TF_DataType>(&TF_OpKernelConstruction_GetAttrType, name); }
   std::vector<float> numbers(const char* name) const {
     int32_t count = 0, size = 0;
     Status status;
@@ -124,6 +100,15 @@ class Attributes {
   }
 
  private:
+  template <class T>
+  T one(void (*get)(TF_OpKernelConstruction*, const char*, T*, TF_Status*), const char* name) const {
+    T value{};
+    Status status;
+    get(construction_, name, &value, status);
+    status.check();
+    return value;
+  }
+
   TF_OpKernelConstruction* construction_;
 };
 

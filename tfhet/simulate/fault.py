@@ -64,6 +64,8 @@ class Fault:
         process, host, rank = _target(text, kind, target)
         if "for_s" in times and kind != "hang":
             raise UsageError(f"fault {text!r}: for= belongs to hang")
+        if "every_s" in times and kind == "late-join":
+            raise UsageError(f"fault {text!r}: a host joins once; every= does not belong to late-join")
         if times.get("every_s") == 0.0:
             raise UsageError(f"fault {text!r}: every= is more than 0 seconds")
         return cls(kind, process, host, rank, **times)

@@ -36,6 +36,7 @@ def test_a_fault_is_read_and_written(text: str, fault: Fault):
         ("kill:worker:before=3", "after=3s"),
         ("kill:worker:for=3", "belongs to hang"),
         ("kill:worker:every=0", "more than 0"),
+        ("late-join:data-1:every=5", "joins once"),
         ("kill:rank=x", "not a rank"),
         ("kill:host", "which host"),
         ("bad-peer:worker", "comes to control"),
