@@ -14,7 +14,8 @@ from tfhet.events import Event
 
 def _simulate(args: argparse.Namespace) -> int:
     from tfhet import report
-    from tfhet.simulate import Fault, load, presets, run_dir, simulate
+    from tfhet.launch.settings import LaunchSettings
+    from tfhet.simulate import Fault, chaos, load, presets, run_dir, simulate
 
     if args.list:
         print("\n".join(presets()))
@@ -25,6 +26,14 @@ def _simulate(args: argparse.Namespace) -> int:
         raise UsageError("what should run? put it behind --, like: -- scripts/launcher.py --epochs 1")
     cluster = load(args.cluster)
     folder = args.run_dir or run_dir(cluster)
+    faults = [Fault.parse(text) for text in args.fault]
+    if args.chaos is not None:
+        settings, _ = LaunchSettings.parse([*cluster.arguments(), *args.command[1:]])
+        aim = chaos.Aim.of(cluster, settings)
+        drawn = chaos.schedule(args.chaos, aim, args.chaos_s)
+        print("chaos, the same as:", *(f"--fault {fault}" for fault in drawn))
+        print("what may become of it:", ", ".join(sorted(chaos.allowed([*faults, *drawn], aim))), flush=True)
+        faults += drawn
     summary = simulate(
         cluster,
         args.command,
@@ -32,7 +41,7 @@ def _simulate(args: argparse.Namespace) -> int:
         max_run_s=args.max_run_s,
         checkpoints=args.checkpoints,
         seed=args.seed,
-        faults=[Fault.parse(text) for text in args.fault],
+        faults=faults,
         on_line=(lambda line: None) if args.quiet else _say,
     )
     print(report.text(report.run_table(summary, folder)))
@@ -147,6 +156,12 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         metavar="KIND:TARGET[:after=3s][:every=5s][:for=4s]",
         help="what is done to the job on the way, like kill:worker@data-1:after=3s; may be given again",
+    )
+    simulate.add_argument(
+        "--chaos", type=int, metavar="SEED", help="faults drawn by this seed; they are printed, to be done again"
+    )
+    simulate.add_argument(
+        "--chaos-s", type=float, default=10.0, metavar="S", help="within so long after training began (default 10)"
     )
     simulate.add_argument("--seed", type=int, default=0, help="which host gets which name (default 0)")
     simulate.add_argument("--quiet", action="store_true", help="do not show the hosts' output")

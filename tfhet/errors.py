@@ -66,6 +66,17 @@ class JobFailed(TfhetError):
         self.log_tail = tuple(log_tail)
 
 
+def shown(value: object) -> str:
+    """A value as a message shows it, in at most 80 characters whatever it is: of a container only the type's name."""
+    if isinstance(value, (dict, list, tuple, set, frozenset)):
+        return type(value).__name__
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no whole number of more than 4,300 digits
+        text = "a number of thousands of digits"
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
 def unknown(kind: str, name: object, known: Iterable[object]) -> NoReturn:
     """Raises a UsageError for a name that a table does not hold, listing the names that it does."""
     names = ", ".join(sorted(str(k) for k in known)) or "none"

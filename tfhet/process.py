@@ -8,9 +8,10 @@ import contextlib
 import ctypes
 import functools
 import os
+import re
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from tfhet.deadline import Deadline
@@ -19,6 +20,10 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _LINE_LIMIT_BYTES = 1 << 20
 _TAIL_LINES = 20
 _DRAIN_S = 0.5
+_NO_MEMORY = re.compile(
+    r"bad_alloc|MemoryError|OOM when allocating|[Oo]ut of memory|[Cc]annot allocate memory|failed to allocate memory"
+)
+_PERHAPS_NO_MEMORY = re.compile(r"ResourceExhaustedError|pthread_create\(\) failed")  # or no quota, or no threads
 
 OnLine = Callable[[str], None]
 
@@ -32,6 +37,12 @@ def _die_with(parent: int, number: signal.Signals) -> None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
         if os.getppid() != parent:  # it died before we could ask
             os._exit(1)
+
+
+def outlive_nobody(number: signal.Signals) -> None:
+    """From now on the kernel sends this process the signal when its parent dies (Linux only)."""
+    if _LIBC is not None:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
 
 
 class _Output(asyncio.SubprocessProtocol):
@@ -158,12 +169,20 @@ class Child:
         self._on_line(line)
 
 
-def describe_exit(code: int) -> str:
-    """An exit code in words: `exit code 3`, `SIGKILL (out of memory?)`, `SIGTERM`."""
-    if code >= 0:
-        return f"exit code {code}"
-    try:
-        name = signal.Signals(-code).name
-    except ValueError:  # a real-time signal has no name
-        return f"signal {-code}"
-    return f"{name} (out of memory?)" if name == "SIGKILL" else name
+def describe_exit(code: int, tail: Iterable[str] = ()) -> str:
+    """An exit code in words: `exit code 3`, `SIGKILL (out of memory?)`, `SIGTERM`, `SIGABRT (out of memory)`.
+
+    tail: the last lines that the process printed, which may say that it was memory.
+    """
+    name = f"exit code {code}"
+    if code < 0:
+        try:
+            name = signal.Signals(-code).name
+        except ValueError:  # a real-time signal has no name
+            name = f"signal {-code}"
+    said = list(tail) if code else []
+    if any(_NO_MEMORY.search(line) for line in said):
+        return f"{name} (out of memory)"
+    if name == "SIGKILL" or any(_PERHAPS_NO_MEMORY.search(line) for line in said):
+        return f"{name} (out of memory?)"
+    return name

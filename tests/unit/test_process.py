@@ -249,3 +249,20 @@ def test_a_start_that_is_cancelled_leaves_no_process(turns):
 )
 def test_an_exit_code_is_said_in_words(code, words):
     assert describe_exit(code) == words
+
+
+@pytest.mark.parametrize(
+    ("code", "line", "words"),
+    [
+        (-signal.SIGABRT, "  what():  std::bad_alloc", "SIGABRT (out of memory)"),
+        (1, "MemoryError", "exit code 1 (out of memory)"),
+        (1, "ResourceExhaustedError: OOM when allocating tensor with shape[9]", "exit code 1 (out of memory)"),
+        (1, "tensorflow.python.framework.errors_impl.ResourceExhaustedError: x", "exit code 1 (out of memory?)"),
+        (-signal.SIGABRT, "Thread x creation via pthread_create() failed.", "SIGABRT (out of memory?)"),
+        (-signal.SIGKILL, "OSError: [Errno 12] Cannot allocate memory", "SIGKILL (out of memory)"),
+        (-signal.SIGABRT, "Aborted", "SIGABRT"),
+        (0, "MemoryError", "exit code 0"),
+    ],
+)
+def test_memory_is_named_where_the_last_lines_name_it(code, line, words):
+    assert describe_exit(code, ["before", line, "after"]) == words

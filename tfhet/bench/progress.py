@@ -26,6 +26,14 @@ def line(event: Event) -> str:
     )
 
 
+def ended(event: Event) -> str:
+    """One case of a suite that measures no CPU: `[bench] 3/40 kill:worker (12.1 s): what was said of it`."""
+    fields = event.fields
+    took = "" if fields.get("exit_s") is None else f" ({numbers.duration(fields['exit_s'])})"
+    said = "".join(f": {text}" for text in fields.get("said", ()))
+    return f"[bench] {fields['round']}/{fields['rounds']} {fields['case']}{took}{said}"
+
+
 @contextlib.contextmanager
 def shown(file: IO[str] | None = None) -> Iterator[Observer]:
     """An observer for `harness.measure` that shows how far it is on `file` (standard error)."""
@@ -45,6 +53,8 @@ def _plain(event: Event, out: IO[str]) -> None:
         print(f"[bench] {', '.join(fields['cases'])}: {runs} runs", file=out, flush=True)
     elif event.name == "case.measured":
         print(line(event), file=out, flush=True)
+    elif event.name == "case.ended":
+        print(ended(event), file=out, flush=True)
     elif event.name == "peer.missing":
         print(f"[bench] peer {event.fields['peer']} is missing: {event.fields['reason']}", file=out, flush=True)
 
@@ -61,6 +71,8 @@ class _Bar:
         if event.name == "bench.started":
             total = len(fields["cases"]) * (fields["repeats"] + fields["warmup"])
             self._task = self._bar.add_task("preparing", total=total)
+        elif event.name == "case.ended":
+            self._bar.console.print(ended(event), markup=False, highlight=False)
         elif self._task is not None and event.name == "case.prepared":
             self._bar.update(self._task, description=f"prepared {fields['case']}")
         elif self._task is not None and event.name == "case.measured":

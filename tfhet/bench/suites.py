@@ -10,6 +10,7 @@ from tfhet.bench.suite import Suite
 _MODULES = {
     "stages": "tfhet.bench.stages",
     "faults": "tfhet.bench.faults",
+    "chaos": "tfhet.bench.chaos",
 }
 """Suite name to the module whose `SUITE` it is."""
 

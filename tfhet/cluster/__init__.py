@@ -11,6 +11,7 @@ from tfhet.cluster.job import JobContext
 from tfhet.cluster.paths import HostPaths
 from tfhet.cluster.rank import Rank
 from tfhet.cluster.role import Role, Roles, roles
+from tfhet.cluster.serving import read_serving, write_serving
 
 __all__ = [
     "NATIVE",
@@ -32,6 +33,8 @@ __all__ = [
     "host_paths",
     "identify",
     "job_name",
+    "read_serving",
     "resolve",
     "roles",
+    "write_serving",
 ]

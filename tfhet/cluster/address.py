@@ -8,7 +8,7 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tfhet.errors import ClusterError, UsageError
+from tfhet.errors import ClusterError, UsageError, shown
 
 CONTROL_PORT = 16000
 DISPATCHER_PORT = 6000
@@ -31,7 +31,7 @@ class Ports:
         every = (self.control, self.dispatcher, *self.workers)
         for port in every:
             if not isinstance(port, int) or isinstance(port, bool) or not 1 <= port <= 65535:
-                raise UsageError(f"{port!r} is not a TCP port; use 1 to 65535")
+                raise UsageError(f"{shown(port)} is not a TCP port; use 1 to 65535")
         if len(set(every)) != len(every):
             raise UsageError(f"control, dispatcher and worker ports must differ, got {', '.join(map(str, every))}")
 
@@ -84,7 +84,11 @@ def resolve(host: str, env: Mapping[str, str], current_host: str | None = None) 
     addresses = _json_object(env, ADDRESSES_VARIABLE)
     address = addresses.get(host, host)
     if not isinstance(address, str) or not address or not address.isprintable() or " " in address:
-        raise UsageError(f"{ADDRESSES_VARIABLE}: the address of {host!r} must be text, got {address!r}")
+        raise UsageError(f"{ADDRESSES_VARIABLE}: the address of {host!r} must be text, got {shown(address)}")
+    try:
+        address.encode("idna")
+    except UnicodeError as error:
+        raise UsageError(f"{shown(address)}, the address of {host!r}, is no name of a host ({error})") from error
     if address.lower() in _SELF_NAMES and host != current_host:
         raise ClusterError(
             f"host {host!r} has the address {address!r}, which on every other host means that host itself; "

@@ -144,7 +144,11 @@ def identify(env: Mapping[str, str]) -> Identity:
     neither; `Identity.local()` makes the one-host job of a plain local run.
     """
     path = host_paths(env).resource_config
-    if path.exists():
+    try:
+        is_there = path.exists()
+    except OSError as error:
+        raise ClusterError(f"{path}: cannot be read ({error.strerror})") from error
+    if is_there:
         return Identity.from_resource_config(path)
     if env.get("SM_CURRENT_HOST") or env.get("SM_RESOURCE_CONFIG"):
         return Identity.from_sm_env(env)

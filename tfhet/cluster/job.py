@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from tfhet.cluster.environment import job_name
 from tfhet.cluster.rank import Rank
-from tfhet.errors import ClusterError
+from tfhet.errors import ClusterError, shown
 
 JOB_VARIABLE = "TFHET_JOB"
 MODES = ("local", "homogeneous", "heterogeneous")
@@ -113,21 +113,25 @@ def _check(job: JobContext) -> None:
     texts = (job.job_id, job.mode, job.host, job.group)
     counts = (job.rank, job.size, job.local_rank, job.local_size, job.workers)
     if not all(isinstance(t, str) for t in texts) or not job.job_id:
-        raise ClusterError(f"job: job_id, mode, host and group must be text, got {texts!r}")
+        raise ClusterError(f"job: job_id, mode, host and group must be text, got {_listed(texts)}")
     if job.mode not in MODES:
-        raise ClusterError(f"job: unknown mode {job.mode!r}; known: {', '.join(MODES)}")
+        raise ClusterError(f"job: unknown mode {shown(job.mode)}; known: {', '.join(MODES)}")
     if not all(isinstance(c, int) and not isinstance(c, bool) and c >= 0 for c in counts):
-        raise ClusterError(f"job: ranks, sizes and workers must be numbers >= 0, got {counts!r}")
+        raise ClusterError(f"job: ranks, sizes and workers must be numbers >= 0, got {_listed(counts)}")
     if not isinstance(job.seed, int) or isinstance(job.seed, bool):
-        raise ClusterError(f"job: seed must be an integer, got {job.seed!r}")
+        raise ClusterError(f"job: seed must be an integer, got {shown(job.seed)}")
     if not isinstance(job.data_hosts, tuple) or not all(isinstance(h, str) for h in job.data_hosts):
-        raise ClusterError(f"job: data_hosts must be host names, got {job.data_hosts!r}")
+        raise ClusterError(f"job: data_hosts must be host names, got {shown(job.data_hosts)}")
     for name in ("dispatcher", "output_dir", "record_dir"):
         if not isinstance(getattr(job, name), (str, type(None))):
-            raise ClusterError(f"job: {name} must be text or null, got {getattr(job, name)!r}")
+            raise ClusterError(f"job: {name} must be text or null, got {shown(getattr(job, name))}")
     if job.dispatcher is not None and not _is_address(job.dispatcher):
-        raise ClusterError(f"job: dispatcher must be host:port, got {job.dispatcher!r}")
+        raise ClusterError(f"job: dispatcher must be host:port, got {shown(job.dispatcher)}")
     Rank(job.rank, job.size, job.local_rank, job.local_size, "the job")
+
+
+def _listed(values: Iterable[object]) -> str:
+    return ", ".join(map(shown, values))
 
 
 def _is_address(text: str) -> bool:

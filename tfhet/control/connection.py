@@ -31,7 +31,10 @@ class Connection:
     @classmethod
     async def dial(cls, address: str, port: int) -> Connection:
         """Connects. Raises OSError when nobody listens there."""
-        reader, writer = await asyncio.open_connection(address, port, limit=MAX_LINE_BYTES)
+        try:
+            reader, writer = await asyncio.open_connection(address, port, limit=MAX_LINE_BYTES)
+        except UnicodeError as error:
+            raise OSError(f"{address!r} is no name of a host ({error})") from error
         connection = cls(reader, writer)
         if writer.get_extra_info("sockname") == writer.get_extra_info("peername"):
             # TCP's simultaneous open: a dialler whose own ephemeral port is the dialled one is connected to itself.

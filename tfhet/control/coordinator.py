@@ -16,7 +16,7 @@ from tfhet.control.connection import Connection
 from tfhet.control.handshake import Newcomer, refuse_for
 from tfhet.control.inbox import Inbox
 from tfhet.control.listener import MAX_UNAUTHENTICATED, Listener
-from tfhet.control.message import Message, ProtocolError
+from tfhet.control.message import Message, ProtocolError, sound_code
 from tfhet.control.seat import Seat
 from tfhet.control.secret import Secret
 from tfhet.deadline import Deadline
@@ -156,7 +156,7 @@ class Coordinator:
         have never joined are waited for first, for `late_s`. The first call's code and cause count.
         """
         if self._end is None:
-            self._end = {"type": "end", "code": code, "cause": cause[:4000]}
+            self._end = {"type": "end", "code": sound_code(code), "cause": cause[:4000]}
             for seat in self._seats.values():
                 if seat.is_here and seat.connection is not None:
                     seat.connection.write(self._end)

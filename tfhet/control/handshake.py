@@ -2,12 +2,13 @@
 
     coordinator -> member    hello    its nonce
     member -> coordinator    join     name, instance, its nonce, HMAC-SHA256 over both nonces and who says so
-    coordinator -> member    welcome  the same for the other role, or `refused` once the member has proved itself
+    coordinator -> member    welcome  the same for the other role
     member -> coordinator    facts    what it says about itself, and the last message it has
     coordinator -> member    joined   the lease, and the last message it has; or `refused`
 
 Both nonces are fresh, so nothing can be replayed; the role is under the HMAC, so nothing can be reflected. A peer that
-fails is told nothing. The caller sets the deadline.
+fails is told nothing. A refusal comes after both proofs, so nobody but the coordinator can send a member away. The
+caller sets the deadline.
 """
 
 from __future__ import annotations
@@ -65,9 +66,9 @@ async def admit(connection: Connection, secret: Secret, objection: Callable[[str
     said = (name, instance, nonce, join["nonce"])
     if not _proves(join["proof"], secret, "member", *said):
         raise Unauthenticated("wrong secret")
-    refuse_for(connection, name, objection(name, instance))
     connection.write({"type": "welcome", "proof": _proof(secret, "coordinator", *said)})
     facts = _expect(await connection.read(), "facts")
+    refuse_for(connection, name, objection(name, instance))
     return Newcomer(name, instance, facts["facts"], facts["seen"])
 
 
@@ -101,7 +102,7 @@ async def introduce(connection: Connection, secret: Secret, newcomer: Newcomer) 
 
 
 def _expect(message: Message, kind: str) -> Message:
-    if message["type"] == "refused" and kind in ("welcome", "joined"):
+    if message["type"] == "refused" and kind == "joined":
         raise Refused(message["reason"])
     if message["type"] != kind:
         raise ProtocolError(f"expected {kind!r}, got {message['type']!r}")

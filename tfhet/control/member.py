@@ -12,7 +12,7 @@ from tfhet.clock import SYSTEM, Clock
 from tfhet.control.connection import Connection
 from tfhet.control.handshake import Newcomer, Refused, Unauthenticated, introduce
 from tfhet.control.inbox import Inbox
-from tfhet.control.message import Message, ProtocolError
+from tfhet.control.message import Message, ProtocolError, sound_code
 from tfhet.control.outbox import Outbox
 from tfhet.control.secret import Secret
 from tfhet.deadline import Deadline
@@ -25,6 +25,8 @@ STEPS_PER_LEASE = 20
 """How often per lease the coordinator's silence is looked at. It hears of the member at least four times per lease."""
 FIRST_RETRY_S = 0.05
 LAST_RETRY_S = 1.0
+SHORTEST_LEASE_S, LONGEST_LEASE_S = 0.01, 86400.0
+"""A member takes no other lease: it would be busy with nothing but renewals, or never end."""
 
 
 class Member:
@@ -124,7 +126,7 @@ class Member:
     async def _leave(self, code: int, flush_s: float) -> None:
         self._over = self._over or "left"
         if self._tasks and self._connection is not None:
-            self._connection.write({"type": "left", "code": code})
+            self._connection.write({"type": "left", "code": sound_code(code)})
             await asyncio.wait(self._tasks[:1], timeout=flush_s)
         for task in self._tasks:
             task.cancel()
@@ -152,7 +154,7 @@ class Member:
         try:
             newcomer = Newcomer(self.name, self._instance, self._facts, self._outbox.seen)
             joined = await introduce(connection, self._secret, newcomer)
-            if not 0 < joined["lease_s"] <= 86400:
+            if not SHORTEST_LEASE_S <= joined["lease_s"] <= LONGEST_LEASE_S:
                 raise ProtocolError(f"a lease of {joined['lease_s']} s")
             self._outbox.confirm(joined["seen"])
         except BaseException:

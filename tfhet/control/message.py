@@ -10,14 +10,17 @@ end, left                         the job is over; a member goes on purpose
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
-from tfhet.errors import TfhetError
+from tfhet.errors import TfhetError, shown
 from tfhet.units import KIB
 
 MAX_LINE_BYTES = 64 * KIB
 """Longest line, its newline included."""
+MAX_CODE = 255
+"""Exit codes lie within +-255: the system cuts a larger one, and 256 would become success."""
 MAX_NUMBER = 2**53
 """Numbers on the link lie within +-2**53, which every JSON reader keeps exact."""
 
@@ -59,11 +62,16 @@ def decode(line: bytes) -> Message:
     if len(line) > MAX_LINE_BYTES:
         raise ProtocolError(f"a line of more than {MAX_LINE_BYTES} bytes")
     try:
-        message = json.loads(line, parse_constant=_refuse)
+        message = json.loads(line, parse_constant=_refuse, parse_float=_finite)
     except (ValueError, RecursionError) as error:
         raise ProtocolError(f"a line that is not JSON: {line[:40]!r}") from error
     check(message)
     return dict(message)
+
+
+def sound_code(code: int) -> int:
+    """An exit code as it can be sent: 1 for one that is out of range."""
+    return code if -MAX_CODE <= code <= MAX_CODE else 1
 
 
 def check(message: object) -> None:
@@ -73,16 +81,24 @@ def check(message: object) -> None:
     kind = message.get("type")
     wanted = _FIELDS.get(kind) if isinstance(kind, str) else None
     if wanted is None:
-        raise ProtocolError(f"unknown message type {str(kind)[:40]!r}; known: {', '.join(_FIELDS)}")
+        raise ProtocolError(f"unknown message type {shown(kind)}; known: {', '.join(_FIELDS)}")
     for name, type_ in wanted.items():
         value = message.get(name)
         good = isinstance(value, (int, float) if type_ is float else type_) and not isinstance(value, bool)
         if good and isinstance(value, (int, float)):
-            good = -MAX_NUMBER <= value <= MAX_NUMBER
+            limit = MAX_CODE if name == "code" else MAX_NUMBER
+            good = -limit <= value <= limit
         if not good:
-            raise ProtocolError(f"{kind}: field {name!r} must be {type_.__name__}")
+            raise ProtocolError(f"{kind}: field {name!r} must be {type_.__name__}, not {shown(value)}")
     if kind == "message" and not isinstance(message["body"].get("type"), str):
         raise ProtocolError("message: its body needs a 'type'")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"{text[:40]} is beyond every float")
+    return number
 
 
 def _refuse(constant: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tfhet.control import Member, Message, Secret
@@ -18,8 +18,10 @@ from tfhet.launch.verdict import Verdict
 class Branch:
     """Joins the chief, hears when to start and how it ended."""
 
-    def __init__(self, place: Place, secret: Secret, observer: Observer):
+    def __init__(self, place: Place, secret: Secret, observer: Observer, *, on_stop: Callable[[], None] = lambda: None):
+        """on_stop: called when the script of this host is to be told to stop."""
         self._place = place
+        self._on_stop = on_stop
         loop = asyncio.get_running_loop()
         self._start: asyncio.Future[Message] = loop.create_future()
         self._verdict: asyncio.Future[Verdict] = loop.create_future()
@@ -63,6 +65,8 @@ class Branch:
         if message["type"] == "start":
             with contextlib.suppress(asyncio.InvalidStateError):
                 self._start.set_result(message)
+        elif message["type"] == "stop":
+            self._on_stop()
 
     def _decide(self, verdict: Verdict) -> None:
         with contextlib.suppress(asyncio.InvalidStateError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tfhet.clock import SYSTEM, Clock
@@ -19,12 +19,27 @@ from tfhet.launch.verdict import Verdict
 
 LINGER_S = 2.0
 """How long the chief waits for the others to confirm the end."""
+SCRIPT_GRACE_S = 20.0
+"""How long the training scripts may take from SIGTERM to their checkpoint and their end."""
+STOP_S = SCRIPT_GRACE_S + 2.0
+"""After so long without the ranks' results a job that was told to stop is over."""
 
 
 class Chief:
     """The link as rank 0's launcher sees it; it hears its own reports like everybody else's."""
 
-    def __init__(self, place: Place, secret: Secret, observer: Observer, clock: Clock = SYSTEM):
+    def __init__(
+        self,
+        place: Place,
+        secret: Secret,
+        observer: Observer,
+        *,
+        on_stop: Callable[[], None] = lambda: None,
+        on_host_lost: Callable[[str], None] = lambda host: None,
+        clock: Clock = SYSTEM,
+    ):
+        """on_stop: called, once, when the scripts are to be told to stop. on_host_lost: called with a host that serves
+        data no more, while others do, or the ranks can do without."""
         self.place = place
         self.exit_codes: dict[str, int] = {}
         """Of the other launchers, by member, as they said on leaving."""
@@ -32,6 +47,9 @@ class Chief:
         """When the last rank had finished, on the clock."""
         self.restarts = 0
         """How often a process of the data service was started again, on any host."""
+        self.lost_hosts: dict[str, str] = {}
+        """Why, by name of the data host that the job went on without."""
+        self._on_stop, self._on_host_lost = on_stop, on_host_lost
         self._observer = observer
         self._clock = clock
         self._coordinator = Coordinator(
@@ -47,7 +65,9 @@ class Chief:
         self._serving: set[str] = set()
         self._registered = 0
         self._native: set[str] | None = None
-        self._done: set[int] = set()
+        self._begun = False
+        self._stopping: Verdict | None = None
+        self._results: dict[int, int] = {}
         self._changed = asyncio.Event()
         self._verdict: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
 
@@ -68,6 +88,7 @@ class Chief:
         # A graph may hold only what every process that runs it knows: the compiled ops that all serving hosts have.
         message = {"type": "start", "job_id": job_id, "native": None if self._native is None else sorted(self._native)}
         self._coordinator.broadcast(message)
+        self._begun = True
         return message
 
     def report(self, message: Mapping[str, Any]) -> None:
@@ -134,29 +155,87 @@ class Chief:
             self._tell("service.restarted", **told)
         elif kind == "result":
             self._result(member, int(message["rank"]), int(message["code"]), str(message["cause"]))
+        elif kind == "stop":
+            self._stop(Verdict(int(message["code"]) or 1, str(message["cause"])))
+        elif kind == "failed" and self._can_go_on_without(member):
+            self._without(member, str(message["cause"]).split("\n", 1)[0])
         elif kind == "failed":
             self._decide(int(message["code"]) or 1, str(message["cause"]))
         self._changed.set()
 
     def _result(self, member: str, rank: int, code: int, cause: str) -> None:
         self._tell("rank.ended", rank=rank, code=code)
-        if code:
-            self._decide(code, cause)
-            return
-        self._done.add(rank)
-        if len(self._done) == self.place.size:
+        self._results[rank] = code
+        if code and self._stopping is None:
+            lost = "".join(f"; {host} had been lost: {why}" for host, why in self.lost_hosts.items())
+            verdict = Verdict(code, cause)
+            verdict = Verdict.of(code, verdict.headline + lost, verdict.log)
+            if verdict.is_consequence:
+                # A rank that fails takes the others with it, and they may say so before its own launcher does, or
+                # before it is known to be lost.
+                wait_s = self.place.settings.lease_s / 4 + 1.0
+                asyncio.get_running_loop().call_later(wait_s, self._decide, verdict.code, verdict.cause)
+            else:
+                self._decide(verdict.code, verdict.cause)
+        elif len(self._results) == self.place.size:
             self.trained_s = self._clock.monotonic()
-            self._decide(0, "training is complete")
+            if self._stopping is None or not any(self._results.values()):
+                self._decide(0, "training is complete")
+            else:
+                self._decide(self._stopping.code, self._stopping.cause)
+
+    def _stop(self, verdict: Verdict) -> None:
+        """Everybody's script is told to stop; the job is over when all have, or `STOP_S` later."""
+        if self._stopping is not None:
+            return
+        self._stopping = verdict
+        if not self._begun:
+            self._decide(verdict.code, verdict.cause)
+            return
+        self._tell("job.stopping", cause=verdict.headline)
+        self._coordinator.broadcast({"type": "stop"})
+        self._on_stop()
+        late = f"{verdict.headline}; not every rank had stopped after {STOP_S:g} s"
+        asyncio.get_running_loop().call_later(STOP_S, self._decide, verdict.code, late)
 
     def _lost(self, member: str, reason: str) -> None:
-        self._decide(1, f"{member} was lost: {reason}")
+        if self._can_go_on_without(member):
+            self._without(member, reason)
+        else:
+            self._decide(1, f"{member} was lost: {reason}")
 
     def _left(self, member: str, code: int) -> None:
         self.exit_codes[member] = code
+        if self._can_go_on_without(member):
+            self._without(member, f"it left (exit code {code})")
+            return
         # A member that goes before the end has failed and could not say why.
         self._decide(code or 1, f"{member} left before the end (exit code {code})")
 
+    def _can_go_on_without(self, member: str) -> bool:
+        return self._begun and member in self.place.roles.data_hosts and not self._verdict.done()
+
+    def _without(self, host: str, reason: str) -> None:
+        if host in self.lost_hosts:
+            return
+        self.lost_hosts[host] = reason
+        if not self.serving and self.place.settings.on_data_loss == "stop":
+            self._decide(
+                1, f"{host} was lost: {reason}; no host serves data any more (--on_data_loss local goes on without)"
+            )
+            return
+        self._tell("host.lost", host=host, reason=reason, serving=list(self.serving))
+        self._on_host_lost(host)
+
+    @property
+    def serving(self) -> tuple[str, ...]:
+        """The hosts that serve data and are not lost."""
+        return tuple(host for host in self.place.serving_hosts if host not in self.lost_hosts)
+
     def _decide(self, code: int, cause: str) -> None:
+        if code and self._stopping is not None and code != self._stopping.code:
+            # What breaks while a job stops is part of its stopping.
+            code, cause = self._stopping.code, f"{self._stopping.headline}; then: {cause}"
         with contextlib.suppress(asyncio.InvalidStateError):
             verdict = Verdict(code, cause)
             self._verdict.set_result(verdict)

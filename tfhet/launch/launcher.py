@@ -11,26 +11,28 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tfhet.clock import SYSTEM
-from tfhet.cluster import NATIVE, JobContext, environment, host_paths, job_name
+from tfhet.cluster import NATIVE, JobContext, environment, host_paths, job_name, write_serving
 from tfhet.control import Message, Secret
 from tfhet.deadline import Deadline
 from tfhet.errors import JobFailed, TfhetError, UsageError
 from tfhet.events import Event, Observer, ignore
 from tfhet.launch.branch import Branch
-from tfhet.launch.chief import Chief
+from tfhet.launch.chief import LINGER_S, SCRIPT_GRACE_S, STOP_S, Chief
 from tfhet.launch.failure import write_failure
 from tfhet.launch.noise import is_noise
 from tfhet.launch.outcome import write_outcome
 from tfhet.launch.place import Place
 from tfhet.launch.settings import LaunchSettings
 from tfhet.launch.verdict import Verdict
-from tfhet.process import Child, describe_exit
+from tfhet.process import Child, describe_exit, outlive_nobody
 from tfhet.record import RunFolder
 from tfhet.service import Fleet
+from tfhet.service.notice import understood
 
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-STOP_GRACE_S = 5.0
-"""How long a training script may take to end after SIGTERM."""
+KILL_GRACE_S = 1.0
+"""How long a training script may take to end after SIGTERM when the job has failed. Not long: one that hears the signal
+as the wish to stop may wait for others in an allreduce."""
 SERVER_GRACE_S = 1.0
 """How long a dispatcher or worker may."""
 
@@ -58,6 +60,10 @@ class Launcher:
         self._arguments = list(script_arguments)
         self._fleet: Fleet | None = None
         self._trainer: Child | None = None
+        self._is_stopping = False
+        self._ending: asyncio.Task[int] | None = None
+        self._reads: list[bool] = []
+        """Of each data set that the script said it reads: whether it is endless."""
         self._record = place.paths.output_data / "tfhet"
         # One launcher writes the events of the job: lines of several hosts would need one clock.
         self._observe: Observer = self._write_event if place.is_chief else ignore
@@ -70,9 +76,17 @@ class Launcher:
         names = {*place.roles.data_hosts, *place.roles.dnn_hosts}
         secret = Secret.from_env(place.env, job_name(place.env), names)
         self.say(self._introduction(secret))
-        link: Chief | Branch = (
-            Chief(place, secret, self._observe) if place.is_chief else Branch(place, secret, self._observe)
-        )
+        link: Chief | Branch
+        if place.is_chief:
+            link = Chief(
+                place,
+                secret,
+                self._observe,
+                on_stop=self._stop_script,
+                on_host_lost=lambda host: self._go_on_without(link, host),
+            )
+        else:
+            link = Branch(place, secret, self._observe, on_stop=self._stop_script)
         work = asyncio.create_task(self._work(link), name="work")
         ended = asyncio.create_task(link.ended(), name="end")
         every: set[asyncio.Future[Any]] = {work, ended, stopped}
@@ -112,6 +126,7 @@ class Launcher:
         def tell(event: str, fields: Mapping[str, object]) -> None:
             if event == "service.workers":
                 link.report({"type": "workers", "count": fields["count"]})
+                self._expect_workers(link)
             elif event == "service.died":
                 self.say(f"{fields['cause']}; starting it again")
                 told = {name: fields[name] for name in ("process", "code", "cause")}
@@ -161,12 +176,59 @@ class Launcher:
         if start.get("native") is not None and env.get(NATIVE) != "off":
             env[NATIVE] = ",".join(start["native"]) or "off"
         self._observe(Event("training.started", SYSTEM.wall(), {"command": command, "job_id": job.job_id}))
-        self._trainer = await Child.start(f"rank {job.rank}", command, env=env, on_line=self.say)
+        if place.is_chief:
+            write_serving(self._record, place.serving_hosts)
+        self._trainer = await Child.start(f"rank {job.rank}", command, env=env, on_line=self._heard)
+        if self._is_stopping:
+            self._stop_script()
         code = await self._trainer.wait()
         name, tail = script or "the built-in trainer", self._trainer.tail
-        cause = f"{name} ended on {place.host}, rank {job.rank}: {describe_exit(code)}{_last_word(tail)}"
+        cause = f"{name} ended on {place.host}, rank {job.rank}: {describe_exit(code, tail)}{_last_word(tail)}"
         verdict = Verdict.of(_exit_code(code), cause, tail)
         link.report({"type": "result", "rank": job.rank, "code": verdict.code, "cause": verdict.cause})
+
+    def _heard(self, line: str) -> None:
+        """One line of the script: of the log, or for us."""
+        notice = understood(line)
+        if notice is None:
+            self.say(line)
+        elif notice[0] == "reads":
+            if not self._reads:
+                self._observe(Event("training.reading", SYSTEM.wall(), {}))
+            self._reads.append(bool(notice[1].get("endlessly")))
+
+    @property
+    def _reads_endlessly(self) -> bool:
+        return bool(self._reads) and all(self._reads)
+
+    def _stop_script(self) -> None:
+        """Tells the script to stop, now or when it has started; the job goes on until all have."""
+        self._is_stopping = True
+        if self._trainer is not None and self._ending is None:
+            self.say(f"the script is told to stop; it has {SCRIPT_GRACE_S:g} s")
+            self._ending = asyncio.create_task(self._trainer.stop(SCRIPT_GRACE_S), name="stop")
+
+    def _go_on_without(self, link: Link, host: str) -> None:
+        """The chief's part of losing a data host: a dispatcher that does not know it, and the ranks read the rest."""
+        assert isinstance(link, Chief)
+        why, left = link.lost_hosts[host], ", ".join(link.serving) or "no host"
+        self.say(f"{host} was lost: {why}; training goes on, {left} serves data")
+        try:
+            write_serving(self._record, link.serving)
+        except OSError as error:
+            self.say(f"the hosts that serve cannot be told to the script: {error}")
+        # A data set without end goes on with the workers that are left; another dispatcher would end it.
+        if self._fleet is not None and not (self._reads_endlessly and link.serving):
+            self._fleet.renew_dispatcher()
+
+    def _expect_workers(self, link: Link) -> None:
+        """A worker of a host that was given up and comes back, frozen until now, would be given work and taken away
+        again: as long as it is there, the dispatcher is renewed."""
+        if isinstance(link, Chief) and link.lost_hosts and self._fleet is not None and not self._reads_endlessly:
+            lost = len(link.lost_hosts.keys() & set(self.place.roles.data_hosts))
+            expected = self.place.workers - lost * self.place.settings.data_host_workers
+            if self._fleet.workers_registered > expected:
+                self._fleet.renew_dispatcher()
 
     async def _conclude(
         self,
@@ -176,19 +238,28 @@ class Launcher:
         stopped: asyncio.Future[Verdict],
     ) -> Verdict:
         """The verdict: the job's, once it is known; until then this launcher's own."""
-        if stopped.done():
-            own = stopped.result()
-        elif work.done() and (error := work.exception()) is not None:
+        if not ended.done() and not stopped.done() and work.done() and (error := work.exception()) is not None:
             own = self._verdict_of(error)
-        else:
-            await asyncio.wait({ended, stopped}, return_when=asyncio.FIRST_COMPLETED)
-            if ended.done():
-                return ended.result()
-            own = stopped.result()
-        if not ended.done():
             try:
                 link.report({"type": "failed", "code": own.code, "cause": own.cause})
-                async with Deadline(self.place.settings.lease_s):
+                if self.place.rank is None:
+                    # Others may go on without this host; it ends with the job, whose lease bounds the wait.
+                    self.say(f"serves no more: {own.headline}")
+                    await self._stop_children()
+                    await asyncio.wait({ended, stopped}, return_when=asyncio.FIRST_COMPLETED)
+                else:
+                    await asyncio.wait({ended}, timeout=self.place.settings.lease_s)
+            except TfhetError:
+                return own
+            if not ended.done() and not stopped.done():
+                return own
+        if not ended.done() and not stopped.done():
+            await asyncio.wait({ended, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        if not ended.done():
+            own = stopped.result()
+            try:
+                link.report({"type": "stop", "code": own.code, "cause": own.cause})
+                async with Deadline(STOP_S + LINGER_S):
                     return await asyncio.shield(ended)
             except (TfhetError, asyncio.TimeoutError):
                 return own
@@ -203,8 +274,11 @@ class Launcher:
 
     async def _stop_children(self) -> None:
         ends: list[Awaitable[object]] = []
+        if self._ending is not None:
+            self._ending.cancel()
+            await asyncio.gather(self._ending, return_exceptions=True)
         if self._trainer is not None:
-            ends.append(self._trainer.stop(STOP_GRACE_S))
+            ends.append(self._trainer.stop(KILL_GRACE_S))
         if self._fleet is not None:
             ends.append(self._fleet.stop(SERVER_GRACE_S))
         await asyncio.gather(*ends)
@@ -273,6 +347,9 @@ def main(argv: Sequence[str] | None = None, env: Mapping[str, str] | None = None
         write_failure(host_paths(env).failure, str(error), "the launcher", error.exit_code)
         return error.exit_code
     launcher = Launcher(place, rest)
+    if argv is None and job_name(env):
+        # The SageMaker toolkit dies of SIGTERM and tells us nothing (sagemaker-training-toolkit#125).
+        outlive_nobody(signal.SIGTERM)
     return asyncio.run(launcher.run() if argv is not None else _then_deaf(launcher.run()))
 
 

@@ -42,6 +42,7 @@ def write_outcome(folder: RunFolder, place: Place, chief: Chief, verdict: Verdic
         exit_code=verdict.code,
         cause=verdict.headline if verdict.code else None,
         restarts=chief.restarts,
+        lost_hosts=chief.lost_hosts,
         teardown_s=None if chief.trained_s is None else SYSTEM.monotonic() - chief.trained_s,
     )
     folder.create().write_summary(summary)

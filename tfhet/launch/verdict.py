@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tfhet.launch.noise import is_noise
+
+_FOLLOWS = re.compile(r"Horovod has been shut down|HorovodInternalError|Connection (closed|reset) by peer")
 
 LOG_LIMIT = 2000
 """Characters of log that travel with a verdict: SageMaker shows 1,024 of the failure file."""
@@ -29,6 +32,11 @@ class Verdict:
     def headline(self) -> str:
         """The cause without the log."""
         return self.cause.split("\n", 1)[0]
+
+    @property
+    def is_consequence(self) -> bool:
+        """Whether this is what becomes of a rank when another one has failed, so that the cause is elsewhere."""
+        return _FOLLOWS.search(self.headline) is not None
 
     @property
     def log(self) -> list[str]:

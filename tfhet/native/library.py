@@ -13,7 +13,6 @@ import functools
 import hashlib
 import logging
 import os
-import platform
 import shutil
 import subprocess
 import tempfile
@@ -24,14 +23,11 @@ from typing import Any
 import tensorflow as tf
 
 from tfhet.clock import SYSTEM
-from tfhet.cluster import NATIVE, cache_dir, environment
+from tfhet.cluster import environment
 from tfhet.errors import UsageError
+from tfhet.native import kernels
+from tfhet.native.kernels import SWITCH, folder, names, permitted
 
-HERE = Path(__file__).parent
-SWITCH = NATIVE
-"""`auto`: compiled ops where they can be built; `off`: plain TensorFlow only; `on`: an error where they cannot be; or
-the names of those to use, with commas, as a launcher tells its rank which of them every data worker has."""
-CHOICES = ("auto", "off", "on")
 # No contraction of a product and a sum into one rounding: results are the same with every width of vector.
 FLAGS = (
     "-O3",
@@ -57,22 +53,6 @@ class BuildError(Exception):
     """A kernel cannot be built here; says why."""
 
 
-def names() -> tuple[str, ...]:
-    """All kernels that there are, sorted."""
-    return tuple(sorted(path.stem for path in HERE.glob("*.cc")))
-
-
-def permitted(env: Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """The kernels that `TFHET_NATIVE` lets this process use. Raises UsageError for words that it does not know."""
-    given = (environment() if env is None else env).get(SWITCH) or "auto"
-    if given in CHOICES:
-        return () if given == "off" else names()
-    chosen = tuple(given.split(","))
-    if not set(chosen) <= set(names()):
-        raise UsageError(f"{SWITCH} is {', '.join(CHOICES)} or some of {','.join(names())}; not {given!r}")
-    return chosen
-
-
 def ops(name: str) -> Any | None:
     """The ops of a kernel as Python functions, built first if need be; None where that is impossible or switched off.
 
@@ -88,7 +68,11 @@ def available(name: str) -> bool:
 
 def load_all() -> tuple[str, ...]:
     """Loads every kernel that can be, as a process must that runs other processes' graphs; -> their names."""
-    return tuple(name for name in names() if available(name))
+    loaded = tuple(name for name in names() if available(name))
+    if loaded == names():  # else it is worth another try the next time
+        with contextlib.suppress(BuildError, OSError, subprocess.SubprocessError):
+            kernels.remember(environment(), {name: build(name) for name in loaded})
+    return loaded
 
 
 @functools.cache
@@ -109,9 +93,9 @@ def _loaded(name: str, strict: bool) -> Any | None:
 
 def build(name: str) -> Path:
     """The library of one kernel, made unless it is in the cache. Raises BuildError."""
-    source = HERE / f"{name}.cc"
+    source = kernels.HERE / f"{name}.cc"
     compiler = _compiler()
-    command = [*compiler, *FLAGS, *_tensorflow_flags(), f"-I{HERE}"]
+    command = [*compiler, *FLAGS, *_tensorflow_flags(), f"-I{kernels.HERE}"]
     after, found = [], ""
     if name in LINKED:
         header, link = LINKED[name]
@@ -120,24 +104,24 @@ def build(name: str) -> Path:
             raise BuildError(f"{header} is missing (Debian: libjpeg-dev)")
         after = [link]
     abi = [flag for flag in _tensorflow_flags() if not flag.startswith("-isystem")]
-    headers = [header.read_bytes() for header in sorted(HERE.glob("*.h"))]
+    headers = [header.read_bytes() for header in sorted(kernels.HERE.glob("*.h"))]
     parts = [source.read_bytes(), *headers, repr([*FLAGS, after, abi, found]).encode()]
-    parts += [tf.__version__.encode(), _version(compiler).encode(), _cpu().encode()]
+    parts += [tf.__version__.encode(), _version(compiler).encode(), kernels.cpu().encode()]
     key = hashlib.blake2b(b"\0".join(parts), digest_size=12).hexdigest()
-    folder = cache_dir(environment()) / "native"
-    library = folder / f"{name}-{key}.so"
+    place = folder(environment())
+    library = place / f"{name}-{key}.so"
     if library.exists():
         return library
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with _locked(folder / f"{name}.lock"):
-            for old in folder.glob(".build-*"):  # of a builder that was killed: we hold its lock now
+        place.mkdir(parents=True, exist_ok=True)
+        with _locked(place / f"{name}.lock"):
+            for old in place.glob(".build-*"):  # of a builder that was killed: we hold its lock now
                 if SYSTEM.wall() - old.stat().st_mtime > BUILD_LIMIT_S:
                     shutil.rmtree(old, ignore_errors=True)
             if not library.exists():
                 _compile([*command, str(source)], after, library)
     except OSError as error:
-        raise BuildError(f"cannot write to {folder}: {error}") from None
+        raise BuildError(f"cannot write to {place}: {error}") from None
     return library
 
 
@@ -217,12 +201,3 @@ def _tensorflow_flags() -> list[str]:
 
 def _link_flags() -> list[str]:
     return list(tf.sysconfig.get_link_flags())
-
-
-def _cpu() -> str:
-    """The instruction set that `-march=native` stands for."""
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text().split("\n"):
-            if line.startswith(("flags", "Features")):
-                return platform.machine() + line
-    return platform.machine() + platform.processor()

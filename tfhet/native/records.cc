@@ -138,6 +138,19 @@ class Batch {
     }
   }
 
+  // Of nothing: for `fits`.
+  explicit Batch(const std::vector<Feature>& features)
+      : features_(features), to_(features.size()), found_(tfhet::scratch<Span>(features.size())) {}
+
+  bool fits(Span record) {
+    try {
+      set(0, record);
+      return true;
+    } catch (const tfhet::Failure&) {
+      return false;
+    }
+  }
+
   // `record` is one serialised Example.
   void set(int64_t row, Span record) {
     std::fill_n(found_, features_.size(), Span{});
@@ -204,13 +217,14 @@ class Batch {
     }
   }
 
+  // `to` is null where nothing is to be kept.
   bool raw(Span list, uint8_t* to, size_t feature, int64_t row) const {
     const size_t size = features_[feature].size;
     Span value;
     if (!list.tag(delimited(1)) || !list.delimited(&value) || !list.empty()) return false;
     if (value.size() != size)
       refuse(feature, row, "has " + std::to_string(value.size()) + " bytes, not " + std::to_string(size));
-    std::memcpy(to, value.at, size);
+    if (to) std::memcpy(to, value.at, size);
     return true;
   }
 
@@ -220,7 +234,7 @@ class Batch {
     for (; !list.empty(); ++*count) {
       uint64_t value = 0;
       if ((!packed && !list.tag(kVarint)) || !list.varint(&value)) return false;
-      if (*count < size) to[*count] = static_cast<int64_t>(value);
+      if (to && *count < size) to[*count] = static_cast<int64_t>(value);
     }
     return true;
   }
@@ -231,7 +245,7 @@ class Batch {
     for (; !list.empty(); ++*count) {
       Span value;
       if ((!packed && !list.tag(kFixed32)) || !list.bytes(sizeof(float), &value)) return false;
-      if (*count < size) std::memcpy(to + *count, value.at, sizeof(float));
+      if (to && *count < size) std::memcpy(to + *count, value.at, sizeof(float));
     }
     return true;
   }
@@ -240,7 +254,7 @@ class Batch {
     for (; !list.empty(); ++*count) {
       Span value;
       if (!list.tag(delimited(1)) || !list.delimited(&value)) return false;
-      if (*count < size) TF_TString_Copy(to + *count, reinterpret_cast<const char*>(value.at), value.size());
+      if (to && *count < size) TF_TString_Copy(to + *count, reinterpret_cast<const char*>(value.at), value.size());
     }
     return true;
   }
@@ -382,11 +396,14 @@ constexpr size_t kHeader = 12, kFooter = 4;
 
 // As many whole records as `block_bytes` hold, from byte `offset` of a TFRecord file on, at least one; none at its end.
 // They are counted from `id` on, and all are of one epoch: numbers that tf.data would need functions of its own for, which
-// cost more than the reading.
+// cost more than the reading. With `skip_bad`, records with a wrong checksum or that do not fit the features are counted
+// and left out, and a file ends where it breaks off or cannot be read: there are no errors.
 class ReadExamples {
  public:
   explicit ReadExamples(const Attributes& attributes)
-      : features_(features_of(attributes.text("layout"))), block_(attributes.integer("block_bytes")) {
+      : features_(features_of(attributes.text("layout"))),
+        block_(attributes.integer("block_bytes")),
+        skip_bad_(attributes.integer("skip_bad") != 0) {
     if (block_ < static_cast<int64_t>(kHeader + kFooter)) tfhet::invalid("block_bytes is too small");
   }
 
@@ -396,9 +413,45 @@ class ReadExamples {
     from.with_rank(0, "offset");
     id.with_rank(0, "id");
     epoch.with_rank(0, "epoch");
-    const int64_t offset = *from.data<int64_t>(), first_id = *id.data<int64_t>();
-    if (offset < 0) tfhet::invalid("offset is negative");
-    const File file{std::string(path.bytes(0))};
+    Block block{*from.data<int64_t>(), *id.data<int64_t>(), {}};
+    if (block.next < 0) tfhet::invalid("offset is negative");
+    try {
+      const File file{std::string(path.bytes(0))};
+      while (read(file, &block) && skip_bad_ && block.rows.empty()) {
+      }
+    } catch (const tfhet::Failure&) {
+      if (!skip_bad_) throw;
+      block.next = kNowhere;
+    }
+    const auto rows = static_cast<int64_t>(block.rows.size());
+    *context.output<int64_t>(0, {}) = block.next;
+    *context.output<int64_t>(1, {}) = block.next_id;
+    int64_t* ids = context.output<int64_t>(2, {rows});
+    int64_t* epochs = context.output<int64_t>(3, {rows});
+    Batch batch(context, 4, features_, rows);
+    for (int64_t row = 0; row < rows; ++row) {
+      ids[row] = block.rows[row].id;
+      epochs[row] = *epoch.data<int64_t>();
+      batch.set(row, block.rows[row].record);
+    }
+  }
+
+ private:
+  static constexpr int64_t kNowhere = INT64_MAX / 2;  // where no file has anything
+
+  struct Row {
+    Span record;  // in this thread's memory
+    int64_t id;
+  };
+  struct Block {
+    int64_t next;  // byte
+    int64_t next_id;
+    std::vector<Row> rows;
+  };
+
+  // False at the end of the file.
+  bool read(const File& file, Block* block) const {
+    const int64_t offset = block->next;
     size_t wanted = static_cast<size_t>(block_);
     uint8_t* memory = tfhet::scratch<uint8_t>(wanted);
     size_t held = file.read(memory, wanted, offset);
@@ -407,7 +460,7 @@ class ReadExamples {
       memory = tfhet::scratch<uint8_t>(wanted = first);
       held = file.read(memory, wanted, offset);
     }
-    std::vector<Span> records;
+    Batch trial(features_);
     size_t at = 0;
     while (at < held) {
       const size_t left = held - at;
@@ -416,29 +469,22 @@ class ReadExamples {
         const size_t size = length(file, memory + at, left, here);
         if (size <= left - kHeader && left - kHeader - size >= kFooter) {
           const uint8_t* data = memory + at + kHeader;
-          if (!is_masked(stored(data + size), data, size)) file.broken(here, "wrong checksum of the record");
-          records.push_back({data, data + size});
+          const Span record{data, data + size};
+          const bool whole = is_masked(stored(data + size), data, size);
+          if (!whole && !skip_bad_) file.broken(here, "wrong checksum of the record");
+          if (whole && (!skip_bad_ || trial.fits(record))) block->rows.push_back({record, block->next_id});
           at += kHeader + size + kFooter;
+          block->next = offset + static_cast<int64_t>(at);
+          ++block->next_id;
           continue;
         }
       }
       if (held < wanted) file.broken(here, "the file ends inside the record");
       break;  // the next block begins here
     }
-    const auto rows = static_cast<int64_t>(records.size());
-    *context.output<int64_t>(0, {}) = offset + static_cast<int64_t>(at);
-    *context.output<int64_t>(1, {}) = first_id + rows;
-    int64_t* ids = context.output<int64_t>(2, {rows});
-    int64_t* epochs = context.output<int64_t>(3, {rows});
-    Batch batch(context, 4, features_, rows);
-    for (int64_t row = 0; row < rows; ++row) {
-      ids[row] = first_id + row;
-      epochs[row] = *epoch.data<int64_t>();
-      batch.set(row, records[row]);
-    }
+    return held > 0;
   }
 
- private:
   static uint32_t stored(const uint8_t* at) {
     uint32_t value = 0;
     std::memcpy(&value, at, sizeof value);
@@ -456,6 +502,7 @@ class ReadExamples {
 
   std::vector<Feature> features_;
   int64_t block_;
+  bool skip_bad_;
 };
 
 constexpr const char* kTypes = "T: list({uint8, int64, float, string})";
@@ -463,7 +510,7 @@ const tfhet::Op<ParseExamples> parse{"TfhetParseExamples", {"serialized: string"
 const tfhet::Op<ReadExamples> read{"TfhetReadExamples",
                                    {"file: string", "offset: int64", "id: int64", "epoch: int64"},
                                    {"next: int64", "next_id: int64", "ids: int64", "epochs: int64", "values: T"},
-                                   {kTypes, "layout: string", "block_bytes: int"},
+                                   {kTypes, "layout: string", "block_bytes: int", "skip_bad: int"},
                                    true};
 
 }  // namespace

@@ -19,6 +19,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from tfhet.errors import UsageError
@@ -27,6 +28,7 @@ from tfhet.placement.cut import Cut
 from tfhet.placement.declaration import EPOCH, ID, IMAGE, LABEL, Declaration, PlacedStage
 from tfhet.placement.fusion import Step, fuse, unfused
 from tfhet.placement.labels import relabelled
+from tfhet.placement.rest import Rest
 from tfhet.source import BlockSource, Source, example_id
 from tfhet.stages import ImageSpec, randomness
 
@@ -34,15 +36,47 @@ _ENDLESS_PASSES = 1 << 31  # a range that nobody reaches the end of, and that st
 
 
 def one_epoch(
-    pipeline: Declaration, epoch: int | None = 0, share: tuple[int, int] = (0, 1), threads: int | None = None
+    pipeline: Declaration,
+    epoch: int | None = 0,
+    share: tuple[int, int] = (0, 1),
+    threads: int | None = None,
+    rest: Rest | None = None,
 ) -> tf.data.Dataset:
     """One epoch in this process: of `share` = (index, count), the splits index, index + count, ...
 
     `epoch` None: epoch after epoch, without end. `threads`: batches prepared side by side; None: one for each core.
+    `rest`: only what is left of the epoch.
     """
     cut, threads = Cut.smallest(pipeline), threads or os.cpu_count() or 1
     ordered = len(_passes(pipeline, epoch)) > 1
-    return local_part(pipeline, remote_part(pipeline, epoch, cut, share, threads), cut, threads, ordered)
+    return local_part(pipeline, remote_part(pipeline, epoch, cut, share, threads, rest), cut, threads, ordered)
+
+
+def one_by_one(pipeline: Declaration, epoch: int, ids: np.ndarray, threads: int) -> tf.data.Dataset:
+    """The examples `ids` (int64 [n]) of an epoch, each read and prepared by itself; those that cannot be are left
+    out."""
+    prepare = preparation(pipeline, epoch)
+
+    def one(split: tf.Tensor, position: tf.Tensor, record: Any) -> dict:
+        alone = tf.nest.map_structure(lambda part: part[tf.newaxis], record)
+        return prepare(example_id(split, position)[tf.newaxis], alone)
+
+    read = pipeline.source.read_at(ids).map(_as_written(one), num_parallel_calls=threads, deterministic=True)
+    return without_autotune(read.ignore_errors().rebatch(pipeline.batch_size).prefetch(pipeline.prefetch))
+
+
+def preparation(pipeline: Declaration, epoch: int) -> Callable[[tf.Tensor, Any], dict]:
+    """(ids int64 [n], records [n] as the source reads them) -> what the whole pipeline makes of them in this epoch."""
+
+    def prepare(ids: tf.Tensor, records: Any) -> dict:
+        element = {
+            **pipeline.source.parse(records),
+            ID: ids,
+            EPOCH: tf.fill(tf.shape(ids), tf.constant(epoch, tf.int64)),
+        }
+        return _run_stages(pipeline, element, 0, None)
+
+    return prepare
 
 
 def remote_part(
@@ -51,14 +85,17 @@ def remote_part(
     cut: Cut | None = None,
     share: tuple[int, int] = (0, 1),
     threads: int = tf.data.AUTOTUNE,
+    rest: Rest | None = None,
 ) -> tf.data.Dataset:
-    """What the data group runs: read, batch, and the stages before the cut. `epoch` None: endless."""
+    """What the data group runs: read, batch, and the stages before the cut. `epoch` None: endless. `rest`: only what
+    is left of the epoch, in the same order."""
     cut = (cut or Cut.smallest(pipeline)).checked(pipeline)
-    pairs = _pairs(pipeline, epoch, share)
-    if _in_blocks(pipeline):
+    pairs = _pairs(pipeline, epoch, share, rest)
+    if _in_blocks(pipeline) and (rest is None or not rest.seen.size):
         dataset, parse = _block_batches(pipeline, pairs), _parsed
     else:
-        dataset, parse = _record_batches(pipeline, pairs, epoch), functools.partial(_parse, pipeline.source)
+        dataset = _record_batches(pipeline, pairs, epoch, rest)
+        parse = functools.partial(_parse, pipeline.source)
 
     def prepare(*batch: Any) -> dict:
         return _run_stages(pipeline, parse(*batch), 0, cut.position)
@@ -67,7 +104,19 @@ def remote_part(
     # Over several passes they stay in order, or batches of the next would come before the last ones of this.
     ordered = len(_passes(pipeline, epoch)) > 1
     dataset = dataset.map(_as_written(prepare), num_parallel_calls=threads, deterministic=ordered)
+    if skips(pipeline):
+        if cut.spec(pipeline).dtype == "encoded":
+            raise UsageError(
+                f"bad records are to be skipped, and the cut at {cut.position} leaves decoding to the trainer: move it "
+                "behind what decodes"
+            )
+        dataset = dataset.ignore_errors()  # a batch with a bad record; the others in it are read by themselves later
     return dataset.prefetch(pipeline.prefetch)
+
+
+def skips(pipeline: Declaration) -> bool:
+    """Whether records that cannot be read are left out."""
+    return getattr(pipeline.source, "on_bad_record", "fail") == "skip"
 
 
 def local_part(
@@ -98,13 +147,16 @@ def without_autotune(dataset: tf.data.Dataset) -> tf.data.Dataset:
     return dataset.with_options(options)
 
 
-def _pairs(pipeline: Declaration, epoch: int | None, share: tuple[int, int]) -> tf.data.Dataset:
+def _pairs(
+    pipeline: Declaration, epoch: int | None, share: tuple[int, int], rest: Rest | None = None
+) -> tf.data.Dataset:
     """The stream of (epoch, split), both int64 []: of one pass over the splits after another."""
     index, count = share
-    splits = pipeline.source.split_count()
+    every = pipeline.source.split_count()
+    splits = every if rest is None else rest.split_count
     if not 0 <= index < count:
         raise UsageError(f"share {index} of {count} does not exist")
-    if count > splits:
+    if count > splits and rest is None:
         raise UsageError(
             f"{pipeline.source.name} has {splits} splits, which cannot be shared among {count} ranks; "
             f"write at least {4 * count} files, or use data workers"
@@ -112,10 +164,12 @@ def _pairs(pipeline: Declaration, epoch: int | None, share: tuple[int, int]) -> 
     mine = (splits - index + count - 1) // count
 
     def pair(at_epoch: tf.Tensor, place: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        order = tf.range(splits, dtype=tf.int64)
+        order = tf.range(every, dtype=tf.int64)
         if pipeline.shuffle_splits:
             seed = tf.stack([tf.constant(pipeline.seed, tf.int64), at_epoch])
             order = tf.random.experimental.stateless_shuffle(order, seed)
+        if rest is not None:
+            order = tf.boolean_mask(order, tf.gather(tf.constant(rest.splits), order))
         return at_epoch, order[index + place * count]
 
     passes = _passes(pipeline, epoch)
@@ -126,22 +180,40 @@ def _passes(pipeline: Declaration, epoch: int | None) -> range:
     return stream.passes(pipeline.repeat, epoch) or range(_ENDLESS_PASSES)
 
 
-def _record_batches(pipeline: Declaration, pairs: tf.data.Dataset, epoch: int | None) -> tf.data.Dataset:
-    """Batches of ((epoch, split), (position, record)); no function call per example."""
-    fingerprint = pipeline.source.fingerprint() if pipeline.cache else ""
+def _record_batches(
+    pipeline: Declaration, pairs: tf.data.Dataset, epoch: int | None, rest: Rest | None = None
+) -> tf.data.Dataset:
+    """Batches of ((epoch, split), (position, record)); no function call per example, but for those of a rest."""
+    kind = "skip-" if skips(pipeline) else ""  # what is kept then may lack records
+    fingerprint = kind + pipeline.source.fingerprint() if pipeline.cache else ""
 
     def read(at_epoch: tf.Tensor, split: tf.Tensor) -> tf.data.Dataset:
         constant = tf.data.Dataset.from_tensors((at_epoch, split)).repeat()
         records = pipeline.source.read(split)
         if pipeline.cache:
             records = stream.cached(records, pipeline.cache, fingerprint, split)
+        if skips(pipeline):
+            records = records.ignore_errors()
         return tf.data.Dataset.zip((constant, records))
 
     dataset = stream.read_side_by_side(pairs, read, pipeline.interleave)
+    if rest is not None and rest.seen.size:
+        dataset = dataset.filter(_unseen(rest))
     if pipeline.shuffle:
         seed = _fold(pipeline.seed, 0 if epoch is None else epoch)
         dataset = dataset.shuffle(pipeline.shuffle, seed=seed, reshuffle_each_iteration=False)
     return dataset.batch(pipeline.batch_size)
+
+
+def _unseen(rest: Rest) -> Callable[..., tf.Tensor]:
+    seen = tf.constant(rest.seen, tf.int64)
+
+    def unseen(pair: tuple[tf.Tensor, tf.Tensor], record: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
+        number = example_id(pair[1], record[0])
+        place = tf.minimum(tf.searchsorted(seen, number[tf.newaxis], out_type=tf.int64)[0], len(rest.seen) - 1)
+        return tf.gather(seen, place) != number
+
+    return unseen
 
 
 def _parse(source: Source, pair: tuple[tf.Tensor, tf.Tensor], record: tuple[tf.Tensor, tf.Tensor]) -> dict:

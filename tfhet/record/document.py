@@ -14,7 +14,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tfhet.errors import DataError, UsageError
+from tfhet.errors import DataError, UsageError, shown
+
+MOST_NESTED = 100
+"""Levels of a document that is read: what is deeper could not be written again."""
 
 _WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
@@ -54,12 +57,15 @@ def text(document: Mapping[str, Any]) -> str:
 
 
 def write_text(path: Path, content: str) -> Path:
-    """Writes `content` (UTF-8) under `path`, making its folders: a reader finds the old file or the new one, whole."""
+    """Writes `content` (UTF-8) under `path`, making its folders: a reader finds the old file or the new one, whole.
+
+    Half a surrogate pair, which UTF-8 cannot hold (a file name that is none of it), is written as JSON escapes it.
+    """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.tmp")
     try:
-        with open(temporary, "w", encoding="utf-8") as file:
+        with open(temporary, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
@@ -77,7 +83,8 @@ def write(path: Path, document: Mapping[str, Any]) -> Path:
 def read(path: Path, kind: str) -> dict[str, Any]:
     """The JSON object in the file `path`. `kind` ("run summary") is what the messages call it.
 
-    Raises UsageError when there is no such file and DataError when it is not a JSON object.
+    Raises UsageError when there is no such file or it may not be read, and DataError when it is not a JSON object of at
+    most MOST_NESTED levels.
     """
     path = Path(path)
     try:
@@ -88,13 +95,27 @@ def read(path: Path, kind: str) -> dict[str, Any]:
         raise UsageError(f"no {kind} at {path}: it is a folder; name the JSON file in it") from None
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not a {kind}: not UTF-8 text ({error.reason})", str(path), error.start) from None
+    except (OSError, ValueError) as error:
+        raise UsageError(f"no {kind} at {path}: it cannot be read ({error})") from None
     try:
         document = json.loads(content)
     except json.JSONDecodeError as error:
         raise DataError(f"{path} is not a {kind}: not JSON ({error})", str(path), error.pos) from None
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits; thousands of brackets
+        raise DataError(f"{path} is not a {kind}: {str(error)[:200]}", str(path)) from None
     if not isinstance(document, dict):
         raise DataError(f"{path} is not a {kind}: its JSON is a {type(document).__name__}, not an object", str(path))
+    if _levels(document) > MOST_NESTED:
+        raise DataError(f"{path} is not a {kind}: more than {MOST_NESTED} levels of lists and objects", str(path))
     return document
+
+
+def _levels(document: Any) -> int:
+    count, level = 0, [document]
+    while level := [item for item in level if isinstance(item, (dict, list))]:
+        count += 1
+        level = [inner for item in level for inner in (item.values() if isinstance(item, dict) else item)]
+    return count
 
 
 def check_schema(document: Mapping[str, Any], kind: str, schema: int, where: str = "") -> None:
@@ -102,7 +123,7 @@ def check_schema(document: Mapping[str, Any], kind: str, schema: int, where: str
     found = document.get("schema")
     if found != schema or isinstance(found, bool):
         place = f" in {where}" if where else ""
-        said = "no schema version" if found is None else f"schema {found!r}"
+        said = "no schema version" if found is None else f"schema {shown(found)}"
         raise UsageError(
             f"{kind}{place} has {said}; this tfhet reads schema {schema}: "
             "read it with the tfhet that wrote it, or run again to write it anew"

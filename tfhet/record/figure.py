@@ -69,7 +69,7 @@ class Figure:
                 None if document.get("against") is None else str(document["against"]),
                 tuple(float(number(sample)) for sample in document.get("samples") or ()),
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, OverflowError, TypeError, ValueError) as error:
             raise DataError(f"figure {name!r} cannot be read: {error!r}") from None
 
     def to_json(self) -> dict[str, Any]:

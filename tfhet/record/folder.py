@@ -76,14 +76,14 @@ class RunFolder:
         line = json.dumps(document.plain(event.as_json()), ensure_ascii=False, allow_nan=False) + "\n"
         descriptor = os.open(self.events_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         try:
-            os.write(descriptor, line.encode("utf-8"))
+            os.write(descriptor, line.encode("utf-8", "backslashreplace"))  # as `document.write_text`
         finally:
             os.close(descriptor)
 
     def events(self) -> Iterator[dict[str, Any]]:
         """The events in the order written, as JSON objects; nothing when there are none.
 
-        A line that is cut short (its writer was killed) is left out.
+        A line that is cut short (its writer was killed) or no JSON is left out.
         """
         if not self.events_path.exists():
             return
@@ -91,7 +91,7 @@ class RunFolder:
             for line in file:
                 try:
                     event = json.loads(line)
-                except json.JSONDecodeError:
+                except (ValueError, RecursionError):
                     continue
                 if isinstance(event, dict):
                     yield event

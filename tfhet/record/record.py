@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from tfhet import clock as clocks
-from tfhet.errors import DataError
+from tfhet.errors import DataError, shown
 from tfhet.record import document
 from tfhet.record.figure import Figure
 from tfhet.record.machine import machine, versions
 
 SCHEMA = 1
 KIND = "benchmark record"
+_PARTS: Mapping[str, type] = {"details": dict, "machine": dict, "versions": dict, "command": list, "created": str}
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,10 @@ class Record:
         figures = content.get("figures")
         if not isinstance(figures, Mapping) or not isinstance(content.get("name"), str):
             raise DataError(f"{KIND} {where}: `name` (text) and `figures` (an object) are needed", where or None)
+        for part, kind in _PARTS.items():
+            given = content.get(part) or kind()
+            if not isinstance(given, kind):
+                raise DataError(f"{KIND} {where}: `{part}` is {shown(given)}, no {kind.__name__}", where or None)
         return cls(
             name=content["name"],
             figures={name: Figure.from_json(figure, name) for name, figure in figures.items()},

@@ -71,6 +71,10 @@ class RunSummary:
     """Each stage as text, in order, to where it ran: `data_group`, `dnn_group` or `trainer`."""
     restarts: int | None = None
     """How often a part was started anew."""
+    lost_hosts: Mapping[str, str] = field(default_factory=dict)
+    """Why, by name of each data host that the job lost and went on without."""
+    bad_records: Sequence[Mapping[str, Any]] = ()
+    """Records that were skipped because they cannot be read: file, offset (bytes), reason and so on; the first ones."""
     usd_per_million_examples: float | None = None
     """None where no price is known."""
     metrics: Mapping[str, Any] = field(default_factory=dict)
@@ -83,7 +87,8 @@ class RunSummary:
             value = getattr(self, name)
             if isinstance(value, Mapping):
                 object.__setattr__(self, name, Spread.from_json(value))
-        object.__setattr__(self, "epochs", tuple(self.epochs))
+        for name in ("epochs", "bad_records"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
 
     @property
     def succeeded(self) -> bool:
@@ -113,17 +118,19 @@ class RunSummary:
                 continue
             kind = _KINDS.get(item.name, (str,))
             value = document.number(value) if float in kind else value
-            if not isinstance(value, kind) or isinstance(value, bool):
+            if not isinstance(value, kind) or isinstance(value, bool) or not _fits(item.name, value):
                 said = " or ".join(one.__name__ for one in kind)
-                raise errors.DataError(f"{KIND} {where}: `{item.name}` is {value!r}, not {said}", where or None)
+                shown = errors.shown(value)
+                raise errors.DataError(f"{KIND} {where}: `{item.name}` is {shown}, not {said}", where or None)
             values[item.name] = value
         try:
             values["metrics"] = _numbers(values.get("metrics", {}))
-            values["epochs"] = tuple(_numbers(epoch) for epoch in values.get("epochs", ()))
+            for name in ("epochs", "bad_records"):
+                values[name] = tuple(_numbers(entry) for entry in values.get(name, ()))
             return cls(**values)
         except errors.UsageError:
             raise
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
             raise errors.DataError(f"{KIND} {where}: cannot be read: {error!r}", where or None) from None
 
 
@@ -131,7 +138,13 @@ def _numbers(values: Mapping[str, Any]) -> dict[str, Any]:
     return {key: document.number(value) for key, value in values.items()}
 
 
-_MAPPINGS = ("machine", "versions", "cluster", "exit_codes", "stages_where", "metrics")
+def _fits(name: str, value: Any) -> bool:
+    if isinstance(value, int):
+        return abs(value) <= 2**63  # every reader can make a float of it
+    return name not in _ITEMS or all(isinstance(item, _ITEMS[name]) for item in value.values())
+
+
+_MAPPINGS = ("machine", "versions", "cluster", "exit_codes", "stages_where", "lost_hosts", "metrics")
 _WHOLE = ("exit_code", "steps", "batch_size", "ranks", "restarts")
 _REAL = (
     "started",
@@ -148,4 +161,10 @@ _KINDS: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(_WHOLE, (int,)),
     **dict.fromkeys(_REAL, (float, int)),
     "epochs": (list, tuple),
+    "bad_records": (list, tuple),
+}
+_ITEMS: dict[str, tuple[type, ...]] = {
+    "cluster": (dict,),
+    "exit_codes": (int, type(None)),
+    **dict.fromkeys(("stages_where", "lost_hosts"), (str,)),
 }

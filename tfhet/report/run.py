@@ -14,6 +14,7 @@ from tfhet.report import numbers
 from tfhet.report.table import table
 
 PLACES = ("data_group", "dnn_group", "trainer")
+_BAD_SHOWN = 3
 
 
 def places(summary: RunSummary) -> dict[str, list[str]]:
@@ -47,12 +48,27 @@ def _epochs_told(summary: RunSummary) -> str:
     counted = [epoch for epoch in summary.epochs if epoch.get("expected") is not None]
     if not counted:
         return numbers.MISSING
-    missing = sum(int(epoch.get("missing") or 0) for epoch in counted)
-    repeated = sum(int(epoch.get("repeated") or 0) for epoch in counted)
-    seen = sum(int(epoch.get("seen") or 0) for epoch in counted)
-    if not missing and not repeated:
-        return f"each of {numbers.number(seen)} exactly once, {len(counted)} epoch{'s' * (len(counted) != 1)}"
-    return f"{numbers.number(seen)} seen, {numbers.number(missing)} missing, {numbers.number(repeated)} repeated"
+    total = {name: sum(int(epoch.get(name) or 0) for epoch in counted) for name in _COUNTS}
+    if not any(total[name] for name in _COUNTS[1:]):
+        return f"each of {numbers.number(total['seen'])} exactly once, {len(counted)} epoch{'s' * (len(counted) != 1)}"
+    shown = [name for name in _COUNTS if total[name] or name in ("seen", "missing", "repeated")]
+    return ", ".join(f"{numbers.number(total[name])} {name}" for name in shown)
+
+
+_COUNTS = ("seen", "before", "missing", "repeated", "bad")
+
+
+def _made_good(summary: RunSummary) -> str:
+    """What went wrong on the way and did not end the job; "" when nothing did."""
+    told = []
+    if summary.lost_hosts:
+        told.append(f"lost {', '.join(summary.lost_hosts)}")
+    if summary.restarts:
+        told.append(f"{summary.restarts} processes started again")
+    rereads = sum(int(epoch.get("rereads") or 0) for epoch in summary.epochs)
+    if rereads:
+        told.append(f"what was left was read again, {rereads} time{'s' * (rereads != 1)}")
+    return "; ".join(told)
 
 
 def run_table(summary: RunSummary, folder: Path | str | None = None) -> Table:
@@ -68,6 +84,14 @@ def run_table(summary: RunSummary, folder: Path | str | None = None) -> Table:
     ]
     if summary.epochs:
         rows.append(("examples", _epochs_told(summary)))
+    if made_good := _made_good(summary):
+        rows.append(("made good", made_good))
+    for record in summary.bad_records[:_BAD_SHOWN]:
+        rows.append(
+            ("bad record", f"{record.get('file') or ''} at byte {record.get('offset')}: {record.get('reason')}")
+        )
+    if len(summary.bad_records) > _BAD_SHOWN:
+        rows.append(("bad records", f"{len(summary.bad_records)} are listed in summary.json"))
     for name, value in summary.metrics.items():
         rows.append((name, numbers.number(value) if isinstance(value, (int, float)) else value))
     for place, stages in places(summary).items():

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tfhet.service.distribution import distribute
-    from tfhet.service.epoch import epoch_dataset
+    from tfhet.service.epoch import EpochPart
     from tfhet.service.fleet import Fleet
 
-__all__ = ["Fleet", "distribute", "epoch_dataset"]
+__all__ = ["EpochPart", "Fleet", "distribute"]
 
-_HOME = {"Fleet": "fleet", "distribute": "distribution", "epoch_dataset": "epoch"}
+_HOME = {"Fleet": "fleet", "distribute": "distribution", "EpochPart": "epoch"}
 
 
 def __getattr__(name: str) -> Any:

@@ -15,6 +15,7 @@ from tfhet.errors import UsageError
 from tfhet.placement import Cut, Pipeline, local_part, one_epoch, remote_part, without_autotune
 from tfhet.service.epoch import threads_per_rank
 from tfhet.service.inspect import Inspection, inspect, without_last_assertion
+from tfhet.service.notice import notify
 from tfhet.service.transport import Transport
 
 log = logging.getLogger("tfhet")
@@ -50,6 +51,7 @@ def distribute(
     if not isinstance(data, tf.data.Dataset):
         raise UsageError(f"tfhet.distribute takes a tf.data.Dataset or a tfhet.Pipeline, not {type(data).__name__}")
     if job.size == 1 and not job.is_served and steps_per_epoch is None:
+        _say_reading(job, data)
         return data
     cardinality = int(data.cardinality())
     data = without_last_assertion(data)
@@ -61,6 +63,7 @@ def distribute(
         )
     if steps is not None or job.size > 1:
         data = data if cardinality == tf.data.INFINITE_CARDINALITY else data.repeat()
+    _say_reading(job, data)
     if job.dispatcher:
         found = inspect(data)
         sharding = _sharding(found, sharding, job)
@@ -69,6 +72,12 @@ def distribute(
     elif job.size > 1:
         data = _share(data, job)
     return data if steps is None else _passes(data, steps)
+
+
+def _say_reading(job: JobContext, data: tf.data.Dataset) -> None:
+    """Tells the launcher, which has to know whether losing a worker for good would keep the data from ever ending."""
+    if job.record_dir:
+        notify("reads", endlessly=bool(data.cardinality() == tf.data.INFINITE_CARDINALITY))
 
 
 def _pipeline(
@@ -80,10 +89,13 @@ def _pipeline(
     if job.dispatcher:
         cut = Cut.smallest(pipeline)
         dataset_id = f"{job.job_id}.pipeline-{ordinal}.{pipeline.fingerprint()[:16]}"
-        served = _served(remote_part(pipeline, None, cut), dataset_id, job, transport, "dynamic")
+        remote = remote_part(pipeline, None, cut)
+        _say_reading(job, remote)
+        served = _served(remote, dataset_id, job, transport, "dynamic")
         data = local_part(pipeline, served, cut)
     else:
         data = one_epoch(pipeline, None, (job.rank, job.size), threads_per_rank(job))
+        _say_reading(job, data)
     pairs = data.map(lambda element: (element["image"], element["label"]))
     return pairs if steps is None else _passes(pairs, steps)
 

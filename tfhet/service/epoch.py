@@ -7,45 +7,66 @@ it to the end costs about 0.1 s (TF 2.15.1, loopback), and the end of the epoch 
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 
 import tensorflow as tf
 
 from tfhet.cluster import JobContext
 from tfhet.errors import UsageError
-from tfhet.placement import Cut, Pipeline, local_part, one_epoch, remote_part
+from tfhet.placement import Cut, Pipeline, Rest, local_part, one_epoch, remote_part
 from tfhet.service.transport import Transport
 
 SPLITS_PER_WORKER = 4
 """Fewer splits than this for each worker leave workers idle at the end of an epoch."""
 
 
-def epoch_dataset(
-    pipeline: Pipeline,
-    epoch: int,
-    job: JobContext,
-    *,
-    cut: Cut | None = None,
-    transport: Transport | None = None,
-    tag: str = "train",
-) -> tf.data.Dataset:
-    """This rank's share of `epoch`. All ranks together see each example exactly once.
+@dataclass(frozen=True)
+class EpochPart:
+    """What is read of a declared pipeline at one time: an epoch, or the rest of one."""
 
-    Served, ranks get whole batches first come, first served, so their counts differ; local, rank r reads the splits
-    r, r + size, ... of the epoch's order. `tag` keeps data sets apart that declare the same pipeline: an
-    epoch is served once, and whoever reads it again under the same tag gets what the others have left of it.
-    """
-    if pipeline.repeat != 1:
-        raise UsageError(f"a pipeline with repeat={pipeline.repeat}: the trainer counts its epochs itself (--epochs)")
-    if not job.dispatcher:
-        return one_epoch(pipeline, epoch, (job.rank, job.size), threads_per_rank(job))
-    cut, transport = cut or Cut.smallest(pipeline), transport or Transport()
-    dataset_id = f"{job.job_id}.{tag}.{pipeline.fingerprint()[:16]}.cut-{cut.position}.epoch-{epoch}"
-    remote = remote_part(pipeline, epoch, cut)
-    # Every rank registers it, and the first one does: a rank that runs dry may be an epoch ahead of rank 0, and rank 0
-    # may wait for it in an allreduce.
-    transport.publish(job.dispatcher, remote, dataset_id)
-    served = transport.read(job.dispatcher, dataset_id, remote.element_spec, f"{dataset_id}.job", "dynamic")
-    return local_part(pipeline, served, cut)
+    pipeline: Pipeline
+    epoch: int
+    rest: Rest | None = None
+    """Only what is left of the epoch; None: all of it."""
+    number: int = 0
+    """Of the part within its epoch, each with its own `rest`."""
+    cut: Cut | None = None
+    """None: where an example is smallest."""
+    tag: str = "train"
+    """Keeps data sets apart that declare the same pipeline: an epoch is served once, and whoever reads it again under
+    the same tag gets what the others have left of it."""
+
+    def register(self, job: JobContext, transport: Transport) -> None:
+        """Makes it known to the dispatcher, if the job has one. The first who does counts."""
+        if job.dispatcher:
+            transport.publish(job.dispatcher, self._remote(), self._id(job))
+
+    def dataset(self, job: JobContext, transport: Transport) -> tf.data.Dataset:
+        """This rank's share. All ranks together see each example exactly once.
+
+        Served, and registered before, ranks get whole batches first come, first served, so their counts differ; local,
+        rank r reads the splits r, r + size, ... of the epoch's order. Raises UsageError for a pipeline that repeats.
+        """
+        if self.pipeline.repeat != 1:
+            raise UsageError(
+                f"a pipeline with repeat={self.pipeline.repeat}: the trainer counts its epochs itself (--epochs)"
+            )
+        if not job.dispatcher:
+            return one_epoch(self.pipeline, self.epoch, (job.rank, job.size), threads_per_rank(job), self.rest)
+        spec, name = self._remote().element_spec, self._id(job)
+        served = transport.read(job.dispatcher, name, spec, f"{name}.job", "dynamic")
+        return local_part(self.pipeline, served, self._cut)
+
+    @property
+    def _cut(self) -> Cut:
+        return self.cut or Cut.smallest(self.pipeline)
+
+    def _remote(self) -> tf.data.Dataset:
+        return remote_part(self.pipeline, self.epoch, self._cut, rest=self.rest)
+
+    def _id(self, job: JobContext) -> str:
+        pipeline = f"{self.pipeline.fingerprint()[:16]}.cut-{self._cut.position}"
+        return f"{job.job_id}.{self.tag}.{pipeline}.epoch-{self.epoch}.part-{self.number}"
 
 
 def threads_per_rank(job: JobContext) -> int:

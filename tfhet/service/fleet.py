@@ -47,6 +47,8 @@ class Fleet:
         self._servers: dict[str, Supervised] = {}
         self._folder = folder
         self._journal: str | None = None
+        self._dispatcher_port = 0
+        self._generations = 0
 
     @property
     def restarts(self) -> int:
@@ -62,8 +64,23 @@ class Fleet:
             self._journal = tempfile.mkdtemp(prefix="tfhet-journal-", dir=self._folder)
         except OSError:
             self._journal = tempfile.mkdtemp(prefix="tfhet-journal-")
-        self._start("dispatcher", ["dispatcher", "--port", str(port), "--work_dir", self._journal])
+        self._dispatcher_port = port
+        self._start("dispatcher", self._dispatcher_arguments())
         await self._wait_ready(["dispatcher"], deadline_s)
+
+    def renew_dispatcher(self) -> None:
+        """Puts a dispatcher without memory in the place of the one that runs: every reader's data set ends with an
+        error, and only workers that live come back to it. A task of a worker that is gone for good stays a task for
+        the old one, and the end of its epoch never comes (TF 2.15.1)."""
+        self.workers_registered = 0
+        self._servers["dispatcher"].renew(self._command(self._dispatcher_arguments()))
+
+    def _dispatcher_arguments(self) -> list[str]:
+        assert self._journal is not None
+        self._generations += 1
+        journal = Path(self._journal) / f"generation-{self._generations}"
+        journal.mkdir()
+        return ["dispatcher", "--port", str(self._dispatcher_port), "--work_dir", str(journal)]
 
     async def start_workers(self, ports: Sequence[int], dispatcher: str, deadline_s: float) -> None:
         """Starts one worker for each port and waits until they serve. Raises as `start_dispatcher` does."""
@@ -95,8 +112,6 @@ class Fleet:
             self._journal = None
 
     def _start(self, name: str, arguments: Sequence[str]) -> None:
-        command = [sys.executable, "-m", "tfhet.service.server", *arguments]
-
         def tell(event: str, fields: Mapping[str, object]) -> None:
             if event == "ready":
                 kernels = frozenset(str(kernel) for kernel in fields.get("native", ()))  # type: ignore[attr-defined]
@@ -106,9 +121,14 @@ class Fleet:
             if event != "alive":
                 self._tell(f"service.{event}", {"process": name, **fields})
 
+        command = self._command(arguments)
         server = Supervised(name, self.host, command, self._env, on_line=self._on_line, tell=tell, policy=self._policy)
         self._servers[name] = server
         server.start()
+
+    @staticmethod
+    def _command(arguments: Sequence[str]) -> list[str]:
+        return [sys.executable, "-m", "tfhet.service.server", *arguments]
 
     async def _wait_ready(self, names: Sequence[str], deadline_s: float) -> None:
         async def all_ready() -> None:

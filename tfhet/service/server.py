@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import os
 import signal
 import sys
 import threading
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
-import tensorflow as tf
-
-from tfhet import native, stages
+from tfhet.cluster import environment
+from tfhet.service.engine import Engine, lean_engine, whole_engine
+from tfhet.service.notice import notify
 
 HEARTBEAT_MS = 1_000
 """A worker reports this often (TensorFlow: 30 s); a new data set reaches it at the latest by then."""
@@ -28,36 +27,26 @@ JOB_GC_CHECK_MS = 10_000
 """How often the dispatcher looks after lost clients and finished jobs (TensorFlow: 10 min)."""
 ALIVE_S = 1.0
 """The process says so often that it is alive; the launcher takes a long silence for a hang."""
-MARK = "@tfhet "
 
 
-def tell(event: str, **fields: object) -> None:
-    """One line for the launcher."""
-    # In one write: with PYTHONUNBUFFERED, as SageMaker's images set it, print writes the line's end apart, and what
-    # TensorFlow logs meanwhile comes between.
-    sys.stdout.write(MARK + json.dumps({"event": event, **fields}) + "\n")
-    sys.stdout.flush()
-
-
-def dispatcher(port: int, work_dir: str = "") -> tf.data.experimental.service.DispatchServer:
+def dispatcher(engine: Engine, port: int, work_dir: str = "") -> Any:
     """A running dispatcher on `port`, on all interfaces (tf.data service knows no other way).
 
     work_dir: a local folder for its journal, from which a dispatcher at the same port goes on; "": it keeps none.
     """
-    config = tf.data.experimental.service.DispatcherConfig(
+    return engine.dispatcher(
         port=port,
         protocol="grpc",
-        work_dir=work_dir or None,
+        work_dir=work_dir,
         fault_tolerant_mode=bool(work_dir),
         job_gc_check_interval_ms=JOB_GC_CHECK_MS,
         worker_timeout_ms=WORKER_TIMEOUT_MS,
     )
-    return tf.data.experimental.service.DispatchServer(config)
 
 
-def worker(port: int, address: str, dispatcher_address: str) -> tf.data.experimental.service.WorkerServer:
+def worker(engine: Engine, port: int, address: str, dispatcher_address: str) -> Any:
     """A running worker on `port`, known to others as `address`:`port` (TensorFlow's default is localhost)."""
-    config = tf.data.experimental.service.WorkerConfig(
+    return engine.worker(
         dispatcher_address=dispatcher_address,
         worker_address=f"{address}:{port}",
         data_transfer_address=f"{address}:{port}",
@@ -66,7 +55,6 @@ def worker(port: int, address: str, dispatcher_address: str) -> tf.data.experime
         heartbeat_interval_ms=HEARTBEAT_MS,
         dispatcher_timeout_ms=DISPATCHER_TIMEOUT_MS,
     )
-    return tf.data.experimental.service.WorkerServer(config)
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
@@ -76,33 +64,45 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     parser.add_argument("--work_dir", default="", help="dispatcher: the folder of its journal")
     parser.add_argument("--address", default="", help="worker: the name or address at which other hosts reach it")
     parser.add_argument("--dispatcher", default="", help="worker: host:port of the dispatcher")
+    parser.add_argument("--whole", action="store_true", help="with all of TensorFlow, which takes longer to start")
     args = parser.parse_args(argv)
     if args.kind == "worker" and not (args.address and args.dispatcher):
         parser.error("a worker needs --address and --dispatcher")
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    stages.names()  # loads the plug-ins, and with them the custom ops that graphs may hold
-    kernels = native.load_all()
+    engine = _engine(args.whole)
     if args.kind == "dispatcher":
-        server = dispatcher(args.port, args.work_dir)
-        tell("ready", port=args.port, native=kernels)
+        server = dispatcher(engine, args.port, args.work_dir)
+        notify("ready", port=args.port, native=engine.kernels)
         known = -1
         for turn in itertools.count():
             if stop.wait(0.1):
                 break
-            if (now := server._num_workers()) != known:
+            if (now := server.num_workers()) != known:
                 known = now
-                tell("workers", count=known)
+                notify("workers", count=known)
             elif turn % 10 == 0:
-                tell("alive")
+                notify("alive")
     else:
-        server = worker(args.port, args.address, args.dispatcher)
-        tell("ready", port=args.port, native=kernels)
+        server = worker(engine, args.port, args.address, args.dispatcher)
+        notify("ready", port=args.port, native=engine.kernels)
         while not stop.wait(ALIVE_S):
-            tell("alive")
+            notify("alive")
     # Nothing here needs saving, and the orderly way takes TensorFlow up to a second, which every host would wait for.
     os._exit(0)
+
+
+def _engine(whole: bool) -> Engine:
+    if not whole:
+        try:
+            lean = lean_engine(environment())
+        except Exception as error:  # noqa: BLE001  another TensorFlow may have other names
+            print(f"starts with all of TensorFlow: {error}", file=sys.stderr, flush=True)
+            os.execv(sys.executable, [sys.executable, "-m", "tfhet.service.server", *sys.argv[1:], "--whole"])
+        if lean is not None:
+            return lean
+    return whole_engine()
 
 
 if __name__ == "__main__":

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import collections
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tfhet.clock import SYSTEM, Clock
 from tfhet.errors import JobFailed
 from tfhet.process import Child, OnLine, describe_exit
-
-_MARK = "@tfhet "  # as in tfhet.service.server, which this process must not import
+from tfhet.service.notice import understood
 
 
 @dataclass(frozen=True)
@@ -76,6 +74,7 @@ class Supervised:
         self._heard_s = 0.0
         self._serves = False
         self._vain = 0
+        self._renewing = False
         self._deaths: collections.deque[float] = collections.deque()
         self._running: asyncio.Task[JobFailed] | None = None
 
@@ -87,6 +86,13 @@ class Supervised:
         """Returns when it has died before it ever served, or too often."""
         assert self._running is not None
         return await asyncio.shield(self._running)
+
+    def renew(self, command: Sequence[str]) -> None:
+        """Ends the process and starts it again with another command, which is no death that counts."""
+        self._command = list(command)
+        self._renewing = True
+        if self._child is not None:
+            self._child.kill()
 
     async def stop(self, grace_s: float) -> None:
         """Ends the process, and its being started again."""
@@ -100,14 +106,19 @@ class Supervised:
     async def _live(self) -> JobFailed:
         while True:
             self._heard_s, self._serves = self._clock.monotonic(), False
-            self._child = await Child.start(self.name, self._command, env=self._env, on_line=self._heard)
+            self._renewing, command = False, self._command
+            self._child = await Child.start(self.name, command, env=self._env, on_line=self._heard)
+            if self._renewing:  # while it was being started, with the command before
+                self._child.kill()
             self._tell("started", {"pid": self._child.pid})
             silent = asyncio.create_task(self._silence(self._child))
             try:
                 code = await self._child.wait()
             finally:
                 silent.cancel()
-            end = f"ended by itself ({describe_exit(code)})"
+            if self._renewing:
+                continue
+            end = f"ended by itself ({describe_exit(code, self._child.tail)})"
             if silent.done() and not silent.cancelled():
                 limit_s = self._policy.silence_s if self._serves else self._policy.start_s
                 end = f"said nothing for {limit_s:g} s and was killed"
@@ -140,15 +151,11 @@ class Supervised:
 
     def _heard(self, line: str) -> None:
         self._heard_s = self._clock.monotonic()
-        if not line.startswith(_MARK):
+        notice = understood(line)
+        if notice is None:
             self._on_line(f"[{self.name}] {line}")
             return
-        try:
-            fields = dict(json.loads(line[len(_MARK) :]))
-            event = str(fields.pop("event"))
-        except (ValueError, TypeError, KeyError):  # two processes' output run into one another
-            self._on_line(f"[{self.name}] {line}")
-            return
+        event, fields = notice
         if event == "ready":
             self._serves = True
             self.ready.set()

@@ -41,7 +41,7 @@ class Transport:
     def wait_published(self, dispatcher: str, dataset_id: str, clock: Clock = SYSTEM) -> None:
         """Returns once rank 0 has registered `dataset_id`. Raises NotReady after `register_deadline_s`."""
         end = clock.monotonic() + self.register_deadline_s
-        while not _is_registered(dispatcher, dataset_id):
+        while not is_registered(dispatcher, dataset_id):
             if clock.monotonic() > end:
                 raise NotReady(
                     f"rank 0 did not register the data set {dataset_id!r} with the dispatcher at {dispatcher} within "
@@ -77,7 +77,8 @@ def _target(dispatcher: str) -> str:
     return f"grpc://{dispatcher}"
 
 
-def _is_registered(dispatcher: str, dataset_id: str) -> bool:
+def is_registered(dispatcher: str, dataset_id: str) -> bool:
+    """Whether the dispatcher knows the data set. Raises NotReady when it does not answer."""
     from tensorflow.python.data.experimental.service import _pywrap_server_lib
 
     try:

@@ -21,10 +21,14 @@ from typing import Any
 
 import yaml
 
-from tfhet.errors import UsageError
+from tfhet.errors import UsageError, shown
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 MOST_HOSTS = 100
+MOST_CHARACTERS = 100_000
+"""Of a cluster file."""
+MOST_MERGED = 1000
+"""Pairs of one mapping with all that it merges (`<<`). Merges of merges grow by powers, and would take for ever."""
 
 
 @dataclass(frozen=True)
@@ -56,15 +60,20 @@ class ClusterFile:
     @classmethod
     def parse(cls, text: str, where: str) -> ClusterFile:
         """Raises UsageError naming `where`, the field and what it may be."""
+        if len(text) > MOST_CHARACTERS:
+            raise UsageError(f"{where}: {len(text)} characters; a cluster file has at most {MOST_CHARACTERS}")
         try:
-            document = yaml.safe_load(text)
+            document = yaml.load(text, _Loader)
         except yaml.YAMLError as error:
-            raise UsageError(f"{where}: not YAML: {' '.join(str(error).split())}") from None
+            raise UsageError(f"{where}: not YAML: {' '.join(str(error).split())[:500]}") from None
+        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+            # PyYAML lets through what its constructors meet: a 31st of February, an empty number, a nest too deep.
+            raise UsageError(f"{where}: a value that cannot be read: {str(error)[:200]}") from None
         known = {f.name for f in fields(cls)}
         document = _mapping(document, where, known)
         name = document.get("name", Path(where).stem)
         if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise UsageError(f"{where}: name must be a word of letters, digits, '.', '_' and '-', not {name!r}")
+            raise UsageError(f"{where}: name must be a word of letters, digits, '.', '_' and '-', not {shown(name)}")
         groups = {
             str(group): _group(group, value, where)
             for group, value in _mapping(document.get("groups"), f"{where}: groups").items()
@@ -76,24 +85,31 @@ class ClusterFile:
         channels = _mapping(document.get("channels") or {}, f"{where}: channels")
         for channel, directory in channels.items():
             if not isinstance(channel, str) or not _NAME.fullmatch(channel) or not isinstance(directory, str):
-                raise UsageError(f"{where}: channels: {channel!r}: expected NAME: DIRECTORY, not {directory!r}")
+                raise UsageError(
+                    f"{where}: channels: {shown(channel)}: expected NAME: DIRECTORY, not {shown(directory)}"
+                )
+            _word(directory, f"{where}: channels: {channel}")
         launcher = _mapping(document.get("launcher") or {}, f"{where}: launcher")
         for argument, value in launcher.items():
-            if not isinstance(argument, str) or not isinstance(value, (str, int, float)):
-                raise UsageError(f"{where}: launcher: {argument!r}: expected ARGUMENT: VALUE, not {value!r}")
+            named = isinstance(argument, str) and _NAME.fullmatch(argument)
+            if not named or not isinstance(value, (str, int, float)):
+                raise UsageError(f"{where}: launcher: {shown(argument)}: expected ARGUMENT: VALUE, not {shown(value)}")
+            _word(value, f"{where}: launcher: {argument}")
         return cls(name, groups, channels, launcher)
 
 
 def load(text: str) -> ClusterFile:
     """A cluster file by path, or a preset by name. Raises UsageError listing the presets."""
     path = Path(text)
-    if path.suffix in (".yaml", ".yml") or path.is_file():
-        try:
-            return ClusterFile.parse(path.read_text(encoding="utf-8"), str(path))
-        except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"{path}: cannot be read: {error}") from None
+    try:
+        is_path = path.suffix in (".yaml", ".yml") or path.is_file()
+        content = path.read_text(encoding="utf-8") if is_path else ""
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path}: cannot be read: {error}") from None
+    if is_path:
+        return ClusterFile.parse(content, str(path))
     if text not in presets():
-        raise UsageError(f"unknown cluster {text!r}: neither a file nor a preset; presets: {', '.join(presets())}")
+        raise UsageError(f"unknown cluster {shown(text)}: neither a file nor a preset; presets: {', '.join(presets())}")
     source = resources.files("tfhet.simulate") / "presets" / f"{text}.yaml"
     return ClusterFile.parse(source.read_text(encoding="utf-8"), text)
 
@@ -107,22 +123,39 @@ def presets() -> list[str]:
 def _group(name: object, value: object, where: str) -> GroupFile:
     at = f"{where}: groups: {name}"
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise UsageError(f"{where}: groups: {name!r} is no name for a group")
+        raise UsageError(f"{where}: groups: {shown(name)} is no name for a group")
     known = {f.name for f in fields(GroupFile)}
     given = _mapping(value if value is not None else {}, at, known)
     for number, low in (("hosts", 0), ("ranks", 1)):
         count = given.get(number, 1)
         if not isinstance(count, int) or isinstance(count, bool) or not low <= count <= MOST_HOSTS:
-            raise UsageError(f"{at}: {number} must be a number from {low} to {MOST_HOSTS}, not {count!r}")
+            raise UsageError(f"{at}: {number} must be a number from {low} to {MOST_HOSTS}, not {shown(count)}")
     if not isinstance(given.get("instance_type", ""), str):
-        raise UsageError(f"{at}: instance_type must be text, not {given['instance_type']!r}")
+        raise UsageError(f"{at}: instance_type must be text, not {shown(given['instance_type'])}")
     return GroupFile(**given)
+
+
+def _word(value: str | float, where: str) -> None:
+    try:
+        sound = b"\0" not in str(value).encode()
+    except ValueError:  # half a surrogate pair, or thousands of digits
+        sound = False
+    if not sound:
+        raise UsageError(f"{where}: {shown(value)} cannot stand on a command line")
+
+
+class _Loader(yaml.SafeLoader):
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        super().flatten_mapping(node)
+        if len(node.value) > MOST_MERGED:
+            problem = f"more than {MOST_MERGED} pairs in one mapping"
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
 
 
 def _mapping(value: object, where: str, known: set[str] | None = None) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise UsageError(f"{where}: expected NAME: VALUE pairs, not {str(value)[:60]!r}")
+        raise UsageError(f"{where}: expected NAME: VALUE pairs, not {shown(value)}")
     for key in value:
         if known is not None and key not in known:
-            raise UsageError(f"{where}: unknown field {key!r}; known: {', '.join(sorted(known))}")
+            raise UsageError(f"{where}: unknown field {shown(key)}; known: {', '.join(sorted(known))}")
     return value

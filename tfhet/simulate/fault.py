@@ -7,11 +7,20 @@ kill:dispatcher                 and to the dispatcher
 kill:worker:every=5             one worker after another, every 5 s
 kill:rank=1                     the training script of rank 1;  kill:launcher@dnn-1: a launcher alone
 kill:host@data-2                everything on a host, at once
+oom:worker@data-1               no memory beyond what the process has: what it asks for next fails. One that asks for
+                                nothing is killed a little later, as the kernel would do (oom:dispatcher, oom:rank=1)
 hang:worker@data-1              SIGSTOP: it is there, and does nothing; for=4: and goes on after 4 s
 hang:host@data-1                a host that is cut off, as the others see it
-sigterm:host@dnn-1              what a platform sends before it takes a host away
+sigterm:launcher@dnn-1          what a platform sends before it takes a host away;  sigterm:host@dnn-1: to every
+                                launcher of the host, at once
+partition:data-1:for=4          the host is cut off: to and from the others, packets vanish; healed after 4 s
+slow-disk:data-1:for=4          its reads of the channels' files become slow
 late-join:data-1:after=20       the host's launchers start so much later
 bad-peer:control                rubbish, half-open connections and a port scan at the link's port
+
+A partition is made with what needs no root: the host reaches the chief's ports through forwarders, which go dark, and
+its data service workers are stopped, so that nobody reads from them. What the host's own ranks read from the others'
+workers, and Horovod's ring between the ranks, are not cut.
 """
 
 from __future__ import annotations
@@ -21,8 +30,14 @@ from dataclasses import dataclass
 
 from tfhet.errors import UsageError, unknown
 
-KINDS = ("kill", "hang", "sigterm", "late-join", "bad-peer")
+KINDS = ("kill", "oom", "hang", "sigterm", "partition", "slow-disk", "late-join", "bad-peer")
 PROCESSES = ("worker", "dispatcher", "script", "launcher", "host")
+WITH_MEMORY = ("worker", "dispatcher", "script")
+"""What can run out of it."""
+OF_A_HOST = ("partition", "slow-disk", "late-join")
+"""Kinds whose target is a host."""
+LASTING = ("hang", "partition", "slow-disk")
+"""Kinds that may be over after a while."""
 _SECONDS = re.compile(r"(\d+(?:\.\d+)?)s?")
 
 
@@ -43,7 +58,7 @@ class Fault:
     every_s: float | None = None
     """Again and again, so far apart."""
     for_s: float | None = None
-    """For `hang`: so long; None: for ever."""
+    """For one of LASTING: so long; None: for ever."""
 
     @classmethod
     def parse(cls, text: str) -> Fault:
@@ -62,10 +77,12 @@ class Fault:
                 raise UsageError(f"fault {text!r}: {option!r} is not after=, every= or for= and seconds, like after=3s")
             times[f"{name}_s"] = float(found[1])
         process, host, rank = _target(text, kind, target)
-        if "for_s" in times and kind != "hang":
-            raise UsageError(f"fault {text!r}: for= belongs to hang")
+        if "for_s" in times and kind not in LASTING:
+            raise UsageError(f"fault {text!r}: for= belongs to {', '.join(LASTING)}")
         if "every_s" in times and kind == "late-join":
             raise UsageError(f"fault {text!r}: a host joins once; every= does not belong to late-join")
+        if "every_s" in times and kind in ("partition", "slow-disk") and "for_s" not in times:
+            raise UsageError(f"fault {text!r}: what comes again must end first; give for= too")
         if times.get("every_s") == 0.0:
             raise UsageError(f"fault {text!r}: every= is more than 0 seconds")
         return cls(kind, process, host, rank, **times)
@@ -77,7 +94,9 @@ class Fault:
 
 
 def _target(text: str, kind: str, target: str) -> tuple[str, str, int | None]:
-    if kind == "late-join":
+    if kind in OF_A_HOST:
+        if not target.removeprefix("host@"):
+            raise UsageError(f"fault {text!r}: which host? write {kind}:data-1")
         return "", target.removeprefix("host@"), None
     if kind == "bad-peer":
         if target != "control":
@@ -90,6 +109,8 @@ def _target(text: str, kind: str, target: str) -> tuple[str, str, int | None]:
     process, _, host = target.partition("@")
     if process not in PROCESSES:
         unknown("target of a fault", process, (*PROCESSES, "rank=N"))
+    if kind == "oom" and process not in WITH_MEMORY:
+        raise UsageError(f"fault {text!r}: write oom:worker@data-1, oom:dispatcher or oom:rank=1")
     if process == "host" and not host:
         raise UsageError(f"fault {text!r}: which host? write host@data-1")
     return process, host, None

@@ -24,6 +24,13 @@ class SimulatedHost:
     ranks: int
     """How often the launcher runs here."""
     paths: HostPaths
+    detour: tuple[int, int] | None = None
+    """The chief's control and dispatcher port as this host reaches them, where that is not directly."""
+
+    @property
+    def sees(self) -> Ports:
+        """The ports that its launchers are given."""
+        return self.ports if self.detour is None else Ports(*self.detour, self.ports.workers)
 
     def write(
         self,

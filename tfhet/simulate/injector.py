@@ -11,13 +11,18 @@ from dataclasses import dataclass, field
 
 import psutil
 
-from tfhet.errors import unknown
+from tfhet.clock import SYSTEM
+from tfhet.errors import UsageError, unknown
 from tfhet.process import Child
 from tfhet.simulate.fault import Fault
 from tfhet.simulate.host import SimulatedHost
+from tfhet.simulate.partition import Network
+from tfhet.simulate.slow_disk import SlowDisk
 
 SERVER = "tfhet.service.server"
 _POLL_S = 0.1
+STARVED_S = 3.0
+"""So long a process without more memory may go on with what it has."""
 _SIGNALS = {"kill": signal.SIGKILL, "hang": signal.SIGSTOP, "sigterm": signal.SIGTERM}
 
 
@@ -32,16 +37,35 @@ class Injector:
     began: Callable[[], bool]
     """Whether training has begun."""
     tell: Callable[[str], None]
+    network: Network | None = None
+    """There when a fault is a partition."""
+    disks: Mapping[str, SlowDisk] = field(default_factory=dict)
+    """By host name, of those that a fault makes slow."""
     seed: int = 0
     frozen: set[str] = field(default_factory=set)
     """Launchers, by label, that were stopped for ever, which nobody can end but the simulator."""
 
     def check(self) -> None:
-        """Raises UsageError for a fault at a host that is not there."""
+        """Raises UsageError for a fault at what is not there."""
+        ranks = sum(host.ranks for host in self.hosts if host.group == self.dnn_group)
         for fault in self.faults:
-            if not self._named(fault.host):
+            hosts = self.named(fault.host)
+            if not hosts:
                 known = [f"{kind}-{n + 1}" for kind, n in self._places()]
                 unknown(f"host of fault {fault}", fault.host, [*known, *(host.name for host in self.hosts)])
+            if fault.rank is not None and fault.rank >= ranks:
+                unknown(f"rank of fault {fault}", fault.rank, range(ranks))
+            if fault.process == "worker" and not any(host.ports.workers for host in hosts):
+                where = ", ".join(host.name for host in self.hosts if host.ports.workers) or "on no host"
+                raise UsageError(f"fault {fault}: no data service worker runs there; workers: {where}")
+            if fault.process == "dispatcher" and self.hosts and _chief(self.hosts, self.dnn_group) not in hosts:
+                raise UsageError(f"fault {fault}: the dispatcher runs on dnn-1")
+            if fault.kind == "partition" and len(self.hosts) == 1:
+                raise UsageError(f"fault {fault}: the cluster has one host, which nobody can be cut off from")
+
+    def of_kind(self, kind: str) -> set[str]:
+        """Names of the hosts that a fault of this kind, which is one of a host, is done to."""
+        return {host.name for fault in self.faults if fault.kind == kind for host in self.named(fault.host)}
 
     def _places(self) -> list[tuple[str, int]]:
         dnn = sum(host.group == self.dnn_group for host in self.hosts)
@@ -50,7 +74,7 @@ class Injector:
     def delay_s(self, host: SimulatedHost) -> float:
         """How much later than the others this host starts."""
         return max(
-            (f.after_s for f in self.faults if f.kind == "late-join" and host in self._named(f.host)), default=0.0
+            (f.after_s for f in self.faults if f.kind == "late-join" and host in self.named(f.host)), default=0.0
         )
 
     async def run(self) -> None:
@@ -63,21 +87,34 @@ class Injector:
         await asyncio.sleep(fault.after_s)
         order = random.Random(f"{self.seed}/{fault}")
         while True:
-            if fault.kind == "bad-peer":
-                await _pester(self.hosts, self.dnn_group)
-                self.tell(f"fault {fault}")
-            else:
-                await self._harm(fault, order)
+            await self._harm(fault, order)
             if fault.every_s is None:
                 return
             await asyncio.sleep(fault.every_s)
 
     async def _harm(self, fault: Fault, order: random.Random) -> None:
+        if fault.kind == "bad-peer":
+            await _pester(_chief(self.hosts, self.dnn_group))
+            self.tell(f"fault {fault}")
+        elif fault.kind == "partition":
+            for host in self.named(fault.host):
+                await self._cut_off(fault, host)
+        elif fault.kind == "slow-disk":
+            for host in self.named(fault.host):
+                await self._slow_down(fault, host)
+        else:
+            await self._strike(fault, order)
+
+    async def _strike(self, fault: Fault, order: random.Random) -> None:
+        """What is done to processes."""
         found = self._processes(fault)
         while not found:  # it is being started again, perhaps
             await asyncio.sleep(_POLL_S)
             found = self._processes(fault)
         chosen = found if fault.process == "host" else [order.choice(found)]
+        if fault.kind == "oom":
+            await self._starve(fault, chosen[0])
+            return
         number = _SIGNALS[fault.kind]
         self.tell(f"fault {fault}: {number.name} to process {', '.join(str(process.pid) for process in chosen)}")
         _signal(chosen, number)
@@ -91,7 +128,46 @@ class Injector:
         await asyncio.sleep(fault.for_s)
         _signal(chosen, signal.SIGCONT)
 
-    def _named(self, name: str) -> list[SimulatedHost]:
+    async def _starve(self, fault: Fault, process: psutil.Process) -> None:
+        with contextlib.suppress(psutil.Error):
+            has_bytes = process.memory_info().vms
+            self.tell(f"fault {fault}: process {process.pid} gets no memory beyond its {has_bytes >> 20} MiB")
+            process.rlimit(psutil.RLIMIT_AS, (has_bytes, has_bytes))
+        until = SYSTEM.monotonic() + STARVED_S
+        while _lives(process):
+            if SYSTEM.monotonic() > until:
+                self.tell(f"fault {fault}: process {process.pid} lives on; SIGKILL, as from the kernel")
+                _signal([process], signal.SIGKILL)
+                return
+            await asyncio.sleep(_POLL_S)
+        self.tell(f"fault {fault}: process {process.pid} died of it")
+
+    async def _cut_off(self, fault: Fault, host: SimulatedHost) -> None:
+        assert self.network is not None
+        workers = Fault("hang", "worker", host.name)
+        self.tell(f"fault {fault}: {host.name} is cut off")
+        self.network.cut(host.name)
+        stopped: list[psutil.Process] = []
+        until = SYSTEM.monotonic() + (fault.for_s if fault.for_s is not None else float("inf"))
+        try:
+            while (left_s := until - SYSTEM.monotonic()) > 0:
+                fresh = [process for process in self._processes(workers) if process not in stopped]
+                _signal(fresh, signal.SIGSTOP)  # one that its launcher started meanwhile is cut off, too
+                stopped += fresh
+                await asyncio.sleep(min(_POLL_S, left_s))
+        finally:
+            _signal(stopped, signal.SIGCONT)
+            self.network.heal(host.name)
+
+    async def _slow_down(self, fault: Fault, host: SimulatedHost) -> None:
+        disk = self.disks[host.name]
+        disk.slow()
+        self.tell(f"fault {fault}: reads on {host.name} are slow")
+        if fault.for_s is not None:
+            await asyncio.sleep(fault.for_s)
+            disk.heal()
+
+    def named(self, name: str) -> list[SimulatedHost]:
         """The hosts that a fault's `data-1`, `dnn-1`, `algo-1` or "" stands for."""
         kind, _, number = name.partition("-")
         if kind in ("data", "dnn"):
@@ -100,7 +176,7 @@ class Injector:
         return [host for host in self.hosts if name in ("", host.name)]
 
     def _processes(self, fault: Fault) -> list[psutil.Process]:
-        names = {host.name for host in self._named(fault.host)}
+        names = {host.name for host in self.named(fault.host)}
         found: list[psutil.Process] = []
         for label, child in self.children.items():
             if label.split("/")[0] not in names or child.code is not None:
@@ -112,8 +188,9 @@ class Injector:
                 below = launcher.children(recursive=True)
                 servers = {kind: [p for p in below if _serves(p, kind)] for kind in ("worker", "dispatcher")}
                 scripts = [p for p in launcher.children() if p not in servers["worker"] + servers["dispatcher"]]
+                alone = fault.kind == "sigterm"  # a platform tells whom it started
                 found += {
-                    "host": [launcher, *below],
+                    "host": [launcher] if alone else [launcher, *below],
                     "launcher": [launcher],
                     "script": scripts,
                     **servers,
@@ -135,9 +212,19 @@ def _signal(processes: Sequence[psutil.Process], number: signal.Signals) -> None
             process.send_signal(number)
 
 
-async def _pester(hosts: Sequence[SimulatedHost], dnn_group: str) -> None:
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
+def _chief(hosts: Sequence[SimulatedHost], dnn_group: str) -> SimulatedHost:
+    return next(host for host in hosts if host.group == dnn_group)
+
+
+async def _pester(chief: SimulatedHost) -> None:
     """A port scan, rubbish, and connections that say nothing, at the link's port."""
-    chief = next(host for host in hosts if host.group == dnn_group)
     held = []
     for index in range(60):
         with contextlib.suppress(OSError):

@@ -30,11 +30,15 @@ from tfhet.simulate.drive import drive
 from tfhet.simulate.fault import Fault
 from tfhet.simulate.host import SimulatedHost, hyperparameters
 from tfhet.simulate.injector import Injector
+from tfhet.simulate.partition import Network
+from tfhet.simulate.slow_disk import SlowDisk, build
 
 DATA_GROUP, DNN_GROUP = "data_group", "dnn_group"
 STOP_GRACE_S = 30.0
 """From SIGTERM to SIGKILL, for launchers (SageMaker gives 120 s)."""
 DIGITS = "digits"
+SILENT_SCRIPT_S = 30.0
+"""A script that does not say, through tfhet, that it reads its data is taken to have begun after so long."""
 
 
 class Simulation:
@@ -59,6 +63,7 @@ class Simulation:
         """Exit code by launcher, as `host` or `host/rank`."""
         self._env = dict(environment() if env is None else env)
         self._last_exit_s = 0.0
+        self._started_s: float | None = None
         self._events: list[Event] = []
         self._command = [*command[:1], *cluster.arguments(), *command[1:]]
         self._settings, _ = LaunchSettings.parse(self._command[1:])
@@ -73,18 +78,19 @@ class Simulation:
             )
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise UsageError(f"--run-dir {folder} is there already; give a folder that is new or empty")
-        self.hosts = self._hosts(random.Random(seed))
+        self.hosts = self._hosts(random.Random(seed), any(fault.kind == "partition" for fault in faults))
         self._children: dict[str, Child] = {}
         self._injector = Injector(
-            faults,
-            self.hosts,
-            self._dnn,
-            self._children,
-            self._has_begun,
-            self._tell_fault,
-            seed,
+            faults, self.hosts, self._dnn, self._children, self._has_begun, self._tell_fault, seed=seed
         )
         self._injector.check()
+        if any(host.detour for host in self.hosts):
+            self._injector.network = Network.of(self.hosts, self._dnn)
+        if slow := self._injector.of_kind("slow-disk"):
+            library = build(self._env)
+            self._injector.disks = {
+                name: SlowDisk(library, self.folder.path.resolve() / "hosts" / f"{name}.slow") for name in slow
+            }
 
     def run(self) -> RunSummary:
         """Runs to the end of the last host, and gives the completed record."""
@@ -106,6 +112,9 @@ class Simulation:
         secret = {SECRET_VARIABLE: new_secret()}
         addresses = {"TFHET_ADDRESSES": json.dumps({host.name: host.address for host in self.hosts})}
         children = self._children
+        network = self._injector.network
+        if network is not None:
+            await network.start()
         injecting = asyncio.create_task(self._injector.run())
         begun_s = SYSTEM.monotonic()
         try:
@@ -116,7 +125,9 @@ class Simulation:
                 host.write(config, channels, Path.cwd(), self._checkpoints, hyperparameters(self._command, self._job))
                 variables = host.variables(config, list(channels), self._job, self._command[1:])
                 path = ":".join(filter(None, (str(host.paths.code), self._env.get("PYTHONPATH", ""))))
-                env = {**self._env, **variables, **host.ports.to_env(), **addresses, **secret, "PYTHONPATH": path}
+                env = {**self._env, **variables, **host.sees.to_env(), **addresses, **secret, "PYTHONPATH": path}
+                if disk := self._injector.disks.get(host.name):
+                    env |= disk.variables(env, channels.values())
                 is_dnn = host.group == self._dnn
                 for local_rank in range(host.ranks if is_dnn else 1):
                     rank = ring.environment(host.name, local_rank) if ring and is_dnn else {}
@@ -134,6 +145,8 @@ class Simulation:
             injecting.cancel()
             await asyncio.gather(injecting, return_exceptions=True)
             await asyncio.gather(*(child.stop(STOP_GRACE_S) for child in children.values()))
+            if network is not None:
+                await network.close()
 
     async def _comes(self, at_s: float, stop: asyncio.Event) -> bool:
         """Waits until a host that joins late may start; False when the job is over by then."""
@@ -183,7 +196,7 @@ class Simulation:
         for event in self._events:
             kept.write_event(event)
         self.folder.events_path.write_bytes(kept.events_path.read_bytes())
-        bad = {label: code for label, code in self.codes.items() if code}
+        bad = {label: code for label, code in self.codes.items() if code and label not in summary.lost_hosts}
         exit_code = summary.exit_code if summary.exit_code is not None else max([1, *self.codes.values()])
         if bad and not exit_code:
             exit_code, cause = 1, "; ".join(f"{label}: {describe_exit(code)}" for label, code in bad.items())
@@ -220,7 +233,11 @@ class Simulation:
         chief = next(host for host in self.hosts if host.group == self._dnn)
         events = RunFolder(chief.paths.output_data / "tfhet").events_path
         with contextlib.suppress(OSError):
-            return "training.started" in events.read_text(encoding="utf-8")
+            found = events.read_text(encoding="utf-8")
+            if "training.started" in found and self._started_s is None:
+                self._started_s = SYSTEM.monotonic()
+            silent = self._started_s is not None and SYSTEM.monotonic() > self._started_s + SILENT_SCRIPT_S
+            return silent or "training.reading" in found
         return False
 
     def _first_failure(self) -> str:
@@ -230,20 +247,26 @@ class Simulation:
         codes = ", ".join(f"{label}: {describe_exit(code)}" for label, code in sorted(self.codes.items()))
         return f"no launcher said why ({codes})"
 
-    def _hosts(self, order: random.Random) -> list[SimulatedHost]:
-        """Names are dealt out to groups at random, as SageMaker does: algo-1 may be anything."""
+    def _hosts(self, order: random.Random, detours: bool) -> list[SimulatedHost]:
+        """Names are dealt out to groups at random, as SageMaker does: algo-1 may be anything.
+
+        detours: whether the hosts reach the chief's through forwarders.
+        """
         groups = [(name, group) for name, group in self.cluster.groups.items() for _ in range(group.hosts)]
         order.shuffle(groups)
         workers = [self._workers(name) for name, _ in groups]
-        free = iter(free_ports(2 + sum(workers)))
+        free = iter(free_ports(2 + sum(workers) + 2 * len(groups) * detours))
         control, dispatcher = next(free), next(free)
-        hosts = []
+        hosts: list[SimulatedHost] = []
         for index, ((group, spec), count) in enumerate(zip(groups, workers, strict=True), start=1):
             name = f"algo-{index}"
             ports = Ports(control, dispatcher, tuple(next(free) for _ in range(count)))
             paths = HostPaths(self.folder.path.resolve() / "hosts" / name)
             ranks = spec.ranks if group == self._dnn else 1
-            hosts.append(SimulatedHost(name, group, spec.instance_type, f"127.0.0.{index + 1}", ports, ranks, paths))
+            is_chief = group == self._dnn and all(host.group != group for host in hosts)
+            detour = (next(free), next(free)) if detours and not is_chief else None
+            address = f"127.0.0.{index + 1}"
+            hosts.append(SimulatedHost(name, group, spec.instance_type, address, ports, ranks, paths, detour))
         if not any(host.group == self._dnn for host in hosts):
             there = ", ".join(f"{name} ({group.hosts} hosts)" for name, group in self.cluster.groups.items())
             raise UsageError(

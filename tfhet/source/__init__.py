@@ -5,6 +5,7 @@ The demonstration data are in `tfhet.source.digits`, which also runs as a progra
 
 from __future__ import annotations
 
+from tfhet.source.damage import BadRecord, Prepare, diagnose, find
 from tfhet.source.feature import Encoded, Feature, Fixed, Raw, Scalar
 from tfhet.source.folder import from_image_folder
 from tfhet.source.framing import Corruption, corruption
@@ -15,11 +16,13 @@ from tfhet.source.tfrecord import TFRecordSource
 from tfhet.source.writing import write_tfrecords
 
 __all__ = [
+    "BadRecord",
     "BlockSource",
     "Corruption",
     "Encoded",
     "Feature",
     "Fixed",
+    "Prepare",
     "Raw",
     "Scalar",
     "Sidecar",
@@ -27,7 +30,9 @@ __all__ = [
     "SyntheticSource",
     "TFRecordSource",
     "corruption",
+    "diagnose",
     "example_id",
+    "find",
     "from_image_folder",
     "position_of",
     "split_of",

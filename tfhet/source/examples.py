@@ -53,6 +53,16 @@ def parse_plain(records: tf.Tensor, features: Mapping[str, Feature]) -> dict[str
     return {name: feature.decode(values[name]) for name, feature in features.items()}
 
 
+def held(record: bytes) -> str | None:
+    """The features of one serialised Example with their kinds, for people; None when it is no Example."""
+    try:
+        example = tf.train.Example.FromString(record)
+    except Exception:  # noqa: BLE001  protobuf's DecodeError lives at another place in each of its versions
+        return None
+    features = sorted((name, value.WhichOneof("kind") or "empty") for name, value in example.features.feature.items())
+    return ", ".join(f"{name} ({kind.removesuffix('_list')})" for name, kind in features) or "no features"
+
+
 def blocks_readable(files: tuple[str, ...], features: Mapping[str, Feature]) -> bool:
     """Whether `read_blocks` can serve these files: local ones, of numbers only (images that are still to be decoded are
     worth a thread of their own, batch by batch)."""
@@ -63,12 +73,13 @@ def blocks_readable(files: tuple[str, ...], features: Mapping[str, Feature]) -> 
 
 
 def read_blocks(
-    file: tf.Tensor, first_id: tf.Tensor, epoch: tf.Tensor, features: Mapping[str, Feature]
+    file: tf.Tensor, first_id: tf.Tensor, epoch: tf.Tensor, features: Mapping[str, Feature], skip_bad: bool = False
 ) -> tf.data.Dataset:
     """The examples of one TFRecord file (string []) in order, as (ids int64 [block], counted from `first_id` on, epochs
     int64 [block], features by name, each [block, ...]); blocks of about BLOCK_BYTES, at least one example in each.
 
-    NotFoundError for a missing file, DataLossError with file and byte for a broken one.
+    NotFoundError for a missing file, DataLossError with file and byte for a broken one. `skip_bad`: neither of them;
+    bad records are left out, with their ids, and a file ends where it breaks off.
     """
     fields, ops = _fields(features), native.ops("records")
     assert fields is not None and ops is not None
@@ -77,7 +88,7 @@ def read_blocks(
     def block(state: tuple[tf.Tensor, tf.Tensor], _: tf.Tensor) -> Any:
         offset, number = state
         offset, number, ids, epochs, values = ops.tfhet_read_examples(
-            file, offset, number, epoch, T=types, layout=layout, block_bytes=BLOCK_BYTES
+            file, offset, number, epoch, T=types, layout=layout, block_bytes=BLOCK_BYTES, skip_bad=int(skip_bad)
         )
         for tensor, shape in ((offset, []), (number, []), (ids, [None]), (epochs, [None])):
             tensor.set_shape(shape)

@@ -7,6 +7,7 @@ tensorflow/core/lib/hash/crc32c.h).
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import struct
@@ -19,6 +20,9 @@ from tfhet.errors import DataError, UsageError
 
 HEADER_BYTES = 12
 FOOTER_BYTES = 4
+ENDS = "the file ends before this record"
+"""Said by `fault`."""
+_GZIP = "is compressed with gzip"
 
 
 class Corruption(NamedTuple):
@@ -37,6 +41,11 @@ class Frame(NamedTuple):
     """Byte at which the record starts, header included."""
     length: int
     """Bytes of its data."""
+
+    @property
+    def end(self) -> int:
+        """Byte behind it."""
+        return self.offset + HEADER_BYTES + self.length + FOOTER_BYTES
 
 
 def _table() -> tuple[int, ...]:
@@ -71,24 +80,44 @@ def walk(file: str) -> Iterator[Frame]:
     that ends inside a record.
     """
     with _opened(file) as stream:
-        size = stream.seek(0, io.SEEK_END) if isinstance(stream, io.IOBase) else stream.size()
-        offset = 0
+        size, offset = _size(stream), 0
         while offset < size:
-            stream.seek(offset)
-            header = stream.read(HEADER_BYTES)
-            if len(header) < HEADER_BYTES:
-                raise _broken(file, offset, f"the file ends inside a record's header, {len(header)} bytes into it")
-            length, checksum = struct.unpack("<QI", header)
-            if masked(crc32c(header[:8])) != checksum:
-                if offset == 0 and header[:2] == b"\x1f\x8b":
-                    raise UsageError(f"{file} is compressed with gzip: write it uncompressed, or unpack it")
-                kind = "the length's checksum is wrong" + (": is this a TFRecord file?" if offset == 0 else "")
-                raise _broken(file, offset, kind)
-            end = offset + HEADER_BYTES + length + FOOTER_BYTES
-            if end > size:
-                raise _broken(file, offset, f"the file ends inside a record, {end - size} bytes too early")
-            yield Frame(offset, length)
-            offset = end
+            frame = _frame(stream, offset, size)
+            if isinstance(frame, str):
+                if frame == _GZIP:
+                    raise UsageError(f"{file} {_GZIP}: write it uncompressed, or unpack it")
+                raise DataError(f"{file} is broken at byte {offset}: {frame}", path=file, offset=offset)
+            yield frame
+            offset = frame.end
+
+
+def offsets(file: str) -> list[int]:
+    """Where each record begins that can be reached, and behind them where the file ends or breaks off; [0] for one that
+    cannot be opened."""
+    found = [0]
+    with contextlib.suppress(UsageError, DataError):
+        found.extend(frame.end for frame in walk(file))
+    return found
+
+
+def fault(file: str, offset: int) -> str | None:
+    """What is wrong with the record that begins at this byte, checksum of the data included; None when nothing is.
+
+    Raises UsageError when there is no such file, DataError when it cannot be opened.
+    """
+    with _opened(file) as stream:
+        size = _size(stream)
+        if offset >= size:
+            return ENDS
+        frame = _frame(stream, offset, size)
+        if isinstance(frame, str):
+            return frame
+        stream.seek(offset + HEADER_BYTES)
+        data, footer = stream.read(frame.length), stream.read(FOOTER_BYTES)
+    stored, computed = struct.unpack("<I", footer)[0], masked(crc32c(data))
+    if stored != computed:
+        return f"the data's checksum is {computed:#010x}, stored is {stored:#010x} ({frame.length} bytes of data)"
+    return None
 
 
 def corruption(files: Iterable[str | os.PathLike[str]]) -> Corruption | None:
@@ -107,7 +136,9 @@ def corruption(files: Iterable[str | os.PathLike[str]]) -> Corruption | None:
         # TensorFlow's reader checks the data at the speed of the disk; it stops in front of the first bad record.
         good = _readable(file)
         if good < len(frames):
-            return Corruption(file, frames[good].offset, _reason(file, frames[good]))
+            offset = frames[good].offset
+            unknown = "TensorFlow cannot read it, although its checksums are right"
+            return Corruption(file, offset, fault(file, offset) or unknown)
         if broken is not None:
             return Corruption(file, broken.offset or 0, str(broken))
     return None
@@ -123,18 +154,24 @@ def _readable(file: str) -> int:
     return count
 
 
-def _reason(file: str, frame: Frame) -> str:
-    with _opened(file) as stream:
-        stream.seek(frame.offset + HEADER_BYTES)
-        data, footer = stream.read(frame.length), stream.read(FOOTER_BYTES)
-    stored, computed = struct.unpack("<I", footer)[0], masked(crc32c(data))
-    if stored != computed:
-        return f"the data's checksum is {computed:#010x}, stored is {stored:#010x} ({frame.length} bytes of data)"
-    return "TensorFlow cannot read it, although its checksums are right"
+def _frame(stream: Any, offset: int, size: int) -> Frame | str:
+    """The record that begins at this byte of a file of `size` bytes, or what is wrong with its framing."""
+    stream.seek(offset)
+    header = stream.read(HEADER_BYTES)
+    if len(header) < HEADER_BYTES:
+        return f"the file ends inside a record's header, {len(header)} bytes into it"
+    length, checksum = struct.unpack("<QI", header)
+    if masked(crc32c(header[:8])) != checksum:
+        if offset == 0 and header[:2] == b"\x1f\x8b":
+            return _GZIP
+        return "the length's checksum is wrong" + (": is this a TFRecord file?" if offset == 0 else "")
+    frame = Frame(offset, length)
+    early = frame.end - size
+    return f"the file ends inside a record, {early} bytes too early" if early > 0 else frame
 
 
-def _broken(file: str, offset: int, reason: str) -> DataError:
-    return DataError(f"{file} is broken at byte {offset}: {reason}", path=file, offset=offset)
+def _size(stream: Any) -> int:
+    return stream.seek(0, io.SEEK_END) if isinstance(stream, io.IOBase) else stream.size()
 
 
 def _opened(file: str) -> Any:

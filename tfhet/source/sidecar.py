@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-from tfhet.errors import UsageError
+from tfhet.errors import UsageError, shown
 from tfhet.source.feature import Feature, from_json
 
 SCHEMA = 1
@@ -37,21 +37,26 @@ class Sidecar:
         path = os.path.join(os.fspath(directory), cls.NAME)
         if not tf.io.gfile.exists(path):
             return None
-        with tf.io.gfile.GFile(path) as stream:
-            text = stream.read()
         try:
-            document = json.loads(text)
+            with tf.io.gfile.GFile(path, "rb") as stream:
+                document = json.loads(stream.read())
             if document["schema"] != SCHEMA:
-                raise UsageError(f"schema {document['schema']} is not {SCHEMA}")
+                raise UsageError(f"schema {shown(document['schema'])} is not {SCHEMA}")
+            features = {name: from_json(value) for name, value in document["features"].items()}
+            for feature in features.values():
+                feature.stored()
+                feature.spec  # noqa: B018  # both find out whether shape and dtype are some
             return cls(
-                features={name: from_json(value) for name, value in document["features"].items()},
-                files={name: int(count) for name, count in document["files"].items()},
-                classes=tuple(document.get("classes", ())),
-                details=document.get("details", {}),
+                features=features,
+                files={name: _of(int, count, name) for name, count in document["files"].items()},
+                classes=tuple(_of(str, name, "classes") for name in _of(list, document.get("classes", []), "classes")),
+                details=_of(dict, document.get("details", {}), "details"),
             )
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            what = f"cannot understand {path}: {error!r}"
+        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+            what = f"cannot understand {path}: {repr(error)[:300]}"
             raise UsageError(f"{what}; give the features yourself, or convert again") from None
+        except tf.errors.OpError as error:
+            raise UsageError(f"cannot read {path}: {error.message}") from None
 
     def write(self, directory: str | os.PathLike[str]) -> None:
         document = {
@@ -64,3 +69,9 @@ class Sidecar:
         with open(os.path.join(os.fspath(directory), self.NAME), "w", encoding="utf-8") as stream:
             json.dump(document, stream, indent=1)
             stream.write("\n")
+
+
+def _of(kind: type, value: Any, where: str) -> Any:
+    if not isinstance(value, kind) or isinstance(value, bool) or (isinstance(value, int) and value < 0):
+        raise TypeError(f"{shown(where)}: {shown(value)} is no {kind.__name__}")
+    return value

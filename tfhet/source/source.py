@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
+import numpy as np
 import tensorflow as tf
+
+from tfhet.errors import UsageError
+
+if TYPE_CHECKING:
+    from tfhet.source.damage import BadRecord
 
 POSITION_BITS = 32
 IdT = TypeVar("IdT", int, tf.Tensor)
@@ -25,6 +32,15 @@ def position_of(ids: IdT) -> IdT:
     return ids % 2**POSITION_BITS
 
 
+def checked_ids(ids: Sequence[int] | np.ndarray, splits: int) -> np.ndarray:
+    """ids as int64 [n]. Raises UsageError for one of a split that is not among the `splits` there are."""
+    numbers = np.asarray(ids, np.int64).reshape(-1)
+    wrong = numbers[(numbers < 0) | (numbers >= splits << POSITION_BITS)]
+    if wrong.size:
+        raise UsageError(f"there is no example {wrong[0]}: its split is {split_of(int(wrong[0]))}, of {splits} splits")
+    return numbers
+
+
 class Source(Protocol):
     """Records in splits. A split is what one worker takes at a time: a file, or a part of a synthetic set."""
 
@@ -38,12 +54,26 @@ class Source(Protocol):
     def example_count(self) -> int | None:
         """How many examples there are in all; None when that is not known without reading them."""
 
+    def split_sizes(self) -> tuple[int, ...] | None:
+        """How many examples of each split can be reached; None when that is not known without reading them."""
+
     def read(self, split: tf.Tensor) -> tf.data.Dataset:
         """The records of one split in order, each as (position, record).
 
         split: int64 scalar, possibly symbolic: this is called inside `Dataset.interleave`. position: int64 scalar,
         from 0.
         """
+
+    def read_at(self, ids: Sequence[int] | np.ndarray) -> tf.data.Dataset:
+        """The records of these ids, int64 [n], in their order, each as (split, position, record), int64 scalars.
+
+        Each is read for itself: one that cannot be read raises its own error when its turn comes (DataLossError,
+        NotFoundError, InvalidArgumentError), and the next comes behind it, so `ignore_errors` leaves just the bad ones
+        out. Slower than `read`. Raises UsageError for an id of a split that there is not.
+        """
+
+    def places(self, ids: Sequence[int] | np.ndarray) -> list[tuple[str, int]]:
+        """Where the record of each id lies, as (file, byte); ("", 0) in a source without files. UsageError as above."""
 
     def parse(self, records: Any) -> dict[str, tf.Tensor]:
         """A batch of what `read` yields as records -> features by name, each [batch, ...]."""
@@ -60,6 +90,10 @@ class Source(Protocol):
 
         Raises UsageError (missing, mismatched) or DataError (with file and byte offset).
         """
+
+    def damages(self) -> tuple[BadRecord, ...]:
+        """What `check` found broken and passed over, because the source was told to: places behind which examples lie
+        that are in none of the sizes."""
 
 
 @runtime_checkable

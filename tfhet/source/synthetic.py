@@ -7,10 +7,12 @@ import itertools
 import math
 from collections.abc import Sequence
 
+import numpy as np
 import tensorflow as tf
 
 from tfhet.errors import UsageError
-from tfhet.source.source import example_id
+from tfhet.source.damage import BadRecord
+from tfhet.source.source import checked_ids, example_id, position_of, split_of
 
 _GAMMA = 0x9E3779B97F4A7C15
 
@@ -66,6 +68,13 @@ class SyntheticSource:
         first = example_id(tf.cast(split, tf.int64), tf.constant(0, tf.int64))
         return tf.data.Dataset.range(first, first + size).enumerate()
 
+    def read_at(self, ids: Sequence[int] | np.ndarray) -> tf.data.Dataset:
+        numbers = checked_ids(ids, self.splits)
+        return tf.data.Dataset.from_tensor_slices((split_of(numbers), position_of(numbers), numbers))
+
+    def places(self, ids: Sequence[int] | np.ndarray) -> list[tuple[str, int]]:
+        return [("", 0)] * len(checked_ids(ids, self.splits))
+
     def parse(self, records: tf.Tensor) -> dict[str, tf.Tensor]:
         """records: int64 [batch] ids -> image uint8 [batch, *shape], label int64 [batch]."""
         size = math.prod(self.shape)
@@ -89,6 +98,10 @@ class SyntheticSource:
 
     def check(self) -> None:
         """Nothing can be missing."""
+
+    def damages(self) -> tuple[BadRecord, ...]:
+        """None."""
+        return ()
 
 
 def _mix(words: tf.Tensor) -> tf.Tensor:

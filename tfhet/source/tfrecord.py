@@ -10,17 +10,26 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from tfhet.errors import DataError, UsageError
 from tfhet.source import examples
+from tfhet.source.damage import SOUND, BadRecord, examine
 from tfhet.source.feature import Encoded, Feature, Native
-from tfhet.source.framing import walk
+from tfhet.source.framing import fault, offsets, walk
 from tfhet.source.sidecar import Sidecar
-from tfhet.source.source import example_id
+from tfhet.source.source import checked_ids, example_id, position_of, split_of
 
 PATTERN = "*.tfrecord*"
+ON_BAD_RECORD = ("fail", "skip")
 _EDGE_BYTES = 4096
+_READ_BYTES = 64 << 10
+"""Of a file at once, for one record."""
+_READERS = 4
+"""Records read side by side, each at its own place."""
+_TRIED = 64
+"""Records that are looked at for one that fits, where bad ones are skipped."""
 
 
 class TFRecordSource:
@@ -33,19 +42,26 @@ class TFRecordSource:
         files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
         features: Mapping[str, Any],
         counts: Mapping[str, int] | None = None,
+        on_bad_record: str = "fail",
     ):
         """files: a list of paths, a directory, or a glob pattern; local, or what tf.io.gfile can open.
 
         features: by their name in the Example; `Raw`, `Scalar`, `Fixed`, `Encoded`, or any of tf.io. counts: examples
-        by path, where known. Raises UsageError when no file is found or one is named twice.
+        by path, where known. on_bad_record: whether `check` fails at a broken file ("fail") or leaves out what cannot
+        be reached in it ("skip"). Raises UsageError when no file is found or one is named twice.
         """
+        if on_bad_record not in ON_BAD_RECORD:
+            raise UsageError(f"on_bad_record is one of {', '.join(ON_BAD_RECORD)}, not {on_bad_record!r}")
         self.files = _found(files)
         self.features: dict[str, Feature] = {
             name: feature if isinstance(feature, Feature) else Native(feature) for name, feature in features.items()
         }
         if not self.features:
             raise UsageError("a TFRecord source needs at least one feature, like {'label': Scalar('int64')}")
-        self._counts = dict(counts or {})
+        self.on_bad_record = on_bad_record
+        self._listed = dict(counts or {})
+        self._reached: dict[str, int] = {}
+        self._damages: tuple[BadRecord, ...] = ()
 
     @classmethod
     def from_directory(
@@ -53,6 +69,7 @@ class TFRecordSource:
         directory: str | os.PathLike[str],
         features: Mapping[str, Any] | None = None,
         size: tuple[int, int] | None = None,
+        on_bad_record: str = "fail",
     ) -> TFRecordSource:
         """The `*.tfrecord*` files of a directory, with the features and counts of its `tfhet.json` where not given.
 
@@ -72,19 +89,59 @@ class TFRecordSource:
         if lost:
             raise UsageError(f"{directory} lacks {len(lost)} files that its {Sidecar.NAME} lists, the first {lost[0]}")
         counts = {file: listed[name] for file in files if (name := os.path.basename(file)) in listed}
-        return cls(files, features, counts)
+        return cls(files, features, counts, on_bad_record)
 
     def split_count(self) -> int:
         return len(self.files)
 
     def example_count(self) -> int | None:
-        """Known from the directory's `tfhet.json`, or after `check`."""
-        known = [self._counts[file] for file in self.files if file in self._counts]
-        return sum(known) if len(known) == len(self.files) else None
+        """Known when `split_sizes` is."""
+        sizes = self.split_sizes()
+        return None if sizes is None else sum(sizes)
+
+    def split_sizes(self) -> tuple[int, ...] | None:
+        """Known after `check`; before it from the directory's `tfhet.json`, unless bad records are skipped."""
+        known = self._reached or ({} if self._skips else self._listed)
+        return tuple(known[file] for file in self.files) if known.keys() >= set(self.files) else None
 
     def read(self, split: tf.Tensor) -> tf.data.Dataset:
-        """Yields (position, serialised Example)."""
-        return tf.data.TFRecordDataset(tf.gather(tf.constant(self.files), split)).enumerate()
+        """Yields (position, serialised Example). Where bad records are skipped: those that `check` could reach, and
+        after an error the split ends."""
+        file = tf.gather(tf.constant(self.files), split)
+        if not self._skips:
+            return tf.data.TFRecordDataset(file).enumerate()
+        # TFRecordDataset reports a file that it cannot open again and again, for ever where errors are ignored.
+        records = (
+            tf.data.Dataset.from_tensors(file)
+            .map(tf.autograph.experimental.do_not_convert(_opening))
+            .flat_map(tf.data.TFRecordDataset)
+        )
+        sizes = self.split_sizes()
+        if sizes is not None:
+            records = records.take(tf.gather(tf.constant(sizes, tf.int64), split))
+        return records.enumerate()
+
+    def read_at(self, ids: Sequence[int] | np.ndarray) -> tf.data.Dataset:
+        numbers = checked_ids(ids, self.split_count())
+        places = np.array([offset for _, offset in self.places(numbers)], np.int64)
+        files = tf.constant(self.files)
+
+        def one(split: tf.Tensor, position: tf.Tensor, offset: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+            return split, position, _record_at(tf.gather(files, split), offset)
+
+        records = tf.data.Dataset.from_tensor_slices((split_of(numbers), position_of(numbers), places))
+        return records.map(
+            tf.autograph.experimental.do_not_convert(one), num_parallel_calls=_READERS, deterministic=True
+        )
+
+    def places(self, ids: Sequence[int] | np.ndarray) -> list[tuple[str, int]]:
+        """Walks the framing of their files. What cannot be reached lies where the file breaks off."""
+        numbers = checked_ids(ids, self.split_count())
+        starts = {split: offsets(self.files[split]) for split in np.unique(split_of(numbers)).tolist()}
+        return [
+            (self.files[split], starts[split][min(position, len(starts[split]) - 1)])
+            for split, position in zip(split_of(numbers).tolist(), position_of(numbers).tolist(), strict=True)
+        ]
 
     def parse(self, records: tf.Tensor) -> dict[str, tf.Tensor]:
         """records: string [batch] -> each feature as its spec says."""
@@ -94,8 +151,10 @@ class TFRecordSource:
         return examples.blocks_readable(self.files, self.features)
 
     def read_blocks(self, split: tf.Tensor, epoch: tf.Tensor) -> tf.data.Dataset:
+        """Where bad records are skipped: all that are not bad, without errors."""
         file = tf.gather(tf.constant(self.files), split)
-        return examples.read_blocks(file, example_id(split, tf.constant(0, tf.int64)), epoch, self.features)
+        first = example_id(split, tf.constant(0, tf.int64))
+        return examples.read_blocks(file, first, epoch, self.features, self._skips)
 
     @property
     def spec(self) -> dict[str, tf.TensorSpec]:
@@ -113,27 +172,70 @@ class TFRecordSource:
         """Walks every file's framing (lengths and their checksums, not the data) and parses the first record.
 
         Raises UsageError for a missing file, no records at all, or features that the records lack; DataError with path
-        and byte offset for a broken file.
+        and byte offset for a broken file, and for one with fewer records than `tfhet.json` lists. Where bad records are
+        skipped, the latter two are noted in `damages`, and features fit when any of the first records fits.
         """
-        for file in self.files:
-            self._counts[file] = sum(1 for _ in walk(file))
+        reached, damages = {}, []
+        for split, file in enumerate(self.files):
+            reached[file], damage = self._walked(split, file)
+            if damage is not None:
+                damages.append(damage)
+        self._reached, self._damages = reached, tuple(damages)
         if not self.example_count():
-            raise UsageError(f"no records in {len(self.files)} files, the first of them {self.files[0]}")
+            lost = f"; {damages[0]}" if damages else ""
+            raise UsageError(f"no records in {len(self.files)} files, the first of them {self.files[0]}{lost}")
         self._check_features()
 
-    def _check_features(self) -> None:
-        file = next(file for file in self.files if self._counts[file])
-        record = next(iter(tf.data.TFRecordDataset(file).take(1)))
+    def damages(self) -> tuple[BadRecord, ...]:
+        return self._damages
+
+    @property
+    def _skips(self) -> bool:
+        return self.on_bad_record == "skip"
+
+    def _walked(self, split: int, file: str) -> tuple[int, BadRecord | None]:
+        """How many records can be reached, and what is behind them where that is not all."""
+        count, end, broken = 0, 0, None
         try:
-            self.parse(record[tf.newaxis])
-        except (tf.errors.InvalidArgumentError, ValueError) as error:
-            if isinstance(error, UsageError):
+            for frame in walk(file):
+                count, end = count + 1, frame.end
+        except DataError as error:
+            if error.offset is None or not self._skips:
                 raise
-            wanted = ", ".join(f"{name}: {feature}" for name, feature in self.features.items())
-            raise UsageError(
-                f"the records of {file} do not fit the features ({wanted}); they hold {_held(record)}:"
-                f" {_first_line(error)}"
-            ) from None
+            broken = fault(file, error.offset)
+        listed = self._listed.get(file)
+        lost = None if listed is None else max(0, listed - count)
+        if broken is None and not lost:
+            return count, None
+        reason = broken or f"the file ends after {count} records, and {Sidecar.NAME} lists {listed}"
+        if not self._skips:
+            raise DataError(f"{file} is broken at byte {end}: {reason}", path=file, offset=end)
+        if broken is not None:
+            reason += f"; {'an unknown number of' if lost is None else lost} records lie there and cannot be reached"
+        return count, BadRecord(file, end, split, count, reason, lost)
+
+    def _check_features(self) -> None:
+        sizes = self.split_sizes() or ()
+        ordered = (
+            example_id(split, position)
+            for position in range(max(sizes))
+            for split, size in enumerate(sizes)
+            if position < size
+        )
+        ids = list(itertools.islice(ordered, _TRIED if self._skips else 1))
+        first = None
+        for bad in examine(self, np.array(ids, np.int64)):
+            if bad.reason == SOUND:
+                return
+            first = first or bad
+        assert first is not None
+        if (broken := fault(first.file, first.offset)) is not None:
+            raise DataError(f"{first.file} is broken at byte {first.offset}: {broken}", first.file, first.offset)
+        wanted = ", ".join(f"{name}: {feature}" for name, feature in self.features.items())
+        raise UsageError(
+            f"the records of {first.file} do not fit the features ({wanted}); the one at byte {first.offset}:"
+            f" {first.reason}"
+        )
 
 
 def _found(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
@@ -182,13 +284,23 @@ def _edges(file: str) -> str:
         return ""
 
 
-def _held(record: tf.Tensor) -> str:
-    try:
-        example = tf.train.Example.FromString(record.numpy())
-    except Exception:  # noqa: BLE001  protobuf's DecodeError lives at another place in each of its versions
-        return "no tf.train.Example"
-    held = sorted((name, value.WhichOneof("kind") or "empty") for name, value in example.features.feature.items())
-    return ", ".join(f"{name} ({kind.removesuffix('_list')})" for name, kind in held) or "no features"
+def _record_at(file: tf.Tensor, offset: tf.Tensor) -> tf.Tensor:
+    """InvalidArgumentError at the end of the file."""
+    variant = tf.raw_ops.TFRecordDatasetV2(
+        filenames=file[tf.newaxis],
+        compression_type="",
+        buffer_size=_READ_BYTES,
+        byte_offsets=offset[tf.newaxis],
+    )
+    records = tf.data.experimental.from_variant(variant, tf.TensorSpec([], tf.string))
+    return records.take(1).get_single_element()
+
+
+def _opening(file: tf.Tensor) -> tf.Tensor:
+    """The file; fails where its first record cannot be read."""
+    seen = tf.data.TFRecordDataset(file).take(1).reduce(tf.constant(0, tf.int64), lambda count, _: count + 1)
+    with tf.control_dependencies([seen]):
+        return tf.identity(file)
 
 
 def _first_line(error: Exception) -> str:

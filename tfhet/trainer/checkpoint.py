@@ -12,8 +12,10 @@ from typing import Any
 import tensorflow as tf
 
 from tfhet.errors import DataError
+from tfhet.trainer.ledger import Ledger
 
 _PREFIX = "checkpoint-"
+_LEDGER = "ledger.npz"
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,10 @@ class Progress:
     """Epochs finished."""
     step: int = 0
     """Steps taken in all."""
+    begun: int = 0
+    """Steps of these that belong to the epoch that is not finished."""
+    number: int = 0
+    """Of the pass over the data that the ledger belongs to."""
 
 
 class Checkpoints:
@@ -34,13 +40,16 @@ class Checkpoints:
         self._keep = keep
         self._checkpoint = tf.train.Checkpoint(**objects)
 
-    def save(self, progress: Progress) -> Path:
-        """Writes a checkpoint beside the others, then names it: a reader never sees half of one."""
+    def save(self, progress: Progress, ledger: Ledger | None = None) -> Path:
+        """Writes a checkpoint beside the others, then names it: a reader never sees half of one. `ledger`: of the pass
+        that is not finished."""
         final = self.directory / f"{_PREFIX}{progress.step:010d}"
         temporary = self.directory / f".{final.name}.{os.getpid()}"
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir(parents=True)
         self._checkpoint.write(str(temporary / "state"))
+        if ledger is not None:
+            ledger.write(temporary / _LEDGER)
         (temporary / "progress.json").write_text(json.dumps(asdict(progress)))
         shutil.rmtree(final, ignore_errors=True)
         temporary.rename(final)
@@ -52,13 +61,15 @@ class Checkpoints:
         """The complete checkpoints, oldest first."""
         return sorted(path.parent for path in self.directory.glob(f"{_PREFIX}*/progress.json"))
 
-    def restore(self) -> Progress | None:
-        """Loads the newest one; None when there is none. Raises DataError when it does not fit this training."""
+    def restore(self) -> tuple[Progress, Ledger | None] | None:
+        """Loads the newest one, and gives its ledger too where it was written within a pass; None when there is none.
+        Raises DataError when it does not fit this training."""
         found = self.all()
         if not found:
             return None
         try:
             progress = Progress(**json.loads((found[-1] / "progress.json").read_text()))
+            ledger = Ledger.read(found[-1] / _LEDGER)
             self._checkpoint.read(str(found[-1] / "state")).assert_existing_objects_matched()
         except (AssertionError, ValueError, TypeError, tf.errors.OpError) as error:
             reason = str(error).strip().split("\n")[0]
@@ -66,7 +77,7 @@ class Checkpoints:
                 f"the checkpoint {found[-1]} does not fit this model ({reason}); take it away, or say --resume False",
                 str(found[-1]),
             ) from None
-        return progress
+        return progress, ledger
 
 
 def export(model: tf.keras.Model, directory: Path) -> Path:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
 from tfhet.clock import SYSTEM, Clock
-from tfhet.trainer.audit import Audit
+from tfhet.errors import DataError
+from tfhet.trainer.audit import Audit, Visits
 from tfhet.trainer.collective import Collective
 from tfhet.trainer.feed import Delivery, Feed
 from tfhet.trainer.meter import Meter, StepTime
+from tfhet.trainer.parts import Parts, Skipped
 from tfhet.trainer.step import Accelerator, Batch
 
 OnLine = Callable[[str], None]
@@ -27,7 +29,8 @@ class Totals:
     loss: float = 0.0
     correct: float = 0.0
 
-    def add(self, counts: tuple[float, float, float]) -> None:
+    def add(self, counts: Sequence[float]) -> None:
+        """Examples, loss, right answers."""
         self.examples += counts[0]
         self.loss += counts[1]
         self.correct += counts[2]
@@ -48,6 +51,35 @@ class _Taken:
     wait_s: float
 
 
+@dataclass(frozen=True)
+class Begun:
+    """Where a training stands within an epoch, and within a pass over the data."""
+
+    steps: int = 0
+    """Steps taken in the epoch."""
+    number: int = 0
+    """Of the pass; the epoch's own, unless an epoch is so many steps."""
+    seen: np.ndarray | None = None
+    """int64 [n]: ids of the examples that were seen of the pass, on all ranks, the same on every rank; None: none."""
+
+
+@dataclass
+class _Course:
+    """One epoch on its way."""
+
+    epoch: int
+    steps: int
+    """In the epoch; 0: as many as a pass has."""
+    first: int
+    """Step at which the epoch began, in whichever run."""
+    steps_expected: int
+    totals: Totals = field(default_factory=Totals)
+
+    def is_done(self, step: int) -> bool:
+        """Whether so many steps are enough."""
+        return bool(self.steps) and step - self.first >= self.steps
+
+
 @dataclass
 class Loop:
     """Runs the steps of one rank. All ranks construct it alike."""
@@ -64,70 +96,177 @@ class Loop:
     on_line: OnLine = lambda line: None
     on_epoch_end: Callable[[], None] = lambda: None
     """Called on every rank after the steps of an epoch."""
+    is_told_to_stop: Callable[[], bool] = lambda: False
+    """Whether this rank should stop. All ranks do, after the same step, when one of them should."""
+    is_without_data_hosts: Callable[[], bool] = lambda: False
+    """Whether no host serves data any more, so that the ranks prepare theirs. Rank 0's answer counts."""
+    save_every: int = 0
+    """Steps between two calls of `on_save`; 0: none."""
+    on_save: Callable[[int, Begun], None] = lambda epoch, begun: None
+    """Called on every rank between two steps, with the epoch and what is done of it."""
     clock: Clock = SYSTEM
     meter: Meter = field(default_factory=Meter)
     step: int = 0
     """Steps taken, over all epochs."""
     batches: int = 0
     """Batches that this rank was given, over all epochs."""
-    _stream: Iterator[Delivery] | None = None
+    stopped: bool = False
+    """Whether the ranks have agreed to stop."""
+    begun: Begun = Begun()
+    """Where the training stands: at the end of an epoch, in `on_save`, and after the ranks have stopped."""
+    skipped: Skipped | None = None
+    """The bad records of all epochs, where they are skipped; None: one is an error."""
+    _audit: Audit | None = None
+    _number: int = 0
+    _visits: list[Visits] = field(default_factory=list)
+    _stream: Iterator[Iterator[Delivery]] | None = None
+    _deliveries: Iterator[Delivery] | None = None
 
-    def epoch(self, epoch: int, steps: int = 0) -> dict[str, Any]:
-        """One pass over the data; or, with `steps`, that many steps of an endless stream. Returns what was measured."""
-        if steps:
-            self._stream = self._stream or self.feed.endless(epoch)
-        deliveries = self._stream if steps and self._stream else self.feed.epoch(epoch)
+    def agree(self) -> None:
+        """Before the first epoch, on every rank, and again when the data service began anew."""
+        self.feed.agree()
+        gone = self.feed.is_served and self.collective.rank == 0 and self.is_without_data_hosts()
+        (alone,) = self.collective.total([float(gone)], "agreed")  # and nobody reads before all are here
+        if alone:
+            if self.collective.rank == 0:
+                self.on_line("[tfhet] no data host is left: the ranks prepare their data themselves")
+            self.feed.go_local()
+
+    def epoch(self, epoch: int, steps: int = 0, begun: Begun | None = None) -> dict[str, Any]:
+        """One pass over the data; or, with `steps`, that many steps of pass after pass. Returns what was measured.
+
+        What a part of the data service took with it when it died is read again, so a pass is read in parts. `begun`:
+        what earlier runs did of the epoch and the pass, which is left out.
+        """
+        begun = begun or Begun(number=epoch)
+        course = _Course(epoch, steps, self.step - begun.steps, self._steps_expected(steps))
+        if not steps or self._stream is None:
+            self._stream, self._deliveries = self._passes(begun, endless=bool(steps)), None
+        while not self.stopped and not course.is_done(self.step):
+            self._deliveries = self._deliveries or next(self._stream, None)
+            if self._deliveries is None:
+                break
+            if self._take(self._deliveries, course):
+                self._deliveries = None
+        if self.stopped or steps:
+            self._stand(course)
+        if self.stopped and not steps and self._audit is not None:
+            self._visits = [self._audit.visits()]
+        self.on_epoch_end()
+        taken = self.step - course.first - begun.steps
+        result: dict[str, Any] = {"epoch": epoch, "steps": taken, "examples": int(course.totals.examples)}
+        if self.accelerator.learns:
+            result.update(course.totals.means())
+        if self._visits:
+            result.update(asdict(Visits.total(self._visits)))
+            self._visits = []
+        return result
+
+    def _passes(self, begun: Begun, endless: bool) -> Iterator[Iterator[Delivery]]:
+        """The parts of a pass over the data; `endless`: of one pass after another. What is behind a `yield` happens
+        when every rank is dry. Raises DataError for a pass without an example, after which there would be none."""
+        number, seen, source = begun.number, begun.seen, self.feed.pipeline.source
+        while True:
+            first, self._number = self.step, number
+            self._audit = Audit(source, seen, self.skipped.ids if self.skipped else None) if self.audit else None
+            yield from Parts(
+                self.feed,
+                self.collective,
+                number,
+                self._audit,
+                self.skipped,
+                agree=self.agree,
+                may_lose=endless,
+            )
+            if self._audit is not None:
+                self._visits.append(self._audit.visits())
+            if not endless:
+                return
+            if self.step == first and seen is None:
+                raise DataError(f"there is no example in {source.split_count()} splits: nothing to train on")
+            number, seen = number + 1, None
+
+    def _stand(self, course: _Course) -> None:
+        """Notes where the training stands; every rank does."""
+        seen = None
+        if self._audit is not None:
+            self._audit.exchange(self.collective)
+            seen = self._audit.seen
+        self.begun = Begun(self.step - course.first, self._number, seen if seen is not None and seen.size else None)
+
+    def _steps_expected(self, steps: int) -> int:
+        """In one epoch, more or less: the learning rate moves by it."""
         expected = self.feed.pipeline.source.example_count()
-        audit, totals = Audit(), Totals()
         per_step = self.feed.pipeline.batch_size * self.collective.size * self.accumulate
-        steps_expected = steps or max(1, -(-(expected or per_step) // per_step))
+        return steps or max(1, -(-(expected or per_step) // per_step))
+
+    def _take(self, deliveries: Iterator[Delivery], course: _Course) -> bool:
+        """Takes steps until every rank is dry, which is True, or the steps of the epoch are done, or the ranks stop."""
         began = self.clock.monotonic()
-        first = self.step
         # The sums of a step are read one step later, so that an accelerator is never kept waiting for this process to
         # read them. A step too many after the last example changes nothing: its sums are zero, and it is not counted.
         unread: list[_Taken] = []
-        while not steps or self.step - first + len(unread) < steps:
-            self.set_epoch(epoch + min(1.0, (self.step - first + len(unread)) / steps_expected))
-            batch, wait_s = self._collect(deliveries, audit)
-            sums = self.accelerator.step(batch)
-            if unread and not self._count(unread.pop(), epoch, totals):
-                break
+        is_dry = False
+        while not self.stopped and not is_dry and not course.is_done(self.step + len(unread)):
+            done = (self.step - course.first + len(unread)) / course.steps_expected
+            self.set_epoch(course.epoch + min(1.0, done))
+            batch, wait_s = self._collect(deliveries)
+            sums = self.accelerator.step(batch, self.is_told_to_stop())
+            is_dry = bool(unread) and not self._count(unread.pop(), course)
             now = self.clock.monotonic()
             unread.append(_Taken(sums, now - began, wait_s))
             began = now
+            if self.save_every and not is_dry and (self.step + 1) % self.save_every == 0:
+                is_dry = not self._count(unread.pop(), course)
+                if not is_dry:
+                    self._stand(course)
+                    self.on_save(course.epoch, self.begun)
+                    began = self.clock.monotonic()
         for last in unread:
-            self._count(last, epoch, totals)
-        taken = self.step - first
-        self.on_epoch_end()
-        result: dict[str, Any] = {"epoch": epoch, "steps": taken, "examples": int(totals.examples)}
-        if self.accelerator.learns:
-            result.update(totals.means())
-        if self.audit and not steps:
-            result.update(asdict(audit.close(expected, self.collective)))
-        return result
+            is_dry = not self._count(last, course) or is_dry
+        return is_dry
 
     def evaluate(self, feed: Feed) -> dict[str, float]:
-        """Loss and accuracy over a validation set, each rank its share, as `val_loss` and `val_accuracy`."""
-        totals = Totals()
-        for delivery in feed.epoch(0):
-            totals.add(_read(self.accelerator.evaluate((delivery.images, delivery.labels))))
-        everywhere = self.collective.total([totals.examples, totals.loss, totals.correct], "validation")
-        return Totals(*everywhere).means("val_")
+        """Loss and accuracy over a validation set, each rank its share, as `val_loss` and `val_accuracy`; and how many
+        examples were skipped, as `val_bad`, if any."""
+        totals, audit = Totals(), Audit(feed.pipeline.source) if self.skipped is not None else None
 
-    def _count(self, taken: _Taken, epoch: int, totals: Totals) -> bool:
+        def take(deliveries: Iterator[Delivery]) -> None:
+            for delivery in deliveries:
+                totals.add(_read(self.accelerator.evaluate((delivery.images, delivery.labels))))
+                if audit is not None:
+                    audit.saw(delivery.ids)
+
+        take(feed.epoch(0))  # not served, so that nobody has to offer it
+        if audit is not None:
+            audit.exchange(self.collective)
+            take(feed.singly(0, audit.missing()))
+        everywhere = self.collective.total([totals.examples, totals.loss, totals.correct], "validation")
+        means = Totals(*everywhere).means("val_")
+        bad = (feed.pipeline.source.example_count() or 0) - int(everywhere[0]) if audit is not None else 0
+        return {**means, "val_bad": bad} if bad > 0 else means
+
+    def agree_to_stop(self) -> bool:
+        """Between epochs, on every rank: whether one of them was told to stop."""
+        (votes,) = self.collective.total([float(self.is_told_to_stop())], "stop")
+        self.stopped = self.stopped or votes > 0
+        return self.stopped
+
+    def _count(self, taken: _Taken, course: _Course) -> bool:
         """Counts a step that was taken; False when it was none, because every rank is dry."""
-        counts = _read(taken.sums)
+        *counts, votes = _read(taken.sums)
+        self.stopped = self.stopped or votes > 0
         if not counts[0]:
             return False
         self.step += 1
-        totals.add(counts)
+        course.totals.add(counts)
         self.meter.add(StepTime(taken.step_s, taken.wait_s, counts[0]))
         if self.step % self.log_every == 0 and self.collective.rank == 0:
-            loss = totals.means().get("loss") if self.accelerator.learns else None
-            self.on_line(self.meter.line(self.step, epoch, loss))
+            loss = course.totals.means().get("loss") if self.accelerator.learns else None
+            self.on_line(self.meter.line(self.step, course.epoch, loss))
         return True
 
-    def _collect(self, deliveries: Iterator[Delivery], audit: Audit) -> tuple[Batch | None, float]:
+    def _collect(self, deliveries: Iterator[Delivery]) -> tuple[Batch | None, float]:
         """The last batch of one step, those before it already accumulated, and how long all were waited for."""
         batch: Batch | None = None
         wait_s = 0.0
@@ -137,11 +276,10 @@ class Loop:
             batch = delivery.images, delivery.labels
             wait_s += delivery.wait_s
             self.batches += 1
-            if self.audit:
-                audit.saw(delivery.ids)
+            if self._audit is not None:
+                self._audit.saw(delivery.ids)
         return batch, wait_s
 
 
-def _read(counts: Any) -> tuple[float, float, float]:
-    examples, loss, correct = np.asarray(counts, np.float64)
-    return float(examples), float(loss), float(correct)
+def _read(counts: Any) -> list[float]:
+    return [float(count) for count in np.asarray(counts, np.float64)]

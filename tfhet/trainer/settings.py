@@ -48,12 +48,18 @@ class Settings:
     log_every: int = 10
     """Steps between metric lines."""
     checkpoint_every_epochs: int = 1
-    """0: never."""
+    """0: not at the end of epochs."""
+    checkpoint_every_steps: int = 0
+    """0: not within epochs, but when the training is told to stop."""
     keep_checkpoints: int = 3
     resume: bool = True
     """Whether to go on from the newest checkpoint that is there."""
     audit: bool = True
     """Whether to count, by id, what each epoch delivered."""
+    on_bad_record: str = "fail"
+    """What to do with a record or image that cannot be read: `fail`, naming it, or `skip` it and count."""
+    bad_record_budget: int = 100
+    """More examples than so many that have to be skipped end the training all the same."""
     export: bool = True
     """Whether rank 0 writes the SavedModel at the end."""
     collective: str = "auto"
@@ -64,6 +70,10 @@ class Settings:
     """-1: the job's."""
 
     def __post_init__(self) -> None:
+        if self.on_bad_record == "skip" and not (self.audit and self.steps_per_epoch == 0):
+            raise UsageError(
+                "--on_bad_record skip counts what it skips, by the audit of whole epochs: leave --audit on"
+            )
         for name, low in (
             ("batch_size", 1),
             ("epochs", 1),
@@ -72,6 +82,9 @@ class Settings:
             ("image_size", 0),
             ("accumulate", 1),
             ("log_every", 1),
+            ("checkpoint_every_epochs", 0),
+            ("checkpoint_every_steps", 0),
+            ("bad_record_budget", 0),
             ("step_ms", 0),
             ("keep_checkpoints", 1),
         ):
@@ -80,6 +93,7 @@ class Settings:
         for name, known in (
             ("precision", ("float32", "float16", "bfloat16")),
             ("compression", ("none", "snappy")),
+            ("on_bad_record", ("fail", "skip")),
             ("collective", ("auto", "solo", "horovod")),
         ):
             if getattr(self, name) not in known:

@@ -36,13 +36,13 @@ class Accelerator(Protocol):
     def accumulate(self, batch: Batch) -> None:
         """Takes a batch whose gradients are to be added to those of the next `step`."""
 
-    def step(self, batch: Batch | None) -> Any:
-        """One step of all ranks; None: this rank has no batch. Returns [3] numbers, which may still be under way:
-        examples, loss sum, correct answers of all ranks since the last step. No examples: every rank is dry, and
-        nothing was changed."""
+    def step(self, batch: Batch | None, stop: bool = False) -> Any:
+        """One step of all ranks; None: this rank has no batch. Returns [4] numbers, which may still be under way:
+        examples, loss sum, correct answers of all ranks since the last step, and how many ranks say `stop`. No
+        examples: every rank is dry, and nothing was changed."""
 
     def evaluate(self, batch: Batch) -> Any:
-        """The same three numbers of one batch on this rank, without learning from it."""
+        """The first three of these numbers, of one batch on this rank, without learning from it."""
 
 
 class KerasAccelerator:
@@ -78,7 +78,7 @@ class KerasAccelerator:
             labels,
         ]
         self._accumulate = tf.function(self._accumulated, signature)
-        self._step = tf.function(self._stepped, signature)
+        self._step = tf.function(self._stepped, [*signature, tf.TensorSpec([], tf.float32)])
         self._evaluate = tf.function(self._evaluated, signature)
 
     def variables(self) -> list[tf.Variable]:
@@ -96,8 +96,8 @@ class KerasAccelerator:
     def accumulate(self, batch: Batch) -> None:
         self._accumulate(*self._typed(batch))
 
-    def step(self, batch: Batch | None) -> Any:
-        return self._step(*(self._typed(batch) if batch else self._nothing()))
+    def step(self, batch: Batch | None, stop: bool = False) -> Any:
+        return self._step(*(self._typed(batch) if batch else self._nothing()), tf.constant(float(stop)))
 
     def evaluate(self, batch: Batch) -> Any:
         return self._evaluate(*self._typed(batch))
@@ -120,7 +120,7 @@ class KerasAccelerator:
         for held, gradient in zip(self._held, gradients, strict=True):
             held.assign_add(gradient)
 
-    def _stepped(self, images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+    def _stepped(self, images: tf.Tensor, labels: tf.Tensor, stop: tf.Tensor) -> tf.Tensor:
         counts, gradients = tf.cond(
             tf.shape(images)[0] > 0,
             lambda: self._gradients(images, labels),
@@ -131,6 +131,7 @@ class KerasAccelerator:
             gradients = [gradient + held for gradient, held in zip(gradients, self._held, strict=True)]
             for held in [*self._held, self._held_counts]:
                 held.assign(tf.zeros_like(held))
+        counts = tf.concat([counts, stop[tf.newaxis]], 0)
         counts, *gradients = self._collective.sum([counts, *gradients], "step")
         if counts[0] > 0:
             self._update([gradient / tf.cast(counts[0], gradient.dtype) for gradient in gradients])
@@ -168,12 +169,12 @@ class EmulatedAccelerator:
         self._clock.sleep(self.step_s)
         self._held += float(batch[1].shape[0])
 
-    def step(self, batch: Batch | None) -> Any:
+    def step(self, batch: Batch | None, stop: bool = False) -> Any:
         count, self._held = self._held + (0.0 if batch is None else float(batch[1].shape[0])), 0.0
         if batch is not None:
             self._clock.sleep(self.step_s)
-        (total,) = self._collective.total([count], "emulated")
-        return total, 0.0, 0.0
+        total, votes = self._collective.total([count, float(stop)], "emulated")
+        return total, 0.0, 0.0, votes
 
     def evaluate(self, batch: Batch) -> Any:
         return float(batch[1].shape[0]), 0.0, 0.0

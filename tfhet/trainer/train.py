@@ -5,20 +5,22 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from tfhet import stages as stage_room
 from tfhet.clock import SYSTEM, Clock
-from tfhet.cluster import HostPaths, JobContext, environment, host_paths
+from tfhet.cluster import HostPaths, JobContext, environment, host_paths, read_serving
 from tfhet.errors import UsageError
 from tfhet.placement import Cut, Pipeline, PlacedStage, bytes_per_example
 from tfhet.placement.labels import label_spec
 from tfhet.record import RunFolder, RunSummary
 from tfhet.service.epoch import sharing_advice, threads_per_rank
+from tfhet.service.notice import notify
 from tfhet.service.transport import Transport
 from tfhet.source import Sidecar, Source, SyntheticSource, TFRecordSource
 from tfhet.stages import CenterCrop, Choice, ImageSpec, RandomResizedCrop, Resize, Stage
@@ -26,10 +28,13 @@ from tfhet.trainer import models
 from tfhet.trainer.checkpoint import Checkpoints, Progress, export
 from tfhet.trainer.collective import Collective, collective
 from tfhet.trainer.feed import Feed
-from tfhet.trainer.loop import Loop
+from tfhet.trainer.ledger import Ledger
+from tfhet.trainer.loop import Begun, Loop
+from tfhet.trainer.parts import Skipped
 from tfhet.trainer.schedule import WarmUp
 from tfhet.trainer.settings import Settings
 from tfhet.trainer.step import NUMBERS, Accelerator, EmulatedAccelerator, KerasAccelerator, shares
+from tfhet.trainer.stop import STOP_CODE, StopRequest
 
 log = logging.getLogger("tfhet")
 
@@ -46,16 +51,27 @@ class Training:
     accelerator: Accelerator
     collective: Collective
     clock: Clock = SYSTEM
+    stop: StopRequest = field(default_factory=StopRequest)
+    was_stopped: bool = False
+    """Whether `run` ended because all ranks had agreed to stop."""
 
     def run(self) -> RunSummary:
-        """Trains to the end; rank 0 leaves checkpoints, model, TensorBoard logs and the record."""
+        """Trains to the end, or until it is told to stop; rank 0 leaves checkpoints, model, TensorBoard logs and the
+        record."""
         settings, chief = self.settings, self.collective.rank == 0
         keras = self.accelerator if isinstance(self.accelerator, KerasAccelerator) else None
         checkpoints = self._checkpoints(keras)
-        progress = self._resume(keras, checkpoints)
+        progress, begun = self._resume(keras, checkpoints)
         if chief:
             self._announce()
         schedule = WarmUp(settings.learning_rate, self.collective.size, settings.warmup_epochs)
+
+        def save(epoch: int, begun: Begun | None = None) -> None:
+            """Where the training stands in `epoch`, or before it."""
+            if chief and checkpoints:
+                begun = begun or Begun(number=epoch)
+                checkpoints.save(Progress(epoch, loop.step, begun.steps, begun.number), self._ledger(begun))
+
         loop = Loop(
             self.feed,
             self.accelerator,
@@ -66,32 +82,56 @@ class Training:
             set_epoch=(lambda epoch: keras.optimizer.learning_rate.assign(schedule.at(epoch))) if keras else _ignore,
             on_line=lambda line: print(line, flush=True),
             on_epoch_end=keras.average_statistics if keras else lambda: None,
+            is_told_to_stop=lambda: self.stop.is_made,
+            is_without_data_hosts=lambda: read_serving(self._record_dir) == (),
+            skipped=self._skipped(),
+            save_every=settings.checkpoint_every_steps,
+            on_save=save,
             clock=self.clock,
             step=progress.step,
         )
         writer = tf.summary.create_file_writer(str(self.paths.output / "tensorboard")) if chief else None
         results: list[dict[str, Any]] = []
+        self.stop.listen()
+        loop.agree()
+        if self._record_dir:
+            notify("reads", endlessly=False)
         for epoch in range(progress.epoch, settings.epochs):
-            result = loop.epoch(epoch, settings.steps_per_epoch)
-            if self.validation is not None and keras:
+            result = loop.epoch(epoch, settings.steps_per_epoch, begun)
+            begun, last, every = None, epoch + 1 == settings.epochs, settings.checkpoint_every_epochs
+            is_due = bool(every) and (last or (epoch + 1) % every == 0)
+            # A pass goes on over the ends of epochs that are so many steps.
+            at = replace(loop.begun, steps=0) if settings.steps_per_epoch else None
+            if loop.stopped:
+                save(epoch, loop.begun)
+            elif is_due:
+                save(epoch + 1, at)
+            if self.validation is not None and keras and not loop.stopped:
                 result.update(loop.evaluate(self.validation))
+                if loop.agree_to_stop() and not is_due:
+                    save(epoch + 1, at)
             results.append(result)
-            last = epoch + 1 == settings.epochs
             if writer is not None:
                 _report_epoch(result, writer, loop.step)
-                every = settings.checkpoint_every_epochs
-                if checkpoints and every and (last or (epoch + 1) % every == 0):
-                    checkpoints.save(Progress(epoch + 1, loop.step))
+            if loop.stopped:
+                break
+        self.was_stopped = loop.stopped
         weights = f" weights={keras.digest()}" if keras else ""
         print(f"[tfhet] rank={self.collective.rank} batches={loop.batches}{weights}", flush=True)
         summary = self._summary(loop, results)
         if writer is not None:
             writer.close()
-            if settings.export and keras:
+            if loop.stopped:
+                kept = f"the next run goes on from {self.paths.checkpoints}" if checkpoints else "nothing was kept"
+                print(f"[tfhet] stopped at step={loop.step}, as told; {kept}", flush=True)
+            elif settings.export and keras:
                 export(keras.model, self.paths.model)
-            folder = Path(self.job.record_dir) if self.job.record_dir else self.paths.output_data / "tfhet"
-            RunFolder(folder).create().write_summary(summary)
+            RunFolder(self._record_dir or self.paths.output_data / "tfhet").create().write_summary(summary)
         return summary
+
+    @property
+    def _record_dir(self) -> Path | None:
+        return Path(self.job.record_dir) if self.job.record_dir else None
 
     def _announce(self) -> None:
         """Says what is about to happen: the first step builds the graph, which takes a while."""
@@ -106,25 +146,47 @@ class Training:
         )
 
     def _checkpoints(self, keras: KerasAccelerator | None) -> Checkpoints | None:
-        if keras is None:
+        settings = self.settings
+        if not (settings.checkpoint_every_epochs or settings.checkpoint_every_steps):
             return None
-        return Checkpoints(
-            self.paths.checkpoints, self.settings.keep_checkpoints, model=keras.model, optimizer=keras.optimizer
-        )
+        state = {"model": keras.model, "optimizer": keras.optimizer} if keras else {}
+        return Checkpoints(self.paths.checkpoints, settings.keep_checkpoints, **state)
 
-    def _resume(self, keras: KerasAccelerator | None, checkpoints: Checkpoints | None) -> Progress:
+    def _ledger(self, begun: Begun) -> Ledger | None:
+        source = self.feed.pipeline.source
+        return None if begun.seen is None else Ledger.of(source.fingerprint(), begun.seen, source.split_sizes())
+
+    def _resume(self, keras: KerasAccelerator | None, checkpoints: Checkpoints | None) -> tuple[Progress, Begun | None]:
         """Rank 0's state, from its newest checkpoint if there is one, becomes everybody's."""
-        progress = Progress()
+        progress, seen = Progress(), np.zeros(0, np.int64)
         if checkpoints and self.settings.resume and self.collective.rank == 0:
-            progress = checkpoints.restore() or progress
+            progress, ledger = checkpoints.restore() or (progress, None)
+            source = self.feed.pipeline.source
+            if ledger is not None and ledger.fingerprint == source.fingerprint():
+                seen = ledger.seen(source.split_sizes())
+            elif ledger is not None:
+                log.warning("the data are not those of the checkpoint: epoch %d is read from its start", progress.epoch)
         if keras:
             self.collective.broadcast(keras.variables())
-        epoch, step = self.collective.total(
-            [progress.epoch, progress.step] if self.collective.rank == 0 else [0, 0], "progress"
-        )
-        if epoch and self.collective.rank == 0:
-            print(f"[tfhet] resumed at epoch={int(epoch)} step={int(step)}", flush=True)
-        return Progress(int(epoch), int(step))
+        stand = [progress.epoch, progress.step, progress.begun, progress.number]
+        stand = [int(n) for n in self.collective.total(stand if self.collective.rank == 0 else [0] * 4, "progress")]
+        progress, seen = Progress(*stand), self.collective.gather(seen, "ledger")
+        if progress.step and self.collective.rank == 0:
+            inside = f", {progress.begun} steps into it" if progress.begun else ""
+            inside += f", {len(seen)} examples of pass {progress.number} seen" if seen.size else ""
+            print(f"[tfhet] resumed at epoch={progress.epoch} step={progress.step}{inside}", flush=True)
+        goes_on = progress.begun or seen.size or self.settings.steps_per_epoch
+        return progress, Begun(progress.begun, progress.number, seen if seen.size else None) if goes_on else None
+
+    def _skipped(self) -> Skipped | None:
+        """Raises DataError when the check of the source has passed over too much."""
+        if self.settings.on_bad_record == "fail":
+            return None
+        damages = list(self.feed.pipeline.source.damages())
+        lost = sum(damage.examples or 1 for damage in damages)
+        skipped = Skipped(self.settings.bad_record_budget, records=damages, unreachable=lost)
+        skipped.check()
+        return skipped
 
     def _summary(self, loop: Loop, results: list[dict[str, Any]]) -> RunSummary:
         pipeline, meter, job = self.feed.pipeline, loop.meter, self.job
@@ -151,6 +213,7 @@ class Training:
             first_batch_s=self.feed.first_batch_s,
             epochs=results,
             stages_where=where,
+            bad_records=[record.to_json() for record in loop.skipped.records] if loop.skipped else (),
             metrics={k: v for k, v in final.items() if "loss" in k or "accuracy" in k},
         )
 
@@ -161,7 +224,7 @@ def build(settings: Settings, job: JobContext, paths: HostPaths) -> Training:
     Raises UsageError and DataError before any work is lost.
     """
     seed = job.seed if settings.seed < 0 else settings.seed
-    source = _source(settings.data, settings.image_size, paths, seed)
+    source = _source(settings, paths, seed)
     source.check()
     pipeline = Pipeline(source, settings.chain, settings.batch_size, seed=seed, shuffle=settings.shuffle)
     cut = Cut.smallest(pipeline) if settings.cut < 0 else Cut(settings.cut).checked(pipeline)
@@ -195,10 +258,11 @@ def main(argv: Sequence[str], env: Mapping[str, str] | None = None) -> int:
         training.run()
     finally:
         training.collective.shutdown()
-    return 0
+    return STOP_CODE if training.was_stopped else 0
 
 
-def _source(text: str, image_size: int, paths: HostPaths, seed: int) -> Source:
+def _source(settings: Settings, paths: HostPaths, seed: int) -> Source:
+    text = settings.data
     kind, *numbers = text.split(":")
     if kind != "synthetic":
         directory = paths.channel(text)
@@ -208,7 +272,7 @@ def _source(text: str, image_size: int, paths: HostPaths, seed: int) -> Source:
                 f"channel {text!r} is missing: {directory} is no directory; "
                 f"channels that are there: {', '.join(there) or 'none'}"
             )
-        return _records(directory, image_size)
+        return _records(directory, settings)
     try:
         examples, splits = int(numbers[0]), int(numbers[1])
         uneven = {"": False, "uneven": True}[numbers[2] if len(numbers) > 2 else ""]
@@ -217,16 +281,16 @@ def _source(text: str, image_size: int, paths: HostPaths, seed: int) -> Source:
     return SyntheticSource(examples, splits, seed=seed, uneven=uneven)
 
 
-def _records(directory: Path, image_size: int) -> TFRecordSource:
-    size = (image_size, image_size) if image_size else None
-    return TFRecordSource.from_directory(str(directory), size=size)
+def _records(directory: Path, settings: Settings) -> TFRecordSource:
+    size = (settings.image_size, settings.image_size) if settings.image_size else None
+    return TFRecordSource.from_directory(str(directory), size=size, on_bad_record=settings.on_bad_record)
 
 
 def _validation(settings: Settings, pipeline: Pipeline, job: JobContext, paths: HostPaths) -> Feed | None:
     """Validation data are read by the ranks themselves, through the stages without what is random about them."""
     if settings.data.startswith("synthetic") or not paths.channel(settings.validation).is_dir():
         return None
-    source = _records(paths.channel(settings.validation), settings.image_size)
+    source = _records(paths.channel(settings.validation), settings)
     source.check()
     if source.split_count() < job.size:
         raise UsageError(
@@ -300,6 +364,8 @@ def _report_epoch(result: Mapping[str, Any], writer: Any, step: int) -> None:
     numbers = {key: value for key, value in result.items() if isinstance(value, (int, float))}
     shown = " ".join(f"{k}={v:.4f}" if isinstance(v, float) else f"{k}={v}" for k, v in numbers.items())
     print(f"[tfhet] end of {shown}", flush=True)
+    if result.get("repeated"):
+        log.error("%d examples came more than once, and at most once is promised: please report it", result["repeated"])
     with writer.as_default(step=step):
         for key, value in numbers.items():
             tf.summary.scalar(key, value)

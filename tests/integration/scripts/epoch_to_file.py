@@ -15,7 +15,8 @@ import numpy as np
 
 from tfhet.cluster import JobContext, environment
 from tfhet.placement import Pipeline
-from tfhet.service import epoch_dataset
+from tfhet.service.epoch import EpochPart
+from tfhet.service.transport import Transport
 from tfhet.source import SyntheticSource
 
 CHAIN = """
@@ -42,7 +43,9 @@ pipeline = Pipeline(source, CHAIN, batch_size=8, seed=job.seed, shuffle=20, reco
 batches = []
 for epoch in range(2):
     marker = arguments.marker.with_suffix(f".{epoch}")
-    dataset = epoch_dataset(pipeline, epoch, job)
+    part, transport = EpochPart(pipeline, epoch), Transport()
+    part.register(job, transport)
+    dataset = part.dataset(job, transport)
     iterator = iter(dataset)
     mine = list(itertools.islice(iterator, 1))
     if job.rank == 0 and job.size > 1:

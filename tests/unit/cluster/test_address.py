@@ -69,6 +69,12 @@ def test_a_wrong_address_table_is_refused(text: str) -> None:
         resolve("algo-1", {"TFHET_ADDRESSES": text})
 
 
+@pytest.mark.parametrize("address", ["a..b", "x" * 64, "\u00b2" * 80])
+def test_what_cannot_be_looked_up_is_no_address(address: str) -> None:
+    with pytest.raises(UsageError, match="the address of 'algo-1', is no name of a host"):
+        resolve("algo-1", {"TFHET_ADDRESSES": json.dumps({"algo-1": address})})
+
+
 def test_free_ports_are_different_and_free() -> None:
     ports = free_ports(20)
     assert len(set(ports)) == 20

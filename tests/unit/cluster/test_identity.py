@@ -161,3 +161,8 @@ def test_a_missing_toolkit_says_what_to_install(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(sys.modules, "sagemaker_training.environment", None)
     with pytest.raises(ClusterError, match=r"tfhet\[sagemaker\]"):
         Identity.from_toolkit()
+
+
+def test_a_base_directory_that_cannot_be_is_a_cluster_error() -> None:
+    with pytest.raises(ClusterError, match=r"resourceconfig\.json: cannot be read \(File name too long\)"):
+        identify({"SAGEMAKER_BASE_DIR": "x" * 5000})

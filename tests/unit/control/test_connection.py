@@ -45,3 +45,11 @@ def test_a_dialler_that_reaches_itself_has_reached_nobody(run: Run, monkeypatch:
             await Connection.dial("127.0.0.1", port)
 
     run(scenario())
+
+
+def test_a_name_that_cannot_be_looked_up_is_a_broken_connection(run: Run) -> None:
+    async def scenario() -> None:
+        with pytest.raises(OSError, match="'a..b' is no name of a host"):
+            await Connection.dial("a..b", 1)
+
+    run(scenario())

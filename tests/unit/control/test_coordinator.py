@@ -63,6 +63,18 @@ def test_missing_members_are_named_at_the_deadline(run: Run, link_of: Any) -> No
     run(scenario())
 
 
+def test_a_code_out_of_range_still_ends_the_job_as_failed(run: Run, link_of: Any) -> None:
+    async def scenario() -> None:
+        link = link_of("a")
+        await link.start()
+        await link.join("a")
+        await link.coordinator.end(256, "odd")
+        assert await link.until("end") == [("end", "a", 1, "odd")]
+        await link.close()
+
+    run(scenario())
+
+
 def test_a_wait_for_members_says_who_was_turned_away(run: Run, link_of: Any) -> None:
     async def scenario() -> None:
         link = link_of("a")

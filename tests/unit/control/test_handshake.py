@@ -72,6 +72,17 @@ def test_a_member_is_refused_with_the_reason_once_it_has_proved_itself(run: Run)
     assert str(here) == "algo-2, i1: no"
 
 
+def test_a_refusal_without_proof_is_not_believed(run: Run) -> None:
+    async def stranger(connection: Connection) -> None:
+        connection.write({"type": "hello", "version": 1, "nonce": "0" * 64})
+        await connection.read()
+        connection.write({"type": "refused", "reason": "go away"})
+
+    _, here = run(_meet(stranger, _introduce(SECRET)))
+    assert isinstance(here, ProtocolError)
+    assert "expected 'welcome', got 'refused'" in str(here)
+
+
 def test_a_false_coordinator_is_found_out(run: Run) -> None:
     async def false_coordinator(connection: Connection) -> None:
         connection.write({"type": "hello", "version": 1, "nonce": "0" * 64})

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -339,5 +340,26 @@ def test_a_join_that_is_cancelled_leaves_nothing(run: Run) -> None:
             joining.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await joining
+
+    run(scenario())
+
+
+def test_a_lease_in_which_nothing_could_be_renewed_is_not_taken(run: Run) -> None:
+    async def scenario() -> None:
+        async def hasty_coordinator(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            connection = Connection(reader, writer)
+            with contextlib.suppress(ConnectionError):
+                await admit(connection, SECRET, lambda name, instance: None)
+                connection.write({"type": "joined", "lease_s": 1e-300, "seen": 0})
+                await connection.read()
+            await connection.close()
+
+        server = await asyncio.start_server(hasty_coordinator, "127.0.0.1", 0)
+        member = Member("a", "127.0.0.1", server.sockets[0].getsockname()[1], SECRET)
+        with pytest.raises(NotReady, match="a lease of 1e-300 s"):
+            await member.join({}, 0.3)
+        await member.leave()
+        server.close()
+        await server.wait_closed()
 
     run(scenario())

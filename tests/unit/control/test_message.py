@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfhet.control.message import MAX_LINE_BYTES, ProtocolError, check, decode, encode
+from tfhet.control.message import MAX_LINE_BYTES, ProtocolError, check, decode, encode, sound_code
 
 EXAMPLES = [
     {"type": "hello", "version": 1, "nonce": "n"},
@@ -105,3 +105,17 @@ def test_any_bytes_are_a_message_or_a_protocol_error(line: bytes) -> None:
 def test_almost_a_message_is_one_or_a_protocol_error(message: dict[str, object], change: dict[str, object]) -> None:
     with contextlib.suppress(ProtocolError):
         check(decode(json.dumps(message | change).encode()))
+
+
+@pytest.mark.parametrize("code", [256, -256, 2**40])
+def test_a_code_that_no_process_can_exit_with_is_no_code(code: int) -> None:
+    for message in ({"type": "left", "code": code}, {"type": "end", "code": code, "cause": "because"}):
+        with pytest.raises(ProtocolError, match="field 'code' must be int"):
+            check(message)
+    assert sound_code(code) == 1
+    assert [sound_code(sound) for sound in (0, 143, 255, -9)] == [0, 143, 255, -9]
+
+
+def test_a_number_beyond_every_float_is_not_taken() -> None:
+    with pytest.raises(ProtocolError, match="not JSON"):
+        decode(b'{"type":"message","n":1,"body":{"type":"x","v":1e999}}')

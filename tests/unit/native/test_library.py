@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 from tfhet.errors import UsageError
-from tfhet.native import library
+from tfhet.native import kernels, library
 
 KERNEL = """
 #include "op.h"
@@ -44,10 +44,10 @@ needs_compiler = pytest.mark.skipif(not has_compiler(), reason="compiled ops can
 def folder(tmp_path, monkeypatch) -> Path:
     """Where the kernels are: only `doubled`. The cache is empty, the ops of other tests are not loaded."""
     (tmp_path / "kernels").mkdir()
-    for header in library.HERE.glob("*.h"):
+    for header in kernels.HERE.glob("*.h"):
         (tmp_path / "kernels" / header.name).write_bytes(header.read_bytes())
     (tmp_path / "kernels" / "doubled.cc").write_text(KERNEL)
-    monkeypatch.setattr(library, "HERE", tmp_path / "kernels")
+    monkeypatch.setattr(kernels, "HERE", tmp_path / "kernels")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("TFHET_NATIVE", raising=False)
     library._loaded.cache_clear()
@@ -79,7 +79,7 @@ def test_another_source_header_flag_or_cpu_is_another_library(folder, monkeypatc
     paths.append(library.build("doubled"))
     monkeypatch.setattr(library, "FLAGS", (*library.FLAGS, "-DCHANGED"))
     paths.append(library.build("doubled"))
-    monkeypatch.setattr(library, "_cpu", lambda: "another")
+    monkeypatch.setattr(kernels, "cpu", lambda: "another")
     paths.append(library.build("doubled"))
     assert len(set(paths)) == 5
     assert all(path.exists() for path in paths)
@@ -152,8 +152,8 @@ def test_another_word_is_refused(folder, monkeypatch):
 @needs_compiler
 def test_of_processes_that_build_at_once_one_does_and_all_load_it(folder):
     code = (
-        "import sys; from pathlib import Path; from tfhet.native import library\n"
-        "library.HERE = Path(sys.argv[1])\n"
+        "import sys; from pathlib import Path; from tfhet.native import kernels, library\n"
+        "kernels.HERE = Path(sys.argv[1])\n"
         "compile_, built = library._compile, []\n"
         "library._compile = lambda *given: (built.append(1), compile_(*given))\n"
         "print(library.ops('doubled').tfhet_test_doubled([3.0]).numpy()[0], len(built))"

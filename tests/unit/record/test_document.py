@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 from pathlib import Path
@@ -27,11 +28,18 @@ def test_numpy_values_paths_and_sets_become_plain_json() -> None:
     json.dumps(held)
 
 
-def test_a_write_that_fails_leaves_the_old_file_and_no_temporary(tmp_path: Path) -> None:
+def test_a_write_that_fails_leaves_the_old_file_and_no_temporary(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "deep" / "a.json"
     document.write(path, {"x": 1})
-    with pytest.raises(UnicodeEncodeError):
-        document.write_text(path, "\ud800")
+
+    def no_space(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    monkeypatch.setattr(document.os, "fsync", no_space)
+    with pytest.raises(OSError):
+        document.write_text(path, "new")
     assert json.loads(path.read_text()) == {"x": 1}
     assert [file.name for file in path.parent.iterdir()] == ["a.json"]
 
@@ -42,7 +50,11 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_temporary(tmp_path: Path)
         (b"{", DataError, "not JSON"),
         (b"[1]", DataError, "a list, not an object"),
         (b"\xff\xfe", DataError, "not UTF-8"),
+        (b'{"a": ' + b"9" * 5000 + b"}", DataError, "4300 digits"),
+        (b'{"a": ' + b"[" * 100_000, DataError, "recursion"),
+        (b'{"a": ' + b"[" * 100 + b"]" * 100 + b"}", DataError, "more than 100 levels"),
     ],
+    ids=["cut", "list", "bytes", "digits", "endless", "deep"],
 )
 def test_a_file_that_is_no_json_object_is_named(
     tmp_path: Path, content: bytes, error: type[Exception], words: str
@@ -65,3 +77,15 @@ def test_a_missing_file_and_a_folder_are_wrong_use(tmp_path: Path) -> None:
 def test_another_schema_is_refused_and_named(found: object, said: str) -> None:
     with pytest.raises(UsageError, match=f"thing in f.json has {said}; this tfhet reads schema 1"):
         document.check_schema({"schema": found}, "thing", 1, "f.json")
+
+
+def test_half_a_surrogate_pair_is_written_as_json_escapes_it(tmp_path: Path) -> None:
+    path = document.write(tmp_path / "a.json", {"file": "caf\udce9"})
+    assert document.read(path, "thing") == {"file": "caf\udce9"}
+
+
+def test_a_path_that_cannot_be_is_wrong_use(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be read"):
+        document.read(tmp_path / "a\0b", "thing")
+    with pytest.raises(UsageError, match="cannot be read"):
+        document.read(tmp_path / ("x" * 300), "thing")

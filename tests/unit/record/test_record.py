@@ -42,3 +42,21 @@ def test_another_schema_is_refused_with_the_path(tmp_path: Path) -> None:
 def test_a_record_without_its_table_is_refused(broken: dict[str, object]) -> None:
     with pytest.raises(DataError, match="`figures`"):
         Record.from_json(broken)
+
+
+@pytest.mark.parametrize(
+    ("broken", "words"),
+    [
+        ({"command": True}, "`command` is True, no list"),
+        ({"details": [1]}, "`details` is list, no dict"),
+        ({"created": 5}, "`created` is 5, no str"),
+        ({"figures": {"a": {**Figure.single(1.0, unit="s").to_json(), "low": 10**400}}}, "figure 'a' cannot be read"),
+        (
+            {"figures": {"a": {**Figure.single(1.0, unit="s").to_json(), "n": float("inf")}}},
+            "figure 'a' cannot be read",
+        ),
+    ],
+)
+def test_a_part_of_the_wrong_kind_is_refused(broken: dict[str, object], words: str) -> None:
+    with pytest.raises(DataError, match=words):
+        Record.from_json({**record().to_json(), **broken})

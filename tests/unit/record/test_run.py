@@ -78,6 +78,10 @@ def test_another_schema_is_refused() -> None:
         ({"steps": "many"}, "`steps` is 'many', not int"),
         ({"wait_pct": True}, "`wait_pct` is True"),
         ({"cluster": []}, "`cluster`"),
+        ({"cluster": {"dnn_group": 3}}, "`cluster`"),
+        ({"exit_codes": {"algo-1": "0"}}, "`exit_codes`"),
+        ({"duration_s": 10**400}, "`duration_s` is 1000"),
+        ({"step_ms": {"median": 10**400, "p10": 1, "p90": 1}}, "cannot be read"),
         ({"epochs": [3]}, "cannot be read"),
         ({"step_ms": {"median": 1}}, "cannot be read"),
     ],
@@ -122,3 +126,11 @@ def test_logs_are_found_and_their_tails_read_from_the_end(tmp_path: Path) -> Non
 def test_a_host_name_cannot_leave_the_folder(tmp_path: Path, host: str) -> None:
     with pytest.raises(UsageError, match="cannot name a log file"):
         RunFolder(tmp_path).log_path(host)
+
+
+def test_events_with_half_a_surrogate_pair_are_kept_and_lines_that_are_none_left_out(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run")
+    folder.write_event(Event("host.joined", 1.0, {"host": "\ud800"}))
+    with open(folder.events_path, "a") as file:
+        file.write("[" * 100_000 + "\n" + "9" * 5000 + "\n")
+    assert [event["host"] for event in folder.events()] == ["\ud800"]

@@ -12,8 +12,10 @@ import pytest
 
 from tfhet.cluster import JobContext, free_ports
 from tfhet.service import server
+from tfhet.service.engine import whole_engine
 
 _jobs = itertools.count()
+ENGINE = whole_engine()
 
 
 @dataclass(frozen=True)
@@ -45,17 +47,17 @@ class Cluster:
 @contextlib.contextmanager
 def serving(workers: int) -> Iterator[Cluster]:
     ports = free_ports(workers + 1)
-    dispatcher = server.dispatcher(ports[0])
+    dispatcher = server.dispatcher(ENGINE, ports[0])
     running = []
     try:
         address = f"127.0.0.1:{ports[0]}"
-        running += [server.worker(port, "127.0.0.1", address) for port in ports[1:]]
+        running += [server.worker(ENGINE, port, "127.0.0.1", address) for port in ports[1:]]
         yield Cluster(address, workers)
     finally:
         gc.collect()  # else readers that nobody holds any more call for their dispatcher when it has gone
         for worker in running:
-            worker._stop()
-        dispatcher._stop()
+            worker.stop()
+        dispatcher.stop()
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,7 @@ import tensorflow as tf
 from tfhet.cluster import JobContext
 from tfhet.errors import UsageError
 from tfhet.placement import Cut, Pipeline
-from tfhet.service import epoch_dataset
-from tfhet.service.epoch import sharing_advice, threads_per_rank
+from tfhet.service.epoch import EpochPart, sharing_advice, threads_per_rank
 from tfhet.service.transport import Transport
 from tfhet.source import SyntheticSource, example_id
 
@@ -25,6 +24,15 @@ CHAIN = "dilate(3); random_rotation(0.1); rescale(); random_flip()"
 def pipeline(stages: str = CHAIN, examples: int = 90, splits: int = 12, **settings: Any) -> Pipeline:
     source = SyntheticSource(examples, splits, shape=(8, 6, 3), uneven=True)
     return Pipeline(source, stages, **{"batch_size": 4, **settings})
+
+
+def epoch_dataset(
+    declared: Pipeline, epoch: int, job: JobContext, transport: Transport | None = None, **part: Any
+) -> tf.data.Dataset:
+    """This rank's share, registered by whoever comes first."""
+    it, transport = EpochPart(declared, epoch, **part), transport or Transport()
+    it.register(job, transport)
+    return it.dataset(job, transport)
 
 
 def ids(batches: Iterable[Mapping[str, tf.Tensor]]) -> list[int]:
@@ -109,7 +117,7 @@ def test_two_cuts_of_one_declaration_are_two_data_sets(served):
 
 def test_a_rank_that_is_an_epoch_ahead_of_rank_0_waits_for_nobody(served):
     declared, (first, second) = pipeline("", 16, 4), served.ranks(2)
-    mine = ids(epoch_dataset(declared, 0, second, transport=Transport(register_deadline_s=1)))
+    mine = ids(epoch_dataset(declared, 0, second, Transport(register_deadline_s=1)))
     assert sorted(mine) == all_ids(declared)
     assert ids(epoch_dataset(declared, 0, first)) == []
 
@@ -125,7 +133,7 @@ def test_without_a_service_each_rank_reads_its_own_splits():
 
 def test_compressed_data_arrive_unharmed(served):
     declared = pipeline(examples=20, splits=4)
-    found = by_id(epoch_dataset(declared, 0, served.job(), transport=Transport(compression="AUTO")), "image")
+    found = by_id(epoch_dataset(declared, 0, served.job(), Transport(compression="AUTO")), "image")
     expected = by_id(declared.dataset(), "image")
     assert found.keys() == expected.keys()
     assert all((found[key][0] == expected[key][0]).all() for key in found)

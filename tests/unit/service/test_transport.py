@@ -8,7 +8,10 @@ from tfhet.clock import FakeClock
 from tfhet.cluster import free_ports
 from tfhet.errors import NotReady
 from tfhet.service import server
+from tfhet.service.engine import whole_engine
 from tfhet.service.transport import Transport
+
+ENGINE = whole_engine()
 
 
 class Interrupted(FakeClock):
@@ -61,8 +64,8 @@ def test_dynamic_sharding_delivers_once_and_off_once_for_each_worker(served):
 def test_readers_connect_to_a_worker_at_the_address_that_it_was_told():
     # All of 127/8 reaches this machine, but a worker that called itself localhost would be reached at 127.0.0.1.
     ports = free_ports(2)
-    dispatcher = server.dispatcher(ports[0])
-    worker = server.worker(ports[1], "127.0.0.77", f"127.0.0.1:{ports[0]}")
+    dispatcher = server.dispatcher(ENGINE, ports[0])
+    worker = server.worker(ENGINE, ports[1], "127.0.0.77", f"127.0.0.1:{ports[0]}")
     try:
         transport, data = Transport(), tf.data.Dataset.range(1000).repeat()
         transport.publish(f"127.0.0.1:{ports[0]}", data, "told")
@@ -72,5 +75,5 @@ def test_readers_connect_to_a_worker_at_the_address_that_it_was_told():
         assert "127.0.0.77" in {ip.removeprefix("::ffff:") for ip in peers}
         del reader
     finally:
-        worker._stop()
-        dispatcher._stop()
+        worker.stop()
+        dispatcher.stop()

@@ -74,15 +74,15 @@ def test_a_file_that_is_no_text_is_named(tmp_path: Path):
     ("text", "message"),
     [
         ("groups: [", "f.yaml: not YAML: "),
-        ("", "f.yaml: expected NAME: VALUE pairs, not 'None'"),
+        ("", "f.yaml: expected NAME: VALUE pairs, not None"),
         ("- a", "f.yaml: expected NAME: VALUE pairs"),
         ("groups: {a: {}}\nhosts: 2", "f.yaml: unknown field 'hosts'; known: channels, groups, launcher, name"),
         ("name: 'a b'\ngroups: {a: {}}", "f.yaml: name must be a word"),
         ("name: ../x\ngroups: {a: {}}", "f.yaml: name must be a word"),
         ("name: 7\ngroups: {a: {}}", "f.yaml: name must be a word of letters, digits, '.', '_' and '-', not 7"),
-        ("name: x", "f.yaml: groups: expected NAME: VALUE pairs, not 'None'"),
+        ("name: x", "f.yaml: groups: expected NAME: VALUE pairs, not None"),
         ("groups: {}", "f.yaml: groups is empty"),
-        ("groups: {a: 3}", "f.yaml: groups: a: expected NAME: VALUE pairs, not '3'"),
+        ("groups: {a: 3}", "f.yaml: groups: a: expected NAME: VALUE pairs, not 3"),
         ("groups: {a b: {}}", "f.yaml: groups: 'a b' is no name for a group"),
         ("groups: {1: {}}", "f.yaml: groups: 1 is no name for a group"),
         ("groups: {a: {host: 1}}", "f.yaml: groups: a: unknown field 'host'; known: hosts, instance_type, ranks"),
@@ -96,11 +96,55 @@ def test_a_file_that_is_no_text_is_named(tmp_path: Path):
         ("groups: {a: {}}\nchannels: [x]", "f.yaml: channels: expected NAME: VALUE pairs"),
         ("groups: {a: {}}\nchannels: {../x: y}", "f.yaml: channels: '../x': expected NAME: DIRECTORY"),
         ("groups: {a: {}}\nchannels: {x: 5}", "f.yaml: channels: 'x': expected NAME: DIRECTORY, not 5"),
-        ("groups: {a: {}}\nlauncher: {x: [1]}", "f.yaml: launcher: 'x': expected ARGUMENT: VALUE, not [1]"),
+        ("groups: {a: {}}\nlauncher: {x: [1]}", "f.yaml: launcher: 'x': expected ARGUMENT: VALUE, not list"),
         ("groups: {a: {}}\nlauncher: 5", "f.yaml: launcher: expected NAME: VALUE pairs"),
+        ("groups: {a: {}}\nlauncher: {a b: 1}", "f.yaml: launcher: 'a b': expected ARGUMENT: VALUE"),
+        ('groups: {a: {}}\nlauncher: {x: "\\0"}', "f.yaml: launcher: x: '\\x00' cannot stand on a command line"),
+        ('groups: {a: {}}\nchannels: {x: "\\ud800"}', "f.yaml: channels: x: '\\ud800' cannot stand on a command line"),
+        ("name: 2024-02-31", "f.yaml: a value that cannot be read: day is out of range for month"),
+        ("name: !!int ''", "f.yaml: a value that cannot be read"),
     ],
 )
 def test_what_is_wrong_is_named_with_file_and_field(text, message):
     with pytest.raises(UsageError) as caught:
         ClusterFile.parse(text, "f.yaml")
     assert message in str(caught.value)
+
+
+def test_a_mapping_may_merge_another():
+    read = ClusterFile.parse("groups: {a: &a {hosts: 2, ranks: 3}, b: {<<: *a, hosts: 1}}", "f.yaml")
+    assert (read.groups["b"].hosts, read.groups["b"].ranks) == (1, 3)
+
+
+@pytest.mark.parametrize(
+    "name", ["x" * 5000, "\0.yaml", "\ud800.yaml", "x" * 300 + ".yaml"], ids=["long", "nul", "surrogate", "long file"]
+)
+def test_what_cannot_be_the_name_of_a_file_is_wrong_use(name):
+    with pytest.raises(UsageError, match="cannot be read"):
+        load(name)
+
+
+LAUGHS = "\n".join(["l0: &l0 [lol]", *(f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 9)}]" for n in range(1, 12))])
+LAUGHS_IN_A_LINE = LAUGHS.replace("\n", ", ")
+MERGES = LAUGHS.replace("[lol]", "{a: b}").replace(" [", " {<<: [").replace("]", "]}")
+"""Each line nine times the one before: 31 billion values when written out."""
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("groups: {a: {}}\nlauncher: {x: 0x" + "f" * 5000 + "}", "launcher: x: a number of thousands of digits"),
+        ("name: " + "9" * 5000, "f.yaml: a value that cannot be read"),
+        ("[" * 3000, "f.yaml: a value that cannot be read"),
+        ("#" * 100_001, "f.yaml: 100001 characters; a cluster file has at most 100000"),
+        (f"{LAUGHS}\nname: *l11", "f.yaml: unknown field 'l0'"),
+        (f"groups: {{{LAUGHS_IN_A_LINE}, a: *l11}}", "f.yaml: groups: l0: expected NAME: VALUE pairs, not list"),
+        (f"{MERGES}\nname: x", "f.yaml: not YAML: more than 1000 pairs in one mapping"),
+    ],
+    ids=["hexadecimal", "decimal", "deep", "long", "laughs", "laughs in a group", "merges"],
+)
+def test_what_is_huge_is_refused_at_once(text, message):
+    with pytest.raises(UsageError) as caught:
+        ClusterFile.parse(text, "f.yaml")
+    assert message in str(caught.value)
+    assert len(str(caught.value)) < 1000

@@ -13,7 +13,7 @@ import pytest
 
 from tfhet.errors import UsageError
 from tfhet.record import RunFolder
-from tfhet.simulate import ClusterFile, GroupFile, Simulation, run_dir, simulate
+from tfhet.simulate import ClusterFile, Fault, GroupFile, Simulation, run_dir, simulate
 from tfhet.simulate.drive import drive
 
 pytestmark = pytest.mark.timeout(60)
@@ -24,7 +24,7 @@ GROUPS = {"data_group": GroupFile(hosts=3), "dnn_group": GroupFile(hosts=2, rank
 TELLS = """
 import json, os, sys
 names = ("SM_CURRENT_HOST", "SM_CURRENT_INSTANCE_GROUP", "HOROVOD_RANK", "HOROVOD_LOCAL_RANK", "TFHET_PORTS",
-         "TFHET_ADDRESSES", "TFHET_SECRET", "SM_CHANNELS", "PYTHONPATH")
+         "TFHET_ADDRESSES", "TFHET_SECRET", "SM_CHANNELS", "PYTHONPATH", "LD_PRELOAD", "TFHET_SLOW_DISK_FOLDERS")
 print(json.dumps({"arguments": sys.argv[1:], "cwd": os.getcwd(), **{name: os.environ.get(name) for name in names}}))
 """
 
@@ -78,6 +78,29 @@ def test_the_launcher_runs_once_on_a_data_host_and_once_per_rank_on_a_dnn_host(c
         assert one["PYTHONPATH"].split(":")[0].endswith(f"{one['SM_CURRENT_HOST']}/code")
     assert len({one["TFHET_SECRET"] for one in said}) == len({one["TFHET_ADDRESSES"] for one in said}) == 1
     assert len(said[0]["TFHET_SECRET"]) > 32
+
+
+@pytest.mark.horovod
+def test_with_a_partition_every_host_but_the_chiefs_reaches_it_by_ports_of_its_own(command, tmp_path):
+    cluster = ClusterFile("c", GROUPS)
+    said = told(cluster, command, tmp_path / "run", faults=[Fault.parse("partition:data-2:after=1")])
+    ports = {s["SM_CURRENT_HOST"]: json.loads(s["TFHET_PORTS"]) for s in said}
+    chief = next(s["SM_CURRENT_HOST"] for s in said if s["HOROVOD_RANK"] == "0")
+    used = [port[name] for port in ports.values() for name in ("control", "dispatcher")]
+    assert len(set(used)) == 2 * 5
+    hosts = {host.name: host for host in Simulation(cluster, command, tmp_path / "other").hosts}
+    assert [name for name, host in hosts.items() if host.group == "dnn_group"][0] == chief
+    assert all(host.sees == host.ports for host in hosts.values())  # without one it is the chief's own
+
+
+def test_only_a_host_with_a_slow_disk_has_the_library_that_slows_its_channels(command, tmp_path):
+    cluster = ClusterFile("c", {"data_group": GroupFile(), "dnn_group": GroupFile()}, {"x": str(tmp_path)})
+    said = told(cluster, command, tmp_path / "run", faults=[Fault.parse("slow-disk:data-1")])
+    by_group = {s["SM_CURRENT_INSTANCE_GROUP"]: s for s in said}
+    assert "slow_disk" in by_group["data_group"]["LD_PRELOAD"]
+    assert by_group["data_group"]["TFHET_SLOW_DISK_FOLDERS"] == str(tmp_path.resolve())
+    assert "slow_disk" not in (by_group["dnn_group"]["LD_PRELOAD"] or "")
+    assert by_group["dnn_group"]["TFHET_SLOW_DISK_FOLDERS"] is None
 
 
 def test_every_host_has_a_log_and_the_record_says_how_each_ended(tmp_path):

@@ -6,17 +6,21 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tfhet.errors import UsageError
 from tfhet.source import (
     Raw,
     Scalar,
     Source,
     SyntheticSource,
     TFRecordSource,
+    diagnose,
     example_id,
+    find,
     position_of,
     split_of,
     write_tfrecords,
 )
+from tfhet.source.damage import SOUND
 
 EXAMPLES = 23
 SPLITS = 5
@@ -90,6 +94,50 @@ def test_the_spec_is_what_parsing_gives_and_is_known_without_data(source):
     for element in batches(source, cycle=1, batch=4).take(1):
         for name, tensor in source.spec.items():
             assert tensor.is_compatible_with(element[name])
+
+
+def test_the_sizes_of_splits_are_what_reading_gives(source):
+    sizes = source.split_sizes()
+    assert sizes is not None
+    assert len(sizes) == source.split_count()
+    assert sum(sizes) == source.example_count()
+    assert sizes == tuple(len(list(source.read(tf.constant(split, tf.int64)))) for split in range(len(sizes)))
+
+
+def test_records_are_read_at_their_ids_in_any_order_and_twice_if_asked(source):
+    sizes = source.split_sizes()
+    ids = [example_id(split, position) for split, size in enumerate(sizes) for position in range(size)]
+    ids = np.random.default_rng(3).permutation([*ids, *ids[:4]])
+    expected = by_id(batches(source, cycle=1, batch=4))
+    found = 0
+    for number, (split, position, record) in zip(ids.tolist(), source.read_at(ids), strict=True):
+        assert example_id(split, position).numpy() == number
+        for name, value in source.parse(record[tf.newaxis]).items():
+            assert (value[0].numpy() == expected[number][name]).all()
+        found += 1
+    assert found == EXAMPLES + 4
+    assert len(source.places(ids)) == len(ids)
+    assert list(source.read_at([])) == source.places([]) == []
+
+
+def test_what_read_at_gives_is_what_read_gives_with_the_split_in_front(source):
+    given, alone = source.read_at([0]).element_spec, source.read(tf.constant(0, tf.int64)).element_spec
+    assert given == (tf.TensorSpec([], tf.int64), *alone)
+
+
+@pytest.mark.parametrize("number", [-1, example_id(SPLITS, 0)])
+def test_an_id_of_a_split_that_there_is_not_is_refused(source, number):
+    with pytest.raises(UsageError, match=f"there is no example {number}: .* of {SPLITS} splits"):
+        source.read_at([0, number])
+    with pytest.raises(UsageError, match="there is no example"):
+        source.places([number])
+
+
+def test_a_sound_source_has_no_damages_and_nothing_bad_is_found_in_it(source):
+    source.check()
+    assert source.damages() == ()
+    assert find(source) is None
+    assert [bad.reason for bad in diagnose(source, [0, 1])] == [SOUND] * 2
 
 
 def test_a_fingerprint_is_stable_and_a_sound_source_passes_its_check(source):

@@ -126,10 +126,10 @@ def test_a_broken_file_fails_the_check_with_its_name_and_offset(directory):
 @pytest.mark.parametrize(
     ("features", "complaint"),
     [
-        ({"picture": Raw((2, 2, 1))}, r"do not fit .*they hold image \(bytes\), label \(int64\)"),
-        ({"label": Scalar("float32")}, r"do not fit .*they hold image \(bytes\), label \(int64\)"),
-        ({"image": Raw((2, 2, 3))}, r"do not fit .*they hold image \(bytes\), label \(int64\)"),
-        ({"label": Fixed([2], "int64")}, r"do not fit .*they hold image \(bytes\), label \(int64\)"),
+        ({"picture": Raw((2, 2, 1))}, r"do not fit .*; it holds image \(bytes\), label \(int64\)"),
+        ({"label": Scalar("float32")}, r"do not fit .*; it holds image \(bytes\), label \(int64\)"),
+        ({"image": Raw((2, 2, 3))}, r"do not fit .*; it holds image \(bytes\), label \(int64\)"),
+        ({"label": Fixed([2], "int64")}, r"do not fit .*; it holds image \(bytes\), label \(int64\)"),
     ],
 )
 def test_features_that_the_records_lack_fail_the_check_with_what_they_hold(directory, features, complaint):
@@ -143,7 +143,7 @@ def test_files_without_any_record_and_records_that_are_no_examples_fail_the_chec
         TFRecordSource(tmp_path, FEATURES).check()
     with tf.io.TFRecordWriter(str(tmp_path / "b.tfrecord")) as writer:
         writer.write(b"\xff\xff not a message")
-    with pytest.raises(UsageError, match=r"they hold no tf\.train\.Example"):
+    with pytest.raises(UsageError, match=r"at byte 0: no tf\.train\.Example"):
         TFRecordSource(tmp_path, FEATURES).check()
 
 

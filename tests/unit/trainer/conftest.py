@@ -14,6 +14,8 @@ import pytest
 import tensorflow as tf
 
 from tfhet.clock import FakeClock
+from tfhet.placement import Rest
+from tfhet.source import example_id, split_of
 from tfhet.trainer.feed import Delivery
 
 SHAPE, CLASSES = (2, 2, 1), 3
@@ -51,13 +53,23 @@ class FakeFeed:
     """In the whole source, all ranks together; None: as many as this feed has."""
     given: int = 0
     """Batches that were asked for and delivered."""
+    is_served: bool = False
+    was_cut_off: bool = False
 
     def __post_init__(self) -> None:
         expected = sum(self.sizes) if self.examples is None else self.examples
-        source = SimpleNamespace(example_count=lambda: None if expected < 0 else expected)
+        source = SimpleNamespace(
+            example_count=lambda: None if expected < 0 else expected, split_count=lambda: 1, split_sizes=lambda: None
+        )
         self.pipeline = SimpleNamespace(batch_size=self.batch_size, source=source)
 
-    def epoch(self, epoch: int) -> Iterator[Delivery]:
+    def agree(self) -> None:
+        return None
+
+    def offer(self, epoch: int, rest: Rest | None = None, part: int = 0) -> None:
+        return None
+
+    def epoch(self, epoch: int, rest: Rest | None = None, part: int = 0) -> Iterator[Delivery]:
         at = self.first_id
         for size in self.sizes:
             self.clock.sleep(self.wait_s)
@@ -66,10 +78,71 @@ class FakeFeed:
             yield Delivery(images, labels, np.arange(at, at + size), epoch, self.wait_s)
             at += size
 
-    def endless(self, epoch: int) -> Iterator[Delivery]:
-        while True:
-            yield from self.epoch(epoch)
-            epoch += 1
+
+@dataclass
+class FakeService:
+    """A data service that several readers share: it deals the batches of what is offered to them in turn.
+
+    `sizes`: examples in each split.
+    """
+
+    sizes: Sequence[int]
+    batch_size: int = 4
+    knows_sizes: bool = True
+    cuts: dict[int, dict[int, int]] = field(default_factory=dict)
+    """Part -> rank -> after so many batches that reader is cut off."""
+    lost: dict[int, Sequence[int]] = field(default_factory=dict)
+    """Part -> numbers of the batches that nobody gets."""
+    offered: dict[tuple[int, int], list[int]] = field(default_factory=dict)
+    """(Epoch, part) -> ids."""
+    rests: dict[tuple[int, int], Rest | None] = field(default_factory=dict)
+
+    def ids(self) -> list[int]:
+        """All that there are."""
+        return [example_id(split, place) for split, size in enumerate(self.sizes) for place in range(size)]
+
+
+class ServedFeed:
+    """One rank's reader of it. It may be read only what was offered."""
+
+    def __init__(self, service: FakeService, rank: int = 0, size: int = 1):
+        self.is_served, self.was_cut_off = True, False
+        self.agreed = 0
+        self._service, self._rank, self._size = service, rank, size
+        sizes = tuple(service.sizes)
+        source = SimpleNamespace(
+            example_count=lambda: sum(sizes) if service.knows_sizes else None,
+            split_count=lambda: len(sizes),
+            split_sizes=lambda: sizes if service.knows_sizes else None,
+        )
+        self.pipeline = SimpleNamespace(batch_size=service.batch_size, source=source)
+
+    def agree(self) -> None:
+        self.agreed += 1
+
+    def go_local(self) -> None:
+        self.is_served = False
+
+    def offer(self, epoch: int, rest: Rest | None = None, part: int = 0) -> None:
+        assert self._rank == 0 and (epoch, part) not in self._service.offered
+        ids = self._service.ids()
+        if rest is not None:
+            ids = [number for number in ids if rest.splits[split_of(number)] and number not in rest.seen]
+        self._service.offered[epoch, part] = ids
+        self._service.rests[epoch, part] = rest
+
+    def epoch(self, epoch: int, rest: Rest | None = None, part: int = 0) -> Iterator[Delivery]:
+        service, self.was_cut_off = self._service, False
+        ids, count = service.offered[epoch, part], service.batch_size
+        batches = [ids[at : at + count] for at in range(0, len(ids), count)]
+        kept = [batch for number, batch in enumerate(batches) if number not in service.lost.get(part, ())]
+        for number, batch in enumerate(kept[self._rank :: self._size]):
+            if number == service.cuts.get(part, {}).get(self._rank):
+                self.was_cut_off = True
+                return
+            images, labels = batch_of(len(batch))
+            yield Delivery(images, labels, np.array(batch, np.int64), epoch, 0.0)
+        self.was_cut_off = service.cuts.get(part, {}).get(self._rank) is not None
 
 
 class Threads:
@@ -138,3 +211,13 @@ def model() -> Callable[..., tf.keras.Model]:
 @pytest.fixture
 def fake_feed() -> type[FakeFeed]:
     return FakeFeed
+
+
+@pytest.fixture
+def fake_service() -> type[FakeService]:
+    return FakeService
+
+
+@pytest.fixture
+def served_feed() -> type[ServedFeed]:
+    return ServedFeed

@@ -10,6 +10,7 @@ import tensorflow as tf
 from tfhet.errors import DataError
 from tfhet.trainer import Solo
 from tfhet.trainer.checkpoint import Checkpoints, Progress, export
+from tfhet.trainer.ledger import Ledger
 from tfhet.trainer.step import KerasAccelerator
 
 
@@ -31,7 +32,7 @@ def test_what_was_saved_comes_back_bit_for_bit_with_optimizer_and_loss_scale(tmp
     checkpoints(tmp_path, trained).save(Progress(2, 3))
     fresh = accelerator(model(), loss_scaling=scaling)
     assert fresh.digest() != trained.digest()
-    assert checkpoints(tmp_path, fresh).restore() == Progress(2, 3)
+    assert checkpoints(tmp_path, fresh).restore() == (Progress(2, 3), None)
     assert fresh.digest() == trained.digest()
     for one in (trained, fresh):
         one.step(batch(4, 9))
@@ -49,7 +50,7 @@ def test_only_the_newest_are_kept_and_the_newest_is_restored(tmp_path, model):
         saved.save(Progress(step // 9, step))
     assert [path.name for path in saved.all()] == ["checkpoint-0000000010", "checkpoint-0000000100"]
     assert sorted(path.name for path in tmp_path.iterdir()) == [path.name for path in saved.all()]
-    assert saved.restore() == Progress(11, 100)
+    assert saved.restore() == (Progress(11, 100), None)
 
 
 def test_a_checkpoint_of_the_same_step_takes_the_place_of_the_old_one(tmp_path, model, batch):
@@ -58,7 +59,7 @@ def test_a_checkpoint_of_the_same_step_takes_the_place_of_the_old_one(tmp_path, 
     saved.save(Progress(1, 5))
     trained.step(batch(4))
     saved.save(Progress(2, 5))
-    assert saved.restore() == Progress(2, 5)
+    assert saved.restore() == (Progress(2, 5), None)
     assert len(list(tmp_path.iterdir())) == 1
 
 
@@ -75,7 +76,7 @@ def test_half_a_checkpoint_is_never_seen(tmp_path, model, monkeypatch):
         saved.save(Progress(2, 10))
     monkeypatch.undo()
     assert [path.name for path in saved.all()] == ["checkpoint-0000000005"]
-    assert saved.restore() == Progress(1, 5)
+    assert saved.restore() == (Progress(1, 5), None)
 
 
 def test_what_others_left_is_ignored(tmp_path, model):
@@ -87,7 +88,7 @@ def test_what_others_left_is_ignored(tmp_path, model):
     (leftover / "progress.json").write_text('{"epoch": 9, "step": 99}')
     (tmp_path / "checkpoint-0000000098").mkdir()  # without its last file
     (tmp_path / "notes.txt").write_text("mine")
-    assert saved.restore() == Progress(1, 5)
+    assert saved.restore() == (Progress(1, 5), None)
 
 
 def test_a_checkpoint_of_another_model_is_refused_by_path(tmp_path, model):
@@ -108,10 +109,35 @@ def test_a_damaged_checkpoint_is_refused(tmp_path, model, content):
     with pytest.raises(DataError, match="does not fit"):
         saved.restore()
     path = saved.save(Progress(1, 5))
-    assert json.loads((path / "progress.json").read_text()) == {"epoch": 1, "step": 5}
+    assert json.loads((path / "progress.json").read_text()) == {"epoch": 1, "step": 5, "begun": 0, "number": 0}
     for state in path.glob("state*"):
         state.write_bytes(b"")
     with pytest.raises(DataError, match="does not fit"):
+        saved.restore()
+
+
+def test_what_was_seen_of_a_pass_is_kept_with_the_checkpoint(tmp_path, model):
+    saved = checkpoints(tmp_path, accelerator(model()))
+    ledger = Ledger("abc", np.array([3]), np.array([1, 2]))
+    assert (saved.save(Progress(1, 5, 2, 1), ledger) / "ledger.npz").exists()
+    progress, found = saved.restore()
+    assert progress == Progress(1, 5, 2, 1) and found is not None
+    assert (found.fingerprint, found.splits.tolist(), found.ids.tolist()) == ("abc", [3], [1, 2])
+    saved.save(Progress(2, 5))  # the same step, at the end of the epoch
+    assert saved.restore() == (Progress(2, 5), None)
+
+
+def test_a_checkpoint_of_before_there_were_ledgers_is_read(tmp_path, model):
+    saved = checkpoints(tmp_path, accelerator(model()))
+    (saved.save(Progress(1, 5)) / "progress.json").write_text('{"epoch": 1, "step": 5}')
+    assert saved.restore() == (Progress(1, 5), None)
+
+
+def test_a_damaged_ledger_is_refused_by_path(tmp_path, model):
+    saved = checkpoints(tmp_path, accelerator(model()))
+    path = saved.save(Progress(1, 5, 1), Ledger("abc", np.array([3]), np.array([1])))
+    (path / "ledger.npz").write_bytes(b"PK rubbish")
+    with pytest.raises(DataError, match="ledger.npz"):
         saved.restore()
 
 

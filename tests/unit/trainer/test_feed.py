@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
+import gc
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,25 +12,30 @@ import pytest
 from tfhet.clock import FakeClock
 from tfhet.cluster import JobContext, free_ports
 from tfhet.errors import DataError, UsageError
-from tfhet.placement import Cut, Pipeline
+from tfhet.placement import Cut, Pipeline, Rest
 from tfhet.service import server
+from tfhet.service.engine import whole_engine
 from tfhet.service.transport import Transport
 from tfhet.source import Raw, Scalar, SyntheticSource, TFRecordSource, write_tfrecords
-from tfhet.trainer.feed import Feed
+from tfhet.trainer import Solo
+from tfhet.trainer.feed import Delivery, Feed
+from tfhet.trainer.loop import Loop
+from tfhet.trainer.step import EmulatedAccelerator
 
 LOCAL = JobContext("job", "local")
+ENGINE = whole_engine()
 
 
 @contextlib.contextmanager
 def service() -> Iterator[str]:
     ports = free_ports(2)
-    dispatcher = server.dispatcher(ports[0])
-    worker = server.worker(ports[1], "127.0.0.1", f"127.0.0.1:{ports[0]}")
+    dispatcher = server.dispatcher(ENGINE, ports[0])
+    worker = server.worker(ENGINE, ports[1], "127.0.0.1", f"127.0.0.1:{ports[0]}")
     try:
         yield f"127.0.0.1:{ports[0]}"
     finally:
-        worker._stop()
-        dispatcher._stop()
+        worker.stop()
+        dispatcher.stop()
 
 
 def pipeline(stages: str = "rescale()", examples: int = 10, splits: int = 2) -> Pipeline:
@@ -76,25 +82,6 @@ def test_the_wait_is_what_passes_on_the_clock_before_a_batch():
     assert feed.first_batch_s == 2.0
 
 
-def test_an_endless_feed_goes_from_pass_to_pass():
-    found = list(itertools.islice(Feed(pipeline(), LOCAL).endless(5), 7))
-    assert [d.epoch for d in found] == [5, 5, 5, 6, 6, 6, 7]
-    assert sum(len(d.ids) for d in found[:3]) == 10
-
-
-def test_an_endless_feed_without_examples_ends_with_an_error(monkeypatch):
-    monkeypatch.setattr("tfhet.trainer.feed._EMPTY_PASSES", 2)
-
-    class Empty(SyntheticSource):
-        def split_sizes(self) -> tuple[int, ...]:
-            return (0, 0)
-
-    feed = Feed(Pipeline(Empty(1, 2)), LOCAL)
-    assert list(feed.epoch(0)) == []
-    with pytest.raises(DataError, match="rank 0 found no example in 2 passes"):
-        next(feed.endless(0))
-
-
 def test_the_cut_is_the_smallest_unless_given_and_must_exist():
     assert Feed(pipeline("dilate(3); rescale()"), LOCAL).cut == Cut(1)
     assert Feed(pipeline("dilate(3); rescale()"), LOCAL, cut=Cut(2)).cut == Cut(2)
@@ -110,14 +97,103 @@ def test_a_corrupt_record_ends_in_an_error_that_names_file_and_byte(tmp_path, se
         job = LOCAL
         if served:
             job = JobContext("job", "heterogeneous", dispatcher=stack.enter_context(service()), workers=1)
-        with pytest.raises(DataError, match=rf"corrupt record in {file} at byte {offset}: .*checksum") as found:
-            for _ in Feed(Pipeline(source, batch_size=4), job, transport=Transport()).epoch(0):
-                pass
+        with pytest.raises(DataError, match=rf"bad record in {file} at byte {offset}: .*checksum") as found:
+            feed = Feed(Pipeline(source, batch_size=4), job, transport=Transport())
+            feed.agree()
+            feed.offer(0)
+            list(feed.epoch(0))
     assert (found.value.path, found.value.offset) == (file, offset)
 
 
 def test_a_record_that_reads_well_the_second_time_is_told_as_such(tmp_path, monkeypatch):
     source, _, _ = corrupted(tmp_path)
-    monkeypatch.setattr("tfhet.trainer.feed.corruption", lambda files: None)
-    with pytest.raises(DataError, match="a record cannot be read, in one of 4 files"):
+    monkeypatch.setattr("tfhet.trainer.feed.find", lambda *given: None)
+    with pytest.raises(DataError, match="a record cannot be read, and it was not found in 60 s"):
         list(Feed(Pipeline(source, batch_size=4), LOCAL).epoch(0))
+
+
+# A dispatcher that begins anew
+
+
+class Renewed:
+    """A dispatcher and two workers in this process; `renew` puts a dispatcher without memory in its place."""
+
+    def __init__(self) -> None:
+        self.ports = free_ports(3)
+        self.dispatcher = server.dispatcher(ENGINE, self.ports[0])
+        self.address = f"127.0.0.1:{self.ports[0]}"
+        self.workers = [server.worker(ENGINE, port, "127.0.0.1", self.address) for port in self.ports[1:]]
+
+    def renew(self) -> None:
+        self.dispatcher.stop()
+        self.dispatcher = None  # its port is free when nobody holds it any more
+        self.dispatcher = server.dispatcher(ENGINE, self.ports[0])
+
+    def job(self, rank: int = 0, size: int = 1) -> JobContext:
+        return JobContext("job", "heterogeneous", rank, size, rank, size, dispatcher=self.address, workers=2)
+
+    def stop(self) -> None:
+        gc.collect()
+        for worker in self.workers:
+            worker.stop()
+        self.dispatcher.stop()
+
+
+@pytest.fixture
+def renewed() -> Iterator[Renewed]:
+    service = Renewed()
+    yield service
+    service.stop()
+
+
+def test_a_reader_is_cut_off_by_a_fresh_dispatcher_and_what_is_left_comes_exactly_once(renewed):
+    declared = pipeline("rescale()", 400, 40)
+    feed, times = Feed(declared, renewed.job()), []
+    whole = feed.epoch
+
+    def epoch(*part: Any) -> Iterator[Delivery]:
+        for count, delivery in enumerate(whole(*part)):
+            if count == 5 and len(times) < 2:
+                times.append(count)
+                renewed.renew()
+            yield delivery
+
+    feed.epoch = epoch
+    loop = Loop(feed, EmulatedAccelerator(0.0, Solo()), Solo())
+    loop.agree()
+    for number in range(2):
+        result = loop.epoch(number)
+        assert (result["once"], result["missing"], result["repeated"]) == (400, 0, 0)
+        assert result["rereads"] == (2 if number == 0 else 0)
+
+
+def test_a_dispatcher_without_the_mark_is_not_read_from(renewed):
+    feed = Feed(pipeline(), renewed.job())
+    feed.agree()
+    renewed.renew()
+    feed.offer(0)
+    assert list(feed.epoch(0)) == []
+    assert feed.was_cut_off
+    feed.agree()
+    feed.offer(0, None, 1)
+    assert sum(len(delivery.ids) for delivery in feed.epoch(0, None, 1)) == 10
+    assert not feed.was_cut_off
+
+
+def test_a_feed_that_goes_local_needs_no_dispatcher(renewed):
+    feed = Feed(pipeline(), renewed.job(1, 2))
+    assert feed.is_served
+    feed.go_local()
+    assert not feed.is_served
+    feed.agree()
+    feed.offer(0)
+    rest = Rest.after(np.arange(2**32, 2**32 + 2), (5, 5), 2)
+    # The second of two ranks: of the splits 0 and 1 in the order of the epoch it has the second.
+    found = [int(i) for rank in (0, 1) for d in local(renewed, rank).epoch(0, rest) for i in d.ids]
+    assert sorted(found) == [*range(5), *(2**32 + position for position in (2, 3, 4))]
+
+
+def local(service: Renewed, rank: int) -> Feed:
+    feed = Feed(pipeline(), service.job(rank, 2))
+    feed.go_local()
+    return feed

@@ -25,27 +25,27 @@ class Recording:
         self.calls.append(f"accumulate {len(batch[1])}")
         self._held += len(batch[1])
 
-    def step(self, batch: Batch | None) -> Any:
+    def step(self, batch: Batch | None, stop: bool = False) -> Any:
         count = self._held + (0 if batch is None else len(batch[1]))
         self.calls.append(f"step {count}")
         self._held = 0
-        return Sums(count, self.calls)
+        return Sums(count, self.calls, stop)
 
     def evaluate(self, batch: Batch) -> Any:
         return len(batch[1]), 2.0 * len(batch[1]), 1.0
 
 
 class Sums:
-    """Examples, loss 0.5 each, one right answer."""
+    """Examples, loss 0.5 each, one right answer, whether to stop."""
 
-    def __init__(self, count: int, calls: list[str]):
-        self._count, self._calls = count, calls
+    def __init__(self, count: int, calls: list[str], stop: bool):
+        self._count, self._calls, self._stop = count, calls, stop
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         import numpy as np
 
         self._calls.append(f"read {self._count}")
-        return np.array([self._count, 0.5 * self._count, 1.0 if self._count else 0.0])
+        return np.array([self._count, 0.5 * self._count, 1.0 if self._count else 0.0, self._stop])
 
 
 def steps_told(lines: list[str]) -> list[int]:
@@ -62,10 +62,13 @@ def test_an_epoch_takes_every_batch_and_says_what_was_in_it(fake_feed):
         "loss": 0.5,
         "accuracy": 0.3,
         "expected": 10,
+        "before": 0,
         "seen": 10,
         "once": 10,
         "repeated": 0,
+        "bad": 0,
         "missing": 0,
+        "rereads": 0,
     }
     assert (loop.step, loop.batches) == (3, 3)
 
@@ -75,7 +78,7 @@ def test_sums_are_read_one_step_late(fake_feed):
     Loop(fake_feed([4, 4, 2]), accelerator, Solo()).epoch(0)
     assert accelerator.calls[:6] == ["step 4", "step 4", "read 4", "step 2", "read 4", "step 0"]
     # After the last example: a step to learn that all are dry, and the one that was begun before that was read.
-    assert accelerator.calls[6:] == ["read 2", "step 0", "read 0"]
+    assert accelerator.calls[6:] == ["read 2", "step 0", "read 0", "read 0"]
 
 
 def test_batches_are_accumulated_and_the_last_group_may_be_smaller(fake_feed):
@@ -131,9 +134,10 @@ def test_with_steps_an_epoch_is_that_many_and_the_next_goes_on_from_there(fake_f
     results = [loop.epoch(epoch, steps=4) for epoch in range(2)]
     assert [result["steps"] for result in results] == [4, 4]
     assert [result["examples"] for result in results] == [14, 4 + 2 + 4 + 4]
-    assert "seen" not in results[0]
-    assert sum(call.startswith("step") for call in accelerator.calls) == 8
-    assert sum(call.startswith("read") for call in accelerator.calls) == 8
+    # Each pass is accounted for where it ends.
+    assert [(result["expected"], result["once"], result["missing"]) for result in results] == [(10, 10, 0)] * 2
+    calls = [call for call in accelerator.calls if not call.endswith(" 0")]
+    assert sum(call.startswith("step") for call in calls) == sum(call.startswith("read") for call in calls) == 8
     assert (loop.step, feed.given) == (8, 8)
 
 

@@ -30,7 +30,7 @@ def test_a_step_follows_the_gradient_of_the_mean_loss(batch, model):
     ):
         variable.assign_sub(0.5 * gradient)
     right = int(np.sum(np.argmax(model()(images), axis=1) == labels.numpy()))
-    examples, loss, correct = np.asarray(accelerator.step((images, labels)))
+    examples, loss, correct, _ = np.asarray(accelerator.step((images, labels)))
     assert (examples, correct) == (5, right)
     assert loss == pytest.approx(float(tf.reduce_sum(losses)), rel=1e-5)
     assert_equal(weights(accelerator), [v.numpy() for v in reference.weights])
@@ -39,7 +39,7 @@ def test_a_step_follows_the_gradient_of_the_mean_loss(batch, model):
 def test_a_step_without_a_batch_changes_nothing(model):
     accelerator = KerasAccelerator(model(), tf.keras.optimizers.Adam(0.1), Solo(), accumulate=True)
     before = accelerator.digest()
-    np.testing.assert_array_equal(accelerator.step(None), [0, 0, 0])
+    np.testing.assert_array_equal(accelerator.step(None), [0, 0, 0, 0])
     assert accelerator.digest() == before
     assert int(accelerator.optimizer.iterations) == 0
 
@@ -75,7 +75,7 @@ def test_class_numbers_and_their_rows_of_ones_make_the_same_step(batch, model, a
         np.testing.assert_allclose(rows.step((images, tf.one_hot(labels, 3))), counts, rtol=1e-5)
         evaluated = np.asarray(numbers.evaluate((images, labels)))
         np.testing.assert_allclose(rows.evaluate((images, tf.one_hot(labels, 3))), evaluated, rtol=1e-5)
-    np.testing.assert_array_equal(rows.step(None), [0, 0, 0])
+    np.testing.assert_array_equal(rows.step(None), [0, 0, 0, 0])
     assert_equal(weights(rows), weights(numbers))
     assert rows._step.experimental_get_tracing_count() == 1
 
@@ -92,7 +92,7 @@ def test_shared_labels_weigh_the_loss_and_the_largest_share_is_the_answer(batch,
     variables = reference.trainable_variables
     for variable, gradient in zip(variables, tape.gradient(mean, variables), strict=True):
         variable.assign_sub(0.5 * gradient)
-    examples, loss, correct = np.asarray(accelerator.step((images, soft)))
+    examples, loss, correct, _ = np.asarray(accelerator.step((images, soft)))
     assert (examples, correct) == (6, right)
     assert loss == pytest.approx(float(tf.reduce_sum(losses)), rel=1e-5)
     assert_equal(weights(accelerator), [v.numpy() for v in reference.weights])
@@ -103,7 +103,7 @@ def test_evaluating_learns_nothing(batch, model):
     before = accelerator.digest()
     counts = np.asarray(accelerator.evaluate(batch(6)))
     assert accelerator.digest() == before
-    np.testing.assert_allclose(accelerator.step(batch(6)), counts, rtol=1e-5)
+    np.testing.assert_allclose(accelerator.step(batch(6))[:3], counts, rtol=1e-5)
 
 
 def test_one_graph_serves_batches_of_every_size_and_kind(batch, model):
@@ -180,22 +180,39 @@ def test_statistics_of_one_rank_stay_as_they_are(batch):
     assert_equal([v.numpy() for v in model.non_trainable_variables], moved, exact=True)
 
 
+def test_the_wish_to_stop_is_counted_and_changes_nothing_that_is_learned(batch, model):
+    wishing, other = (KerasAccelerator(model(), tf.keras.optimizers.SGD(0.5), Solo()) for _ in range(2))
+    for stop in (True, False, True):
+        assert np.asarray(wishing.step(batch(4), stop))[3] == stop
+        assert np.asarray(other.step(batch(4)))[3] == 0
+    assert wishing.digest() == other.digest()
+    assert np.asarray(wishing.step(None, True)).tolist() == [0, 0, 0, 1]
+    assert wishing.digest() == other.digest()
+
+
+def test_the_wishes_of_all_ranks_are_added(each_rank, batch):
+    def rank(together) -> float:
+        return EmulatedAccelerator(0.0, together, FakeClock()).step(batch(2), together.rank > 0)[3]
+
+    assert each_rank(3, rank) == [2.0] * 3
+
+
 # Emulated
 
 
 def test_an_emulated_step_sleeps_on_the_clock_and_does_nothing_else(batch):
     clock = FakeClock()
     accelerator = EmulatedAccelerator(0.25, Solo(), clock)
-    assert tuple(accelerator.step(batch(4))) == (4, 0, 0)
+    assert tuple(accelerator.step(batch(4))) == (4, 0, 0, 0)
     assert clock.monotonic() == 0.25
     accelerator.accumulate(batch(3))
-    assert tuple(accelerator.step(batch(2))) == (5, 0, 0)
+    assert tuple(accelerator.step(batch(2), stop=True)) == (5, 0, 0, 1)
     assert clock.monotonic() == 0.75
 
 
 def test_an_emulated_rank_without_a_batch_does_not_sleep(batch):
     clock = FakeClock()
     accelerator = EmulatedAccelerator(0.25, Solo(), clock)
-    assert tuple(accelerator.step(None)) == (0, 0, 0)
+    assert tuple(accelerator.step(None)) == (0, 0, 0, 0)
     assert tuple(accelerator.evaluate(batch(7))) == (7, 0, 0)
     assert clock.monotonic() == 0

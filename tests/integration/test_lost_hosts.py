@@ -1,0 +1,102 @@
+"""Data hosts that are lost for good: training goes on without them, or ends and says why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.horovod, pytest.mark.timeout(240)]
+
+EXAMPLES = 6000
+QUICK = ["--lease_s", "3"]
+JOB = [
+    "--model",
+    "emulated",
+    "--step_ms",
+    "40",
+    "--batch_size",
+    "32",
+    "--shuffle",
+    "0",
+    "--chain",
+    "none",
+    "--validation",
+    "none",
+    "--export",
+    "false",
+    "--data",
+    f"synthetic:{EXAMPLES}:300:uneven",
+    *QUICK,
+]
+
+
+def names(run: Any) -> list[str]:
+    return list(run.summary.cluster["data_group"]["hosts"])
+
+
+def living(run: Any, *lost: str) -> set[int | None]:
+    """The exit codes of all launchers but those of the lost hosts."""
+    return {code for member, code in run.summary.exit_codes.items() if member.split("/")[0] not in lost}
+
+
+def events(run: Any, name: str) -> list[dict]:
+    return [event for event in run.folder.events() if event["event"] == name]
+
+
+def assert_each_example_once(run: Any, epochs: int) -> None:
+    assert [epoch["epoch"] for epoch in run.summary.epochs] == list(range(epochs))
+    for epoch in run.summary.epochs:
+        assert (epoch["once"], epoch["missing"], epoch["repeated"]) == (EXAMPLES, 0, 0)
+
+
+def test_of_two_data_hosts_one_dies_and_every_epoch_has_every_example_once(simulated):
+    run = simulated(*JOB, "--epochs", 3, data=2, channels={}, faults=["kill:host@data-2:after=1.5"])
+    first, second = names(run)
+    assert run.summary.exit_code == 0, run.summary.cause
+    assert living(run, second) == {0}
+    assert list(run.summary.lost_hosts) == [second]
+    assert_each_example_once(run, 3)
+    (told,) = events(run, "host.lost")
+    assert (told["host"], told["serving"]) == (second, [first])
+    assert any(f"{second} was lost: " in line and f"{first} serves data" in line for line in run.lines)
+
+
+def test_without_any_data_host_the_ranks_prepare_the_data_where_that_is_allowed(simulated):
+    faults = ["kill:host@data-1:after=1", "kill:host@data-2:after=2"]
+    run = simulated(*JOB, "--epochs", 3, "--on_data_loss", "local", data=2, channels={}, faults=faults)
+    assert run.summary.exit_code == 0, run.summary.cause
+    assert living(run, *names(run)) == {0}
+    assert sorted(run.summary.lost_hosts) == sorted(names(run))
+    assert_each_example_once(run, 3)
+    assert len(run.found("no data host is left: (the ranks prepare their data themselves)")) == 1
+
+
+def test_without_any_data_host_a_job_ends_and_names_the_host_and_the_way_out(simulated):
+    run = simulated(*JOB, "--epochs", 50, channels={}, faults=["kill:host@data-1:after=1"])
+    (host,) = names(run)
+    assert run.summary.exit_code == 1
+    assert living(run, host) == {1}
+    assert f"{host} was lost: " in run.summary.cause
+    assert "--on_data_loss local" in run.summary.cause
+    assert list(run.summary.lost_hosts) == [host]
+    assert any("--on_data_loss local" in text for text in run.failures().values())
+
+
+def test_a_data_host_that_was_given_up_and_comes_back_neither_harms_nor_ends_the_job(simulated):
+    run = simulated(*JOB, "--epochs", 4, data=2, channels={}, faults=["hang:host@data-2:after=0.5:for=6"])
+    _, second = names(run)
+    assert run.summary.exit_code == 0, run.summary.cause
+    assert living(run, second) == {0}
+    assert list(run.summary.lost_hosts) == [second]
+    assert_each_example_once(run, 4)
+
+
+def test_model_fit_on_endless_data_goes_on_when_one_of_two_data_hosts_dies(simulated, script):
+    arguments = ["--train_script", script("keras_endless"), *QUICK, "--steps", 80]
+    run = simulated(*arguments, data=2, channels={}, faults=["kill:host@data-2:after=1.5"])
+    assert run.summary.exit_code == 0, run.summary.cause
+    _, second = names(run)
+    assert list(run.summary.lost_hosts) == [second]
+    assert living(run, second) == {0}
+    assert sorted(path.read_text() for path in run.output("steps-*")) == ["160", "160"]

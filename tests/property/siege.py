@@ -1,0 +1,117 @@
+"""What comes to a control port that should not: lines, and connections that behave up to a point."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import strategies as st
+from rubbish import anything, json_bytes, mutated, numbers
+
+from tfhet.control import MAX_LINE_BYTES, Secret
+
+SECRET = Secret.from_text("the secret of these tests")
+DEADLINE_S = 30.0
+"""Of one example; it takes milliseconds."""
+NONCE = "0123456789abcdef" * 4
+EXAMPLES: list[dict[str, Any]] = [
+    {"type": "hello", "version": 1, "nonce": NONCE},
+    {"type": "join", "name": "evil-0", "instance": "i", "nonce": NONCE, "proof": NONCE},
+    {"type": "welcome", "proof": NONCE},
+    {"type": "refused", "reason": "because"},
+    {"type": "facts", "facts": {"host": "algo-1"}, "seen": 0},
+    {"type": "joined", "lease_s": 0.2, "seen": 0},
+    {"type": "lease", "seen": 0},
+    {"type": "alive", "seen": 0},
+    {"type": "message", "n": 1, "body": {"type": "serving", "host": "algo-1"}},
+    {"type": "message", "n": 2, "body": {"type": "odd"}},
+    {"type": "end", "code": 3, "cause": "because"},
+    {"type": "left", "code": 0},
+]
+WORDS = ("type", "n", "seen", "body", "code", "cause", "facts", "reason", *(e["type"] for e in EXAMPLES), "honest")
+odd = mutated(st.sampled_from(EXAMPLES), WORDS)
+whole = numbers.filter(lambda number: isinstance(number, int)) | st.integers(-1, 4)
+right_types = st.one_of(
+    st.builds(
+        lambda n, body: {"type": "message", "n": n, "body": body}, whole, mutated(st.just({"type": "odd", "a": 1}))
+    ),
+    st.builds(lambda kind, seen: {"type": kind, "seen": seen}, st.sampled_from(["alive", "lease"]), whole),
+    st.builds(lambda kind, code: {"type": kind, "code": code, "cause": ""}, st.sampled_from(["left", "end"]), whole),
+    st.builds(lambda s, seen: {"type": "joined", "lease_s": s, "seen": seen}, numbers | st.floats(0.01, 0.2), whole),
+    st.builds(lambda facts, seen: {"type": "facts", "facts": {"a": facts}, "seen": seen}, anything, whole),
+)
+lines = st.builds(
+    lambda content: content + b"\n", json_bytes(odd | right_types) | json_bytes(st.sampled_from(EXAMPLES))
+)
+rubbish_lines = st.sampled_from(
+    [b"\n", b"\n" * 1000, b"\0\n", b"null\n", b"x" * (MAX_LINE_BYTES + 1)]
+    + [b'{"type":"alive","seen":0,"x":"' + b"x" * MAX_LINE_BYTES + b'"}\n']
+    + [b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03", b"SSH-2.0-x\r\n"]
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Visit:
+    """What one connection does."""
+
+    stage: str
+    """How far it behaves: nothing, hello, proved, joined."""
+    name: str
+    pieces: tuple[bytes, ...]
+    """What it sends then, in so many writes."""
+    ending: str
+    """eof, close, abort or stay."""
+
+
+def _visit(stage: str, name: str, chunks: list[bytes], cuts: list[int], ending: str) -> Visit:
+    content, pieces = b"".join(chunks), []
+    for cut in sorted({cut % (len(content) + 1) for cut in cuts}, reverse=True):
+        content, piece = content[:cut], content[cut:]
+        pieces.insert(0, piece)
+    return Visit(stage, name, (content, *pieces), ending)
+
+
+def visits(*stages: str) -> st.SearchStrategy[list[Visit]]:
+    chunks = st.lists(lines | lines | rubbish_lines | st.binary(max_size=10), max_size=5)
+    cuts = st.lists(st.integers(0, 400), max_size=3)
+    name = st.sampled_from(["evil-0", "evil-0", "evil-1", "evil-2", "honest", "stranger"])
+    ending = st.sampled_from(["eof", "eof", "close", "abort", "stay"])
+    return st.lists(st.builds(_visit, st.sampled_from(stages), name, chunks, cuts, ending), min_size=3, max_size=8)
+
+
+def _sockets() -> int:
+    count = 0
+    for fd in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            count += os.readlink(f"/proc/self/fd/{fd}").startswith("socket:")
+    return count
+
+
+def run(scenario: Coroutine[Any, Any, None]) -> None:
+    """Runs a coroutine in a loop of its own; no task may be left, none may have failed unseen, and no socket."""
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        complaints: list[str] = []
+        tasks: list[asyncio.Task[Any]] = []
+
+        def task_of(its_loop: asyncio.AbstractEventLoop, coroutine: Any, **how: Any) -> asyncio.Task[Any]:
+            tasks.append(asyncio.Task(coroutine, loop=its_loop, **how))
+            return tasks[-1]
+
+        loop.set_exception_handler(lambda _, context: complaints.append(str(context)))
+        loop.set_task_factory(task_of)
+        await asyncio.wait_for(scenario, DEADLINE_S)
+        for _ in range(3):  # a closed transport lets go of its socket one turn later
+            await asyncio.sleep(0)
+        assert [task for task in tasks if not task.done()] == []
+        assert [task for task in tasks if not task.cancelled() and task.exception() is not None] == []
+        assert complaints == []
+
+    before = _sockets()
+    asyncio.run(main())
+    assert _sockets() == before

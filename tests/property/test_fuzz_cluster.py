@@ -1,0 +1,260 @@
+"""Whatever the files and variables that describe a job hold, they are read, or refused by the documented error."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import strategies as st
+from rubbish import filled, fuzz, json_bytes, json_text, mutated, spoilt, texts
+
+from tfhet.cluster import Identity, JobContext, Ports, Rank, identify, read_serving, resolve, roles
+from tfhet.cluster.environment import job_name
+from tfhet.control import Secret
+from tfhet.errors import ClusterError, UsageError
+from tfhet.service.notice import understood
+from tfhet.simulate.cluster_file import load
+
+HETEROGENEOUS = {
+    "current_host": "algo-1",
+    "current_instance_type": "ml.c5.18xlarge",
+    "current_group_name": "data_group",
+    "hosts": ["algo-1", "algo-2", "algo-3"],
+    "instance_groups": [
+        {"instance_group_name": "data_group", "instance_type": "ml.c5.18xlarge", "hosts": ["algo-1", "algo-3"]},
+        {"instance_group_name": "dnn_group", "instance_type": "ml.p4d.24xlarge", "hosts": ["algo-2"]},
+    ],
+    "network_interface_name": "eth0",
+}
+HOMOGENEOUS = {"current_host": "algo-2", "hosts": ["algo-1", "algo-2"], "network_interface_name": "eth0"}
+WORDS = (
+    *HETEROGENEOUS,
+    "current_instance_group",
+    "instance_group_name",
+    "algo-1",
+    "algo-9",
+    "dnn_group",
+    "homogeneousCluster",
+)
+descriptions = mutated(st.sampled_from([HETEROGENEOUS, HOMOGENEOUS]), WORDS)
+
+JOB = {
+    "job_id": "job-1",
+    "mode": "heterogeneous",
+    "rank": 1,
+    "size": 4,
+    "local_rank": 1,
+    "local_size": 2,
+    "dispatcher": "algo-1:6000",
+    "workers": 3,
+    "data_hosts": ["algo-2"],
+    "seed": 7,
+    "host": "algo-1",
+    "group": "dnn_group",
+    "output_dir": "/opt/ml/output/data",
+    "record_dir": None,
+}
+PORTS = {"control": 16000, "dispatcher": 6000, "workers": [6001, 6002]}
+ADDRESSES = {"algo-1": "10.0.0.1", "algo-2": "algo-2.internal"}
+RANKS = ("OMPI_COMM_WORLD_", "HOROVOD_", "PMI_")
+
+CLUSTER = {
+    "name": "demo",
+    "groups": {
+        "data_group": {"hosts": 2, "instance_type": "ml.c5.xlarge"},
+        "dnn_group": {"hosts": 1, "ranks": 2, "instance_type": "ml.p3.8xlarge"},
+    },
+    "channels": {"training": "digits/train"},
+    "launcher": {"data_host_workers": 1, "chain": "rescale(); random_flip()"},
+}
+YAML = (
+    *("*a", "&a [*a]", "&a {<<: *a}", "!!int ''", "!!float x", "!!bool x", "!!timestamp x", "!!python/object:os.sep x"),
+    *("2024-02-31", "2024-01-01", "0x" + "f" * 5000, "0b", "0o9", "1:2:3", ".inf", ".nan", "~", "=", "!!binary x"),
+    *("<<: 1", "<<: [1]", "!!omap [a: 1]", "!!pairs [a]", "!!set {a}", "? [a]", "%YAML 9.9", "---", "...", "\t", "\0"),
+    *('"\\0"', '"\\ud800"'),
+)  # fmt: skip
+LAUGHS = "\n".join(["l0: &l0 [lol]", *(f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 9)}]" for n in range(1, 12))])
+MERGES = "\n".join(
+    ["m0: &m0 {a: b}", *(f"m{n}: &m{n} {{<<: [{', '.join([f'*m{n - 1}'] * 9)}]}}" for n in range(1, 12))]
+)
+USES = (
+    "groups: *{0}",
+    "name: *{0}",
+    "launcher: {{a: *{0}}}",
+    "channels: {{a: *{0}}}",
+    "{0}: *{0}",
+    "groups: {{a: *{0}}}",
+    "? *{0}\n: 1",
+)
+LAUGHED = [f"{text}\n{use.format(last)}" for text, last in ((LAUGHS, "l11"), (MERGES, "m11")) for use in USES]
+
+
+def _sound(identity: Identity) -> None:
+    names = [host.name for host in identity.cluster.hosts]
+    assert len(set(names)) == len(names)
+    assert identity.current_host in identity.group.hosts
+    with contextlib.suppress(ClusterError):
+        roles(identity)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("host")
+
+
+def test_any_resourceconfig_is_an_identity_or_a_cluster_error(folder: Path) -> None:
+    path = folder / "input" / "config" / "resourceconfig.json"
+    path.parent.mkdir(parents=True)
+
+    @fuzz("resourceconfig.json", json_bytes(descriptions))
+    def read(content: bytes) -> None:
+        path.write_bytes(content)
+        with contextlib.suppress(ClusterError):
+            _sound(Identity.from_resource_config(path))
+        with contextlib.suppress(ClusterError):
+            _sound(identify({"SAGEMAKER_BASE_DIR": str(folder)}))
+
+    read()
+
+
+_groups = mutated(st.just({g["instance_group_name"]: g for g in HETEROGENEOUS["instance_groups"]}), WORDS)
+_lists = mutated(st.just(HETEROGENEOUS["hosts"]), WORDS)
+
+
+def _variable(sound: str, documents: st.SearchStrategy[Any]) -> st.SearchStrategy[str]:
+    return st.just(sound) | json_text(documents) | texts
+
+
+@fuzz(
+    "SM_* variables",
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "SM_CURRENT_HOST": st.just("algo-1") | texts,
+            "SM_CURRENT_INSTANCE_GROUP": st.just("data_group") | texts,
+            "SM_CURRENT_INSTANCE_TYPE": texts,
+            "SM_HOSTS": _variable(json.dumps(HETEROGENEOUS["hosts"]), _lists),
+            "SM_INSTANCE_GROUPS": _variable('["data_group", "dnn_group"]', _lists),
+            "SM_INSTANCE_GROUPS_DICT": _variable("{}", _groups),
+            "SM_NETWORK_INTERFACE_NAME": texts,
+            "SM_RESOURCE_CONFIG": _variable(json.dumps(HETEROGENEOUS), descriptions),
+            "SAGEMAKER_BASE_DIR": texts.filter(lambda text: "\0" not in text and "/" not in text),
+        },
+    ),
+)
+def test_any_sm_variables_are_an_identity_or_a_cluster_error(env: dict[str, str]) -> None:
+    with contextlib.suppress(ClusterError):
+        _sound(Identity.from_sm_env(env))
+    with contextlib.suppress(ClusterError):
+        _sound(identify(env))
+
+
+_rank_numbers = (
+    st.sampled_from(["0", "1", "2", "4", " 3 ", "-1", "", "٣", "²", "9" * 11, "9" * 5000, "1_0", "0x1", "+1"]) | texts
+)
+
+
+@fuzz(
+    "variables of a launcher",
+    st.fixed_dictionaries(
+        {"TFHET_JOB": json_text(mutated(st.just(JOB), (*JOB, "local", "homogeneous", "a:99999", ":1"))) | texts},
+        optional={
+            "TFHET_PORTS": json_text(mutated(st.just(PORTS), tuple(PORTS))),
+            "TFHET_ADDRESSES": json_text(mutated(st.just(ADDRESSES), ("algo-1", "localhost", "0.0.0.0", "::1"))),
+            "SM_TRAINING_ENV": json_text(mutated(st.just({"job_name": "training-1"}))),
+            "TFHET_SECRET": texts,
+            "SM_HP_TFHET_SECRET": texts,
+            **{
+                source + name: _rank_numbers
+                for source in RANKS
+                for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE")
+            },
+        },
+    ),
+    st.integers(0, 3),
+)
+def test_any_variables_of_a_launcher_are_read_or_a_usage_error(env: dict[str, str], workers: int) -> None:
+    with contextlib.suppress(ClusterError):
+        job = JobContext.from_env(env)
+        assert 0 <= job.rank < job.size
+        assert JobContext.from_env(job.to_env()) == job
+    with contextlib.suppress(UsageError):
+        ports = Ports.from_env(env, workers=workers)
+        assert len(ports.workers) == workers
+        assert all(1 <= port <= 65535 for port in (ports.control, ports.dispatcher, *ports.workers))
+    for host in ("algo-1", "algo-2"):
+        with contextlib.suppress(UsageError):
+            assert resolve(host, env).isprintable()
+    with contextlib.suppress(ClusterError):
+        rank = Rank.from_env(env)
+        assert rank is None or 0 <= rank.local_rank <= rank.rank < rank.size
+    assert isinstance(job_name(env), str)
+    with contextlib.suppress(UsageError):
+        assert len(Secret.from_env(env, job_name(env), ["algo-1"]).key) == 32
+
+
+def test_any_list_of_serving_hosts_is_names_or_nothing(folder: Path) -> None:
+    @fuzz("serving.json", json_bytes(mutated(st.just(["algo-1", "algo-2"]))))
+    def read(content: bytes) -> None:
+        (folder / "serving.json").write_bytes(content)
+        hosts = read_serving(folder)
+        assert hosts is None or all(isinstance(host, str) for host in hosts)
+
+    read()
+
+
+NOTICE = {"event": "service.workers", "count": 2}
+
+
+@fuzz(
+    "notices of a child",
+    json_bytes(mutated(st.just(NOTICE), tuple(NOTICE))).map(lambda raw: raw.decode(errors="replace")),
+)
+def test_any_line_of_a_child_is_a_notice_or_not(line: str) -> None:
+    for text in (line, f"@tfhet {line}"):
+        notice = understood(text)
+        if notice is not None:
+            event, fields = notice
+            assert isinstance(event, str)
+            assert all(isinstance(name, str) for name in fields)
+
+
+def _yaml(document: Any, snippet: str, indent: int) -> str:
+    text = json.dumps(document, indent=indent or None)
+    return filled(text).replace('"@yaml@"', snippet)
+
+
+cluster_texts = st.builds(
+    _yaml,
+    mutated(
+        st.just(CLUSTER), (*CLUSTER, "hosts", "ranks", "instance_type", "@yaml@", "@yaml@", "@yaml@", "@yaml@", "<<")
+    ),
+    st.sampled_from(YAML) | texts,
+    st.integers(0, 2),
+)
+block_texts = st.builds(
+    lambda lines, odd, at: "\n".join((*lines[:at], odd, *lines[at:])),
+    st.just((Path(__file__).parents[2] / "tfhet/simulate/presets/demo.yaml").read_text(encoding="utf-8").splitlines()),
+    st.sampled_from([*YAML, *LAUGHED, "- " * 400, "? " * 400, "[" * 3000, "{a: " * 3000])
+    | st.builds("{}: {}".format, st.sampled_from([*CLUSTER, "hosts", "<<"]), st.sampled_from(YAML) | texts),
+    st.integers(0, 12),
+)
+
+
+def test_any_cluster_file_is_a_cluster_or_a_usage_error(folder: Path) -> None:
+    path = folder / "some.yaml"
+
+    @fuzz("cluster files", spoilt(cluster_texts | block_texts) | st.binary(max_size=30))
+    def read(content: bytes) -> None:
+        path.write_bytes(content)
+        with contextlib.suppress(UsageError):
+            cluster = load(str(path))
+            assert 1 <= sum(group.hosts for group in cluster.groups.values()) <= 100
+            for word in cluster.arguments():
+                assert "\0" not in word
+                word.encode()
+
+    read()

@@ -1,0 +1,95 @@
+"""Whatever goes over the link, as bytes or as values, is a message or a ProtocolError."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import strategies as st
+from rubbish import anything, fuzz, json_bytes, mutated
+from siege import EXAMPLES, WORDS, odd, right_types
+
+from tfhet.control import ProtocolError
+from tfhet.control.message import check, decode, encode
+from tfhet.control.outbox import Outbox
+
+
+def _numbers(value: Any) -> Iterator[int | float]:
+    if isinstance(value, (int, float)):
+        yield value
+    elif isinstance(value, (dict, list)):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _numbers(item)
+
+
+@fuzz("lines of the link", json_bytes(odd | right_types))
+def test_any_line_is_a_message_or_a_protocol_error(line: bytes) -> None:
+    with contextlib.suppress(ProtocolError):
+        message = decode(line)
+        check(message)
+        assert abs(message.get("code", 0)) <= 255 or message["type"] not in ("end", "left")
+        with contextlib.suppress(RecursionError):
+            assert all(abs(number) < math.inf for number in _numbers(message))
+        assert decode(encode(message)) == message
+
+
+_objects = st.sampled_from([b"bytes", {1, 2}, object(), {(1, 2): 3}, 1j, ...])
+values = mutated(st.sampled_from(EXAMPLES), WORDS) | anything | _objects
+
+
+@fuzz("messages of the link", values, st.none() | _objects)
+def test_any_value_is_a_message_that_arrives_as_it_was_or_a_protocol_error(value: Any, inner: Any) -> None:
+    if inner is not None and isinstance(value, dict):
+        value = {**value, "body": {"type": "odd", "odd": inner}}
+    if isinstance(value, dict) and isinstance(value.get("body"), dict) and inner == {1, 2}:
+        value["body"]["itself"] = value["body"]
+    with contextlib.suppress(ProtocolError):
+        check(value)
+    with contextlib.suppress(ProtocolError):
+        line = encode(value)
+        assert line.endswith(b"\n")
+        assert line.count(b"\n") == 1
+        assert decode(line) == json.loads(json.dumps(value))
+
+
+acts_of_two = st.lists(
+    st.tuples(st.sampled_from(["say", "say", "hear", "confirm", "break", "lie"]), st.integers(-3, 9)), max_size=40
+)
+
+
+@fuzz("numbering of the link", acts_of_two)
+def test_what_is_said_arrives_once_and_in_order_whatever_breaks_and_whoever_lies(acts: list[tuple[str, int]]) -> None:
+    here, there = Outbox(), Outbox()
+    said: list[int] = []
+    heard: list[int] = []
+    wire: list[dict[str, Any]] = []
+    for act, number in acts:
+        if act == "say":
+            said.append(len(said))
+            wire.append(here.pack({"type": "count", "i": said[-1]}))
+        elif act == "hear" and wire:
+            body = there.take(wire.pop(0))
+            heard.extend([] if body is None else [body["i"]])
+        elif act == "confirm":
+            here.confirm(there.seen)
+        elif act == "break":
+            here.confirm(there.seen)
+            wire = list(here.unconfirmed())
+        else:
+            kept, seen = here.unconfirmed(), there.seen
+            with contextlib.suppress(ProtocolError):
+                here.confirm(min(number, 0))
+            with pytest.raises(ProtocolError):
+                here.confirm(len(said) + 1 + abs(number))
+            with pytest.raises(ProtocolError):
+                there.take({"type": "message", "n": seen + 2 + abs(number), "body": {"type": "lie"}})
+            assert there.take({"type": "message", "n": seen - abs(number), "body": {"type": "lie"}}) is None
+            assert (here.unconfirmed(), there.seen) == (kept, seen)
+    for message in here.unconfirmed():
+        body = there.take(message)
+        heard.extend([] if body is None else [body["i"]])
+    assert heard == said

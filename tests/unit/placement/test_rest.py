@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tfhet.placement import Cut, Pipeline, Rest, local_part, one_epoch, remote_part
+from tfhet.source import Raw, Scalar, SyntheticSource, TFRecordSource, example_id, write_tfrecords
+
+CHAIN = "random_rotation(0.1); rescale(); random_flip()"
+SIZES = (4, 0, 3, 1, 6, 2)
+
+
+class Uneven(SyntheticSource):
+    """Splits of the sizes above, one of them empty."""
+
+    def split_sizes(self) -> tuple[int, ...]:
+        return SIZES
+
+
+def pipeline(stages: str = CHAIN, **settings: Any) -> Pipeline:
+    source = Uneven(sum(SIZES), len(SIZES), shape=(6, 4, 3))
+    return Pipeline(source, stages, **{"batch_size": 4, **settings})
+
+
+def whole(split: int) -> list[int]:
+    return [example_id(split, position) for position in range(SIZES[split])]
+
+
+ALL = [number for split in range(len(SIZES)) for number in whole(split)]
+
+
+def ids(batches: Iterable[Mapping[str, tf.Tensor]]) -> list[int]:
+    return [int(number) for batch in batches for number in batch["id"]]
+
+
+def by_id(batches: Iterable[Mapping[str, tf.Tensor]]) -> dict[int, dict[str, np.ndarray]]:
+    found = {}
+    for batch in batches:
+        for place, number in enumerate(batch["id"].numpy()):
+            assert int(number) not in found
+            found[int(number)] = {name: value[place].numpy() for name, value in batch.items()}
+    return found
+
+
+def after(seen: Iterable[int], sizes: Any = SIZES) -> Rest | None:
+    return Rest.after(np.array(list(seen), np.int64), sizes, len(SIZES))
+
+
+# What is left
+
+
+def test_after_nothing_every_split_with_an_example_is_left():
+    rest = after([])
+    assert rest is not None
+    assert rest.splits.tolist() == [True, False, True, True, True, True]
+    assert rest.seen.size == 0 and rest.seen.dtype == np.int64
+    assert rest.split_count == 5
+
+
+def test_splits_that_were_seen_are_not_read_and_of_the_others_only_what_was_not():
+    rest = after([*whole(2), *whole(3), *whole(4)[1:3], whole(0)[3]])
+    assert rest is not None
+    assert rest.splits.tolist() == [True, False, False, False, True, True]
+    assert rest.seen.tolist() == [whole(0)[3], *whole(4)[1:3]]
+
+
+def test_order_and_repetitions_do_not_matter():
+    seen = [*whole(4)[:3], *whole(0)]
+    one, other = after(seen), after([*reversed(seen), *seen])
+    assert one is not None and other is not None
+    assert one.splits.tolist() == other.splits.tolist() and one.seen.tolist() == other.seen.tolist()
+
+
+def test_an_example_seen_twice_does_not_stand_for_another():
+    rest = after([whole(2)[0]] * 3)
+    assert rest is not None and rest.splits[2]
+
+
+def test_nothing_is_left_when_all_were_seen():
+    assert after(ALL) is None
+
+
+def test_where_the_sizes_are_not_known_every_split_is_looked_through():
+    rest = after(ALL, sizes=None)
+    assert rest is not None
+    assert rest.splits.all() and len(rest.splits) == len(SIZES)
+    assert rest.seen.tolist() == ALL
+
+
+# What is read of it
+
+WAYS: list[dict[str, Any]] = [
+    {},
+    {"shuffle": 7},
+    {"interleave": 3},
+    {"shuffle": 30, "interleave": 2},
+    {"shuffle_splits": False},
+]
+
+
+@pytest.mark.parametrize("how", WAYS, ids=str)
+@pytest.mark.parametrize("partly", [False, True])
+def test_the_rest_is_read_exactly_and_as_in_the_whole_epoch(how: dict, partly: bool):
+    declared = pipeline(record_parameters=True, **how)
+    seen = [*whole(4), *whole(3), *(whole(0)[1:3] if partly else [])]
+    rest = after(seen)
+    expected = by_id(declared.dataset(epoch=2))
+    found = by_id(one_epoch(declared, 2, rest=rest))
+    assert found.keys() == set(ALL) - set(seen)
+    for number, example in found.items():
+        assert example.keys() == expected[number].keys()
+        for name, value in example.items():
+            np.testing.assert_array_equal(value, expected[number][name])
+
+
+def test_whole_splits_come_in_the_order_of_the_epoch():
+    declared = pipeline("")
+    seen = [*whole(4), *whole(2)]
+    every = [number for number in ids(one_epoch(declared, 5, threads=1)) if number not in seen]
+    assert ids(one_epoch(declared, 5, threads=1, rest=after(seen))) == every
+
+
+def test_a_rest_is_cut_as_an_epoch_is():
+    declared = pipeline()
+    rest = after([*whole(4)[:2], *whole(5)])
+    expected = by_id(one_epoch(declared, 1, rest=rest))
+    for at in range(4):
+        remote = remote_part(declared, 1, Cut(at), rest=rest)
+        found = by_id(local_part(declared, remote, Cut(at)))
+        assert found.keys() == expected.keys()
+        assert all((found[number]["image"] == expected[number]["image"]).all() for number in found)
+
+
+@pytest.mark.parametrize("count", [2, 3, 7])
+def test_shares_of_a_rest_are_disjoint_and_complete_even_when_there_are_more_of_them_than_splits(count: int):
+    declared = pipeline("")
+    seen = [*whole(0), *whole(2), *whole(5), whole(4)[1]]
+    shares = [ids(one_epoch(declared, 0, (index, count), rest=after(seen))) for index in range(count)]
+    assert sorted(itertools.chain(*shares)) == sorted(set(ALL) - set(seen))
+    assert sum(map(bool, shares)) <= 2  # two splits are left
+
+
+def test_a_rest_of_which_nothing_is_left_is_empty():
+    assert ids(one_epoch(pipeline(""), 0, rest=after(ALL, sizes=None))) == []
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_the_rest_of_files_whose_sizes_nobody_knows(tmp_path, cached: bool):
+    features = {"image": Raw((4, 4, 1)), "label": Scalar()}
+    write_tfrecords(
+        tmp_path / "set", ({"image": np.full((4, 4, 1), i, np.uint8), "label": i} for i in range(30)), 5, features
+    )
+    files = sorted(str(path) for path in (tmp_path / "set").glob("*.tfrecord*"))
+    source = TFRecordSource(files, features)
+    assert source.split_sizes() is None
+    how = {"cache": str(tmp_path / "cache")} if cached else {}
+    declared = Pipeline(source, "rescale()", batch_size=4, **how)
+    every = by_id(declared.dataset())
+    seen = np.array(sorted(every)[4:17])
+    found = by_id(one_epoch(declared, 0, rest=Rest.after(seen, None, 5)))
+    assert found.keys() == every.keys() - set(seen.tolist())
+    assert all((found[number]["image"] == every[number]["image"]).all() for number in found)
+
+
+@given(st.sets(st.sampled_from(ALL)), st.integers(1, 3), st.booleans(), st.booleans())
+@settings(max_examples=8, deadline=None, derandomize=True)
+def test_what_was_seen_and_the_rest_are_the_epoch(seen: set[int], count: int, known: bool, shuffled: bool):
+    declared = pipeline("", shuffle=5 if shuffled else 0)
+    rest = after(seen, SIZES if known else None)
+    found: list[int] = []
+    if rest is not None:
+        found = [i for index in range(count) for i in ids(one_epoch(declared, 0, (index, count), threads=1, rest=rest))]
+    assert sorted([*seen, *found]) == ALL

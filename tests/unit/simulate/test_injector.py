@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tfhet.cluster import HostPaths, Ports
+from tfhet.errors import UsageError
+from tfhet.process import Child
+from tfhet.simulate import Fault, injector
+from tfhet.simulate.host import SimulatedHost
+from tfhet.simulate.injector import Injector
+from tfhet.simulate.partition import Network
+from tfhet.simulate.slow_disk import SlowDisk
+
+pytestmark = pytest.mark.timeout(60)
+LIMIT_S = 30.0
+
+# A launcher: starts what it is told to, and says how each of them ended.
+LAUNCHER = """
+import signal, subprocess, sys, threading
+signal.signal(signal.SIGTERM, lambda *_: (print("told", flush=True), [c.kill() for c in children], sys.exit(0)))
+children = [subprocess.Popen([sys.executable, "-u", "-c", code, "tfhet.service.server", kind])
+            for kind, code in zip(sys.argv[1::2], sys.argv[2::2])]
+threads = [threading.Thread(target=lambda c: print("ended", c.wait(), flush=True), args=(c,)) for c in children]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+"""
+UP = "import os, time; os.write(1, b'up\\n')"  # in one write: two processes share the pipe
+IDLES = f"{UP}; time.sleep(60)"
+GROWS = f"""{UP}
+kept = []
+while True:
+    time.sleep(0.05)
+    kept.append(bytearray(1 << 26))
+"""
+
+
+def hosts(data: int = 1, dnn: int = 2, ranks: int = 2, workers: int = 1) -> list[SimulatedHost]:
+    made = []
+    for index in range(data + dnn):
+        group = "data" if index < data else "dnn"
+        ports = Ports(16000, 6000, tuple(range(6001, 6001 + (workers if group == "data" else 0))))
+        paths = HostPaths(Path("."))
+        made.append(SimulatedHost(f"algo-{index + 1}", group, "ml", f"127.0.0.{index + 2}", ports, ranks, paths))
+    return made
+
+
+def made(text: str, cluster: Sequence[SimulatedHost] | None = None) -> Injector:
+    return Injector([Fault.parse(text)], cluster or hosts(), "dnn", {}, lambda: True, lambda line: None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "kill:rank=3",
+        "kill:worker@data-1",
+        "kill:worker",
+        "oom:dispatcher",
+        "kill:dispatcher@dnn-1",
+        "partition:dnn-2",
+        "slow-disk:algo-1",
+        "sigterm:host@dnn-2",
+    ],
+)
+def test_a_fault_at_what_is_there_is_taken(text: str):
+    made(text).check()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("kill:rank=4", "'?4'?; known: 0, 1, 2, 3"),
+        ("oom:rank=40", "known: 0, 1, 2, 3"),
+        ("kill:host@data-2", "known: .*data-1, dnn-1, dnn-2"),
+        ("partition:algo-9", "algo-1, algo-2"),
+        ("slow-disk:dnn-3", "dnn-1, dnn-2"),
+        ("kill:worker@dnn-1", "no data service worker runs there; workers: algo-1"),
+        ("kill:dispatcher@data-1", "the dispatcher runs on dnn-1"),
+    ],
+)
+def test_a_fault_at_what_is_not_there_is_refused_with_what_is(text: str, words: str):
+    with pytest.raises(UsageError, match=words):
+        made(text).check()
+
+
+def test_a_host_alone_cannot_be_cut_off():
+    with pytest.raises(UsageError, match="one host"):
+        made("partition:dnn-1", hosts(data=0, dnn=1)).check()
+
+
+def injected(fault: str, *launchers: Sequence[str], until: str, **options) -> tuple[list[str], list[str], list[int]]:
+    """Does one fault to `launchers` of algo-1 (words for LAUNCHER), until one of them, or the injector, says `until`.
+
+    Gives what the launchers said, what the injector said, and the process ids of the launchers.
+    """
+
+    async def run() -> tuple[list[str], list[str], list[int]]:
+        said: list[str] = []
+        told: list[str] = []
+        children: dict[str, Child] = {}
+        wanted = sum(len(words) // 2 for words in launchers)
+        one = hosts(data=0, dnn=1, ranks=len(launchers), workers=0)
+        one.append(hosts()[1])  # somebody to be cut off from
+        doing = Injector(
+            [Fault.parse(fault)], one, "dnn", children, lambda: said.count("up") == wanted, told.append, **options
+        )
+        for rank, words in enumerate(launchers):
+            children[f"algo-1/{rank}"] = await Child.start(
+                "launcher", [sys.executable, "-c", LAUNCHER, *words], env=os.environ, on_line=said.append
+            )
+        injecting = asyncio.create_task(doing.run())
+        try:
+            for _ in range(int(LIMIT_S * 20)):
+                if any(until in line for line in [*said, *told]):
+                    break
+                await asyncio.sleep(0.05)
+            else:
+                pytest.fail(f"never said {until!r}: {said} {told}")
+        finally:
+            injecting.cancel()
+            await asyncio.gather(injecting, return_exceptions=True)
+            await asyncio.gather(*(child.stop(5.0) for child in children.values()))
+        return said, told, [child.pid for child in children.values()]
+
+    return asyncio.run(run())
+
+
+def test_a_process_that_asks_for_memory_dies_of_having_none():
+    said, told, _ = injected("oom:rank=0", ("script", GROWS), until="died of it")
+    assert any("MemoryError" in line for line in said)
+    assert "ended 1" in said
+    assert len(told) == 2 and "gets no memory beyond its" in told[0]
+
+
+def test_a_process_that_asks_for_none_is_killed_as_the_kernel_would(monkeypatch):
+    monkeypatch.setattr(injector, "STARVED_S", 0.3)
+    said, told, _ = injected("oom:worker", ("worker", IDLES), until="ended -9")
+    assert len(told) == 2 and "SIGKILL, as from the kernel" in told[1]
+    assert f"ended {-signal.SIGKILL}" in said
+
+
+def test_sigterm_to_a_host_is_sent_to_every_launcher_at_once_and_to_nobody_else():
+    both = (("script", IDLES), ("script", IDLES))
+    said, told, pids = injected("sigterm:host@algo-1", *both, until="told")
+    assert told == [f"fault sigterm:host@algo-1: SIGTERM to process {pids[0]}, {pids[1]}"]
+    assert "ended -15" not in said
+
+
+def test_the_workers_of_a_host_that_is_cut_off_stand_still_until_it_is_healed():
+    network = Network("algo-1", {})
+    watched = f"""{UP}
+while True:
+    before = time.monotonic()
+    time.sleep(0.05)
+    if time.monotonic() - before > 0.4:
+        print('stood still', flush=True)
+"""
+    said, told, _ = injected(
+        "partition:algo-1:for=0.6", ("worker", watched, "worker", watched), until="stood still", network=network
+    )
+    assert told == ["fault partition:algo-1:for=0.6: algo-1 is cut off"]
+    assert network._cut == []
+
+
+def test_a_disk_is_slow_for_as_long_as_it_is_said(tmp_path: Path):
+    disk = SlowDisk(tmp_path / "library", tmp_path / "switch")
+    states: list[bool] = []
+    doing = made("slow-disk:data-1:for=0.1")
+    doing.disks = {"algo-1": disk}
+    doing.tell = lambda line: states.append(disk.switch.exists())
+    asyncio.run(asyncio.wait_for(doing.run(), LIMIT_S))
+    assert [*states, disk.switch.exists()] == [True, False]
+
+
+def test_one_that_is_slow_for_good_stays_so(tmp_path: Path):
+    disk = SlowDisk(tmp_path / "library", tmp_path / "switch")
+    doing = made("slow-disk:data-1")
+    doing.disks = {"algo-1": disk}
+    asyncio.run(asyncio.wait_for(doing.run(), LIMIT_S))
+    assert disk.switch.exists()

@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from tfhet.cluster import HostPaths, Ports, free_ports
+from tfhet.simulate.host import SimulatedHost
+from tfhet.simulate.partition import Forwarder, Network
+
+pytestmark = pytest.mark.timeout(60)
+HOME = "127.0.0.1"
+LIMIT_S = 20.0
+
+
+async def _echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(1000):
+        writer.write(data)
+    writer.close()
+
+
+def through_a_forwarder(body: Callable[[Forwarder], Awaitable[None]]) -> None:
+    """Runs `body` with a forwarder to a server that sends back what it gets."""
+
+    async def run() -> None:
+        port, target = free_ports(2)
+        server = await asyncio.start_server(_echo, HOME, target)
+        forwarder = Forwarder(HOME, port, target)
+        await forwarder.start()
+        try:
+            await asyncio.wait_for(body(forwarder), LIMIT_S)
+        finally:
+            await forwarder.close()
+            server.close()
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection(HOME, port)
+
+    asyncio.run(run())
+
+
+def test_what_is_sent_arrives_and_the_end_too():
+    async def body(forwarder: Forwarder) -> None:
+        reader, writer = await asyncio.open_connection(HOME, forwarder.port)
+        writer.write(b"x" * 300_000)
+        writer.write_eof()
+        assert await reader.read() == b"x" * 300_000
+        writer.close()
+
+    through_a_forwarder(body)
+
+
+def test_in_the_dark_nothing_passes_and_nothing_is_closed_and_all_arrives_afterwards_in_order():
+    async def body(forwarder: Forwarder) -> None:
+        reader, writer = await asyncio.open_connection(HOME, forwarder.port)
+        writer.write(b"a")
+        assert await reader.readexactly(1) == b"a"
+        forwarder.darken()
+        later, to_later = await asyncio.open_connection(HOME, forwarder.port)  # taken, and held
+        to_later.write(b"new")
+        writer.write(b"b")
+        waits = [asyncio.create_task(one.read(1)) for one in (reader, later)]
+        writer.write(b"c")
+        await asyncio.wait(waits, timeout=0.5)
+        assert not any(wait.done() for wait in waits)
+        forwarder.lighten()
+        assert [await wait for wait in waits] == [b"b", b"n"]
+        assert await reader.readexactly(1) == b"c"
+        assert await later.readexactly(2) == b"ew"
+
+    through_a_forwarder(body)
+
+
+def test_who_goes_in_the_dark_is_seen_to_go_in_the_light():
+    async def body(forwarder: Forwarder) -> None:
+        reader, writer = await asyncio.open_connection(HOME, forwarder.port)
+        forwarder.darken()
+        writer.write(b"last")
+        writer.write_eof()
+        wait = asyncio.create_task(reader.read())
+        await asyncio.wait([wait], timeout=0.2)
+        assert not wait.done()
+        forwarder.lighten()
+        assert await wait == b"last"
+
+    through_a_forwarder(body)
+
+
+def test_a_connection_to_where_nobody_listens_is_ended():
+    async def run() -> None:
+        port, target = free_ports(2)
+        forwarder = Forwarder(HOME, port, target)
+        await forwarder.start()
+        reader, _ = await asyncio.open_connection(HOME, port)
+        try:
+            assert await asyncio.wait_for(reader.read(), LIMIT_S) == b""
+        except ConnectionResetError:
+            pass
+        finally:
+            await forwarder.close()
+
+    asyncio.run(run())
+
+
+def hosts() -> list[SimulatedHost]:
+    made = []
+    for index, group in enumerate(("data", "dnn", "dnn")):
+        detour = None if index == 1 else (101 + 10 * index, 102 + 10 * index)
+        ports, paths = Ports(16000, 6000, (6001,)), HostPaths(Path("."))
+        made.append(SimulatedHost(f"algo-{index}", group, "ml", f"127.0.0.{index + 2}", ports, 1, paths, detour))
+    return made
+
+
+def dark(network: Network) -> set[str]:
+    return {host for host, some in network._forwarders.items() if not all(one._light.is_set() for one in some)}
+
+
+def test_a_host_alone_or_with_the_chiefs_host_all_are_cut_off():
+    network = Network.of(hosts(), "dnn")
+    network.cut("algo-0")
+    assert dark(network) == {"algo-0"}
+    network.cut("algo-1")
+    assert dark(network) == {"algo-0", "algo-2"}
+    network.heal("algo-1")
+    assert dark(network) == {"algo-0"}
+    network.cut("algo-0")
+    network.heal("algo-0")
+    assert dark(network) == {"algo-0"}  # two partitions, one of which is over
+    network.heal("algo-0")
+    assert dark(network) == set()
+
+
+def test_a_host_with_a_detour_is_given_its_ports():
+    data, chief, other = hosts()
+    assert (data.sees.control, data.sees.dispatcher, data.sees.workers) == (101, 102, (6001,))
+    assert chief.sees == chief.ports
+    forwarders = Network.of([data, chief, other], "dnn")._forwarders
+    assert set(forwarders) == {"algo-0", "algo-2"}
+    assert [one.port for one in forwarders["algo-2"]] == [121, 122]
+    assert [(one._address, one._target) for one in forwarders["algo-2"]] == [("127.0.0.3", 16000), ("127.0.0.3", 6000)]

@@ -1,0 +1,22 @@
+from __future__ import annotations
+
+import pytest
+
+from tfhet.errors import shown
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("a", "'a'"),
+        (None, "None"),
+        (1.5, "1.5"),
+        ([1], "list"),
+        ({}, "dict"),
+        (1 << 20_000, "a number of thousands of digits"),
+        ("x" * 1000, "'" + "x" * 76 + "..."),
+    ],
+    ids=["text", "none", "number", "list", "dict", "huge number", "long text"],
+)
+def test_a_value_is_shown_in_few_characters(value: object, text: str) -> None:
+    assert shown(value) == text

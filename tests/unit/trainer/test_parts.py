@@ -1,0 +1,288 @@
+"""What is lost on the way is read again: ranks are threads, the data service deals batches and does as it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tfhet.clock import FakeClock
+from tfhet.errors import DataError
+from tfhet.trainer import Solo
+from tfhet.trainer.loop import Begun, Loop
+from tfhet.trainer.parts import IN_VAIN
+from tfhet.trainer.step import EmulatedAccelerator
+
+SIZES = (10, 7, 0, 13, 6)
+EXAMPLES = sum(SIZES)
+
+
+def loop_of(service: Any, served_feed: Any, together: Any, **how: Any) -> Loop:
+    feed = served_feed(service, together.rank, together.size)
+    return Loop(feed, EmulatedAccelerator(0.0, together, FakeClock()), together, **how)
+
+
+def counts(result: dict[str, Any]) -> tuple[int, ...]:
+    return tuple(result[name] for name in ("before", "once", "repeated", "missing", "rereads"))
+
+
+def on_ranks(
+    each_rank: Any, size: int, service: Any, served_feed: Any, **how: Any
+) -> tuple[list[Loop], list[dict[str, Any]]]:
+    """The loops after one epoch, and its results, by rank."""
+
+    def run(together: Any) -> tuple[Loop, dict[str, Any]]:
+        loop = loop_of(service, served_feed, together, **how)
+        return loop, loop.epoch(0)
+
+    found = each_rank(size, run)
+    return [loop for loop, _ in found], [result for _, result in found]
+
+
+@pytest.mark.parametrize("cuts", [{0: 2, 1: 1, 2: 0}, {1: 0}, {2: 1}], ids=str)
+@pytest.mark.parametrize("knows", [True, False])
+def test_after_readers_were_cut_off_the_rest_is_read_and_every_example_came_once(
+    each_rank, fake_service, served_feed, cuts: dict[int, int], knows: bool
+):
+    service = fake_service(SIZES, cuts={0: cuts}, knows_sizes=knows)
+    loops, results = on_ranks(each_rank, 3, service, served_feed)
+    assert all(result == results[0] for result in results)
+    assert counts(results[0]) == (0, EXAMPLES, 0, 0 if knows else None, 1)
+    assert results[0]["examples"] == EXAMPLES
+    assert [loop.feed.agreed for loop in loops] == [1] * 3  # all ranks, whoever was cut off
+    assert len(service.offered) == 2
+
+
+def test_readers_may_be_cut_off_again_and_again(each_rank, fake_service, served_feed):
+    service = fake_service(SIZES, cuts={part: {0: 1, 1: 1} for part in range(4)})
+    loops, results = on_ranks(each_rank, 2, service, served_feed)
+    assert counts(results[0]) == (0, EXAMPLES, 0, 0, 4)
+    assert loops[0].feed.agreed == 4
+
+
+def test_what_a_dead_worker_took_with_it_is_read_in_another_part(each_rank, fake_service, served_feed):
+    service = fake_service(SIZES, lost={0: (1, 4), 1: (0,)})
+    _, results = on_ranks(each_rank, 2, service, served_feed)
+    assert counts(results[0]) == (0, EXAMPLES, 0, 0, 2)
+    assert [len(service.offered[0, part]) for part in range(3)] == [EXAMPLES, 8, 4]
+
+
+def test_an_epoch_of_which_nothing_was_lost_is_one_part(each_rank, fake_service, served_feed):
+    service = fake_service(SIZES)
+    _, results = on_ranks(each_rank, 3, service, served_feed)
+    assert counts(results[0]) == (0, EXAMPLES, 0, 0, 0)
+    assert list(service.offered) == [(0, 0)]
+
+
+def test_what_a_local_pipeline_did_not_give_is_missing(fake_service, served_feed):
+    service = fake_service(SIZES, lost={0: (1,)})
+    loop = loop_of(service, served_feed, Solo())
+    loop.feed.go_local()
+    assert counts(loop.epoch(0)) == (0, EXAMPLES - 4, 0, 4, 0)
+
+
+def test_without_sizes_nobody_knows_that_something_is_missing(fake_service, served_feed):
+    loop = loop_of(fake_service(SIZES, lost={0: (1,)}, knows_sizes=False), served_feed, Solo())
+    assert counts(loop.epoch(0)) == (0, EXAMPLES - 4, 0, None, 0)
+
+
+def test_what_does_not_come_a_second_time_is_not_asked_for_for_ever(fake_service, served_feed):
+    service = fake_service((4, 4), lost={part: (0,) if part else (1,) for part in range(99)})
+    assert counts(loop_of(service, served_feed, Solo()).epoch(0)) == (0, 4, 0, 4, 1)
+
+
+def test_a_service_that_cuts_everybody_off_at_once_is_given_up_in_the_end(each_rank, fake_service, served_feed):
+    service = fake_service(SIZES, cuts={part: {0: 0, 1: 0} for part in range(99)})
+    _, results = on_ranks(each_rank, 2, service, served_feed)
+    assert results[0]["missing"] == EXAMPLES
+    assert len(service.offered) == IN_VAIN
+
+
+def test_without_an_audit_a_cut_is_an_error_that_says_why(fake_service, served_feed):
+    loop = loop_of(fake_service(SIZES, cuts={0: {0: 2}}), served_feed, Solo(), audit=False)
+    with pytest.raises(DataError, match="--audit False nobody knows"):
+        loop.epoch(0)
+
+
+def test_steps_go_on_over_a_cut_without_an_audit(fake_service, served_feed):
+    service = fake_service(SIZES, cuts={0: {0: 2}})
+    result = loop_of(service, served_feed, Solo(), audit=False).epoch(0, steps=6)
+    assert (result["steps"], result["examples"]) == (6, 24)
+
+
+def test_steps_of_passes_over_the_data_see_every_example_of_a_pass_once_whatever_is_cut_off(
+    each_rank, fake_service, served_feed
+):
+    service = fake_service(SIZES, cuts={0: {0: 1}}, lost={1: (0,)})
+
+    def run(together: Any) -> list[dict[str, Any]]:
+        loop = loop_of(service, served_feed, together)
+        return [loop.epoch(epoch, steps=8) for epoch in range(3)]
+
+    for results in each_rank(2, run):
+        assert [result["steps"] for result in results] == [8] * 3
+        ended = [result for result in results if "once" in result]
+        assert ended
+        for result in ended:
+            assert result["once"] == result["expected"] > 0
+            assert (result["missing"], result["repeated"]) == (0, 0)
+
+
+def test_a_source_without_an_example_is_no_endless_one(fake_service, served_feed):
+    with pytest.raises(DataError, match="no example in 2 splits"):
+        loop_of(fake_service((0, 0)), served_feed, Solo()).epoch(0, steps=3)
+
+
+def test_when_rank_0_hears_that_no_host_serves_all_ranks_prepare_their_own(each_rank, fake_service, served_feed):
+    service, lines = fake_service(SIZES, cuts={0: {1: 1}}), []  # type: ignore[var-annotated]
+
+    def run(together: Any) -> Loop:
+        feed = served_feed(service, together.rank, together.size)
+        accelerator = EmulatedAccelerator(0.0, together, FakeClock())
+        loop = Loop(
+            feed,
+            accelerator,
+            together,
+            on_line=lines.append,
+            # The file that says it is on rank 0's host only.
+            is_without_data_hosts=lambda: together.rank == 0 and bool(feed.agreed),
+        )
+        assert counts(loop.epoch(0)) == (0, EXAMPLES, 0, 0, 1)
+        loop.agree()
+        return loop
+
+    loops = each_rank(3, run)
+    assert [loop.feed.is_served for loop in loops] == [False] * 3
+    assert lines == ["[tfhet] no data host is left: the ranks prepare their data themselves"]
+
+
+# What earlier runs did
+
+
+def test_a_run_that_goes_on_reads_only_what_was_not_seen(each_rank, fake_service, served_feed):
+    service = fake_service(SIZES)
+    seen = np.array(service.ids()[5:20], np.int64)
+
+    def run(together: Any) -> tuple[Loop, dict[str, Any]]:
+        loop = loop_of(service, served_feed, together, step=44)
+        return loop, loop.epoch(3, begun=Begun(4, 3, seen))
+
+    for loop, result in each_rank(2, run):
+        assert counts(result) == (15, EXAMPLES - 15, 0, 0, 0)
+        assert result["steps"] == loop.step - 44
+    assert sorted(service.offered[3, 0]) == sorted(set(service.ids()) - set(seen.tolist()))
+
+
+def test_a_run_that_goes_on_behind_the_last_example_takes_no_step(fake_service, served_feed):
+    service = fake_service(SIZES)
+    loop = loop_of(service, served_feed, Solo(), step=9)
+    result = loop.epoch(0, begun=Begun(9, 0, np.array(service.ids(), np.int64)))
+    assert counts(result) == (EXAMPLES, 0, 0, 0, 0)
+    assert (result["steps"], loop.step, service.offered) == (0, 9, {})
+
+
+def test_steps_that_were_taken_in_an_epoch_are_not_taken_again(fake_service, served_feed):
+    service = fake_service(SIZES)
+    loop = loop_of(service, served_feed, Solo(), step=25)
+    result = loop.epoch(2, steps=10, begun=Begun(5, 6, np.array(service.ids()[:4], np.int64)))
+    assert (result["steps"], loop.step) == (5, 30)
+    assert list(service.offered) == [(6, 0)]  # the pass that was begun, whatever the epoch
+    assert loop.epoch(3, steps=10)["steps"] == 10
+
+
+# Told to stop
+
+
+def stopping(
+    fake_service: Any, served_feed: Any, each_rank: Any, at: int, size: int = 3, **how: Any
+) -> tuple[Any, list[Loop], list[dict[str, Any]]]:
+    """Rank 1 is told while it takes step `at`, counted from 0."""
+    service = fake_service(SIZES, batch_size=2)
+
+    def run(together: Any) -> tuple[Loop, dict[str, Any]]:
+        asked = iter(range(99))
+        told: Callable[[], bool] = lambda: together.rank == 1 and next(asked) >= at  # noqa: E731
+        loop = loop_of(service, served_feed, together, is_told_to_stop=told, **how)
+        return loop, loop.epoch(0)
+
+    found = each_rank(size, run)
+    return service, [loop for loop, _ in found], [result for _, result in found]
+
+
+@pytest.mark.parametrize("at", [0, 1, 3])
+def test_when_one_rank_is_told_to_stop_all_do_after_the_same_step(each_rank, fake_service, served_feed, at: int):
+    service, loops, results = stopping(fake_service, served_feed, each_rank, at)
+    assert [loop.stopped for loop in loops] == [True] * 3
+    assert {loop.step for loop in loops} == {at + 2}  # the vote of a step is read in the next one
+    assert all(loop.begun.steps == at + 2 and loop.begun.number == 0 for loop in loops)
+    seen = loops[0].begun.seen
+    assert seen is not None and len(seen) == results[0]["examples"] == results[0]["once"]
+    assert all((loop.begun.seen == seen).all() for loop in loops)
+    assert counts(results[0])[:3] == (0, len(seen), 0)
+    assert len(service.offered) == 1
+
+
+@pytest.mark.parametrize("at", [0, 2, 5, 6, 30])
+def test_the_run_after_a_stop_sees_the_others(each_rank, fake_service, served_feed, at: int):
+    service, loops, results = stopping(fake_service, served_feed, each_rank, at)
+    begun, service.offered = loops[0].begun, {}
+    if not loops[0].stopped:
+        assert results[0]["once"] == EXAMPLES
+        return
+
+    def run(together: Any) -> dict[str, Any]:
+        return loop_of(service, served_feed, together, step=begun.steps).epoch(0, begun=begun)
+
+    (result, *_) = each_rank(2, run)  # another number of ranks
+    assert result["before"] + result["once"] == EXAMPLES
+    assert (result["before"], result["repeated"], result["missing"]) == (results[0]["once"], 0, 0)
+
+
+def test_between_epochs_all_ranks_hear_of_the_wish_of_one(each_rank, fake_service, served_feed):
+    def run(together: Any) -> tuple[bool, bool]:
+        loop = loop_of(fake_service(SIZES), served_feed, together, is_told_to_stop=lambda: together.rank == 2)
+        return loop.agree_to_stop(), loop.stopped
+
+    assert each_rank(3, run) == [(True, True)] * 3
+
+
+def test_a_loop_that_was_stopped_takes_no_further_step(fake_service, served_feed):
+    loop = loop_of(fake_service(SIZES), served_feed, Solo(), is_told_to_stop=lambda: True)
+    loop.epoch(0, steps=9)
+    assert loop.stopped and loop.step == 2
+    assert loop.epoch(1, steps=9)["steps"] == 0
+
+
+# Checkpoints in the middle
+
+
+@pytest.mark.parametrize("steps", [0, 7])
+@pytest.mark.parametrize("size", [1, 2])
+def test_it_is_saved_at_exact_multiples_with_what_was_seen_by_then(
+    each_rank, fake_service, served_feed, steps: int, size: int
+):
+    def run(together: Any) -> tuple[list[tuple[int, int, Begun]], Loop]:
+        saved: list[tuple[int, int, Begun]] = []
+        loop = loop_of(
+            fake_service(SIZES, batch_size=2) if together.size == 1 else service,
+            served_feed,
+            together,
+            save_every=3,
+            on_save=lambda epoch, begun: saved.append((epoch, loop.step, begun)),
+        )
+        for epoch in range(2):
+            loop.epoch(epoch, steps)
+        return saved, loop
+
+    service = fake_service(SIZES, batch_size=2)
+    for saved, loop in each_rank(size, run):
+        assert [step for _, step, _ in saved] == list(range(3, loop.step + 1, 3))
+        first = 0
+        for epoch, step, begun in saved:
+            first = first if epoch == 0 else loop.step // 2
+            assert begun.steps == step - first
+            assert begun.seen is not None
+            if not steps and size == 1:
+                assert len(begun.seen) == min(EXAMPLES, 2 * begun.steps)

@@ -1,0 +1,88 @@
+"""One case of the table of faults: what is done to which job, and what is promised then."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+LEASE_S = 4.0
+"""Of the jobs here: short, so that the table takes minutes. The promise moves with it."""
+READY_S = 20.0
+EPOCHS = 2
+"""Of a job that is to go on."""
+LIMITS_S = {
+    "goes on": None,
+    "failure": LEASE_S + 5.0,
+    "stop": 30.0,
+    "never joined": READY_S + 5.0,
+    "refused": LEASE_S + 5.0,
+}
+"""What is promised of each kind: seconds to the last exit, from the fault; of `never joined` from the start; of
+`refused`, where the job itself finds what is wrong, from its verdict. None: the job ends as if nothing was."""
+BUSY = "busy:"
+"""In `before`, with `control`, `dispatcher` or `worker`: somebody has that port."""
+DAMAGES = ("truncated", "corrupt")
+"""In `before`: one of the data files."""
+_PLACE = re.compile(r"(data|dnn)-\d+")
+
+
+@dataclass(frozen=True)
+class FaultCase:
+    """One row of the table."""
+
+    faults: tuple[str, ...]
+    kind: str
+    """One of LIMITS_S."""
+    named: tuple[str, ...] = ()
+    """What the cause must name; `data-1` stands for the name of that host."""
+    cluster: str = "demo"
+    arguments: tuple[str, ...] = ()
+    early: bool = False
+    """Faults count from the start of the ranks' scripts, which then load TensorFlow; else from the first batches."""
+    lost: tuple[str, ...] = ()
+    """Data hosts that the job goes on without, and says so."""
+    before: str = ""
+    """What is wrong before it starts: one of DAMAGES, or BUSY with a port."""
+    bad: int = 0
+    """Records that are skipped in each epoch."""
+    resumes: bool = False
+    """Whether a second run with the same checkpoints goes on where this one was stopped."""
+    linked: bool = True
+    """Whether the launchers can tell each other how it ended; else they only have to fail, all of them."""
+
+    @property
+    def name(self) -> str:
+        words = [self.before, *self.faults, *self.arguments, *(["then again"] * self.resumes)]
+        notes = ["at start"] * self.early + [self.cluster] * (self.cluster != "demo")
+        return " ".join([*filter(None, words), *(f"({note})" for note in notes)]) or "nothing"
+
+    @property
+    def limit_s(self) -> float | None:
+        """Seconds to the last exit, from the moment that LIMITS_S says."""
+        return LIMITS_S[self.kind]
+
+    def command(self, again: bool = False) -> list[str]:
+        """Arguments of the launcher; `again`: of the run after the stop."""
+        # Who is to be stopped must not come to an end before.
+        epochs = EPOCHS if self.kind == "goes on" or again else 50
+        return [
+            *f"--model emulated --step_ms 50 --batch_size 8 --epochs {epochs} --shuffle 0 --chain none".split(),
+            *f"--validation none --export false --log_every 5 --lease_s {LEASE_S:g}".split(),
+            *f"--ready_timeout_s {READY_S:g}".split(),
+            *self.arguments,
+        ]
+
+    @property
+    def code(self) -> int | None:
+        """The exit code of every launcher that lives; None: any but 0."""
+        return {"goes on": 0, "stop": 143}.get(self.kind)
+
+    def row(self) -> dict[str, Any]:
+        """What `--list` prints of it."""
+        return {"case": self.name, "kind": self.kind, "limit s": self.limit_s}
+
+    @staticmethod
+    def is_place(word: str) -> bool:
+        """Whether `word` stands for a host, like `data-1`."""
+        return bool(_PLACE.fullmatch(word))
