@@ -28,17 +28,13 @@ def faults_told(run) -> list[dict]:
     return [event for event in run.folder.events() if event["event"] == "fault.injected"]
 
 
-def test_a_worker_and_the_dispatcher_that_are_killed_are_started_again_and_what_was_lost_is_counted(simulated):
+def test_a_worker_and_the_dispatcher_that_are_killed_are_started_again_and_no_example_is_lost(simulated):
     run = simulated(*JOB, "--epochs", 3, faults=["kill:worker@data-1:after=0.5", "kill:dispatcher:after=2"])
     assert run.summary.exit_code == 0, run.summary.cause
     assert set(run.summary.exit_codes.values()) == {0}
     assert run.summary.restarts == 2
     assert len(faults_told(run)) == 2
-    assert len(run.summary.epochs) == 3
-    for epoch in run.summary.epochs:
-        assert epoch["repeated"] == 0
-        assert epoch["once"] + epoch["missing"] == epoch["expected"] == 1437
-    assert sum(epoch["missing"] for epoch in run.summary.epochs[1:]) == 0
+    run.assert_each_example_once(1437, range(3))
     restarted = [event for event in run.folder.events() if event["event"] == "service.restarted"]
     assert {(event["process"], event["code"]) for event in restarted} == {("worker-0", -9), ("dispatcher", -9)}
 

@@ -90,14 +90,15 @@ def test_a_chief_comes_to_a_verdict_whatever_the_members_say(place: Place) -> No
         for member, body in reports:
             message = _sent(body)
             if message is not None:
-                # As the link's inbox calls it: what it raises is logged, and the next report is heard.
-                with contextlib.suppress(Exception):
-                    chief._heard(member, message)
+                chief._heard(member, message)
         for rank in range(place.size):
             chief._heard(f"rank-{rank}", {"type": "result", "rank": rank, "code": 1, "cause": f"rank {rank} failed"})
         verdict = await asyncio.wait_for(chief.ended(), 30)
         assert isinstance(verdict, Verdict)
-        assert isinstance(verdict.code, int)
+        assert abs(verdict.code) <= 255
+        if verdict.code == 0:
+            good = {m["rank"] for m in map(_sent, (body for _, body in reports)) if m and m["type"] == "result"}
+            assert good >= {0, 1}
         assert isinstance(verdict.headline, str)
         decided = [event for event in events if event.name == "job.decided"]
         assert len(decided) == 1

@@ -15,6 +15,7 @@ from tfhet.deadline import Deadline
 from tfhet.errors import NotReady
 from tfhet.events import Event, Observer
 from tfhet.launch.place import Place
+from tfhet.launch.said import objection
 from tfhet.launch.verdict import Verdict
 
 LINGER_S = 2.0
@@ -142,6 +143,9 @@ class Chief:
         return "; ".join(parts) or "nothing is missing"
 
     def _heard(self, member: str, message: Message) -> None:
+        odd = objection(message, self.place.size)
+        if odd is not None:  # another version of tfhet there, or one that is broken: not to be waited for
+            message = {"type": "failed", "code": 1, "cause": f"{member} reported what cannot be understood: {odd}"}
         kind = message["type"]
         if kind == "serving":
             self._serving.add(str(message["host"]))

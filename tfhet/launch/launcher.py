@@ -62,6 +62,8 @@ class Launcher:
         self._trainer: Child | None = None
         self._is_stopping = False
         self._ending: asyncio.Task[int] | None = None
+        self._progress_s: float | None = None
+        """When the script last said that it goes on, on the clock; None for one that never does."""
         self._reads: list[bool] = []
         """Of each data set that the script said it reads: whether it is endless."""
         self._record = place.paths.output_data / "tfhet"
@@ -181,7 +183,17 @@ class Launcher:
         self._trainer = await Child.start(f"rank {job.rank}", command, env=env, on_line=self._heard)
         if self._is_stopping:
             self._stop_script()
-        code = await self._trainer.wait()
+        stall = asyncio.create_task(self._stall(self._trainer), name="stall")
+        try:
+            code = await self._trainer.wait()
+        finally:
+            stall.cancel()
+        if stall.done() and not stall.cancelled():
+            raise JobFailed(
+                f"rank {job.rank} on {place.host} took no step for {place.settings.stall_timeout_s:g} s; it waits for "
+                "data, or for another rank, or hangs (--stall_timeout_s)",
+                log_tail=self._trainer.tail,
+            )
         name, tail = script or "the built-in trainer", self._trainer.tail
         cause = f"{name} ended on {place.host}, rank {job.rank}: {describe_exit(code, tail)}{_last_word(tail)}"
         verdict = Verdict.of(_exit_code(code), cause, tail)
@@ -192,10 +204,20 @@ class Launcher:
         notice = understood(line)
         if notice is None:
             self.say(line)
+            return
+        if notice[0] == "goes on":
+            self._progress_s = SYSTEM.monotonic()
         elif notice[0] == "reads":
             if not self._reads:
                 self._observe(Event("training.reading", SYSTEM.wall(), {}))
             self._reads.append(bool(notice[1].get("endlessly")))
+
+    async def _stall(self, script: Child) -> None:
+        """Returns when a script that told of its progress has stopped to, for too long, having killed it."""
+        limit_s = self.place.settings.stall_timeout_s
+        while not limit_s or self._progress_s is None or SYSTEM.monotonic() - self._progress_s < limit_s:
+            await asyncio.sleep(min(1.0, limit_s or 1.0))
+        script.kill()
 
     @property
     def _reads_endlessly(self) -> bool:

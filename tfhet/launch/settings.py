@@ -31,6 +31,8 @@ class LaunchSettings:
     """A host that hears nothing of the job for so long ends itself."""
     ready_timeout_s: float = 300.0
     """How long all hosts and workers may take to come up."""
+    stall_timeout_s: float = 1800.0
+    """A job whose built-in trainer takes no step for so long has failed; 0: never."""
     on_data_loss: str = "stop"
     """What to do when the last host that serves data is lost: `stop` the job, or go on with `local` pipelines."""
     job_seed: int = 0
@@ -40,6 +42,8 @@ class LaunchSettings:
         for name in ("data_host_workers", "dnn_host_workers"):
             if not 0 <= getattr(self, name) <= 256:
                 raise UsageError(f"--{name} must be between 0 and 256, not {getattr(self, name)}")
+        if not self.stall_timeout_s >= 0:
+            raise UsageError(f"--stall_timeout_s must not be negative: {self.stall_timeout_s}; 0 switches it off")
         if self.on_data_loss not in ("stop", "local"):
             raise UsageError(f"--on_data_loss {self.on_data_loss!r} is unknown; known: stop, local")
         for name in ("lease_s", "ready_timeout_s"):

@@ -15,6 +15,7 @@ from tfhet.errors import DataError
 from tfhet.placement import Cut, Pipeline, Rest, one_by_one, preparation
 from tfhet.service.epoch import EpochPart, threads_per_rank
 from tfhet.service.generation import Generation
+from tfhet.service.hangup import HangUp, connections
 from tfhet.service.transport import Transport
 from tfhet.source import BadRecord, diagnose, find
 from tfhet.source.damage import ERRORS, said
@@ -100,6 +101,7 @@ class Feed:
         record that cannot be read."""
         began = self._clock.monotonic()
         self.was_cut_off, self._at = False, epoch
+        before = connections() if self._generation is not None else frozenset()
         try:
             dataset = self._part(epoch, rest, part).dataset(self._job, self._transport)
             if self._generation is not None and not self._generation.stands():
@@ -117,11 +119,13 @@ class Feed:
                 return
             except ERRORS as error:
                 self._explain(error)
-                return
+                break
             now = self._clock.monotonic()
             if self.first_batch_s is None:
                 self.first_batch_s = now - began
             yield Delivery(element["image"], element["label"], element["id"].numpy(), epoch, now - asked)
+        with HangUp(before):  # a worker of a lost host may never answer
+            del iterator
 
     def _part(self, epoch: int, rest: Rest | None, part: int) -> EpochPart:
         return EpochPart(self.pipeline, epoch, rest, part, self.cut)

@@ -96,6 +96,8 @@ class Loop:
     on_line: OnLine = lambda line: None
     on_epoch_end: Callable[[], None] = lambda: None
     """Called on every rank after the steps of an epoch."""
+    on_progress: Callable[[], None] = lambda: None
+    """Called after each step, and each batch of a validation, on every rank."""
     is_told_to_stop: Callable[[], bool] = lambda: False
     """Whether this rank should stop. All ranks do, after the same step, when one of them should."""
     is_without_data_hosts: Callable[[], bool] = lambda: False
@@ -234,6 +236,7 @@ class Loop:
         def take(deliveries: Iterator[Delivery]) -> None:
             for delivery in deliveries:
                 totals.add(_read(self.accelerator.evaluate((delivery.images, delivery.labels))))
+                self.on_progress()
                 if audit is not None:
                     audit.saw(delivery.ids)
 
@@ -259,6 +262,7 @@ class Loop:
         if not counts[0]:
             return False
         self.step += 1
+        self.on_progress()
         course.totals.add(counts)
         self.meter.add(StepTime(taken.step_s, taken.wait_s, counts[0]))
         if self.step % self.log_every == 0 and self.collective.rank == 0:

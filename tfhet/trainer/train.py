@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -54,6 +55,7 @@ class Training:
     stop: StopRequest = field(default_factory=StopRequest)
     was_stopped: bool = False
     """Whether `run` ended because all ranks had agreed to stop."""
+    _told_s: float = -math.inf
 
     def run(self) -> RunSummary:
         """Trains to the end, or until it is told to stop; rank 0 leaves checkpoints, model, TensorBoard logs and the
@@ -82,6 +84,7 @@ class Training:
             set_epoch=(lambda epoch: keras.optimizer.learning_rate.assign(schedule.at(epoch))) if keras else _ignore,
             on_line=lambda line: print(line, flush=True),
             on_epoch_end=keras.average_statistics if keras else lambda: None,
+            on_progress=self._say_progress,
             is_told_to_stop=lambda: self.stop.is_made,
             is_without_data_hosts=lambda: read_serving(self._record_dir) == (),
             skipped=self._skipped(),
@@ -96,6 +99,7 @@ class Training:
         loop.agree()
         if self._record_dir:
             notify("reads", endlessly=False)
+        self._say_progress()
         for epoch in range(progress.epoch, settings.epochs):
             result = loop.epoch(epoch, settings.steps_per_epoch, begun)
             begun, last, every = None, epoch + 1 == settings.epochs, settings.checkpoint_every_epochs
@@ -128,6 +132,13 @@ class Training:
                 export(keras.model, self.paths.model)
             RunFolder(self._record_dir or self.paths.output_data / "tfhet").create().write_summary(summary)
         return summary
+
+    def _say_progress(self) -> None:
+        """Tells the launcher, which takes a long silence for a hang; once a second is enough."""
+        now_s = self.clock.monotonic()
+        if self._record_dir and now_s > self._told_s + 1.0:
+            self._told_s = now_s
+            notify("goes on")
 
     @property
     def _record_dir(self) -> Path | None:

@@ -161,3 +161,63 @@ def test_a_launcher_whose_log_nobody_reads_any_more_goes_on(environment_of, tmp_
     launcher.stdout.close()
     assert launcher.wait(20) == 5
     assert "exit code 5" in failure(tmp_path)
+
+
+# What a script tells the launcher
+
+
+def events(tmp_path: Path, name: str) -> list[dict]:
+    folder = RunFolder(tmp_path / "t1" / "output" / "data" / "tfhet")
+    return [event for event in folder.events() if event["event"] == name]
+
+
+def test_notices_of_a_script_are_heard_and_not_printed(launch, tmp_path, capfd):
+    code = "from tfhet.service.notice import notify\nprint('hello')\nnotify('reads', endlessly=True)\n"
+    assert launch(code + "notify('reads', endlessly=False)\nnotify('something new', x=1)\nprint('@tfhet rubbish')") == 0
+    out = capfd.readouterr().out
+    assert "[t1/0] hello" in out and "[t1/0] @tfhet rubbish" in out
+    assert "endlessly" not in out and "something new" not in out
+    assert len(events(tmp_path, "training.reading")) == 1
+
+
+def test_the_script_is_told_where_the_record_is_and_who_serves(launch, tmp_path, capfd):
+    code = (
+        "import os; from pathlib import Path; from tfhet.cluster import JobContext, environment, read_serving\n"
+        "job = JobContext.from_env(environment()); print('serving', read_serving(Path(job.record_dir)))"
+    )
+    assert launch(code) == 0
+    assert "[t1/0] serving ()" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize(("code", "expected"), [(143, 143), (7, 143), (0, 0)])
+def test_a_script_that_is_told_to_stop_may_finish_what_it_does(environment_of, tmp_path, code, expected):
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import signal, sys, time\n"
+        "def stop(number, frame):\n    time.sleep(0.5)\n    print('kept', flush=True)\n"
+        f"    sys.exit({code})\n"
+        "signal.signal(signal.SIGTERM, stop)\nprint('begun', flush=True)\ntime.sleep(60)\n"
+    )
+    env = {**os.environ, **environment_of("t1", data=())}
+    command = [*LAUNCHER, "--train_script", str(script)]
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        assert process.stdout is not None
+        lines = []
+        for line in process.stdout:
+            lines.append(line)
+            if "begun" in line:
+                process.terminate()
+        assert process.wait(30) == expected
+    assert any("kept" in line for line in lines), lines
+    if expected:
+        assert "t1/0 was told to stop (SIGTERM)" in failure(tmp_path)
+
+
+def test_a_script_that_told_of_its_progress_and_stops_to_is_ended(launch, tmp_path):
+    code = "import time; from tfhet.service.notice import notify\nnotify('goes on')\ntime.sleep(50)"
+    assert launch(code, "--stall_timeout_s", "0.5") == 1
+    assert "0.5" in failure(tmp_path)
+
+
+def test_a_script_that_tells_nothing_of_its_progress_may_be_silent(launch):
+    assert launch("import time; time.sleep(2)", "--stall_timeout_s", "0.2") == 0

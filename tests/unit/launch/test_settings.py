@@ -49,6 +49,11 @@ def test_the_last_of_two_values_counts():
     assert LaunchSettings.parse(["--lease_s", "4", "--lease_s", "5"])[0].lease_s == 5
 
 
+def test_losing_all_data_hosts_stops_the_job_unless_told_otherwise():
+    assert LaunchSettings().on_data_loss == "stop"
+    assert LaunchSettings.parse(["--on-data-loss", "local"]) == (LaunchSettings(on_data_loss="local"), [])
+
+
 def test_an_empty_value_is_not_told():
     assert LaunchSettings.parse(["--train_script", "", "--data_group", ""])[0] == LaunchSettings()
 
@@ -58,6 +63,10 @@ def test_an_empty_value_is_not_told():
     [
         (["--lease_s", "soon"], "--lease-s"),
         (["--lease_s", "0"], "--lease_s must be positive, not 0.0"),
+        (["--on_data_loss", "wait"], "--on_data_loss 'wait' is unknown; known: stop, local"),
+        (["--on-data-loss", ""], "--on_data_loss '' is unknown; known: stop, local"),
+        (["--stall_timeout_s", "-1"], "--stall_timeout_s must not be negative: -1.0; 0 switches it off"),
+        (["--stall_timeout_s", "nan"], "--stall_timeout_s must not be negative: nan"),
         (["--ready_timeout_s", "-1"], "--ready_timeout_s must be positive"),
         (["--lease_s", "nan"], "--lease_s must be positive, not nan"),
         (["--data_host_workers", "-1"], "--data_host_workers must be between 0 and 256, not -1"),

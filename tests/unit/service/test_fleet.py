@@ -19,7 +19,7 @@ from tfhet.cluster import check_free, free_ports
 from tfhet.errors import JobFailed, NotReady, UsageError
 from tfhet.service import Fleet
 from tfhet.service.supervised import RestartPolicy
-from tfhet.service.transport import Transport
+from tfhet.service.transport import Transport, is_registered
 
 HOST = "algo-1"
 
@@ -306,6 +306,87 @@ def test_each_process_is_told_its_port_address_and_dispatcher(server):
         f"[worker-0] {worker.format(ports[1])}",
         f"[worker-1] {worker.format(ports[2])}",
     ]
+
+
+def test_a_dispatcher_that_is_renewed_keeps_its_port_and_has_another_journal(server):
+    server(f'echo "$@"\n{READY}exec sleep 60\n')
+    heard, (port,) = Heard(), free_ports(1)
+
+    async def scenario() -> None:
+        fleet = heard.fleet()
+        try:
+            await fleet.start_dispatcher(port, 30)
+            for times in (2, 3):
+                fleet.renew_dispatcher()
+                assert fleet.workers_registered == 0
+                await _until(lambda times=times: len(heard.lines) == times)
+            assert fleet.restarts == 0
+        finally:
+            await fleet.stop()
+
+    run(scenario())
+    journals = [Path(line.split("--work_dir ")[1]) for line in heard.lines]
+    assert len(set(journals)) == 3 and len({journal.parent for journal in journals}) == 1
+    assert all(f"--port {port} " in line for line in heard.lines)
+    assert not journals[0].parent.exists()
+    assert not [event for event, _ in heard.events if event == "service.died"]
+
+
+def test_a_death_after_a_renewal_counts_again(server):
+    server(READY + "exec sleep 60\n")
+    heard = Heard()
+
+    async def scenario() -> int:
+        fleet = heard.fleet()
+        try:
+            await fleet.start_dispatcher(free_ports(1)[0], 30)
+            for _ in range(2):  # the second finds the first one's process being started
+                before = heard.pids()["dispatcher"]
+                fleet.renew_dispatcher()
+                fleet.renew_dispatcher()
+                await _until(lambda before=before: heard.pids()["dispatcher"] != before)
+            await _until(lambda: [event for event, _ in heard.events].count("service.ready") >= 3)
+            before = heard.pids()["dispatcher"]
+            os.kill(before, signal.SIGKILL)
+            await _until(lambda: heard.pids()["dispatcher"] != before)
+            return fleet.restarts
+        finally:
+            await fleet.stop()
+
+    assert run(scenario()) == 1
+
+
+def test_workers_come_back_to_a_renewed_dispatcher_which_knows_nothing_of_before():
+    heard, ports = Heard(), free_ports(3)
+    dispatcher, transport = f"127.0.0.1:{ports[0]}", Transport()
+
+    def read(name: str) -> list[int]:
+        data = tf.data.Dataset.range(40)
+        transport.publish(dispatcher, data, name)
+        return sorted(int(i) for i in transport.read(dispatcher, name, data.element_spec, f"{name}.job", "dynamic"))
+
+    async def scenario() -> None:
+        fleet = heard.fleet({**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"})
+        try:
+            await fleet.start_dispatcher(ports[0], 60)
+            await fleet.start_workers(ports[1:], dispatcher, 60)
+            await _until(lambda: fleet.workers_registered == 2)
+            pids = heard.pids()
+            assert await asyncio.to_thread(read, "before") == list(range(40))
+            fleet.renew_dispatcher()
+            await _until(lambda: fleet.workers_registered == 2)
+            assert heard.pids()["dispatcher"] != pids["dispatcher"]
+            assert {name: pid for name, pid in heard.pids().items() if name != "dispatcher"} == {
+                name: pid for name, pid in pids.items() if name != "dispatcher"
+            }
+            assert not await asyncio.to_thread(is_registered, dispatcher, "before")
+            # The same name again: nothing of it was read from this one.
+            assert await asyncio.to_thread(read, "before") == list(range(40))
+            assert fleet.restarts == 0
+        finally:
+            await fleet.stop()
+
+    run(scenario())
 
 
 def test_a_fleet_needs_no_tensorflow(repository: Path):

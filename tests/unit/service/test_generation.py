@@ -2,11 +2,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-import pytest
-
-from tfhet.clock import FakeClock
 from tfhet.cluster import free_ports
-from tfhet.errors import NotReady
 from tfhet.service import server
 from tfhet.service.engine import whole_engine
 from tfhet.service.generation import Generation
@@ -61,15 +57,3 @@ def test_a_dispatcher_that_is_being_started_is_waited_for():
         dispatcher = server.dispatcher(ENGINE, port)
         assert answer.result(30) is False
     dispatcher.stop()
-
-
-def test_a_dispatcher_that_does_not_answer_is_asked_until_the_deadline(monkeypatch):
-    def silent(dispatcher: str, dataset_id: str) -> bool:
-        raise NotReady(f"{dispatcher} does not answer")
-
-    monkeypatch.setattr("tfhet.service.generation.is_registered", silent)
-    clock = FakeClock()
-    began = clock.monotonic()
-    with pytest.raises(NotReady, match="algo-1:6000 does not answer"):
-        Generation("algo-1:6000", "job", Transport(register_deadline_s=3.0), clock).stands()
-    assert 3.0 < clock.monotonic() - began < 3.5

@@ -55,6 +55,7 @@ class FakeFeed:
     """Batches that were asked for and delivered."""
     is_served: bool = False
     was_cut_off: bool = False
+    failure: Exception | None = None
 
     def __post_init__(self) -> None:
         expected = sum(self.sizes) if self.examples is None else self.examples
@@ -107,6 +108,7 @@ class ServedFeed:
 
     def __init__(self, service: FakeService, rank: int = 0, size: int = 1):
         self.is_served, self.was_cut_off = True, False
+        self.failure: Exception | None = None
         self.agreed = 0
         self._service, self._rank, self._size = service, rank, size
         sizes = tuple(service.sizes)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tfhet.clock import FakeClock
+from tfhet.clock import SYSTEM, FakeClock
 from tfhet.cluster import JobContext, free_ports
 from tfhet.errors import DataError, UsageError
 from tfhet.placement import Cut, Pipeline, Rest
@@ -125,9 +125,12 @@ class Renewed:
         self.workers = [server.worker(ENGINE, port, "127.0.0.1", self.address) for port in self.ports[1:]]
 
     def renew(self) -> None:
+        """Returns when the workers have come back, and dropped what they did for the old one."""
         self.dispatcher.stop()
         self.dispatcher = None  # its port is free when nobody holds it any more
         self.dispatcher = server.dispatcher(ENGINE, self.ports[0])
+        while self.dispatcher.num_workers() < 2:
+            SYSTEM.sleep(0.02)
 
     def job(self, rank: int = 0, size: int = 1) -> JobContext:
         return JobContext("job", "heterogeneous", rank, size, rank, size, dispatcher=self.address, workers=2)

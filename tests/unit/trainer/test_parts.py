@@ -100,6 +100,13 @@ def test_a_service_that_cuts_everybody_off_at_once_is_given_up_in_the_end(each_r
     assert len(service.offered) == IN_VAIN
 
 
+def test_a_service_that_always_fails_ends_the_training_with_its_error(fake_service, served_feed):
+    loop = loop_of(fake_service(SIZES, cuts={part: {0: 0} for part in range(99)}), served_feed, Solo())
+    loop.feed.failure = OSError("the worker said no")
+    with pytest.raises(OSError, match="the worker said no"):
+        loop.epoch(0)
+
+
 def test_without_an_audit_a_cut_is_an_error_that_says_why(fake_service, served_feed):
     loop = loop_of(fake_service(SIZES, cuts={0: {0: 2}}), served_feed, Solo(), audit=False)
     with pytest.raises(DataError, match="--audit False nobody knows"):
