@@ -11,7 +11,7 @@ from tfhet.cluster.job import JobContext
 from tfhet.cluster.paths import HostPaths
 from tfhet.cluster.rank import Rank
 from tfhet.cluster.role import Role, Roles, roles
-from tfhet.cluster.serving import read_serving, write_serving
+from tfhet.cluster.serving import Serving
 
 __all__ = [
     "NATIVE",
@@ -25,6 +25,7 @@ __all__ = [
     "Rank",
     "Role",
     "Roles",
+    "Serving",
     "base_dir",
     "cache_dir",
     "check_free",
@@ -33,8 +34,6 @@ __all__ = [
     "host_paths",
     "identify",
     "job_name",
-    "read_serving",
     "resolve",
     "roles",
-    "write_serving",
 ]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tfhet.clock import SYSTEM
-from tfhet.cluster import NATIVE, JobContext, environment, host_paths, job_name, write_serving
+from tfhet.cluster import NATIVE, JobContext, Serving, environment, host_paths, job_name
 from tfhet.control import Message, Secret
 from tfhet.deadline import Deadline
 from tfhet.errors import JobFailed, TfhetError, UsageError
@@ -179,7 +179,7 @@ class Launcher:
             env[NATIVE] = ",".join(start["native"]) or "off"
         self._observe(Event("training.started", SYSTEM.wall(), {"command": command, "job_id": job.job_id}))
         if place.is_chief:
-            write_serving(self._record, place.serving_hosts)
+            self._tell_serving(Serving(place.serving_hosts))
         self._trainer = await Child.start(f"rank {job.rank}", command, env=env, on_line=self._heard)
         if self._is_stopping:
             self._stop_script()
@@ -235,22 +235,28 @@ class Launcher:
         assert isinstance(link, Chief)
         why, left = link.lost_hosts[host], ", ".join(link.serving) or "no host"
         self.say(f"{host} was lost: {why}; training goes on, {left} serves data")
-        try:
-            write_serving(self._record, link.serving)
-        except OSError as error:
-            self.say(f"the hosts that serve cannot be told to the script: {error}")
         # A data set without end goes on with the workers that are left; another dispatcher would end it.
         if self._fleet is not None and not (self._reads_endlessly and link.serving):
+            self._tell_serving(Serving(link.serving, is_complete=False))
             self._fleet.renew_dispatcher()
 
     def _expect_workers(self, link: Link) -> None:
-        """A worker of a host that was given up and comes back, frozen until now, would be given work and taken away
-        again: as long as it is there, the dispatcher is renewed."""
+        """After a host was lost, tells the script when all the others' workers are there. A worker of the lost host
+        that comes back, frozen until now, would be given work and taken away again: the dispatcher is renewed again."""
         if isinstance(link, Chief) and link.lost_hosts and self._fleet is not None and not self._reads_endlessly:
             lost = len(link.lost_hosts.keys() & set(self.place.roles.data_hosts))
             expected = self.place.workers - lost * self.place.settings.data_host_workers
             if self._fleet.workers_registered > expected:
+                self._tell_serving(Serving(link.serving, is_complete=False))
                 self._fleet.renew_dispatcher()
+            elif self._fleet.workers_registered == expected:
+                self._tell_serving(Serving(link.serving))
+
+    def _tell_serving(self, serving: Serving) -> None:
+        try:
+            serving.write(self._record)
+        except OSError as error:
+            self.say(f"the script cannot be told who serves data: {error}")
 
     async def _conclude(
         self,

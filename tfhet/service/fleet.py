@@ -49,6 +49,7 @@ class Fleet:
         self._journal: str | None = None
         self._dispatcher_port = 0
         self._generations = 0
+        self._knows_workers = False
 
     @property
     def restarts(self) -> int:
@@ -72,7 +73,7 @@ class Fleet:
         """Puts a dispatcher without memory in the place of the one that runs: every reader's data set ends with an
         error, and only workers that live come back to it. A task of a worker that is gone for good stays a task for
         the old one, and the end of its epoch never comes (TF 2.15.1)."""
-        self.workers_registered = 0
+        self.workers_registered, self._knows_workers = 0, False
         self._servers["dispatcher"].renew(self._command(self._dispatcher_arguments()))
 
     def _dispatcher_arguments(self) -> list[str]:
@@ -116,7 +117,10 @@ class Fleet:
             if event == "ready":
                 kernels = frozenset(str(kernel) for kernel in fields.get("native", ()))  # type: ignore[attr-defined]
                 self.native = kernels if self.native is None else self.native & kernels
+                self._knows_workers = self._knows_workers or name == "dispatcher"
             elif event == "workers":
+                if not self._knows_workers:  # the last words of a dispatcher that was renewed
+                    return
                 self.workers_registered = int(str(fields["count"]))
             if event != "alive":
                 self._tell(f"service.{event}", {"process": name, **fields})

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tfhet.clock import SYSTEM, Clock
+from tfhet.cluster import Serving
 from tfhet.errors import DataError
 from tfhet.trainer.audit import Audit, Visits
 from tfhet.trainer.collective import Collective
@@ -19,6 +20,9 @@ from tfhet.trainer.parts import Parts, Skipped
 from tfhet.trainer.step import Accelerator, Batch
 
 OnLine = Callable[[str], None]
+
+WORKERS_S = 60.0
+"""So long the ranks wait for the workers of the hosts that are left, after one was lost."""
 
 
 @dataclass
@@ -100,8 +104,8 @@ class Loop:
     """Called after each step, and each batch of a validation, on every rank."""
     is_told_to_stop: Callable[[], bool] = lambda: False
     """Whether this rank should stop. All ranks do, after the same step, when one of them should."""
-    is_without_data_hosts: Callable[[], bool] = lambda: False
-    """Whether no host serves data any more, so that the ranks prepare theirs. Rank 0's answer counts."""
+    serving: Callable[[], Serving | None] = lambda: None
+    """Who serves data now; without anybody, the ranks prepare theirs. Rank 0's answer counts."""
     save_every: int = 0
     """Steps between two calls of `on_save`; 0: none."""
     on_save: Callable[[int, Begun], None] = lambda epoch, begun: None
@@ -127,12 +131,20 @@ class Loop:
     def agree(self) -> None:
         """Before the first epoch, on every rank, and again when the data service began anew."""
         self.feed.agree()
-        gone = self.feed.is_served and self.collective.rank == 0 and self.is_without_data_hosts()
+        gone = self.feed.is_served and self.collective.rank == 0 and not self._have_data_hosts()
         (alone,) = self.collective.total([float(gone)], "agreed")  # and nobody reads before all are here
         if alone:
             if self.collective.rank == 0:
                 self.on_line("[tfhet] no data host is left: the ranks prepare their data themselves")
             self.feed.go_local()
+
+    def _have_data_hosts(self) -> bool:
+        """Whether anybody serves data, once all of their workers are known to the dispatcher: by then they have given
+        up what they did for an earlier one, which counted its work by the same numbers (TF 2.15.1)."""
+        end_s = self.clock.monotonic() + WORKERS_S
+        while (found := self.serving()) is not None and not found.is_complete and self.clock.monotonic() < end_s:
+            self.clock.sleep(0.05)
+        return found is None or bool(found.hosts)
 
     def epoch(self, epoch: int, steps: int = 0, begun: Begun | None = None) -> dict[str, Any]:
         """One pass over the data; or, with `steps`, that many steps of pass after pass. Returns what was measured.

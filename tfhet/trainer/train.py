@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from tfhet import stages as stage_room
 from tfhet.clock import SYSTEM, Clock
-from tfhet.cluster import HostPaths, JobContext, environment, host_paths, read_serving
+from tfhet.cluster import HostPaths, JobContext, Serving, environment, host_paths
 from tfhet.errors import UsageError
 from tfhet.placement import Cut, Pipeline, PlacedStage, bytes_per_example
 from tfhet.placement.labels import label_spec
@@ -86,7 +86,7 @@ class Training:
             on_epoch_end=keras.average_statistics if keras else lambda: None,
             on_progress=self._say_progress,
             is_told_to_stop=lambda: self.stop.is_made,
-            is_without_data_hosts=lambda: read_serving(self._record_dir) == (),
+            serving=lambda: Serving.read(self._record_dir),
             skipped=self._skipped(),
             save_every=settings.checkpoint_every_steps,
             on_save=save,
