@@ -11,7 +11,7 @@ import pytest
 from hypothesis import strategies as st
 from rubbish import filled, fuzz, json_bytes, json_text, mutated, spoilt, texts
 
-from tfhet.cluster import Identity, JobContext, Ports, Rank, identify, read_serving, resolve, roles
+from tfhet.cluster import Identity, JobContext, Ports, Rank, Serving, identify, resolve, roles
 from tfhet.cluster.environment import job_name
 from tfhet.control import Secret
 from tfhet.errors import ClusterError, UsageError
@@ -197,11 +197,13 @@ def test_any_variables_of_a_launcher_are_read_or_a_usage_error(env: dict[str, st
 
 
 def test_any_list_of_serving_hosts_is_names_or_nothing(folder: Path) -> None:
-    @fuzz("serving.json", json_bytes(mutated(st.just(["algo-1", "algo-2"]))))
+    told = {"hosts": ["algo-1", "algo-2"], "is_complete": True}
+
+    @fuzz("serving.json", json_bytes(mutated(st.just(told), tuple(told))))
     def read(content: bytes) -> None:
         (folder / "serving.json").write_bytes(content)
-        hosts = read_serving(folder)
-        assert hosts is None or all(isinstance(host, str) for host in hosts)
+        serving = Serving.read(folder)
+        assert serving is None or all(isinstance(host, str) for host in serving.hosts)
 
     read()
 

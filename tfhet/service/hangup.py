@@ -48,7 +48,11 @@ class HangUp:
         self._ending: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> HangUp:
-        descriptors = [fd for fd, _ in connections() - self._before if _is_connected(fd)]
+        every = connections()
+        own = {ends[0] for fd, _ in every if (ends := _ends(fd)) is not None}
+        new = [fd for fd, _ in every - self._before]
+        # Not those to a server in this process, which would lose its own end.
+        descriptors = [fd for fd in new if (ends := _ends(fd)) is not None and ends[1] not in own]
         if descriptors:
             words = [sys.executable, "-S", "-E", "-c", _END, *map(str, descriptors)]
             with contextlib.suppress(OSError):
@@ -64,10 +68,17 @@ class HangUp:
                 self._ending.wait()
 
 
-def _is_connected(descriptor: int) -> bool:
-    """Whether it is a TCP connection."""
+def _ends(descriptor: int) -> tuple[object, object] | None:
+    """This side's address and the other side's of a TCP connection; None for what is none."""
     try:
         with socket.socket(fileno=os.dup(descriptor)) as one:
-            return one.type == socket.SOCK_STREAM and one.family in (socket.AF_INET, socket.AF_INET6)
+            if one.type == socket.SOCK_STREAM and one.family in (socket.AF_INET, socket.AF_INET6):
+                return _plain(one.getsockname()), _plain(one.getpeername())
     except OSError:
-        return False
+        pass
+    return None
+
+
+def _plain(address: tuple[str, int]) -> tuple[str, int]:
+    """Without the form in which an IPv6 socket shows IPv4."""
+    return address[0].removeprefix("::ffff:"), address[1]

@@ -182,11 +182,11 @@ def test_notices_of_a_script_are_heard_and_not_printed(launch, tmp_path, capfd):
 
 def test_the_script_is_told_where_the_record_is_and_who_serves(launch, tmp_path, capfd):
     code = (
-        "import os; from pathlib import Path; from tfhet.cluster import JobContext, environment, read_serving\n"
-        "job = JobContext.from_env(environment()); print('serving', read_serving(Path(job.record_dir)))"
+        "import os; from pathlib import Path; from tfhet.cluster import JobContext, environment, Serving\n"
+        "job = JobContext.from_env(environment()); print('serving', Serving.read(Path(job.record_dir)))"
     )
     assert launch(code) == 0
-    assert "[t1/0] serving ()" in capfd.readouterr().out
+    assert "[t1/0] serving Serving(hosts=(), is_complete=True)" in capfd.readouterr().out
 
 
 @pytest.mark.parametrize(("code", "expected"), [(143, 143), (7, 143), (0, 0)])

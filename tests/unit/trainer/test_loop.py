@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from tfhet.clock import FakeClock
+from tfhet.cluster import Serving
 from tfhet.trainer import Solo
-from tfhet.trainer.loop import Loop
+from tfhet.trainer.loop import WORKERS_S, Loop
 from tfhet.trainer.step import Batch, EmulatedAccelerator, KerasAccelerator
 
 
@@ -230,3 +231,21 @@ def test_rank_0_alone_prints(fake_feed, each_rank):
     lines = [lines for _, _, lines in each_rank(3, unequal(fake_feed, log_every=1))]
     assert steps_told(lines[0]) == list(range(1, 11))
     assert lines[1:] == [[], []]
+
+
+def test_nobody_reads_before_all_workers_that_are_left_are_known(fake_feed):
+    clock = FakeClock()
+    found = iter([Serving(("a",), False)] * 5 + [Serving(("a",))] * 9)
+    feed = fake_feed([4])
+    feed.is_served = True
+    loop = Loop(feed, Recording(), Solo(), serving=lambda: next(found), clock=clock)
+    loop.agree()
+    assert clock.monotonic() == pytest.approx(5 * 0.05)
+    assert feed.is_served
+
+
+def test_workers_that_never_come_are_not_waited_for_without_end(fake_feed):
+    clock, feed = FakeClock(), fake_feed([4])
+    feed.is_served = True
+    Loop(feed, Recording(), Solo(), serving=lambda: Serving(("a",), False), clock=clock).agree()
+    assert WORKERS_S <= clock.monotonic() < WORKERS_S + 1

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tfhet.clock import FakeClock
+from tfhet.cluster import Serving
 from tfhet.errors import DataError
 from tfhet.trainer import Solo
 from tfhet.trainer.loop import Begun, Loop
@@ -154,7 +155,7 @@ def test_when_rank_0_hears_that_no_host_serves_all_ranks_prepare_their_own(each_
             together,
             on_line=lines.append,
             # The file that says it is on rank 0's host only.
-            is_without_data_hosts=lambda: together.rank == 0 and bool(feed.agreed),
+            serving=lambda: Serving(()) if together.rank == 0 and feed.agreed else None,
         )
         assert counts(loop.epoch(0)) == (0, EXAMPLES, 0, 0, 1)
         loop.agree()
