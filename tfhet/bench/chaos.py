@@ -25,11 +25,15 @@ from tfhet.errors import UsageError
 from tfhet.events import Event, Observer
 from tfhet.launch.settings import LaunchSettings
 from tfhet.record import Figure, Record, RunFolder, RunSummary
-from tfhet.simulate import Fault, load
+from tfhet.simulate import ClusterFile, Fault, GroupFile
 from tfhet.simulate.chaos import STOP, Aim, schedule, silences
 
-CLUSTERS = ("demo", "two-data-two-dnn")
-"""The seeds take turns with them."""
+CHANNELS = {"training": "digits/train"}
+CLUSTERS = (
+    ClusterFile("one-and-one", {"data_group": GroupFile(1), "dnn_group": GroupFile(1, ranks=2)}, CHANNELS),
+    ClusterFile("two-and-two", {"data_group": GroupFile(2), "dnn_group": GroupFile(2, ranks=1)}, CHANNELS),
+)
+"""The seeds take turns with them: two ranks on one host, and on two."""
 LENGTH_S = 5.0
 """Faults come within so long: about as long as a job trains."""
 MAX_RUN_S = 100.0
@@ -47,15 +51,13 @@ def arguments(ranks: int) -> list[str]:
 
 def run_seed(seed: int, launcher: Path, place: Path) -> ChaosOutcome:
     """Runs one schedule in `place`, which must be new."""
-    name = CLUSTERS[seed % len(CLUSTERS)]
-    cluster = load(name)
+    cluster = CLUSTERS[seed % len(CLUSTERS)]
     command = [str(launcher), *arguments(Aim.of(cluster, LaunchSettings()).ranks)]
     aim = Aim.of(cluster, LaunchSettings.parse([*cluster.arguments(), *command[1:]])[0])
     faults = schedule(seed, aim, LENGTH_S)
     before = Before.now()
-    early = (
-        seed // len(CLUSTERS) % 2 == 0
-    )  # also while data sets are registered and graphs are built, which takes longer
+    # Also while data sets are registered and graphs are built, which takes longer.
+    early = seed // len(CLUSTERS) % 2 == 0
     job = Watched(cluster, command, place, faults=faults, early=early, max_run_s=MAX_RUN_S)
     outcome = _outcome(seed, job, job.run(), faults, aim)
     outcome = dataclasses.replace(outcome, left=before.left_by(job, _taken_away(job, outcome)))
@@ -163,10 +165,15 @@ def _notes(record: Record) -> list[str]:
     return lines
 
 
+def _is_kept(record: Record) -> bool:
+    return not record.figures["chaos.broken"].value
+
+
 SUITE = Suite(
     name="chaos",
     does="jobs to which faults are done at random: whether each ended as it should, and lost nothing in silence",
     options=_options,
     run=_run,
     notes=_notes,
+    is_kept=_is_kept,
 )

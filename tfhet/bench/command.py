@@ -46,7 +46,7 @@ def _run(argv: list[str]) -> int:
     if options.plot and suite.bars:
         title, bars = suite.bars(record)
         print(f"plot: {plot_bars(bars, options.plot, title=title)}")
-    return 0
+    return 0 if suite.is_kept is None or suite.is_kept(record) else 1
 
 
 def _overview() -> argparse.ArgumentParser:

@@ -70,10 +70,16 @@ def _notes(record: Record) -> list[str]:
     return lines
 
 
+def _is_kept(record: Record) -> bool:
+    broken = record.figures.get("faults.broken")
+    return broken is None or not broken.value
+
+
 SUITE = Suite(
     name="faults",
     does="what a job does when something is done to it: ended, how soon, which codes and cause, what was lost",
     options=_options,
     run=_run,
     notes=_notes,
+    is_kept=_is_kept,
 )

@@ -26,3 +26,5 @@ class Suite:
     """Picks what `--plot` draws: (title, figures of one unit); None when the suite has no plot."""
     notes: Callable[[Record], Sequence[str]] | None = None
     """Lines to be printed below the table, such as what could not be measured."""
+    is_kept: Callable[[Record], bool] | None = None
+    """Whether what the suite looks for is so; the command fails otherwise. None: it only measures."""

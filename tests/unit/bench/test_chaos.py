@@ -181,8 +181,8 @@ def test_wrong_use_is_refused(tmp_path: Path, given):
 
 
 def test_the_job_is_as_long_on_every_cluster():
-    for name in chaos.CLUSTERS:
-        ranks = Aim.of(load(name), LaunchSettings()).ranks
+    for cluster in chaos.CLUSTERS:
+        ranks = Aim.of(cluster, LaunchSettings()).ranks
         words = arguments(ranks)
         assert int(words[words.index("--batch_size") + 1]) * ranks == chaos.GLOBAL_BATCH
         settings, _ = LaunchSettings.parse(words)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -93,3 +94,11 @@ def test_no_suite_is_wrong_use_and_help_is_not(capsys: pytest.CaptureFixture[str
 
 def test_every_listed_suite_is_there_under_its_name() -> None:
     assert [suites.get(name).name for name in suites.names()] == list(suites.names())
+
+
+@pytest.mark.parametrize(("broken", "code"), [(0.0, 0), (1.0, 1)])
+def test_a_suite_that_does_not_find_what_it_looks_for_fails(broken, code, monkeypatch, capsys):
+    record = Record.of("chaos", {"chaos.broken": Figure.of([broken], unit="schedules")}, details={"schedules": []})
+    suite = dataclasses.replace(suites.get("chaos"), run=lambda options, observer, command: record)
+    monkeypatch.setattr(suites, "get", lambda name: suite)
+    assert run(["chaos"]) == code
