@@ -10,10 +10,11 @@ from pathlib import Path
 
 from tfhet.clock import SYSTEM, Clock
 from tfhet.cluster import environment
-from tfhet.record import RunFolder
+from tfhet.errors import JobFailed
+from tfhet.record import RunFolder, RunSummary
 from tfhet.simulate import ClusterFile, Fault
 from tfhet.simulate.host import SimulatedHost
-from tfhet.simulate.simulation import Simulation
+from tfhet.simulate.simulation import TOLD_TO_STOP, Simulation
 
 _STEP = re.compile(r"\[tfhet\] step=(\d+) epoch=(\d+) ")
 _EPOCH = re.compile(r"\[tfhet\] end of epoch=(\d+) ")
@@ -69,6 +70,13 @@ class Watched(Simulation):
             on_line=self.hear,
             env={**environment(), "TMPDIR": str(self.temporary.resolve())},
         )
+
+    def run(self) -> RunSummary:
+        """As ever; raises JobFailed when this process was told to stop meanwhile, which ends the suite."""
+        summary = super().run()
+        if summary.cause == TOLD_TO_STOP:
+            raise JobFailed("told to stop")
+        return summary
 
     def hear(self, line: str) -> None:
         """Takes note of a line of the job."""

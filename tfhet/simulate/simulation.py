@@ -16,15 +16,16 @@ from pathlib import Path
 import psutil
 
 from tfhet.clock import SYSTEM
-from tfhet.cluster import HostPaths, Ports, cache_dir, environment, free_ports
+from tfhet.cluster import HostPaths, Ports, environment, free_ports
 from tfhet.control import SECRET_VARIABLE, new_secret
-from tfhet.errors import JobFailed, TfhetError, UsageError
+from tfhet.errors import TfhetError, UsageError
 from tfhet.events import Event
 from tfhet.launch.ring import Ring
 from tfhet.launch.settings import LaunchSettings
 from tfhet.process import Child, describe_exit
 from tfhet.record import RunFolder, RunSummary, machine, versions
 from tfhet.report import write_html
+from tfhet.simulate.channels import found
 from tfhet.simulate.cluster_file import ClusterFile, GroupFile
 from tfhet.simulate.drive import drive
 from tfhet.simulate.fault import Fault
@@ -36,7 +37,7 @@ from tfhet.simulate.slow_disk import SlowDisk, build
 DATA_GROUP, DNN_GROUP = "data_group", "dnn_group"
 STOP_GRACE_S = 30.0
 """From SIGTERM to SIGKILL, for launchers (SageMaker gives 120 s)."""
-DIGITS = "digits"
+TOLD_TO_STOP = "told to stop"
 SILENT_SCRIPT_S = 30.0
 """A script that does not say, through tfhet, that it reads its data is taken to have begun after so long."""
 
@@ -96,7 +97,7 @@ class Simulation:
         """Runs to the end of the last host, and gives the completed record."""
         self.folder.create()
         began = SYSTEM.wall()
-        channels = self._channels()
+        channels = found(self.cluster.channels, self._env, self._on_line)
         dnn_hosts = [host for host in self.hosts if host.group == self._dnn]
         ring = Ring([h.name for h in dnn_hosts], dnn_hosts[0].ranks) if _ranks(dnn_hosts) > 1 else None
         try:
@@ -175,11 +176,11 @@ class Simulation:
             await asyncio.gather(*ends.values())
 
         every = asyncio.create_task(see_all())
-        stopped = asyncio.create_task(_until(stop))
+        stopped = asyncio.create_task(stop.wait())
         await asyncio.wait({every, stopped}, timeout=self._max_run_s, return_when=asyncio.FIRST_COMPLETED)
         cause = None
         if not every.done():
-            cause = "told to stop" if stopped.done() else f"the job ran longer than {self._max_run_s:g} s"
+            cause = TOLD_TO_STOP if stopped.done() else f"the job ran longer than {self._max_run_s:g} s"
             await asyncio.gather(*(child.stop(STOP_GRACE_S) for child in children.values()))
         await every
         stopped.cancel()
@@ -292,27 +293,6 @@ class Simulation:
             "network_interface_name": "lo",
         }
 
-    def _channels(self) -> dict[str, Path]:
-        """Directories of the channels that exist; one that does not is the job's own error to find."""
-        found = {}
-        for name, text in self.cluster.channels.items():
-            parts = Path(text).parts
-            if parts[:1] == (DIGITS,):
-                found[name] = self._digits().joinpath(*parts[1:])
-            elif Path(text).is_dir():
-                found[name] = Path(text)
-            else:
-                self._on_line(f"[simulate] channel {name}: {text} is no directory; the job will not see it")
-        return found
-
-    def _digits(self) -> Path:
-        """The demonstration data, written on first use."""
-        directory = cache_dir(self._env) / DIGITS / "16-shards"
-        if not directory.is_dir():
-            self._on_line(f"[simulate] writing the demonstration data to {directory}")
-            drive(lambda stop: _write_digits(directory, self._env, self._on_line, stop))
-        return directory
-
     def _logger(self, host: str) -> Callable[[str], None]:
         path = self.folder.log_path(host)
 
@@ -334,33 +314,8 @@ async def _killed(child: Child) -> None:
     await child.wait()
 
 
-async def _until(event: asyncio.Event) -> None:
-    await event.wait()
-
-
 def _ranks(hosts: Sequence[SimulatedHost]) -> int:
     return sum(host.ranks for host in hosts)
-
-
-async def _write_digits(
-    directory: Path, env: Mapping[str, str], on_line: Callable[[str], None], stop: asyncio.Event
-) -> None:
-    # A process of its own: the simulator itself does not load TensorFlow.
-    child = await Child.start(
-        "digits", [sys.executable, "-m", "tfhet.source.digits", str(directory)], env=env, on_line=on_line
-    )
-    ended, stopped = asyncio.create_task(child.wait()), asyncio.create_task(_until(stop))
-    await asyncio.wait({ended, stopped}, return_when=asyncio.FIRST_COMPLETED)
-    stopped.cancel()
-    code = await child.stop()
-    await ended
-    if stop.is_set():
-        raise JobFailed("told to stop while the demonstration data was written")
-    if code:
-        raise UsageError(
-            f"the demonstration data could not be written to {directory} ({describe_exit(code)}): "
-            + "\n".join(child.tail)
-        )
 
 
 def run_dir(cluster: ClusterFile) -> Path:
