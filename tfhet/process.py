@@ -29,6 +29,7 @@ OnLine = Callable[[str], None]
 
 
 _LIBC = ctypes.CDLL(None) if sys.platform.startswith("linux") else None
+_PARENT = os.getppid()
 
 
 def _die_with(parent: int, number: signal.Signals) -> None:
@@ -40,9 +41,11 @@ def _die_with(parent: int, number: signal.Signals) -> None:
 
 
 def outlive_nobody(number: signal.Signals) -> None:
-    """From now on the kernel sends this process the signal when its parent dies (Linux only)."""
+    """From now on the kernel sends this process the signal when its parent dies (Linux only), or now if it has."""
     if _LIBC is not None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
+        if os.getppid() != _PARENT:
+            os.kill(os.getpid(), number)
 
 
 class _Output(asyncio.SubprocessProtocol):

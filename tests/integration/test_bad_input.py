@@ -70,7 +70,7 @@ def test_a_corrupt_record_is_named_by_file_and_offset(simulated, tmp_path):
     file.write_bytes(data)
     run = simulated("--model", "small_cnn", "--chain", "none", ranks=1, channels={"training": str(tmp_path / "train")})
     assert codes(run) == {1}
-    all_hosts_say(run, f"corrupt record in {run.hosts}", file.name, "at byte 0:")
+    all_hosts_say(run, f"bad record in {run.hosts}", file.name, "at byte 0:")
 
 
 def test_a_cluster_without_a_dnn_group_is_refused_before_anything_starts(simulated, tmp_path):

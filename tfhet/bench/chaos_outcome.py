@@ -118,8 +118,12 @@ class ChaosOutcome:
     @property
     def epochs(self) -> list[Mapping[str, Any]]:
         """Those that were read to their end, by the job or the one that took it up."""
-        finished = self.summary if self.kind == GOES_ON else self.resumed
-        return list(finished.epochs) if finished is not None else []
+        if self.kind == GOES_ON:
+            return list(self.summary.epochs)
+        if self.resumed is None:
+            return []
+        again = {int(epoch["epoch"]) for epoch in self.resumed.epochs}
+        return [*(e for e in self.summary.epochs if int(e["epoch"]) not in again), *self.resumed.epochs]
 
     @property
     def uncounted(self) -> int:
@@ -128,8 +132,7 @@ class ChaosOutcome:
             return 0
         expected = [int(epoch.get("expected") or 0) for epoch in self.epochs]
         said = [sum(int(epoch.get(name) or 0) for name in ACCOUNT) for epoch in self.epochs]
-        first = 0 if self.kind == GOES_ON else min((int(epoch["epoch"]) for epoch in self.epochs), default=0)
-        lacking = (EPOCHS - first - len(expected)) * max([1, *expected])
+        lacking = (EPOCHS - len(expected)) * max([1, *expected])
         return lacking + sum(abs(a - b) for a, b in zip(expected, said, strict=True))
 
     def sum(self, name: str) -> int:

@@ -93,7 +93,10 @@ def details_of(rate: LongRun, load: Load, pairs: Sequence[tuple[LongRun, LongRun
     waits = rate.summary.wait_pct or 0.0
     if waits < BOUND_PCT:
         cases.append(
-            {"case": "calibration", "breaches": [f"it waits for data {waits:.0f} % of the time: the workers are not"]}
+            {
+                "case": "calibration",
+                "breaches": [f"it waits for data {waits:.0f} % of the time: something else limits it"],
+            }
         )
     return {
         "workers": WORKERS,

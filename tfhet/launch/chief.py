@@ -107,7 +107,7 @@ class Chief:
         look for the chief for that long, and find nobody. Not once `hurry` is done.
         """
         late_s = 0.0
-        if self._joined_s is not None:
+        if self._joined_s is not None and self._stopping is None:
             late_s = self.place.settings.ready_timeout_s - (self._clock.monotonic() - self._joined_s)
         ending = asyncio.create_task(self._coordinator.end(code, cause, LINGER_S, late_s))
         await asyncio.wait({ending, hurry}, return_when=asyncio.FIRST_COMPLETED)
@@ -223,7 +223,7 @@ class Chief:
         if host in self.lost_hosts:
             return
         self.lost_hosts[host] = reason
-        if not self.serving and self.place.settings.on_data_loss == "stop":
+        if not self.serving and self.place.settings.on_data_loss == "stop" and self._stopping is None:
             self._decide(
                 1, f"{host} was lost: {reason}; no host serves data any more (--on_data_loss local goes on without)"
             )

@@ -22,6 +22,7 @@ from tfhet.launch.failure import write_failure
 from tfhet.launch.noise import is_noise
 from tfhet.launch.outcome import write_outcome
 from tfhet.launch.place import Place
+from tfhet.launch.recovery import Recovery
 from tfhet.launch.settings import LaunchSettings
 from tfhet.launch.verdict import Verdict
 from tfhet.process import Child, describe_exit, outlive_nobody
@@ -64,9 +65,8 @@ class Launcher:
         self._ending: asyncio.Task[int] | None = None
         self._progress_s: float | None = None
         """When the script last said that it goes on, on the clock; None for one that never does."""
-        self._reads: list[bool] = []
-        """Of each data set that the script said it reads: whether it is endless."""
         self._record = place.paths.output_data / "tfhet"
+        self._recovery = Recovery(self._record, self.say)
         # One launcher writes the events of the job: lines of several hosts would need one clock.
         self._observe: Observer = self._write_event if place.is_chief else ignore
 
@@ -80,12 +80,12 @@ class Launcher:
         self.say(self._introduction(secret))
         link: Chief | Branch
         if place.is_chief:
-            link = Chief(
+            link = chief = Chief(
                 place,
                 secret,
                 self._observe,
                 on_stop=self._stop_script,
-                on_host_lost=lambda host: self._go_on_without(link, host),
+                on_host_lost=lambda host: self._recovery.go_on_without(chief, self._fleet, host),
             )
         else:
             link = Branch(place, secret, self._observe, on_stop=self._stop_script)
@@ -128,7 +128,8 @@ class Launcher:
         def tell(event: str, fields: Mapping[str, object]) -> None:
             if event == "service.workers":
                 link.report({"type": "workers", "count": fields["count"]})
-                self._expect_workers(link)
+                if isinstance(link, Chief) and self._fleet is not None:
+                    self._recovery.expect_workers(link, self._fleet)
             elif event == "service.died":
                 self.say(f"{fields['cause']}; starting it again")
                 told = {name: fields[name] for name in ("process", "code", "cause")}
@@ -179,10 +180,12 @@ class Launcher:
             env[NATIVE] = ",".join(start["native"]) or "off"
         self._observe(Event("training.started", SYSTEM.wall(), {"command": command, "job_id": job.job_id}))
         if place.is_chief:
-            self._tell_serving(Serving(place.serving_hosts))
+            self._recovery.tell(Serving(place.serving_hosts))
         self._trainer = await Child.start(f"rank {job.rank}", command, env=env, on_line=self._heard)
         if self._is_stopping:
             self._stop_script()
+        if not script:
+            self._progress_s = SYSTEM.monotonic()
         stall = asyncio.create_task(self._stall(self._trainer), name="stall")
         try:
             code = await self._trainer.wait()
@@ -208,9 +211,8 @@ class Launcher:
         if notice[0] == "goes on":
             self._progress_s = SYSTEM.monotonic()
         elif notice[0] == "reads":
-            if not self._reads:
-                self._observe(Event("training.reading", SYSTEM.wall(), {}))
-            self._reads.append(bool(notice[1].get("endlessly")))
+            self._observe(Event("training.reading", SYSTEM.wall(), {}))
+            self._recovery.reads(bool(notice[1].get("endlessly")))
 
     async def _stall(self, script: Child) -> None:
         """Returns when a script that told of its progress has stopped to, for too long, having killed it."""
@@ -219,44 +221,12 @@ class Launcher:
             await asyncio.sleep(min(1.0, limit_s or 1.0))
         script.kill()
 
-    @property
-    def _reads_endlessly(self) -> bool:
-        return bool(self._reads) and all(self._reads)
-
     def _stop_script(self) -> None:
         """Tells the script to stop, now or when it has started; the job goes on until all have."""
         self._is_stopping = True
         if self._trainer is not None and self._ending is None:
             self.say(f"the script is told to stop; it has {SCRIPT_GRACE_S:g} s")
             self._ending = asyncio.create_task(self._trainer.stop(SCRIPT_GRACE_S), name="stop")
-
-    def _go_on_without(self, link: Link, host: str) -> None:
-        """The chief's part of losing a data host: a dispatcher that does not know it, and the ranks read the rest."""
-        assert isinstance(link, Chief)
-        why, left = link.lost_hosts[host], ", ".join(link.serving) or "no host"
-        self.say(f"{host} was lost: {why}; training goes on, {left} serves data")
-        # A data set without end goes on with the workers that are left; another dispatcher would end it.
-        if self._fleet is not None and not (self._reads_endlessly and link.serving):
-            self._tell_serving(Serving(link.serving, is_complete=False))
-            self._fleet.renew_dispatcher()
-
-    def _expect_workers(self, link: Link) -> None:
-        """After a host was lost, tells the script when all the others' workers are there. A worker of the lost host
-        that comes back, frozen until now, would be given work and taken away again: the dispatcher is renewed again."""
-        if isinstance(link, Chief) and link.lost_hosts and self._fleet is not None and not self._reads_endlessly:
-            lost = len(link.lost_hosts.keys() & set(self.place.roles.data_hosts))
-            expected = self.place.workers - lost * self.place.settings.data_host_workers
-            if self._fleet.workers_registered > expected:
-                self._tell_serving(Serving(link.serving, is_complete=False))
-                self._fleet.renew_dispatcher()
-            elif self._fleet.workers_registered == expected:
-                self._tell_serving(Serving(link.serving))
-
-    def _tell_serving(self, serving: Serving) -> None:
-        try:
-            serving.write(self._record)
-        except OSError as error:
-            self.say(f"the script cannot be told who serves data: {error}")
 
     async def _conclude(
         self,

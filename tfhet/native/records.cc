@@ -359,7 +359,7 @@ bool is_masked(uint32_t stored, const uint8_t* at, size_t size) {
 class File {
  public:
   explicit File(std::string path) : path_(std::move(path)), descriptor_(open(path_.c_str(), O_RDONLY | O_CLOEXEC)) {
-    if (descriptor_ < 0) fail(errno == ENOENT ? TF_NOT_FOUND : TF_UNAVAILABLE, std::strerror(errno));
+    if (descriptor_ < 0) fail(errno == ENOENT ? TF_NOT_FOUND : TF_PERMISSION_DENIED, std::strerror(errno));
   }
   ~File() { close(descriptor_); }
   File(const File&) = delete;
@@ -371,7 +371,7 @@ class File {
     while (done < size) {
       const ssize_t count = pread(descriptor_, to + done, size - done, offset + static_cast<int64_t>(done));
       if (count < 0 && errno == EINTR) continue;
-      if (count < 0) fail(TF_UNAVAILABLE, std::strerror(errno));
+      if (count < 0) fail(TF_DATA_LOSS, std::strerror(errno));
       if (count == 0) break;
       done += static_cast<size_t>(count);
     }
@@ -379,7 +379,7 @@ class File {
   }
   uint64_t size() const {
     struct stat facts{};
-    if (fstat(descriptor_, &facts) != 0) fail(TF_UNAVAILABLE, std::strerror(errno));
+    if (fstat(descriptor_, &facts) != 0) fail(TF_DATA_LOSS, std::strerror(errno));
     return static_cast<uint64_t>(facts.st_size);
   }
   [[noreturn]] void fail(TF_Code code, const std::string& what) const { throw tfhet::Failure{code, path_ + ": " + what}; }

@@ -72,7 +72,7 @@ class RunSummary:
     restarts: int | None = None
     """How often a part was started anew."""
     lost_hosts: Mapping[str, str] = field(default_factory=dict)
-    """Why, by name of each data host that the job lost and went on without."""
+    """Why, by name of each data host that was lost after training had begun."""
     bad_records: Sequence[Mapping[str, Any]] = ()
     """Records that were skipped because they cannot be read: file, offset (bytes), reason and so on; the first ones."""
     usd_per_million_examples: float | None = None

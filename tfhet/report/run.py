@@ -50,7 +50,8 @@ def _epochs_told(summary: RunSummary) -> str:
         return numbers.MISSING
     total = {name: sum(int(epoch.get(name) or 0) for epoch in counted) for name in _COUNTS}
     if not any(total[name] for name in _COUNTS[1:]):
-        return f"each of {numbers.number(total['seen'])} exactly once, {len(counted)} epoch{'s' * (len(counted) != 1)}"
+        of = f"{numbers.number(total['seen'])}{' that can be read' if summary.bad_records else ''}"
+        return f"each of {of} exactly once, {len(counted)} epoch{'s' * (len(counted) != 1)}"
     shown = [name for name in _COUNTS if total[name] or name in ("seen", "missing", "repeated")]
     return ", ".join(f"{numbers.number(total[name])} {name}" for name in shown)
 

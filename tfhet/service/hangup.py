@@ -2,7 +2,7 @@
 
 A reader of the data service that is given up waits, in its destructor, for the answer to every request under way. A
 worker that is frozen, or cut off, never gives one, and Python stands still meanwhile (the destructor holds its lock).
-So another process, which has inherited the reader's connections, ends them a moment later.
+So another process, which has inherited the connections to the data hosts, ends them a moment later.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Set
+from collections.abc import Iterable, Set
 
 _AFTER_S = 0.3
 """By then the reader's destructor has begun, so that it asks nobody again."""
@@ -28,31 +28,24 @@ for fd in map(int, sys.argv[1:]):
 """
 
 
-def connections() -> frozenset[tuple[int, str]]:
-    """The sockets of this process, by descriptor and inode; none where the system does not tell (Linux does)."""
+def addresses(hosts: Iterable[str]) -> frozenset[str]:
+    """The IP addresses of hosts, by name or address; one that nobody knows has none."""
     found = set()
-    with contextlib.suppress(OSError):
-        for name in os.listdir("/proc/self/fd"):
-            with contextlib.suppress(OSError):
-                target = os.readlink(f"/proc/self/fd/{name}")
-                if target.startswith("socket:"):
-                    found.add((int(name), target))
+    for host in hosts:
+        with contextlib.suppress(OSError, UnicodeError):
+            found |= {_plain(str(one[4][0])) for one in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
     return frozenset(found)
 
 
 class HangUp:
-    """`with HangUp(before): del reader`: ends the connections that were made since `before`, those of the reader."""
+    """`with HangUp(addresses): del reader`: ends this process's connections to those addresses."""
 
-    def __init__(self, before: Set[tuple[int, str]]):
-        self._before = before
+    def __init__(self, to: Set[str]):
+        self._to = to
         self._ending: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> HangUp:
-        every = connections()
-        own = {ends[0] for fd, _ in every if (ends := _ends(fd)) is not None}
-        new = [fd for fd, _ in every - self._before]
-        # Not those to a server in this process, which would lose its own end.
-        descriptors = [fd for fd in new if (ends := _ends(fd)) is not None and ends[1] not in own]
+        descriptors = [fd for fd in _sockets() if _other_side(fd) in self._to] if self._to else []
         if descriptors:
             words = [sys.executable, "-S", "-E", "-c", _END, *map(str, descriptors)]
             with contextlib.suppress(OSError):
@@ -68,17 +61,25 @@ class HangUp:
                 self._ending.wait()
 
 
-def _ends(descriptor: int) -> tuple[object, object] | None:
-    """This side's address and the other side's of a TCP connection; None for what is none."""
-    try:
-        with socket.socket(fileno=os.dup(descriptor)) as one:
-            if one.type == socket.SOCK_STREAM and one.family in (socket.AF_INET, socket.AF_INET6):
-                return _plain(one.getsockname()), _plain(one.getpeername())
-    except OSError:
-        pass
+def _sockets() -> list[int]:
+    """The descriptors of this process that are sockets; none where the system does not tell (Linux does)."""
+    found = []
+    with contextlib.suppress(OSError):
+        for name in os.listdir("/proc/self/fd"):
+            with contextlib.suppress(OSError):
+                if os.readlink(f"/proc/self/fd/{name}").startswith("socket:"):
+                    found.append(int(name))
+    return found
+
+
+def _other_side(descriptor: int) -> str | None:
+    """The IP address at the other end of a TCP connection; None for what is none."""
+    with contextlib.suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as one:
+        if one.type == socket.SOCK_STREAM and one.family in (socket.AF_INET, socket.AF_INET6):
+            return _plain(one.getpeername()[0])
     return None
 
 
-def _plain(address: tuple[str, int]) -> tuple[str, int]:
+def _plain(address: str) -> str:
     """Without the form in which an IPv6 socket shows IPv4."""
-    return address[0].removeprefix("::ffff:"), address[1]
+    return address.removeprefix("::ffff:")

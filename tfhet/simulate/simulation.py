@@ -114,11 +114,11 @@ class Simulation:
         addresses = {"TFHET_ADDRESSES": json.dumps({host.name: host.address for host in self.hosts})}
         children = self._children
         network = self._injector.network
-        if network is not None:
-            await network.start()
         injecting = asyncio.create_task(self._injector.run())
         begun_s = SYSTEM.monotonic()
         try:
+            if network is not None:
+                await network.start()
             for host in sorted(self.hosts, key=self._injector.delay_s):
                 if not await self._comes(begun_s + self._injector.delay_s(host), stop):
                     break
@@ -144,7 +144,9 @@ class Simulation:
             return await self._wait(children, stop)
         finally:
             injecting.cancel()
-            await asyncio.gather(injecting, return_exceptions=True)
+            (error,) = await asyncio.gather(injecting, return_exceptions=True)
+            if isinstance(error, Exception):
+                self._tell_fault(f"a fault could not be done: {error!r}")
             await asyncio.gather(*(child.stop(STOP_GRACE_S) for child in children.values()))
             if network is not None:
                 await network.close()

@@ -11,6 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfhet.clock import SYSTEM
 from tfhet.errors import DataError
 from tfhet.trainer.ledger import Ledger
 
@@ -56,6 +57,11 @@ class Checkpoints:
         for old in self.all()[: -self._keep]:
             shutil.rmtree(old, ignore_errors=True)
         return final
+
+    def set_aside(self) -> None:
+        """Gives the checkpoints that are there another name, by which nobody goes on from them."""
+        for path in self.all():
+            path.rename(path.with_name(f"before-{int(SYSTEM.wall())}-{path.name}"))
 
     def all(self) -> list[Path]:
         """The complete checkpoints, oldest first."""

@@ -10,12 +10,12 @@ import numpy as np
 import tensorflow as tf
 
 from tfhet.clock import SYSTEM, Clock
-from tfhet.cluster import JobContext
+from tfhet.cluster import JobContext, environment, resolve
 from tfhet.errors import DataError
 from tfhet.placement import Cut, Pipeline, Rest, one_by_one, preparation
 from tfhet.service.epoch import EpochPart, threads_per_rank
 from tfhet.service.generation import Generation
-from tfhet.service.hangup import HangUp, connections
+from tfhet.service.hangup import HangUp, addresses
 from tfhet.service.transport import Transport
 from tfhet.source import BadRecord, diagnose, find
 from tfhet.source.damage import ERRORS, said
@@ -71,6 +71,8 @@ class Feed:
         self._job = job
         self._transport = transport or Transport()
         self._clock = clock
+        names = [resolve(host, environment()) for host in job.data_hosts] if job.is_served else []
+        self._data_hosts = addresses(names)
         self._generation = (
             Generation(job.dispatcher, job.job_id, self._transport) if job.dispatcher is not None else None
         )
@@ -101,7 +103,6 @@ class Feed:
         record that cannot be read."""
         began = self._clock.monotonic()
         self.was_cut_off, self._at = False, epoch
-        before = connections() if self._generation is not None else frozenset()
         try:
             dataset = self._part(epoch, rest, part).dataset(self._job, self._transport)
             if self._generation is not None and not self._generation.stands():
@@ -111,21 +112,26 @@ class Feed:
         except tf.errors.OpError as error:
             self._explain(error)
             return
-        while True:
-            asked = self._clock.monotonic()
-            try:
-                element = next(iterator)
-            except StopIteration:
-                return
-            except ERRORS as error:
-                self._explain(error)
-                break
-            now = self._clock.monotonic()
-            if self.first_batch_s is None:
-                self.first_batch_s = now - began
-            yield Delivery(element["image"], element["label"], element["id"].numpy(), epoch, now - asked)
-        with HangUp(before):  # a worker of a lost host may never answer
-            del iterator
+        is_read = False
+        try:
+            while True:
+                asked = self._clock.monotonic()
+                try:
+                    element = next(iterator)
+                except StopIteration:
+                    is_read = True
+                    return
+                except ERRORS as error:
+                    self._explain(error)
+                    return
+                now = self._clock.monotonic()
+                if self.first_batch_s is None:
+                    self.first_batch_s = now - began
+                yield Delivery(element["image"], element["label"], element["id"].numpy(), epoch, now - asked)
+        finally:
+            if not is_read:
+                with HangUp(self._data_hosts):  # a worker of a lost host may never answer
+                    del iterator
 
     def _part(self, epoch: int, rest: Rest | None, part: int) -> EpochPart:
         return EpochPart(self.pipeline, epoch, rest, part, self.cut)
@@ -153,7 +159,9 @@ class Feed:
         if isinstance(error, _OF_THE_SERVICE) and self.is_served:
             # A worker or the dispatcher was dying when it was asked; what this reader held is read again.
             log.warning("the data service failed, and is asked again: %s", said(error))
-            self.was_cut_off, self.failure = True, error
+            # Without its frames, which hold the reader.
+            self.was_cut_off, self.failure = True, error.with_traceback(None)
+            self.failure.__context__ = None
             return
         if not isinstance(error, (tf.errors.DataLossError, tf.errors.InvalidArgumentError, UnicodeDecodeError)):
             raise error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -138,11 +138,20 @@ class Loop:
                 self.on_line("[tfhet] no data host is left: the ranks prepare their data themselves")
             self.feed.go_local()
 
+    def close(self) -> None:
+        """Gives up what is being read."""
+        for reading in (self._deliveries, self._stream):
+            if isinstance(reading, Generator):
+                reading.close()
+        self._deliveries = self._stream = None
+
     def _have_data_hosts(self) -> bool:
         """Whether anybody serves data, once all of their workers are known to the dispatcher: by then they have given
         up what they did for an earlier one, which counted its work by the same numbers (TF 2.15.1)."""
         end_s = self.clock.monotonic() + WORKERS_S
-        while (found := self.serving()) is not None and not found.is_complete and self.clock.monotonic() < end_s:
+        while (found := self.serving()) is not None and not found.is_complete:
+            if self.clock.monotonic() > end_s or self.is_told_to_stop():
+                break
             self.clock.sleep(0.05)
         return found is None or bool(found.hosts)
 
@@ -155,14 +164,18 @@ class Loop:
         begun = begun or Begun(number=epoch)
         course = _Course(epoch, steps, self.step - begun.steps, self._steps_expected(steps))
         if not steps or self._stream is None:
-            self._stream, self._deliveries = self._passes(begun, endless=bool(steps)), None
+            self.close()
+            self._stream = self._passes(begun, endless=bool(steps))
+        was_done = course.is_done(self.step)
         while not self.stopped and not course.is_done(self.step):
             self._deliveries = self._deliveries or next(self._stream, None)
             if self._deliveries is None:
                 break
             if self._take(self._deliveries, course):
                 self._deliveries = None
-        if self.stopped or steps:
+        if was_done:  # an earlier run stopped just at the end
+            self.begun = begun
+        elif self.stopped or steps:
             self._stand(course)
         if self.stopped and not steps and self._audit is not None:
             self._visits = [self._audit.visits()]
@@ -183,7 +196,7 @@ class Loop:
         while True:
             first, self._number = self.step, number
             self._audit = Audit(source, seen, self.skipped.ids if self.skipped else None) if self.audit else None
-            yield from Parts(
+            parts = Parts(
                 self.feed,
                 self.collective,
                 number,
@@ -192,11 +205,12 @@ class Loop:
                 agree=self.agree,
                 may_lose=endless,
             )
+            yield from parts
             if self._audit is not None:
                 self._visits.append(self._audit.visits())
             if not endless:
                 return
-            if self.step == first and seen is None:
+            if self.step == first and seen is None and not parts.was_cut_off:
                 raise DataError(f"there is no example in {source.split_count()} splits: nothing to train on")
             number, seen = number + 1, None
 
@@ -247,6 +261,8 @@ class Loop:
 
         def take(deliveries: Iterator[Delivery]) -> None:
             for delivery in deliveries:
+                if self.is_told_to_stop():  # nobody will look at the result
+                    return
                 totals.add(_read(self.accelerator.evaluate((delivery.images, delivery.labels))))
                 self.on_progress()
                 if audit is not None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tfhet.errors import DataError
+from tfhet.errors import DataError, NotReady
 from tfhet.placement import Rest
 from tfhet.source import BadRecord
 from tfhet.trainer.audit import Audit
@@ -63,9 +63,12 @@ class Parts:
     """Called on every rank when the data service began anew."""
     may_lose: bool = False
     """Whether a pass may end early when nobody knows what was seen of it; else that is an error."""
+    was_cut_off: bool = False
+    """Whether the last part ended because the data service began anew."""
 
     def __iter__(self) -> Iterator[Iterator[Delivery]]:
         audit, vain, singly, before = self.audit, 0, False, 0
+        self.feed.failure = None
         rest = audit.rest() if audit is not None and audit.goes_on else None
         if rest is not None or audit is None or not audit.goes_on:
             yield self._open(rest, 0)
@@ -74,6 +77,7 @@ class Parts:
                 audit.exchange(self.collective)
                 vain, before = (0 if audit.count > before else vain + 1), audit.count
             (cut_off,) = self.collective.total([float(self.feed.was_cut_off)], "cut off")
+            self.was_cut_off = bool(cut_off)
             if cut_off:
                 self.agree()
             if audit is None:
@@ -89,9 +93,11 @@ class Parts:
             if vain >= IN_VAIN:
                 if self.feed.failure is not None:
                     raise self.feed.failure
+                if cut_off:
+                    raise NotReady(f"the data service began anew {IN_VAIN} times and gave nothing meanwhile")
                 return
             few = self.skipped is not None and audit.sizes is not None and len(audit.missing()) <= FEW
-            if cut_off or (self.feed.is_served and not vain and not few):
+            if cut_off or (self.feed.is_served and (not vain or self.skipped is None) and not few):
                 audit.rereads += 1
                 yield self._open(rest, audit.rereads)
             elif self.skipped is not None and not singly:

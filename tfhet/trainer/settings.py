@@ -48,9 +48,9 @@ class Settings:
     log_every: int = 10
     """Steps between metric lines."""
     checkpoint_every_epochs: int = 1
-    """0: not at the end of epochs."""
+    """0: not at the end of epochs, but when the training is told to stop."""
     checkpoint_every_steps: int = 0
-    """0: not within epochs, but when the training is told to stop."""
+    """0: not within epochs."""
     keep_checkpoints: int = 3
     resume: bool = True
     """Whether to go on from the newest checkpoint that is there."""
@@ -70,10 +70,8 @@ class Settings:
     """-1: the job's."""
 
     def __post_init__(self) -> None:
-        if self.on_bad_record == "skip" and not (self.audit and self.steps_per_epoch == 0):
-            raise UsageError(
-                "--on_bad_record skip counts what it skips, by the audit of whole epochs: leave --audit on"
-            )
+        if self.on_bad_record == "skip" and not self.audit:
+            raise UsageError("--on_bad_record skip counts what it skips by the audit: leave --audit on")
         for name, low in (
             ("batch_size", 1),
             ("epochs", 1),

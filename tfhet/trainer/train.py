@@ -70,7 +70,7 @@ class Training:
 
         def save(epoch: int, begun: Begun | None = None) -> None:
             """Where the training stands in `epoch`, or before it."""
-            if chief and checkpoints:
+            if chief:
                 begun = begun or Begun(number=epoch)
                 checkpoints.save(Progress(epoch, loop.step, begun.steps, begun.number), self._ledger(begun))
 
@@ -95,6 +95,12 @@ class Training:
         )
         writer = tf.summary.create_file_writer(str(self.paths.output / "tensorboard")) if chief else None
         results: list[dict[str, Any]] = []
+        (validating,) = self.collective.total([float(self.validation is not None)], "validation")
+        if 0 < validating < self.collective.size:
+            raise UsageError(
+                f"{int(validating)} of {self.collective.size} ranks see the channel {settings.validation!r}: show it "
+                "to all dnn hosts, or say --validation none"
+            )
         self.stop.listen()
         loop.agree()
         if self._record_dir:
@@ -119,6 +125,7 @@ class Training:
                 _report_epoch(result, writer, loop.step)
             if loop.stopped:
                 break
+        loop.close()
         self.was_stopped = loop.stopped
         weights = f" weights={keras.digest()}" if keras else ""
         print(f"[tfhet] rank={self.collective.rank} batches={loop.batches}{weights}", flush=True)
@@ -126,8 +133,8 @@ class Training:
         if writer is not None:
             writer.close()
             if loop.stopped:
-                kept = f"the next run goes on from {self.paths.checkpoints}" if checkpoints else "nothing was kept"
-                print(f"[tfhet] stopped at step={loop.step}, as told; {kept}", flush=True)
+                kept = self.paths.checkpoints
+                print(f"[tfhet] stopped at step={loop.step}, as told; the next run goes on from {kept}", flush=True)
             elif settings.export and keras:
                 export(keras.model, self.paths.model)
             RunFolder(self._record_dir or self.paths.output_data / "tfhet").create().write_summary(summary)
@@ -156,21 +163,20 @@ class Training:
             flush=True,
         )
 
-    def _checkpoints(self, keras: KerasAccelerator | None) -> Checkpoints | None:
-        settings = self.settings
-        if not (settings.checkpoint_every_epochs or settings.checkpoint_every_steps):
-            return None
+    def _checkpoints(self, keras: KerasAccelerator | None) -> Checkpoints:
         state = {"model": keras.model, "optimizer": keras.optimizer} if keras else {}
-        return Checkpoints(self.paths.checkpoints, settings.keep_checkpoints, **state)
+        return Checkpoints(self.paths.checkpoints, self.settings.keep_checkpoints, **state)
 
     def _ledger(self, begun: Begun) -> Ledger | None:
         source = self.feed.pipeline.source
         return None if begun.seen is None else Ledger.of(source.fingerprint(), begun.seen, source.split_sizes())
 
-    def _resume(self, keras: KerasAccelerator | None, checkpoints: Checkpoints | None) -> tuple[Progress, Begun | None]:
+    def _resume(self, keras: KerasAccelerator | None, checkpoints: Checkpoints) -> tuple[Progress, Begun | None]:
         """Rank 0's state, from its newest checkpoint if there is one, becomes everybody's."""
         progress, seen = Progress(), np.zeros(0, np.int64)
-        if checkpoints and self.settings.resume and self.collective.rank == 0:
+        if self.collective.rank == 0 and not self.settings.resume:
+            checkpoints.set_aside()
+        elif self.collective.rank == 0:
             progress, ledger = checkpoints.restore() or (progress, None)
             source = self.feed.pipeline.source
             if ledger is not None and ledger.fingerprint == source.fingerprint():
@@ -193,7 +199,8 @@ class Training:
         """Raises DataError when the check of the source has passed over too much."""
         if self.settings.on_bad_record == "fail":
             return None
-        damages = list(self.feed.pipeline.source.damages())
+        feeds = [self.feed, *([self.validation] if self.validation else [])]
+        damages = [damage for feed in feeds for damage in feed.pipeline.source.damages()]
         lost = sum(damage.examples or 1 for damage in damages)
         skipped = Skipped(self.settings.bad_record_budget, records=damages, unreachable=lost)
         skipped.check()

@@ -2,46 +2,45 @@ from __future__ import annotations
 
 import socket
 import subprocess
-import sys
-import textwrap
 
-from tfhet.service.hangup import HangUp, connections
+import pytest
 
-
-def test_connections_that_were_made_since_are_ended_and_others_are_not():
-    # In a process of its own, which has no other sockets, against a server in this one.
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        code = f"""
-            import socket
-            from tfhet.service.hangup import HangUp, connections
-            old = socket.create_connection(("127.0.0.1", {server.getsockname()[1]}))
-            before = connections()
-            new = socket.create_connection(("127.0.0.1", {server.getsockname()[1]}))
-            with HangUp(before):
-                new.settimeout(30)
-                assert new.recv(1) == b""  # what would wait for ever is over
-            old.sendall(b"here")
-        """
-        script = subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)])
-        ends = [server.accept()[0] for _ in range(2)]
-        assert script.wait(60) == 0
-        assert ends[0].recv(9) == b"here"
-        for end in ends:
-            end.close()
+from tfhet.service.hangup import HangUp, addresses
 
 
-def test_both_ends_in_one_process_stay_connected():
-    before = connections()
-    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as here:
+@pytest.fixture
+def pair():
+    """A connection to 127.0.0.9, both ends in this process."""
+    with socket.create_server(("127.0.0.9", 0)) as server, socket.create_connection(server.getsockname()) as here:
         there, _ = server.accept()
         with there:
-            with HangUp(before):
-                pass
-            here.sendall(b"here")
-            assert there.recv(9) == b"here"
+            yield here, there
 
 
-def test_without_new_connections_nothing_is_started(monkeypatch):
-    monkeypatch.setattr(subprocess, "Popen", None)
-    with HangUp(connections()):
+def test_connections_to_an_address_are_ended_and_what_waits_for_an_answer_goes_on(pair):
+    here, there = pair
+    here.settimeout(30)
+    with HangUp(addresses(["127.0.0.9"])):
+        assert here.recv(1) == b""
+    assert there.recv(1) == b""
+
+
+def test_connections_to_others_stay(pair):
+    here, there = pair
+    with HangUp(addresses(["127.0.0.8"])):
         pass
+    here.sendall(b"here")
+    assert there.recv(9) == b"here"
+
+
+def test_without_a_connection_nothing_is_started(monkeypatch):
+    monkeypatch.setattr(subprocess, "Popen", None)
+    for known in ({"127.0.0.9"}, frozenset[str]()):
+        with HangUp(known):
+            pass
+
+
+def test_hosts_are_known_by_their_addresses_and_unknown_ones_have_none():
+    assert addresses(["127.0.0.2", "no such host", ""]) >= {"127.0.0.2"}
+    assert addresses(["localhost"]) & {"127.0.0.1", "::1"}
+    assert addresses([]) == frozenset()

@@ -4,12 +4,13 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tfhet.clock import FakeClock
 from tfhet.cluster import Serving
 from tfhet.trainer import Solo
-from tfhet.trainer.loop import WORKERS_S, Loop
+from tfhet.trainer.loop import WORKERS_S, Begun, Loop
 from tfhet.trainer.step import Batch, EmulatedAccelerator, KerasAccelerator
 
 
@@ -249,3 +250,27 @@ def test_workers_that_never_come_are_not_waited_for_without_end(fake_feed):
     feed.is_served = True
     Loop(feed, Recording(), Solo(), serving=lambda: Serving(("a",), False), clock=clock).agree()
     assert WORKERS_S <= clock.monotonic() < WORKERS_S + 1
+
+
+def test_a_training_that_was_stopped_just_at_the_end_of_an_epoch_of_steps_stands_where_it_stood(fake_feed):
+    begun = Begun(steps=2, number=7, seen=np.arange(5))
+    loop = Loop(fake_feed([4, 4]), Recording(), Solo(), step=40)
+    result = loop.epoch(3, steps=2, begun=begun)
+    assert (result["steps"], loop.step, loop.begun) == (0, 40, begun)
+
+
+def test_closing_ends_what_is_being_read(fake_feed):
+    closed: list[int] = []
+
+    class Feed(type(fake_feed([]))):  # type: ignore[misc]
+        def epoch(self, *which: Any) -> Any:
+            try:
+                yield from super().epoch(*which)
+            finally:
+                closed.append(1)
+
+    loop = Loop(Feed([4, 4, 4]), Recording(), Solo())
+    loop.epoch(0, steps=1)
+    assert not closed
+    loop.close()
+    assert closed == [1]
