@@ -211,8 +211,8 @@ class Launcher:
         if notice[0] == "goes on":
             self._progress_s = SYSTEM.monotonic()
         elif notice[0] == "reads":
-            self._observe(Event("training.reading", SYSTEM.wall(), {}))
-            self._recovery.reads(bool(notice[1].get("endlessly")))
+            if self._recovery.reads(bool(notice[1].get("endlessly"))):
+                self._observe(Event("training.reading", SYSTEM.wall(), {}))
 
     async def _stall(self, script: Child) -> None:
         """Returns when a script that told of its progress has stopped to, for too long, having killed it."""

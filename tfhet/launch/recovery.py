@@ -22,9 +22,10 @@ class Recovery:
         self._reads: list[bool] = []
         self._renewals = 0
 
-    def reads(self, endlessly: bool) -> None:
-        """The script said that it reads a data set, and whether that is endless."""
+    def reads(self, endlessly: bool) -> bool:
+        """The script said that it reads a data set, and whether that is endless. Whether it is the first."""
         self._reads.append(endlessly)
+        return len(self._reads) == 1
 
     @property
     def _reads_endlessly(self) -> bool:
