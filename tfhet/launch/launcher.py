@@ -210,9 +210,8 @@ class Launcher:
             return
         if notice[0] == "goes on":
             self._progress_s = SYSTEM.monotonic()
-        elif notice[0] == "reads":
-            if self._recovery.reads(bool(notice[1].get("endlessly"))):
-                self._observe(Event("training.reading", SYSTEM.wall(), {}))
+        elif notice[0] == "reads" and self._recovery.reads(bool(notice[1].get("endlessly"))):
+            self._observe(Event("training.reading", SYSTEM.wall(), {}))
 
     async def _stall(self, script: Child) -> None:
         """Returns when a script that told of its progress has stopped to, for too long, having killed it."""
