@@ -38,6 +38,7 @@ def test_a_data_host_that_is_cut_off_ends_itself_and_with_the_last_one_the_job_e
     assert gone - cut < 4 + 5
 
 
+@pytest.mark.slow
 def test_schedules_that_are_drawn_end_as_they_may_and_leave_nothing(repository, tmp_path):
     from tfhet.bench import chaos
 
