@@ -245,3 +245,16 @@ def test_the_readme_compares_libraries_as_the_records_do():
 def test_the_records_name_no_place_of_the_machine_that_made_them():
     for path in (ROOT / "results").glob("*.json"):
         assert not re.search(r"/(root|home|work|tmp|Users)/", path.read_text()), path.name
+
+
+def test_the_guide_of_failures_says_what_the_table_of_faults_holds():
+    record = Record.read(ROOT / "results" / "faults.json")
+    told = " ".join((ROOT / "docs" / "failures-and-exit-codes.md").read_text().split())
+    figures = {name: figure.value for name, figure in record.figures.items()}
+    assert figures["faults.broken"] == figures["faults.left_behind"] == 0
+    assert f"{figures['faults.cases']:.0f} cases" in told
+    assert f"over after {figures['faults.worst_exit_s']:.1f} s" in told
+    rows = record.details["rows"]
+    assert len(rows) == figures["faults.cases"]
+    went_on = [row for row in rows if row["kind"] == "goes on"]
+    assert {(row["missing"], row["repeated"]) for row in went_on} == {(0, 0)}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from tfhet.bench.fault_case import EPOCHS, LIMITS_S
+from tfhet.bench.fault_case import EPOCHS, LIMITS_S, bare
 from tfhet.record import RunSummary
 from tfhet.simulate import Fault
 from tfhet.simulate.chaos import FAILURE, GOES_ON, NEVER_JOINED, STOP, Aim, allowed, harmful, silences
@@ -171,7 +171,7 @@ class ChaosOutcome:
             "exit_s": self.exit_s,
             "duration_s": self.summary.duration_s,
             "exit_codes": dict(self.summary.exit_codes),
-            "cause": self.summary.cause,
+            "cause": bare(self.summary.cause or "") or None,
             "restarts": self.summary.restarts,
             "lost_hosts": dict(self.summary.lost_hosts),
             "epochs": [dict(epoch) for epoch in self.summary.epochs],

@@ -86,3 +86,8 @@ class FaultCase:
     def is_place(word: str) -> bool:
         """Whether `word` stands for a host, like `data-1`."""
         return bool(_PLACE.fullmatch(word))
+
+
+def bare(text: str) -> str:
+    """With the names of files alone instead of their absolute paths, which say nothing on another machine."""
+    return re.sub(r"(?<![\w.])/(?:[\w.+-]+/)+", "", text)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tfhet.bench.fault_case import EPOCHS, FaultCase
+from tfhet.bench.fault_case import EPOCHS, FaultCase, bare
 from tfhet.record import RunSummary
 
 
@@ -152,7 +152,7 @@ class FaultOutcome:
             "restarts": self.summary.restarts,
             "left": len(self.left),
             "kept": "no" if self.breaches else "yes",
-            "cause": (self.summary.cause or "")[:100],
+            "cause": bare(self.summary.cause or "")[:100],
         }
 
     def to_json(self) -> dict[str, Any]:
@@ -164,7 +164,7 @@ class FaultOutcome:
             "exit_s": self.exit_s,
             "happened": self.happened,
             "exit_codes": dict(self.summary.exit_codes),
-            "cause": self.summary.cause,
+            "cause": bare(self.summary.cause or "") or None,
             "duration_s": self.summary.duration_s,
             "epochs": [dict(epoch) for epoch in self.summary.epochs],
             "epochs_of_the_next_run": None if self.resumed is None else [dict(e) for e in self.resumed.epochs],

@@ -381,3 +381,12 @@ def test_a_log_says_of_every_case_how_far_the_table_is_and_what_was_not_kept() -
         told = {"case": "kill:worker", "round": 3, "rounds": 40, "exit_s": 2.0, "said": ["a fault never happened"]}
         observer(Event("case.ended", 0.0, told))
     assert out.getvalue() == "[bench] 3/40 kill:worker (2.00 s): a fault never happened\n"
+
+
+def test_a_record_names_files_without_their_places():
+    from tfhet.bench.fault_case import bare
+
+    assert bare("bad record in /tmp/x-1/run/part-0.tfrecord at byte 5") == "bad record in part-0.tfrecord at byte 5"
+    assert (
+        bare("process 6 (/opt/venv/bin/python -m tfhet) / 3 s; and/or") == "process 6 (python -m tfhet) / 3 s; and/or"
+    )
