@@ -258,3 +258,7 @@ def test_the_guide_of_failures_says_what_the_table_of_faults_holds():
     assert len(rows) == figures["faults.cases"]
     went_on = [row for row in rows if row["kind"] == "goes on"]
     assert {(row["missing"], row["repeated"]) for row in went_on} == {(0, 0)}
+    long = {n: f.value for n, f in Record.read(ROOT / "results" / "faults-endurance.json").figures.items()}
+    assert f"leaves {long['faults.kill_every_5s.throughput_ratio']:.0%} of".replace("%", " %") in told
+    assert f"asks for {long['faults.kill_every_5s.demand']:.0%} of".replace("%", " %") in told
+    assert long["faults.kill_every_5s.missing"] == 0
