@@ -262,3 +262,5 @@ def test_the_guide_of_failures_says_what_the_table_of_faults_holds():
     assert f"leaves {long['faults.kill_every_5s.throughput_ratio']:.0%} of".replace("%", " %") in told
     assert f"asks for {long['faults.kill_every_5s.demand']:.0%} of".replace("%", " %") in told
     assert long["faults.kill_every_5s.missing"] == 0
+    share = Record.read(ROOT / "results" / "faults-overhead.json").figures["faults.supervision_overhead_pct"].value
+    assert f"take {share:.1f} % of a job's CPU" in told
