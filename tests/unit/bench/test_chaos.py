@@ -102,11 +102,12 @@ def resumed(*epochs: dict, code: int = 0) -> RunSummary:
 
 
 def test_a_job_that_was_stopped_is_accounted_for_by_the_one_that_takes_it_up():
+    first, second = {**WELL, "epoch": 0}, {**WELL, "epoch": 1}
+
     def breaches(taken_up: RunSummary) -> str:
-        stopped = outcome(("sigterm:host@data-1", 92.0), code=143, epochs=[WELL], resumed=taken_up)
+        stopped = outcome(("sigterm:host@data-1", 92.0), code=143, epochs=[first], resumed=taken_up)
         return "; ".join(stopped.breaches)
 
-    first, second = {**WELL, "epoch": 0}, {**WELL, "epoch": 1}
     assert breaches(resumed(first, second)) == ""
     assert breaches(resumed(second)) == ""  # the stop came in the last epoch
     assert breaches(resumed(first)) == "100 examples uncounted"
