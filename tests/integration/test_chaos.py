@@ -16,6 +16,7 @@ def moments(run, event: str) -> list[float]:
     return [found["time_s"] for found in run.folder.events() if found["event"] == event]
 
 
+@pytest.mark.slow
 def test_slow_reads_and_a_short_partition_are_survived_and_a_rank_without_memory_is_named(simulated):
     faults = ["slow-disk:data-1:after=0.2", "partition:data-1:after=1:for=1", "oom:rank=1:after=5"]
     run = simulated(*LONG, faults=faults)
@@ -29,6 +30,7 @@ def test_slow_reads_and_a_short_partition_are_survived_and_a_rank_without_memory
     assert (run.hosts / f"{data_host}.slow").exists()
 
 
+@pytest.mark.slow
 def test_a_data_host_that_is_cut_off_ends_itself_and_with_the_last_one_the_job_ends(simulated):
     run = simulated(*LONG, faults=["partition:data-1:after=0.5"])
     assert set(run.summary.exit_codes.values()) == {1}

@@ -39,6 +39,7 @@ def test_a_worker_and_the_dispatcher_that_are_killed_are_started_again_and_no_ex
     assert {(event["process"], event["code"]) for event in restarted} == {("worker-0", -9), ("dispatcher", -9)}
 
 
+@pytest.mark.slow
 def test_a_host_that_freezes_for_good_ends_the_job_within_its_lease(simulated):
     run = simulated(*JOB, "--epochs", 50, "--lease_s", 3, faults=["hang:host@data-1:after=0.5"])
     assert run.summary.exit_code == 1
@@ -50,6 +51,7 @@ def test_a_host_that_freezes_for_good_ends_the_job_within_its_lease(simulated):
     assert gone["time_s"] - fault["time_s"] < 3 + 5
 
 
+@pytest.mark.slow
 def test_bad_peers_and_a_late_host_change_nothing(simulated):
     run = simulated(*JOB, "--epochs", 1, faults=["bad-peer:control", "late-join:data-1:after=3"])
     assert run.summary.exit_code == 0, run.summary.cause

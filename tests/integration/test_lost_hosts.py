@@ -62,6 +62,7 @@ def test_of_two_data_hosts_one_dies_and_every_epoch_has_every_example_once(simul
     assert any(f"{second} was lost: " in line and f"{first} serves data" in line for line in run.lines)
 
 
+@pytest.mark.slow
 def test_data_hosts_that_die_one_after_the_other_in_the_first_epoch_cost_no_example(simulated):
     faults = ["kill:host@data-2:after=0.2", "kill:host@data-3:after=3"]
     run = simulated(*JOB, "--step_ms", 120, "--epochs", 1, data=3, channels={}, faults=faults)
@@ -70,6 +71,7 @@ def test_data_hosts_that_die_one_after_the_other_in_the_first_epoch_cost_no_exam
     assert_each_example_once(run, 1)
 
 
+@pytest.mark.slow
 def test_without_any_data_host_the_ranks_prepare_the_data_where_that_is_allowed(simulated):
     faults = ["kill:host@data-1:after=1", "kill:host@data-2:after=2"]
     run = simulated(*JOB, "--epochs", 3, "--on_data_loss", "local", data=2, channels={}, faults=faults)
@@ -91,6 +93,7 @@ def test_without_any_data_host_a_job_ends_and_names_the_host_and_the_way_out(sim
     assert any("--on_data_loss local" in text for text in run.failures().values())
 
 
+@pytest.mark.slow
 def test_a_data_host_that_was_given_up_and_comes_back_neither_harms_nor_ends_the_job(simulated):
     run = simulated(*JOB, "--epochs", 4, data=2, channels={}, faults=["hang:host@data-2:after=0.5:for=6"])
     _, second = names(run)

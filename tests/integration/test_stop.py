@@ -83,6 +83,7 @@ def interrupted(simulated: Any, checkpoints: Path, times: int, epochs: int, seed
     return runs
 
 
+@pytest.mark.slow
 def test_a_training_interrupted_anywhere_sees_every_example_of_each_epoch_exactly_once(simulated, tmp_path):
     runs = interrupted(simulated, tmp_path, 2, 4, 11, "--shuffle", 0)
     assert_every_example_once(runs, 4)

@@ -59,6 +59,7 @@ def test_rank_0_leaves_model_checkpoints_and_metric_lines(learned, checkpoints):
     assert {event["event"] for event in learned.folder.events()} >= {"link.member_joined", "rank.ended", "job.decided"}
 
 
+@pytest.mark.slow
 def test_the_next_run_goes_on_where_the_checkpoint_is_on_another_cluster_too(simulated, learned, checkpoints):
     run = simulated(*LEARNING, "--epochs", EPOCHS + 1, data=0, checkpoints=checkpoints)
     assert run.summary.exit_code == 0, run.summary.cause
@@ -70,6 +71,7 @@ def test_the_next_run_goes_on_where_the_checkpoint_is_on_another_cluster_too(sim
     assert run.weights() != learned.weights()
 
 
+@pytest.mark.slow
 def test_256_uneven_shards_from_three_data_hosts_come_exactly_once(simulated):
     run = simulated(*SYNTHETIC, "--data", "synthetic:2000:256:uneven", "--epochs", 2, "--batch_size", 32, data=3)
     assert run.summary.exit_code == 0, run.summary.cause
