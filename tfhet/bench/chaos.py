@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tfhet.bench.chaos_outcome import ChaosOutcome, strikes
 from tfhet.bench.fault_case import EPOCHS, LEASE_S, READY_S
-from tfhet.bench.leftovers import Before
+from tfhet.bench.leftovers import Before, taken_away
 from tfhet.bench.suite import Suite
 from tfhet.bench.watched import Watched, new_place
 from tfhet.clock import SYSTEM
@@ -26,7 +26,7 @@ from tfhet.events import Event, Observer
 from tfhet.launch.settings import LaunchSettings
 from tfhet.record import Figure, Record, RunFolder, RunSummary
 from tfhet.simulate import ClusterFile, Fault, GroupFile
-from tfhet.simulate.chaos import STOP, Aim, schedule, silences
+from tfhet.simulate.chaos import STOP, Aim, schedule
 
 CHANNELS = {"training": "digits/train"}
 CLUSTERS = (
@@ -60,7 +60,8 @@ def run_seed(seed: int, launcher: Path, place: Path) -> ChaosOutcome:
     early = seed // len(CLUSTERS) % 2 == 0
     job = Watched(cluster, command, place, faults=faults, early=early, max_run_s=MAX_RUN_S)
     outcome = _outcome(seed, job, job.run(), faults, aim)
-    outcome = dataclasses.replace(outcome, left=before.left_by(job, _taken_away(job, outcome)))
+    gone = set().union(*(taken_away(strike.fault, job) for strike in outcome.strikes))
+    outcome = dataclasses.replace(outcome, left=before.left_by(job, gone))
     if outcome.kind != STOP:
         return outcome
     (place / "resumed").mkdir()
@@ -84,16 +85,6 @@ def _outcome(seed: int, job: Watched, summary: RunSummary, faults: tuple[Fault, 
         gone_s=max(gone, default=None),
         hosts={place: job.named(place)[0].name for place in aim.hosts},
     )
-
-
-def _taken_away(job: Watched, outcome: ChaosOutcome) -> set[str]:
-    """Names of hosts with a launcher that was killed or frozen for good, and could not clean up."""
-    return {
-        host.name
-        for fault in (strike.fault for strike in outcome.strikes)
-        if fault.process in ("launcher", "host") and (fault.kind == "kill" or (silences(fault) and fault.for_s is None))
-        for host in job.named(fault.host)
-    }
 
 
 def _options(parser: argparse.ArgumentParser) -> None:

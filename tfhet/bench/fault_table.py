@@ -13,7 +13,7 @@ from typing import Any
 from tfhet.bench.fault_case import BUSY, DAMAGES, FaultCase
 from tfhet.bench.fault_cases import CASES
 from tfhet.bench.fault_outcome import FaultOutcome
-from tfhet.bench.leftovers import Before
+from tfhet.bench.leftovers import Before, taken_away
 from tfhet.bench.sabotage import damaged_digits, taken
 from tfhet.bench.watched import Watched, new_place
 from tfhet.clock import SYSTEM
@@ -81,7 +81,10 @@ def run_case(case: FaultCase, launcher: Path, place: Path) -> FaultOutcome:
     if case.resumes:
         command = [str(launcher), *case.command(again=True)]
         again = Watched(cluster, command, place / "again", checkpoints=job.checkpoints, max_run_s=MAX_RUN_S)
-    struck = frozenset(host.name for text in case.faults for host in struck_by(Fault.parse(text), job))
+    faults = [Fault.parse(text) for text in case.faults]
+    gone = set().union(*(taken_away(fault, job) for fault in faults))
+    # A host that is cut off for good can clean up, and cannot hear how the job ended.
+    apart = {host.name for f in faults if f.kind == "partition" and f.for_s is None for host in job.named(f.host)}
     events = list(job.folder.events())
     files = [path for path in job.checkpoints.rglob("*") if path.is_file()] if job.checkpoints.is_dir() else []
     return FaultOutcome(
@@ -91,8 +94,8 @@ def run_case(case: FaultCase, launcher: Path, place: Path) -> FaultOutcome:
         ended=(summary.duration_s or 0.0) < MAX_RUN_S,
         exit_s=exit_s(case.kind, events, summary.started),
         happened=sum(event["event"] == "fault.injected" for event in events),
-        left=(*before.left_by(job, struck), *(before.left_by(again) if again else ())),
-        struck=struck,
+        left=(*before.left_by(job, gone), *(before.left_by(again) if again else ())),
+        struck=frozenset(gone | apart),
         hosts=hosts,
         checkpoints=len(files),
     )
@@ -107,15 +110,6 @@ def places(job: Watched) -> dict[str, str]:
             found[f"{kind}-{number}"] = hosts[0].name
             number += 1
     return found
-
-
-def struck_by(fault: Fault, job: Watched) -> list[Any]:
-    """The hosts with launchers that `fault` ends, freezes or cuts off for good."""
-    if fault.for_s is not None:
-        return []
-    if fault.kind == "partition" or (fault.kind in ("kill", "hang") and fault.process in ("host", "launcher")):
-        return job.named(fault.host)
-    return []
 
 
 def exit_s(kind: str, events: Sequence[Mapping[str, Any]], started_s: float | None) -> float | None:

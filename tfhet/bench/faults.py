@@ -71,8 +71,7 @@ def _notes(record: Record) -> list[str]:
 
 
 def _is_kept(record: Record) -> bool:
-    broken = record.figures.get("faults.broken")
-    return broken is None or not broken.value
+    return not any(case["breaches"] for case in record.details.get("cases") or ())
 
 
 SUITE = Suite(

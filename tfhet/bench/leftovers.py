@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tfhet.bench.watched import Watched
 from tfhet.clock import SYSTEM, Clock
+from tfhet.simulate import Fault
 
 SHARED_MEMORY = Path("/dev/shm")
 PATIENCE_S = 3.0
@@ -53,6 +54,14 @@ class Before:
             *(f"folder {path}" for path in sorted([*journals, *job.temporary.glob("tfhet-*")])),
             *(f"shared memory {name}" for name in sorted(_shared() - self.shared)),
         )
+
+
+def taken_away(fault: Fault, job: Watched) -> set[str]:
+    """Names of the hosts with a launcher that `fault` kills, or freezes for good, so that it cannot clean up."""
+    for_good = fault.kind in ("kill", "hang") and fault.for_s is None
+    return (
+        {host.name for host in job.named(fault.host)} if for_good and fault.process in ("host", "launcher") else set()
+    )
 
 
 def processes(folder: Path) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from tfhet.bench.watched import Watched
 from tfhet.cluster import HostPaths, Ports
 from tfhet.errors import DataError, JobFailed, UsageError
 from tfhet.events import Event
-from tfhet.record import Record, RunSummary
+from tfhet.record import Figure, Record, RunSummary
 from tfhet.simulate import Fault, load, presets
 from tfhet.simulate.fault import KINDS
 from tfhet.simulate.host import SimulatedHost
@@ -238,18 +238,17 @@ def watched(tmp_path: Path, *faults: str, early: bool = False) -> Watched:
     return Watched(load("two-data-two-dnn"), [str(launcher)], tmp_path / "place", faults=parsed, early=early)
 
 
-def test_places_are_the_hosts_in_order_and_a_lasting_fault_strikes_its_host(tmp_path: Path) -> None:
+def test_places_are_the_hosts_in_order_and_a_host_that_is_gone_for_good_cannot_clean_up(
+    tmp_path: Path,
+) -> None:
     job = watched(tmp_path)
     names = fault_table.places(job)
     assert list(names) == ["data-1", "data-2", "dnn-1", "dnn-2"] and len(set(names.values())) == 4
 
-    def struck(text: str) -> set[str]:
-        return {found.name for found in fault_table.struck_by(Fault.parse(text), job)}
-
-    assert (
-        struck("kill:host@data-2") == struck("hang:launcher@data-2") == struck("partition:data-2") == {names["data-2"]}
-    )
-    assert struck("hang:host@data-2:for=2") == struck("kill:worker@data-2") == struck("sigterm:host@data-2") == set()
+    for text in ("kill:host@data-2", "hang:launcher@data-2"):
+        assert leftovers.taken_away(Fault.parse(text), job) == {names["data-2"]}
+    for text in ("partition:data-2", "hang:host@data-2:for=2", "kill:worker@data-2", "sigterm:host@data-2"):
+        assert leftovers.taken_away(Fault.parse(text), job) == set()
 
 
 def test_a_case_that_is_run_comes_out_with_its_times_hosts_and_checkpoints(
@@ -387,3 +386,11 @@ def test_a_record_names_files_without_their_places():
     assert (
         bare("process 6 (/opt/venv/bin/python -m tfhet) / 3 s; and/or") == "process 6 (python -m tfhet) / 3 s; and/or"
     )
+
+
+def test_the_command_fails_when_any_run_broke_a_promise() -> None:
+    is_kept = faults.SUITE.is_kept
+    assert is_kept is not None
+    for breaches, kept in (([], True), (["it waits for data"], False)):
+        details = {"cases": [{"case": "nothing", "breaches": []}, {"case": "calibration", "breaches": breaches}]}
+        assert is_kept(Record.of("faults.endurance", {"x": Figure.of([1.0], unit="x")}, details=details)) is kept
