@@ -50,6 +50,7 @@ def assert_each_example_once(run: Any, epochs: int) -> None:
         assert (epoch["once"], epoch["missing"], epoch["repeated"]) == (EXAMPLES, 0, 0)
 
 
+@pytest.mark.slow
 def test_of_two_data_hosts_one_dies_and_every_epoch_has_every_example_once(simulated):
     run = simulated(*JOB, "--epochs", 3, data=2, channels={}, faults=["kill:host@data-2:after=1.5"])
     first, second = names(run)

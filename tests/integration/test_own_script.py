@@ -41,8 +41,16 @@ def test_it_runs_alone(tmp_path, script, repository):
 
 @pytest.mark.parametrize(
     ("shape", "ranks", "mode"),
-    [({"data": 0}, 2, "homogeneous"), ({"data": 1, "dnn": 2}, 4, "heterogeneous")],
-    ids=["homogeneous", "heterogeneous, two dnn hosts with two ranks each"],
+    [
+        pytest.param({"data": 0}, 2, "homogeneous", id="homogeneous"),
+        pytest.param(
+            {"data": 1, "dnn": 2},
+            4,
+            "heterogeneous",
+            id="heterogeneous, two dnn hosts with two ranks each",
+            marks=pytest.mark.slow,
+        ),
+    ],
 )
 def test_it_runs_on_clusters_with_equal_weights_on_all_ranks(simulated, script, shape, ranks, mode):
     run = simulated("--train_script", script("keras_fit"), **shape)

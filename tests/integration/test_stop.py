@@ -89,6 +89,7 @@ def test_a_training_interrupted_anywhere_sees_every_example_of_each_epoch_exactl
     assert_every_example_once(runs, 4)
 
 
+@pytest.mark.slow
 def test_a_stopped_training_leaves_its_ledger_and_goes_on_with_what_a_shuffle_buffer_held(simulated, tmp_path):
     fault = ["sigterm:launcher@dnn-1:after=0.8"]
     job = [*JOB, "--epochs", 3, "--shuffle", 500]
