@@ -237,12 +237,14 @@ class Training:
 
 
 def build(settings: Settings, job: JobContext, paths: HostPaths) -> Training:
-    """Declares the pipeline, checks what can be checked, forms the collective and builds the model.
+    """Forms the collective, declares the pipeline, checks what can be checked and builds the model.
 
     Raises UsageError and DataError before any work is lost.
     """
     seed = job.seed if settings.seed < 0 else settings.seed
     source = _source(settings, paths, seed)
+    # Before anything is read: Gloo gives up after 30 s without all ranks, and the disk of one of them may be slow.
+    together = collective(settings.collective, job.size)
     source.check()
     pipeline = Pipeline(source, settings.chain, settings.batch_size, seed=seed, shuffle=settings.shuffle)
     cut = Cut.smallest(pipeline) if settings.cut < 0 else Cut(settings.cut).checked(pipeline)
@@ -258,7 +260,6 @@ def build(settings: Settings, job: JobContext, paths: HostPaths) -> Training:
             log.warning(advice)
     transport = Transport(compression="AUTO" if settings.compression == "snappy" else None)
     feed = Feed(pipeline, job, cut=cut, transport=transport)
-    together = collective(settings.collective, job.size)
     tf.keras.utils.set_random_seed(seed)
     accelerator = _accelerator(settings, pipeline, source, paths, together)
     return Training(settings, job, paths, feed, _validation(settings, pipeline, job, paths), accelerator, together)
