@@ -264,3 +264,17 @@ def test_the_guide_of_failures_says_what_the_table_of_faults_holds():
     assert long["faults.kill_every_5s.missing"] == 0
     share = Record.read(ROOT / "results" / "faults-overhead.json").figures["faults.supervision_overhead_pct"].value
     assert f"take {share:.1f} % of a job's CPU" in told
+
+
+def test_the_guide_of_failures_says_what_the_soak_of_drawn_schedules_holds():
+    record = Record.read(ROOT / "results" / "chaos.json")
+    told = " ".join((ROOT / "docs" / "failures-and-exit-codes.md").read_text().split())
+    figures = {name: figure.value for name, figure in record.figures.items()}
+    assert figures["chaos.hangs"] == figures["chaos.leaks"] == figures["chaos.uncounted_examples"] == 0
+    assert f"Of {figures['chaos.schedules']:.0f} drawn schedules" in told
+    schedules = record.details["schedules"]
+    assert f"{sum(not one['breaches'] for one in schedules)} kept every promise" in told
+    kinds = [one["kind"] for one in schedules]
+    counts = [kinds.count(kind) for kind in ("goes on", "failure", "stop", "never joined")]
+    words = "{} jobs went on as if nothing was, {} failed with their cause, {} were stopped and taken up again, {} never"
+    assert words.format(*counts) in told
