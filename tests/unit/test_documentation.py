@@ -276,5 +276,7 @@ def test_the_guide_of_failures_says_what_the_soak_of_drawn_schedules_holds():
     assert f"{sum(not one['breaches'] for one in schedules)} kept every promise" in told
     kinds = [one["kind"] for one in schedules if not one["breaches"]]
     counts = [kinds.count(kind) for kind in ("goes on", "failure", "stop", "never joined")]
-    words = "{} jobs went on as if nothing was, {} failed with their cause, {} were stopped and taken up again, {} never"
+    words = (
+        "{} jobs went on as if nothing was, {} failed with their cause, {} were stopped and taken up again, {} never"
+    )
     assert words.format(*counts) in told
