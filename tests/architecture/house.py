@@ -18,7 +18,7 @@ ROOMS = (
     "errors", "units", "clock", "events", "deadline", "process",
     "record", "cluster", "catalogue", "control",
     "native", "source", "stages", "placement", "service", "trainer", "profile",
-    "plan", "report", "job", "launch", "simulate", "bench", "doctor", "__main__",
+    "plan", "report", "job", "launch", "container", "simulate", "bench", "doctor", "__main__",
 )
 # fmt: on
 """Each imports only those before it. A new folder or top-level module needs a place here, and in tfhet/README.md."""
@@ -32,7 +32,7 @@ TENSORFLOW_WHEN_CALLED = {"bench"}
 """These import TensorFlow inside functions only: their tables and arguments are there in a moment."""
 
 ONLY_IN: Mapping[str, tuple[str, ...]] = {
-    "horovod": ("tfhet/trainer/horovod.py", "tfhet/launch/ring.py"),
+    "horovod": ("tfhet/trainer/horovod.py", "tfhet/launch/ring.py", "tfhet/bench/flow/example_train.py"),
     "tensorflow_addons": ("tfhet/stages/", "tfhet/bench/example.py", "tfhet/bench/counterparts.py"),
     "sagemaker_training": ("tfhet/cluster/",),
     "boto3": ("tfhet/catalogue/", "tfhet/job/"),

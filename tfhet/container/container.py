@@ -1,0 +1,249 @@
+"""The outside and the first process of one container: `python -m tfhet.container SPEC.json`.
+
+This process enters namespaces of its own (network, mounts, host name, IPC, processes), and forks. The fork is the
+container's process 1. It lays out the root, an overlay of the machine's own, so that whatever the container writes is
+its own; it waits for its network interface, and becomes the command. This process stays outside, passes signals on,
+and ends as the container did. When it dies, so does everything inside.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from tfhet.clock import SYSTEM
+
+_CLONE_NEWNS, _CLONE_NEWUTS, _CLONE_NEWIPC = 0x00020000, 0x04000000, 0x08000000  # linux/sched.h
+_CLONE_NEWPID, _CLONE_NEWNET = 0x20000000, 0x40000000
+_MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE = 1, 32, 4096, 16384, 1 << 18  # linux/mount.h
+_PR_SET_PDEATHSIG = 1
+_PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_NETWORK_S = 60.0
+"""How long process 1 waits for its interface."""
+_OUTSIDE = ("/proc", "/sys", "/dev", "/run", "/tmp", "/mnt", "/media")
+"""Of the machine's mounts those below are not carried into a container; it has its own, or none."""
+
+OVERLAY, READ_ONLY, SHARED = "overlay", "read-only", "shared"
+
+
+@dataclass(frozen=True)
+class Mount:
+    """A directory of the machine as a container sees it."""
+
+    source: str
+    target: str
+    kind: str = OVERLAY
+    """OVERLAY: changes stay in the container; READ_ONLY; SHARED: changes are the machine's."""
+
+
+@dataclass(frozen=True)
+class Container:
+    """What one container is made of."""
+
+    name: str
+    """Its host name."""
+    scratch: str
+    """An empty directory for what it changes, on a file system that may be the upper part of an overlay."""
+    interface: str
+    """Name of the network interface that it waits for."""
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    directory: str
+    """Where the command starts."""
+    mounts: Sequence[Mount] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Content by path, of files that only their owner may read or write, or everybody read."""
+
+    def write(self, path: Path) -> None:
+        path.write_text(json.dumps(asdict(self)), encoding="utf-8")
+        path.chmod(0o600)  # the environment holds the job's secret
+
+    @classmethod
+    def read(cls, path: Path) -> Container:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        mounts = tuple(Mount(**mount) for mount in content.pop("mounts"))
+        return cls(**content, mounts=mounts)
+
+
+class _Kernel:
+    """System calls that Python 3.11 has no names for. Each raises OSError, with what was tried."""
+
+    def __init__(self) -> None:
+        self._libc = ctypes.CDLL(None, use_errno=True)
+
+    def unshare(self, flags: int) -> None:
+        self._check(self._libc.unshare(flags), "unshare")
+
+    def die_with_parent(self) -> None:
+        self._libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+    def mount(self, source: str, target: str, kind: str = "", flags: int = 0, options: str = "") -> None:
+        words = [source.encode(), target.encode(), kind.encode() or None]
+        data = options.encode() or None
+        self._check(self._libc.mount(*words, ctypes.c_ulong(flags), data), f"mount {kind or 'bind'} {source} {target}")
+
+    def _check(self, result: int, what: str) -> None:
+        if result != 0:
+            code = ctypes.get_errno()
+            raise OSError(code, f"{what}: {os.strerror(code)}")
+
+
+class _Root:
+    """The root of a container, under construction at `at`."""
+
+    def __init__(self, kernel: _Kernel, scratch: Path):
+        self.at = scratch / "root"
+        self._kernel = kernel
+        self._scratch = scratch
+        self._count = 0
+
+    def make(self, container: Container) -> None:
+        """All of it, from the machine's root up to the files."""
+        self._kernel.mount("none", "/", flags=_MS_REC | _MS_PRIVATE)
+        self.at.mkdir()
+        self._overlay("/", self.at)
+        for point in _mount_points(str(self._scratch)):
+            self._carry(point)
+        self._kernel.mount("proc", str(self.at / "proc"), "proc")
+        self._kernel.mount("sysfs", str(self.at / "sys"), "sysfs")
+        self._kernel.mount("/dev", str(self.at / "dev"), flags=_MS_BIND)
+        self._kernel.mount("devpts", str(self.at / "dev/pts"), "devpts", options="newinstance,ptmxmode=0666,mode=0620")
+        self._kernel.mount("tmpfs", str(self.at / "dev/shm"), "tmpfs", options="mode=1777")
+        self._kernel.mount("tmpfs", str(self.at / "run"), "tmpfs", options="mode=0755")
+        (self.at / "run/sshd").mkdir(mode=0o755)  # sshd does not start without
+        temporary = self._scratch / "tmp"
+        temporary.mkdir()
+        temporary.chmod(0o1777)
+        self._bind(str(temporary), self.at / "tmp", read_only=False)
+        for mount in container.mounts:
+            self._add(mount)
+        for path, content in container.files.items():
+            self._write(path, content)
+
+    def _overlay(self, lower: str, target: Path) -> None:
+        upper, work = self._scratch / f"upper-{self._count}", self._scratch / f"work-{self._count}"
+        self._count += 1
+        upper.mkdir()
+        work.mkdir()
+        upper.chmod(0o755)
+        options = f"lowerdir={_escaped(lower)},upperdir={_escaped(str(upper))},workdir={_escaped(str(work))}"
+        self._kernel.mount("overlay", str(target), "overlay", options=options)
+
+    def _carry(self, point: str) -> None:
+        target = self.at / point.lstrip("/")
+        if not target.is_dir():
+            return
+        try:
+            self._overlay(point, target)
+        except OSError:  # a file system that cannot be the lower part of one
+            self._bind(point, target, read_only=True)
+
+    def _add(self, mount: Mount) -> None:
+        target = self.at / mount.target.lstrip("/")
+        target.mkdir(parents=True, exist_ok=True)
+        if mount.kind == OVERLAY:
+            self._overlay(mount.source, target)
+        else:
+            self._bind(mount.source, target, read_only=mount.kind == READ_ONLY)
+
+    def _bind(self, source: str, target: Path, *, read_only: bool) -> None:
+        self._kernel.mount(source, str(target), flags=_MS_BIND)
+        if read_only:
+            self._kernel.mount("none", str(target), flags=_MS_BIND | _MS_REMOUNT | _MS_RDONLY)
+
+    def _write(self, path: str, content: str) -> None:
+        file = self.at / path.lstrip("/")
+        for folder in reversed(file.parents):
+            if not folder.exists():
+                folder.mkdir(mode=0o700)
+        if file.is_symlink():
+            file.unlink()
+        file.write_text(content, encoding="utf-8")
+        file.chmod(0o600 if "PRIVATE KEY" in content else 0o644)
+
+
+def _mount_points(scratch: str) -> list[str]:
+    """Where the machine has file systems of its own that a container should see, the outer ones first."""
+    found = []
+    for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines():
+        point = line.split()[4].encode().decode("unicode_escape")
+        outside = any(point == top or point.startswith(top + "/") for top in _OUTSIDE)
+        if point != "/" and not outside and not point.startswith(scratch):
+            found.append(point)
+    return sorted(set(found))
+
+
+def _escaped(path: str) -> str:
+    """A path as a mount option of an overlay."""
+    return path.replace("\\", "\\\\").replace(",", "\\,").replace(":", "\\:")
+
+
+def run(container: Container) -> int:
+    """Runs it to its end; its exit code, negative for a signal."""
+    kernel = _Kernel()
+    kernel.unshare(_CLONE_NEWNET | _CLONE_NEWNS | _CLONE_NEWUTS | _CLONE_NEWIPC | _CLONE_NEWPID)
+    alive, ours = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(ours)
+        _become(container, kernel, alive)
+    os.close(alive)
+    for number in _PASSED_ON:
+        signal.signal(number, lambda number, _: os.kill(pid, number))
+    _, status = os.waitpid(pid, 0)
+    return os.waitstatus_to_exitcode(status)
+
+
+def _become(container: Container, kernel: _Kernel, alive: int) -> None:
+    """In process 1: never returns."""
+    try:
+        kernel.die_with_parent()
+        os.set_blocking(alive, False)
+        try:
+            if os.read(alive, 1) == b"":  # the other end is closed: the parent died before we could ask
+                os._exit(1)
+        except BlockingIOError:
+            pass
+        os.setsid()  # a signal to the group outside is not one to all inside
+        socket.sethostname(container.name)
+        root = _Root(kernel, Path(container.scratch))
+        root.make(container)
+        os.chroot(root.at)
+        os.chdir(container.directory)
+        _wait_for(container.interface)
+        os.execvpe(container.command[0], list(container.command), dict(container.environment))
+    except BaseException as error:  # noqa: BLE001 - the last thing that it can do is to say why
+        why = error.strerror if isinstance(error, OSError) and error.filename is None else error
+        print(f"[{container.name}] the container could not be made: {why}", file=sys.stderr, flush=True)
+        os._exit(1)
+
+
+def _wait_for(interface: str) -> None:
+    until = SYSTEM.monotonic() + _NETWORK_S
+    while not _is_up(interface):
+        if SYSTEM.monotonic() > until:
+            raise TimeoutError(f"no network interface {interface} after {_NETWORK_S:g} s")
+        SYSTEM.sleep(0.01)
+
+
+def _is_up(interface: str) -> bool:
+    try:
+        return Path(f"/sys/class/net/{interface}/operstate").read_text(encoding="ascii").strip() == "up"
+    except OSError:
+        return False
+
+
+def main(argv: Sequence[str]) -> None:
+    """Ends this process as the container ended."""
+    code = run(Container.read(Path(argv[0])))
+    if code < 0:
+        signal.signal(-code, signal.SIG_DFL) if -code not in (signal.SIGKILL, signal.SIGSTOP) else None
+        os.kill(os.getpid(), -code)
+    os._exit(code)

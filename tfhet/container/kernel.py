@@ -1,0 +1,271 @@
+"""What this machine can do for a simulated cluster: tried, and taken back at once."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+
+from tfhet.cluster import environment
+from tfhet.container import shaping
+from tfhet.container.compiled import compiler
+from tfhet.container.hierarchy import controllers
+from tfhet.container.netns import NetworkNamespace
+from tfhet.errors import TfhetError, UsageError, unknown
+
+LIMIT_S = 20.0
+"""Of one try."""
+_CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_SYS_ADMIN": 21}  # linux/capability.h
+
+NAMESPACE, TOOLKIT, LIMIT, LOSE, DELAY, SLOW_DISK = "namespace", "toolkit", "limit", "lose", "delay", "slow-disk"
+PURPOSES = {
+    NAMESPACE: "hosts in namespaces",
+    TOOLKIT: "the toolkit on hosts in namespaces",
+    LIMIT: "a limited bandwidth of hosts in namespaces",
+    LOSE: "lost packets of hosts in namespaces",
+    DELAY: "late packets of hosts in namespaces",
+    SLOW_DISK: "the fault slow-disk",
+}
+"""What a feature may be needed for."""
+_ON_HOSTS = (NAMESPACE, TOOLKIT, LIMIT, LOSE, DELAY)
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One thing that a machine has, or has not."""
+
+    name: str
+    there: bool | None
+    """None: not tried, because it takes root."""
+    detail: str
+    """What was found, or how it failed."""
+    needed_for: tuple[str, ...]
+    """Keys of PURPOSES."""
+    what_to_do: str
+    """To have it."""
+
+
+@dataclass
+class _Ground:
+    """Where things are tried."""
+
+    directory: Path
+    stack: contextlib.ExitStack
+    _namespace: NetworkNamespace | None = field(default=None, init=False)
+
+    @property
+    def namespace(self) -> NetworkNamespace:
+        if self._namespace is None:
+            self._namespace = NetworkNamespace.new()
+            self.stack.callback(self._namespace.close)
+        return self._namespace
+
+
+@dataclass(frozen=True)
+class _Probe:
+    name: str
+    look: Callable[[_Ground], str]
+    """Returns what it found. Raises OSError, TfhetError or SubprocessError where that is not there."""
+    needed_for: tuple[str, ...]
+    what_to_do: str
+    needs_root: bool = True
+
+
+def probe(directory: Path | None = None) -> tuple[Feature, ...]:
+    """All features. `directory`: where hosts would keep what they write; by default the folder for temporary files.
+
+    Takes some tenths of a second, and leaves nothing behind.
+    """
+    return tuple(_look_for(_PROBES, directory))
+
+
+def missing(for_what: str, directory: Path | None = None) -> list[Feature]:
+    """The features that are not there, of those that a key of PURPOSES needs. See `probe`."""
+    if for_what not in PURPOSES:
+        unknown("purpose", for_what, PURPOSES)
+    needed = [each for each in _PROBES if for_what in each.needed_for]
+    return [feature for feature in _look_for(needed, directory) if feature.there is False]
+
+
+def require(for_what: str, directory: Path | None = None) -> None:
+    """Raises a UsageError that names all that is missing for a key of PURPOSES, and what to do about each."""
+    lacking = missing(for_what, directory)
+    if lacking:
+        named = "; ".join(f"{feature.name}: {feature.detail}; {feature.what_to_do}" for feature in lacking)
+        raise UsageError(f"{PURPOSES[for_what]}: this machine lacks {len(lacking)} of what they need. {named}")
+
+
+def _look_for(
+    probes: Iterator[_Probe] | list[_Probe] | tuple[_Probe, ...], directory: Path | None
+) -> Iterator[Feature]:
+    is_root = _lacking_capabilities() == []
+    directory = Path(tempfile.gettempdir()) if directory is None else directory.absolute()
+    while not directory.exists():  # it will be made there
+        directory = directory.parent
+    with contextlib.ExitStack() as stack:
+        ground = _Ground(directory, stack)
+        for each in probes:
+            there: bool | None = None
+            detail = "not tried: it takes root"
+            if is_root or not each.needs_root:
+                try:
+                    detail, there = each.look(ground), True
+                except (OSError, TfhetError, subprocess.SubprocessError) as error:
+                    detail, there = str(error), False
+            yield Feature(each.name, there, detail, each.needed_for, each.what_to_do)
+
+
+def _lacking_capabilities() -> list[str]:
+    status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+    effective = next((int(line.split()[1], 16) for line in status.splitlines() if line.startswith("CapEff:")), 0)
+    return [name for name, bit in _CAPABILITIES.items() if not effective >> bit & 1]
+
+
+def _root(ground: _Ground) -> str:
+    lacking = _lacking_capabilities()
+    if lacking:
+        raise UsageError(f"user {os.geteuid()} without {' and '.join(lacking)}")
+    return f"user {os.geteuid()}"
+
+
+def _namespaces(ground: _Ground) -> str:
+    _run("unshare", "--net", "--mount", "--uts", "--ipc", "--pid", "--fork", "true")
+    return "net, mount, uts, ipc, pid"
+
+
+def _overlay(ground: _Ground) -> str:
+    with tempfile.TemporaryDirectory(prefix="tfhet-probe-", dir=ground.directory) as name:
+        folder = Path(name)
+        for part in ("upper", "work", "root"):
+            (folder / part).mkdir()
+        mount = "mount -t overlay overlay -o lowerdir=/,upperdir=upper,workdir=work root && echo > root/written"
+        _run("unshare", "--mount", "sh", "-c", mount, cwd=folder)
+        if not (folder / "upper" / "written").exists():
+            raise UsageError("what is written does not arrive in the upper folder")
+    return f"with what is written in {ground.directory}"
+
+
+def _bridge(ground: _Ground) -> str:
+    lines = ["link add probe type bridge", "link add probe1 master probe type veth peer name probe2"]
+    ground.namespace.run(["ip", "-batch", "-"], [*lines, "link delete probe1", "link delete probe"])
+    return "bridge, veth"
+
+
+def _tbf(ground: _Ground) -> str:
+    shape, none = shaping.Shape(1e6), shaping.Shape()
+    ground.namespace.run(["tc", "-batch", "-"], [*shape.lines("lo", none), *none.lines("lo", shape)])
+    return "tbf"
+
+
+def _netem(ground: _Ground) -> str:
+    if not shaping.has_netem(ground.namespace):
+        raise UsageError("not in this kernel")
+    return "netem"
+
+
+def _delay(ground: _Ground) -> str:
+    if shaping.has_netem(ground.namespace):
+        return "by netem"
+    if not compiler(environment()):
+        raise UsageError("neither netem nor a C++ compiler")
+    return "by a program of tfhet's, compiled when needed: this kernel has no netem"
+
+
+def _random_loss(ground: _Ground) -> str:
+    lines = [*shaping.losing("probe", "lo", 0.5), *shaping.losing("probe", "lo", None)]
+    ground.namespace.run(["nft", "-f", "-"], lines)
+    return "numgen, netdev ingress"
+
+
+def _controller(name: str) -> Callable[[_Ground], str]:
+    def look(ground: _Ground) -> str:
+        version = controllers().get(name)
+        if version is None:
+            raise UsageError(f"no cgroup hierarchy with the controller {name} that this process may use")
+        return f"cgroup v{version}"
+
+    return look
+
+
+def _tool(name: str) -> Callable[[_Ground], str]:
+    def look(ground: _Ground) -> str:
+        path = shutil.which(name)
+        if path is None:
+            raise UsageError("not installed, or not in PATH" if "/" not in name else "not installed")
+        return path
+
+    return look
+
+
+def _compiler(ground: _Ground) -> str:
+    words = compiler(environment())
+    if not words:
+        raise UsageError("no c++, g++ or clang++ in PATH")
+    return " ".join(words)
+
+
+def _distribution(name: str) -> Callable[[_Ground], str]:
+    def look(ground: _Ground) -> str:
+        try:
+            return metadata.version(name)
+        except metadata.PackageNotFoundError:
+            raise UsageError("not installed") from None
+
+    return look
+
+
+def _run(*words: str, cwd: Path | None = None) -> None:
+    done = subprocess.run(
+        words, capture_output=True, text=True, errors="replace", timeout=LIMIT_S, cwd=cwd, stdin=subprocess.DEVNULL
+    )
+    if done.returncode:
+        raise UsageError(" ".join(done.stderr.split()) or f"exit code {done.returncode}")
+
+
+def _install(package: str) -> str:
+    return f"install it (Debian: apt-get install {package})"
+
+
+_KERNEL = "use a kernel built with {}"
+_PROBES = (
+    _Probe("root", _root, _ON_HOSTS, "run it as root, in a container with --privileged", needs_root=False),
+    _Probe("ip", _tool("ip"), _ON_HOSTS, _install("iproute2"), False),
+    _Probe("tc", _tool("tc"), (LIMIT, DELAY), _install("iproute2"), False),
+    _Probe("nft", _tool("nft"), (LOSE,), _install("nftables"), False),
+    _Probe("nsenter", _tool("nsenter"), _ON_HOSTS, _install("util-linux"), False),
+    _Probe("unshare", _tool("unshare"), (), _install("util-linux"), False),
+    _Probe("sshd", _tool("/usr/sbin/sshd"), (TOOLKIT,), _install("openssh-server"), False),
+    _Probe("ssh", _tool("ssh"), (TOOLKIT,), _install("openssh-client"), False),
+    _Probe("ssh-keygen", _tool("ssh-keygen"), (TOOLKIT,), _install("openssh-client"), False),
+    _Probe("mpirun", _tool("mpirun"), (TOOLKIT,), _install("openmpi-bin"), False),
+    _Probe("toolkit", _distribution("sagemaker-training"), (TOOLKIT,), "pip install tfhet[sagemaker]", False),
+    _Probe("mpi4py", _distribution("mpi4py"), (TOOLKIT,), "pip install mpi4py", False),
+    _Probe("C++ compiler", _compiler, (SLOW_DISK,), _install("g++"), False),
+    _Probe("namespaces", _namespaces, _ON_HOSTS, _KERNEL.format("CONFIG_NET_NS, _PID_NS, _UTS_NS and _IPC_NS")),
+    _Probe(
+        "overlay",
+        _overlay,
+        _ON_HOSTS,
+        "name a --run-dir on a file system like ext4, xfs or tmpfs, not on an overlay; or use a kernel with"
+        " CONFIG_OVERLAY_FS",
+    ),
+    _Probe("bridge", _bridge, _ON_HOSTS, _KERNEL.format("CONFIG_BRIDGE and CONFIG_VETH")),
+    _Probe("CPU quota", _controller("cpu"), _ON_HOSTS, "mount cgroup v1 or v2 with the controller cpu, writable"),
+    _Probe("CPU set", _controller("cpuset"), (), "mount cgroup v1 or v2 with the controller cpuset, writable"),
+    _Probe("memory limit", _controller("memory"), (), "mount cgroup v1 or v2 with the controller memory, writable"),
+    _Probe("bandwidth limit", _tbf, (LIMIT,), _KERNEL.format("CONFIG_NET_SCH_TBF")),
+    _Probe(
+        "packet loss",
+        _random_loss,
+        (LOSE,),
+        _KERNEL.format("CONFIG_NFT_NUMGEN, CONFIG_NF_TABLES_NETDEV and CONFIG_NETFILTER_INGRESS"),
+    ),
+    _Probe("packet delay", _delay, (DELAY,), "use a kernel with CONFIG_NET_SCH_NETEM, or " + _install("g++")),
+    _Probe("netem", _netem, (), _KERNEL.format("CONFIG_NET_SCH_NETEM") + "; packets can be delayed without it too"),
+)

@@ -1,0 +1,71 @@
+"""What one host may use of the machine: CPUs, memory, network."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass
+from typing import Any
+
+CPU_QUOTA, CPU_SET, MEMORY, BANDWIDTH = "CPU quota", "CPU set", "memory", "bandwidth"
+"""Words for a record that says what was not limited."""
+PERIOD_S = 0.005
+"""How often a quota is given. Short, so that a host of 0.2 CPUs stands still for 4 ms at a time, not for 80."""
+LEAST_QUOTA_S, LONGEST_PERIOD_S = 0.001, 1.0
+"""The kernel's own bounds."""
+LEAST_CPUS = LEAST_QUOTA_S / LONGEST_PERIOD_S
+
+
+@dataclass(frozen=True)
+class Unprivileged:
+    """As much of a host's limits as can be had without root, and what cannot.
+
+    No rlimit stands in for memory: they hold for one process, not for a host, and RLIMIT_AS counts the address space,
+    of which TensorFlow reserves many times what it uses.
+    """
+
+    cpu_set: tuple[int, ...] | None
+    not_limited: tuple[str, ...]
+    """In words."""
+
+    def apply(self, pid: int = 0) -> None:
+        """Ties a process that has just started (0: this one) and all that it will start to the CPUs.
+
+        Raises OSError where the process is gone, or none of the CPUs is there.
+        """
+        if self.cpu_set is not None:
+            os.sched_setaffinity(pid, self.cpu_set)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one host may use; None is as much as there is."""
+
+    cpus: float | None = None
+    """CPU seconds a second."""
+    cpu_set: tuple[int, ...] | None = None
+    """The machine's CPUs that it may run on."""
+    memory_bytes: int | None = None
+    bits_per_s: float | None = None
+    """Of its network interface, in each direction."""
+    period_s: float = PERIOD_S
+    """The quota's period, at least."""
+
+    def quota(self) -> tuple[int, int] | None:
+        """(quota, period) in microseconds; a period that is longer where the quota were too short for the kernel."""
+        if self.cpus is None:
+            return None
+        period_s = min(LONGEST_PERIOD_S, max(self.period_s, LEAST_QUOTA_S / self.cpus))
+        return max(round(LEAST_QUOTA_S * 1e6), round(self.cpus * period_s * 1e6)), round(period_s * 1e6)
+
+    def without_root(self) -> Unprivileged:
+        """What is left of it where there are no cgroups and no network of the host's own."""
+        tied = self.cpus is not None and self.cpu_set is not None and self.cpus >= len(self.cpu_set)
+        lost = {
+            CPU_QUOTA: self.cpus is not None and not tied,
+            MEMORY: self.memory_bytes is not None,
+            BANDWIDTH: self.bits_per_s is not None,
+        }
+        return Unprivileged(self.cpu_set, tuple(word for word, is_lost in lost.items() if is_lost))
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)

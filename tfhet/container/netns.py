@@ -1,0 +1,117 @@
+"""Network namespaces, held open by descriptors of this process."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import re
+import socket
+import subprocess
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from tfhet.errors import TfhetError, UsageError
+
+COMMAND_LIMIT_S = 20.0
+PACKAGES = {"ip": "iproute2", "tc": "iproute2", "nft": "nftables", "nsenter": "util-linux"}
+"""Debian's, of the tools that are run."""
+_CLONE_NEWNET = 0x40000000  # linux/sched.h
+_LIBC = ctypes.CDLL(None, use_errno=True)
+Value = TypeVar("Value")
+
+
+class NetworkNamespace:
+    """A network namespace. It stays, with what is in it, until `close`, or until this process ends."""
+
+    def __init__(self, descriptor: int):
+        self.descriptor = descriptor
+
+    @classmethod
+    def new(cls) -> NetworkNamespace:
+        """An empty one, whose devices stay silent of themselves. Raises UsageError without the right to make it."""
+
+        def unshared() -> int:
+            if _LIBC.unshare(_CLONE_NEWNET):
+                raise UsageError(f"no new network namespace: {os.strerror(ctypes.get_errno())}; run this as root")
+            with contextlib.suppress(OSError):  # a kernel without IPv6, whose devices announce nothing
+                Path("/proc/sys/net/ipv6/conf/default/disable_ipv6").write_text("1", encoding="ascii")
+            return os.open("/proc/thread-self/ns/net", os.O_RDONLY)
+
+        return cls(_in_a_thread(unshared))
+
+    @classmethod
+    def of(cls, pid: int) -> NetworkNamespace:
+        """That of a process, which must have one of its own. Raises UsageError."""
+        try:
+            descriptor = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
+        except OSError as error:
+            raise UsageError(f"the network namespace of process {pid}: {error.strerror}") from None
+        if os.path.samestat(os.fstat(descriptor), Path("/proc/self/ns/net").stat()):
+            os.close(descriptor)
+            raise UsageError(f"process {pid} has no network namespace of its own: start it with unshare --net")
+        return cls(descriptor)
+
+    @property
+    def path(self) -> str:
+        """As a command sees it that is given the descriptor."""
+        return f"/proc/self/fd/{self.descriptor}"
+
+    def run(self, words: Sequence[str], lines: Iterable[str] = (), others: Iterable[NetworkNamespace] = ()) -> str:
+        """Runs a command in it, `lines` as its input, and returns what it prints. `others`: whose paths it is given.
+
+        Raises UsageError where the command is not installed, TfhetError where it fails.
+        """
+        if self.descriptor < 0:
+            raise TfhetError(f"`{' '.join(words)}`: this network namespace was closed")
+        text = "".join(f"{line}\n" for line in lines)
+        try:
+            done = subprocess.run(
+                ["nsenter", f"--net={self.path}", "--", *words],
+                input=text,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=COMMAND_LIMIT_S,
+                pass_fds=[self.descriptor, *(other.descriptor for other in others)],
+            )
+        except FileNotFoundError:
+            raise UsageError("nsenter is not installed (Debian: util-linux)") from None
+        except subprocess.TimeoutExpired:
+            raise TfhetError(f"`{' '.join(words)}` did not end within {COMMAND_LIMIT_S:g} s") from None
+        if done.returncode == 127:  # nsenter's own: it found no such command
+            raise UsageError(f"{words[0]} is not installed (Debian: {PACKAGES.get(words[0], words[0])})")
+        if done.returncode:
+            raise TfhetError(f"`{' '.join(words)}` failed: {_said(done.stderr or done.stdout, text)}")
+        return done.stdout
+
+    def socket(self, kind: socket.SocketKind = socket.SOCK_STREAM) -> socket.socket:
+        """An IPv4 socket of this process that is in the namespace."""
+
+        def opened() -> socket.socket:
+            if _LIBC.setns(self.descriptor, _CLONE_NEWNET):
+                raise UsageError(f"no way into the network namespace: {os.strerror(ctypes.get_errno())}")
+            return socket.socket(socket.AF_INET, kind)
+
+        return _in_a_thread(opened)
+
+    def close(self) -> None:
+        """Lets go of it: the kernel takes it away when no process is in it. Safe to call again."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+
+def _in_a_thread(function: Callable[[], Value]) -> Value:
+    """In a thread that then ends: which network namespace it is in is a thread's own affair."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(function).result()
+
+
+def _said(message: str, lines: str) -> str:
+    """The first lines of an error message, and the line of a batch that it is about."""
+    said = "; ".join(line.strip() for line in message.strip().split("\n")[:3])
+    failed = re.search(r"Command failed -:(\d+)", message)
+    return f"{said}: {lines.splitlines()[int(failed[1]) - 1]}" if failed else said
