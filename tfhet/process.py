@@ -17,6 +17,7 @@ from pathlib import Path
 from tfhet.deadline import Deadline
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
+_PR_SET_NAME = 15
 _LINE_LIMIT_BYTES = 1 << 20
 _TAIL_LINES = 20
 _DRAIN_S = 0.5
@@ -46,6 +47,12 @@ def outlive_nobody(number: signal.Signals) -> None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
         if os.getppid() != _PARENT:
             os.kill(os.getpid(), number)
+
+
+def name_process(name: str) -> None:
+    """Gives this process, called from its main thread, a name in the process table (Linux only; at most 15 bytes)."""
+    if _LIBC is not None:
+        _LIBC.prctl(_PR_SET_NAME, name.encode(), 0, 0, 0)
 
 
 class _Output(asyncio.SubprocessProtocol):

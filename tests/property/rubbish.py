@@ -29,6 +29,7 @@ SUBJECTS = {
     "control port: members": 50,
     "member: a false coordinator": 6,
     "chief: reports": 60,
+    "chief: the word to start": 100,
     "resourceconfig.json": 300,
     "SM_* variables": 150,
     "variables of a launcher": 250,

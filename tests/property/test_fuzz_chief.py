@@ -11,12 +11,15 @@ import pytest
 from hypothesis import strategies as st
 from rubbish import filled, fuzz, mutated
 
+from tfhet.cluster import Rank
 from tfhet.control import ProtocolError, Secret
 from tfhet.control.message import decode
 from tfhet.events import Event
 from tfhet.launch import LaunchSettings
 from tfhet.launch.chief import Chief
 from tfhet.launch.place import Place
+from tfhet.launch.ring import Meeting
+from tfhet.launch.said import objection_to_start
 from tfhet.launch.verdict import Verdict
 
 SECRET = Secret.from_text("the secret of these tests")
@@ -80,6 +83,30 @@ def _sent(body: object) -> dict[str, Any] | None:
     with contextlib.suppress(ProtocolError):
         return decode(line.encode())["body"]
     return None
+
+
+STARTS: list[dict[str, Any]] = [
+    {"type": "start", "job_id": "job-1", "native": ["tone"], "ring": None},
+    {"type": "start", "job_id": "j", "native": None, "ring": {"address": "t1", "port": 4000, "interface": "eth0"}},
+]
+starts = mutated(st.sampled_from(STARTS), ("type", "job_id", "native", "ring", "address", "port", "interface", "start"))
+
+
+@fuzz("chief: the word to start", starts)
+def test_a_word_to_start_is_objected_to_or_can_be_followed(body: Any) -> None:
+    message = _sent({**body, "type": "start"}) if isinstance(body, dict) else None
+    if message is None:
+        return
+    reason = objection_to_start(message)
+    if reason is not None:
+        assert reason.startswith("start: ")
+        assert len(reason) < 300
+        return
+    assert message["job_id"]
+    assert all(isinstance(name, str) for name in message.get("native") or ())
+    if message.get("ring") is not None:
+        variables = Meeting.parse(message["ring"]).variables("t1", Rank(1, 4, 1, 2, "tfhet"))
+        assert all(value and "\0" not in value and "\n" not in value for value in variables.values())
 
 
 def test_a_chief_comes_to_a_verdict_whatever_the_members_say(place: Place) -> None:

@@ -64,7 +64,7 @@ RANKS = ("OMPI_COMM_WORLD_", "HOROVOD_", "PMI_")
 CLUSTER = {
     "name": "demo",
     "groups": {
-        "data_group": {"hosts": 2, "instance_type": "ml.c5.xlarge"},
+        "data_group": {"hosts": 2, "instance_type": "ml.c5.xlarge", "cpus": 0.2, "memory_mib": 512},
         "dnn_group": {"hosts": 1, "ranks": 2, "instance_type": "ml.p3.8xlarge"},
     },
     "channels": {"training": "digits/train"},
@@ -232,7 +232,20 @@ def _yaml(document: Any, snippet: str, indent: int) -> str:
 cluster_texts = st.builds(
     _yaml,
     mutated(
-        st.just(CLUSTER), (*CLUSTER, "hosts", "ranks", "instance_type", "@yaml@", "@yaml@", "@yaml@", "@yaml@", "<<")
+        st.just(CLUSTER),
+        (
+            *CLUSTER,
+            "hosts",
+            "ranks",
+            "instance_type",
+            "cpus",
+            "mbit_per_s",
+            "@yaml@",
+            "@yaml@",
+            "@yaml@",
+            "@yaml@",
+            "<<",
+        ),
     ),
     st.sampled_from(YAML) | texts,
     st.integers(0, 2),

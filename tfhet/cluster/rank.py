@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from tfhet.errors import ClusterError
 
-# Open MPI (mpirun(1), "Environment Variables"), Horovod's Gloo launcher (horovod/runner/gloo_run.py), and MPICH's Hydra
-# (PMI_*, MPI_LOCAL*).
+# Open MPI (mpirun(1), "Environment Variables"), Horovod's Gloo launcher (horovod/runner/gloo_run.py), a launcher that
+# starts others (tfhet/launch/starter.py), and MPICH's Hydra (PMI_*, MPI_LOCAL*).
 _SOURCES: Mapping[str, tuple[str, str, str, str]] = {
     "mpi": (
         "OMPI_COMM_WORLD_RANK",
@@ -17,8 +17,10 @@ _SOURCES: Mapping[str, tuple[str, str, str, str]] = {
         "OMPI_COMM_WORLD_LOCAL_SIZE",
     ),
     "horovod": ("HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE"),
+    "tfhet": ("TFHET_RANK", "TFHET_SIZE", "TFHET_LOCAL_RANK", "TFHET_LOCAL_SIZE"),
     "pmi": ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
 }
+_STARTERS: Mapping[str, str] = {"mpi": "mpirun", "horovod": "horovodrun", "pmi": "pmi"}
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class Rank:
     local_size: int
     """Number of training processes on this host."""
     source: str
-    """Who says so: `mpi`, `horovod`, or `pmi`."""
+    """Who says so: `mpi`, `horovod`, `tfhet`, `pmi`, or nobody, in other words."""
 
     def __post_init__(self) -> None:
         sound = 0 <= self.rank < self.size and 0 <= self.local_rank < self.local_size <= self.size
@@ -44,9 +46,19 @@ class Rank:
                 f"local rank {self.local_rank} of {self.local_size}"
             )
 
+    @property
+    def by(self) -> str:
+        """Who started the ranks: `mpirun`, `horovodrun` (or who sets its variables), `pmi`, or `alone`: tfhet did."""
+        return _STARTERS.get(self.source, "alone")
+
+    def to_env(self) -> dict[str, str]:
+        """The variables by which a launcher of ours gives a launcher that it starts this rank."""
+        numbers = (self.rank, self.size, self.local_rank, self.local_size)
+        return {name: str(number) for name, number in zip(_SOURCES["tfhet"], numbers, strict=True)}
+
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> Rank | None:
-        """The rank that mpirun, horovodrun or another PMI launcher gave this process; None when none did.
+        """The rank that mpirun, horovodrun, tfhet or another PMI launcher gave this process; None when none did.
 
         Raises ClusterError for variables that are not numbers, incomplete, or contradictory.
         """

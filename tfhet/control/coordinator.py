@@ -189,6 +189,13 @@ class Coordinator:
             await self._changed.wait()
 
     def _objection(self, name: str, instance: str) -> str | None:
+        """The reason to refuse a member that has proved that it knows the secret."""
+        reason = self._reason_against(name, instance)
+        if reason is not None:
+            self._tell("link.member_refused", member=name, reason=reason)
+        return reason
+
+    def _reason_against(self, name: str, instance: str) -> str | None:
         seat = self._seats.get(name)
         if name not in self.expected:
             return f"not a member of this job; its members: {', '.join(sorted(self.expected))}"

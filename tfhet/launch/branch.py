@@ -12,6 +12,7 @@ from tfhet.deadline import Deadline
 from tfhet.errors import NotReady
 from tfhet.events import Observer
 from tfhet.launch.place import Place
+from tfhet.launch.said import objection_to_start
 from tfhet.launch.verdict import Verdict
 
 
@@ -38,8 +39,9 @@ class Branch:
         )
 
     async def join(self) -> None:
-        """Raises NotReady when the chief is not there before the deadline."""
-        await self._member.join({"host": self._place.host}, self._place.settings.ready_timeout_s)
+        """Raises NotReady when the chief is not there before the deadline, ClusterError when it does not want us."""
+        facts = {"host": self._place.host, "ranks": self._place.size}
+        await self._member.join(facts, self._place.settings.ready_timeout_s)
 
     async def started(self) -> Message:
         """What the chief says when all is ready. Raises NotReady; the chief ends the job before that."""
@@ -63,6 +65,10 @@ class Branch:
 
     def _heard(self, message: Message) -> None:
         if message["type"] == "start":
+            odd = objection_to_start(message)
+            if odd is not None:
+                self._decide(Verdict(1, f"{self._place.label} cannot understand the chief: {odd}"))
+                return
             with contextlib.suppress(asyncio.InvalidStateError):
                 self._start.set_result(message)
         elif message["type"] == "stop":

@@ -15,6 +15,7 @@ from tfhet.deadline import Deadline
 from tfhet.errors import NotReady
 from tfhet.events import Event, Observer
 from tfhet.launch.place import Place
+from tfhet.launch.ring import Ring
 from tfhet.launch.said import objection
 from tfhet.launch.verdict import Verdict
 
@@ -60,8 +61,10 @@ class Chief:
             on_message=self._heard,
             on_lost=self._lost,
             on_left=self._left,
-            observer=observer,
+            observer=self._seen,
         )
+        self._ring = Ring(place.roles.dnn_hosts, place.local_size) if place.forms_ring else None
+        self._differs = False
         self._joined_s: float | None = None
         self._serving: set[str] = set()
         self._registered = 0
@@ -76,10 +79,17 @@ class Chief:
         """Opens the link. Raises UsageError for a busy port."""
         await self._coordinator.start("0.0.0.0", self.place.ports.control)
         self._joined_s = self._clock.monotonic()
+        if self.place.rank is not None:
+            self._tell("job.ranks", by=self.place.rank.by, size=self.place.size, per_host=self.place.local_size)
 
     async def started(self) -> Message:
-        """Waits for all hosts and workers, starts the ranks and gives what they were told. Raises NotReady."""
+        """Waits for all hosts and workers, starts the ranks and gives what they were told.
+
+        Raises NotReady, and UsageError where the ranks need Horovod and it is not installed.
+        """
         settings = self.place.settings
+        if self._ring is not None:
+            await asyncio.to_thread(self._ring.load)  # a moment, in which leases go on
         try:
             async with Deadline(settings.ready_timeout_s):
                 await self._until_ready()
@@ -87,7 +97,11 @@ class Chief:
             raise NotReady(f"not ready after {settings.ready_timeout_s:g} s: {self._missing()}") from None
         job_id = f"{job_name(self.place.env) or 'job'}-{secrets.token_hex(4)}"
         # A graph may hold only what every process that runs it knows: the compiled ops that all serving hosts have.
-        message = {"type": "start", "job_id": job_id, "native": None if self._native is None else sorted(self._native)}
+        message: dict[str, Any] = {"type": "start", "job_id": job_id, "ring": None}
+        message["native"] = None if self._native is None else sorted(self._native)
+        if self._ring is not None:
+            interface = self.place.identity.cluster.network_interface
+            message["ring"] = self._ring.start(self.place.coordinator, interface).to_message()
         self._coordinator.broadcast(message)
         self._begun = True
         return message
@@ -106,8 +120,14 @@ class Chief:
         A job that fails while hosts are still coming up stays for them, for as long as a start may take: they would
         look for the chief for that long, and find nobody. Not once `hurry` is done.
         """
+        ring = [asyncio.to_thread(self._ring.stop)] if self._ring is not None else []
+        await asyncio.gather(self._end(code, cause, hurry), *ring)
+
+    async def _end(self, code: int, cause: str, hurry: asyncio.Future[Any]) -> None:
         late_s = 0.0
-        if self._joined_s is not None and self._stopping is None:
+        # Ranks of another count never come.
+        nobody_comes = self._differs and not self._coordinator.missing & {*self.place.roles.data_hosts}
+        if self._joined_s is not None and self._stopping is None and not nobody_comes:
             late_s = self.place.settings.ready_timeout_s - (self._clock.monotonic() - self._joined_s)
         ending = asyncio.create_task(self._coordinator.end(code, cause, LINGER_S, late_s))
         await asyncio.wait({ending, hurry}, return_when=asyncio.FIRST_COMPLETED)
@@ -141,6 +161,25 @@ class Chief:
         if self._registered < self.place.workers:
             parts.append(f"{self._registered} of {self.place.workers} workers are registered with the dispatcher")
         return "; ".join(parts) or "nothing is missing"
+
+    def _seen(self, event: Event) -> None:
+        """What the link tells of itself: goes to the record, and may be a host that counts other ranks than we do."""
+        self._observer(event)
+        member = str(event.fields.get("member", ""))
+        if self._begun or not self.place.forms_ring or not member.startswith("rank-"):
+            return
+        theirs = self._coordinator.facts.get(member, {})
+        if event.name == "link.member_refused" or (
+            event.name == "link.member_joined" and theirs.get("ranks") != self.place.size
+        ):
+            self._differs = True
+            host = theirs.get("host", "another host")
+            self._decide(
+                2,
+                f"{member} on {host} is one of another number of ranks than {self.place.size}: every dnn host has to "
+                f"start as many as {self.place.host}, {self.place.local_size}; --processes_per_host sets it, or else "
+                "the number of GPUs",
+            )
 
     def _heard(self, member: str, message: Message) -> None:
         odd = objection(message, self.place.size)

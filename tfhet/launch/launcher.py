@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tfhet.clock import SYSTEM
-from tfhet.cluster import NATIVE, JobContext, Serving, environment, host_paths, job_name
+from tfhet.cluster import NATIVE, JobContext, Serving, job_name
 from tfhet.control import Message, Secret
 from tfhet.deadline import Deadline
 from tfhet.errors import JobFailed, TfhetError, UsageError
@@ -19,23 +19,34 @@ from tfhet.events import Event, Observer, ignore
 from tfhet.launch.branch import Branch
 from tfhet.launch.chief import LINGER_S, SCRIPT_GRACE_S, STOP_S, Chief
 from tfhet.launch.failure import write_failure
+from tfhet.launch.lineage import first_gone, watched
 from tfhet.launch.noise import is_noise
 from tfhet.launch.outcome import write_outcome
 from tfhet.launch.place import Place
 from tfhet.launch.recovery import Recovery
-from tfhet.launch.settings import LaunchSettings
+from tfhet.launch.reserve import Reserve
+from tfhet.launch.ring import Meeting
+from tfhet.launch.toolkit import release
 from tfhet.launch.verdict import Verdict
-from tfhet.process import Child, describe_exit, outlive_nobody
+from tfhet.process import Child, describe_exit
 from tfhet.record import RunFolder
 from tfhet.service import Fleet
 from tfhet.service.notice import understood
 
-_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 KILL_GRACE_S = 1.0
 """How long a training script may take to end after SIGTERM when the job has failed. Not long: one that hears the signal
 as the wish to stop may wait for others in an allreduce."""
 SERVER_GRACE_S = 1.0
 """How long a dispatcher or worker may."""
+
+
+_BY = {
+    "mpirun": "started by mpirun",
+    "horovodrun": "started by horovodrun, or with its variables",
+    "pmi": "started by a PMI launcher",
+    "alone": "without MPI",
+}
 
 
 class Link(Protocol):
@@ -89,20 +100,21 @@ class Launcher:
             )
         else:
             link = Branch(place, secret, self._observe, on_stop=self._stop_script)
+        watching = asyncio.create_task(self._watch(stopped), name="ancestors")
         work = asyncio.create_task(self._work(link), name="work")
         ended = asyncio.create_task(link.ended(), name="end")
         every: set[asyncio.Future[Any]] = {work, ended, stopped}
         await asyncio.wait(every, return_when=asyncio.FIRST_COMPLETED)
         verdict = await self._conclude(link, work, ended, stopped)
-        work.cancel()
-        ended.cancel()
+        for task in (work, ended, watching):
+            task.cancel()
         await asyncio.wait({work}, timeout=1.0)  # what it is starting must be there to be stopped
         if place.is_chief:  # the others hear of it at once, and end side by side with this host's processes
             await asyncio.gather(link.leave(verdict.code, verdict.cause, stopped), self._stop_children())
         else:  # who has left has nothing running any more
             await self._stop_children()
             await link.leave(verdict.code, verdict.cause, stopped)
-        await asyncio.gather(work, ended, return_exceptions=True)
+        await asyncio.gather(work, ended, watching, return_exceptions=True)
         self._close(link, verdict)
         return verdict.code
 
@@ -142,7 +154,10 @@ class Launcher:
             on_line=self.say,
             tell=tell,
             folder=place.paths.base / "tfhet",
+            gives_way=place.rank is not None,  # to the training, beside which it runs
         )
+        if place.settings.reserve_cpus > 0 and place.rank is not None:
+            self._fleet.keep_off(place.settings.reserve_cpus)
         if place.dispatches:
             await self._fleet.start_dispatcher(place.ports.dispatcher, deadline_s)
         assert place.dispatcher is not None
@@ -176,6 +191,8 @@ class Launcher:
         )
         command = [sys.executable, *([script] if script else ["-m", "tfhet.trainer"]), *self._arguments]
         env = {**place.env, **job.to_env(), "PYTHONUNBUFFERED": "1"}
+        if start.get("ring") is not None:
+            env = Meeting.parse(start["ring"]).environment(place.host, place.rank, env)
         if start.get("native") is not None and env.get(NATIVE) != "off":
             env[NATIVE] = ",".join(start["native"]) or "off"
         self._observe(Event("training.started", SYSTEM.wall(), {"command": command, "job_id": job.job_id}))
@@ -187,10 +204,12 @@ class Launcher:
         if not script:
             self._progress_s = SYSTEM.monotonic()
         stall = asyncio.create_task(self._stall(self._trainer), name="stall")
+        measuring = asyncio.create_task(self._measure(self._trainer), name="reserve")
         try:
             code = await self._trainer.wait()
         finally:
             stall.cancel()
+            measuring.cancel()
         if stall.done() and not stall.cancelled():
             raise JobFailed(
                 f"rank {job.rank} on {place.host} took no step for {place.settings.stall_timeout_s:g} s; it waits for "
@@ -219,6 +238,18 @@ class Launcher:
         while not limit_s or self._progress_s is None or SYSTEM.monotonic() - self._progress_s < limit_s:
             await asyncio.sleep(min(1.0, limit_s or 1.0))
         script.kill()
+
+    async def _measure(self, script: Child) -> None:
+        """Lets the workers of this host keep off as many CPUs as its training is seen to use."""
+
+        def keep(reserve: int, used: float) -> None:
+            if self._fleet is not None and place.rank is not None:
+                cpus = self._fleet.keep_off(reserve)
+                self._observe(Event("workers.confined", SYSTEM.wall(), {"cpus": list(cpus), "training_uses": used}))
+
+        place = self.place
+        if place.settings.reserve_cpus < 0 and place.rank is not None and place.own_workers:
+            await Reserve(place.rank.local_size, keep).follow(script.pid)
 
     def _stop_script(self) -> None:
         """Tells the script to stop, now or when it has started; the job goes on until all have."""
@@ -284,6 +315,7 @@ class Launcher:
         if verdict.code:
             self.say(f"the job ended with exit code {verdict.code}: {verdict.headline}")
             write_failure(self.place.paths.failure, verdict.headline, self.place.label, verdict.code, verdict.log)
+            release(self.place)
         if isinstance(link, Chief):
             try:
                 write_outcome(RunFolder(self._record), self.place, link, verdict, self.began_s)
@@ -292,7 +324,8 @@ class Launcher:
 
     def _introduction(self, secret: Secret) -> str:
         place = self.place
-        part = "delivers data" if place.rank is None else f"rank {place.rank.rank} of {place.rank.size}"
+        rank = place.rank
+        part = "delivers data" if rank is None else f"rank {rank.rank} of {rank.size} ({_BY[rank.by]})"
         served = f"dispatcher {place.dispatcher}, {place.workers} workers" if place.dispatcher else "no data service"
         weak = "; secret derived from the job's name (set TFHET_SECRET for a real one)" if secret.derived else ""
         return f"{place.mode} job: {part}, {served}{weak}"
@@ -303,14 +336,25 @@ class Launcher:
                 stopped.set_result(Verdict(128 + number, f"{self.place.label} was told to stop ({number.name})"))
 
         loop = asyncio.get_running_loop()
-        for number in _STOP_SIGNALS:
+        for number in STOP_SIGNALS:
             loop.add_signal_handler(number, on_signal, number)
+
+    async def _watch(self, stopped: asyncio.Future[Verdict]) -> None:
+        """Takes the death of who started mpirun for the wish to stop, of which it cannot tell us any more."""
+        line = watched(self.place.env, self.place.rank)
+        if line:
+            gone = await first_gone(line)
+            if not stopped.done():
+                why = f"{gone.name}, process {gone.pid}, by which it was started, is gone"
+                stopped.set_result(Verdict(128 + signal.SIGTERM, f"{self.place.label} was told to stop ({why})"))
 
     def say(self, line: str) -> None:
         """One line of the log, with the host in front; lines that mean nothing are left out."""
         if not is_noise(line):
             with contextlib.suppress(OSError):  # who reads our log may be gone before us
-                print(f"[{self.place.label}] {line}", flush=True)
+                # In one write: mpirun, which puts a prefix before what it gets, would tear the line from its end.
+                sys.stdout.write(f"[{self.place.label}] {line}\n")
+                sys.stdout.flush()
 
     def _write_event(self, event: Event) -> None:
         try:
@@ -328,34 +372,3 @@ def _last_word(tail: Iterable[str]) -> str:
     """The last line that says something, which after a traceback is the error."""
     said = [line.strip() for line in tail if line.strip() and not is_noise(line)]
     return f": {said[-1][:300]}" if said else ""
-
-
-def main(argv: Sequence[str] | None = None, env: Mapping[str, str] | None = None) -> int:
-    """Runs the launcher; the exit code. Wrong use ends it at once, with the reason in the failure file.
-
-    Without `argv` this process is the launcher's own, about to exit: a signal can no longer change its code.
-    """
-    env = environment() if env is None else env
-    try:
-        settings, rest = LaunchSettings.parse(sys.argv[1:] if argv is None else argv)
-        place = Place.of(env, settings)
-    except TfhetError as error:
-        print(f"[tfhet] error: {error}", file=sys.stderr, flush=True)
-        write_failure(host_paths(env).failure, str(error), "the launcher", error.exit_code)
-        return error.exit_code
-    launcher = Launcher(place, rest)
-    if argv is None and job_name(env):
-        # The SageMaker toolkit dies of SIGTERM and tells us nothing (sagemaker-training-toolkit#125).
-        outlive_nobody(signal.SIGTERM)
-    return asyncio.run(launcher.run() if argv is not None else _then_deaf(launcher.run()))
-
-
-async def _then_deaf(running: Awaitable[int]) -> int:
-    """The result, with the signals that stop a launcher ignored from then on: one that comes while Python shuts down
-    (who told the chief to stop is still telling the others) would replace the job's exit code by its own."""
-    code = await running
-    signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)  # between the next two lines, too
-    for number in _STOP_SIGNALS:
-        asyncio.get_running_loop().remove_signal_handler(number)
-        signal.signal(number, signal.SIG_IGN)
-    return code

@@ -74,6 +74,11 @@ class Place:
         return self.rank.size if self.rank else 0
 
     @property
+    def local_size(self) -> int:
+        """Number of ranks of this host."""
+        return self.rank.local_size if self.rank else 0
+
+    @property
     def members(self) -> set[str]:
         """Everybody but the chief, as the chief sees it."""
         return {*self.roles.data_hosts, *(f"rank-{rank}" for rank in range(1, self.size))}
@@ -121,6 +126,11 @@ class Place:
         return self.address(self.roles.dnn_hosts[0])
 
     @property
+    def forms_ring(self) -> bool:
+        """Whether nobody but tfhet tells the ranks how to find each other."""
+        return self.rank is not None and self.rank.by == "alone" and self.size > 1
+
+    @property
     def mode(self) -> str:
         return "heterogeneous" if self.roles.data_hosts else "homogeneous"
 
@@ -134,7 +144,6 @@ def _rank(env: Mapping[str, str], parts: Roles) -> Rank:
         return rank
     if len(parts.dnn_hosts) > 1:
         raise ClusterError(
-            f"{len(parts.dnn_hosts)} dnn hosts ({', '.join(parts.dnn_hosts)}) and no rank: nobody started the launcher "
-            "under mpirun or horovodrun; switch on MPI for the dnn group"
+            f"{len(parts.dnn_hosts)} dnn hosts ({', '.join(parts.dnn_hosts)}) and no rank for this process"
         )
-    return Rank(0, 1, 0, 1, "one dnn host without mpirun")
+    return Rank(0, 1, 0, 1, "one process on one dnn host")

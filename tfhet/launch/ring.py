@@ -1,15 +1,83 @@
 """The Horovod ring without MPI: Horovod's own rendezvous server, and the variables that tell each rank its place.
 
 The same variables as horovodrun sets for Gloo: horovod/runner/gloo_run.py, `create_slot_env_vars` and
-`create_run_env_vars`.
+`create_run_env_vars`. Tensors on GPUs go by NCCL where Horovod was built with it, which is its own default.
 """
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from tfhet.errors import UsageError
+from tfhet.cluster import Rank
+from tfhet.errors import ClusterError, UsageError, shown
+
+_CHOSEN = ("HOROVOD_GLOO_IFACE", "NCCL_SOCKET_IFNAME")
+"""Whoever sets these for a job knows its network better than resourceconfig.json."""
+_PATIENCE = {"HOROVOD_GLOO_TIMEOUT_SECONDS": "120"}
+"""How much later than the first a rank may load TensorFlow and come; Horovod's own 30 s are little for a busy host."""
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """Where the ranks of a ring find each other."""
+
+    address: str
+    """Address or name of the host of the rendezvous server, as every rank reaches it."""
+    port: int
+    interface: str
+    """Network interface between the hosts, of the same name on all, like `eth0`."""
+
+    def to_message(self) -> dict[str, object]:
+        """What `parse` reads: JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def parse(cls, value: object) -> Meeting:
+        """A meeting out of a message. Raises ClusterError."""
+        fields = value if isinstance(value, dict) else {}
+        address, port, interface = (fields.get(name) for name in ("address", "port", "interface"))
+        for text in (address, interface):
+            if not (isinstance(text, str) and 0 < len(text) <= 300 and text.isprintable() and " " not in text):
+                raise ClusterError(f"no place where ranks could meet: {shown(value)}")
+        if not isinstance(port, int) or isinstance(port, bool) or not 1 <= port <= 65535:
+            raise ClusterError(f"no port where ranks could meet: {shown(value)}")
+        return cls(str(address), port, str(interface))
+
+    def environment(self, host: str, rank: Rank, env: Mapping[str, str]) -> dict[str, str]:
+        """`env` with what Horovod reads in the process of a rank on `host`, this one.
+
+        Raises ClusterError where there is no such network interface: Gloo's own words for it name none.
+        """
+        chosen = {name: env[name] for name in _CHOSEN if env.get(name)}
+        whole = {**_PATIENCE, **env, **self.variables(host, rank), **chosen}
+        interface, there = whole["HOROVOD_GLOO_IFACE"], [name for _, name in socket.if_nameindex()]
+        if interface not in there:
+            raise ClusterError(
+                f"{host} has no network interface {interface!r}, over which the ranks are to meet; it has "
+                f"{', '.join(there)} (network_interface_name in resourceconfig.json)"
+            )
+        return whole
+
+    def variables(self, host: str, rank: Rank) -> dict[str, str]:
+        """The same variables as horovodrun sets. Ranks are numbered host by host, as many on each."""
+        return {
+            "HOROVOD_HOSTNAME": host,
+            "HOROVOD_RANK": str(rank.rank),
+            "HOROVOD_SIZE": str(rank.size),
+            "HOROVOD_LOCAL_RANK": str(rank.local_rank),
+            "HOROVOD_LOCAL_SIZE": str(rank.local_size),
+            "HOROVOD_CROSS_RANK": str(rank.rank // rank.local_size),
+            "HOROVOD_CROSS_SIZE": str(rank.size // rank.local_size),
+            "HOROVOD_GLOO_RENDEZVOUS_ADDR": self.address,
+            "HOROVOD_GLOO_RENDEZVOUS_PORT": str(self.port),
+            "HOROVOD_CONTROLLER": "gloo",
+            "HOROVOD_CPU_OPERATIONS": "gloo",
+            "HOROVOD_GLOO_IFACE": self.interface,
+            "NCCL_SOCKET_IFNAME": self.interface,
+        }
 
 
 class Ring:
@@ -22,35 +90,39 @@ class Ring:
         self._hosts = tuple(hosts)
         self._per_host = ranks_per_host
         self._server: Any = None
-        self._environments: dict[tuple[str, int], dict[str, str]] = {}
+        self._meeting: Meeting | None = None
 
-    def start(self, address: str, interface: str) -> None:
+    def load(self) -> tuple[Any, Any, Any]:
+        """Horovod's parts, which take a moment to load. Raises UsageError where it is not installed."""
+        try:
+            from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
+            from horovod.runner.http.http_server import RendezvousServer
+        except ImportError as error:
+            raise UsageError(f"{self.size} ranks need Horovod: pip install tfhet[horovod] ({error})") from None
+        return get_host_assignments, parse_hosts, RendezvousServer
+
+    def start(self, address: str, interface: str) -> Meeting:
         """Starts the rendezvous server, which ranks reach at `address`; Gloo uses the network `interface`.
 
         Raises UsageError where Horovod is not installed.
         """
-        try:
-            from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
-            from horovod.runner.gloo_run import create_run_env_vars, create_slot_env_vars
-            from horovod.runner.http.http_server import RendezvousServer
-        except ImportError as error:
-            raise UsageError(f"{self.size} ranks need Horovod: pip install tfhet[horovod] ({error})") from None
+        get_host_assignments, parse_hosts, server = self.load()
         plan = get_host_assignments(parse_hosts(",".join(f"{h}:{self._per_host}" for h in self._hosts)), self.size)
-        self._server = RendezvousServer(0)
+        self._server = server(0)
         port = self._server.start()
         self._server._httpd.daemon_threads = True  # or whoever connects and says nothing keeps this process from ending
         self._server.init(plan)
-        shared = create_run_env_vars(address, [interface], port)
-        for slot in plan:
-            variables = {**shared, **create_slot_env_vars(slot)}
-            self._environments[slot.hostname, slot.local_rank] = {name: str(v) for name, v in variables.items()}
+        self._meeting = Meeting(address, port, interface)
+        return self._meeting
 
     def environment(self, host: str, local_rank: int) -> Mapping[str, str]:
         """The variables of one rank."""
-        return self._environments[host, local_rank]
+        assert self._meeting is not None
+        number = self._hosts.index(host) * self._per_host + local_rank
+        return self._meeting.variables(host, Rank(number, self.size, local_rank, self._per_host, "horovod"))
 
     def stop(self) -> None:
-        """Ends the server. Safe to call again."""
+        """Ends the server, which takes up to half a second. Safe to call again."""
         server, self._server = self._server, None
         if server is not None:
             server.stop()

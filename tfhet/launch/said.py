@@ -1,11 +1,12 @@
-"""What a member may report to the chief."""
+"""What launchers may tell each other: a member the chief, and the chief everybody."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from tfhet.errors import shown
+from tfhet.errors import ClusterError, shown
+from tfhet.launch.ring import Meeting
 
 _CODED: Mapping[str, tuple[type, ...]] = {"code": (int,), "cause": (str,)}
 _FIELDS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
@@ -18,19 +19,49 @@ _FIELDS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
 }
 
 
+_ORDER: Mapping[str, tuple[type, ...]] = {
+    "job_id": (str,),
+    "native": (list, type(None)),
+    "ring": (dict, type(None)),
+}
+
+
 def objection(message: Mapping[str, Any], size: int) -> str | None:
     """What is wrong with a report in a job of `size` ranks; None when nothing is. Other kinds are let through."""
     kind = message["type"]
-    for name, types in _FIELDS.get(kind, {}).items():
-        if name not in message and name != "native":
-            return f"{kind}: {name} is missing"
-        value = message.get(name, [])
-        if not isinstance(value, types) or isinstance(value, bool):
-            return f"{kind}: {name} is {shown(value)}"
-        if isinstance(value, list) and not all(isinstance(item, str) for item in value):
-            return f"{kind}: {name} holds something else than names"
+    odd = _odd(message, _FIELDS.get(kind, {}), {"native": []})
+    if odd is not None:
+        return odd
     if kind == "result" and not 0 <= message["rank"] < size:
         return f"result: there is no rank {shown(message['rank'])}"
     if kind in ("result", "failed", "stop") and not -255 <= message["code"] <= 255:
         return f"{kind}: no process exits with code {shown(message['code'])}"
+    return None
+
+
+def objection_to_start(message: Mapping[str, Any]) -> str | None:
+    """What is wrong with the chief's word to start; None when nothing is."""
+    odd = _odd(message, _ORDER, {"native": None, "ring": None})
+    if odd is None and not message["job_id"]:
+        return "start: job_id is empty"
+    if odd is None and message.get("ring") is not None:
+        try:
+            Meeting.parse(message["ring"])
+        except ClusterError as error:
+            return f"start: {error}"
+    return odd
+
+
+def _odd(
+    message: Mapping[str, Any], fields: Mapping[str, tuple[type, ...]], may_miss: Mapping[str, object]
+) -> str | None:
+    kind = message["type"]
+    for name, types in fields.items():
+        if name not in message and name not in may_miss:
+            return f"{kind}: {name} is missing"
+        value = message.get(name, may_miss.get(name))
+        if not isinstance(value, types) or isinstance(value, bool):
+            return f"{kind}: {name} is {shown(value)}"
+        if isinstance(value, list) and not all(isinstance(item, str) for item in value):
+            return f"{kind}: {name} holds something else than names"
     return None

@@ -23,6 +23,11 @@ class LaunchSettings:
     """tf.data service workers on each data host."""
     dnn_host_workers: int = 0
     """tf.data service workers on each dnn host."""
+    processes_per_host: int = 0
+    """Ranks that a dnn host starts where neither mpirun nor horovodrun starts them; 0: as many as it has GPUs, at least
+    1."""
+    reserve_cpus: int = -1
+    """CPUs of a dnn host that its workers keep off; 0: none; -1: as many as the training is measured to use."""
     control_port: int = 16000
     dispatcher_port: int = 6000
     worker_port: int = 6001
@@ -39,9 +44,11 @@ class LaunchSettings:
     """Every random number of the job derives from it."""
 
     def __post_init__(self) -> None:
-        for name in ("data_host_workers", "dnn_host_workers"):
+        for name in ("data_host_workers", "dnn_host_workers", "processes_per_host"):
             if not 0 <= getattr(self, name) <= 256:
                 raise UsageError(f"--{name} must be between 0 and 256, not {getattr(self, name)}")
+        if self.reserve_cpus < -1:
+            raise UsageError(f"--reserve_cpus {self.reserve_cpus}: give a number of CPUs, or -1 to have it measured")
         if not self.stall_timeout_s >= 0:
             raise UsageError(f"--stall_timeout_s must not be negative: {self.stall_timeout_s}; 0 switches it off")
         if self.on_data_loss not in ("stop", "local"):

@@ -13,6 +13,7 @@ from typing import Any
 from tfhet.cluster import check_free
 from tfhet.errors import JobFailed, NotReady
 from tfhet.process import OnLine
+from tfhet.service.cpus import confine, left_by, usable
 from tfhet.service.supervised import RestartPolicy, Supervised
 
 
@@ -20,7 +21,8 @@ class Fleet:
     """Dispatcher (on one host of the job) and workers of this host.
 
     `tell` receives (event name, fields); `on_line` the output, line by line, for the log. `folder`: where the
-    dispatcher keeps its journal, on a local disk; None: the system's folder for temporary files.
+    dispatcher keeps its journal, on a local disk; None: the system's folder for temporary files. `gives_way`: its
+    workers run when nobody else on the host wants the CPU.
     """
 
     def __init__(
@@ -33,6 +35,7 @@ class Fleet:
         tell: Callable[[str, Mapping[str, object]], None] | None = None,
         policy: RestartPolicy | None = None,
         folder: Path | None = None,
+        gives_way: bool = False,
     ):
         self.host = host
         self.workers_registered = 0
@@ -46,6 +49,9 @@ class Fleet:
         self._policy = policy
         self._servers: dict[str, Supervised] = {}
         self._folder = folder
+        self._gives_way = gives_way
+        self._cpus: tuple[int, ...] = ()
+        self._workers: dict[str, list[str]] = {}
         self._journal: str | None = None
         self._dispatcher_port = 0
         self._generations = 0
@@ -89,8 +95,30 @@ class Fleet:
             check_free(port)
         names = [f"worker-{index}" for index in range(len(ports))]
         for name, port in zip(names, ports, strict=True):
-            self._start(name, ["worker", "--port", str(port), "--address", self._address, "--dispatcher", dispatcher])
+            where = ["--port", str(port), "--address", self._address, "--dispatcher", dispatcher]
+            self._workers[name] = ["worker", *where, *(["--gives_way"] if self._gives_way else [])]
+            self._start(name, self._worker_arguments(name))
         await self._wait_ready(names, deadline_s)
+
+    def keep_off(self, reserve: int) -> tuple[int, ...]:
+        """Leaves `reserve` of the host's CPUs to others, now and for workers to come; 0: none.
+
+        Gives the CPUs that the workers use: all, where none would be left or the system does not tell.
+        """
+        every = usable()
+        left = left_by(reserve, every)
+        if every and left != (self._cpus or every):
+            self._cpus = left
+            for name in self._workers:
+                server = self._servers[name]
+                server.next_time(self._command(self._worker_arguments(name)))
+                if server.pid is not None:
+                    confine(server.pid, left)
+        return left
+
+    def _worker_arguments(self, name: str) -> list[str]:
+        cpus = ["--cpus", ",".join(map(str, self._cpus))] if self._cpus else []
+        return [*self._workers[name], *cpus]
 
     async def failure(self) -> JobFailed:
         """Returns when a process of the fleet can no longer be kept alive; waits for ever otherwise."""
@@ -108,6 +136,7 @@ class Fleet:
         """Ends all its processes, side by side: when a fleet is stopped, nobody reads from it any more."""
         await asyncio.gather(*(server.stop(grace_s) for server in self._servers.values()))
         self._servers.clear()
+        self._workers.clear()
         if self._journal is not None:
             shutil.rmtree(self._journal, ignore_errors=True)
             self._journal = None

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from tfhet.cluster import environment
+from tfhet.service.cpus import confine, give_way
 from tfhet.service.engine import Engine, lean_engine, whole_engine
 from tfhet.service.notice import notify
 
@@ -64,6 +65,8 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     parser.add_argument("--work_dir", default="", help="dispatcher: the folder of its journal")
     parser.add_argument("--address", default="", help="worker: the name or address at which other hosts reach it")
     parser.add_argument("--dispatcher", default="", help="worker: host:port of the dispatcher")
+    parser.add_argument("--cpus", default="", help="worker: numbers of the CPUs it may use, with commas")
+    parser.add_argument("--gives_way", action="store_true", help="worker: runs when nobody else wants the CPU")
     parser.add_argument("--whole", action="store_true", help="with all of TensorFlow, which takes longer to start")
     args = parser.parse_args(argv)
     if args.kind == "worker" and not (args.address and args.dispatcher):
@@ -71,6 +74,8 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
+    if args.cpus:
+        confine(os.getpid(), map(int, args.cpus.split(",")))
     engine = _engine(args.whole)
     if args.kind == "dispatcher":
         server = dispatcher(engine, args.port, args.work_dir)
@@ -86,6 +91,8 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
                 notify("alive")
     else:
         server = worker(engine, args.port, args.address, args.dispatcher)
+        if args.gives_way:
+            give_way()
         notify("ready", port=args.port, native=engine.kernels)
         while not stop.wait(ALIVE_S):
             notify("alive")

@@ -94,6 +94,15 @@ class Supervised:
         if self._child is not None:
             self._child.kill()
 
+    @property
+    def pid(self) -> int | None:
+        """Of the process that runs; None while there is none."""
+        return self._child.pid if self._child is not None and self._child.code is None else None
+
+    def next_time(self, command: Sequence[str]) -> None:
+        """The command with which it is started when it has to be started again."""
+        self._command = list(command)
+
     async def stop(self, grace_s: float) -> None:
         """Ends the process, and its being started again."""
         if self._running is not None:

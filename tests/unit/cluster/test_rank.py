@@ -28,9 +28,27 @@ def test_without_a_launcher_there_is_no_rank() -> None:
 def test_each_launchers_variables_are_read() -> None:
     assert Rank.from_env(_mpi(3, 4, 1, 2)) == Rank(3, 4, 1, 2, "mpi")
     assert Rank.from_env(_horovod(3, 4, 1, 2)) == Rank(3, 4, 1, 2, "horovod")
+    ours = {name.replace("HOROVOD_", "TFHET_"): value for name, value in _horovod(3, 4, 1, 2).items()}
+    assert Rank.from_env(ours) == Rank(3, 4, 1, 2, "tfhet")
     hydra = {"PMI_RANK": "3", "PMI_SIZE": "4", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"}
     assert Rank.from_env(hydra) == Rank(3, 4, 1, 2, "pmi")
     assert Rank.from_env({"PMI_RANK": "0", "PMI_SIZE": "1"}) == Rank(0, 1, 0, 1, "pmi")
+
+
+def test_a_rank_of_ours_is_written_as_it_is_read() -> None:
+    rank = Rank(5, 6, 1, 2, "tfhet")
+    assert Rank.from_env(rank.to_env()) == rank
+
+
+def test_a_rank_of_ours_and_the_variables_of_the_ring_that_it_is_in_agree() -> None:
+    assert Rank.from_env(Rank(1, 2, 1, 2, "tfhet").to_env() | _horovod(1, 2, 1, 2)) == Rank(1, 2, 1, 2, "horovod")
+    with pytest.raises(ClusterError, match="two launchers disagree: mpi .*TFHET_RANK"):
+        Rank.from_env(Rank(1, 2, 1, 2, "tfhet").to_env() | _mpi(0, 2, 0, 2))
+
+
+def test_who_started_the_ranks_is_said() -> None:
+    said = {source: Rank(0, 1, 0, 1, source).by for source in ("mpi", "horovod", "pmi", "tfhet", "one process")}
+    assert said == {"mpi": "mpirun", "horovod": "horovodrun", "pmi": "pmi", "tfhet": "alone", "one process": "alone"}
 
 
 def test_two_launchers_may_agree_but_not_disagree() -> None:

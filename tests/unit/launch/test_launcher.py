@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tfhet.cluster import check_free
+from tfhet.cluster import check_free, free_ports
 from tfhet.launch import main
 from tfhet.record import RunFolder
+from tfhet.service.cpus import left_by, usable
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -24,10 +25,10 @@ LAUNCHER = [sys.executable, "-c", "import sys; from tfhet.launch import main; sy
 def launch(environment_of, tmp_path):
     """`launch(code, *arguments)`: the exit code of a one-host job whose training script is `code`."""
 
-    def run(code: str, *arguments: str) -> int:
+    def run(code: str, *arguments: str, **variables: str) -> int:
         script = tmp_path / "train.py"
         script.write_text(code)
-        env = {**os.environ, **environment_of("t1", data=())}
+        env = {**os.environ, **environment_of("t1", data=()), **variables}
         return main(["--train_script", str(script), *arguments], env)
 
     return run
@@ -53,7 +54,10 @@ def test_a_script_that_ends_well_ends_the_job_well(launch, tmp_path, control_por
             "ranks_per_host": 1,
         }
     }
-    assert [e["event"] for e in folder.events()] == ["training.started", "rank.ended", "job.decided", "link.ended"]
+    told = ["job.ranks", "training.started", "rank.ended", "job.decided", "link.ended"]
+    assert [e["event"] for e in folder.events()] == told
+    (ranks,) = events(tmp_path, "job.ranks")
+    assert (ranks["by"], ranks["size"], ranks["per_host"]) == ("alone", 1, 1)
     check_free(control_port)
 
 
@@ -221,3 +225,53 @@ def test_a_script_that_told_of_its_progress_and_stops_to_is_ended(launch, tmp_pa
 
 def test_a_script_that_tells_nothing_of_its_progress_may_be_silent(launch):
     assert launch("import time; time.sleep(2)", "--stall_timeout_s", "0.2") == 0
+
+
+# Workers beside the training
+
+WORKERS = """
+import os, psutil, time
+def show(word):
+    for process in psutil.Process(os.getppid()).children():
+        if "worker" in process.cmdline():
+            threads = [int(name) for name in os.listdir(f"/proc/{process.pid}/task")]
+            policies = {os.sched_getscheduler(thread) for thread in threads if thread != process.pid}
+            print(word, process.cpu_affinity(), policies, flush=True)
+"""
+
+
+@pytest.fixture
+def serving(launch, monkeypatch):
+    """`serving(code, *arguments)`: as `launch`, with a worker beside the training."""
+    control, dispatcher, worker = free_ports(3)
+    ports = json.dumps({"control": control, "dispatcher": dispatcher, "workers": [worker]})
+
+    def run(code: str, *arguments: str) -> int:
+        return launch(WORKERS + code, "--dnn_host_workers", "1", *arguments, TFHET_PORTS=ports)
+
+    return run
+
+
+@pytest.mark.skipif(len(usable()) < 2, reason="this process has one CPU only")
+def test_workers_beside_the_training_give_way_and_keep_off_the_cpus_that_are_reserved(serving, capfd):
+    assert serving("show('sees')", "--reserve_cpus", "1") == 0
+    assert f"[t1/0] sees {[*left_by(1, usable())]} {{{os.SCHED_IDLE}}}" in capfd.readouterr().out
+
+
+def test_no_cpu_is_reserved_when_none_is_to_be(serving, capfd, tmp_path):
+    busy = "end = time.time() + 1\nwhile time.time() < end: pass\n"
+    assert serving(busy + "show('sees')", "--reserve_cpus", "0") == 0
+    assert f"[t1/0] sees {[*usable()]} {{{os.SCHED_IDLE}}}" in capfd.readouterr().out
+    assert events(tmp_path, "workers.confined") == []
+
+
+@pytest.mark.skipif(len(usable()) < 2, reason="this process has one CPU only")
+def test_as_many_cpus_are_reserved_as_the_training_uses(serving, capfd, tmp_path, monkeypatch):
+    monkeypatch.setattr("tfhet.launch.reserve.WINDOW_S", 0.5)
+    code = "end = time.time() + 20\nwhile time.time() < end and psutil.Process(os.getppid()).children():\n"
+    code += "    if any(len(p.cpu_affinity()) < len(os.sched_getaffinity(0)) for p in "
+    code += "psutil.Process(os.getppid()).children()): break\nshow('sees')"
+    assert serving(code) == 0
+    assert f"[t1/0] sees {[*left_by(1, usable())]} {{{os.SCHED_IDLE}}}" in capfd.readouterr().out
+    confined = events(tmp_path, "workers.confined")
+    assert list(left_by(1, usable())) in [event["cpus"] for event in confined]

@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
-from tfhet.cluster import check_free
+from tfhet.cluster import Rank, check_free
 from tfhet.control import Secret
-from tfhet.errors import NotReady, UsageError
+from tfhet.errors import ClusterError, NotReady, UsageError
 from tfhet.events import Event, ignore
+from tfhet.launch import LaunchSettings
 from tfhet.launch.branch import Branch
 from tfhet.launch.chief import Chief
+from tfhet.launch.place import Place
 from tfhet.launch.verdict import Verdict
 
 pytestmark = pytest.mark.timeout(60)
@@ -98,6 +100,7 @@ def test_the_job_succeeds_when_the_last_rank_has(place_of):
         assert job.chief.exit_codes == {"rank-1": 0, "d1": 0}
         assert job.chief.trained_s is not None
         assert [event.name for event in job.events if event.name.startswith(("rank.", "job."))] == [
+            "job.ranks",
             "rank.ended",
             "rank.ended",
             "job.decided",
@@ -280,5 +283,93 @@ def test_a_busy_control_port_is_named_and_nothing_is_left_to_wait_for(place_of, 
         await asyncio.wait_for(second.chief.leave(2, "", second.patient), 5)
         first.patient.set_result(None)
         await first.chief.leave(1, "", first.patient)
+
+    run(scenario())
+
+
+# Ranks that nobody but tfhet started
+
+
+def of_starter(environment_of, host: str, rank: int, size: int, per_host: int) -> Place:
+    """The place of a launcher on one of two dnn hosts, whose starter has counted so many ranks."""
+    env = environment_of(host, data=(), dnn=("t1", "t2"))
+    env |= Rank(rank, size, rank % per_host, per_host, "tfhet").to_env()
+    return Place.of(env, LaunchSettings.parse([str(word) for word in QUICK])[0])
+
+
+def test_ranks_without_mpi_are_told_where_they_meet_and_the_place_is_gone_with_the_chief(environment_of):
+    pytest.importorskip("horovod.runner")
+
+    async def scenario() -> None:
+        events: list[Event] = []
+        chief = Chief(of_starter(environment_of, "t1", 0, 2, 1), SECRET, events.append)
+        rank = Branch(of_starter(environment_of, "t2", 1, 2, 1), SECRET, ignore)
+        await chief.join()
+        await rank.join()
+        start, theirs = await asyncio.gather(chief.started(), rank.started())
+        assert start == theirs
+        assert (start["ring"]["address"], start["ring"]["interface"]) == ("127.0.0.1", "eth0")
+        port = start["ring"]["port"]
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.close()
+        chief.report(result(0, 3))
+        verdict = await chief.ended()
+        patient = asyncio.get_running_loop().create_future()
+        await asyncio.gather(
+            chief.leave(verdict.code, verdict.cause, patient), rank.leave(verdict.code, verdict.cause, patient)
+        )
+        check_free(port)
+        (ranks,) = [event.fields for event in events if event.name == "job.ranks"]
+        assert ranks == {"by": "alone", "size": 2, "per_host": 1}
+
+    run(scenario())
+
+
+def test_ranks_that_something_else_started_are_told_of_no_meeting(place_of):
+    async def scenario() -> None:
+        job = Job(place_of)
+        await job.join()
+        job.ready()
+        assert (await job.chief.started())["ring"] is None
+        job.chief.report(result(0))
+        job.rank.report(result(1))
+        await job.end()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("here", "there"),
+    [((0, 2, 1), (2, 4, 2)), ((0, 4, 2), (1, 2, 1))],
+    ids=["it starts more than the chief's", "it starts fewer than the chief's"],
+)
+def test_a_host_that_starts_another_number_of_ranks_ends_the_job_at_once(environment_of, here, there):
+    async def scenario() -> None:
+        chief = Chief(of_starter(environment_of, "t1", *here), SECRET, ignore)
+        rank = Branch(of_starter(environment_of, "t2", *there), SECRET, ignore)
+        await chief.join()
+        joining = asyncio.create_task(rank.join())
+        verdict = await chief.ended()
+        assert verdict.code == 2
+        assert f"one of another number of ranks than {here[1]}" in verdict.cause
+        assert f"start as many as t1, {here[2]}; --processes_per_host sets it" in verdict.cause
+        (outcome,) = await asyncio.gather(joining, return_exceptions=True)
+        assert outcome is None or isinstance(outcome, ClusterError)
+        patient = asyncio.get_running_loop().create_future()
+        async with asyncio.timeout(10):  # nobody else is waited for: those ranks never come
+            await asyncio.gather(chief.leave(2, verdict.cause, patient), rank.leave(2, "", patient))
+
+    run(scenario())
+
+
+def test_a_chief_that_cannot_be_understood_ends_the_branch(place_of):
+    async def scenario() -> None:
+        job = Job(place_of)
+        await job.join()
+        job.chief._coordinator.send("rank-1", {"type": "start", "job_id": "j", "ring": {"address": "t1"}})
+        verdict = await job.rank.ended()
+        assert verdict == Verdict(1, "t1/1 cannot understand the chief: start: no place where ranks could meet: dict")
+        job.chief.report(result(0, 1))
+        await job.end()
 
     run(scenario())

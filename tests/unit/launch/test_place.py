@@ -95,9 +95,23 @@ def test_the_only_rank_needs_nobody_to_number_it(place_of):
     assert place.rank is not None and place.is_chief and place.size == 1
 
 
-def test_several_dnn_hosts_without_ranks_are_an_error_that_says_what_to_do(place_of):
-    with pytest.raises(ClusterError, match=r"2 dnn hosts \(t1, t2\) and no rank: .*switch on MPI"):
+def test_a_place_among_several_dnn_hosts_needs_a_rank(place_of):
+    with pytest.raises(ClusterError, match=r"2 dnn hosts \(t1, t2\) and no rank"):
         place_of("t2", dnn=("t1", "t2"))
+
+
+def test_only_ranks_that_nobody_else_started_form_their_ring_themselves(place_of, environment_of):
+    assert not place_of("t1", 0, ranks=2).forms_ring
+    assert not place_of("t1").forms_ring
+    assert not place_of("d1").forms_ring
+    env = environment_of("t1") | {
+        "TFHET_RANK": "0",
+        "TFHET_SIZE": "2",
+        "TFHET_LOCAL_RANK": "0",
+        "TFHET_LOCAL_SIZE": "2",
+    }
+    place = Place.of(env, LaunchSettings())
+    assert place.forms_ring and (place.size, place.local_size) == (2, 2)
 
 
 def test_data_hosts_without_workers_are_an_error(place_of):

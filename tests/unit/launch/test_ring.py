@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import socket
 import subprocess
 import sys
@@ -7,8 +8,9 @@ import threading
 
 import pytest
 
-from tfhet.errors import UsageError
-from tfhet.launch.ring import Ring
+from tfhet.cluster import Rank
+from tfhet.errors import ClusterError, UsageError
+from tfhet.launch.ring import Meeting, Ring
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -52,6 +54,69 @@ def test_nothing_is_left_of_a_ring_that_was_stopped_whoever_still_holds_a_connec
         socket.create_connection(("127.0.0.1", port), 5)
 
 
+@pytest.mark.parametrize(("hosts", "per_host"), [(3, 2), (1, 4), (4, 1)])
+def test_the_variables_are_those_of_horovodrun(hosts, per_host):
+    pytest.importorskip("horovod.runner")
+    from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
+    from horovod.runner.gloo_run import create_run_env_vars, create_slot_env_vars
+
+    meeting, size = Meeting("algo-4", 4321, "eth7"), hosts * per_host
+    plan = get_host_assignments(parse_hosts(",".join(f"algo-{n}:{per_host}" for n in range(hosts))), size)
+    shared = create_run_env_vars("algo-4", ["eth7"], 4321)
+    assert len(plan) == size
+    for slot in plan:
+        rank = Rank(slot.rank, slot.size, slot.local_rank, slot.local_size, "tfhet")
+        theirs = {name: str(value) for name, value in {**shared, **create_slot_env_vars(slot)}.items()}
+        assert meeting.variables(slot.hostname, rank) == theirs
+
+
+def test_the_launcher_has_the_rendezvous_without_tensorflow():
+    pytest.importorskip("horovod.runner")
+    code = "import sys; from tfhet.launch.ring import Ring; Ring(['a'], 2).load(); print('tensorflow' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=True)
+    assert done.stdout == "False\n"
+
+
+def test_a_meeting_arrives_as_it_was():
+    meeting = Meeting("10.0.0.2", 4321, "eth0")
+    assert Meeting.parse(json.loads(json.dumps(meeting.to_message()))) == meeting
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        [],
+        {},
+        {"address": "", "port": 1, "interface": "lo"},
+        {"address": "a b", "port": 1, "interface": "lo"},
+        {"address": "a", "port": 0, "interface": "lo"},
+        {"address": "a", "port": 65536, "interface": "lo"},
+        {"address": "a", "port": True, "interface": "lo"},
+        {"address": "a", "port": "1", "interface": "lo"},
+        {"address": "a", "port": 1, "interface": "lo\n"},
+        {"address": "a", "port": 1},
+    ],
+)
+def test_what_is_no_meeting_is_refused(value):
+    with pytest.raises(ClusterError, match="where ranks could meet"):
+        Meeting.parse(value)
+
+
+def test_a_rank_has_the_hosts_variables_and_the_rings_and_what_the_user_chose():
+    rank, meeting = Rank(1, 2, 0, 1, "tfhet"), Meeting("127.0.0.1", 1, "lo")
+    plain = meeting.environment("algo-1", rank, {"PATH": "/bin", "HOROVOD_CONTROLLER": "mpi"})
+    assert plain == {"PATH": "/bin", "HOROVOD_GLOO_TIMEOUT_SECONDS": "120", **meeting.variables("algo-1", rank)}
+    chosen = {"HOROVOD_GLOO_IFACE": "lo", "NCCL_SOCKET_IFNAME": "^docker", "HOROVOD_GLOO_TIMEOUT_SECONDS": "9"}
+    other = Meeting("127.0.0.1", 1, "eth99").environment("algo-1", rank, chosen)
+    assert {name: other[name] for name in chosen} == chosen
+
+
+def test_an_interface_that_a_host_lacks_is_named_with_those_that_it_has():
+    with pytest.raises(ClusterError, match=r"algo-1 has no network interface 'eth99'.*it has .*lo.*resourceconfig"):
+        Meeting("127.0.0.1", 1, "eth99").environment("algo-1", Rank(0, 2, 0, 2, "tfhet"), {})
+
+
 @pytest.mark.parametrize(("hosts", "ranks"), [([], 1), (["a"], 0)])
 def test_a_ring_of_nobody_is_an_error(hosts, ranks):
     with pytest.raises(UsageError, match="a ring needs hosts"):
@@ -62,8 +127,9 @@ def test_without_horovod_the_error_says_what_to_install():
     code = """
 import sys
 sys.modules["horovod"] = None
-from tfhet.errors import UsageError
-from tfhet.launch.ring import Ring
+from tfhet.cluster import Rank
+from tfhet.errors import ClusterError, UsageError
+from tfhet.launch.ring import Meeting, Ring
 try:
     Ring(["a"], 2).start("127.0.0.1", "lo")
 except UsageError as error:

@@ -72,6 +72,8 @@ def test_an_empty_value_is_not_told():
         (["--data_host_workers", "-1"], "--data_host_workers must be between 0 and 256, not -1"),
         (["--dnn_host_workers", "257"], "--dnn_host_workers must be between 0 and 256"),
         (["--dnn_host_workers", "1.5"], "--dnn-host-workers"),
+        (["--processes_per_host", "-1"], "--processes_per_host must be between 0 and 256, not -1"),
+        (["--reserve_cpus", "-2"], "--reserve_cpus -2: give a number of CPUs, or -1 to have it measured"),
         (["--train_script"], "--train-script"),
     ],
 )

@@ -18,6 +18,7 @@ import tensorflow as tf
 from tfhet.cluster import check_free, free_ports
 from tfhet.errors import JobFailed, NotReady, UsageError
 from tfhet.service import Fleet
+from tfhet.service.cpus import left_by, usable
 from tfhet.service.supervised import RestartPolicy
 from tfhet.service.transport import Transport, is_registered
 
@@ -395,3 +396,48 @@ def test_a_fleet_needs_no_tensorflow(repository: Path):
     code = "import sys; from tfhet.service import Fleet; print('tensorflow' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], cwd=repository, capture_output=True, text=True, timeout=60)
     assert found.stdout.strip() == "False", found.stderr
+
+
+# CPUs
+
+
+@pytest.mark.skipif(len(usable()) < 2, reason="this process has one CPU only")
+def test_workers_keep_off_the_cpus_of_others_also_when_they_are_started_again():
+    heard = Heard()
+    ports = free_ports(2)
+    others = tuple(left_by(1, usable()))
+
+    async def scenario() -> None:
+        fleet = Fleet(
+            HOST,
+            "127.0.0.1",
+            dict(os.environ),
+            on_line=heard.lines.append,
+            tell=lambda event, fields: heard.events.append((event, dict(fields))),
+            gives_way=True,
+        )
+        try:
+            await fleet.start_dispatcher(ports[0], 120)
+            await fleet.start_workers(ports[1:], f"127.0.0.1:{ports[0]}", 120)
+            first, dispatcher = heard.pids()["worker-0"], heard.pids()["dispatcher"]
+            assert os.sched_getaffinity(first) == set(usable())
+            assert fleet.keep_off(1) == others
+            assert os.sched_getaffinity(first) == set(others)
+            os.kill(first, signal.SIGKILL)
+            await _until(lambda: sum(event == "service.ready" for event, _ in heard.events) == 3)
+            second = heard.pids()["worker-0"]
+            assert second != first
+            assert policies(second) == {os.SCHED_IDLE}
+            assert os.sched_getaffinity(second) == set(others)
+            assert fleet.keep_off(0) == usable()
+            assert os.sched_getaffinity(second) == set(usable())
+            assert os.sched_getaffinity(dispatcher) == set(usable())
+            assert policies(dispatcher) == {os.sched_getscheduler(0)}
+        finally:
+            await fleet.stop()
+
+    def policies(pid: int) -> set[int]:
+        """Of its threads, but for the one that tells that all is well."""
+        return {os.sched_getscheduler(int(name)) for name in os.listdir(f"/proc/{pid}/task") if int(name) != pid}
+
+    run(scenario())

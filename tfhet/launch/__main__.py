@@ -1,0 +1,10 @@
+"""`python -m tfhet.launch ARGUMENTS`: a launcher without a file of its own."""
+
+from __future__ import annotations
+
+import sys
+
+from tfhet.launch import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,206 @@
+"""PID 1 of a container: `python -m tfhet.launch.init COMMAND...` runs the command, buries orphans, passes a stop on.
+
+SageMaker stops a job by SIGTERM to PID 1 and SIGKILL 120 s later. Its toolkit, `train`, dies of SIGTERM without telling
+whom it has started (sagemaker-training-toolkit#125), and as PID 1 it does not even get the signal, having no handler.
+With it dies the pipe for all that they still say; mpirun ends its ranks when it has got SIGPIPE some ten times, and
+about a second after it hears SIGTERM itself. So the launchers are told, one by one, nobody in between is, and the
+command is when they have gone.
+
+Linux only. Starts in a moment: no asyncio, no other room than `clock`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from tfhet.clock import SYSTEM
+
+LAUNCHER_NAME = "tfhet-launcher"
+"""What a launcher calls itself (see `tfhet.process.name_process`), at most 15 characters."""
+STOP_S = 110.0
+"""How long command and launchers may take to end after the signal; SageMaker's SIGKILL comes after 120 s."""
+SETTLE_S = 5.0
+"""How long the command may take to end by itself when the launchers have gone, before it is told too: hosts are told
+within moments of each other, and mpirun gives up the ranks of all when one host's daemon goes."""
+LEFT_S = 2.0
+"""How long what the command left may take to end after SIGTERM, before SIGKILL."""
+_KILLED_S = 5.0
+_POLL_S = 0.1
+
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+_PR_SET_CHILD_SUBREAPER = 36
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_NOT_FOUND, _NOT_EXECUTABLE = 127, 126  # as shells have it
+
+
+class Process(NamedTuple):
+    """One line of the process table."""
+
+    pid: int
+    parent: int
+    name: str
+    """As the kernel keeps it: the first 15 characters of the file that was executed, or what the process chose."""
+    is_over: bool
+    """It has ended, and its parent has not asked yet."""
+
+
+def processes() -> dict[int, Process]:
+    """All processes of this PID namespace, by number."""
+    table = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            with contextlib.suppress(OSError), open(f"/proc/{entry}/stat", "rb") as file:
+                head, _, rest = file.read().rpartition(b")")  # the name may hold anything
+                state, parent = rest.split()[:2]
+                name = head.partition(b"(")[2].decode(errors="replace")
+                table[int(entry)] = Process(int(entry), int(parent), name, state in (b"Z", b"X"))
+    return table
+
+
+def ancestors(table: dict[int, Process], pid: int) -> Iterator[int]:
+    """The numbers of a process's parent, its parent's parent and so on, as far as this namespace sees them."""
+    while pid in table and table[pid].parent:
+        pid = table[pid].parent
+        yield pid
+
+
+class Init:
+    """Runs one command to its end, and ends with it all that it has started."""
+
+    def __init__(self, command: Sequence[str]):
+        self._command = list(command)
+        self._pid = 0
+        self._code: int | None = None
+        """The command's exit code, once it has ended: 128 + the number of a signal."""
+        self._told: set[int] = set()
+
+    def run(self) -> int:
+        """Lives to the end of the command, or of the stop, and gives the command's exit code."""
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {*_STOP_SIGNALS, signal.SIGCHLD})
+        if os.getpid() != 1:
+            ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        self._pid = self._start(before)
+        self._live()
+        self._end_rest()
+        return 128 + signal.SIGKILL if self._code is None else self._code
+
+    def _start(self, mask: Iterable[int]) -> int:
+        """The number of the command's process, a fork of this one."""
+        libc, parent = ctypes.CDLL(None), os.getpid()
+        pid = os.fork()
+        if pid:
+            return pid
+        try:
+            libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+            if os.getppid() == parent:  # else it died before we could ask
+                for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and ignoring is inherited
+                    signal.signal(number, signal.SIG_DFL)
+                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+                os.execvp(self._command[0], self._command)
+        except OSError as error:
+            _say(f"{self._command[0]} cannot be started: {error.strerror}")
+            os._exit(_NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE)
+        finally:
+            os._exit(1)
+
+    def _live(self) -> None:
+        """Returns when the command has ended, after a stop also the launchers, or when a stop has taken too long."""
+        stop, until_s, seen_s = 0, 0.0, -SETTLE_S
+        while True:
+            self._bury()
+            table = processes() if stop else {}
+            launchers = self._launchers(table)
+            if self._code is not None and not launchers:
+                return
+            if stop:
+                now_s = SYSTEM.monotonic()
+                seen_s = now_s if launchers else seen_s
+                above = {pid for pid in launchers if not launchers & set(ancestors(table, pid))}
+                self._tell(stop, above if now_s < seen_s + SETTLE_S else {self._pid})
+                if now_s >= until_s:
+                    _say(f"still running after {STOP_S:g} s: {_names(table, {*launchers, self._pid})}")
+                    return
+            heard = _wait({*_STOP_SIGNALS, signal.SIGCHLD}, _POLL_S if stop else None)
+            if heard in _STOP_SIGNALS:
+                until_s = until_s if stop else SYSTEM.monotonic() + STOP_S
+                stop, self._told = heard, set()
+                _say(f"{signal.Signals(heard).name}: the launchers are told to stop, and then the command")
+
+    def _launchers(self, table: dict[int, Process]) -> set[int]:
+        """The living launchers: of the container, as its PID 1; of ours, as anybody else."""
+        me = os.getpid()
+        return {
+            pid
+            for pid, process in table.items()
+            if process.name == LAUNCHER_NAME and not process.is_over and (me == 1 or me in ancestors(table, pid))
+        }
+
+    def _tell(self, number: int, pids: Iterable[int]) -> None:
+        """Sends a signal to those that have not had it."""
+        for pid in set(pids) - self._told:
+            self._told.add(pid)
+            _kill(pid, number)
+
+    def _end_rest(self) -> None:
+        """Ends all that is below us: SIGTERM, and SIGKILL for what is left after LEFT_S."""
+        for number, limit_s in ((signal.SIGTERM, LEFT_S), (signal.SIGKILL, _KILLED_S)):
+            until_s, self._told = SYSTEM.monotonic() + limit_s, set()
+            while True:
+                self._bury()
+                table, me = processes(), os.getpid()
+                left = {pid for pid, each in table.items() if not each.is_over and me in ancestors(table, pid)}
+                if not left or SYSTEM.monotonic() >= until_s:
+                    break
+                if not self._told:
+                    _say(f"{number.name} to what is left: {_names(table, left)}")
+                self._tell(number, left)
+                _wait({signal.SIGCHLD}, _POLL_S)
+
+    def _bury(self) -> None:
+        """Asks for the exit codes of all children that have ended, our own and those that lost their parent."""
+        with contextlib.suppress(ChildProcessError):
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                if ended[0] == self._pid:
+                    code = os.waitstatus_to_exitcode(ended[1])
+                    self._code = code if code >= 0 else 128 - code
+
+
+def _wait(numbers: set[signal.Signals], limit_s: float | None) -> int:
+    """The next of some blocked signals; 0 when there was none for `limit_s`."""
+    if limit_s is None:
+        return signal.sigwaitinfo(numbers).si_signo
+    heard = signal.sigtimedwait(numbers, limit_s)
+    return heard.si_signo if heard else 0
+
+
+def _kill(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, number)
+
+
+def _names(table: dict[int, Process], pids: Iterable[int]) -> str:
+    return ", ".join(f"{table[pid].name} ({pid})" for pid in sorted(pids) if pid in table and not table[pid].is_over)
+
+
+def _say(line: str) -> None:
+    with contextlib.suppress(OSError):  # who reads our log may be gone before us
+        os.write(2, f"[tfhet init] {line}\n".encode())
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command that the arguments are; its exit code, 128 + n for a signal, 127 and 126 as a shell has them."""
+    command = sys.argv[1:] if argv is None else list(argv)
+    if not command:
+        _say("no command: say python -m tfhet.launch.init COMMAND [ARGUMENT...]; SageMaker's is train")
+        return 2
+    return Init(command).run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
