@@ -15,7 +15,7 @@ from tfhet.events import Event
 def _simulate(args: argparse.Namespace) -> int:
     from tfhet import report
     from tfhet.launch.settings import LaunchSettings
-    from tfhet.simulate import Fault, chaos, load, presets, run_dir, simulate
+    from tfhet.simulate import Fault, chaos, load, parse_scale, presets, run_dir, simulate
 
     if args.list:
         print("\n".join(presets()))
@@ -43,10 +43,18 @@ def _simulate(args: argparse.Namespace) -> int:
         seed=args.seed,
         faults=faults,
         on_line=(lambda line: None) if args.quiet else _say,
+        hosts=args.hosts,
+        start=args.start,
+        code=args.source_dir,
+        input_mode=args.input_mode,
+        cpu_scale=None if args.cpu_scale is None else parse_scale(args.cpu_scale),
+        limits_from=args.limits_from,
     )
     print(report.text(report.run_table(summary, folder)))
     if args.json:
         args.json.write_text(json.dumps(summary.to_json(), indent=1), encoding="utf-8")
+    if summary.not_limited:
+        print(f"not limited: {', '.join(summary.not_limited)}")
     if summary.cause:
         print(f"the job failed: {summary.cause}", file=sys.stderr)
     return 0 if summary.succeeded else 1
@@ -65,6 +73,19 @@ def _report(args: argparse.Namespace) -> int:
     if args.json:
         args.json.write_text(json.dumps([s.to_json() for s in summaries], indent=1), encoding="utf-8")
     return 0
+
+
+def _doctor(args: argparse.Namespace) -> int:
+    from tfhet import doctor, report
+    from tfhet.cluster import environment
+
+    found = doctor.examine(environment(), args.run_dir)
+    for section in found.sections():
+        report.show(report.table(found.rows(section), columns=doctor.COLUMNS, title=section))
+    if args.json:
+        args.json.write_text(json.dumps(found.to_json(), indent=1), encoding="utf-8")
+    print(found.verdict)
+    return 0 if found.is_sound else 1
 
 
 def _convert(args: argparse.Namespace) -> int:
@@ -147,6 +168,37 @@ def _parser() -> argparse.ArgumentParser:
     )
     simulate.add_argument("cluster", nargs="?", help="a cluster file (YAML), or the name of a preset")
     simulate.add_argument("--list", action="store_true", help="list the presets")
+    simulate.add_argument(
+        "--hosts",
+        choices=("process", "namespace"),
+        default="process",
+        help="process: process trees, no root needed (default); namespace: containers, each with a network, root "
+        "directory, process numbers and limits of its own",
+    )
+    simulate.add_argument(
+        "--start",
+        choices=("ranks", "alone", "toolkit"),
+        help="ranks: a launcher for each rank, as horovodrun does (default for process hosts); toolkit: `train` of "
+        "SageMaker's toolkit on each host, with MPI (default for namespace hosts); alone: one launcher on each host, "
+        "which form the ring by themselves",
+    )
+    simulate.add_argument("--source_dir", "--source-dir", type=Path, help="what hosts see as their code (default: .)")
+    simulate.add_argument(
+        "--input_mode", "--input-mode", choices=("File", "FastFile"), default="File", help="of all channels"
+    )
+    simulate.add_argument(
+        "--cpu_scale",
+        "--cpu-scale",
+        metavar="X",
+        help="a host gets this part of its instance type's CPUs, memory and bandwidth; fit: as much as the machine has",
+    )
+    simulate.add_argument(
+        "--limits_from",
+        "--limits-from",
+        choices=("start", "reading"),
+        default="start",
+        help="when these limits begin: with the hosts, or when the ranks begin to read",
+    )
     simulate.add_argument("--run-dir", type=Path, help="where the run record goes; default: runs/NAME-TIME")
     simulate.add_argument("--checkpoints", type=Path, help="checkpoints that outlive the run; the next run resumes")
     simulate.add_argument("--max-run-s", type=float, default=3600.0, help="end the job after so long (default 3600)")
@@ -172,6 +224,11 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("run_dirs", nargs="+", type=Path)
     report.add_argument("--json", type=Path, help="also write the summaries to this file")
     report.set_defaults(run=_report)
+
+    doctor = commands.add_parser("doctor", help="what is installed, what this machine can do, and what to do about it")
+    doctor.add_argument("--run-dir", type=Path, help="where simulated clusters would keep what their hosts write")
+    doctor.add_argument("--json", type=Path, metavar="FILE", help="also write the findings to this file")
+    doctor.set_defaults(run=_doctor)
 
     convert = commands.add_parser("convert", help="write an image folder (a sub-folder for each class) as TFRecords")
     convert.add_argument("folder", type=Path)

@@ -42,8 +42,9 @@ def test_the_toolkit_reads_what_the_simulator_says(tmp_path: Path, groups: dict[
     command = [str(launcher), "--model", "small_cnn", "--epochs", "3"]
     simulation = Simulation(ClusterFile("c", groups), command, tmp_path / "run")
     for host in simulation.hosts:
-        config = simulation._resource_config(host)
-        host.write(config, {"training": tmp_path / "train"}, tmp_path, None, hyperparameters(command, "job-1"))
+        config = simulation.submission.resource_config(host, simulation.hosts)
+        host.write(config, {"training": tmp_path / "train"}, hyperparameters(command, "job-1"))
+        host.paths.channel("training").mkdir()
         variables = host.variables(config, ["training"], "job-1", command[1:])
 
         env = {name: value for name, value in os.environ.items() if not name.startswith(("SM_", "SAGEMAKER_"))}

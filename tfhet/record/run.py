@@ -75,6 +75,18 @@ class RunSummary:
     """Why, by name of each data host that was lost after training had begun."""
     bad_records: Sequence[Mapping[str, Any]] = ()
     """Records that were skipped because they cannot be read: file, offset (bytes), reason and so on; the first ones."""
+    status: str | None = None
+    """What a platform would say of the job: `Completed`, `Failed` or `Stopped`."""
+    failure_reason: str | None = None
+    """And why."""
+    host_cpu_s: Mapping[str, float] = field(default_factory=dict)
+    """CPU seconds of each host, by name, from its start to its end."""
+    reading_cpu_s: Mapping[str, float] = field(default_factory=dict)
+    """The part of them from the first read of the ranks to their end."""
+    limits: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Of each simulated host, by name: cpus, cpu_set, memory_bytes, bits_per_s; null for no limit."""
+    not_limited: Sequence[str] = ()
+    """Which of the limits that were asked for could not be had."""
     usd_per_million_examples: float | None = None
     """None where no price is known."""
     metrics: Mapping[str, Any] = field(default_factory=dict)
@@ -87,7 +99,7 @@ class RunSummary:
             value = getattr(self, name)
             if isinstance(value, Mapping):
                 object.__setattr__(self, name, Spread.from_json(value))
-        for name in ("epochs", "bad_records"):
+        for name in ("epochs", "bad_records", "not_limited"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
 
     @property
@@ -144,7 +156,8 @@ def _fits(name: str, value: Any) -> bool:
     return name not in _ITEMS or all(isinstance(item, _ITEMS[name]) for item in value.values())
 
 
-_MAPPINGS = ("machine", "versions", "cluster", "exit_codes", "stages_where", "lost_hosts", "metrics")
+_CPU = ("host_cpu_s", "reading_cpu_s")
+_MAPPINGS = ("machine", "versions", "cluster", "exit_codes", "stages_where", "lost_hosts", "limits", "metrics", *_CPU)
 _WHOLE = ("exit_code", "steps", "batch_size", "ranks", "restarts")
 _REAL = (
     "started",
@@ -162,9 +175,12 @@ _KINDS: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(_REAL, (float, int)),
     "epochs": (list, tuple),
     "bad_records": (list, tuple),
+    "not_limited": (list, tuple),
 }
 _ITEMS: dict[str, tuple[type, ...]] = {
     "cluster": (dict,),
+    "limits": (dict,),
+    **dict.fromkeys(_CPU, (float, int)),
     "exit_codes": (int, type(None)),
     **dict.fromkeys(("stages_where", "lost_hosts"), (str,)),
 }

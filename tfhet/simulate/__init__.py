@@ -1,9 +1,20 @@
-"""Many hosts on one machine: each its own process tree, address, ports, directories and configuration."""
+"""Many hosts on one machine: process trees, or containers with a network and limits of their own."""
 
 from __future__ import annotations
 
 from tfhet.simulate.cluster_file import ClusterFile, GroupFile, load, presets
 from tfhet.simulate.fault import Fault
+from tfhet.simulate.scale import parse_scale
 from tfhet.simulate.simulation import Simulation, run_dir, simulate
 
-__all__ = ["ClusterFile", "Fault", "GroupFile", "Simulation", "load", "presets", "run_dir", "simulate"]
+__all__ = [
+    "ClusterFile",
+    "Fault",
+    "GroupFile",
+    "Simulation",
+    "load",
+    "parse_scale",
+    "presets",
+    "run_dir",
+    "simulate",
+]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tfhet.launch.settings import LaunchSettings
 from tfhet.simulate.cluster_file import ClusterFile
-from tfhet.simulate.fault import LASTING, OF_A_HOST, Fault
+from tfhet.simulate.fault import LASTING, NETWORK, OF_A_HOST, Fault
 
 GOES_ON, FAILURE, STOP, NEVER_JOINED = "goes on", "failure", "stop", "never joined"
 """What may become of a job: it ends as if nothing was; it fails; it was told to stop; it never began."""
@@ -34,6 +34,10 @@ WEIGHTS = {
     ("bad-peer", "control"): 3,
 }
 """How often a fault is drawn, by kind and process."""
+NETWORK_WEIGHTS = {("partition", "group"): 4, ("loss", ""): 3, ("delay", ""): 3, ("rate", ""): 3}
+"""Where hosts have networks of their own, these too."""
+AMOUNTS = {"loss": (0.005, 0.03), "delay": (0.01, 0.1), "rate": (20e6, 200e6)}
+"""Of a network that is bad and still one: from, to."""
 SHORT = 0.25
 """Of the lease: so long at most lasts what is to be over before anybody is taken for lost."""
 HARMLESS, HARMFUL = 0.6, 1.5
@@ -57,10 +61,12 @@ class Aim:
     on_data_loss: str = "stop"
     built_in: bool = True
     """Whether the built-in trainer runs, which can do without a data host."""
+    data_group: str = ""
+    """Its name, where all of its hosts can be cut off together and networks be made worse; "" where not."""
 
     @classmethod
-    def of(cls, cluster: ClusterFile, settings: LaunchSettings) -> Aim:
-        """Of a job with these launcher arguments."""
+    def of(cls, cluster: ClusterFile, settings: LaunchSettings, *, networks: bool = False) -> Aim:
+        """Of a job with these launcher arguments. networks: whether each host has one of its own."""
         dnn = settings.dnn_group or ("dnn_group" if len(cluster.groups) > 1 else next(iter(cluster.groups)))
         hosts = {True: 0, False: 0}
         for name, group in cluster.groups.items():
@@ -75,6 +81,7 @@ class Aim:
             ready_timeout_s=settings.ready_timeout_s,
             on_data_loss=settings.on_data_loss,
             built_in=not settings.train_script,
+            data_group=next((name for name in cluster.groups if name != dnn), "") if networks else "",
         )
 
     @property
@@ -88,6 +95,10 @@ class Aim:
         data = self._names("data", self.data_hosts) if self.data_workers else ()
         return data + (self._names("dnn", self.dnn_hosts) if self.dnn_workers else ())
 
+    def named(self, host: str) -> tuple[str, ...]:
+        """The hosts that a fault's host stands for."""
+        return self._names("data", self.data_hosts) if host and host == self.data_group else (host,)
+
     @staticmethod
     def _names(kind: str, count: int) -> tuple[str, ...]:
         return tuple(f"{kind}-{number + 1}" for number in range(count))
@@ -96,9 +107,12 @@ class Aim:
 def schedule(seed: int, aim: Aim, length_s: float = LENGTH_S) -> tuple[Fault, ...]:
     """One to three faults, all within `length_s` of the beginning of training. The same for the same arguments."""
     draw = random.Random(f"chaos/{seed}")
+    weights = WEIGHTS | (NETWORK_WEIGHTS if aim.data_group else {})
+    if aim.data_group:
+        del weights["slow-disk", ""]  # disks belong to process hosts
     possible = {
         what: weight
-        for what, weight in WEIGHTS.items()
+        for what, weight in weights.items()
         if (aim.serving or what[1] not in ("worker", "dispatcher"))
         and (len(aim.hosts) > 1 or what[0] not in ("partition", "late-join"))
     }
@@ -113,6 +127,8 @@ def _fault(draw: random.Random, kind: str, process: str, aim: Aim, length_s: flo
         rank = draw.randrange(aim.ranks)
     elif process == "worker":
         host = draw.choice(aim.serving)
+    elif process == "group":
+        process, host = "", aim.data_group
     elif kind in OF_A_HOST or process in ("launcher", "host"):
         host = draw.choice(aim.hosts)
     after_s, every_s, for_s = round(draw.uniform(0.1, length_s), 1), None, None
@@ -120,11 +136,19 @@ def _fault(draw: random.Random, kind: str, process: str, aim: Aim, length_s: flo
         ready_s = aim.ready_timeout_s
         after_s = round(draw.uniform(0.5, min(4.0, ready_s / 4)), 1) if draw.random() < 0.75 else ready_s + 30.0
     elif kind in LASTING and draw.random() < 0.7:
-        longest_s = length_s if kind == "slow-disk" else SHORT * aim.lease_s
+        longest_s = length_s if kind in ("slow-disk", *NETWORK) else SHORT * aim.lease_s
         for_s = round(draw.uniform(0.4, max(0.5, longest_s)), 1)
     elif (kind, process) in (("kill", "worker"), ("bad-peer", "control")) and draw.random() < 0.3:
         every_s = round(draw.uniform(5.0, 8.0), 1)
-    return Fault(kind, process, host, rank, after_s, every_s, for_s)
+    return Fault(kind, process, host, rank, after_s, every_s, for_s, _amount(draw, kind))
+
+
+def _amount(draw: random.Random, kind: str) -> float | None:
+    """As exact as a fault's text says it."""
+    if kind not in AMOUNTS:
+        return None
+    amount, digits = draw.uniform(*AMOUNTS[kind]), {"loss": 3, "delay": 2, "rate": -6}[kind]
+    return round(amount, digits)
 
 
 def allowed(faults: Sequence[Fault], aim: Aim) -> frozenset[str]:
@@ -160,7 +184,7 @@ def _alone(fault: Fault, aim: Aim, silent_s: float) -> frozenset[str]:
         return frozenset({GOES_ON if fault.kind == "hang" and fault.for_s is not None else FAILURE})
     if fault.kind == "sigterm" and fault.process in ("launcher", "host"):
         return frozenset({STOP})
-    if fault.host.startswith("data-"):
+    if aim.named(fault.host)[0].startswith("data-"):
         return frozenset({GOES_ON})
     return _by_loss(_loss(fault, silent_s, aim))
 
@@ -169,8 +193,9 @@ def _without_data(faults: Sequence[Fault], aim: Aim, silent_s: float) -> frozens
     """What the loss of data hosts may do."""
     losses = dict.fromkeys(aim.serving, 0.0)
     for fault in faults:
-        if fault.host in losses and fault.host.startswith("data-"):
-            losses[fault.host] = max(losses[fault.host], _loss(fault, silent_s, aim))
+        for host in aim.named(fault.host):
+            if host in losses and host.startswith("data-"):
+                losses[host] = max(losses[host], _loss(fault, silent_s, aim))
     if not losses or (aim.built_in and aim.on_data_loss == "local"):
         return frozenset({GOES_ON})
     return _by_loss(min(losses.values()) if aim.built_in else max(losses.values()))

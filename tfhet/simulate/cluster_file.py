@@ -2,7 +2,7 @@
 
 name: demo
 groups:
-  data_group: {hosts: 1, instance_type: ml.c5.xlarge}
+  data_group: {hosts: 1, instance_type: ml.c5.xlarge, cpus: 0.2, memory_mib: 1536, mbit_per_s: 100}
   dnn_group:  {hosts: 1, ranks: 2, instance_type: ml.p3.8xlarge}
 channels:                        # name: directory; "digits/..." is the demonstration data
   training: digits/train
@@ -25,6 +25,8 @@ from tfhet.errors import UsageError, shown
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 MOST_HOSTS = 100
+LIMITS = {"cpus": (0.01, 1000.0), "memory_mib": (64.0, 1e8), "mbit_per_s": (0.1, 1e7)}
+"""What a host may be limited to."""
 MOST_CHARACTERS = 100_000
 """Of a cluster file."""
 MOST_MERGED = 1000
@@ -40,6 +42,11 @@ class GroupFile:
     ranks: int = 1
     """Training processes on each host, where the group trains."""
     instance_type: str = "ml.m5.large"
+    cpus: float | None = None
+    """CPU seconds a second of each host, whatever its type; so with the others."""
+    memory_mib: float | None = None
+    mbit_per_s: float | None = None
+    """Of its network, in each direction."""
 
 
 @dataclass(frozen=True)
@@ -132,6 +139,11 @@ def _group(name: object, value: object, where: str) -> GroupFile:
             raise UsageError(f"{at}: {number} must be a number from {low} to {MOST_HOSTS}, not {shown(count)}")
     if not isinstance(given.get("instance_type", ""), str):
         raise UsageError(f"{at}: instance_type must be text, not {shown(given['instance_type'])}")
+    for limit, (least, most) in LIMITS.items():
+        amount = given.get(limit)
+        is_number = isinstance(amount, (int, float)) and not isinstance(amount, bool)
+        if amount is not None and not (is_number and least <= amount <= most):
+            raise UsageError(f"{at}: {limit} must be a number from {least:g} to {most:g}, not {shown(amount)}")
     return GroupFile(**given)
 
 

@@ -1,6 +1,6 @@
 """Faults: what the simulator does to a running job, to show how it takes it.
 
-KIND:TARGET[:after=SECONDS][:every=SECONDS][:for=SECONDS]
+KIND[=AMOUNT]:TARGET[:after=SECONDS][:every=SECONDS][:for=SECONDS]
 
 kill:worker@data-1:after=3      SIGKILL to a data service worker, 3 s after training began
 kill:dispatcher                 and to the dispatcher
@@ -14,31 +14,46 @@ hang:host@data-1                a host that is cut off, as the others see it
 sigterm:launcher@dnn-1          what a platform sends before it takes a host away;  sigterm:host@dnn-1: to every
                                 launcher of the host, at once
 partition:data-1:for=4          the host is cut off: to and from the others, packets vanish; healed after 4 s
+partition:data_group            all hosts of the group are, together
+loss=1%:data-1                  one packet in a hundred vanishes, each way;  delay=50ms:dnn-1: each comes later;
+rate=100mbit:data_group         no more than so many bits a second, each way (these three on namespace hosts only)
 slow-disk:data-1:for=4          its reads of the channels' files become slow
 late-join:data-1:after=20       the host's launchers start so much later
 bad-peer:control                rubbish, half-open connections and a port scan at the link's port
 
-A partition is made with what needs no root: the host reaches the chief's ports through forwarders, which go dark, and
-its data service workers are stopped, so that nobody reads from them. What the host's own ranks read from the others'
-workers, and Horovod's ring between the ranks, are not cut.
+On process hosts a partition is made with what needs no root: the host reaches the chief's ports through forwarders,
+which go dark, and its data service workers are stopped, so that nobody reads from them. What the host's own ranks read
+from the others' workers, and Horovod's ring between the ranks, are not cut. On namespace hosts everything is.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from decimal import Decimal
 
 from tfhet.errors import UsageError, unknown
 
-KINDS = ("kill", "oom", "hang", "sigterm", "partition", "slow-disk", "late-join", "bad-peer")
+NETWORK = ("loss", "delay", "rate")
+"""Kinds with an amount: a share of the packets, seconds, bits per second."""
+KINDS = ("kill", "oom", "hang", "sigterm", "partition", *NETWORK, "slow-disk", "late-join", "bad-peer")
 PROCESSES = ("worker", "dispatcher", "script", "launcher", "host")
 WITH_MEMORY = ("worker", "dispatcher", "script")
 """What can run out of it."""
-OF_A_HOST = ("partition", "slow-disk", "late-join")
-"""Kinds whose target is a host."""
-LASTING = ("hang", "partition", "slow-disk")
+OF_A_HOST = ("partition", *NETWORK, "slow-disk", "late-join")
+"""Kinds whose target is a host, or a group."""
+LASTING = ("hang", "partition", *NETWORK, "slow-disk")
 """Kinds that may be over after a while."""
 _SECONDS = re.compile(r"(\d+(?:\.\d+)?)s?")
+_AMOUNTS = {
+    "loss": (re.compile(r"(\d+(?:\.\d+)?)%"), {"": "0.01"}, "loss=1%:data-1"),
+    "delay": (re.compile(r"(\d+(?:\.\d+)?)(ms|s)"), {"ms": "0.001", "s": "1"}, "delay=50ms:data-1"),
+    "rate": (
+        re.compile(r"(\d+(?:\.\d+)?)(kbit|mbit|gbit)"),
+        {"kbit": "1e3", "mbit": "1e6", "gbit": "1e9"},
+        "rate=100mbit:data-1",
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -59,13 +74,17 @@ class Fault:
     """Again and again, so far apart."""
     for_s: float | None = None
     """For one of LASTING: so long; None: for ever."""
+    amount: float | None = None
+    """For one of NETWORK: the share that is lost (0 to 1), the delay in seconds, or bits per second."""
 
     @classmethod
     def parse(cls, text: str) -> Fault:
         """From the form above. Raises UsageError."""
-        kind, *parts = text.strip().split(":")
+        first, *parts = text.strip().split(":")
+        kind, _, given = first.partition("=")
         if kind not in KINDS:
             unknown("fault", kind, KINDS)
+        amount = _amount(text, kind, given)
         if not parts:
             raise UsageError(f"fault {text!r} has no target: write like kill:worker@data-1:after=3s")
         target, *options = parts
@@ -81,16 +100,40 @@ class Fault:
             raise UsageError(f"fault {text!r}: for= belongs to {', '.join(LASTING)}")
         if "every_s" in times and kind == "late-join":
             raise UsageError(f"fault {text!r}: a host joins once; every= does not belong to late-join")
-        if "every_s" in times and kind in ("partition", "slow-disk") and "for_s" not in times:
+        if "every_s" in times and kind in LASTING[1:] and "for_s" not in times:
             raise UsageError(f"fault {text!r}: what comes again must end first; give for= too")
         if times.get("every_s") == 0.0:
             raise UsageError(f"fault {text!r}: every= is more than 0 seconds")
-        return cls(kind, process, host, rank, **times)
+        return cls(kind, process, host, rank, **times, amount=amount)
 
     def __str__(self) -> str:
         where = f"rank={self.rank}" if self.rank is not None else "@".join(filter(None, (self.process, self.host)))
         times = {"after": self.after_s or None, "every": self.every_s, "for": self.for_s}
-        return ":".join([self.kind, where, *(f"{name}={s:g}" for name, s in times.items() if s is not None)])
+        kind = self.kind
+        if self.kind == "loss":
+            kind += f"={100 * (self.amount or 0):.6g}%"
+        elif self.kind == "delay":
+            kind += f"={1000 * (self.amount or 0):g}ms"
+        elif self.kind == "rate":
+            kind += f"={(self.amount or 0) / 1000:g}kbit"
+        return ":".join([kind, where, *(f"{name}={s:g}" for name, s in times.items() if s is not None)])
+
+
+def _amount(text: str, kind: str, given: str) -> float | None:
+    if kind not in NETWORK:
+        if given:
+            raise UsageError(f"fault {text!r}: {kind} has no amount; only {', '.join(NETWORK)} have")
+        return None
+    pattern, units, example = _AMOUNTS[kind]
+    found = pattern.fullmatch(given)
+    if not found:
+        raise UsageError(f"fault {text!r}: how much? write like {example}")
+    amount = float(Decimal(found[1]) * Decimal(units[found[2] if found.lastindex == 2 else ""]))
+    if kind == "loss" and amount > 1:
+        raise UsageError(f"fault {text!r}: no more than 100% can be lost")
+    if kind == "rate" and not amount:
+        raise UsageError(f"fault {text!r}: a rate is more than 0; to cut a host off write partition:data-1")
+    return amount
 
 
 def _target(text: str, kind: str, target: str) -> tuple[str, str, int | None]:

@@ -36,26 +36,28 @@ class SimulatedHost:
         self,
         resource_config: Mapping[str, Any],
         channels: Mapping[str, Path],
-        code: Path,
-        checkpoints: Path | None,
         parameters: Mapping[str, str],
+        input_mode: str = "File",
     ) -> None:
-        """Lays out the base directory. Channels are links to their directories, as the code is."""
+        """Lays out the base directory, but for what `directories` names."""
         paths = self.paths
         for directory in (paths.input_config, paths.input_data, paths.model, paths.output_data):
             directory.mkdir(parents=True, exist_ok=True)
-        for name, directory in channels.items():
-            paths.channel(name).symlink_to(directory.resolve())
-        paths.code.symlink_to(code.resolve())
-        if checkpoints is None:
-            paths.checkpoints.mkdir()
-        else:
-            checkpoints.mkdir(parents=True, exist_ok=True)
-            paths.checkpoints.symlink_to(checkpoints.resolve())
-        data = {name: {"TrainingInputMode": "File", "RecordWrapperType": "None"} for name in channels}
+        data = {name: {"TrainingInputMode": input_mode, "RecordWrapperType": "None"} for name in channels}
         _write(paths.input_config / "inputdataconfig.json", data)
         _write(paths.resource_config, resource_config)
         _write(paths.hyperparameters, parameters)
+
+    def directories(self, channels: Mapping[str, Path], code: Path, checkpoints: Path | None) -> dict[Path, Path]:
+        """Directories of this machine by the place, below the base directory, where the host sees them."""
+        seen = {self.paths.channel(name): directory.resolve() for name, directory in channels.items()}
+        seen[self.paths.code] = code.resolve()
+        if checkpoints is None:
+            self.paths.checkpoints.mkdir()
+        else:
+            checkpoints.mkdir(parents=True, exist_ok=True)
+            seen[self.paths.checkpoints] = checkpoints.resolve()
+        return seen
 
     def variables(
         self, resource_config: Mapping[str, Any], channels: Sequence[str], job: str, arguments: Sequence[str]

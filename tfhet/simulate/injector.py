@@ -12,14 +12,15 @@ from dataclasses import dataclass, field
 import psutil
 
 from tfhet.clock import SYSTEM
+from tfhet.container.bridge import Bridge
 from tfhet.errors import UsageError, unknown
 from tfhet.process import Child
-from tfhet.simulate.fault import Fault
+from tfhet.simulate import partition
+from tfhet.simulate.fault import NETWORK, Fault
 from tfhet.simulate.host import SimulatedHost
-from tfhet.simulate.partition import Network
+from tfhet.simulate.population import Population, lives
 from tfhet.simulate.slow_disk import SlowDisk
 
-SERVER = "tfhet.service.server"
 _POLL_S = 0.1
 STARVED_S = 3.0
 """So long a process without more memory may go on with what it has."""
@@ -37,8 +38,10 @@ class Injector:
     began: Callable[[], bool]
     """Whether training has begun."""
     tell: Callable[[str], None]
-    network: Network | None = None
-    """There when a fault is a partition."""
+    network: partition.Network | Bridge | None = None
+    """Where hosts can be cut off."""
+    rates: Mapping[str, float | None] = field(default_factory=dict)
+    """Bits per second that a host's network allows without a fault, by host name; None: no limit."""
     disks: Mapping[str, SlowDisk] = field(default_factory=dict)
     """By host name, of those that a fault makes slow."""
     seed: int = 0
@@ -52,7 +55,8 @@ class Injector:
             hosts = self.named(fault.host)
             if not hosts:
                 known = [f"{kind}-{n + 1}" for kind, n in self._places()]
-                unknown(f"host of fault {fault}", fault.host, [*known, *(host.name for host in self.hosts)])
+                names = {name: None for host in self.hosts for name in (host.name, host.group)}
+                unknown(f"host of fault {fault}", fault.host, [*known, *names])
             if fault.rank is not None and fault.rank >= ranks:
                 unknown(f"rank of fault {fault}", fault.rank, range(ranks))
             if fault.process == "worker" and not any(host.ports.workers for host in hosts):
@@ -60,8 +64,8 @@ class Injector:
                 raise UsageError(f"fault {fault}: no data service worker runs there; workers: {where}")
             if fault.process == "dispatcher" and self.hosts and _chief(self.hosts, self.dnn_group) not in hosts:
                 raise UsageError(f"fault {fault}: the dispatcher runs on dnn-1")
-            if fault.kind == "partition" and len(self.hosts) == 1:
-                raise UsageError(f"fault {fault}: the cluster has one host, which nobody can be cut off from")
+            if fault.kind == "partition" and len(hosts) == len(self.hosts):
+                raise UsageError(f"fault {fault}: that is every host of the cluster; nobody can be cut off from them")
 
     def of_kind(self, kind: str) -> set[str]:
         """Names of the hosts that a fault of this kind, which is one of a host, is done to."""
@@ -94,11 +98,12 @@ class Injector:
 
     async def _harm(self, fault: Fault, order: random.Random) -> None:
         if fault.kind == "bad-peer":
-            await _pester(_chief(self.hosts, self.dnn_group))
+            await self._pester(_chief(self.hosts, self.dnn_group))
             self.tell(f"fault {fault}")
         elif fault.kind == "partition":
-            for host in self.named(fault.host):
-                await self._cut_off(fault, host)
+            await self._cut_off(fault, self.named(fault.host))
+        elif fault.kind in NETWORK:
+            await self._harm_network(fault, self.named(fault.host))
         elif fault.kind == "slow-disk":
             for host in self.named(fault.host):
                 await self._slow_down(fault, host)
@@ -123,7 +128,7 @@ class Injector:
         if fault.for_s is None:
             if fault.process in ("host", "launcher"):
                 stopped = {process.pid for process in chosen}
-                self.frozen |= {label for label, child in self.children.items() if child.pid in stopped}
+                self.frozen |= {label for label, pids in self._labels().items() if pids & stopped}
             return
         await asyncio.sleep(fault.for_s)
         _signal(chosen, signal.SIGCONT)
@@ -134,7 +139,7 @@ class Injector:
             self.tell(f"fault {fault}: process {process.pid} gets no memory beyond its {has_bytes >> 20} MiB")
             process.rlimit(psutil.RLIMIT_AS, (has_bytes, has_bytes))
         until = SYSTEM.monotonic() + STARVED_S
-        while _lives(process):
+        while lives(process):
             if SYSTEM.monotonic() > until:
                 self.tell(f"fault {fault}: process {process.pid} lives on; SIGKILL, as from the kernel")
                 _signal([process], signal.SIGKILL)
@@ -142,22 +147,45 @@ class Injector:
             await asyncio.sleep(_POLL_S)
         self.tell(f"fault {fault}: process {process.pid} died of it")
 
-    async def _cut_off(self, fault: Fault, host: SimulatedHost) -> None:
+    async def _cut_off(self, fault: Fault, hosts: Sequence[SimulatedHost]) -> None:
         assert self.network is not None
-        workers = Fault("hang", "worker", host.name)
-        self.tell(f"fault {fault}: {host.name} is cut off")
-        self.network.cut(host.name)
+        names = [host.name for host in hosts]
+        # Forwarders leave the way from worker to rank open; a bridge does not.
+        workers = [Fault("hang", "worker", name) for name in names if isinstance(self.network, partition.Network)]
+        self.tell(f"fault {fault}: {', '.join(names)} cut off")
+        self.network.cut(names)
         stopped: list[psutil.Process] = []
         until = SYSTEM.monotonic() + (fault.for_s if fault.for_s is not None else float("inf"))
         try:
             while (left_s := until - SYSTEM.monotonic()) > 0:
-                fresh = [process for process in self._processes(workers) if process not in stopped]
+                found = [process for each in workers for process in self._processes(each)]
+                fresh = [process for process in found if process not in stopped]
                 _signal(fresh, signal.SIGSTOP)  # one that its launcher started meanwhile is cut off, too
                 stopped += fresh
                 await asyncio.sleep(min(_POLL_S, left_s))
         finally:
             _signal(stopped, signal.SIGCONT)
-            self.network.heal(host.name)
+            self.network.heal(names)
+
+    async def _harm_network(self, fault: Fault, hosts: Sequence[SimulatedHost]) -> None:
+        bridge = self.network
+        assert isinstance(bridge, Bridge)
+        self.tell(f"fault {fault}: {', '.join(host.name for host in hosts)}")
+
+        async def set_to(amount: float | None, host: str) -> None:
+            if fault.kind == "loss":
+                bridge.lose(host, amount)
+            elif fault.kind == "delay":  # the first one compiles, perhaps
+                await asyncio.to_thread(bridge.delay, host, amount)
+            else:
+                bridge.limit(host, self.rates.get(host) if amount is None else amount)
+
+        for host in hosts:
+            await set_to(fault.amount, host.name)
+        if fault.for_s is not None:
+            await asyncio.sleep(fault.for_s)
+            for host in hosts:
+                await set_to(None, host.name)
 
     async def _slow_down(self, fault: Fault, host: SimulatedHost) -> None:
         disk = self.disks[host.name]
@@ -167,13 +195,18 @@ class Injector:
             await asyncio.sleep(fault.for_s)
             disk.heal()
 
+    def _labels(self) -> dict[str, set[int]]:
+        """Process ids by label."""
+        below = {label: Population.below(child.pid) for label, child in self.children.items() if child.code is None}
+        return {label: {process.pid for process in there.everything} for label, there in below.items()}
+
     def named(self, name: str) -> list[SimulatedHost]:
-        """The hosts that a fault's `data-1`, `dnn-1`, `algo-1` or "" stands for."""
+        """The hosts that a fault's `data-1`, `dnn-1`, `algo-1`, name of a group, or "" stands for."""
         kind, _, number = name.partition("-")
-        if kind in ("data", "dnn"):
+        if kind in ("data", "dnn") and number:
             group = [host for host in self.hosts if (host.group == self.dnn_group) == (kind == "dnn")]
             return group[int(number) - 1 : int(number)] if number.isdigit() and number != "0" else []
-        return [host for host in self.hosts if name in ("", host.name)]
+        return [host for host in self.hosts if name in ("", host.name, host.group)]
 
     def _processes(self, fault: Fault) -> list[psutil.Process]:
         names = {host.name for host in self.named(fault.host)}
@@ -181,29 +214,45 @@ class Injector:
         for label, child in self.children.items():
             if label.split("/")[0] not in names or child.code is not None:
                 continue
-            if fault.rank is not None and label.partition("/")[2] != str(fault.rank):
-                continue
-            with contextlib.suppress(psutil.Error):
-                launcher = psutil.Process(child.pid)
-                below = launcher.children(recursive=True)
-                servers = {kind: [p for p in below if _serves(p, kind)] for kind in ("worker", "dispatcher")}
-                scripts = [p for p in launcher.children() if p not in servers["worker"] + servers["dispatcher"]]
-                alone = fault.kind == "sigterm"  # a platform tells whom it started
-                found += {
-                    "host": [launcher] if alone else [launcher, *below],
-                    "launcher": [launcher],
-                    "script": scripts,
-                    **servers,
-                }[fault.process]
+            there = Population.below(child.pid)
+            if fault.process == "host":
+                # A platform tells whom it started.
+                found += there.everything[:1] if fault.kind == "sigterm" else there.everything
+            elif fault.process == "launcher":
+                found += there.launchers.values()
+            elif fault.process == "script":
+                found += there.scripts(fault.rank)
+            else:
+                found += there.servers(fault.process)
         return found
 
+    async def _pester(self, chief: SimulatedHost) -> None:
+        """A port scan, rubbish, and connections that say nothing, at the link's port."""
+        held = []
+        for index in range(60):
+            with contextlib.suppress(OSError):
+                writer = await self._connect(chief)
+                if index % 3 == 0:
+                    writer.write(random.Random(index).randbytes(5000))
+                elif index % 3 == 1:
+                    writer.write(b'{"type": "join", "member": "rank-1"}\n')
+                held.append(writer)
+        await asyncio.sleep(1.0)
+        for writer in held:
+            writer.close()
 
-def _serves(process: psutil.Process, kind: str) -> bool:
-    try:
-        words = process.cmdline()
-    except psutil.Error:
-        return False
-    return SERVER in words and kind in words
+    async def _connect(self, chief: SimulatedHost) -> asyncio.StreamWriter:
+        there = (chief.address, chief.ports.control)
+        if not isinstance(self.network, Bridge):
+            return (await asyncio.open_connection(*there))[1]
+        inside = self.network.socket()
+        inside.setblocking(False)
+        try:
+            await asyncio.get_running_loop().sock_connect(inside, there)
+        except OSError:
+            inside.close()
+            raise
+        return (await asyncio.open_connection(sock=inside))[1]
 
 
 def _signal(processes: Sequence[psutil.Process], number: signal.Signals) -> None:
@@ -212,28 +261,5 @@ def _signal(processes: Sequence[psutil.Process], number: signal.Signals) -> None
             process.send_signal(number)
 
 
-def _lives(process: psutil.Process) -> bool:
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.Error:
-        return False
-
-
 def _chief(hosts: Sequence[SimulatedHost], dnn_group: str) -> SimulatedHost:
     return next(host for host in hosts if host.group == dnn_group)
-
-
-async def _pester(chief: SimulatedHost) -> None:
-    """A port scan, rubbish, and connections that say nothing, at the link's port."""
-    held = []
-    for index in range(60):
-        with contextlib.suppress(OSError):
-            _, writer = await asyncio.open_connection(chief.address, chief.ports.control)
-            if index % 3 == 0:
-                writer.write(random.Random(index).randbytes(5000))
-            elif index % 3 == 1:
-                writer.write(b'{"type": "join", "member": "rank-1"}\n')
-            held.append(writer)
-    await asyncio.sleep(1.0)
-    for writer in held:
-        writer.close()

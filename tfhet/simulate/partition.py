@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from tfhet.simulate.host import SimulatedHost
 
@@ -84,7 +84,7 @@ class Network:
     def __init__(self, chief: str, forwarders: Mapping[str, tuple[Forwarder, ...]]):
         self._chief = chief
         self._forwarders = forwarders
-        self._cut: list[str] = []
+        self._cut: list[frozenset[str]] = []
 
     @classmethod
     def of(cls, hosts: Sequence[SimulatedHost], dnn_group: str) -> Network:
@@ -108,18 +108,18 @@ class Network:
     async def close(self) -> None:
         await asyncio.gather(*(forwarder.close() for some in self._forwarders.values() for forwarder in some))
 
-    def cut(self, host: str) -> None:
-        """Between `host` and the chief's, nothing passes; when it is the chief's own, between it and all others."""
-        self._cut.append(host)
+    def cut(self, hosts: Collection[str]) -> None:
+        """Between these hosts and the chief's, nothing passes; when it is one of them, between it and all others."""
+        self._cut.append(frozenset(hosts))
         self._apply()
 
-    def heal(self, host: str) -> None:
-        """Takes one `cut` back."""
-        self._cut.remove(host)
+    def heal(self, hosts: Collection[str]) -> None:
+        """Takes one `cut` of these back."""
+        self._cut.remove(frozenset(hosts))
         self._apply()
 
     def _apply(self) -> None:
         for host, forwarders in self._forwarders.items():
-            dark = host in self._cut or self._chief in self._cut
+            dark = any((host in hosts) != (self._chief in hosts) for hosts in self._cut)
             for forwarder in forwarders:
                 (forwarder.darken if dark else forwarder.lighten)()

@@ -1,49 +1,49 @@
-"""Process mode: every host is a process tree of its own on this machine. Needs no root."""
+"""One run of a command on every host of a simulated cluster."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import dataclasses
-import json
-import random
-import signal
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import psutil
 
 from tfhet.clock import SYSTEM
-from tfhet.cluster import HostPaths, Ports, environment, free_ports
-from tfhet.control import SECRET_VARIABLE, new_secret
+from tfhet.cluster import environment
+from tfhet.container import kernel
 from tfhet.errors import TfhetError, UsageError
 from tfhet.events import Event
-from tfhet.launch.ring import Ring
-from tfhet.launch.settings import LaunchSettings
 from tfhet.process import Child, describe_exit
 from tfhet.record import RunFolder, RunSummary, machine, versions
 from tfhet.report import write_html
+from tfhet.simulate import training_job
 from tfhet.simulate.channels import found
-from tfhet.simulate.cluster_file import ClusterFile, GroupFile
+from tfhet.simulate.cluster_file import ClusterFile
 from tfhet.simulate.drive import drive
-from tfhet.simulate.fault import Fault
-from tfhet.simulate.host import SimulatedHost, hyperparameters
+from tfhet.simulate.fault import NETWORK, Fault
+from tfhet.simulate.ground import Ground
+from tfhet.simulate.host import SimulatedHost
 from tfhet.simulate.injector import Injector
-from tfhet.simulate.partition import Network
-from tfhet.simulate.slow_disk import SlowDisk, build
+from tfhet.simulate.namespace_ground import NamespaceGround
+from tfhet.simulate.population import Population
+from tfhet.simulate.process_ground import ProcessGround
+from tfhet.simulate.submission import Submission
 
-DATA_GROUP, DNN_GROUP = "data_group", "dnn_group"
-STOP_GRACE_S = 30.0
-"""From SIGTERM to SIGKILL, for launchers (SageMaker gives 120 s)."""
+STOP_GRACE_S = {"process": 30.0, "namespace": 120.0}
+"""From SIGTERM to SIGKILL, by ground: what launchers promise, and what SageMaker gives."""
 TOLD_TO_STOP = "told to stop"
 SILENT_SCRIPT_S = 30.0
 """A script that does not say, through tfhet, that it reads its data is taken to have begun after so long."""
+_POLL_S = 0.1
+_SHORT_POLL_S = 0.02
 
 
 class Simulation:
-    """One run of a command on every host of a simulated cluster."""
+    """A command, a cluster and faults; `run` runs them. Raises UsageError for what cannot be run."""
 
     def __init__(
         self,
@@ -52,104 +52,100 @@ class Simulation:
         folder: Path,
         *,
         max_run_s: float = 3600.0,
-        checkpoints: Path | None = None,
         seed: int = 0,
         faults: Sequence[Fault] = (),
         on_line: Callable[[str], None] = print,
         env: Mapping[str, str] | None = None,
+        **how: Any,
     ):
+        """how: see `Submission`: hosts, start, code, checkpoints, input_mode, cpu_scale, limits_from."""
+        self.submission = Submission.of(cluster, command, **how)
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise UsageError(f"--run-dir {folder} is there already; give a folder that is new or empty")
         self.cluster = cluster
         self.folder = RunFolder(folder)
         self.codes: dict[str, int] = {}
-        """Exit code by launcher, as `host` or `host/rank`."""
+        """Exit code by what was started: a launcher, as `host` or `host/rank`, or a host's container, as `host`."""
         self._env = dict(environment() if env is None else env)
+        self._max_run_s = max_run_s
+        self._on_line = on_line
         self._last_exit_s = 0.0
+        self._launchers_gone_s: float | None = None
         self._started_s: float | None = None
         self._events: list[Event] = []
-        self._command = [*command[:1], *cluster.arguments(), *command[1:]]
-        self._settings, _ = LaunchSettings.parse(self._command[1:])
-        self._max_run_s = max_run_s
-        self._checkpoints = checkpoints
-        self._on_line = on_line
-        self._dnn = self._settings.dnn_group or (DNN_GROUP if len(cluster.groups) > 1 else next(iter(cluster.groups)))
-        self._job = f"{cluster.name}-{datetime.fromtimestamp(SYSTEM.wall()):%Y%m%d-%H%M%S}"
-        if not command or not Path(command[0]).is_file():
-            raise UsageError(
-                f"the command {' '.join(command) or '(none)'}: expected a Python file, like scripts/launcher.py"
-            )
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise UsageError(f"--run-dir {folder} is there already; give a folder that is new or empty")
-        self.hosts = self._hosts(random.Random(seed), any(fault.kind == "partition" for fault in faults))
+        self._cpu_s: dict[str, dict[str, float]] = {}
+        self.hosts = self.submission.hosts(folder, seed, any(fault.kind == "partition" for fault in faults))
+        self._chief = next(host for host in self.hosts if host.group == self.submission.dnn_group)
         self._children: dict[str, Child] = {}
         self._injector = Injector(
-            faults, self.hosts, self._dnn, self._children, self._has_begun, self._tell_fault, seed=seed
+            faults, self.hosts, self.submission.dnn_group, self._children, self._has_begun, self._tell_fault, seed=seed
         )
         self._injector.check()
-        if any(host.detour for host in self.hosts):
-            self._injector.network = Network.of(self.hosts, self._dnn)
-        if slow := self._injector.of_kind("slow-disk"):
-            library = build(self._env)
-            self._injector.disks = {
-                name: SlowDisk(library, self.folder.path.resolve() / "hosts" / f"{name}.slow") for name in slow
-            }
+        self._ground = self._made_ground(faults)
+
+    @property
+    def cgroups(self) -> Mapping[str, Any]:
+        """The control groups of the hosts that run, by name; empty for process hosts."""
+        return self._ground.cgroups if isinstance(self._ground, NamespaceGround) else {}
 
     def run(self) -> RunSummary:
         """Runs to the end of the last host, and gives the completed record."""
         self.folder.create()
         began = SYSTEM.wall()
         channels = found(self.cluster.channels, self._env, self._on_line)
-        dnn_hosts = [host for host in self.hosts if host.group == self._dnn]
-        ring = Ring([h.name for h in dnn_hosts], dnn_hosts[0].ranks) if _ranks(dnn_hosts) > 1 else None
-        try:
-            if ring:
-                ring.start("127.0.0.1", "lo")
-            cause = drive(lambda stop: self._run(channels, ring, stop))
-        finally:
-            if ring:
-                ring.stop()
-        return self._conclude(dnn_hosts, cause, began)
+        cause = drive(lambda stop: self._run(channels, stop))
+        return self._conclude(cause, began)
 
-    async def _run(self, channels: Mapping[str, Path], ring: Ring | None, stop: asyncio.Event) -> str | None:
-        secret = {SECRET_VARIABLE: new_secret()}
-        addresses = {"TFHET_ADDRESSES": json.dumps({host.name: host.address for host in self.hosts})}
-        children = self._children
-        network = self._injector.network
-        injecting = asyncio.create_task(self._injector.run())
+    def _made_ground(self, faults: Sequence[Fault]) -> Ground:
+        job = self.submission
+        if job.ground == "process":
+            for fault in faults:
+                if fault.kind in NETWORK:
+                    raise UsageError(f"fault {fault}: process hosts share one network; use --hosts namespace")
+            slow = self._injector.of_kind("slow-disk")
+            ground = ProcessGround(job, self.hosts, self._env, self._logger, slow)
+            self._injector.disks = ground.disks
+            return ground
+        for fault in faults:
+            if fault.kind == "slow-disk":
+                raise UsageError(f"fault {fault}: disks are made slow for --hosts process only")
+            if fault.kind in NETWORK:
+                kernel.require({"loss": "lose", "delay": "delay", "rate": "limit"}[fault.kind])
+        return NamespaceGround(job, self.hosts, self._env, self._logger)
+
+    async def _run(self, channels: Mapping[str, Path], stop: asyncio.Event) -> str | None:
+        children, ground = self._children, self._ground
+        tasks: list[asyncio.Task[None]] = []
         begun_s = SYSTEM.monotonic()
         try:
-            if network is not None:
-                await network.start()
-            for host in sorted(self.hosts, key=self._injector.delay_s):
-                if not await self._comes(begun_s + self._injector.delay_s(host), stop):
-                    break
-                config = self._resource_config(host)
-                host.write(config, channels, Path.cwd(), self._checkpoints, hyperparameters(self._command, self._job))
-                variables = host.variables(config, list(channels), self._job, self._command[1:])
-                path = ":".join(filter(None, (str(host.paths.code), self._env.get("PYTHONPATH", ""))))
-                env = {**self._env, **variables, **host.sees.to_env(), **addresses, **secret, "PYTHONPATH": path}
-                if disk := self._injector.disks.get(host.name):
-                    env |= disk.variables(env, channels.values())
-                is_dnn = host.group == self._dnn
-                for local_rank in range(host.ranks if is_dnn else 1):
-                    rank = ring.environment(host.name, local_rank) if ring and is_dnn else {}
-                    label = f"{host.name}/{rank.get('HOROVOD_RANK', 0)}" if is_dnn else host.name
-                    children[label] = await Child.start(
-                        label,
-                        [sys.executable, *self._command],
-                        env={**env, **rank, "PYTHONUNBUFFERED": "1"},
-                        on_line=self._logger(host.name),
-                        cwd=host.paths.code,
-                        when_orphaned=signal.SIGTERM,
-                    )
+            for note in ground.notes:
+                self._on_line(f"[simulate] {note}")
+            await ground.open(channels)
+            self._injector.network = ground.network  # type: ignore[assignment]
+            tasks = [asyncio.create_task(self._injector.run()), asyncio.create_task(self._watch())]
+            starts = [asyncio.create_task(self._start(host, begun_s, stop)) for host in self.hosts]
+            tasks += starts
+            await asyncio.gather(*starts)
+            self._note("hosts.started")
             return await self._wait(children, stop)
         finally:
-            injecting.cancel()
-            (error,) = await asyncio.gather(injecting, return_exceptions=True)
-            if isinstance(error, Exception):
-                self._tell_fault(f"a fault could not be done: {error!r}")
-            await asyncio.gather(*(child.stop(STOP_GRACE_S) for child in children.values()))
-            if network is not None:
-                await network.close()
+            for task in tasks:
+                task.cancel()
+            ends = await asyncio.gather(*tasks, return_exceptions=True)
+            for error in ends[:1]:
+                if isinstance(error, Exception):
+                    self._tell_fault(f"a fault could not be done: {error!r}")
+            await asyncio.gather(*(child.stop(self._grace_s) for child in children.values()))
+            self._cpu_s["whole"] = ground.cpu_s()
+            await ground.close()
+
+    async def _start(self, host: SimulatedHost, begun_s: float, stop: asyncio.Event) -> None:
+        if await self._comes(begun_s + self._injector.delay_s(host), stop):
+            await self._ground.start(host, self._children)
+
+    @property
+    def _grace_s(self) -> float:
+        return STOP_GRACE_S[self.submission.ground]
 
     async def _comes(self, at_s: float, stop: asyncio.Event) -> bool:
         """Waits until a host that joins late may start; False when the job is over by then."""
@@ -160,9 +156,26 @@ class Simulation:
             await asyncio.sleep(min(left_s, 0.2))
         return True
 
+    async def _watch(self) -> None:
+        """Sees when the ranks begin to read and when they have ended, and when the last launcher has."""
+        while not self._has_begun():
+            await asyncio.sleep(_POLL_S)
+        self._ground.limit()
+        self._cpu_s["before"] = self._ground.cpu_s()
+        self._note("reading.seen")
+        ranks = sum(host.ranks for host in self.hosts if host.group == self.submission.dnn_group)
+        while sum(event.get("event") == "rank.ended" for event in self._chief_events()) < ranks:
+            await asyncio.sleep(_POLL_S)
+        self._cpu_s["behind"] = self._ground.cpu_s()
+        if self.submission.ground == "namespace":
+            while any(Population.below(child.pid).has_launchers for child in self._children.values()):
+                await asyncio.sleep(_SHORT_POLL_S)
+            self._launchers_gone_s = SYSTEM.wall()
+
     async def _wait(self, children: Mapping[str, Child], stop: asyncio.Event) -> str | None:
         async def see_end(label: str, child: Child) -> None:
             self.codes[label] = await child.wait()
+            self._note("host.ended", host=label, code=self.codes[label])
             if label not in self._injector.frozen:
                 self._last_exit_s = SYSTEM.wall()
 
@@ -183,41 +196,60 @@ class Simulation:
         cause = None
         if not every.done():
             cause = TOLD_TO_STOP if stopped.done() else f"the job ran longer than {self._max_run_s:g} s"
-            await asyncio.gather(*(child.stop(STOP_GRACE_S) for child in children.values()))
+            await asyncio.gather(*(child.stop(self._grace_s) for child in children.values()))
         await every
         stopped.cancel()
         return cause
 
-    def _conclude(self, dnn_hosts: Sequence[SimulatedHost], cause: str | None, began: float) -> RunSummary:
+    def _conclude(self, cause: str | None, began: float) -> RunSummary:
         """The chief's record, completed with what only the simulator saw."""
-        kept = RunFolder(dnn_hosts[0].paths.output_data / "tfhet")
-        self._events.append(Event("launchers.gone", self._last_exit_s, {}))
+        kept = RunFolder(self._chief.paths.output_data / "tfhet")
+        self._note("launchers.gone", at_s=self._launchers_gone_s or self._last_exit_s)
         try:
             summary = kept.read_summary()
         except TfhetError:
-            summary = RunSummary()
-        for event in self._events:
-            kept.write_event(event)
-        self.folder.events_path.write_bytes(kept.events_path.read_bytes())
+            summary = RunSummary(exit_code=None if any(self.codes.values()) or not self.codes else 0)
         bad = {label: code for label, code in self.codes.items() if code and label not in summary.lost_hosts}
         exit_code = summary.exit_code if summary.exit_code is not None else max([1, *self.codes.values()])
+        status = training_job.status(self.codes, stopped=cause is not None)
+        reason = training_job.failure_reason(self.hosts, self.codes) if status == training_job.FAILED else cause
         if bad and not exit_code:
             exit_code, cause = 1, "; ".join(f"{label}: {describe_exit(code)}" for label, code in bad.items())
         if exit_code or cause:
             cause = cause or summary.cause or self._first_failure()
             exit_code = exit_code or 1
+        ended = SYSTEM.wall()
+        training_job.describe(
+            self.submission,
+            self.folder.path,
+            began=began,
+            ended=ended,
+            status=status,
+            reason=reason,
+            collected=training_job.collect(self.hosts, self.folder.path),
+        )
+        with contextlib.suppress(FileNotFoundError):  # a launcher that is not ours writes none
+            self.folder.events_path.write_bytes(kept.events_path.read_bytes())
+        for event in self._events:
+            self.folder.write_event(event)
+        whole, before, behind = (self._cpu_s.get(name, {}) for name in ("whole", "before", "behind"))
         summary = dataclasses.replace(
             summary,
             name=self.cluster.name,
             mode="heterogeneous" if len({host.group for host in self.hosts}) > 1 else "homogeneous",
             started=began,
-            duration_s=SYSTEM.wall() - began,
+            duration_s=ended - began,
             teardown_s=self._teardown_s(kept),
             machine=machine(),
             versions=versions(),
             exit_codes=dict(sorted(self.codes.items())),
             exit_code=exit_code,
             cause=cause,
+            status=status,
+            failure_reason=reason,
+            host_cpu_s=whole,
+            reading_cpu_s={name: behind[name] - before.get(name, 0.0) for name in behind},
+            **self._ground.facts(),
         )
         self.folder.write_summary(summary)
         write_html(self.folder)
@@ -226,15 +258,22 @@ class Simulation:
     def _teardown_s(self, kept: RunFolder) -> float | None:
         """From the end of the last rank's script to the end of the last launcher; None when a rank never ended."""
         ends = [float(event["time_s"]) for event in kept.events() if event.get("event") == "rank.ended"]
-        return None if not ends else max(0.0, self._last_exit_s - max(ends))
+        return None if not ends else max(0.0, (self._launchers_gone_s or self._last_exit_s) - max(ends))
+
+    def _note(self, name: str, *, at_s: float | None = None, **fields: object) -> None:
+        self._events.append(Event(name, SYSTEM.wall() if at_s is None else at_s, fields))
 
     def _tell_fault(self, line: str) -> None:
-        self._events.append(Event("fault.injected", SYSTEM.wall(), {"fault": line}))
+        self._note("fault.injected", fault=line)
         self._on_line(f"[simulate] {line}")
 
+    def _chief_events(self) -> list[dict[str, Any]]:
+        with contextlib.suppress(TfhetError, OSError):
+            return list(RunFolder(self._chief.paths.output_data / "tfhet").events())
+        return []
+
     def _has_begun(self) -> bool:
-        chief = next(host for host in self.hosts if host.group == self._dnn)
-        events = RunFolder(chief.paths.output_data / "tfhet").events_path
+        events = RunFolder(self._chief.paths.output_data / "tfhet").events_path
         with contextlib.suppress(OSError):
             found = events.read_text(encoding="utf-8")
             if "training.started" in found and self._started_s is None:
@@ -250,58 +289,14 @@ class Simulation:
         codes = ", ".join(f"{label}: {describe_exit(code)}" for label, code in sorted(self.codes.items()))
         return f"no launcher said why ({codes})"
 
-    def _hosts(self, order: random.Random, detours: bool) -> list[SimulatedHost]:
-        """Names are dealt out to groups at random, as SageMaker does: algo-1 may be anything.
-
-        detours: whether the hosts reach the chief's through forwarders.
-        """
-        groups = [(name, group) for name, group in self.cluster.groups.items() for _ in range(group.hosts)]
-        order.shuffle(groups)
-        workers = [self._workers(name) for name, _ in groups]
-        free = iter(free_ports(2 + sum(workers) + 2 * len(groups) * detours))
-        control, dispatcher = next(free), next(free)
-        hosts: list[SimulatedHost] = []
-        for index, ((group, spec), count) in enumerate(zip(groups, workers, strict=True), start=1):
-            name = f"algo-{index}"
-            ports = Ports(control, dispatcher, tuple(next(free) for _ in range(count)))
-            paths = HostPaths(self.folder.path.resolve() / "hosts" / name)
-            ranks = spec.ranks if group == self._dnn else 1
-            is_chief = group == self._dnn and all(host.group != group for host in hosts)
-            detour = (next(free), next(free)) if detours and not is_chief else None
-            address = f"127.0.0.{index + 1}"
-            hosts.append(SimulatedHost(name, group, spec.instance_type, address, ports, ranks, paths, detour))
-        if not any(host.group == self._dnn for host in hosts):
-            there = ", ".join(f"{name} ({group.hosts} hosts)" for name, group in self.cluster.groups.items())
-            raise UsageError(
-                f"cluster {self.cluster.name!r}: no host trains: there is no group {self._dnn!r} with hosts; "
-                f"groups: {there}"
-            )
-        return hosts
-
-    def _workers(self, group: str) -> int:
-        return self._settings.dnn_host_workers if group == self._dnn else self._settings.data_host_workers
-
-    def _resource_config(self, host: SimulatedHost) -> dict[str, object]:
-        def members(name: str, group: GroupFile) -> dict[str, object]:
-            names = [h.name for h in self.hosts if h.group == name]
-            return {"instance_group_name": name, "instance_type": group.instance_type, "hosts": names}
-
-        return {
-            "current_host": host.name,
-            "current_instance_type": host.instance_type,
-            "current_group_name": host.group,
-            "hosts": [h.name for h in self.hosts],
-            "instance_groups": [members(name, group) for name, group in self.cluster.groups.items()],
-            "network_interface_name": "lo",
-        }
-
     def _logger(self, host: str) -> Callable[[str], None]:
         path = self.folder.log_path(host)
+        tag = f"{host} | " if self.submission.ground == "namespace" else ""
 
         def write(line: str) -> None:
             with open(path, "a", encoding="utf-8") as log:
                 log.write(line + "\n")
-            self._on_line(line)
+            self._on_line(f"{tag}{line}")
 
         return write
 
@@ -316,40 +311,16 @@ async def _killed(child: Child) -> None:
     await child.wait()
 
 
-def _ranks(hosts: Sequence[SimulatedHost]) -> int:
-    return sum(host.ranks for host in hosts)
-
-
 def run_dir(cluster: ClusterFile) -> Path:
     """Where the record of a run goes when nobody says: `runs/NAME-TIME`."""
     return Path("runs") / f"{cluster.name}-{datetime.fromtimestamp(SYSTEM.wall()):%Y%m%d-%H%M%S}"
 
 
-def simulate(
-    cluster: ClusterFile,
-    command: Sequence[str],
-    folder: Path | None = None,
-    *,
-    max_run_s: float = 3600.0,
-    checkpoints: Path | None = None,
-    seed: int = 0,
-    faults: Sequence[Fault] = (),
-    on_line: Callable[[str], None] = print,
-) -> RunSummary:
+def simulate(cluster: ClusterFile, command: Sequence[str], folder: Path | None = None, **how: Any) -> RunSummary:
     """Runs `command` (a Python file and its arguments) on every host of `cluster`, to the end of the last one.
 
-    `folder`: where the run record goes, new or empty. `checkpoints`: a directory that outlives the run. `seed`: which
-    host gets which name. `faults`: what is done to the job on the way. Raises UsageError for what cannot be run; a job
-    that fails is told by the record.
+    `folder`: where the run record goes, new or empty. `how`: see `Simulation` and `Submission`; `checkpoints`: a
+    directory that outlives the run; `seed`: which host gets which name; `faults`: what is done to the job on the way.
+    Raises UsageError for what cannot be run; a job that fails is told by the record.
     """
-    folder = folder or run_dir(cluster)
-    return Simulation(
-        cluster,
-        command,
-        folder,
-        max_run_s=max_run_s,
-        checkpoints=checkpoints,
-        seed=seed,
-        faults=faults,
-        on_line=on_line,
-    ).run()
+    return Simulation(cluster, command, folder or run_dir(cluster), **how).run()

@@ -5,24 +5,16 @@ A small library, slow_disk.cc, is preloaded into them; it is built once, into th
 
 from __future__ import annotations
 
-import hashlib
-import os
-import platform
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfhet.cluster import cache_dir
-from tfhet.errors import UsageError
+from tfhet.container.compiled import compiled
 
 SOURCE = Path(__file__).with_name("slow_disk.cc")
 FLAGS = ("-O2", "-fPIC", "-shared", "-Wall", "-D_GNU_SOURCE")
 READ_MS = 50
 """What a read takes longer: a disk whose queue is full."""
-BUILD_LIMIT_S = 120.0
 
 
 @dataclass(frozen=True)
@@ -50,31 +42,4 @@ class SlowDisk:
 
 def build(env: Mapping[str, str]) -> Path:
     """The library, made unless it is in the cache. Raises UsageError where it cannot be."""
-    given = env.get("CXX", "").split()
-    compiler = (
-        shutil.which(given[0]) if given else shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
-    )
-    if compiler is None:
-        raise UsageError("a slow disk needs a C++ compiler, and there is none (Debian: g++); leave slow-disk out")
-    words = [compiler, *given[1:], *FLAGS]
-    key = hashlib.blake2b(SOURCE.read_bytes() + repr([words, platform.machine()]).encode(), digest_size=12).hexdigest()
-    library = cache_dir(env) / "simulate" / f"slow_disk-{key}.so"
-    if library.exists():
-        return library
-    try:
-        library.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".build-", dir=library.parent) as scratch:
-            made = Path(scratch) / library.name
-            done = subprocess.run(
-                [*words, "-o", str(made), str(SOURCE), "-ldl"],
-                capture_output=True,
-                text=True,
-                timeout=BUILD_LIMIT_S,
-                stdin=subprocess.DEVNULL,
-            )
-            if done.returncode:
-                raise UsageError(f"a slow disk: {compiler} failed: " + " | ".join(done.stderr.strip().split("\n")[:4]))
-            os.replace(made, library)
-    except (OSError, subprocess.SubprocessError) as error:
-        raise UsageError(f"a slow disk: its library cannot be built in {library.parent}: {error}") from None
-    return library
+    return compiled(SOURCE, env, "a slow disk", "leave slow-disk out", FLAGS, ".so")

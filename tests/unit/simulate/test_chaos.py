@@ -14,6 +14,7 @@ SETTINGS = LaunchSettings(lease_s=4.0, ready_timeout_s=20.0)
 DEMO = Aim.of(load("demo"), SETTINGS)
 TWO = Aim.of(load("two-data-two-dnn"), SETTINGS)
 ALONE = Aim.of(load("homogeneous"), SETTINGS)
+NETWORKS = Aim.of(load("two-data-two-dnn"), SETTINGS, networks=True)
 
 
 def kinds(aim: Aim, *faults: str) -> set[str]:
@@ -34,14 +35,14 @@ def test_the_same_seed_draws_the_same_faults_and_another_one_others():
     assert len({schedule(seed, TWO, 8.0) for seed in range(50)}) == 50
 
 
-@pytest.mark.parametrize("aim", [DEMO, TWO, ALONE])
+@pytest.mark.parametrize("aim", [DEMO, TWO, ALONE, NETWORKS])
 def test_what_is_drawn_can_be_written_down_and_is_within_the_job(aim: Aim):
     for seed in range(200):
         drawn = schedule(seed, aim, 8.0)
         assert 1 <= len(drawn) <= 3
         for fault in drawn:
             assert Fault.parse(str(fault)) == fault
-            assert fault.host in ("", *aim.hosts)
+            assert fault.host in ("", *aim.hosts, aim.data_group)
             assert fault.rank is None or fault.rank < aim.ranks
             assert fault.after_s <= 8.0 or fault.kind == "late-join"
 
@@ -53,6 +54,31 @@ def test_every_kind_is_drawn_also_repeated_short_and_too_late():
     for kind in ("hang", "partition", "slow-disk"):
         assert {fault.for_s is None for fault in drawn if fault.kind == kind} == {True, False}
     assert {fault.after_s > 20.0 for fault in drawn if fault.kind == "late-join"} == {True, False}
+
+
+def test_where_hosts_have_networks_these_are_harmed_too_and_the_group_is_cut_off():
+    drawn = [fault for seed in range(300) for fault in schedule(seed, NETWORKS, 8.0)]
+    kinds_drawn = {fault.kind for fault in drawn}
+    assert {"loss", "delay", "rate", "partition"} <= kinds_drawn
+    assert "slow-disk" not in kinds_drawn
+    cut = {fault.host for fault in drawn if fault.kind == "partition"}
+    assert cut == {"data_group", *NETWORKS.hosts}
+    assert "data_group" not in {fault.host for fault in drawn if fault.kind != "partition"}
+
+
+@pytest.mark.parametrize(
+    ("fault", "may"),
+    [
+        ("loss=3%:data-1", {GOES_ON}),
+        ("delay=100ms:dnn-1", {GOES_ON}),
+        ("rate=20mbit:dnn-2:for=2", {GOES_ON}),
+        ("partition:data-1", {GOES_ON}),
+        ("partition:data_group:for=0.5", {GOES_ON}),
+        ("partition:data_group", {FAILURE}),
+    ],
+)
+def test_a_bad_network_ends_no_job_and_a_group_cut_off_for_good_does(fault: str, may: set[str]):
+    assert kinds(NETWORKS, fault) == may
 
 
 def test_without_a_data_service_and_others_nothing_is_aimed_at_them():

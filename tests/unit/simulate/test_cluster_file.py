@@ -11,7 +11,7 @@ from tfhet.simulate import ClusterFile, GroupFile, load, presets
 WHOLE = """
 name: two
 groups:
-  data_group: {hosts: 2, instance_type: ml.c5.xlarge}
+  data_group: {hosts: 2, instance_type: ml.c5.xlarge, cpus: 0.2, memory_mib: 512, mbit_per_s: 100}
   dnn_group: {hosts: 1, ranks: 4}
 channels: {training: digits/train}
 launcher: {data_host_workers: 2, lease_s: 4.5}
@@ -21,7 +21,10 @@ launcher: {data_host_workers: 2, lease_s: 4.5}
 def test_a_whole_file_is_read():
     assert ClusterFile.parse(WHOLE, "two.yaml") == ClusterFile(
         "two",
-        {"data_group": GroupFile(2, 1, "ml.c5.xlarge"), "dnn_group": GroupFile(1, 4)},
+        {
+            "data_group": GroupFile(2, 1, "ml.c5.xlarge", cpus=0.2, memory_mib=512, mbit_per_s=100),
+            "dnn_group": GroupFile(1, 4),
+        },
         {"training": "digits/train"},
         {"data_host_workers": 2, "lease_s": 4.5},
     )
@@ -85,12 +88,17 @@ def test_a_file_that_is_no_text_is_named(tmp_path: Path):
         ("groups: {a: 3}", "f.yaml: groups: a: expected NAME: VALUE pairs, not 3"),
         ("groups: {a b: {}}", "f.yaml: groups: 'a b' is no name for a group"),
         ("groups: {1: {}}", "f.yaml: groups: 1 is no name for a group"),
-        ("groups: {a: {host: 1}}", "f.yaml: groups: a: unknown field 'host'; known: hosts, instance_type, ranks"),
+        ("groups: {a: {host: 1}}", "f.yaml: groups: a: unknown field 'host'; known: cpus, hosts, "),
         ("groups: {a: {hosts: many}}", "f.yaml: groups: a: hosts must be a number from 0 to 100, not 'many'"),
         ("groups: {a: {hosts: true}}", "f.yaml: groups: a: hosts must be a number from 0 to 100, not True"),
         ("groups: {a: {hosts: -1}}", "f.yaml: groups: a: hosts must be a number from 0 to 100, not -1"),
         ("groups: {a: {ranks: 0}}", "f.yaml: groups: a: ranks must be a number from 1 to 100, not 0"),
         ("groups: {a: {instance_type: 5}}", "f.yaml: groups: a: instance_type must be text, not 5"),
+        ("groups: {a: {cpus: 0}}", "f.yaml: groups: a: cpus must be a number from 0.01 to 1000, not 0"),
+        ("groups: {a: {cpus: true}}", "f.yaml: groups: a: cpus must be a number from 0.01 to 1000, not True"),
+        ("groups: {a: {cpus: .nan}}", "f.yaml: groups: a: cpus must be a number from 0.01 to 1000, not nan"),
+        ("groups: {a: {memory_mib: 1g}}", "f.yaml: groups: a: memory_mib must be a number from 64 to 1e+08, not '1g'"),
+        ("groups: {a: {mbit_per_s: -1}}", "f.yaml: groups: a: mbit_per_s must be a number from 0.1 to 1e+07, not -1"),
         ("groups: {a: {hosts: 0}}", "f.yaml: a simulated cluster has 1 to 100 hosts"),
         ("groups: {a: {hosts: 60}, b: {hosts: 60}}", "f.yaml: a simulated cluster has 1 to 100 hosts"),
         ("groups: {a: {}}\nchannels: [x]", "f.yaml: channels: expected NAME: VALUE pairs"),

@@ -27,7 +27,10 @@ def written(tmp_path: Path, checkpoints: Path | None = None) -> SimulatedHost:
     (tmp_path / "digits").mkdir()
     (tmp_path / "digits" / "file").write_text("data")
     made = host(tmp_path)
-    made.write(CONFIG, {"training": tmp_path / "digits"}, tmp_path, checkpoints, {"epochs": "1"})
+    channels = {"training": tmp_path / "digits"}
+    made.write(CONFIG, channels, {"epochs": "1"})
+    for place, directory in made.directories(channels, tmp_path, checkpoints).items():
+        place.symlink_to(directory)
     return made
 
 

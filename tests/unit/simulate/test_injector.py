@@ -65,6 +65,8 @@ def made(text: str, cluster: Sequence[SimulatedHost] | None = None) -> Injector:
         "kill:dispatcher@dnn-1",
         "partition:dnn-2",
         "slow-disk:algo-1",
+        "partition:data",
+        "loss=1%:dnn",
         "sigterm:host@dnn-2",
     ],
 )
@@ -77,9 +79,10 @@ def test_a_fault_at_what_is_there_is_taken(text: str):
     [
         ("kill:rank=4", "'?4'?; known: 0, 1, 2, 3"),
         ("oom:rank=40", "known: 0, 1, 2, 3"),
-        ("kill:host@data-2", "known: .*data-1, dnn-1, dnn-2"),
+        ("kill:host@data-2", "known: .*data-1, dnn, dnn-1, dnn-2"),
         ("partition:algo-9", "algo-1, algo-2"),
         ("slow-disk:dnn-3", "dnn-1, dnn-2"),
+        ("delay=50ms:cpu_group", "dnn-1, dnn-2"),
         ("kill:worker@dnn-1", "no data service worker runs there; workers: algo-1"),
         ("kill:dispatcher@data-1", "the dispatcher runs on dnn-1"),
     ],
@@ -90,7 +93,7 @@ def test_a_fault_at_what_is_not_there_is_refused_with_what_is(text: str, words: 
 
 
 def test_a_host_alone_cannot_be_cut_off():
-    with pytest.raises(UsageError, match="one host"):
+    with pytest.raises(UsageError, match="every host of the cluster"):
         made("partition:dnn-1", hosts(data=0, dnn=1)).check()
 
 
@@ -164,7 +167,7 @@ while True:
     said, told, _ = injected(
         "partition:algo-1:for=0.6", ("worker", watched, "worker", watched), until="stood still", network=network
     )
-    assert told == ["fault partition:algo-1:for=0.6: algo-1 is cut off"]
+    assert told == ["fault partition:algo-1:for=0.6: algo-1 cut off"]
     assert network._cut == []
 
 

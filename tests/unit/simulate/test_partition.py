@@ -118,16 +118,24 @@ def dark(network: Network) -> set[str]:
 
 def test_a_host_alone_or_with_the_chiefs_host_all_are_cut_off():
     network = Network.of(hosts(), "dnn")
-    network.cut("algo-0")
+    network.cut(["algo-0"])
     assert dark(network) == {"algo-0"}
-    network.cut("algo-1")
+    network.cut(["algo-1"])
     assert dark(network) == {"algo-0", "algo-2"}
-    network.heal("algo-1")
+    network.heal(["algo-1"])
     assert dark(network) == {"algo-0"}
-    network.cut("algo-0")
-    network.heal("algo-0")
+    network.cut(["algo-0"])
+    network.heal(["algo-0"])
     assert dark(network) == {"algo-0"}  # two partitions, one of which is over
-    network.heal("algo-0")
+    network.heal(["algo-0"])
+    assert dark(network) == set()
+
+
+def test_hosts_that_are_cut_off_together_with_the_chiefs_still_reach_it():
+    network = Network.of(hosts(), "dnn")
+    network.cut(["algo-0", "algo-1"])
+    assert dark(network) == {"algo-2"}
+    network.heal(["algo-1", "algo-0"])
     assert dark(network) == set()
 
 

@@ -1,0 +1,200 @@
+"""Clusters of containers: a network, a root and process numbers for each host, with the real SageMaker toolkit."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tfhet.container import kernel
+from tfhet.simulate import ClusterFile, Fault, GroupFile, simulate
+
+DIGITS = {"training": "digits/train", "validation": "digits/validation"}
+SMALL = ["--model", "small_cnn", "--chain", "digits"]
+
+pytestmark = [pytest.mark.timeout(280), pytest.mark.horovod]
+
+
+def cluster(data: int = 1, dnn: int = 1, ranks: int = 2, channels=DIGITS, **limits) -> ClusterFile:
+    groups = {"data_group": GroupFile(hosts=data, **limits), "dnn_group": GroupFile(hosts=dnn, ranks=ranks, **limits)}
+    return ClusterFile("contained", groups, channels)
+
+
+LOCKS = Path("/run/tfhet")
+
+
+def tags_in_use() -> set[str]:
+    """Those of simulators that live: others may run on this machine."""
+    found = set()
+    for lock in LOCKS.glob("*.lock") if LOCKS.is_dir() else ():
+        with contextlib.suppress(FileNotFoundError), open(lock) as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                found.add(lock.stem)
+    return found
+
+
+def remains(place: Path) -> list[str]:
+    """What a simulator whose runs are below `place` could leave behind on this machine."""
+    groups = list(Path("/sys/fs/cgroup").glob("**/tfhet-*"))
+    used = tags_in_use()
+    found = [str(path) for path in groups if path.name.split("-")[1] not in used]
+    found += [str(lock) for lock in LOCKS.glob("*.lock") if lock.stem not in used] if LOCKS.is_dir() else []
+    found += [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if str(place) in line]
+    found += [str(path) for path in place.glob("**/.scratch-*")]
+    for process in psutil.process_iter(["cmdline"]):
+        words = " ".join(process.info["cmdline"] or ())
+        if "tfhet.container" in words and str(place) in words:
+            found.append(words)
+    return found
+
+
+@pytest.fixture
+def contained(tmp_path: Path, repository: Path):
+    """`contained(cluster, *launcher_arguments, **how)`: runs to the end, and checks that nothing is left."""
+    start = "toolkit"
+    if lacking := kernel.missing(start, tmp_path):
+        pytest.skip("; ".join(f"{feature.name}: {feature.what_to_do}" for feature in lacking))
+
+    before = set(remains(tmp_path))  # somebody else's
+
+    def run(shape: ClusterFile, *arguments: object, faults=(), code=repository, launcher="scripts/launcher.py", **how):
+        lines: list[str] = []
+        command = [launcher, *map(str, arguments)]
+        summary = simulate(
+            shape,
+            command,
+            tmp_path / "record",
+            hosts="namespace",
+            code=code,
+            faults=[Fault.parse(text) for text in faults],
+            on_line=lines.append,
+            max_run_s=240.0,
+            **how,
+        )
+        print("\n".join(lines))
+        assert set(remains(tmp_path)) <= before
+        return summary, lines
+
+    return run
+
+
+def epochs(summary) -> list[tuple[int, int, int]]:
+    return [(epoch["once"], epoch["missing"], epoch["repeated"]) for epoch in summary.epochs]
+
+
+def test_launchers_that_nobody_gave_a_rank_form_the_ring_between_containers(contained, tmp_path):
+    summary, lines = contained(cluster(dnn=2), *SMALL, "--epochs", 1, start="alone")
+    assert summary.exit_code == 0, summary.cause
+    assert (summary.status, summary.failure_reason) == ("Completed", None)
+    assert summary.ranks == 4
+    assert epochs(summary) == [(1437, 0, 0)]
+    assert len({line.split("weights=")[1] for line in lines if " weights=" in line}) == 1
+    assert set(summary.host_cpu_s) == {"algo-1", "algo-2", "algo-3"}
+    assert min(summary.host_cpu_s.values()) > 0
+    job = json.loads((tmp_path / "record" / "job.json").read_text())
+    assert job["TrainingJobStatus"] == "Completed"
+    with tarfile.open(tmp_path / "record" / job["ModelArtifacts"]["S3ModelArtifacts"]) as model:
+        assert any(name.endswith("saved_model.pb") for name in model.getnames())
+
+
+def test_a_group_that_is_cut_off_for_a_moment_and_packets_that_get_lost_cost_no_example(contained):
+    faults = ["partition:data_group:after=1:for=1.5", "loss=1%:data-1:after=0"]
+    arguments = [*SMALL, "--epochs", 3, "--lease_s", 5]
+    summary, _ = contained(cluster(data=2), *arguments, start="alone", faults=faults)
+    assert summary.exit_code == 0, summary.cause
+    assert epochs(summary) == [(1437, 0, 0)] * 3
+
+
+def test_a_host_has_the_limits_that_the_cluster_file_gives(contained, script):
+    shape = cluster(dnn=1, ranks=1, channels={}, cpus=0.5, memory_mib=4000)
+    summary, lines = contained(shape, "--train_script", script("limits"), "--ready_timeout_s", 120, start="alone")
+    assert summary.exit_code == 0, summary.cause
+    assert summary.not_limited == ()
+    (told,) = [json.loads(line.split("limits: ")[1]) for line in lines if "limits: " in line]
+    assert told["host"] == told["hostname"]
+    assert told["interfaces"] == ["eth0", "lo"]
+    assert told["cpus_of_a_busy_loop"] < 0.55
+    assert told["processes"] < 12
+    assert summary.limits[told["host"]]["cpus"] == 0.5
+
+
+def test_what_a_simulator_left_that_was_killed_is_swept_away_by_the_next(contained, tmp_path, repository, script):
+    file = tmp_path / "cluster.yaml"
+    file.write_text("groups: {data_group: {hosts: 1}, dnn_group: {hosts: 1}}")
+    run = ["simulate", str(file), "--hosts", "namespace", "--start", "alone", "--run-dir", str(tmp_path / "killed")]
+    words = [sys.executable, "-m", "tfhet", *run, "--", str(repository / "scripts/launcher.py")]
+    log = tmp_path / "log"
+    with open(log, "wb") as file:
+        env = {**os.environ, "PYTHONPATH": str(repository)}
+        arguments = ["--train_script", str(script("ends")), "--how", "sleep"]
+        process = subprocess.Popen([*words, *arguments], stdout=file, stderr=subprocess.STDOUT, env=env)
+    until = time.monotonic() + 90
+    while "training rank=" not in log.read_text():
+        assert process.poll() is None and time.monotonic() < until, log.read_text()
+        time.sleep(0.1)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    until = time.monotonic() + 20
+    while any("tfhet.container" in thing for thing in remains(tmp_path)):
+        assert time.monotonic() < until, remains(tmp_path)
+        time.sleep(0.1)
+    left = " ".join(remains(tmp_path))
+    assert all(thing in left for thing in ("cgroup", ".lock", ".scratch-"))
+    arguments = ["--train_script", script("ends"), "--how", "done"]
+    summary, _ = contained(cluster(ranks=1, channels={}), *arguments, start="alone")
+    assert summary.exit_code == 0, summary.cause
+
+
+@pytest.mark.slow
+@pytest.mark.mpi
+@pytest.mark.parametrize(
+    ("mode", "arguments"), [("File", ["--model", "resnet50"]), ("FastFile", SMALL)], ids=["File", "FastFile"]
+)
+def test_the_toolkit_trains_over_mpi_what_a_user_would_submit(contained, tmp_path, repository, mode, arguments):
+    code = tmp_path / "source_dir"
+    subprocess.run([repository / "scripts" / "source_dir", code], check=True, timeout=120)
+    summary, lines = contained(
+        cluster(data=2, dnn=2), *arguments, "--epochs", 1, code=code, launcher="launcher.py", input_mode=mode
+    )
+    assert summary.exit_code == 0, summary.cause
+    assert summary.status == "Completed"
+    assert summary.exit_codes == {f"algo-{n}": 0 for n in range(1, 5)}
+    assert summary.ranks == 4
+    assert epochs(summary) == [(1437, 0, 0)]
+    assert len({line.split("weights=")[1] for line in lines if " weights=" in line}) == 1
+    assert sum("Successfully installed tfhet" in line for line in lines) == 4
+    assert (tmp_path / "record" / "model.tar.gz").is_file()
+    ended_well = (tmp_path / "record" / "hosts").glob("*/output/success")
+    assert {path.parts[-3] for path in ended_well} == set(summary.exit_codes)
+
+
+@pytest.mark.slow
+@pytest.mark.mpi
+def test_a_failing_rank_under_the_toolkit_fails_the_job_with_our_reason(contained, script):
+    summary, _ = contained(cluster(data=2, dnn=2), "--train_script", script("ends"), "--how", "exit", "--rank", 3)
+    assert summary.status == "Failed"
+    assert summary.exit_code != 0
+    assert "rank 3: exit code 3" in summary.failure_reason
+
+
+@pytest.mark.slow
+@pytest.mark.mpi
+def test_a_training_under_the_toolkit_that_is_stopped_leaves_a_checkpoint(contained, tmp_path):
+    kept = tmp_path / "checkpoints"
+    summary, _ = contained(
+        cluster(dnn=1), *SMALL, "--epochs", 500, faults=["sigterm:host@dnn-1:after=4"], checkpoints=kept
+    )
+    assert summary.exit_code == 143
+    assert any(kept.iterdir())

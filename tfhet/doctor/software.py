@@ -1,0 +1,137 @@
+"""The section `software`: Python, and the packages that are installed, TensorFlow and Horovod loaded as a job would."""
+
+from __future__ import annotations
+
+import json
+import platform
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tfhet.doctor.check import Check, Status
+from tfhet.record.machine import versions
+
+SECTION = "software"
+OLDEST_PYTHON = (3, 10)
+LOAD_LIMIT_S = 120.0
+"""For importing TensorFlow: on a cold disk it takes its time."""
+_TENSORFLOW = """
+import json, sys
+said = {}
+try:
+    import tensorflow as tf
+    said["tensorflow"] = tf.__version__
+    said["gpus"] = len(tf.config.list_physical_devices("GPU"))
+except Exception as error:
+    said["tensorflow_error"] = f"{type(error).__name__}: {error}"
+try:
+    import horovod.tensorflow as hvd
+    said["horovod"] = {name: bool(getattr(hvd, f"{name}_built")()) for name in ("gloo", "mpi", "nccl")}
+except Exception as error:
+    said["horovod_error"] = f"{type(error).__name__}: {error}"
+print(json.dumps(said))
+"""
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What a process of its own found when it loaded TensorFlow and Horovod."""
+
+    tensorflow_error: str = ""
+    horovod_error: str = ""
+    gpus: int = 0
+    """That TensorFlow can use."""
+    horovod: frozenset[str] = frozenset()
+    """What Horovod was built with: gloo, mpi, nccl."""
+
+
+def load(env: Mapping[str, str]) -> Loaded:
+    """Loads them in a process of its own: one that crashes is a finding. Takes some seconds."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", _TENSORFLOW],
+            env={**env, "TF_CPP_MIN_LOG_LEVEL": "3"},
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=LOAD_LIMIT_S,
+            stdin=subprocess.DEVNULL,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        return Loaded(str(error), str(error))
+    try:
+        said: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    except (IndexError, ValueError):
+        last = (done.stderr.strip().splitlines() or ["it says nothing"])[-1]
+        crash = f"loading it ends Python with code {done.returncode}: {last}"
+        return Loaded(crash, crash)
+    return Loaded(
+        said.get("tensorflow_error", ""),
+        said.get("horovod_error", ""),
+        said.get("gpus", 0),
+        frozenset(name for name, is_built in said.get("horovod", {}).items() if is_built),
+    )
+
+
+def checks(loaded: Loaded, gpus: int, installed: Mapping[str, str] | None = None) -> Iterator[Check]:
+    """`gpus`: of the machine, whether TensorFlow sees them or not. `installed`: version by distribution."""
+    there = installed if installed is not None else versions((*_PACKAGES, "tensorflow", "keras", "horovod"))
+    yield _python()
+    yield _tensorflow(there, loaded)
+    if "horovod" in there:
+        yield from _horovod(there["horovod"], loaded, gpus)
+    else:
+        yield Check(SECTION, "horovod", Status.MISSING, "not installed", "several ranks", _extra("horovod"))
+    for name, (needed_for, what_to_do) in _PACKAGES.items():
+        if name in there:
+            yield Check(SECTION, name, Status.OK, there[name], needed_for)
+        else:
+            yield Check(SECTION, name, Status.MISSING, "not installed", needed_for, what_to_do)
+
+
+def _extra(name: str) -> str:
+    return f"pip install tfhet[{name}]"
+
+
+_PACKAGES = {
+    "sagemaker-training": ("simulated hosts that run SageMaker's toolkit", _extra("sagemaker")),
+    "mpi4py": ("simulated hosts that run SageMaker's toolkit: it starts ranks with it", "pip install mpi4py"),
+    "tensorflow-addons": ("the backend addons of gaussian_blur, and comparisons with it", _extra("addons")),
+    "matplotlib": ("plots", _extra("demo")),
+    "scikit-learn": ("the digits, which are the demonstration data", _extra("demo")),
+}
+
+
+def _python() -> Check:
+    oldest = ".".join(map(str, OLDEST_PYTHON))
+    status = Status.OK if sys.version_info >= OLDEST_PYTHON else Status.MISSING
+    return Check(SECTION, "Python", status, platform.python_version(), "everything", f"use {oldest} or later", True)
+
+
+def _tensorflow(installed: Mapping[str, str], loaded: Loaded) -> Check:
+    version = f"{installed.get('tensorflow', 'not installed')}, Keras {installed.get('keras', 'not installed')}"
+    if loaded.tensorflow_error:
+        what = "pip install tensorflow==2.15.1" if "tensorflow" not in installed else "install it again"
+        found = f"{version}: {loaded.tensorflow_error}" if "tensorflow" in installed else "not installed"
+        return Check(SECTION, "tensorflow", Status.MISSING, found, "everything that reads data", what, True)
+    return Check(SECTION, "tensorflow", Status.OK, version, "everything that reads data", is_needed=True)
+
+
+def _horovod(version: str, loaded: Loaded, gpus: int) -> Iterator[Check]:
+    again = "build it again (scripts/setup, or pip install --no-binary :all: --force-reinstall horovod==0.28.1)"
+    if loaded.horovod_error:
+        found = f"{version}: {loaded.horovod_error}"
+        yield Check(SECTION, "horovod", Status.MISSING, found, "several ranks", again)
+        return
+    yield Check(SECTION, "horovod", Status.OK, version, "several ranks")
+    for name, shown, needed_for, variables in (
+        ("gloo", "Horovod with Gloo", "several ranks without MPI", "HOROVOD_WITH_GLOO=1"),
+        ("mpi", "Horovod with MPI", "ranks that mpirun starts, as SageMaker's toolkit does", "HOROVOD_WITH_MPI=1"),
+        ("nccl", "Horovod with NCCL", "ranks on GPUs", "HOROVOD_GPU_OPERATIONS=NCCL"),
+    ):
+        if name in loaded.horovod:
+            yield Check(SECTION, shown, Status.OK, "built in", needed_for)
+        elif name != "nccl" or gpus:
+            yield Check(SECTION, shown, Status.MISSING, "not built in", needed_for, f"{again} with {variables}")

@@ -1,0 +1,274 @@
+"""Hosts as containers: each with a network, a root, process numbers and limits of its own. Needs root."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from tfhet.clock import SYSTEM
+from tfhet.cluster import HostPaths
+from tfhet.container import kernel, sweeper
+from tfhet.container.bridge import Bridge
+from tfhet.container.cgroup import Cgroup
+from tfhet.container.container import OVERLAY, READ_ONLY, SHARED, Container, Mount
+from tfhet.container.limits import Limits
+from tfhet.control import SECRET_VARIABLE, new_secret
+from tfhet.errors import JobFailed, UsageError
+from tfhet.process import Child, describe_exit
+from tfhet.simulate.ground import OnLine
+from tfhet.simulate.host import SimulatedHost, hyperparameters
+from tfhet.simulate.scale import limits_of
+from tfhet.simulate.submission import SUBNET, Submission
+
+BASE = Path("/opt/ml")
+_PACKAGE = Path(__file__).resolve().parents[2]
+_NAMESPACE_S = 30.0
+"""How long a container may take to be in namespaces of its own."""
+_PASSED_ON = ("TF_", "TFHET_", "HOROVOD_", "NCCL_", "OMP_")
+_PASSED_ON_NAMES = ("PYTHONPATH", "XDG_CACHE_HOME", "LANG")
+_HIDDEN = ("/tmp/", "/run/", "/dev/", "/mnt/", "/media/")
+"""What a container does not see of the machine, unless it is carried in."""
+
+
+class NamespaceGround:
+    """See `Ground`."""
+
+    def __init__(
+        self,
+        submission: Submission,
+        hosts: Sequence[SimulatedHost],
+        env: Mapping[str, str],
+        on_line: OnLine,
+    ):
+        """Raises UsageError naming all that this machine lacks."""
+        kernel.require("toolkit" if submission.start == "toolkit" else "namespace", _existing(hosts[0].paths.base))
+        self.hosts = hosts
+        self.cgroups: dict[str, Cgroup] = {}
+        """By host name, of those that were started."""
+        self._submission = submission
+        self._env = env
+        self._secret = new_secret()
+        self._on_line = on_line
+        self._channels: Mapping[str, Path] = {}
+        self._scratch: Path | None = None
+        self._owner: sweeper.Owner | None = None
+        self._bridge: Bridge | None = None
+        self._keys: dict[str, str] = {}
+        self._not_limited: set[str] = set()
+        self._limiting = submission.limits_from == "start"
+        groups = {host.name: host.group for host in hosts}
+        self._limits, self.notes = limits_of(submission.cluster, groups, cpu_scale=submission.cpu_scale)
+
+    @property
+    def network(self) -> Bridge | None:
+        return self._bridge
+
+    async def open(self, channels: Mapping[str, Path]) -> None:
+        self._channels = channels
+        for line in sweeper.sweep():
+            self._on_line("simulate")(line)
+        self._owner = sweeper.claim()
+        self._scratch = Path(tempfile.mkdtemp(prefix=".scratch-", dir=_existing(self.hosts[0].paths.base)))
+        self._owner.register(self._scratch)
+        self._bridge = Bridge.create(self._owner.tag, f"{SUBNET}.0/24")
+        if self._submission.start == "toolkit":
+            self._keys = await asyncio.to_thread(_ssh_files, self._scratch)
+
+    async def start(self, host: SimulatedHost, children: dict[str, Child]) -> None:
+        assert self._owner is not None and self._bridge is not None and self._scratch is not None
+        scratch = self._scratch / host.name
+        scratch.mkdir()
+        spec = self._scratch / f"{host.name}.json"
+        self._container(host, scratch).write(spec)
+        cgroup = self.cgroups[host.name] = Cgroup.create(f"tfhet-{self._owner.tag}-{host.name}")
+        if self._limiting:
+            self._not_limited |= set(cgroup.limit(self._limits[host.name]))
+        path = _with_package(self._env.get("PYTHONPATH", ""))
+        child = await Child.start(
+            host.name,
+            [sys.executable, "-m", "tfhet.container", str(spec)],
+            env={"PATH": self._env.get("PATH", os.defpath), "PYTHONPATH": path},
+            on_line=self._on_line(host.name),
+        )
+        children[host.name] = child
+        await _isolated(child)
+        # Process 1 waits for its network, so that nothing runs before all of this is done.
+        for process in (psutil.Process(child.pid), *psutil.Process(child.pid).children(recursive=True)):
+            cgroup.add(process.pid)
+        self._bridge.attach(host.name, child.pid, host.address)
+        if self._limiting:
+            self._bridge.limit(host.name, self._limits[host.name].bits_per_s)
+
+    def limit(self) -> None:
+        assert self._bridge is not None
+        self._limiting = True
+        for name, cgroup in self.cgroups.items():
+            self._not_limited |= set(cgroup.limit(self._limits[name]))
+            self._bridge.limit(name, self._limits[name].bits_per_s)
+
+    def cpu_s(self) -> dict[str, float]:
+        return {name: cgroup.cpu_s() for name, cgroup in self.cgroups.items()}
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "not_limited": sorted(self._not_limited),
+            "limits": {name: one.to_json() for name, one in self._limits.items() if one != Limits()},
+        }
+
+    async def close(self) -> None:
+        for name, cgroup in self.cgroups.items():
+            for pid in await asyncio.to_thread(cgroup.remove):
+                self._on_line(name)(f"[simulate] process {pid} of {name} does not end")
+        if self._bridge is not None:
+            self._bridge.close()
+        if self._scratch is not None:
+            await asyncio.to_thread(shutil.rmtree, self._scratch, ignore_errors=True)
+        if self._owner is not None:
+            self._owner.release()
+
+    def _container(self, host: SimulatedHost, scratch: Path) -> Container:
+        job, channels = self._submission, self._channels
+        config = job.resource_config(host, self.hosts)
+        host.write(config, channels, self._parameters(host), job.input_mode)
+        inside = replace(host, paths=HostPaths(BASE))
+        mounts = [Mount(str(host.paths.base), str(BASE), SHARED)]
+        mounts += [Mount(path, path) for path in self._carried()]
+        for place, directory in host.directories(channels, job.code, job.checkpoints).items():
+            at = str(BASE / place.relative_to(host.paths.base))
+            kind = OVERLAY
+            if place == host.paths.checkpoints:
+                kind = SHARED
+            elif place != host.paths.code and job.input_mode == "FastFile":
+                kind = READ_ONLY
+            mounts.append(Mount(str(directory), at, kind))
+        env = self._environment(host)
+        first = [sys.executable, "-m", "tfhet.launch.init"]
+        if job.start == "toolkit":
+            command = [*first, str(Path(sys.executable).parent / "train")]
+        else:
+            env |= inside.variables(config, list(channels), job.job, job.command[1:])
+            per_host = ["--processes_per_host", str(host.ranks)]
+            command = [*first, sys.executable, *job.command, *per_host]
+        return Container(
+            name=host.name,
+            scratch=str(scratch),
+            interface="eth0",
+            command=command,
+            environment=env,
+            directory=str(BASE / "code"),
+            mounts=mounts,
+            files={"/etc/hosts": self._etc_hosts(), "/etc/hostname": host.name + "\n", **self._keys},
+        )
+
+    def _parameters(self, host: SimulatedHost) -> dict[str, str]:
+        """Hyperparameters as the SDK writes them for a job with MPI on the dnn group."""
+        job = self._submission
+        parameters = hyperparameters(job.command, job.job)
+        ranks = max(one.ranks for one in self.hosts if one.group == job.dnn_group)
+        return parameters | {
+            "sagemaker_container_log_level": "20",
+            "sagemaker_mpi_enabled": "true",
+            "sagemaker_mpi_num_of_processes_per_host": str(ranks),
+            "sagemaker_mpi_custom_mpi_options": json.dumps(""),
+            "sagemaker_distribution_instance_groups": json.dumps([job.dnn_group]),
+        }
+
+    def _environment(self, host: SimulatedHost) -> dict[str, str]:
+        """What the platform gives a container, and what the simulator's user meant for the job."""
+        job = self._submission
+        passed = {
+            name: value for name, value in self._env.items() if name.startswith(_PASSED_ON) or name in _PASSED_ON_NAMES
+        }
+        return {
+            "LANG": "C.UTF-8",
+            **passed,
+            "PATH": f"{Path(sys.executable).parent}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            "HOME": "/root",
+            **({} if _is_installed() else {"PYTHONPATH": _with_package(passed.get("PYTHONPATH", ""))}),
+            "PYTHONUNBUFFERED": "1",
+            "TRAINING_JOB_NAME": job.job,
+            "SAGEMAKER_JOB_NAME": job.job,
+            "CURRENT_HOST": host.name,
+            SECRET_VARIABLE: self._secret,
+        }
+
+    def _carried(self) -> list[str]:
+        """Directories that the job needs, and that lie where a container would not see them."""
+        wanted = {
+            sys.prefix,
+            sys.base_prefix,
+            str(_PACKAGE),
+            self._env.get("XDG_CACHE_HOME", ""),
+        }
+        wanted |= set(self._env.get("PYTHONPATH", "").split(":"))
+        hidden = sorted(path for path in wanted if path.startswith(_HIDDEN) and Path(path).is_dir())
+        return [path for path in hidden if not any(path.startswith(other + "/") for other in hidden)]
+
+    def _etc_hosts(self) -> str:
+        lines = [f"{host.address} {host.name}" for host in self.hosts]
+        return "\n".join(["127.0.0.1 localhost", *lines, ""])
+
+
+async def _isolated(child: Child) -> None:
+    """Waits until the child has a network namespace of its own. Raises JobFailed."""
+    ours, until = os.readlink("/proc/self/ns/net"), SYSTEM.monotonic() + _NAMESPACE_S
+    while SYSTEM.monotonic() < until:
+        if child.code is not None:
+            code = await child.wait()
+            why = describe_exit(code, child.tail)
+            raise JobFailed(f"the container {child.name} could not be made: {why}", log_tail=child.tail)
+        with contextlib.suppress(OSError):
+            if os.readlink(f"/proc/{child.pid}/ns/net") != ours and psutil.Process(child.pid).children():
+                return
+        await asyncio.sleep(0.01)
+    raise JobFailed(f"the container {child.name} has no network of its own after {_NAMESPACE_S:g} s")
+
+
+def _ssh_files(scratch: Path) -> dict[str, str]:
+    """What lets root of any host log in to any other, and nobody else: keys of this run."""
+    files = {}
+    for name in ("root", "host"):
+        words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "tfhet", "-f", str(scratch / name)]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
+        if done.returncode:
+            raise UsageError(f"{' '.join(words)}: {done.stderr.strip()}")
+    key, public = ((scratch / f"root{end}").read_text(encoding="ascii") for end in ("", ".pub"))
+    files["/root/.ssh/id_ed25519"] = key
+    files["/root/.ssh/authorized_keys"] = public
+    files["/root/.ssh/config"] = (
+        "Host *\n  StrictHostKeyChecking no\n  UserKnownHostsFile /dev/null\n  LogLevel ERROR\n"
+    )
+    files["/etc/ssh/ssh_host_ed25519_key"] = (scratch / "host").read_text(encoding="ascii")
+    files["/etc/ssh/ssh_host_ed25519_key.pub"] = (scratch / "host.pub").read_text(encoding="ascii")
+    return files
+
+
+def _with_package(path: str) -> str:
+    return ":".join(filter(None, (str(_PACKAGE), path)))
+
+
+def _is_installed() -> bool:
+    """Whether hosts find tfhet by themselves, or another one that their requirements.txt puts in its place."""
+    try:
+        metadata.distribution("tfhet")
+    except metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def _existing(path: Path) -> Path:
+    """The nearest directory above `path` that is there."""
+    return next(folder for folder in path.parents if folder.is_dir())

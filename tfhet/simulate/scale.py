@@ -1,0 +1,163 @@
+"""The share of the machine that each host of a cluster gets.
+
+It comes from the host's instance type times a scale, since no machine is as large as the cluster; what the cluster file
+says in so many words wins.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import psutil
+
+from tfhet.catalogue import Instance, instance
+from tfhet.container.limits import LEAST_CPUS, Limits
+from tfhet.errors import UsageError, shown
+from tfhet.simulate.cluster_file import ClusterFile, GroupFile
+from tfhet.units import GIB, MIB
+
+FIT = "fit"
+Scale = float | str
+"""A number, or FIT: the largest at which the hosts together have no more CPUs than the machine, and none more than its
+type."""
+MOST_SCALE = 100.0
+BASE_BYTES, PROCESS_BYTES = GIB // 2, GIB
+"""What a host needs whatever its type: for its launchers, and for each process with TensorFlow, which has 450 MiB
+before it has done anything."""
+
+
+def parse_scale(text: Scale) -> Scale:
+    """A scale from a command line. Raises UsageError."""
+    if text == FIT:
+        return FIT
+    try:
+        scale = float(text)
+    except ValueError:
+        scale = math.nan
+    if not 0 < scale <= MOST_SCALE:
+        raise UsageError(f"cpu_scale is a number above 0, up to {MOST_SCALE:g}, or the word {FIT}; not {shown(text)}")
+    return scale
+
+
+def limits_of(
+    cluster: ClusterFile,
+    hosts: Mapping[str, str],
+    *,
+    cpu_scale: Scale | None = None,
+    cpus: Sequence[int] | None = None,
+    memory_bytes: int | None = None,
+) -> tuple[dict[str, Limits], list[str]]:
+    """The limits of each host, and notes for the user on where they are not what the cluster's types say.
+
+    hosts: host to its group. cpu_scale: None takes nothing from instance types. cpus, memory_bytes: the machine's, or
+    what this process may use of it. Raises UsageError for an unknown instance type, for no scale, and where nothing is
+    left to fit into.
+    """
+    cpus = _usable() if cpus is None else cpus
+    memory_bytes = psutil.virtual_memory().total if memory_bytes is None else memory_bytes
+    groups = {host: cluster.groups[name] for host, name in hosts.items()}
+    notes: list[str] = []
+    scale = None if cpu_scale is None else parse_scale(cpu_scale)
+    if isinstance(scale, str):
+        scale = _fitting(hosts, groups, len(cpus))
+        notes.append(f"cpu_scale {scale:.3g}: the largest at which the hosts fit into {len(cpus)} CPUs")
+    limits = {host: _of_group(hosts[host], group, scale) for host, group in groups.items()}
+    limits = _memory_fitted(limits, groups, memory_bytes, notes)
+    wanted = sum(limit.cpus or 0.0 for limit in limits.values())
+    if wanted > len(cpus) * 1.001:
+        notes.append(
+            f"the hosts may use {wanted:.3g} CPUs together and the machine has {len(cpus)}: busy at once, they get less"
+            " than their quota"
+        )
+    return _placed(limits, cpus, notes), notes
+
+
+def _usable() -> list[int]:
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+def _row(name: str, group: GroupFile) -> Instance:
+    try:
+        return instance(group.instance_type)
+    except UsageError as error:
+        raise UsageError(
+            f"group {name}: {error}; or give the group cpus, memory_mib and mbit_per_s, or no cpu_scale"
+        ) from None
+
+
+def _fitting(hosts: Mapping[str, str], groups: Mapping[str, GroupFile], cpus: int) -> float:
+    given = sum(group.cpus for group in groups.values() if group.cpus is not None)
+    scaled = sum(_row(hosts[host], group).vcpus for host, group in groups.items() if group.cpus is None)
+    if not scaled:
+        return 1.0
+    if given >= cpus:
+        raise UsageError(
+            f"cpu_scale {FIT}: groups with `cpus` take {given:g} CPUs of {cpus}, and nothing is left for the others:"
+            " give those less, or a number for cpu_scale"
+        )
+    return min(1.0, (cpus - given) / scaled)
+
+
+def _of_group(name: str, group: GroupFile, cpu_scale: float | None) -> Limits:
+    cpus, memory_bytes = group.cpus, None if group.memory_mib is None else round(group.memory_mib * MIB)
+    bits_per_s = None if group.mbit_per_s is None else group.mbit_per_s * 1e6
+    if cpu_scale is not None and None in (cpus, memory_bytes, bits_per_s):
+        row = _row(name, group)
+        if cpus is None:
+            cpus = max(LEAST_CPUS, row.vcpus * cpu_scale)
+        if memory_bytes is None:
+            memory_bytes = max(_least_bytes(group), round(row.memory_gib * GIB * cpu_scale))
+        if bits_per_s is None and row.network_gbit_per_s is not None:
+            bits_per_s = row.network_gbit_per_s * 1e9 * cpu_scale
+    return Limits(cpus, None, memory_bytes, bits_per_s)
+
+
+def _least_bytes(group: GroupFile) -> int:
+    return BASE_BYTES + PROCESS_BYTES * group.ranks
+
+
+def _memory_fitted(
+    limits: Mapping[str, Limits], groups: Mapping[str, GroupFile], memory_bytes: int, notes: list[str]
+) -> dict[str, Limits]:
+    """With less for the hosts whose memory comes from their types, when all together would have more than is there."""
+    wanted = {host: limit.memory_bytes or 0 for host, limit in limits.items()}
+    given = sum(size for host, size in wanted.items() if groups[host].memory_mib is not None)
+    scaled = {host: size for host, size in wanted.items() if groups[host].memory_mib is None and size}
+    if sum(wanted.values()) <= memory_bytes:
+        return dict(limits)
+    share = max(0.0, memory_bytes - given) / max(1, sum(scaled.values()))
+    least = {host: min(size, max(_least_bytes(groups[host]), int(size * share))) for host, size in scaled.items()}
+    if least:
+        notes.append(f"memory: scaled by {min(1.0, share):.3g} more, to fit into {memory_bytes / GIB:.1f} GiB")
+    if given + sum(least.values()) > memory_bytes:
+        notes.append(
+            f"memory: the hosts may use {(given + sum(least.values())) / GIB:.1f} GiB together and the machine has"
+            f" {memory_bytes / GIB:.1f}: the kernel may kill one of them that is within its limit"
+        )
+    return {host: replace(limit, memory_bytes=least.get(host, limit.memory_bytes)) for host, limit in limits.items()}
+
+
+def _placed(limits: Mapping[str, Limits], cpus: Sequence[int], notes: list[str]) -> dict[str, Limits]:
+    """With the fewest CPUs that hold its quota for each host, such that no CPU is promised more than once over.
+
+    As on a real host, TensorFlow then sees how many CPUs there are, and starts as many threads.
+    """
+    load = dict.fromkeys(cpus, 0.0)
+    placed = dict(limits)
+    for host, limit in sorted(limits.items(), key=lambda item: -(item[1].cpus or 0.0)):
+        if limit.cpus is None:
+            continue
+        count = math.ceil(limit.cpus - 1e-9)
+        chosen = sorted(load, key=lambda cpu: (load[cpu], cpu))[:count]
+        for cpu in chosen:
+            load[cpu] += limit.cpus / count
+        if count > len(cpus) or any(load[cpu] > 1.0 + 1e-9 for cpu in chosen):
+            notes.append("CPU sets: the hosts' quotas cannot be dealt out to single CPUs, so each may use all of them")
+            return {name: replace(each, cpu_set=None) for name, each in limits.items()}
+        placed[host] = replace(limit, cpu_set=tuple(sorted(chosen)))
+    return placed

@@ -1,0 +1,146 @@
+"""What is submitted to a simulated cluster: the command, its data, and how it is to be started."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from tfhet.clock import SYSTEM
+from tfhet.cluster import HostPaths, Ports, free_ports
+from tfhet.errors import UsageError, unknown
+from tfhet.launch.settings import LaunchSettings
+from tfhet.simulate.cluster_file import ClusterFile, GroupFile
+from tfhet.simulate.host import SimulatedHost
+
+DATA_GROUP, DNN_GROUP = "data_group", "dnn_group"
+GROUNDS = ("process", "namespace")
+"""What hosts are: process trees, or containers with a network, root and limits of their own."""
+STARTS: Mapping[str, tuple[str, ...]] = {"process": ("ranks", "alone"), "namespace": ("toolkit", "alone")}
+"""How launchers are started, by ground, the usual way first: `ranks`, as horovodrun does, one launcher for each rank;
+`alone`, one on each host, which forms the ring by itself; `toolkit`, by the `train` command of SageMaker's toolkit."""
+INPUT_MODES = ("File", "FastFile")
+SUBNET = "10.77.0"
+LIMIT_TIMES = ("start", "reading")
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A command for every host of a cluster."""
+
+    cluster: ClusterFile
+    command: Sequence[str]
+    """A Python file, and the launcher's arguments: those of the cluster file and then the user's."""
+    job: str
+    """Name of the training job."""
+    ground: str = "process"
+    """One of GROUNDS."""
+    start: str = "ranks"
+    """One of STARTS."""
+    code: Path = field(default_factory=Path.cwd)
+    """The directory that hosts see as their code."""
+    checkpoints: Path | None = None
+    """A directory that outlives the run; None: each host has its own."""
+    input_mode: str = "File"
+    """One of INPUT_MODES."""
+    cpu_scale: float | str | None = None
+    """How much of an instance's CPUs, memory and bandwidth a host gets: a factor, `fit`, or None for all there is."""
+    limits_from: str = "start"
+    """When the limits begin: at the `start`, or when the ranks begin `reading`."""
+
+    def __post_init__(self) -> None:
+        if self.ground not in GROUNDS:
+            unknown("kind of hosts", self.ground, GROUNDS)
+        if self.start not in STARTS[self.ground]:
+            unknown(f"start on {self.ground} hosts", self.start, STARTS[self.ground])
+        if self.input_mode not in INPUT_MODES:
+            unknown("input mode", self.input_mode, INPUT_MODES)
+        if self.limits_from not in LIMIT_TIMES:
+            unknown("time of limits", self.limits_from, LIMIT_TIMES)
+        if not self.command or not self.program.is_file():
+            raise UsageError(
+                f"the command {' '.join(self.command) or '(none)'}: expected a Python file, like scripts/launcher.py"
+            )
+
+    @classmethod
+    def of(
+        cls,
+        cluster: ClusterFile,
+        command: Sequence[str],
+        *,
+        hosts: str = "process",
+        start: str | None = None,
+        code: Path | None = None,
+        **options: object,
+    ) -> Submission:
+        """With the cluster file's own launcher arguments, a name for the job, and the usual start."""
+        usual = STARTS[hosts][0] if hosts in STARTS else ""
+        words = [*command[:1], *cluster.arguments(), *command[1:]]
+        job = f"{cluster.name}-{datetime.fromtimestamp(SYSTEM.wall()):%Y%m%d-%H%M%S}"
+        return cls(cluster, words, job, hosts, start or usual, code or Path.cwd(), **options)  # type: ignore[arg-type]
+
+    @property
+    def program(self) -> Path:
+        """The Python file, on this machine; a relative one is looked for in the code directory."""
+        return self.code / self.command[0]
+
+    @property
+    def settings(self) -> LaunchSettings:
+        """The launcher's own, out of the command."""
+        return LaunchSettings.parse(self.command[1:])[0]
+
+    @property
+    def dnn_group(self) -> str:
+        """Name of the group that trains."""
+        groups = self.cluster.groups
+        return self.settings.dnn_group or (DNN_GROUP if len(groups) > 1 else next(iter(groups)))
+
+    def hosts(self, folder: Path, seed: int, detours: bool = False) -> list[SimulatedHost]:
+        """The cluster's hosts, with their files below `folder`.
+
+        Names are dealt out to groups at random, as SageMaker does: algo-1 may be anything. detours: whether the hosts
+        reach the chief's through forwarders. Raises UsageError when none would train.
+        """
+        dnn_group, settings = self.dnn_group, self.settings
+        groups = [(name, group) for name, group in self.cluster.groups.items() for _ in range(group.hosts)]
+        random.Random(seed).shuffle(groups)
+        workers = [settings.dnn_host_workers if g == dnn_group else settings.data_host_workers for g, _ in groups]
+        own_network = self.ground == "namespace"
+        free = iter(() if own_network else free_ports(2 + sum(workers) + 2 * len(groups) * detours))
+        both = (settings.control_port, settings.dispatcher_port) if own_network else (next(free), next(free))
+        hosts: list[SimulatedHost] = []
+        for index, ((group, spec), count) in enumerate(zip(groups, workers, strict=True), start=1):
+            name, is_dnn = f"algo-{index}", group == dnn_group
+            own = range(settings.worker_port, settings.worker_port + count)
+            ports = Ports(*both, tuple(own) if own_network else tuple(next(free) for _ in range(count)))
+            is_chief = is_dnn and all(host.group != group for host in hosts)
+            detour = (next(free), next(free)) if detours and not is_chief and not own_network else None
+            address = f"{SUBNET}.{index + 1}" if own_network else f"127.0.0.{index + 1}"
+            paths = HostPaths(folder.resolve() / "hosts" / name)
+            ranks = spec.ranks if is_dnn else 1
+            hosts.append(SimulatedHost(name, group, spec.instance_type, address, ports, ranks, paths, detour))
+        if not any(host.group == dnn_group for host in hosts):
+            there = ", ".join(f"{name} ({group.hosts} hosts)" for name, group in self.cluster.groups.items())
+            raise UsageError(
+                f"cluster {self.cluster.name!r}: no host trains: there is no group {dnn_group!r} with hosts; "
+                f"groups: {there}"
+            )
+        return hosts
+
+    def resource_config(self, host: SimulatedHost, hosts: Sequence[SimulatedHost]) -> dict[str, object]:
+        """What resourceconfig.json says on `host`, one of `hosts`."""
+
+        def members(name: str, group: GroupFile) -> dict[str, object]:
+            names = [h.name for h in hosts if h.group == name]
+            return {"instance_group_name": name, "instance_type": group.instance_type, "hosts": names}
+
+        return {
+            "current_host": host.name,
+            "current_instance_type": host.instance_type,
+            "current_group_name": host.group,
+            "hosts": [h.name for h in hosts],
+            "instance_groups": [members(name, group) for name, group in self.cluster.groups.items()],
+            "network_interface_name": "eth0" if self.ground == "namespace" else "lo",
+        }
