@@ -14,6 +14,7 @@ import dataclasses
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from tfhet.bench.chaos_outcome import ChaosOutcome, strikes
 from tfhet.bench.fault_case import EPOCHS, LEASE_S, READY_S
@@ -49,16 +50,19 @@ def arguments(ranks: int) -> list[str]:
     ]
 
 
-def run_seed(seed: int, launcher: Path, place: Path) -> ChaosOutcome:
+def run_seed(seed: int, launcher: Path, place: Path, hosts: str = "process") -> ChaosOutcome:
     """Runs one schedule in `place`, which must be new."""
     cluster = CLUSTERS[seed % len(CLUSTERS)]
     command = [str(launcher), *arguments(Aim.of(cluster, LaunchSettings()).ranks)]
-    aim = Aim.of(cluster, LaunchSettings.parse([*cluster.arguments(), *command[1:]])[0])
+    settings, _ = LaunchSettings.parse([*cluster.arguments(), *command[1:]])
+    networks = hosts == "namespace"
+    aim = Aim.of(cluster, settings, networks=networks)
+    how: dict[str, Any] = {"hosts": hosts, "start": "alone" if networks else "ranks", "max_run_s": MAX_RUN_S}
     faults = schedule(seed, aim, LENGTH_S)
     before = Before.now()
     # Also while data sets are registered and graphs are built, which takes longer.
     early = seed // len(CLUSTERS) % 2 == 0
-    job = Watched(cluster, command, place, faults=faults, early=early, max_run_s=MAX_RUN_S)
+    job = Watched(cluster, command, place, faults=faults, early=early, **how)
     outcome = _outcome(seed, job, job.run(), faults, aim)
     gone = set().union(*(taken_away(strike.fault, job) for strike in outcome.strikes))
     outcome = dataclasses.replace(outcome, left=before.left_by(job, gone))
@@ -66,7 +70,7 @@ def run_seed(seed: int, launcher: Path, place: Path) -> ChaosOutcome:
         return outcome
     (place / "resumed").mkdir()
     (place / "resumed" / "checkpoints").symlink_to(job.checkpoints)
-    resumed = Watched(cluster, command, place / "resumed", max_run_s=MAX_RUN_S).run()
+    resumed = Watched(cluster, command, place / "resumed", **how).run()
     return dataclasses.replace(outcome, resumed=resumed)
 
 
@@ -90,6 +94,12 @@ def _outcome(seed: int, job: Watched, summary: RunSummary, faults: tuple[Fault, 
 def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seeds", type=int, default=10, metavar="N", help="how many (default %(default)s)")
     parser.add_argument("--first", type=int, default=0, metavar="SEED", help="the first of them (default %(default)s)")
+    parser.add_argument(
+        "--hosts",
+        choices=("process", "namespace"),
+        default="process",
+        help="namespace: containers, whose networks are harmed, too (needs root); default %(default)s",
+    )
     parser.add_argument("--launcher", type=Path, default=Path("scripts/launcher.py"), help="default %(default)s")
     parser.add_argument("--folder", type=Path, metavar="DIR", help="keep the runs that broke a promise here")
 
@@ -104,7 +114,7 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
     try:
         for index in range(options.seeds):
             seed = options.first + index
-            outcome = run_seed(seed, options.launcher, place / str(seed))
+            outcome = run_seed(seed, options.launcher, place / str(seed), options.hosts)
             outcomes.append(outcome)
             observer(
                 Event("case.ended", SYSTEM.wall(), {**_told(outcome), "round": index + 1, "rounds": options.seeds})
@@ -114,7 +124,7 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
             shutil.rmtree(place / str(seed), ignore_errors=True)
     finally:
         shutil.rmtree(place, ignore_errors=True)
-    details = {"schedules": [outcome.to_json() for outcome in outcomes]}
+    details = {"hosts": options.hosts, "schedules": [outcome.to_json() for outcome in outcomes]}
     return Record.of("chaos", figures_of(outcomes), details=details, command=command)
 
 

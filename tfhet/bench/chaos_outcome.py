@@ -16,6 +16,7 @@ from tfhet.simulate.chaos import FAILURE, GOES_ON, NEVER_JOINED, STOP, Aim, allo
 BOUNDARY_S = 2.0
 """A fault that comes so shortly before the ranks have finished may come too late to matter."""
 OUT_OF_TIME = "the job ran longer than"
+_KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 ACCOUNT = ("before", "once", "repeated", "missing", "bad")
 """What every example of an epoch is one of."""
 
@@ -64,12 +65,13 @@ class ChaosOutcome:
     def codes(self) -> dict[str, int | None]:
         """Exit codes, by label, of the launchers that were neither killed nor out of reach."""
         struck = [strike.fault for strike in self.strikes if strike.fault.process in ("launcher", "host", "")]
-        apart = {self.hosts.get(fault.host) for fault in struck if silences(fault)}
+        cut_off = [host for fault in struck if silences(fault) for host in self.aim.named(fault.host)]
+        apart = {self.hosts.get(host) for host in cut_off}
         killed = {self.hosts.get(fault.host) for fault in struck if fault.kind == "kill"}
         return {
             label: code
             for label, code in self.summary.exit_codes.items()
-            if (host := label.split("/")[0]) not in apart and not (host in killed and code == -signal.SIGKILL)
+            if (host := label.split("/")[0]) not in apart and not (host in killed and code in _KILLED)
         }
 
     @cached_property
@@ -150,13 +152,13 @@ class ChaosOutcome:
         if len(set(self.codes.values())) > 1:
             found.append(f"the launchers do not agree: {self.codes}")
         if self.kind not in self.allowed:
-            words = f"{self.kind} ({self.summary.cause})"
+            words = f"{self.kind} ({bare(str(self.summary.cause))})"
             found.append(f"the job's end: {words}; it might have been: {', '.join(sorted(self.allowed))}")
         cause = self.summary.cause or ""
         if self.kind != GOES_ON and (not cause or cause.startswith("no launcher said why")):
             found.append(f"no cause is named: {cause}")
         if self.resumed is not None and self.resumed.exit_code:
-            found.append(f"the job that took it up failed: {self.resumed.cause}")
+            found.append(f"the job that took it up failed: {bare(str(self.resumed.cause))}")
         counts = {"uncounted": self.uncounted, "missing": self.sum("missing"), "repeated": self.sum("repeated")}
         return found + [f"{count} examples {what}" for what, count in counts.items() if count]
 

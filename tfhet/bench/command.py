@@ -43,7 +43,9 @@ def _run(argv: list[str]) -> int:
         print(note)
     if options.json:
         print(f"record: {record.write(options.json)}")
-    if options.plot and suite.bars:
+    if options.plot and suite.draw:
+        print(f"plot: {suite.draw(record, options.plot)}")
+    elif options.plot and suite.bars:
         title, bars = suite.bars(record)
         print(f"plot: {plot_bars(bars, options.plot, title=title)}")
     return 0 if suite.is_kept is None or suite.is_kept(record) else 1
@@ -87,6 +89,6 @@ def _check_outputs(options: argparse.Namespace, suite: Suite) -> None:
         if not os.access(path.parent, os.W_OK):
             raise UsageError(f"{flag} {path}: its folder cannot be written to")
     if options.plot is not None:
-        if suite.bars is None:
+        if suite.bars is None and suite.draw is None:
             raise UsageError(f"suite {suite.name} has no plot: leave --plot out")
         check_plot(options.plot)

@@ -31,12 +31,18 @@ STEPS = ("dilate", "gaussian_blur", "rescale", "random_flip", "random_rotation",
 
 
 def dataset(
-    files: Sequence[str], shape: Sequence[int], stages: Sequence[Stage], batch_size: int, repeat: int = 1
+    files: Sequence[str],
+    shape: Sequence[int],
+    stages: Sequence[Stage],
+    batch_size: int,
+    repeat: int = 1,
+    shuffle: int = 0,
 ) -> tf.data.Dataset:
     """(image float32 [batch, height, width, channels], label int64 [batch]) from TFRecord `files` of raw uint8 images.
 
     `stages` are those of a tfhet chain: their configuration is used, none of their code. `repeat` reads the files so
-    often. Raises UsageError for a stage outside STEPS, and when tensorflow_addons is missing for a chain that blurs.
+    often, -1 without end; `shuffle` is the size of a buffer of examples before it, 0: none. Raises UsageError for a
+    stage outside STEPS, and when tensorflow_addons is missing for a chain that blurs.
     """
     import tensorflow as tf
 
@@ -45,7 +51,8 @@ def dataset(
         example = tf.io.parse_single_example(record, features)
         return tf.reshape(tf.io.decode_raw(example["image"], tf.uint8), shape), example["label"]
 
-    made = tf.data.TFRecordDataset(list(files)).map(parse, num_parallel_calls=tf.data.AUTOTUNE).repeat(repeat)
+    made = tf.data.TFRecordDataset(list(files)).map(parse, num_parallel_calls=tf.data.AUTOTUNE)
+    made = (made.shuffle(shuffle) if shuffle else made).repeat(repeat)
     for step in _steps(stages):
         made = made.map(_on_image(step), num_parallel_calls=tf.data.AUTOTUNE)
     return made.batch(batch_size).prefetch(tf.data.AUTOTUNE)

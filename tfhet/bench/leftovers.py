@@ -50,6 +50,7 @@ class Before:
         ]
         return (
             *processes(job.folder.path),
+            *containers(job.folder.path),
             *sockets(ports, self.at_s, clock.wall()),
             *(f"folder {path}" for path in sorted([*journals, *job.temporary.glob("tfhet-*")])),
             *(f"shared memory {name}" for name in sorted(_shared() - self.shared)),
@@ -75,6 +76,18 @@ def processes(folder: Path) -> tuple[str, ...]:
                 found.append(f"process {process.pid}: {' '.join(process.cmdline())[:80]}")
         except psutil.Error:
             continue
+    return tuple(found)
+
+
+def containers(folder: Path) -> tuple[str, ...]:
+    """What is left of the containers of the run in `folder`; their control groups the next simulation sweeps away."""
+    import psutil
+
+    found = [f"folder {path}" for path in folder.rglob(".scratch-*")]
+    for process in psutil.process_iter(["cmdline"]):
+        words = " ".join(process.info["cmdline"] or ())
+        if "tfhet.container" in words and str(folder.resolve()) in words:
+            found.append(f"process {process.pid}: {words}")
     return tuple(found)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from tfhet.events import Observer
 from tfhet.record import Figure, Record
@@ -23,7 +24,9 @@ class Suite:
     run: Callable[[argparse.Namespace, Observer, Sequence[str]], Record]
     """Measures: (options, observer, command line) -> record. Raises UsageError for options that do not fit."""
     bars: Callable[[Record], tuple[str, Mapping[str, Figure]]] | None = None
-    """Picks what `--plot` draws: (title, figures of one unit); None when the suite has no plot."""
+    """Picks what `--plot` draws: (title, figures of one unit); None when the suite has no such plot."""
+    draw: Callable[[Record, Path], Path] | None = None
+    """Writes what `--plot` asks for, where bars would not do; -> the file."""
     notes: Callable[[Record], Sequence[str]] | None = None
     """Lines to be printed below the table, such as what could not be measured."""
     is_kept: Callable[[Record], bool] | None = None

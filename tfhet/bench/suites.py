@@ -11,6 +11,10 @@ _MODULES = {
     "stages": "tfhet.bench.stages",
     "faults": "tfhet.bench.faults",
     "chaos": "tfhet.bench.chaos",
+    "launch": "tfhet.bench.launch",
+    "scaling": "tfhet.bench.scaling",
+    "limits": "tfhet.bench.limits",
+    "beside": "tfhet.bench.beside",
 }
 """Suite name to the module whose `SUITE` it is."""
 

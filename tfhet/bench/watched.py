@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tfhet.clock import SYSTEM, Clock
 from tfhet.cluster import environment
@@ -49,7 +50,9 @@ class Watched(Simulation):
         checkpoints: Path | None = None,
         max_run_s: float = 120.0,
         clock: Clock = SYSTEM,
+        **how: Any,
     ):
+        """how: see `Simulation`."""
         self.temporary = place / "tmp"
         """Where its processes put what they call temporary."""
         self.checkpoints = checkpoints or place / "checkpoints"
@@ -69,6 +72,7 @@ class Watched(Simulation):
             faults=faults,
             on_line=self.hear,
             env={**environment(), "TMPDIR": str(self.temporary.resolve())},
+            **how,
         )
 
     def run(self) -> RunSummary:

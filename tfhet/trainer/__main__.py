@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import os
 import sys
 
 from tfhet.errors import TfhetError
@@ -13,4 +15,9 @@ if __name__ == "__main__":
     except TfhetError as error:
         print(f"[tfhet] error: {error}", file=sys.stderr, flush=True)
         code = error.exit_code
-    raise SystemExit(code)
+    # All that was to be left is written. Taking down TensorFlow and all of Python takes a second and more of CPU, which
+    # every host of the job would wait for.
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -58,7 +58,9 @@ class Feed:
         cut: Cut | None = None,
         transport: Transport | None = None,
         clock: Clock = SYSTEM,
+        on_first_batch: Callable[[float], None] = lambda after_s: None,
     ):
+        """on_first_batch: told once, with the seconds from the first request to the first batch."""
         self.pipeline = pipeline
         self.cut = (cut or Cut.smallest(pipeline)).checked(pipeline)
         self.first_batch_s: float | None = None
@@ -71,6 +73,7 @@ class Feed:
         self._job = job
         self._transport = transport or Transport()
         self._clock = clock
+        self._on_first_batch = on_first_batch
         names = [resolve(host, environment()) for host in job.data_hosts] if job.is_served else []
         self._data_hosts = addresses(names)
         self._generation = (
@@ -127,6 +130,7 @@ class Feed:
                 now = self._clock.monotonic()
                 if self.first_batch_s is None:
                     self.first_batch_s = now - began
+                    self._on_first_batch(self.first_batch_s)
                 yield Delivery(element["image"], element["label"], element["id"].numpy(), epoch, now - asked)
         finally:
             if not is_read:

@@ -259,7 +259,9 @@ def build(settings: Settings, job: JobContext, paths: HostPaths) -> Training:
         if advice:
             log.warning(advice)
     transport = Transport(compression="AUTO" if settings.compression == "snappy" else None)
-    feed = Feed(pipeline, job, cut=cut, transport=transport)
+    feed = Feed(
+        pipeline, job, cut=cut, transport=transport, on_first_batch=_say_first_batch if job.rank == 0 else _ignore
+    )
     tf.keras.utils.set_random_seed(seed)
     accelerator = _accelerator(settings, pipeline, source, paths, together)
     return Training(settings, job, paths, feed, _validation(settings, pipeline, job, paths), accelerator, together)
@@ -390,5 +392,9 @@ def _report_epoch(result: Mapping[str, Any], writer: Any, step: int) -> None:
             tf.summary.scalar(key, value)
 
 
-def _ignore(epoch: float) -> None:
+def _say_first_batch(after_s: float) -> None:
+    print(f"[tfhet] first batch after {after_s:.2f} s", flush=True)
+
+
+def _ignore(number: float) -> None:
     return None

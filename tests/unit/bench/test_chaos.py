@@ -151,11 +151,14 @@ def test_an_outcome_is_written_with_all_that_was_seen():
 def options(tmp_path: Path, **given) -> argparse.Namespace:
     launcher = tmp_path / "launcher.py"
     launcher.touch()
-    return argparse.Namespace(**{"seeds": 2, "first": 5, "launcher": launcher, "folder": None, **given})
+    return argparse.Namespace(
+        **{"seeds": 2, "first": 5, "launcher": launcher, "folder": None, "hosts": "process", **given}
+    )
 
 
 def test_seeds_are_run_in_order_and_the_runs_that_broke_a_promise_are_kept(tmp_path: Path, monkeypatch):
-    def run(seed: int, launcher: Path, place: Path) -> ChaosOutcome:
+    def run(seed: int, launcher: Path, place: Path, hosts: str) -> ChaosOutcome:
+        assert hosts == "process"
         place.mkdir(parents=True)
         (place / "log").write_text(str(seed))
         (place / "channel").symlink_to(tmp_path)

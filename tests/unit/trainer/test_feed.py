@@ -56,6 +56,15 @@ def corrupted(folder: Path) -> tuple[TFRecordSource, str, int]:
     return source, str(file), 5 * length
 
 
+def test_the_first_batch_of_all_is_told_once_with_how_long_it_took():
+    clock, told = FakeClock(), []
+    feed = Feed(pipeline(), LOCAL, clock=clock, on_first_batch=told.append)
+    for epoch in range(2):
+        for _ in feed.epoch(epoch):
+            clock.sleep(1.0)
+    assert told == [feed.first_batch_s] == [0.0]
+
+
 def test_deliveries_are_batches_with_ids_epoch_and_the_time_they_took():
     clock = FakeClock()
     feed = Feed(pipeline(), LOCAL, clock=clock)

@@ -1,0 +1,38 @@
+"""A tf.data service process of the example's flow: `example_data.py dispatcher|worker --port N ...`.
+
+As there: a process with all of TensorFlow, TensorFlow's own settings, a dispatcher that keeps no journal.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+from collections.abc import Sequence
+
+from tfhet.process import outlive_nobody
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Serves until it is killed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("kind", choices=("dispatcher", "worker"))
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--address", default="", help="worker: at which the trainers reach it")
+    parser.add_argument("--dispatcher", default="", help="worker: host:port of the dispatcher")
+    given = parser.parse_args(argv)
+    outlive_nobody(signal.SIGKILL)
+
+    from tensorflow.data.experimental import service
+
+    if given.kind == "dispatcher":
+        server = service.DispatchServer(service.DispatcherConfig(port=given.port))
+    else:
+        config = service.WorkerConfig(
+            dispatcher_address=given.dispatcher, worker_address=f"{given.address}:{given.port}", port=given.port
+        )
+        server = service.WorkerServer(config)
+    server.join()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,270 @@
+"""`tfhet bench scaling`: the time of a step over the number of data hosts, against what the CPUs allow at best.
+
+The accelerator is emulated, every host has the same share of a CPU, and a worker runs on the dnn host too. At best a
+step takes as long as the accelerator, or as all CPUs together need for what a batch costs: the pipeline alone, measured
+in one process, and the wire alone, measured with batches that lie in memory, both in the same run of the suite.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tfhet.bench import throttled
+from tfhet.bench.scaling_alone import MARK, Alone
+from tfhet.bench.scaling_load import LOADS, Course, Ideal, ScalingLoad
+from tfhet.bench.scaling_point import Point, measured
+from tfhet.bench.suite import Suite
+from tfhet.bench.watched import new_place
+from tfhet.clock import SYSTEM
+from tfhet.container import kernel
+from tfhet.errors import TfhetError, UsageError
+from tfhet.events import Event, Observer
+from tfhet.record import Figure, Record, median
+from tfhet.report import numbers, table
+from tfhet.report.panels import Panel, plot_panels
+from tfhet.report.table import text
+
+WORST = "scaling.worst_over_ideal"
+TARGET = 1.05
+"""Times the ideal that a step may take."""
+INPUT_BOUND_HOSTS = 4.5
+"""So many hosts, the dnn host among them, can just feed the emulated accelerator: with 3 data hosts the input is what
+a step waits for, with 4 it is not."""
+AGAINST = "the accelerator, or the CPU of the pipeline alone and the wire alone over all CPUs"
+CHILD_LIMIT_S = 180.0
+RUN_LIMIT_S = 240.0
+
+
+@dataclass
+class Taken:
+    """All of one load."""
+
+    load: ScalingLoad
+    alone: Alone
+    ideal: Ideal
+    points: dict[int, list[Point]] = field(default_factory=dict)
+
+    def over_ideal(self, data_hosts: int) -> list[float]:
+        """Each window's step over the ideal one."""
+        ideal_ms = 1e3 * self.ideal.at(data_hosts)
+        return [window / ideal_ms for point in self.points[data_hosts] for window in point.windows_ms]
+
+
+def _options(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(repeats=1, warmup=0)
+    known = ",".join(load.key for load in LOADS)
+    parser.add_argument("--loads", default=known, metavar="NAMES", help="default %(default)s")
+    parser.add_argument("--points", default="0,1,2,3,4,5,6", metavar="NUMBERS", help="data hosts (default %(default)s)")
+    parser.add_argument("--cpus", type=float, default=0.2, metavar="X", help="of each host (default %(default)s)")
+    parser.add_argument(
+        "--seconds", type=float, default=12.0, metavar="N", help="measured at a point, about (default %(default)s)"
+    )
+    parser.add_argument(
+        "--alone",
+        choices=("host", "free"),
+        default="host",
+        help="whether the parts alone are measured with the CPU of a host, or all of the machine (default %(default)s)",
+    )
+    parser.add_argument("--keep", action="store_true", help="keep the folders of the runs, and say where")
+
+
+def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]) -> Record:
+    loads, points = _loads(options.loads), _points(options.points)
+    if not (options.cpus > 0 and options.seconds > 0):
+        raise UsageError("--cpus and --seconds: give more than 0")
+    kernel.require("namespace")
+    place = new_place("scaling")
+    taken: list[Taken] = []
+    try:
+        for load in loads:
+            channel = place / f"{load.key}-data"
+            alone = _alone(load, channel, points, options)
+            stages_s, wire_s, reader_s = (median(part) for part in (alone.stages_s, alone.wire_s, alone.reader_s))
+            ideal = Ideal.bound_by_input_until(stages_s, wire_s, reader_s, options.cpus, INPUT_BOUND_HOSTS)
+            taken.append(Taken(load, alone, ideal))
+            _tell_alone(observer, taken[-1])
+        for index in range(options.warmup + options.repeats):
+            for data_hosts in points:
+                for one in taken:
+                    folder = place / f"{one.load.key}-{data_hosts}-{index}"
+                    channel = place / f"{one.load.key}-data"
+                    point = measured(one.load, one.ideal, data_hosts, channel, folder, options.seconds, RUN_LIMIT_S)
+                    if index >= options.warmup:
+                        one.points.setdefault(data_hosts, []).append(point)
+                    _tell(observer, one, point, index, options.warmup + options.repeats)
+                    if not options.keep:
+                        shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        if not options.keep:
+            shutil.rmtree(place, ignore_errors=True)
+    details = {
+        "cpus_per_host": options.cpus,
+        "alone_with": "the CPU of a host" if options.alone == "host" else "all CPUs of the machine",
+        "input_bound_hosts": INPUT_BOUND_HOSTS,
+        "loads": {one.load.key: _load_json(one) for one in taken},
+        "rows": [row for one in taken for row in rows(one)],
+        "runs": str(place) if options.keep else None,
+    }
+    return Record.of("scaling", figures_of(taken), details=details, command=command)
+
+
+def _loads(names: str) -> list[ScalingLoad]:
+    known = {load.key: load for load in LOADS}
+    words = [word for word in names.split(",") if word]
+    if not words or any(word not in known for word in words):
+        raise UsageError(f"--loads {names!r}: known are {', '.join(known)}")
+    return [known[word] for word in dict.fromkeys(words)]
+
+
+def _points(text: str) -> list[int]:
+    try:
+        found = [int(word) for word in text.split(",")]
+    except ValueError:
+        found = [-1]
+    if not all(0 <= number <= 99 for number in found):
+        raise UsageError(f"--points {text!r}: give numbers of data hosts, like 0,3,6")
+    return list(dict.fromkeys(found))
+
+
+def _alone(load: ScalingLoad, channel: Path, points: Sequence[int], options: argparse.Namespace) -> Alone:
+    """Writes the load's data, and measures its parts. Raises TfhetError."""
+    most = max(Course.of(point + 1, 1e-9, options.seconds).steps for point in points)
+    # What workers have taken, and nobody asks for any more, has to be there too.
+    batches = most + 8 * (max(points) + 1)
+    _child("scaling_channel", str(channel), load.chain, str(load.batch_size), str(batches))
+    command = [sys.executable, "-m", "tfhet.bench.scaling_alone", str(channel), "--chain", load.chain]
+    command += ["--form", load.form, "--batch_size", str(load.batch_size)]
+    if options.alone == "free":
+        said = _child("scaling_alone", *command[3:])
+    else:
+        said = throttled.run(command, options.cpus, CHILD_LIMIT_S)
+    return Alone.from_line(next((line for line in said if line.startswith(MARK)), ""))
+
+
+def _child(module: str, *arguments: str) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-m", f"tfhet.bench.{module}", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=CHILD_LIMIT_S,
+        check=False,
+    )
+    if done.returncode:
+        raise TfhetError(f"{module} failed: {' | '.join(done.stderr.strip().splitlines()[-4:])}")
+    return done.stdout.splitlines()
+
+
+def figures_of(taken: Sequence[Taken]) -> Mapping[str, Figure]:
+    """The flat table: the worst point, all points, and what a batch costs apart."""
+    points = {
+        f"scaling.{one.load.key}.data_hosts_{data_hosts}": Figure.of(
+            one.over_ideal(data_hosts), unit="x", against=AGAINST
+        )
+        for one in taken
+        for data_hosts in sorted(one.points)
+    }
+    figures = {WORST: max(points.values(), key=lambda figure: figure.value), **points}
+    for one in taken:
+        alone = one.alone
+        for name, samples in (("stages", alone.stages_s), ("wire", alone.wire_s), ("reader", alone.reader_s)):
+            figures[f"scaling.{one.load.key}.{name}_ms"] = Figure.of([1e3 * value for value in samples], unit="ms")
+        figures[f"scaling.{one.load.key}.accelerator_ms"] = Figure.single(1e3 * one.ideal.step_s, unit="ms")
+    return figures
+
+
+def rows(taken: Taken) -> list[dict[str, object]]:
+    """The printed table. `dnn host`: what the trainer's own CPU time takes there, which no data host can take over: no
+    step is shorter. The last columns: CPU time that is not the pipeline's or the wire's, or that nobody used, as
+    a percentage of what a batch costs apart; where the accelerator is the bound, some has to be left."""
+    found = []
+    for data_hosts, points in sorted(taken.points.items()):
+        shares = [point.shares(taken.ideal) for point in points]
+        found.append(
+            {
+                "load": taken.load.words,
+                "data hosts": data_hosts,
+                "step ms": median([window for point in points for window in point.windows_ms]),
+                "ideal ms": 1e3 * taken.ideal.at(data_hosts),
+                "x ideal": round(median(taken.over_ideal(data_hosts)), 3),
+                "without wire ms": 1e3 * taken.ideal.without_wire_at(data_hosts),
+                "dnn host ms": median([1e3 * point.trainer_s / taken.ideal.cpus for point in points]),
+                "wait %": median([point.wait_pct for point in points]),
+                **{f"{name} %": round(median([one[name] for one in shares]), 1) for name in shares[0]},
+            }
+        )
+    return found
+
+
+def _load_json(taken: Taken) -> dict[str, object]:
+    return {
+        "load": vars(taken.load),
+        "alone": vars(taken.alone),
+        "accelerator_s": taken.ideal.step_s,
+        "ideal_s": {str(number): taken.ideal.at(number) for number in sorted(taken.points)},
+        "ideal_without_wire_s": {str(number): taken.ideal.without_wire_at(number) for number in sorted(taken.points)},
+        "points": {str(n): [point.to_json() for point in points] for n, points in sorted(taken.points.items())},
+    }
+
+
+def _tell_alone(observer: Observer, taken: Taken) -> None:
+    ideal = taken.ideal
+    stages, wire, reader = (1e3 * value for value in (ideal.stages_s, ideal.wire_s, ideal.reader_s))
+    said = (
+        f"{stages:.1f} ms CPU a batch of {taken.load.batch_size}, the wire {wire:.1f} ms, {reader:.1f} ms of it the "
+        f"reader's; the accelerator's step {1e3 * ideal.step_s:.1f} ms"
+    )
+    told = {"case": f"{taken.load.words}, alone", "round": 1, "rounds": 1, "exit_s": None, "said": [said]}
+    observer(Event("case.ended", SYSTEM.wall(), told))
+
+
+def _tell(observer: Observer, taken: Taken, point: Point, index: int, rounds: int) -> None:
+    ideal_ms = 1e3 * taken.ideal.at(point.data_hosts)
+    step_ms = median(point.windows_ms)
+    said = f"step {numbers.number(step_ms)} ms, {step_ms / ideal_ms:.3f} x ideal"
+    case = f"{taken.load.words}, {point.data_hosts} data hosts"
+    told = {"case": case, "round": index + 1, "rounds": rounds, "exit_s": None, "said": [said]}
+    observer(Event("case.ended", SYSTEM.wall(), told))
+
+
+def _notes(record: Record) -> list[str]:
+    lines = text(table(record.details["rows"]), encoding=None).splitlines()
+    if record.details["runs"]:
+        lines.append(f"runs: {record.details['runs']}")
+    worst = record.figures[WORST]
+    if worst.value > TARGET:
+        over = [name for name, figure in record.figures.items() if figure.unit == "x" and figure.value > TARGET]
+        lines.append(f"over {TARGET:g} x ideal: {', '.join(name for name in over if name != WORST)}")
+    return lines
+
+
+def _draw(record: Record, path: Path) -> Path:
+    words = {load.key: load.words for load in LOADS}
+    panels = []
+    for key, load in record.details["loads"].items():
+        lines = {
+            "ideal": {float(n): 1e3 * value for n, value in load["ideal_s"].items()},
+            "ideal without the wire": {float(n): 1e3 * value for n, value in load["ideal_without_wire_s"].items()},
+        }
+        points = {
+            float(n): Figure.of([window for point in some for window in point["windows_ms"]], unit="ms a step")
+            for n, some in load["points"].items()
+        }
+        panels.append(Panel(words.get(key, key), points, lines))
+    return plot_panels(panels, path, across="data hosts")
+
+
+SUITE = Suite(
+    name="scaling",
+    does="step time over the number of data hosts, against what their CPUs allow at best (emulated accelerator; root)",
+    options=_options,
+    run=_run,
+    draw=_draw,
+    notes=_notes,
+    is_kept=lambda record: record.figures[WORST].value <= TARGET,
+)
