@@ -44,11 +44,10 @@ def test_a_data_host_that_is_cut_off_ends_itself_and_with_the_last_one_the_job_e
 def test_schedules_that_are_drawn_end_as_they_may_and_leave_nothing(repository, tmp_path):
     from tfhet.bench import chaos
 
-    options = argparse.Namespace(
-        seeds=2, first=25, launcher=repository / "scripts" / "launcher.py", folder=tmp_path / "kept"
-    )
+    launcher, kept = repository / "scripts" / "launcher.py", tmp_path / "kept"
+    options = argparse.Namespace(seeds=2, first=25, launcher=launcher, folder=kept, hosts="process")
     record = chaos.SUITE.run(options, lambda event: None, ())
     assert {job["kind"] for job in record.details["schedules"]} == {"failure", "goes on"}
     assert [job["breaches"] for job in record.details["schedules"]] == [[], []]
     assert record.figures["chaos.schedules"].value == 2
-    assert not (tmp_path / "kept").exists()
+    assert not kept.exists()

@@ -212,6 +212,7 @@ class Simulation:
         bad = {label: code for label, code in self.codes.items() if code and label not in summary.lost_hosts}
         exit_code = summary.exit_code if summary.exit_code is not None else max([1, *self.codes.values()])
         status = training_job.status(self.codes, stopped=cause is not None)
+        secondary = training_job.OUT_OF_TIME if cause and cause != TOLD_TO_STOP else None
         reason = training_job.failure_reason(self.hosts, self.codes) if status == training_job.FAILED else cause
         if bad and not exit_code:
             exit_code, cause = 1, "; ".join(f"{label}: {describe_exit(code)}" for label, code in bad.items())
@@ -225,6 +226,7 @@ class Simulation:
             began=began,
             ended=ended,
             status=status,
+            secondary=secondary,
             reason=reason,
             collected=training_job.collect(self.hosts, self.folder.path),
         )

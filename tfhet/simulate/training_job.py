@@ -14,6 +14,8 @@ from tfhet.simulate.host import SimulatedHost
 from tfhet.simulate.submission import Submission
 
 COMPLETED, FAILED, STOPPED = "Completed", "Failed", "Stopped"
+OUT_OF_TIME = "MaxRuntimeExceeded"
+"""The secondary status of a job that was stopped because it ran too long."""
 REASON_CHARACTERS = 1024
 """Of a failure file so many become the reason."""
 FILE = "job.json"
@@ -72,10 +74,14 @@ def describe(
     began: float,
     ended: float,
     status: str,
+    secondary: str | None = None,
     reason: str | None,
     collected: Mapping[str, Path],
 ) -> dict[str, Any]:
-    """Writes job.json, in the shape of the answer of DescribeTrainingJob, and gives its content. Times: wall clock."""
+    """Writes job.json, in the shape of the answer of DescribeTrainingJob, and gives its content.
+
+    began, ended: seconds since 1970. secondary: what SecondaryStatus says where that is more than the status.
+    """
     groups = [
         {"InstanceGroupName": name, "InstanceType": group.instance_type, "InstanceCount": group.hosts}
         for name, group in job.cluster.groups.items()
@@ -83,7 +89,7 @@ def describe(
     content: dict[str, Any] = {
         "TrainingJobName": job.job,
         "TrainingJobStatus": status,
-        "SecondaryStatus": status,
+        "SecondaryStatus": secondary or status,
         "ResourceConfig": {"InstanceGroups": groups},
         "InputDataConfig": [{"ChannelName": name, "InputMode": job.input_mode} for name in job.cluster.channels],
         "CreationTime": _time(began),

@@ -198,3 +198,13 @@ except JobFailed as error:
     done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=50, check=False)
     assert done.stdout.strip() == "told to stop while the demonstration data was written", done.stderr
     assert not list((tmp_path / "cache").glob("tfhet/digits/16-shards"))
+
+
+def test_a_job_that_runs_too_long_is_stopped_and_said_to_have(tmp_path):
+    launcher = tmp_path / "launcher.py"
+    launcher.write_text("import time; time.sleep(60)")
+    cluster = ClusterFile("c", {"dnn_group": GroupFile(1)})
+    summary = simulate(cluster, [str(launcher)], tmp_path / "run", max_run_s=1.0, on_line=lambda line: None)
+    assert (summary.status, summary.failure_reason) == ("Stopped", "the job ran longer than 1 s")
+    job = json.loads((tmp_path / "run" / "job.json").read_text())
+    assert (job["TrainingJobStatus"], job["SecondaryStatus"]) == ("Stopped", "MaxRuntimeExceeded")
