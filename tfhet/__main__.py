@@ -29,7 +29,7 @@ def _simulate(args: argparse.Namespace) -> int:
     faults = [Fault.parse(text) for text in args.fault]
     if args.chaos is not None:
         settings, _ = LaunchSettings.parse([*cluster.arguments(), *args.command[1:]])
-        aim = chaos.Aim.of(cluster, settings)
+        aim = chaos.Aim.of(cluster, settings, networks=args.hosts == "namespace")
         drawn = chaos.schedule(args.chaos, aim, args.chaos_s)
         print("chaos, the same as:", *(f"--fault {fault}" for fault in drawn))
         print("what may become of it:", ", ".join(sorted(chaos.allowed([*faults, *drawn], aim))), flush=True)

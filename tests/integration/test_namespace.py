@@ -17,7 +17,9 @@ import psutil
 import pytest
 
 from tfhet.container import kernel
+from tfhet.record import RunFolder
 from tfhet.simulate import ClusterFile, Fault, GroupFile, simulate
+from tfhet.simulate.namespace_ground import NamespaceGround
 
 DIGITS = {"training": "digits/train", "validation": "digits/validation"}
 SMALL = ["--model", "small_cnn", "--chain", "digits"]
@@ -110,11 +112,13 @@ def test_launchers_that_nobody_gave_a_rank_form_the_ring_between_containers(cont
 
 
 def test_a_group_that_is_cut_off_for_a_moment_and_packets_that_get_lost_cost_no_example(contained):
-    faults = ["partition:data_group:after=1:for=1.5", "loss=1%:data-1:after=0"]
+    faults = ["partition:data_group:after=1:for=1.5", "loss=1%:data-1"]
     arguments = [*SMALL, "--epochs", 3, "--lease_s", 5]
-    summary, _ = contained(cluster(data=2), *arguments, start="alone", faults=faults)
+    summary, lines = contained(cluster(data=2), *arguments, start="alone", faults=faults)
     assert summary.exit_code == 0, summary.cause
     assert epochs(summary) == [(1437, 0, 0)] * 3
+    assert {fault for fault in faults if any(f"fault {fault}: " in line for line in lines)} == set(faults)
+    assert not [line for line in lines if "could not be done" in line]
 
 
 def test_a_host_has_the_limits_that_the_cluster_file_gives(contained, script):
@@ -128,6 +132,15 @@ def test_a_host_has_the_limits_that_the_cluster_file_gives(contained, script):
     assert told["cpus_of_a_busy_loop"] < 0.55
     assert told["processes"] < 12
     assert summary.limits[told["host"]]["cpus"] == 0.5
+
+
+def test_a_container_that_cannot_be_made_fails_the_job_and_says_why(contained, script, monkeypatch):
+    monkeypatch.setattr(NamespaceGround, "_carried", lambda self: ["/nowhere"])
+    arguments = ["--train_script", script("ends"), "--how", "sleep"]
+    summary, _ = contained(cluster(ranks=1, channels={}), *arguments, start="alone")
+    assert (summary.exit_code, summary.status) == (1, "Failed")
+    assert "could not be made: mount overlay" in summary.cause and "/nowhere" in summary.cause
+    assert summary.failure_reason == summary.cause
 
 
 def test_what_a_simulator_left_that_was_killed_is_swept_away_by_the_next(contained, tmp_path, repository, script):
@@ -182,11 +195,16 @@ def test_the_toolkit_trains_over_mpi_what_a_user_would_submit(contained, tmp_pat
 
 @pytest.mark.slow
 @pytest.mark.mpi
-def test_a_failing_rank_under_the_toolkit_fails_the_job_with_our_reason(contained, script):
+def test_a_failing_rank_under_the_toolkit_fails_the_job_with_our_reason(contained, script, tmp_path):
     summary, _ = contained(cluster(data=2, dnn=2), "--train_script", script("ends"), "--how", "exit", "--rank", 3)
     assert summary.status == "Failed"
     assert summary.exit_code != 0
     assert "rank 3: exit code 3" in summary.failure_reason
+    events = list(RunFolder(tmp_path / "record").events())
+    ended = {event["host"]: event["time_s"] for event in events if event["event"] == "host.ended"}
+    assert len(ended) == 4
+    # The toolkit's second dnn host waits for a file that nobody but our launchers writes when the job has failed.
+    assert max(ended.values()) - min(ended.values()) < 50
 
 
 @pytest.mark.slow

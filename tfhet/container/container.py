@@ -9,6 +9,7 @@ and ends as the container did. When it dies, so does everything inside.
 from __future__ import annotations
 
 import ctypes
+import errno
 import json
 import os
 import signal
@@ -30,6 +31,7 @@ _NETWORK_S = 60.0
 _OUTSIDE = ("/proc", "/sys", "/dev", "/run", "/tmp", "/mnt", "/media")
 """Of the machine's mounts those below are not carried into a container; it has its own, or none."""
 
+_MOST_LINKS = 40
 OVERLAY, READ_ONLY, SHARED = "overlay", "read-only", "shared"
 
 
@@ -146,7 +148,7 @@ class _Root:
             self._bind(point, target, read_only=True)
 
     def _add(self, mount: Mount) -> None:
-        target = self.at / mount.target.lstrip("/")
+        target = inside(self.at, mount.target)
         target.mkdir(parents=True, exist_ok=True)
         if mount.kind == OVERLAY:
             self._overlay(mount.source, target)
@@ -159,14 +161,35 @@ class _Root:
             self._kernel.mount("none", str(target), flags=_MS_BIND | _MS_REMOUNT | _MS_RDONLY)
 
     def _write(self, path: str, content: str) -> None:
-        file = self.at / path.lstrip("/")
+        file = inside(self.at, path)
         for folder in reversed(file.parents):
             if not folder.exists():
                 folder.mkdir(mode=0o700)
-        if file.is_symlink():
-            file.unlink()
         file.write_text(content, encoding="utf-8")
         file.chmod(0o600 if "PRIVATE KEY" in content else 0o644)
+
+
+def inside(root: Path, path: str) -> Path:
+    """Where `path` is for those to whom `root` is the root: links lead to where they lead there, not here.
+
+    Raises OSError for links without end.
+    """
+    left, found, links = [*Path(path).parts[1:]][::-1], root, 0
+    while left:
+        part = left.pop()
+        if part == "..":
+            found = found if found == root else found.parent
+            continue
+        if (found / part).is_symlink():
+            links += 1
+            if links > _MOST_LINKS:
+                raise OSError(errno.ELOOP, f"{path}: {os.strerror(errno.ELOOP)}")
+            target = Path(os.readlink(found / part))
+            found = root if target.is_absolute() else found
+            left += [*target.parts[target.is_absolute() :]][::-1]
+            continue
+        found = found / part
+    return found
 
 
 def _mount_points(scratch: str) -> list[str]:
@@ -190,6 +213,8 @@ def run(container: Container) -> int:
     kernel = _Kernel()
     kernel.unshare(_CLONE_NEWNET | _CLONE_NEWNS | _CLONE_NEWUTS | _CLONE_NEWIPC | _CLONE_NEWPID)
     alive, ours = os.pipe()
+    # Process 1 hears of what comes before its command listens: a blocked signal waits, any other would be lost on it.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)
     pid = os.fork()
     if pid == 0:
         os.close(ours)
@@ -197,12 +222,13 @@ def run(container: Container) -> int:
     os.close(alive)
     for number in _PASSED_ON:
         signal.signal(number, lambda number, _: os.kill(pid, number))
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
     _, status = os.waitpid(pid, 0)
     return os.waitstatus_to_exitcode(status)
 
 
 def _become(container: Container, kernel: _Kernel, alive: int) -> None:
-    """In process 1: never returns."""
+    """In process 1: never returns. The command begins with the signals blocked that it should hear of."""
     try:
         kernel.die_with_parent()
         os.set_blocking(alive, False)
@@ -228,6 +254,8 @@ def _become(container: Container, kernel: _Kernel, alive: int) -> None:
 def _wait_for(interface: str) -> None:
     until = SYSTEM.monotonic() + _NETWORK_S
     while not _is_up(interface):
+        if told := signal.sigpending():
+            raise InterruptedError(f"told to stop ({signal.Signals(min(told)).name})")
         if SYSTEM.monotonic() > until:
             raise TimeoutError(f"no network interface {interface} after {_NETWORK_S:g} s")
         SYSTEM.sleep(0.01)

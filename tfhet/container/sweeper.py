@@ -59,10 +59,11 @@ class Owner:
         assert self._descriptor is not None
         os.write(self._descriptor, line.encode("ascii") + b"\n")
 
-    def release(self) -> None:
-        """Gives the tag back. What was made under it should be gone by then: nobody will look for it."""
+    def release(self, *, is_clean: bool = True) -> None:
+        """Gives the tag back. Unless all that was made under it is gone, the next sweep has to look for it."""
         if self._descriptor is not None:
-            self.lock.unlink(missing_ok=True)
+            if is_clean:
+                self.lock.unlink(missing_ok=True)
             os.close(self._descriptor)
             self._descriptor = None
 

@@ -26,6 +26,7 @@ try:
     said["gpus"] = len(tf.config.list_physical_devices("GPU"))
 except Exception as error:
     said["tensorflow_error"] = f"{type(error).__name__}: {error}"
+print(json.dumps(said), flush=True)  # what comes now may end Python
 try:
     import horovod.tensorflow as hvd
     said["horovod"] = {name: bool(getattr(hvd, f"{name}_built")()) for name in ("gloo", "mpi", "nccl")}
@@ -59,14 +60,19 @@ def load(env: Mapping[str, str]) -> Loaded:
             timeout=LOAD_LIMIT_S,
             stdin=subprocess.DEVNULL,
         )
+        output, crash = done.stdout, ""
+        if done.returncode:
+            last = (done.stderr.strip().splitlines() or ["it says nothing"])[-1]
+            crash = f"loading it ends Python with code {done.returncode}: {last}"
+    except subprocess.TimeoutExpired as error:
+        output, crash = (error.stdout or b"").decode(errors="replace"), f"not loaded after {LOAD_LIMIT_S:g} s"
     except (OSError, subprocess.SubprocessError) as error:
-        return Loaded(str(error), str(error))
+        output, crash = "", str(error)
     try:
-        said: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+        said: dict[str, Any] = json.loads(output.strip().splitlines()[-1])
     except (IndexError, ValueError):
-        last = (done.stderr.strip().splitlines() or ["it says nothing"])[-1]
-        crash = f"loading it ends Python with code {done.returncode}: {last}"
         return Loaded(crash, crash)
+    said.setdefault("horovod_error", crash)
     return Loaded(
         said.get("tensorflow_error", ""),
         said.get("horovod_error", ""),

@@ -85,7 +85,7 @@ class Init:
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {*_STOP_SIGNALS, signal.SIGCHLD})
         if os.getpid() != 1:
             ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        self._pid = self._start(before)
+        self._pid = self._start(set(before) - {*_STOP_SIGNALS, signal.SIGCHLD})
         self._live()
         self._end_rest()
         return 128 + signal.SIGKILL if self._code is None else self._code
@@ -114,10 +114,13 @@ class Init:
         stop, until_s, seen_s = 0, 0.0, -SETTLE_S
         while True:
             self._bury()
-            table = processes() if stop else {}
+            table = processes() if stop or self._code is not None else {}
             launchers = self._launchers(table)
             if self._code is not None and not launchers:
                 return
+            if self._code is not None and not stop:  # it died before those that it had started
+                stop, until_s = signal.SIGTERM, SYSTEM.monotonic() + STOP_S
+                _say("the command has ended, and launchers live: they are told to stop")
             if stop:
                 now_s = SYSTEM.monotonic()
                 seen_s = now_s if launchers else seen_s

@@ -106,6 +106,8 @@ class Launcher:
         every: set[asyncio.Future[Any]] = {work, ended, stopped}
         await asyncio.wait(every, return_when=asyncio.FIRST_COMPLETED)
         verdict = await self._conclude(link, work, ended, stopped)
+        if verdict.code:  # at once: mpirun kills this host's launchers soon after another one's has failed
+            self._tell_why(verdict)
         for task in (work, ended, watching):
             task.cancel()
         await asyncio.wait({work}, timeout=1.0)  # what it is starting must be there to be stopped
@@ -311,11 +313,12 @@ class Launcher:
             ends.append(self._fleet.stop(SERVER_GRACE_S))
         await asyncio.gather(*ends)
 
+    def _tell_why(self, verdict: Verdict) -> None:
+        self.say(f"the job ended with exit code {verdict.code}: {verdict.headline}")
+        write_failure(self.place.paths.failure, verdict.headline, self.place.label, verdict.code, verdict.log)
+        release(self.place)
+
     def _close(self, link: Link, verdict: Verdict) -> None:
-        if verdict.code:
-            self.say(f"the job ended with exit code {verdict.code}: {verdict.headline}")
-            write_failure(self.place.paths.failure, verdict.headline, self.place.label, verdict.code, verdict.log)
-            release(self.place)
         if isinstance(link, Chief):
             try:
                 write_outcome(RunFolder(self._record), self.place, link, verdict, self.began_s)

@@ -15,7 +15,7 @@ from pathlib import Path
 from tfhet.cluster import Rank, job_name
 
 POLL_S = 0.5
-_MPI = {"mpirun", "mpiexec", "orterun", "prterun", "prte", "mpirun.openmpi", "mpiexec.openmp", "mpiexec.hydra"}
+_MPI = {"mpirun", "mpiexec", "orterun", "prterun", "prte", "mpirun.openmpi", "mpiexec.openmpi", "mpiexec.hydra"}
 _SHELLS = {"sh", "dash", "bash"}
 _REMOTE = {"sshd", "sshd-session", "orted", "prted", "hydra_pmi_proxy"}
 """Behind these is another host, or nobody who started the job."""

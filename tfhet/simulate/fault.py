@@ -44,6 +44,8 @@ OF_A_HOST = ("partition", *NETWORK, "slow-disk", "late-join")
 """Kinds whose target is a host, or a group."""
 LASTING = ("hang", "partition", *NETWORK, "slow-disk")
 """Kinds that may be over after a while."""
+LEAST_RATE, MOST_DELAY_S = 10e3, 10.0
+"""What networks can be made to do: bits per second, seconds."""
 _SECONDS = re.compile(r"(\d+(?:\.\d+)?)s?")
 _AMOUNTS = {
     "loss": (re.compile(r"(\d+(?:\.\d+)?)%"), {"": "0.01"}, "loss=1%:data-1"),
@@ -131,8 +133,12 @@ def _amount(text: str, kind: str, given: str) -> float | None:
     amount = float(Decimal(found[1]) * Decimal(units[found[2] if found.lastindex == 2 else ""]))
     if kind == "loss" and amount > 1:
         raise UsageError(f"fault {text!r}: no more than 100% can be lost")
-    if kind == "rate" and not amount:
-        raise UsageError(f"fault {text!r}: a rate is more than 0; to cut a host off write partition:data-1")
+    if kind == "rate" and amount < LEAST_RATE:
+        raise UsageError(f"fault {text!r}: a rate is at least 10kbit; to cut a host off write partition:data-1")
+    if kind == "delay" and amount > MOST_DELAY_S:
+        raise UsageError(
+            f"fault {text!r}: a delay is at most {MOST_DELAY_S:g} s; to cut a host off write partition:data-1"
+        )
     return amount
 
 

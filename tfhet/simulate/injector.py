@@ -12,8 +12,11 @@ from dataclasses import dataclass, field
 import psutil
 
 from tfhet.clock import SYSTEM
+from tfhet.cluster import environment
+from tfhet.container import delay
 from tfhet.container.bridge import Bridge
-from tfhet.errors import UsageError, unknown
+from tfhet.deadline import Deadline
+from tfhet.errors import TfhetError, UsageError, unknown
 from tfhet.process import Child
 from tfhet.simulate import partition
 from tfhet.simulate.fault import NETWORK, Fault
@@ -22,6 +25,7 @@ from tfhet.simulate.population import Population, lives
 from tfhet.simulate.slow_disk import SlowDisk
 
 _POLL_S = 0.1
+_CONNECT_S = 2.0
 STARVED_S = 3.0
 """So long a process without more memory may go on with what it has."""
 _SIGNALS = {"kill": signal.SIGKILL, "hang": signal.SIGSTOP, "sigterm": signal.SIGTERM}
@@ -44,6 +48,8 @@ class Injector:
     """Bits per second that a host's network allows without a fault, by host name; None: no limit."""
     disks: Mapping[str, SlowDisk] = field(default_factory=dict)
     """By host name, of those that a fault makes slow."""
+    contained: bool = False
+    """Whether what was started for a host is a container, not a launcher."""
     seed: int = 0
     frozen: set[str] = field(default_factory=set)
     """Launchers, by label, that were stopped for ever, which nobody can end but the simulator."""
@@ -83,7 +89,13 @@ class Injector:
 
     async def run(self) -> None:
         """Does all of it; returns when there is nothing left to do."""
-        await asyncio.gather(*(self._do(fault) for fault in self.faults if fault.kind != "late-join"))
+        await asyncio.gather(*(self._try(fault) for fault in self.faults if fault.kind != "late-join"))
+
+    async def _try(self, fault: Fault) -> None:
+        try:
+            await self._do(fault)
+        except (TfhetError, OSError, psutil.Error) as error:  # the others are done all the same
+            self.tell(f"could not be done: fault {fault}: {error}")
 
     async def _do(self, fault: Fault) -> None:
         while not self.began():
@@ -172,20 +184,23 @@ class Injector:
         assert isinstance(bridge, Bridge)
         self.tell(f"fault {fault}: {', '.join(host.name for host in hosts)}")
 
-        async def set_to(amount: float | None, host: str) -> None:
+        def set_to(amount: float | None, host: str) -> None:
             if fault.kind == "loss":
                 bridge.lose(host, amount)
-            elif fault.kind == "delay":  # the first one compiles, perhaps
-                await asyncio.to_thread(bridge.delay, host, amount)
+            elif fault.kind == "delay":
+                bridge.delay(host, amount)
             else:
                 bridge.limit(host, self.rates.get(host) if amount is None else amount)
 
+        if fault.kind == "delay":  # what a kernel without netem needs takes a while to compile
+            with contextlib.suppress(TfhetError):
+                await asyncio.to_thread(delay.build, environment())
         for host in hosts:
-            await set_to(fault.amount, host.name)
+            set_to(fault.amount, host.name)
         if fault.for_s is not None:
             await asyncio.sleep(fault.for_s)
             for host in hosts:
-                await set_to(None, host.name)
+                set_to(None, host.name)
 
     async def _slow_down(self, fault: Fault, host: SimulatedHost) -> None:
         disk = self.disks[host.name]
@@ -211,10 +226,10 @@ class Injector:
     def _processes(self, fault: Fault) -> list[psutil.Process]:
         names = {host.name for host in self.named(fault.host)}
         found: list[psutil.Process] = []
-        for label, child in self.children.items():
+        for label, child in sorted(self.children.items()):
             if label.split("/")[0] not in names or child.code is not None:
                 continue
-            there = Population.below(child.pid)
+            there = Population.below(child.pid, is_launcher=not self.contained)
             if fault.process == "host":
                 # A platform tells whom it started.
                 found += there.everything[:1] if fault.kind == "sigterm" else there.everything
@@ -228,18 +243,21 @@ class Injector:
 
     async def _pester(self, chief: SimulatedHost) -> None:
         """A port scan, rubbish, and connections that say nothing, at the link's port."""
-        held = []
-        for index in range(60):
-            with contextlib.suppress(OSError):
-                writer = await self._connect(chief)
-                if index % 3 == 0:
-                    writer.write(random.Random(index).randbytes(5000))
-                elif index % 3 == 1:
-                    writer.write(b'{"type": "join", "member": "rank-1"}\n')
-                held.append(writer)
-        await asyncio.sleep(1.0)
-        for writer in held:
-            writer.close()
+        held: list[asyncio.StreamWriter] = []
+        try:
+            for index in range(60):
+                with contextlib.suppress(OSError, asyncio.TimeoutError):
+                    async with Deadline(_CONNECT_S):
+                        writer = await self._connect(chief)
+                    held.append(writer)
+                    if index % 3 == 0:
+                        writer.write(random.Random(index).randbytes(5000))
+                    elif index % 3 == 1:
+                        writer.write(b'{"type": "join", "member": "rank-1"}\n')
+            await asyncio.sleep(1.0)
+        finally:
+            for writer in held:
+                writer.close()
 
     async def _connect(self, chief: SimulatedHost) -> asyncio.StreamWriter:
         there = (chief.address, chief.ports.control)
@@ -249,7 +267,7 @@ class Injector:
         inside.setblocking(False)
         try:
             await asyncio.get_running_loop().sock_connect(inside, there)
-        except OSError:
+        except BaseException:
             inside.close()
             raise
         return (await asyncio.open_connection(sock=inside))[1]

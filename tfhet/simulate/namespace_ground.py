@@ -26,7 +26,8 @@ from tfhet.container.cgroup import Cgroup
 from tfhet.container.container import OVERLAY, READ_ONLY, SHARED, Container, Mount
 from tfhet.container.limits import Limits
 from tfhet.control import SECRET_VARIABLE, new_secret
-from tfhet.errors import JobFailed, UsageError
+from tfhet.deadline import Deadline
+from tfhet.errors import JobFailed, TfhetError, UsageError
 from tfhet.process import Child, describe_exit
 from tfhet.simulate.ground import OnLine
 from tfhet.simulate.host import SimulatedHost, hyperparameters
@@ -67,10 +68,13 @@ class NamespaceGround:
         self._owner: sweeper.Owner | None = None
         self._bridge: Bridge | None = None
         self._keys: dict[str, str] = {}
+        self._attached: list[str] = []
         self._not_limited: set[str] = set()
         self._limiting = submission.limits_from == "start"
         groups = {host.name: host.group for host in hosts}
         self._limits, self.notes = limits_of(submission.cluster, groups, cpu_scale=submission.cpu_scale)
+        if any(limits.bits_per_s for limits in self._limits.values()):
+            kernel.require("limit")
 
     @property
     def network(self) -> Bridge | None:
@@ -94,8 +98,6 @@ class NamespaceGround:
         spec = self._scratch / f"{host.name}.json"
         self._container(host, scratch).write(spec)
         cgroup = self.cgroups[host.name] = Cgroup.create(f"tfhet-{self._owner.tag}-{host.name}")
-        if self._limiting:
-            self._not_limited |= set(cgroup.limit(self._limits[host.name]))
         path = _with_package(self._env.get("PYTHONPATH", ""))
         child = await Child.start(
             host.name,
@@ -105,22 +107,43 @@ class NamespaceGround:
         )
         children[host.name] = child
         await _isolated(child)
-        # Process 1 waits for its network, so that nothing runs before all of this is done.
-        for process in (psutil.Process(child.pid), *psutil.Process(child.pid).children(recursive=True)):
-            cgroup.add(process.pid)
-        self._bridge.attach(host.name, child.pid, host.address)
+        try:
+            # Process 1 waits for its network, so that nothing runs before all of this is done.
+            for process in (psutil.Process(child.pid), *psutil.Process(child.pid).children(recursive=True)):
+                cgroup.add(process.pid)
+            self._bridge.attach(host.name, child.pid, host.address)
+        except (TfhetError, psutil.Error, OSError) as error:
+            async with Deadline(_NAMESPACE_S):  # it has said why itself, if it has ended
+                await child.stop(0.5)
+            raise JobFailed(f"{_not_made(child)} ({error})", log_tail=child.tail) from error
+        self._attached.append(host.name)
         if self._limiting:
-            self._bridge.limit(host.name, self._limits[host.name].bits_per_s)
+            self._limit(host.name)
 
     def limit(self) -> None:
-        assert self._bridge is not None
         self._limiting = True
-        for name, cgroup in self.cgroups.items():
-            self._not_limited |= set(cgroup.limit(self._limits[name]))
-            self._bridge.limit(name, self._limits[name].bits_per_s)
+        for name in self._attached:
+            self._limit(name)
+
+    def _limit(self, name: str) -> None:
+        assert self._bridge is not None
+        limits = self._limits[name]
+        try:
+            self._not_limited |= set(self.cgroups[name].limit(limits))
+            self._bridge.limit(name, limits.bits_per_s)
+        except TfhetError as error:  # more memory is in use than the limit, for one
+            self._on_line("simulate")(f"[simulate] {name} is not limited: {error}")
+            self._not_limited.add(f"{name}: {error}")
+
+    @property
+    def rates(self) -> dict[str, float | None]:
+        """Bits per second of each host's network, by name; None: no limit."""
+        return {name: limits.bits_per_s for name, limits in self._limits.items()}
 
     def cpu_s(self) -> dict[str, float]:
-        return {name: cgroup.cpu_s() for name, cgroup in self.cgroups.items()}
+        with contextlib.suppress(TfhetError, OSError):
+            return {name: cgroup.cpu_s() for name, cgroup in self.cgroups.items()}
+        return {}  # nothing counts it here
 
     def facts(self) -> dict[str, Any]:
         return {
@@ -129,15 +152,25 @@ class NamespaceGround:
         }
 
     async def close(self) -> None:
+        is_clean = True
         for name, cgroup in self.cgroups.items():
-            for pid in await asyncio.to_thread(cgroup.remove):
-                self._on_line(name)(f"[simulate] process {pid} of {name} does not end")
+            try:
+                left = [f"process {pid} does not end" for pid in await asyncio.to_thread(cgroup.remove)]
+            except (TfhetError, OSError) as error:
+                left = [str(error)]
+            is_clean &= not left
+            for line in left:
+                self._on_line("simulate")(f"[simulate] {name}: {line}")
         if self._bridge is not None:
-            self._bridge.close()
+            try:
+                self._bridge.close()
+            except (TfhetError, OSError, subprocess.SubprocessError) as error:  # it goes with this process
+                self._on_line("simulate")(f"[simulate] the network: {error}")
         if self._scratch is not None:
             await asyncio.to_thread(shutil.rmtree, self._scratch, ignore_errors=True)
+            is_clean &= not self._scratch.exists()
         if self._owner is not None:
-            self._owner.release()
+            self._owner.release(is_clean=is_clean)
 
     def _container(self, host: SimulatedHost, scratch: Path) -> Container:
         job, channels = self._submission, self._channels
@@ -227,14 +260,19 @@ async def _isolated(child: Child) -> None:
     ours, until = os.readlink("/proc/self/ns/net"), SYSTEM.monotonic() + _NAMESPACE_S
     while SYSTEM.monotonic() < until:
         if child.code is not None:
-            code = await child.wait()
-            why = describe_exit(code, child.tail)
-            raise JobFailed(f"the container {child.name} could not be made: {why}", log_tail=child.tail)
-        with contextlib.suppress(OSError):
+            await child.wait()
+            raise JobFailed(_not_made(child), log_tail=child.tail)
+        with contextlib.suppress(OSError, psutil.Error):
             if os.readlink(f"/proc/{child.pid}/ns/net") != ours and psutil.Process(child.pid).children():
                 return
         await asyncio.sleep(0.01)
     raise JobFailed(f"the container {child.name} has no network of its own after {_NAMESPACE_S:g} s")
+
+
+def _not_made(child: Child) -> str:
+    said = next((line for line in reversed(child.tail) if "could not be made: " in line), "")
+    why = said.partition("could not be made: ")[2] or describe_exit(child.code or 0, child.tail)
+    return f"the container {child.name} could not be made: {why}"
 
 
 def _ssh_files(scratch: Path) -> dict[str, str]:

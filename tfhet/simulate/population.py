@@ -25,8 +25,8 @@ class Population:
     """By rank; None on a data host."""
 
     @classmethod
-    def below(cls, pid: int) -> Population:
-        """Empty when it is gone."""
+    def below(cls, pid: int, *, is_launcher: bool = False) -> Population:
+        """Empty when it is gone. is_launcher: whether the process is one, also before it calls itself so."""
         try:
             first = psutil.Process(pid)
             everything = (first, *first.children(recursive=True))
@@ -35,7 +35,7 @@ class Population:
         named = [process for process in everything if _name(process) == LAUNCHER]
         starters = {_parent(process) for process in named}  # where nobody gave ranks, a launcher starts others
         launchers = {rank_of(process): process for process in named if process.pid not in starters}
-        return cls(everything, launchers or {rank_of(first): first})  # one that has only just begun has no name yet
+        return cls(everything, launchers or ({rank_of(first): first} if is_launcher else {}))
 
     @property
     def has_launchers(self) -> bool:

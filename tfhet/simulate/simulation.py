@@ -15,7 +15,7 @@ import psutil
 from tfhet.clock import SYSTEM
 from tfhet.cluster import environment
 from tfhet.container import kernel
-from tfhet.errors import TfhetError, UsageError
+from tfhet.errors import JobFailed, TfhetError, UsageError
 from tfhet.events import Event
 from tfhet.process import Child, describe_exit
 from tfhet.record import RunFolder, RunSummary, machine, versions
@@ -72,6 +72,8 @@ class Simulation:
         self._last_exit_s = 0.0
         self._launchers_gone_s: float | None = None
         self._started_s: float | None = None
+        self._never_began: str | None = None
+        """Why a host could not be made."""
         self._events: list[Event] = []
         self._cpu_s: dict[str, dict[str, float]] = {}
         self.hosts = self.submission.hosts(folder, seed, any(fault.kind == "partition" for fault in faults))
@@ -81,6 +83,7 @@ class Simulation:
             faults, self.hosts, self.submission.dnn_group, self._children, self._has_begun, self._tell_fault, seed=seed
         )
         self._injector.check()
+        self._injector.contained = self.submission.ground == "namespace"
         self._ground = self._made_ground(faults)
 
     @property
@@ -111,7 +114,9 @@ class Simulation:
                 raise UsageError(f"fault {fault}: disks are made slow for --hosts process only")
             if fault.kind in NETWORK:
                 kernel.require({"loss": "lose", "delay": "delay", "rate": "limit"}[fault.kind])
-        return NamespaceGround(job, self.hosts, self._env, self._logger)
+        contained = NamespaceGround(job, self.hosts, self._env, self._logger)
+        self._injector.rates = contained.rates
+        return contained
 
     async def _run(self, channels: Mapping[str, Path], stop: asyncio.Event) -> str | None:
         children, ground = self._children, self._ground
@@ -128,16 +133,23 @@ class Simulation:
             await asyncio.gather(*starts)
             self._note("hosts.started")
             return await self._wait(children, stop)
+        except JobFailed as failure:
+            self._never_began = str(failure)
+            for child in children.values():
+                child.kill()
+            return None
         finally:
             for task in tasks:
                 task.cancel()
             ends = await asyncio.gather(*tasks, return_exceptions=True)
-            for error in ends[:1]:
+            for what, error in zip(("a fault could not be done", "the job could not be watched"), ends, strict=False):
                 if isinstance(error, Exception):
-                    self._tell_fault(f"a fault could not be done: {error!r}")
+                    self._tell_fault(f"{what}: {error!r}")
             await asyncio.gather(*(child.stop(self._grace_s) for child in children.values()))
-            self._cpu_s["whole"] = ground.cpu_s()
-            await ground.close()
+            try:
+                self._cpu_s["whole"] = ground.cpu_s()
+            finally:
+                await ground.close()
 
     async def _start(self, host: SimulatedHost, begun_s: float, stop: asyncio.Event) -> None:
         if await self._comes(begun_s + self._injector.delay_s(host), stop):
@@ -149,18 +161,21 @@ class Simulation:
 
     async def _comes(self, at_s: float, stop: asyncio.Event) -> bool:
         """Waits until a host that joins late may start; False when the job is over by then."""
-        while (left_s := at_s - SYSTEM.monotonic()) > 0:
+        while not stop.is_set():
+            if (left_s := at_s - SYSTEM.monotonic()) <= 0:
+                return True
             gone = [child.code is not None for child in self._children.values()]
-            if stop.is_set() or (gone and all(gone)):
+            if gone and all(gone):
                 return False
             await asyncio.sleep(min(left_s, 0.2))
-        return True
+        return False
 
     async def _watch(self) -> None:
         """Sees when the ranks begin to read and when they have ended, and when the last launcher has."""
         while not self._has_begun():
             await asyncio.sleep(_POLL_S)
-        self._ground.limit()
+        if self.submission.limits_from == "reading":
+            self._ground.limit()
         self._cpu_s["before"] = self._ground.cpu_s()
         self._note("reading.seen")
         ranks = sum(host.ranks for host in self.hosts if host.group == self.submission.dnn_group)
@@ -208,12 +223,16 @@ class Simulation:
         try:
             summary = kept.read_summary()
         except TfhetError:
-            summary = RunSummary(exit_code=None if any(self.codes.values()) or not self.codes else 0)
+            # A launcher that is not ours leaves none; one of ours always does.
+            ended_well = bool(self.codes) and not any(self.codes.values()) and not kept.path.exists()
+            summary = RunSummary(exit_code=0 if ended_well else None)
         bad = {label: code for label, code in self.codes.items() if code and label not in summary.lost_hosts}
         exit_code = summary.exit_code if summary.exit_code is not None else max([1, *self.codes.values()])
         status = training_job.status(self.codes, stopped=cause is not None)
         secondary = training_job.OUT_OF_TIME if cause and cause != TOLD_TO_STOP else None
         reason = training_job.failure_reason(self.hosts, self.codes) if status == training_job.FAILED else cause
+        if self._never_began:
+            exit_code, cause, reason, status = 1, self._never_began, self._never_began, training_job.FAILED
         if bad and not exit_code:
             exit_code, cause = 1, "; ".join(f"{label}: {describe_exit(code)}" for label, code in bad.items())
         if exit_code or cause:
@@ -228,7 +247,7 @@ class Simulation:
             status=status,
             secondary=secondary,
             reason=reason,
-            collected=training_job.collect(self.hosts, self.folder.path),
+            collected=self._collected(),
         )
         with contextlib.suppress(FileNotFoundError):  # a launcher that is not ours writes none
             self.folder.events_path.write_bytes(kept.events_path.read_bytes())
@@ -256,6 +275,16 @@ class Simulation:
         self.folder.write_summary(summary)
         write_html(self.folder)
         return summary
+
+    def _collected(self) -> Mapping[str, Path]:
+        """What a platform would store; of process hosts nothing, whose directories are there to be looked at."""
+        if self.submission.ground == "process":
+            return {}
+        try:
+            return training_job.collect(self.hosts, self.folder.path)
+        except OSError as error:  # a full disk: the record must not be lost over it
+            self._on_line(f"[simulate] the hosts' files cannot be packed: {error}")
+            return {}
 
     def _teardown_s(self, kept: RunFolder) -> float | None:
         """From the end of the last rank's script to the end of the last launcher; None when a rank never ended."""

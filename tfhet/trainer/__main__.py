@@ -14,7 +14,7 @@ if __name__ == "__main__":
         code = main(sys.argv[1:])
     except TfhetError as error:
         print(f"[tfhet] error: {error}", file=sys.stderr, flush=True)
-        code = error.exit_code
+        raise SystemExit(error.exit_code) from None
     # All that was to be left is written. Taking down TensorFlow and all of Python takes a second and more of CPU, which
     # every host of the job would wait for.
     atexit._run_exitfuncs()

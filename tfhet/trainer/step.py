@@ -155,10 +155,7 @@ class KerasAccelerator:
 
 
 class EmulatedAccelerator:
-    """A step that takes a given time and no CPU: studies input pipelines on a machine without a GPU.
-
-    As with a real one, this process goes on while it works, until it reads the numbers of a step.
-    """
+    """A step that takes a given time and no CPU: studies input pipelines on a machine without a GPU."""
 
     learns = False
 
@@ -167,40 +164,20 @@ class EmulatedAccelerator:
         self._collective = collective
         self._clock = clock
         self._held = 0.0
-        self._busy_until_s = 0.0
 
     def accumulate(self, batch: Batch) -> None:
-        self._work()
+        self._clock.sleep(self.step_s)
         self._held += float(batch[1].shape[0])
 
     def step(self, batch: Batch | None, stop: bool = False) -> Any:
         count, self._held = self._held + (0.0 if batch is None else float(batch[1].shape[0])), 0.0
         if batch is not None:
-            self._work()
+            self._clock.sleep(self.step_s)
         total, votes = self._collective.total([count, float(stop)], "emulated")
-        return UnderWay((total, 0.0, 0.0, votes), self._busy_until_s, self._clock)
+        return total, 0.0, 0.0, votes
 
     def evaluate(self, batch: Batch) -> Any:
         return float(batch[1].shape[0]), 0.0, 0.0
-
-    def _work(self) -> None:
-        self._busy_until_s = max(self._clock.monotonic(), self._busy_until_s) + self.step_s
-
-
-class UnderWay(Sequence[float]):
-    """Numbers that are there from a moment on: who reads them waits for it."""
-
-    def __init__(self, numbers: tuple[float, ...], ready_s: float, clock: Clock):
-        self._numbers = numbers
-        self._ready_s = ready_s
-        self._clock = clock
-
-    def __len__(self) -> int:
-        return len(self._numbers)
-
-    def __getitem__(self, index: Any) -> Any:
-        self._clock.sleep(self._ready_s - self._clock.monotonic())
-        return self._numbers[index]
 
 
 def _counts(probabilities: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:

@@ -13,7 +13,7 @@ import pytest
 
 from tfhet.container import kernel
 from tfhet.container.bridge import Bridge
-from tfhet.container.container import OVERLAY, READ_ONLY, SHARED, Container, Mount
+from tfhet.container.container import OVERLAY, READ_ONLY, SHARED, Container, Mount, inside
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -110,6 +110,20 @@ def test_a_container_sees_a_machine_of_its_own_and_changes_nothing_of_ours(conta
     assert "algo-7" not in Path("/etc/hosts").read_text()
 
 
+def test_links_of_the_machine_lead_nowhere_but_into_the_container(tmp_path):
+    root = tmp_path / "root"
+    (root / "data" / "ssh").mkdir(parents=True)
+    (root / "home").mkdir()
+    (root / "home" / ".ssh").symlink_to("/data/ssh")
+    (root / "home" / "up").symlink_to("../../../../data")
+    (root / "home" / "self").symlink_to("self")
+    assert inside(root, "/home/.ssh/authorized_keys") == root / "data" / "ssh" / "authorized_keys"
+    assert inside(root, "/home/up/x") == root / "data" / "x"
+    assert inside(root, "/not/there/../yet") == root / "not" / "yet"
+    with pytest.raises(OSError, match="self"):
+        inside(root, "/home/self")
+
+
 @pytest.mark.parametrize(("code", "how"), [(3, "exit 3"), (-signal.SIGKILL, "kill -9 $$; sleep 9")])
 def test_it_ends_as_its_command_did(contained, code, how):
     # A signal that process 1 sends itself does nothing, so a child dies, and the shell says so.
@@ -117,13 +131,29 @@ def test_it_ends_as_its_command_did(contained, code, how):
     assert process.wait(30) == (code if code > 0 else 128 - code)
 
 
+INIT = [sys.executable, "-m", "tfhet.launch.init"]
+
+
 def test_a_stop_reaches_process_1_and_nobody_else(contained):
     hears = "trap 'echo heard; exit 5' TERM; sleep 60 & echo up; wait"
-    process = contained(["bash", "-c", hears])
+    process = contained([*INIT, "bash", "-c", hears])
     assert process.stdout.readline() == "up\n"
     process.send_signal(signal.SIGTERM)
     assert process.communicate(timeout=30)[0] == "heard\n"
     assert process.returncode == 5
+
+
+def test_a_stop_that_comes_before_there_is_anybody_to_hear_it_is_not_lost(contained):
+    process = contained(["sleep", "60"], attached=False)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 1
+
+
+def test_a_container_whose_first_process_is_killed_ends_by_that_signal(contained):
+    process = contained(["sleep", "60"])
+    (first,) = psutil.Process(process.pid).children()
+    first.kill()
+    assert process.wait(30) == -signal.SIGKILL
 
 
 def test_all_inside_dies_with_the_process_outside(contained):

@@ -183,6 +183,20 @@ def test_a_launcher_whose_parent_has_died_is_waited_for_all_the_same(start, stan
     assert (init.folder / "launcher.ended").exists()
 
 
+def test_a_command_that_dies_by_itself_is_the_wish_to_stop_for_the_launchers_that_it_had_started(start, stand_in):
+    launcher = [PYTHON, str(stand_in), LAUNCHER_NAME, "launcher", "0.5"]
+    code = (
+        "import os, signal, subprocess\n"
+        f"subprocess.Popen({launcher!r})\n"
+        "while not os.path.exists('launcher.ready'): pass\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    init = start([PYTHON, "-c", code])
+    assert init.code() == 128 + signal.SIGKILL
+    assert init.notes("launcher") == ["SIGTERM"]
+    assert (init.folder / "launcher.ended").exists()  # it had the time that it took
+
+
 def test_a_stop_is_not_told_to_who_stands_between_command_and_launcher(start, stand_in):
     # mpirun would end its ranks within a second.
     launcher = [LAUNCHER_NAME, "launcher", "0.2"]

@@ -210,18 +210,6 @@ def test_an_emulated_step_sleeps_on_the_clock_and_does_nothing_else(batch):
     assert clock.monotonic() == 0.75
 
 
-def test_an_emulated_accelerator_works_while_the_process_goes_on(batch):
-    clock = FakeClock()
-    accelerator = EmulatedAccelerator(0.25, Solo(), clock)
-    first, second = accelerator.step(batch(4)), accelerator.step(batch(4))
-    assert clock.monotonic() == 0.0  # nothing was read
-    clock.sleep(0.2)
-    assert np.asarray(first).tolist() == [4, 0, 0, 0] and clock.monotonic() == 0.25
-    assert np.asarray(second)[0] == 4 and clock.monotonic() == 0.5
-    clock.sleep(1.0)
-    assert accelerator.step(batch(1))[0] == 1 and clock.monotonic() == 1.75  # it was idle
-
-
 def test_an_emulated_rank_without_a_batch_does_not_sleep(batch):
     clock = FakeClock()
     accelerator = EmulatedAccelerator(0.25, Solo(), clock)
