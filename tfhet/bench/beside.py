@@ -172,9 +172,11 @@ SUITE = Suite(
 def _work(way: str) -> None:
     """A pipeline that is read for ever."""
     from tfhet.placement import Pipeline, one_epoch
+    from tfhet.process import outlive_nobody
     from tfhet.service.cpus import give_way
     from tfhet.source import SyntheticSource
 
+    outlive_nobody(signal.SIGKILL)
     pipeline = Pipeline(SyntheticSource(1 << 20, 64), CHAIN, batch_size=BATCH)
     batches = (batch for epoch in itertools.count() for batch in one_epoch(pipeline, epoch))
     for _ in range(3):
