@@ -82,8 +82,7 @@ def contained(tmp_path: Path, repository: Path):
             code=code,
             faults=[Fault.parse(text) for text in faults],
             on_line=lines.append,
-            max_run_s=240.0,
-            **how,
+            **{"max_run_s": 240.0, **how},
         )
         print("\n".join(lines))
         assert set(remains(tmp_path)) <= before
@@ -172,15 +171,15 @@ def test_what_a_simulator_left_that_was_killed_is_swept_away_by_the_next(contain
 
 @pytest.mark.slow
 @pytest.mark.mpi
+@pytest.mark.timeout(500)  # four ranks build ResNet50's graphs and save it on whatever CPUs there are
 @pytest.mark.parametrize(
     ("mode", "arguments"), [("File", ["--model", "resnet50"]), ("FastFile", SMALL)], ids=["File", "FastFile"]
 )
 def test_the_toolkit_trains_over_mpi_what_a_user_would_submit(contained, tmp_path, repository, mode, arguments):
     code = tmp_path / "source_dir"
     subprocess.run([repository / "scripts" / "source_dir", code], check=True, timeout=120)
-    summary, lines = contained(
-        cluster(data=2, dnn=2), *arguments, "--epochs", 1, code=code, launcher="launcher.py", input_mode=mode
-    )
+    how = {"code": code, "launcher": "launcher.py", "input_mode": mode, "max_run_s": 420.0}
+    summary, lines = contained(cluster(data=2, dnn=2), *arguments, "--epochs", 1, **how)
     assert summary.exit_code == 0, summary.cause
     assert summary.status == "Completed"
     assert summary.exit_codes == {f"algo-{n}": 0 for n in range(1, 5)}
@@ -196,7 +195,7 @@ def test_the_toolkit_trains_over_mpi_what_a_user_would_submit(contained, tmp_pat
 @pytest.mark.slow
 @pytest.mark.mpi
 def test_a_failing_rank_under_the_toolkit_fails_the_job_with_our_reason(contained, script, tmp_path):
-    summary, _ = contained(cluster(data=2, dnn=2), "--train_script", script("ends"), "--how", "exit", "--rank", 3)
+    summary, lines = contained(cluster(data=2, dnn=2), "--train_script", script("ends"), "--how", "exit", "--rank", 3)
     assert summary.status == "Failed"
     assert summary.exit_code != 0
     assert "rank 3: exit code 3" in summary.failure_reason
@@ -205,6 +204,7 @@ def test_a_failing_rank_under_the_toolkit_fails_the_job_with_our_reason(containe
     assert len(ended) == 4
     # The toolkit's second dnn host waits for a file that nobody but our launchers writes when the job has failed.
     assert max(ended.values()) - min(ended.values()) < 50
+    assert sum("status file found. Exit gracefully" in line for line in lines) == 1
 
 
 @pytest.mark.slow

@@ -109,9 +109,8 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
         raise UsageError(f"--seeds {options.seeds}: give at least 1")
     if not options.launcher.is_file():
         raise UsageError(f"--launcher {options.launcher}: no such file; run it in the checkout")
-    place = new_place("chaos")
     outcomes = []
-    try:
+    with new_place("chaos") as place:
         for index in range(options.seeds):
             seed = options.first + index
             outcome = run_seed(seed, options.launcher, place / str(seed), options.hosts)
@@ -122,8 +121,6 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
             if outcome.breaches and options.folder is not None:
                 _keep(place / str(seed), options.folder / f"seed-{seed}")
             shutil.rmtree(place / str(seed), ignore_errors=True)
-    finally:
-        shutil.rmtree(place, ignore_errors=True)
     details = {"hosts": options.hosts, "schedules": [outcome.to_json() for outcome in outcomes]}
     return Record.of("chaos", figures_of(outcomes), details=details, command=command)
 

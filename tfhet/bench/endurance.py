@@ -28,9 +28,9 @@ RATIO = "faults.kill_every_5s.throughput_ratio"
 
 def run(options: argparse.Namespace, observer: Observer, command: Sequence[str]) -> Record:
     """Calibrates, then `options.repeats` pairs of runs of `options.minutes` each."""
-    place, run_s = new_place("endurance"), 60.0 * options.minutes
+    run_s = 60.0 * options.minutes
     pairs: list[tuple[LongRun, LongRun]] = []
-    try:
+    with new_place("endurance") as place:
         rate = calibrated(options.launcher, place, min(30.0, run_s), observer)
         load = asking(DEMAND * rate.examples_per_s, run_s, options.launcher, place)
         for index in range(options.repeats):
@@ -41,8 +41,6 @@ def run(options: argparse.Namespace, observer: Observer, command: Sequence[str])
                 shutil.rmtree(place / f"{name}-{index}", ignore_errors=True)
                 two.append(one)
             pairs.append((two[0], two[1]))
-    finally:
-        shutil.rmtree(place, ignore_errors=True)
     return Record.of(
         "faults.endurance", figures_of(rate, pairs), details=details_of(rate, load, pairs), command=command
     )

@@ -29,8 +29,8 @@ MAX_RUN_S = 120.0
 def run(options: argparse.Namespace, observer: Observer, command: Sequence[str]) -> Record:
     """Runs the cases that `options.only` chooses. Raises UsageError when there is none."""
     cases = chosen(options.only)
-    place, outcomes = new_place("faults"), []
-    try:
+    outcomes = []
+    with new_place("faults", keep=options.keep) as place:
         for index, case in enumerate(cases):
             outcome = run_case(case, options.launcher, place / str(index))
             outcomes.append(outcome)
@@ -38,9 +38,6 @@ def run(options: argparse.Namespace, observer: Observer, command: Sequence[str])
             observer(Event("case.ended", SYSTEM.wall(), {**told, "said": outcome.breaches or ["kept"]}))
             if not outcome.breaches and not options.keep:
                 shutil.rmtree(place / str(index), ignore_errors=True)
-    finally:
-        if not options.keep:
-            shutil.rmtree(place, ignore_errors=True)
     details = {
         "rows": [outcome.row() for outcome in outcomes],
         "cases": [outcome.to_json() for outcome in outcomes],

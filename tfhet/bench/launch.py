@@ -47,9 +47,8 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
         raise UsageError("--data_hosts, --dnn_hosts, --steps and --batch_size: give at least 1")
     cluster = cluster_of(options)
     start = "toolkit" if options.hosts == "namespace" else "ranks"
-    place = new_place("launch")
     runs: dict[str, list[FlowRun]] = {flow.name: [] for flow in flows}
-    try:
+    with new_place("launch", keep=options.keep) as place:
         for index in range(options.warmup + options.repeats):
             for flow in flows:
                 folder = place / f"{flow.name}-{index}"
@@ -61,9 +60,6 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
                 _tell(observer, run, index, options.warmup + options.repeats)
                 if not options.keep:
                     shutil.rmtree(folder, ignore_errors=True)
-    finally:
-        if not options.keep:
-            shutil.rmtree(place, ignore_errors=True)
     details = {
         "hosts": options.hosts,
         "start": start,

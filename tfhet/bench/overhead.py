@@ -45,9 +45,9 @@ class Counted:
 
 def run(options: argparse.Namespace, observer: Observer, command: Sequence[str]) -> Record:
     """`options.repeats` runs of `options.minutes` each, the workers busy all the time."""
-    place, run_s = new_place("overhead"), 60.0 * options.minutes
+    run_s = 60.0 * options.minutes
     found: list[Counted] = []
-    try:
+    with new_place("overhead") as place:
         rate = endurance.calibrated(options.launcher, place, min(15.0, run_s), observer)
         load = Load.lasting(run_s, rate.examples_per_s, 0.0)
         for index in range(options.repeats):
@@ -57,8 +57,6 @@ def run(options: argparse.Namespace, observer: Observer, command: Sequence[str])
             said = [f"launchers {counted.whole.launchers_pct:.2f} % of the CPU"]
             told = {"case": "overhead", "round": index + 1, "rounds": options.repeats, "exit_s": counted.run.wall_s}
             observer(Event("case.ended", SYSTEM.wall(), {**told, "said": said}))
-    finally:
-        shutil.rmtree(place, ignore_errors=True)
     details = {
         "chain": CHAIN,
         "rows": [row(index, counted) for index, counted in enumerate(found)],

@@ -79,9 +79,8 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
     if not (options.cpus > 0 and options.seconds > 0):
         raise UsageError("--cpus and --seconds: give more than 0")
     kernel.require("namespace")
-    place = new_place("scaling")
     taken: list[Taken] = []
-    try:
+    with new_place("scaling", keep=options.keep) as place:
         for load in loads:
             channel = place / f"{load.key}-data"
             alone = _alone(load, channel, points, options)
@@ -100,9 +99,6 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
                     _tell(observer, one, point, index, options.warmup + options.repeats)
                     if not options.keep:
                         shutil.rmtree(folder, ignore_errors=True)
-    finally:
-        if not options.keep:
-            shutil.rmtree(place, ignore_errors=True)
     details = {
         "cpus_per_host": options.cpus,
         "alone_with": "the CPU of a host" if options.alone == "host" else "all CPUs of the machine",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -108,6 +110,12 @@ class Watched(Simulation):
         )
 
 
-def new_place(prefix: str) -> Path:
-    """A new folder for runs."""
-    return Path(tempfile.mkdtemp(prefix=f"tfhet-bench-{prefix}-"))
+@contextlib.contextmanager
+def new_place(prefix: str, *, keep: bool = False) -> Iterator[Path]:
+    """A new folder for runs, which is gone afterwards unless it is to be kept."""
+    place = Path(tempfile.mkdtemp(prefix=f"tfhet-bench-{prefix}-"))
+    try:
+        yield place
+    finally:
+        if not keep:
+            shutil.rmtree(place, ignore_errors=True)

@@ -67,7 +67,7 @@ class Aim:
     @classmethod
     def of(cls, cluster: ClusterFile, settings: LaunchSettings, *, networks: bool = False) -> Aim:
         """Of a job with these launcher arguments. networks: whether each host has one of its own."""
-        dnn = settings.dnn_group or ("dnn_group" if len(cluster.groups) > 1 else next(iter(cluster.groups)))
+        dnn = cluster.training_group(settings.dnn_group)
         hosts = {True: 0, False: 0}
         for name, group in cluster.groups.items():
             hosts[name == dnn] += group.hosts

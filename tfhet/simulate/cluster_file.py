@@ -21,6 +21,7 @@ from typing import Any
 
 import yaml
 
+from tfhet.cluster.role import DNN_GROUP
 from tfhet.errors import UsageError, shown
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -59,6 +60,10 @@ class ClusterFile:
     """Channel name to directory."""
     launcher: Mapping[str, Any] = field(default_factory=dict)
     """Launcher arguments."""
+
+    def training_group(self, told: str) -> str:
+        """Name of the group that trains: the one told, else `dnn_group`, or the only one."""
+        return told or (DNN_GROUP if len(self.groups) > 1 else next(iter(self.groups)))
 
     def arguments(self) -> list[str]:
         """`launcher` as command line words."""

@@ -32,13 +32,13 @@ from tfhet.process import Child, describe_exit
 from tfhet.simulate.ground import OnLine
 from tfhet.simulate.host import SimulatedHost, hyperparameters
 from tfhet.simulate.scale import limits_of
-from tfhet.simulate.submission import SUBNET, Submission
+from tfhet.simulate.submission import Submission
 
 BASE = Path("/opt/ml")
 _PACKAGE = Path(__file__).resolve().parents[2]
 _NAMESPACE_S = 30.0
 """How long a container may take to be in namespaces of its own."""
-_PASSED_ON = ("TF_", "TFHET_", "HOROVOD_", "NCCL_", "OMP_")
+_PASSED_ON = ("TF_", "TFHET_", "HOROVOD_", "NCCL_", "OMP_", "OMPI_")
 _PASSED_ON_NAMES = ("PYTHONPATH", "XDG_CACHE_HOME", "LANG")
 _HIDDEN = ("/tmp/", "/run/", "/dev/", "/mnt/", "/media/")
 """What a container does not see of the machine, unless it is carried in."""
@@ -87,7 +87,7 @@ class NamespaceGround:
         self._owner = sweeper.claim()
         self._scratch = Path(tempfile.mkdtemp(prefix=".scratch-", dir=_existing(self.hosts[0].paths.base)))
         self._owner.register(self._scratch)
-        self._bridge = Bridge.create(self._owner.tag, f"{SUBNET}.0/24")
+        self._bridge = Bridge.create(self._owner.tag)
         if self._submission.start == "toolkit":
             self._keys = await asyncio.to_thread(_ssh_files, self._scratch)
 
@@ -227,6 +227,8 @@ class NamespaceGround:
         }
         return {
             "LANG": "C.UTF-8",
+            # Hosts share CPUs here: a rank that polls for others would take theirs (4 ranks on 2 CPUs: steps x 2.5).
+            "OMPI_MCA_mpi_yield_when_idle": "1",
             **passed,
             "PATH": f"{Path(sys.executable).parent}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
             "HOME": "/root",

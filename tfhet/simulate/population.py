@@ -9,9 +9,8 @@ import psutil
 
 from tfhet.cluster import Rank
 from tfhet.errors import TfhetError
+from tfhet.launch.init import LAUNCHER_NAME
 
-LAUNCHER = "tfhet-launcher"
-"""The name that launchers give themselves."""
 SERVER = "tfhet.service.server"
 
 
@@ -32,14 +31,14 @@ class Population:
             everything = (first, *first.children(recursive=True))
         except psutil.Error:
             return cls(())
-        named = [process for process in everything if _name(process) == LAUNCHER]
+        named = [process for process in everything if _name(process) == LAUNCHER_NAME]
         starters = {_parent(process) for process in named}  # where nobody gave ranks, a launcher starts others
         launchers = {rank_of(process): process for process in named if process.pid not in starters}
         return cls(everything, launchers or ({rank_of(first): first} if is_launcher else {}))
 
     @property
     def has_launchers(self) -> bool:
-        return any(_name(process) == LAUNCHER for process in self.everything)
+        return any(_name(process) == LAUNCHER_NAME for process in self.everything)
 
     def servers(self, kind: str) -> list[psutil.Process]:
         """Data service processes: `worker` or `dispatcher`."""

@@ -6,23 +6,23 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from ipaddress import ip_network
 from pathlib import Path
 
 from tfhet.clock import SYSTEM
 from tfhet.cluster import HostPaths, Ports, free_ports
+from tfhet.container.bridge import SUBNET
 from tfhet.errors import UsageError, unknown
 from tfhet.launch.settings import LaunchSettings
 from tfhet.simulate.cluster_file import ClusterFile, GroupFile
 from tfhet.simulate.host import SimulatedHost
 
-DATA_GROUP, DNN_GROUP = "data_group", "dnn_group"
 GROUNDS = ("process", "namespace")
 """What hosts are: process trees, or containers with a network, root and limits of their own."""
 STARTS: Mapping[str, tuple[str, ...]] = {"process": ("ranks", "alone"), "namespace": ("toolkit", "alone")}
 """How launchers are started, by ground, the usual way first: `ranks`, as horovodrun does, one launcher for each rank;
 `alone`, one on each host, which forms the ring by itself; `toolkit`, by the `train` command of SageMaker's toolkit."""
 INPUT_MODES = ("File", "FastFile")
-SUBNET = "10.77.0"
 LIMIT_TIMES = ("start", "reading")
 
 
@@ -94,8 +94,7 @@ class Submission:
     @property
     def dnn_group(self) -> str:
         """Name of the group that trains."""
-        groups = self.cluster.groups
-        return self.settings.dnn_group or (DNN_GROUP if len(groups) > 1 else next(iter(groups)))
+        return self.cluster.training_group(self.settings.dnn_group)
 
     def hosts(self, folder: Path, seed: int, detours: bool = False) -> list[SimulatedHost]:
         """The cluster's hosts, with their files below `folder`.
@@ -117,7 +116,7 @@ class Submission:
             ports = Ports(*both, tuple(own) if own_network else tuple(next(free) for _ in range(count)))
             is_chief = is_dnn and all(host.group != group for host in hosts)
             detour = (next(free), next(free)) if detours and not is_chief and not own_network else None
-            address = f"{SUBNET}.{index + 1}" if own_network else f"127.0.0.{index + 1}"
+            address = str(ip_network(SUBNET if own_network else "127.0.0.0/24")[index + 1])
             paths = HostPaths(folder.resolve() / "hosts" / name)
             ranks = spec.ranks if is_dnn else 1
             hosts.append(SimulatedHost(name, group, spec.instance_type, address, ports, ranks, paths, detour))

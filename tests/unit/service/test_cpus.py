@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -63,9 +64,9 @@ def threads():
     """`threads(call)`: a process with five threads, the last of which comes after it has said that it is ready."""
     begun = []
 
-    def start(call: str, own_session: bool = False) -> int:
+    def start(call: str) -> int:
         command = [sys.executable, "-c", THREADS.format(call=call)]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=own_session)
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         begun.append(process)
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
@@ -108,14 +109,34 @@ def test_all_threads_give_way_but_the_one_that_tells_that_all_is_well(threads):
     assert set(policies.values()) == {os.SCHED_IDLE}
 
 
-def autogroup(pid: int) -> str:
-    """Niceness of the session that a process belongs to, as the kernel writes it."""
-    return Path(f"/proc/{pid}/autogroup").read_text().split()[-1]
+SESSION = """
+import os, subprocess, sys
+from pathlib import Path
+from tfhet.service.cpus import give_way
+def group(): return Path("/proc/self/autogroup").read_text().strip()
+first = group()
+if len(sys.argv) > 1: subprocess.run([sys.executable, "-c", sys.argv[1]], check=True)
+else: give_way()
+print(first.split()[0], first.split()[-1], group().split()[-1])
+"""
 
 
-@pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="this kernel has no autogroups")
-def test_a_session_gives_way_as_a_whole_only_when_it_is_the_processs_own(threads):
-    before = autogroup(os.getpid())
-    threads("give_way()")
-    assert autogroup(os.getpid()) == before
-    assert autogroup(threads("give_way()", own_session=True)) == "19"
+def has_autogroups() -> bool:
+    """Whether this kernel gives a new session an autogroup: it may lack them, or have them switched off."""
+    with contextlib.suppress(OSError):
+        return Path("/proc/sys/kernel/sched_autogroup_enabled").read_text().strip() == "1"
+    return False
+
+
+@pytest.mark.skipif(
+    not has_autogroups(), reason="this kernel has no autogroups, or kernel.sched_autogroup_enabled is 0"
+)
+@pytest.mark.parametrize(
+    ("within", "after"),
+    [((), "19"), (("from tfhet.service.cpus import give_way; give_way()",), "0")],
+    ids=["its own", "another's"],
+)
+def test_a_session_gives_way_as_a_whole_only_when_it_is_the_processs_own(within, after):
+    command = [sys.executable, "-c", SESSION, *within]
+    told = subprocess.run(command, stdout=subprocess.PIPE, text=True, start_new_session=True, check=True, timeout=30)
+    assert told.stdout.split()[1:] == ["0", after]
