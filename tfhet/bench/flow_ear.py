@@ -15,8 +15,8 @@ _STEP = re.compile(r"\[tfhet\] step=(\d+) epoch=\d+ step_ms=([0-9.]+)")
 
 @dataclass
 class Ear:
-    """What was heard, in seconds since 1970. Lines of tfhet's trainer count when they are heard, stamps by what they
-    say; both kinds of script print a line for every step of rank 0."""
+    """What was heard, when it was heard, in seconds since 1970: the way of a line is the same for all flows. Both kinds
+    of script print a line for every step of rank 0."""
 
     clock: Clock = SYSTEM
     first_batch_s: float | None = None
@@ -35,13 +35,13 @@ class Ear:
         """Takes note of a line of any host."""
         with self._lock:
             self.lines = [*self.lines[-39:], line]
+            at_s = self.clock.wall()
             if _FIRST_BATCH.search(line):
-                self._first(self.clock.wall())
+                self._first(at_s)
             elif found := _STEP.search(line):
-                self._step(self.clock.wall(), float(found[2]))
+                self._step(at_s, float(found[2]))
             elif (told := read(line)) is not None:
                 name, fields = told
-                at_s = float(fields["at_s"])
                 if name == "first_batch":
                     self._first(at_s)
                 elif name == "step":

@@ -96,6 +96,7 @@ Times = Callable[[FlowRun], float]
 
 _TIMES: Mapping[str, tuple[Times, str]] = {
     "first_batch_s": (lambda run: run.first_batch_s, "s"),
+    "first_step_s": (lambda run: run.first_step_s, "s"),
     "teardown_s": (lambda run: run.teardown_s, "s"),
     "containers_s": (lambda run: run.containers_s, "s"),
     "step_ms": (lambda run: run.step, "ms"),
@@ -138,6 +139,7 @@ def rows(runs: Mapping[str, Sequence[FlowRun]]) -> list[dict[str, object]]:
                 "runs": len(some),
                 "step ms": of["step_ms"].value,
                 "start to first batch s": of["first_batch_s"].value,
+                "to the end of the first step s": of["first_step_s"].value,
                 "last step to last launcher s": of["teardown_s"].value,
                 "at most s": max(run.teardown_s for run in some),
                 "to last container s": of["containers_s"].value,

@@ -83,10 +83,11 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
     with new_place("scaling", keep=options.keep) as place:
         for load in loads:
             channel = place / f"{load.key}-data"
-            alone = _alone(load, channel, points, options)
-            stages_s, wire_s, reader_s = (median(part) for part in (alone.stages_s, alone.wire_s, alone.reader_s))
-            ideal = Ideal.bound_by_input_until(stages_s, wire_s, reader_s, options.cpus, INPUT_BOUND_HOSTS)
-            taken.append(Taken(load, alone, ideal))
+            _write(load, channel, points, options)
+            alone = _alone(load, channel, options)
+            taken.append(
+                Taken(load, alone, Ideal.bound_by_input_until(*_medians(alone), options.cpus, INPUT_BOUND_HOSTS))
+            )
             _tell_alone(observer, taken[-1])
         for index in range(options.warmup + options.repeats):
             for data_hosts in points:
@@ -99,6 +100,10 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
                     _tell(observer, one, point, index, options.warmup + options.repeats)
                     if not options.keep:
                         shutil.rmtree(folder, ignore_errors=True)
+        for one in taken:  # the machine may have become slower or faster meanwhile
+            one.alone = one.alone.and_again(_alone(one.load, place / f"{one.load.key}-data", options))
+            one.ideal = one.ideal.corrected(*_medians(one.alone))
+            _tell_alone(observer, one)
     details = {
         "cpus_per_host": options.cpus,
         "alone_with": "the CPU of a host" if options.alone == "host" else "all CPUs of the machine",
@@ -128,12 +133,16 @@ def _points(text: str) -> list[int]:
     return list(dict.fromkeys(found))
 
 
-def _alone(load: ScalingLoad, channel: Path, points: Sequence[int], options: argparse.Namespace) -> Alone:
-    """Writes the load's data, and measures its parts. Raises TfhetError."""
+def _write(load: ScalingLoad, channel: Path, points: Sequence[int], options: argparse.Namespace) -> None:
+    """The load's data. Raises TfhetError."""
     most = max(Course.of(point + 1, 1e-9, options.seconds).steps for point in points)
     # What workers have taken, and nobody asks for any more, has to be there too.
     batches = most + 8 * (max(points) + 1)
     _child("scaling_channel", str(channel), load.chain, str(load.batch_size), str(batches))
+
+
+def _alone(load: ScalingLoad, channel: Path, options: argparse.Namespace) -> Alone:
+    """Measures the load's parts. Raises TfhetError."""
     command = [sys.executable, "-m", "tfhet.bench.scaling_alone", str(channel), "--chain", load.chain]
     command += ["--form", load.form, "--batch_size", str(load.batch_size)]
     if options.alone == "free":
@@ -141,6 +150,10 @@ def _alone(load: ScalingLoad, channel: Path, points: Sequence[int], options: arg
     else:
         said = throttled.run(command, options.cpus, CHILD_LIMIT_S)
     return Alone.from_line(next((line for line in said if line.startswith(MARK)), ""))
+
+
+def _medians(alone: Alone) -> tuple[float, float, float]:
+    return median(alone.stages_s), median(alone.wire_s), median(alone.reader_s)
 
 
 def _child(module: str, *arguments: str) -> list[str]:

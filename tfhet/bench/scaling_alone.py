@@ -46,6 +46,14 @@ class Alone:
     bytes_per_batch: int
     """On the wire."""
 
+    def and_again(self, later: Alone) -> Alone:
+        """The rounds of both measurements."""
+        both = (self, later)
+        stages_s, wire_s, reader_s = (
+            tuple(value for one in both for value in getattr(one, name)) for name in ("stages_s", "wire_s", "reader_s")
+        )
+        return Alone(stages_s, wire_s, reader_s, self.bytes_per_batch)
+
     @classmethod
     def from_line(cls, line: str) -> Alone:
         """Of the line that the process prints. Raises TfhetError for another."""

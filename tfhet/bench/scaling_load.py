@@ -99,6 +99,10 @@ class Ideal:
         """With an accelerator whose step takes as long as so many hosts, a fraction too, need for a batch."""
         return cls(stages_s, wire_s, reader_s, (stages_s + wire_s) / (cpus * hosts), cpus)
 
+    def corrected(self, stages_s: float, wire_s: float, reader_s: float) -> Ideal:
+        """With other costs, and the same accelerator."""
+        return Ideal(stages_s, wire_s, reader_s, self.step_s, self.cpus)
+
     def at(self, data_hosts: int) -> float:
         """Seconds a step takes at least, beside so many data hosts."""
         return max(self.step_s, (self.stages_s + self.wire_s) / (self.cpus * (data_hosts + 1)))

@@ -28,30 +28,29 @@ def run_of(flow: str, step_ms: float, first_batch_s: float = 10.0, teardown_s: f
 
 
 def test_a_stamp_is_read_as_it_was_printed_whatever_stands_before_it(capsys: pytest.CaptureFixture[str]) -> None:
-    stamp.stamp("step", FakeClock(12.5), step=3, step_ms="20.1")
+    stamp.stamp("step", step=3, step_ms="20.1")
     line = capsys.readouterr().out.strip()
-    assert stamp.read(f"[1,mpirank:0,algo-2]<stdout>:{line}") == (
-        "step",
-        {"step": "3", "step_ms": "20.1", "at_s": "12.500000"},
-    )
+    assert stamp.read(f"[1,mpirank:0,algo-2]<stdout>:{line}") == ("step", {"step": "3", "step_ms": "20.1"})
     assert stamp.read("[tfhet] step=3 epoch=0 step_ms=1.0") is None
 
 
-def heard(lines: Sequence[str], clock: FakeClock | None = None) -> Ear:
-    ear = Ear(clock or FakeClock(100.0))
-    for line in lines:
+def heard(lines: Sequence[tuple[float, str]]) -> Ear:
+    clock = FakeClock(0.0)
+    ear = Ear(clock)
+    for at_s, line in lines:
+        clock.sleep(at_s - clock.wall())
         ear.hear(line)
     return ear
 
 
 EXAMPLE_LINES = [
-    "[stamp] launcher_begins at_s=51.0",
-    "[stamp] launcher_begins at_s=52.0",
-    "[stamp] first_batch at_s=60.0",
-    "[stamp] step step=1 step_ms=900.0 at_s=61.0",
-    "[stamp] step step=2 step_ms=50.0 at_s=61.05",
-    "[stamp] launcher_ends at_s=63.0",
-    "[stamp] launcher_ends at_s=62.0",
+    (51.0, "[stamp] launcher_begins"),
+    (52.0, "[stamp] launcher_begins"),
+    (60.0, "[stamp] first_batch"),
+    (61.0, "[stamp] step step=1 step_ms=900.0"),
+    (61.05, "[stamp] step step=2 step_ms=50.0"),
+    (62.0, "[stamp] launcher_ends"),
+    (63.0, "[stamp] launcher_ends"),
 ]
 
 
@@ -65,13 +64,17 @@ def test_the_times_of_a_run_are_from_its_start_and_from_the_end_of_its_last_step
     assert found.step_ms == (900.0, 50.0)  # no more steps than the warm-up has: all count
 
 
-def test_lines_of_tfhets_trainer_count_when_they_are_heard() -> None:
-    clock = FakeClock(100.0)
-    ear = Ear(clock)
-    for line in ("[algo-1/0] [tfhet] first batch after 0.31 s", "[tfhet] step=1 epoch=0 step_ms=40.0 examples_per_s=1"):
-        ear.hear(line)
-        clock.sleep(1.0)
-    assert (ear.first_batch_s, ear.step_s, ear.step_ms) == (100.0, [101.0], [40.0])
+def test_lines_of_both_trainers_count_when_they_are_heard() -> None:
+    own = heard(
+        [(100.0, "[algo-1/0] [tfhet] first batch after 0.31 s"), (101.0, "[tfhet] step=1 epoch=0 step_ms=40.0")]
+    )
+    other = heard([(100.0, "[stamp] first_batch"), (101.0, "[stamp] step step=1 step_ms=40.0")])
+    for ear in (own, other):
+        assert (ear.first_batch_s, ear.step_s, ear.step_ms) == (100.0, [101.0], [40.0])
+
+
+def test_the_step_of_a_run_is_the_mean_since_batches_come_in_bursts() -> None:
+    assert FlowRun("tfhet", 1.0, 2.0, (10.0, 10.0, 100.0), 1.0, 1.0).step == 40.0
 
 
 @pytest.mark.parametrize(
