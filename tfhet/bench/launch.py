@@ -9,7 +9,9 @@ from __future__ import annotations
 import argparse
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
+from tfhet.bench.channel import write_apart
 from tfhet.bench.flow_run import FLOWS, Flow, FlowRun, Load, flow_run
 from tfhet.bench.suite import Suite
 from tfhet.bench.watched import new_place
@@ -24,6 +26,9 @@ from tfhet.simulate import ClusterFile, GroupFile
 EXAMPLE = "example"
 TEARDOWN_LIMIT_S = 2.0
 """So soon after the last step the last of tfhet's launchers is to be gone."""
+CHAIN = "aws-cifar"
+EXAMPLES, FILE_EXAMPLES = 50_000, 512
+"""CIFAR-10, on which the example trains, has so many; in each file."""
 REPEATS = 3
 RUN_LIMIT_S = 300.0
 
@@ -45,10 +50,11 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
     flows, load = _chosen(options.flows), Load(options.model, options.batch_size, options.steps)
     if min(options.data_hosts, options.dnn_hosts, options.steps, options.batch_size) < 1:
         raise UsageError("--data_hosts, --dnn_hosts, --steps and --batch_size: give at least 1")
-    cluster = cluster_of(options)
     start = "toolkit" if options.hosts == "namespace" else "ranks"
     runs: dict[str, list[FlowRun]] = {flow.name: [] for flow in flows}
     with new_place("launch", keep=options.keep) as place:
+        examples = channel_of_digits(place / "data", options)
+        cluster = cluster_of(options, place / "data")
         for index in range(options.warmup + options.repeats):
             for flow in flows:
                 folder = place / f"{flow.name}-{index}"
@@ -66,7 +72,8 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
         "cpus_per_host": options.cpus if options.hosts == "namespace" else None,
         "cluster": {name: vars(group) for name, group in cluster.groups.items()},
         "load": vars(load),
-        "chain": "aws-cifar",
+        "chain": CHAIN,
+        "examples": examples,
         "rows": rows(runs),
         "runs_measured": {name: [run.to_json() for run in some] for name, some in runs.items()},
         "runs": str(place) if options.keep else None,
@@ -82,14 +89,21 @@ def _chosen(names: str) -> list[Flow]:
     return [FLOWS[word] for word in dict.fromkeys(words)]
 
 
-def cluster_of(options: argparse.Namespace) -> ClusterFile:
+def channel_of_digits(directory: Path, options: argparse.Namespace) -> int:
+    """The digits again and again; how many: those of the example's data set, or what all ranks take in a run."""
+    files = -(-max(EXAMPLES, options.dnn_hosts * options.steps * options.batch_size) // FILE_EXAMPLES)
+    write_apart(directory, CHAIN, FILE_EXAMPLES, files)
+    return files * FILE_EXAMPLES
+
+
+def cluster_of(options: argparse.Namespace, channel: Path) -> ClusterFile:
     """All hosts with the same share of a CPU, where hosts can be held to one."""
     cpus = options.cpus if options.hosts == "namespace" else None
     groups = {
         "data_group": GroupFile(hosts=options.data_hosts, instance_type="ml.c5.xlarge", cpus=cpus),
         "dnn_group": GroupFile(hosts=options.dnn_hosts, instance_type="ml.p3.2xlarge", cpus=cpus),
     }
-    return ClusterFile("launch", groups, {"training": "digits/train"})
+    return ClusterFile("launch", groups, {"training": str(channel)})
 
 
 Times = Callable[[FlowRun], float]

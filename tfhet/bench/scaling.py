@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import argparse
 import shutil
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tfhet.bench import channel as channels
 from tfhet.bench import throttled
 from tfhet.bench.scaling_alone import MARK, Alone
 from tfhet.bench.scaling_load import LOADS, Course, Ideal, ScalingLoad
@@ -23,7 +22,7 @@ from tfhet.bench.suite import Suite
 from tfhet.bench.watched import new_place
 from tfhet.clock import SYSTEM
 from tfhet.container import kernel
-from tfhet.errors import TfhetError, UsageError
+from tfhet.errors import UsageError
 from tfhet.events import Event, Observer
 from tfhet.record import Figure, Record, median
 from tfhet.report import numbers, table
@@ -37,7 +36,7 @@ INPUT_BOUND_HOSTS = 4.5
 """So many hosts, the dnn host among them, can just feed the emulated accelerator: with 3 data hosts the input is what
 a step waits for, with 4 it is not."""
 AGAINST = "the accelerator, or the CPU of the pipeline alone and the wire alone over all CPUs"
-CHILD_LIMIT_S = 180.0
+ALONE_LIMIT_S = 180.0
 RUN_LIMIT_S = 240.0
 
 
@@ -138,35 +137,19 @@ def _write(load: ScalingLoad, channel: Path, points: Sequence[int], options: arg
     most = max(Course.of(point + 1, 1e-9, options.seconds).steps for point in points)
     # What workers have taken, and nobody asks for any more, has to be there too.
     batches = most + 8 * (max(points) + 1)
-    _child("scaling_channel", str(channel), load.chain, str(load.batch_size), str(batches))
+    channels.write_apart(channel, load.chain, load.batch_size, batches)
 
 
 def _alone(load: ScalingLoad, channel: Path, options: argparse.Namespace) -> Alone:
     """Measures the load's parts. Raises TfhetError."""
-    command = [sys.executable, "-m", "tfhet.bench.scaling_alone", str(channel), "--chain", load.chain]
-    command += ["--form", load.form, "--batch_size", str(load.batch_size)]
-    if options.alone == "free":
-        said = _child("scaling_alone", *command[3:])
-    else:
-        said = throttled.run(command, options.cpus, CHILD_LIMIT_S)
+    words = [str(channel), "--chain", load.chain, "--form", load.form, "--batch_size", str(load.batch_size)]
+    cpus = options.cpus if options.alone == "host" else None
+    said = throttled.run("scaling_alone", *words, cpus=cpus, limit_s=ALONE_LIMIT_S)
     return Alone.from_line(next((line for line in said if line.startswith(MARK)), ""))
 
 
 def _medians(alone: Alone) -> tuple[float, float, float]:
     return median(alone.stages_s), median(alone.wire_s), median(alone.reader_s)
-
-
-def _child(module: str, *arguments: str) -> list[str]:
-    done = subprocess.run(
-        [sys.executable, "-m", f"tfhet.bench.{module}", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=CHILD_LIMIT_S,
-        check=False,
-    )
-    if done.returncode:
-        raise TfhetError(f"{module} failed: {' | '.join(done.stderr.strip().splitlines()[-4:])}")
-    return done.stdout.splitlines()
 
 
 def figures_of(taken: Sequence[Taken]) -> Mapping[str, Figure]:

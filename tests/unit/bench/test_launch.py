@@ -131,10 +131,21 @@ def test_flows_take_turns_and_a_late_launcher_breaks_the_promise(monkeypatch: py
         return run_of(flow.name, 100.0, teardown_s=2.5)
 
     monkeypatch.setattr(launch, "flow_run", noted)
+    monkeypatch.setattr(launch, "write_apart", lambda *_: None)
     record = launch.SUITE.run(options_of(repeats=2, flows="example,tfhet"), lambda event: None, ("tfhet", "bench"))
     assert asked == [("example", 0), ("tfhet", 0), ("example", 1), ("tfhet", 1)]
     assert len(launch.breaches(record)) == 1  # the example may be late
     assert launch.SUITE.is_kept is not None and not launch.SUITE.is_kept(record)
+
+
+def test_a_run_ends_within_an_epoch_of_at_least_as_many_examples_as_the_examples_data_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    written: list[tuple[object, ...]] = []
+    monkeypatch.setattr(launch, "write_apart", lambda *given: written.append(given))
+    assert launch.channel_of_digits(Path("data"), options_of()) == 50_176
+    assert launch.channel_of_digits(Path("data"), options_of(steps=1000)) == 128_000
+    assert written == [(Path("data"), "aws-cifar", 512, 98), (Path("data"), "aws-cifar", 512, 250)]
 
 
 def test_an_unknown_flow_is_refused_with_those_that_are_known() -> None:
@@ -152,8 +163,10 @@ def test_every_flow_has_its_launcher_and_its_script_and_asks_the_trainer_for_the
 
 
 def test_hosts_that_are_processes_have_no_quota() -> None:
-    assert {group.cpus for group in launch.cluster_of(options_of(hosts="process")).groups.values()} == {None}
-    assert {group.cpus for group in launch.cluster_of(options_of(cpus=0.25)).groups.values()} == {0.25}
+    assert {group.cpus for group in launch.cluster_of(options_of(hosts="process"), Path("data")).groups.values()} == {
+        None
+    }
+    assert {group.cpus for group in launch.cluster_of(options_of(cpus=0.25), Path("data")).groups.values()} == {0.25}
 
 
 def test_a_script_loads_nothing_of_the_harness_before_it_runs() -> None:

@@ -279,10 +279,10 @@ def test_photos_as_the_example_writes_them_are_whole_batches_of_normalized_crops
 
 
 def test_the_data_are_links_to_few_files_a_batch_in_each(tmp_path: Path) -> None:
-    from tfhet.bench import scaling_channel
+    from tfhet.bench import channel
     from tfhet.source import TFRecordSource
 
-    scaling_channel.main([str(tmp_path / "data"), "aws-cifar", "16", "40"])
+    channel.main([str(tmp_path / "data"), "aws-cifar", "16", "40"])
     source = TFRecordSource.from_directory(tmp_path / "data")
     source.check()
     assert (source.split_count(), source.example_count()) == (40, 640)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 
 from tfhet.bench import throttled
@@ -19,8 +17,12 @@ def _groups() -> None:
         pytest.skip(f"no control groups here: {error}")
 
 
-def test_the_lines_of_a_process_come_back_and_its_failure_names_the_last_ones() -> None:
-    said = throttled.run([sys.executable, "-c", f"print('{throttled.READY}'); print('done')"], 0.5, 30.0)
-    assert said == [throttled.READY, "done"]
-    with pytest.raises(TfhetError, match="no luck"):
-        throttled.run([sys.executable, "-c", "raise SystemExit('no luck')"], 0.5, 30.0)
+@pytest.mark.parametrize("cpus", [0.5, None])
+def test_the_lines_of_a_process_come_back_and_its_failure_names_the_last_ones(cpus: float | None, monkeypatch) -> None:
+    monkeypatch.setattr(throttled, "Cgroup", throttled.Cgroup if cpus else None)  # needs none where nothing is limited
+    said = throttled.run("stages", cpus=cpus, limit_s=60.0)  # a module that does nothing by itself
+    assert said == []
+    with pytest.raises(TfhetError, match="bench.channel failed"):
+        throttled.run("channel", cpus=cpus, limit_s=60.0)
+    with pytest.raises(TfhetError, match="not enough values"):
+        throttled.run("channel", cpus=cpus, limit_s=60.0)

@@ -1,7 +1,7 @@
-"""The data of `tfhet bench scaling`: few records in as many files as a run reads, all of them links to the same.
+"""The data of jobs that are measured: few records in as many files as a run reads, all of them links to the same.
 
-`python -m tfhet.bench.scaling_channel DIRECTORY CHAIN BATCH_SIZE BATCHES`, a process of its own, for it needs
-TensorFlow, and the suite's own process is to stay small.
+`python -m tfhet.bench.channel DIRECTORY CHAIN BATCH_SIZE BATCHES`, a process of its own, for it needs TensorFlow, and
+the suite's own process is to stay small.
 """
 
 from __future__ import annotations
@@ -12,9 +12,17 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from tfhet.bench import throttled
+
 PHOTOS = 512
 LEAST_FILES = 32
 """So that no worker lacks one."""
+LIMIT_S = 180.0
+
+
+def write_apart(directory: Path, chain: str, batch_size: int, batches: int) -> None:
+    """`write`, in a process of its own. Raises TfhetError."""
+    throttled.run("channel", str(directory), chain, str(batch_size), str(batches), limit_s=LIMIT_S)
 
 
 def write(directory: Path, chain: str, batch_size: int, batches: int) -> None:
