@@ -1,7 +1,45 @@
-"""What machines are: instance types with their CPUs, memory, GPUs and network."""
+"""What machines are and cost: instance types with CPUs, memory, GPUs and network, and prices with their source."""
 
 from __future__ import annotations
 
-from tfhet.catalogue.instance import Instance, instance, names
+from tfhet.catalogue.catalogue import (
+    AWS_POST,
+    REGION,
+    Catalogue,
+    default,
+    instance,
+    names,
+    own_path,
+    price,
+    prices,
+    refreshed_path,
+    shipped,
+)
+from tfhet.catalogue.instance import Instance
+from tfhet.catalogue.listing import COLUMNS, listing, notes, shown
+from tfhet.catalogue.price import EC2, MARKETS, TRAINING, Price
+from tfhet.catalogue.price_list import refresh
 
-__all__ = ["Instance", "instance", "names"]
+__all__ = [
+    "AWS_POST",
+    "COLUMNS",
+    "EC2",
+    "MARKETS",
+    "REGION",
+    "TRAINING",
+    "Catalogue",
+    "Instance",
+    "Price",
+    "default",
+    "instance",
+    "listing",
+    "names",
+    "notes",
+    "own_path",
+    "price",
+    "prices",
+    "refresh",
+    "refreshed_path",
+    "shipped",
+    "shown",
+]

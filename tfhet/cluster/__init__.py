@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tfhet.cluster.address import Ports, check_free, free_ports, resolve
-from tfhet.cluster.environment import NATIVE, base_dir, cache_dir, environment, host_paths, job_name
+from tfhet.cluster.environment import NATIVE, base_dir, cache_dir, config_dir, environment, host_paths, job_name
 from tfhet.cluster.group import Cluster, Group
 from tfhet.cluster.host import Host
 from tfhet.cluster.identity import Identity, identify
@@ -29,6 +29,7 @@ __all__ = [
     "base_dir",
     "cache_dir",
     "check_free",
+    "config_dir",
     "environment",
     "free_ports",
     "host_paths",

@@ -30,11 +30,20 @@ def cache_dir(env: Mapping[str, str]) -> Path:
 
     A relative `XDG_CACHE_HOME` is ignored, as the XDG base directory specification asks.
     """
-    given = Path(env.get("XDG_CACHE_HOME") or "")
+    return _user_dir(env, "XDG_CACHE_HOME", ".cache")
+
+
+def config_dir(env: Mapping[str, str]) -> Path:
+    """Where a user may write what tfhet is to know: `$XDG_CONFIG_HOME/tfhet`, or `~/.config/tfhet`; as `cache_dir`."""
+    return _user_dir(env, "XDG_CONFIG_HOME", ".config")
+
+
+def _user_dir(env: Mapping[str, str], variable: str, below_home: str) -> Path:
+    given = Path(env.get(variable) or "")
     if given.is_absolute():
         return given / "tfhet"
     home = Path(env["HOME"]) if env.get("HOME") else Path.home()
-    return home / ".cache" / "tfhet"
+    return home / below_home / "tfhet"
 
 
 def host_paths(env: Mapping[str, str]) -> HostPaths:

@@ -46,6 +46,8 @@ class JobContext:
     """Where the job's results go; None: the script decides."""
     record_dir: str | None = None
     """Where the run record is written; None: nowhere."""
+    timeline_dir: str | None = None
+    """Where a rank notes the times of its steps; None: nowhere."""
 
     def __post_init__(self) -> None:
         _check(self)
@@ -122,7 +124,7 @@ def _check(job: JobContext) -> None:
         raise ClusterError(f"job: seed must be an integer, got {shown(job.seed)}")
     if not isinstance(job.data_hosts, tuple) or not all(isinstance(h, str) for h in job.data_hosts):
         raise ClusterError(f"job: data_hosts must be host names, got {shown(job.data_hosts)}")
-    for name in ("dispatcher", "output_dir", "record_dir"):
+    for name in ("dispatcher", "output_dir", "record_dir", "timeline_dir"):
         if not isinstance(getattr(job, name), (str, type(None))):
             raise ClusterError(f"job: {name} must be text or null, got {shown(getattr(job, name))}")
     if job.dispatcher is not None and not _is_address(job.dispatcher):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tfhet.catalogue import Instance, instance, names
+from tfhet.catalogue import Instance, instance, shipped
 from tfhet.errors import UsageError
+
+pytestmark = pytest.mark.usefixtures("no_files_of_a_user")
 
 
 def test_a_type_has_its_published_figures():
@@ -21,9 +23,9 @@ def test_the_prefix_may_be_left_out():
     assert instance("p4d.24xlarge") is instance("ml.p4d.24xlarge")
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", shipped().instances)
 def test_a_row_is_whole_and_within_reason(name):
-    row = instance(name)
+    row = shipped().instance(name)
     assert name.startswith("ml.") and row.name == name
     assert row.vcpus in range(2, 257) and 1.9 <= row.memory_gib / row.vcpus <= 15.9
     assert (row.gpus > 0) == (row.gpu_kind is not None) == (row.gpu_memory_gib is not None)
@@ -34,8 +36,8 @@ def test_a_row_is_whole_and_within_reason(name):
 
 def test_a_larger_size_of_a_family_has_no_less_of_anything():
     families: dict[str, list[Instance]] = {}
-    for name in names():
-        families.setdefault(name.split(".")[1], []).append(instance(name))
+    for name, row in shipped().instances.items():
+        families.setdefault(name.split(".")[1], []).append(row)
     for rows in families.values():
         ordered = sorted(rows, key=lambda row: row.vcpus)
         for small, large in zip(ordered, ordered[1:], strict=False):
@@ -62,4 +64,4 @@ def test_a_name_like_none_is_answered_with_all():
 def test_all_names_are_sagemakers():
     botocore = pytest.importorskip("botocore.session", reason="botocore is not installed")
     service = botocore.get_session().get_service_model("sagemaker")
-    assert set(names()) <= set(service.shape_for("TrainingInstanceType").enum)
+    assert set(shipped().instances) <= set(service.shape_for("TrainingInstanceType").enum)

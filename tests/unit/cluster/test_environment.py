@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tfhet.cluster import HostPaths, base_dir, cache_dir, environment, host_paths, job_name
+from tfhet.cluster import HostPaths, base_dir, cache_dir, config_dir, environment, host_paths, job_name
 
 
 def test_the_environment_is_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,6 +25,11 @@ def test_the_cache_directory_follows_xdg() -> None:
     assert cache_dir({"HOME": "/home/me"}) == Path("/home/me/.cache/tfhet")
     assert cache_dir({"XDG_CACHE_HOME": "relative", "HOME": "/home/me"}) == Path("/home/me/.cache/tfhet")
     assert cache_dir({}).name == "tfhet"
+
+
+def test_the_directory_of_what_a_user_writes_follows_xdg_too() -> None:
+    assert config_dir({"XDG_CONFIG_HOME": "/etc/me", "XDG_CACHE_HOME": "/var/cache/me"}) == Path("/etc/me/tfhet")
+    assert config_dir({"XDG_CONFIG_HOME": "relative", "HOME": "/home/me"}) == Path("/home/me/.config/tfhet")
 
 
 def test_paths_follow_sagemakers_layout() -> None:

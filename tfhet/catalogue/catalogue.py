@@ -1,0 +1,160 @@
+"""All that is known of instance types and prices: what the package brings, and what the user's files add.
+
+Later files win over earlier ones, type by type: the package, what `tfhet prices refresh` wrote, the user's own file,
+and a file that a command names.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tfhet import errors
+from tfhet.catalogue.catalogue_file import CatalogueFile
+from tfhet.catalogue.instance import Instance, full_name
+from tfhet.catalogue.price import MARKETS, Price
+from tfhet.cluster import cache_dir, config_dir, environment
+
+REGION = "us-east-1"
+"""Where a price is looked up when nobody says where."""
+_HERE = Path(__file__).parent
+AWS_POST = _HERE / "aws-post.yaml"
+"""Prices of 2022 that AWS's post on heterogeneous clusters calculates with, for `Catalogue.with_file`."""
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """Instance types with their prices."""
+
+    instances: Mapping[str, Instance] = field(default_factory=dict)
+    """By full name."""
+    _prices: Mapping[str, tuple[Price, ...]] = field(default_factory=dict)
+    """By full name: the first that fits is the one."""
+
+    def over(self, file: CatalogueFile) -> Catalogue:
+        """With what a file says in front. A price of a type that is not known (yet) does no harm."""
+        prices = dict(self._prices)
+        for full in file.lines:
+            own = sorted((price for name, price in file.prices if name == full), key=_newest_first)
+            prices[full] = (*own, *prices.get(full, ()))
+        return Catalogue({**self.instances, **file.instances}, prices)
+
+    def with_file(self, path: Path) -> Catalogue:
+        """With what a file says in front, which somebody wrote by hand.
+
+        Raises UsageError naming the line for a file with faults, and for a price of a type that nobody knows.
+        """
+        file = CatalogueFile.read(path)
+        made = self.over(file)
+        for full, line in file.lines.items():
+            if full not in made.instances:
+                near = ", ".join(made._near(full)[:5])
+                raise errors.UsageError(f"{path}:{line}: a price of {full}, which is no type; known: {near}, ...")
+        return made
+
+    def instance(self, name: str) -> Instance:
+        """The type called `name`, with or without `ml.`. Raises UsageError that lists the names most like it."""
+        found = self.instances.get(full_name(name))
+        if found is None:
+            errors.unknown("instance type", name, self._near(full_name(name)))
+        return found
+
+    def price(self, name: str, region: str = REGION, market: str | None = None) -> Price | None:
+        """What the type costs in a region; None where nobody says.
+
+        Of several prices that of the last file, there the newest, there that of SageMaker; with `market` only what is
+        bought there. Raises UsageError for an unknown type or market.
+        """
+        if market is not None and market not in MARKETS:
+            errors.unknown("market", market, MARKETS)
+        for price in self._prices.get(self.instance(name).name, ()):
+            if price.region == region and market in (None, price.market):
+                return price
+        return None
+
+    def prices(self, region: str = REGION, market: str | None = None) -> dict[str, Price]:
+        """The prices in a region by full name; types without one are left out."""
+        found = {name: self.price(name, region, market) for name in self.instances}
+        return {name: price for name, price in found.items() if price is not None}
+
+    def common_market(self, names: Iterable[str], region: str = REGION) -> str | None:
+        """The market in which all these types have a price, SageMaker if in both; None if in neither.
+
+        Prices of two markets are not to be compared: SageMaker's are higher for the same machine.
+        """
+        wanted = list(names)
+        for market in MARKETS:
+            if all(self.price(name, region, market) for name in wanted):
+                return market
+        return None
+
+    def regions(self) -> tuple[str, ...]:
+        """Where anything has a price, in alphabetical order."""
+        return tuple(sorted({price.region for prices in self._prices.values() for price in prices}))
+
+    def _near(self, full: str) -> list[str]:
+        family = [known for known in self.instances if known.split(".")[:2] == full.split(".")[:2]]
+        close = difflib.get_close_matches(full, self.instances, n=5, cutoff=0.6)
+        return family or close or list(self.instances)
+
+
+def _newest_first(price: Price) -> tuple[int, int]:
+    return -price.date.toordinal(), MARKETS.index(price.market)
+
+
+@functools.cache
+def shipped() -> Catalogue:
+    """What comes with the package."""
+    files = [CatalogueFile.read(_HERE / name) for name in ("instances.yaml", "prices.yaml")]
+    return functools.reduce(Catalogue.over, files, Catalogue())
+
+
+def default() -> Catalogue:
+    """What comes with the package, under the user's files as they are now. Raises UsageError for a file with faults."""
+    try:
+        refreshed = sorted(refreshed_path(REGION).parent.glob("*.yaml"))
+        own = [own_path()] if own_path().is_file() else []
+        marks = tuple((path.stat().st_mtime_ns, path.stat().st_size) for path in (*refreshed, *own))
+    except (OSError, RuntimeError):  # no home, or it may not be read
+        return shipped()
+    return _with_files(tuple(refreshed), tuple(own), marks)
+
+
+def refreshed_path(region: str) -> Path:
+    """Where `tfhet prices refresh` keeps the prices of a region."""
+    return cache_dir(environment()) / "prices" / f"{region}.yaml"
+
+
+def own_path() -> Path:
+    """The user's own catalogue file; need not be there."""
+    return config_dir(environment()) / "catalogue.yaml"
+
+
+@functools.lru_cache(maxsize=1)
+def _with_files(refreshed: tuple[Path, ...], own: tuple[Path, ...], marks: object) -> Catalogue:
+    """`marks`: change with the content of the files."""
+    under = functools.reduce(Catalogue.over, map(CatalogueFile.read, refreshed), shipped())
+    return functools.reduce(Catalogue.with_file, own, under)
+
+
+def instance(name: str) -> Instance:
+    """`Catalogue.instance` of the default catalogue."""
+    return default().instance(name)
+
+
+def names() -> tuple[str, ...]:
+    """All types that are known."""
+    return tuple(default().instances)
+
+
+def price(name: str, region: str = REGION, market: str | None = None) -> Price | None:
+    """`Catalogue.price` of the default catalogue."""
+    return default().price(name, region, market)
+
+
+def prices(region: str = REGION, market: str | None = None) -> dict[str, Price]:
+    """`Catalogue.prices` of the default catalogue."""
+    return default().prices(region, market)
