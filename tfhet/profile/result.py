@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tfhet.errors import DataError
 from tfhet.record import Figure, Record, median
 
 WHOLE = "the whole pipeline"
@@ -24,6 +25,8 @@ class Cost:
     """CPU microseconds per example of this part alone, on elements in memory; empty where it was not measured so."""
     bytes_per_example: int = 0
     """Behind this part, labels and all."""
+    dtype: str = ""
+    """Of most of these bytes."""
     examples: int = 1
     """In one element behind this part."""
     kind: str = ""
@@ -103,11 +106,44 @@ class Profile:
             {
                 "name": cost.name,
                 "bytes_per_example": cost.bytes_per_example,
+                "dtype": cost.dtype,
+                "examples": cost.examples,
                 "cumulative_us": list(cost.cumulative_us),
                 "alone_us": list(cost.alone_us),
                 "kind": cost.kind,
+                "ops": list(cost.ops),
+                "parallel": cost.parallel,
             }
             for cost in self.costs
         ]
         everything = {"examples": self.examples, "parts": parts, **(details or {})}
         return Record.of(f"profile.{self.name}", self.figures(), details=everything, command=command)
+
+    @classmethod
+    def of(cls, record: Record) -> Profile:
+        """The inverse of `record`; what an older one does not say stays at its default. Raises DataError for a record
+        that is no profile."""
+        _, _, name = record.name.partition("profile.")
+        parts = record.details.get("parts")
+        try:
+            costs = tuple(_cost(part) for part in parts or ())
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise DataError(f"record {record.name!r}: a part of the profile cannot be read: {error!r}") from None
+        rounds = {len(cost.cumulative_us) for cost in costs}
+        if not (name and costs and len(rounds) == 1 and min(rounds)):
+            raise DataError(f"record {record.name!r} is no profile; make one with: tfhet profile ... --json FILE")
+        return cls(name, costs, int(record.details.get("examples") or 0))
+
+
+def _cost(part: Mapping[str, Any]) -> Cost:
+    return Cost(
+        name=str(part["name"]),
+        cumulative_us=tuple(float(value) for value in part["cumulative_us"]),
+        alone_us=tuple(float(value) for value in part.get("alone_us") or ()),
+        bytes_per_example=int(part["bytes_per_example"]),
+        dtype=str(part.get("dtype") or ""),
+        examples=int(part.get("examples") or 1),
+        kind=str(part.get("kind") or ""),
+        ops=tuple(str(op) for op in part.get("ops") or ()),
+        parallel=part.get("parallel"),
+    )

@@ -8,6 +8,7 @@ waking each other up costs a map over single elements between 20 and 100 us, at 
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import gc
 import os
@@ -114,7 +115,8 @@ def measure(
         raise UsageError(
             f"a profile needs at least 1 round and some time, not {effort.repeats} and {effort.budget_s} s"
         )
-    sizes = [_bytes(part) for part in parts]
+    elements = [_element(part) for part in parts]
+    sizes = [size for size, _ in elements]
     held = [_fitting(HELD_BYTES, size * part.examples) for part, size in zip(parts, sizes, strict=True)]
     windows = [_fitting(WINDOW_BYTES, size * part.examples) for part, size in zip(parts, sizes, strict=True)]
     uptos = [_Case(part.upto, part.examples, count) for part, count in zip(parts, windows, strict=True)]
@@ -139,6 +141,7 @@ def measure(
             cumulative_us=tuple(cumulative[index]),
             alone_us=tuple(apart[index]),
             bytes_per_example=sizes[index],
+            dtype=elements[index][1],
             examples=part.examples,
             kind=part.kind,
             ops=tuple(sorted(part.ops)),
@@ -215,15 +218,17 @@ def _fitting(limit: int, each: int) -> int:
     return max(1, min(256, limit // max(1, each)))
 
 
-def _bytes(part: Part) -> int:
-    """Of one example behind this part, labels and all; of the first element."""
+def _element(part: Part) -> tuple[int, str]:
+    """Of one example behind this part: its bytes, labels and all, and the dtype of most; by the first element."""
     element = next(iter(part.upto.take(1)), None)
     if element is None:
         raise UsageError(f"the data set gave no element at {part.name!r}: a profile needs some")
-    total = 0
+    by_dtype: collections.Counter[str] = collections.Counter()
     for value in tf.nest.flatten(element, expand_composites=True):
         if not isinstance(value, tf.Tensor):
             continue
         strings = value.dtype == tf.string
-        total += int(tf.reduce_sum(tf.strings.length(value))) if strings else int(tf.size(value)) * value.dtype.size
-    return round(total / part.examples)
+        size = int(tf.reduce_sum(tf.strings.length(value))) if strings else int(tf.size(value)) * value.dtype.size
+        by_dtype[value.dtype.name] += size
+    most = by_dtype.most_common(1)
+    return round(by_dtype.total() / part.examples), most[0][0] if most else ""

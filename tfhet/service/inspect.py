@@ -13,6 +13,13 @@ _PYTHON_OPS = {
     "EagerPyFunc": "tf.py_function",
     "GeneratorDataset": "from_generator",
 }
+_RESOURCE_OPS = {
+    "VarHandleOp": "variable",
+    "HashTableV2": "lookup table",
+    "MutableHashTableV2": "mutable lookup table",
+    "MutableDenseHashTableV2": "mutable lookup table",
+    "MutableHashTableOfTensorsV2": "mutable lookup table",
+}
 _FILE_OPS = ("TFRecordDataset", "TextLineDataset", "FixedLengthRecordDataset")
 
 
@@ -31,12 +38,16 @@ class Inspection:
     seeded_shuffle: bool
     asserts_cardinality: bool
     """Whether assert_cardinality counts elements, which are fewer where the data are shared."""
+    resources: tuple[str, ...] = ()
+    """What it keeps outside the graph: variables (a Keras layer's random generator is one), tables. Copies travel."""
+    graph_bytes: int = 0
+    """Of the graph, with all the arrays in it, as it is sent to the dispatcher."""
 
 
 def inspect(dataset: tf.data.Dataset) -> Inspection:
     """Looks at the graph of `dataset`; runs nothing of it."""
-    nodes = list(_nodes(dataset))
-    ops = {node.op for node in nodes}
+    graph = dataset._as_serialized_graph().numpy()
+    ops = {node.op for node in _nodes(graph)}
     roots = list(_roots(dataset))
     splits = int(roots[0].cardinality()) if len(roots) == 1 else -1
     shuffles = list(_shuffles(dataset))
@@ -48,6 +59,8 @@ def inspect(dataset: tf.data.Dataset) -> Inspection:
         unseeded_shuffle=any(not seeded for seeded in shuffles),
         seeded_shuffle=any(shuffles),
         asserts_cardinality="AssertCardinalityDataset" in ops,
+        resources=tuple(sorted({_RESOURCE_OPS[op] for op in ops if op in _RESOURCE_OPS})),
+        graph_bytes=len(graph),
     )
 
 
@@ -57,8 +70,8 @@ def without_last_assertion(dataset: tf.data.Dataset) -> tf.data.Dataset:
     return dataset._inputs()[0] if last else dataset
 
 
-def _nodes(dataset: tf.data.Dataset) -> Iterator[tf.compat.v1.NodeDef]:
-    graph = tf.compat.v1.GraphDef.FromString(dataset._as_serialized_graph().numpy())
+def _nodes(serialised: bytes) -> Iterator[tf.compat.v1.NodeDef]:
+    graph = tf.compat.v1.GraphDef.FromString(serialised)
     yield from graph.node
     for function in graph.library.function:
         yield from function.node_def

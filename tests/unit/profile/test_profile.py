@@ -147,3 +147,11 @@ def test_the_command_prints_the_table_and_writes_record_and_picture(tmp_path: Pa
     assert {"profile.rescale.us", "profile.whole.us", "profile.sum_over_whole"} <= figures.keys()
     assert picture.stat().st_size > 1000
     assert main(["profile", "synthetic", "--budget_s", "0"]) == 2
+
+
+def test_a_profile_is_read_back_from_its_record(tmp_path: Path) -> None:
+    found = measure("small", parts_of_pipeline(pipeline("dilate(3); rescale()")), SMALL)
+    path = found.record().write(tmp_path / "profile.json")
+    assert Profile.of(Record.read(path)) == found
+    assert [cost.dtype for cost in found.costs] == ["uint8", "uint8", "float32"]
+    assert {cost.examples for cost in found.costs} == {16}

@@ -1,0 +1,148 @@
+"""plan/command.py, words.py: `tfhet plan`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tfhet.__main__ import main
+from tfhet.errors import UsageError
+from tfhet.plan.command import _range, _speeds, over_ideal
+from tfhet.plan.options import add_options
+from tfhet.profile import Cost, Profile
+from tfhet.record import Figure, Record
+
+OWN = """
+instances:
+  ml.gpu.small: {vcpus: 4, memory_gib: 16, gpus: 1, gpu_kind: G, gpu_memory_gib: 16, network_gbit_per_s: 10}
+  ml.cpu.large: {vcpus: 16, memory_gib: 16, network_gbit_per_s: 10}
+"""
+
+
+@pytest.fixture
+def profile(tmp_path: Path) -> Path:
+    costs = (
+        Cost("read", (10.0, 11.0), bytes_per_example=1000, dtype="uint8", examples=500, kind="Source"),
+        Cost("blur()", (100.0, 102.0), bytes_per_example=1000, dtype="uint8", examples=500, kind="Stage"),
+        Cost("rescale()", (104.0, 106.0), bytes_per_example=4000, dtype="float32", examples=500, kind="Stage"),
+    )
+    return Profile("pipeline", costs).record().write(tmp_path / "profile.json")
+
+
+@pytest.fixture(autouse=True)
+def no_files_of_the_user(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def words(profile: Path, *more: str) -> list[str]:
+    return [
+        *("plan", "--profile", str(profile), "--cluster", "ml.g5.xlarge", "--data", "ml.c5"),
+        *("--accelerator_ms", "4..6", "--market", "ec2", "--max_hosts", "3", *more),
+    ]
+
+
+def test_the_command_prints_the_decision_and_writes_the_plan_and_its_plot(profile, tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    out, plot = tmp_path / "plan.json", tmp_path / "plan.svg"
+    assert main(words(profile, "--json", str(out), "--plot", str(plot))) == 0
+    said = capsys.readouterr().out
+    written = json.loads(out.read_text())
+    for line in (*written["decision"], *written["notes"]):
+        assert line in said
+    best = written["candidates"][written["chosen"]]
+    assert best["cluster"]["text"] in said
+    assert best["step_ms"]["low"] < best["step_ms"]["value"] < best["step_ms"]["high"]
+    assert "seconds for a million examples" in plot.read_text()
+    assert best["cluster"]["text"] in plot.read_text()
+
+
+def test_a_profile_without_a_batch_needs_its_size_and_one_that_is_given_counts(tmp_path, capsys):
+    path = (
+        Profile("dataset", (Cost("map", (5.0,), bytes_per_example=9, kind="Map"),)).record().write(tmp_path / "p.json")
+    )
+    assert main(words(path)) == 2
+    assert "give --batch_size" in capsys.readouterr().err
+    assert main(words(path, "--batch_size", "64")) == 0
+    assert "a step of 64 examples" in capsys.readouterr().out
+
+
+def test_a_cluster_of_ones_own_types_is_ranked_by_time(profile, tmp_path, capsys):
+    own = tmp_path / "own.yaml"
+    own.write_text(OWN)
+    line = ["plan", "--profile", str(profile), "--cluster", "ml.gpu.small", "--data", "ml.cpu.large"]
+    assert main([*line, "--accelerator_examples_per_s", "100000", "--instances", str(own)]) == 0
+    said = capsys.readouterr().out
+    assert "ranked by time" in said
+    assert "5 ms" in said  # 500 examples at 100,000 a second
+
+
+def test_the_guide_shows_what_the_command_says_of_the_recorded_profile(monkeypatch, capsys):
+    root = Path(__file__).resolve().parents[3]
+    guide = (root / "docs" / "plan.md").read_text()
+    (line,) = re.findall(r"^tfhet (plan --profile results/.*)$", guide, flags=re.MULTILINE)
+    (shown,) = re.findall(r"^```text\n(.*?)^```$", guide, flags=re.MULTILINE | re.DOTALL)
+    monkeypatch.chdir(root)
+    assert main(line.split()) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert [line for line in shown.splitlines() if line not in said] == []
+
+
+def test_the_guide_tells_every_option():
+    guide = (Path(__file__).resolve().parents[3] / "docs" / "plan.md").read_text()
+    parser = argparse.ArgumentParser(add_help=False)
+    add_options(parser)
+    names = {action.option_strings[0] for action in parser._actions}
+    assert names == {
+        word
+        for row in re.findall(r"^\| `--.*$", guide, flags=re.M)
+        for word in re.findall(r"`(--\w+)", row.split(" | ")[0])
+    }
+
+
+def test_limits_that_nothing_keeps_end_the_command_with_1(profile, capsys):
+    assert main(words(profile, "--examples", "1e12", "--deadline_h", "1e-3")) == 1
+    assert "No cluster keeps the limits" in capsys.readouterr().out
+
+
+def test_what_is_not_measured_is_said_to_be_assumed(profile, capsys):
+    main(words(profile))
+    said = capsys.readouterr().out
+    for what in ("the wire: assumed", "--vcpu_speed", "--scaling", "--source_mb_per_s"):
+        assert what in said
+
+
+def test_a_range_is_a_number_or_two():
+    assert (_range("x", "86").low, _range("x", "86").high) == (86, 86)
+    assert (_range("x", "80..92").value, _range("x", "80..92").low) == (86, 80)
+    for wrong in ("", "a", "0", "9..8", "1..2..3"):
+        with pytest.raises(UsageError, match="--x"):
+            _range("x", wrong)
+
+
+def test_the_speed_of_a_type_is_that_of_the_longest_name_that_fits():
+    speed = _speeds("ml.c5=1.1,ml.c5.xlarge=1.2")
+    assert [speed(name).value for name in ("ml.c5.xlarge", "ml.c5.large", "ml.c5n.large")] == [1.2, 1.1, 1.0]
+
+
+def test_what_a_job_takes_over_its_parts_comes_from_the_record_of_scaling():
+    figures = {
+        f"scaling.aws_cifar.own.data_hosts_{n}": Figure.single(x, unit="x") for n, x in enumerate((1.01, 1.02, 1.04))
+    }
+    found = over_ideal(Record("scaling", {**figures, "scaling.aws_cifar.own.wire_ms": Figure.single(7, unit="ms")}))
+    assert (found.value, found.low, found.high) == (1.02, 1.01, 1.04)
+    with pytest.raises(UsageError, match="bench scaling"):
+        over_ideal(Record("stages"))
+
+
+def test_a_plan_loads_no_tensorflow():
+    code = "import sys, tfhet.plan.command, tfhet.plan.published; print('tensorflow' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.strip() == "False"

@@ -1,0 +1,157 @@
+"""plan/prediction.py, host.py, workload.py, wire.py: from a profile to a step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import plans
+import pytest
+
+from tfhet import catalogue
+from tfhet.errors import DataError, UsageError
+from tfhet.plan import Cluster, HostType, Interval, Layout, PipelineCost, Resource, Where, best_layout, predict
+from tfhet.plan.prediction import demand
+from tfhet.plan.wire import ASSUMED_WIRE, wire_of
+from tfhet.profile import Cost, Profile
+from tfhet.record import Figure, Record
+
+MIXED = Cluster(plans.GPU, 1, plans.CPU, 1)
+
+
+def test_a_step_that_waits_for_cpus_takes_what_it_costs_over_what_there_is():
+    found = predict(plans.workload(), Cluster(plans.GPU), Layout())
+    assert found.step_s.value == pytest.approx(0.1 / 4)
+    assert found.binding is Resource.DNN_CPUS
+    assert found.runner_up is Resource.ACCELERATOR
+    assert found.examples == 1000
+    assert found.examples_per_s.value == pytest.approx(40_000)
+
+
+def test_with_data_hosts_the_wire_is_paid_for_too():
+    found = predict(plans.workload(), MIXED, Layout(Where.EVERYWHERE))
+    cpu_s = 0.1 + 0.001 * (0.8 + 0.8)  # 1 MB in batches
+    assert found.ceilings_s[Resource.ALL_CPUS].value == pytest.approx(cpu_s / (4 + 16))
+    assert found.binding is Resource.ACCELERATOR
+
+
+def test_a_slower_vcpu_counts_as_less_than_one():
+    slow = replace(plans.GPU, speed=Interval(0.5, 0.4, 0.6))
+    found = predict(plans.workload(), Cluster(slow), Layout())
+    assert found.step_s.value == pytest.approx(0.1 / 2)
+    assert (found.step_s.low, found.step_s.high) == (pytest.approx(0.1 / 2.4), pytest.approx(0.1 / 1.6))
+
+
+def test_every_rank_has_a_batch_and_every_host_its_network():
+    needs = demand(plans.workload(), Cluster(plans.GPU, 3, plans.CPU, 2), Layout(Where.DATA))
+    assert needs.wire_bytes == pytest.approx(3e6)
+    assert needs.accelerator_s == pytest.approx(0.01)
+    assert needs.batch_s == pytest.approx(0.0005 + 0.001 / 0.6 + 1e6 / (0.96 * 10e9 / 8))
+
+
+def test_a_batch_takes_longer_where_a_host_has_less_than_one_cpu():
+    small = replace(plans.CPU, vcpus=0.2)
+    one, fifth = (
+        demand(plans.workload(), Cluster(plans.GPU, 1, data, 1), Layout(Where.DATA)) for data in (plans.CPU, small)
+    )
+    assert fifth.batch_s - one.batch_s == pytest.approx(4 * 0.001 / 0.6)
+
+
+def test_the_best_cut_sends_few_bytes_where_the_network_binds_and_none_of_the_work_where_it_does_not():
+    wide = plans.workload(remote_us=50.0, local_us=10.0, size=5000.0)
+    thin = replace(plans.CPU, network_gbit_per_s=1.0)
+    _, layout = best_layout(wide, Cluster(plans.BIGGER, 1, thin, 4))
+    assert wide.pipeline.cuts[layout.cut].behind == "stages"
+    heavy = plans.workload(step_ms=1.0, remote_us=50.0, local_us=50.0, size=10.0)
+    _, layout = best_layout(heavy, Cluster(replace(plans.GPU, vcpus=1), 1, plans.CPU, 8))
+    assert heavy.pipeline.cuts[layout.cut].behind == "rescale"
+
+
+def test_workers_are_added_while_what_is_in_flight_binds():
+    far = replace(plans.workload(), wire=replace(plans.WIRE, request_s=Interval.exact(0.05)))
+    step, layout = best_layout(far, MIXED)
+    assert layout.workers_per_host > 1
+    assert step < predict(far, MIXED, replace(layout, workers_per_host=1)).step_s.value
+
+
+def test_an_accelerator_whose_step_nobody_stated_is_refused():
+    with pytest.raises(UsageError, match="unknown accelerator 'H'; known: G"):
+        predict(plans.workload(), Cluster(replace(plans.GPU, gpu_kind="H")), Layout())
+
+
+def test_a_cut_that_is_not_there_is_refused():
+    with pytest.raises(UsageError, match="1 places to be cut"):
+        predict(plans.workload(), MIXED, Layout(Where.DATA, cut=1))
+
+
+def test_a_cluster_is_written_as_it_is_read():
+    types = {kind.name: kind for kind in (plans.GPU, plans.CPU)}
+    made = Cluster.parse("2*ml.gpu.small + 3*ml.cpu.large", types.__getitem__)
+    assert (made.dnn, made.dnn_hosts, made.data, made.data_hosts) == (plans.GPU, 2, plans.CPU, 3)
+    assert str(made) == "2*ml.gpu.small+3*ml.cpu.large"
+    assert Cluster.parse(str(made), types.__getitem__) == made
+    assert Cluster.parse("ml.gpu.small", types.__getitem__) == Cluster(plans.GPU)
+    for wrong in ("", "a+b+c", "x*ml.gpu.small", "0*ml.gpu.small"):
+        with pytest.raises(UsageError, match="cluster|hosts"):
+            Cluster.parse(wrong, lambda name: plans.GPU)
+
+
+def test_types_come_from_the_catalogue():
+    found = HostType.of(catalogue.instance("ml.p4d.24xlarge"))
+    assert (found.vcpus, found.ranks, found.gpu_kind, found.family) == (96, 8, "A100", "ml.p4d")
+    assert found.bytes_per_s == pytest.approx(0.96 * 400e9 / 8)
+    assert replace(found, network_gbit_per_s=None).bytes_per_s == float("inf")
+
+
+def test_the_recorded_profile_becomes_a_cost_at_every_cut():
+    path = Path(__file__).resolve().parents[3] / "results" / "profile-aws-cifar.json"
+    found = PipelineCost.of(Profile.of(Record.read(path)))
+    assert [cut.position for cut in found.cuts] == [0, 1, 2, 5, 6]
+    whole = found.whole_us
+    assert all(cut.remote_us.value + cut.local_us.value == pytest.approx(whole.value, rel=0.02) for cut in found.cuts)
+    assert found.cuts[-1].local_us == Interval.exact(0.0)
+    assert [cut.bytes_per_example for cut in found.cuts][-2:] == [3096.0, 12312.0]
+
+
+def test_a_plain_data_set_is_cut_at_its_end():
+    costs = (Cost("source", (1.0, 1.0), kind="TensorSlice"), Cost("map", (5.0, 6.0), kind="Map", dtype="uint8"))
+    (cut,) = PipelineCost.of(Profile("dataset", costs)).cuts
+    assert (cut.behind, cut.dtype, cut.remote_us.low, cut.remote_us.high) == ("map", "uint8", 5.0, 6.0)
+
+
+def test_a_record_of_something_else_is_no_profile():
+    with pytest.raises(DataError, match="no profile"):
+        Profile.of(Record("stages.aws-cifar"))
+
+
+def test_the_assumed_wire_tells_uint8_from_the_rest_and_knows_no_compression():
+    uint8, other = (ASSUMED_WIRE.stream(dtype, 1 << 20, "none") for dtype in ("uint8", "float32"))
+    assert uint8.client_s_per_gb.value < other.client_s_per_gb.value
+    assert ASSUMED_WIRE.stream("string", 1 << 20, "none") == other
+    assert ASSUMED_WIRE.compressions == ("none",)
+    with pytest.raises(UsageError, match="not known"):
+        ASSUMED_WIRE.stream("uint8", 1 << 20, "snappy")
+
+
+def test_the_wire_of_a_record_is_what_was_measured():
+    def figures(name: str, client: float, worker: float, rate: float) -> dict[str, Figure]:
+        return {
+            f"transport.{name}.client_cpu_s_per_gb": Figure.single(client, unit="s/GB"),
+            f"transport.{name}.worker_cpu_s_per_gb": Figure.single(worker, unit="s/GB"),
+            f"transport.{name}.gb_per_s": Figure.single(rate, unit="GB/s"),
+        }
+
+    ratio = {"transport.float32.19MB.snappy.wire_ratio": Figure.single(0.5, unit="x")}
+    record = Record(
+        "transport", {**figures("float32.19MB.none", 1, 2, 3), **figures("float32.19MB.snappy", 8, 4, 1), **ratio}
+    )
+    wire = wire_of(record)
+    assert wire.compressions == ("none", "snappy")
+    plain, packed = (wire.stream("float32", 19_000_000, name) for name in wire.compressions)
+    assert (plain.client_s_per_gb.value, plain.worker_s_per_gb.value, plain.gb_per_s.value) == (1, 2, 3)
+    assert (packed.client_s_per_gb.value, packed.wire_ratio.value, plain.wire_ratio.value) == (8, 0.5, 1)
+    assert wire.stream("uint8", 19_000_000, "none") == plain  # uint8 was left out of the record
+    with pytest.raises(UsageError, match="unknown compression 'zip'; known: none, snappy"):
+        wire.stream("float32", 19_000_000, "zip")
+    with pytest.raises(UsageError, match="bench transport"):
+        wire_of(Record("transport", figures("uint8.19MB.none.tcmalloc", 1, 2, 3)))

@@ -1,0 +1,68 @@
+"""plan/published.py: runs of others, from their inputs alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tfhet.plan import Resource
+from tfhet.plan.published import aws_pytorch, aws_tensorflow, predictions, ray
+from tfhet.report.numbers import number
+
+FOUND = {one.key: one for one in predictions()}
+
+
+def test_the_tensorflow_run_of_aws_is_predicted_within_15_percent_with_its_saving():
+    assert FOUND["aws_tf"].error_pct < 15
+    assert FOUND["aws_tf"].binding == Resource.ALL_CPUS.value
+    assert FOUND["aws_tf_saving"].predicted.value == pytest.approx(46, abs=5)
+
+
+@pytest.mark.parametrize("key", sorted(FOUND))
+def test_what_was_published_lies_in_the_predicted_interval(key):
+    assert FOUND[key].is_within, FOUND[key]
+
+
+@pytest.mark.parametrize("run", [aws_tensorflow(), aws_pytorch(), ray()], ids=lambda run: run.key)
+def test_the_homogeneous_step_that_went_in_comes_out_where_there_are_no_data_hosts(run):
+    from tfhet.plan import Cluster, Layout, predict
+
+    found = predict(run.workload, Cluster(run.cluster.dnn), Layout())
+    assert found.step_s.value == pytest.approx(run.before_s.value)
+    assert found.binding is Resource.DNN_CPUS
+
+
+@pytest.mark.parametrize("key", sorted(FOUND))
+def test_every_prediction_lists_what_was_published_and_what_is_assumed(key):
+    assert len(FOUND[key].assumptions) >= 4
+    assert FOUND[key].assumptions[0].startswith("published: ")
+
+
+def test_the_guide_tells_the_predictions():
+    guide = (Path(__file__).resolve().parents[3] / "docs" / "plan.md").read_text()
+    run = ""
+    for one in FOUND.values():
+        figure = one.predicted
+        told = [number(each) for each in (figure.value, figure.low, figure.high)]
+        first, run = one.run if one.run != run else "", one.run
+        row = f"| {first} | {one.what} | {told[0]} {figure.unit} ({told[1]} to {told[2]}) |"
+        assert f"{row.replace('|  |', '| |')} {one.published:.0f} {figure.unit} |" in guide
+
+
+def test_golden_numbers():
+    """Change them only with an assumption, never to come nearer to what was published."""
+    assert {key: round(one.predicted.value, 1) for key, one in FOUND.items()} == {
+        "aws_tf": 82.0,
+        "aws_tf_saving": 49.0,
+        "aws_pytorch": 229.2,
+        "aws_pytorch_saving": 71.6,
+        "ray_saving": 21.0,
+    }
+    assert {key: (round(one.predicted.low), round(one.predicted.high)) for key, one in FOUND.items()} == {
+        "aws_tf": (69, 92),
+        "aws_tf_saving": (43, 57),
+        "aws_pytorch": (166, 299),
+        "aws_pytorch_saving": (63, 79),
+        "ray_saving": (-58, 72),
+    }

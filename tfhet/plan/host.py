@@ -1,0 +1,102 @@
+"""The machines of a plan: host types, and clusters of them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tfhet.catalogue import Instance
+from tfhet.errors import UsageError
+from tfhet.plan.interval import Interval, View
+
+AS_PROFILED = Interval.exact(1.0)
+"""A vCPU as fast as one of the machine that was profiled."""
+PAYLOAD = 0.96
+"""Of a network's bits, what is left for batches beside the headers of Ethernet, IP and TCP."""
+
+
+@dataclass(frozen=True)
+class HostType:
+    """One type of host. Raises UsageError for no CPUs or no network."""
+
+    name: str
+    vcpus: float
+    gpus: int = 0
+    gpu_kind: str | None = None
+    network_gbit_per_s: float | None = None
+    """That it has all the time, in each direction; None: not known, so never a limit."""
+    speed: Interval = AS_PROFILED
+    """Of a vCPU, over that of the CPU that was profiled."""
+
+    def __post_init__(self) -> None:
+        network = self.network_gbit_per_s
+        if not (0 < self.vcpus < math.inf and self.speed.low > 0 and (network is None or network > 0)):
+            raise UsageError(f"{self.name}: vCPUs, their speed and the network have to be more than 0")
+
+    @classmethod
+    def of(cls, instance: Instance, speed: Interval = AS_PROFILED) -> HostType:
+        """A type of the catalogue."""
+        return cls(instance.name, instance.vcpus, instance.gpus, instance.gpu_kind, instance.network_gbit_per_s, speed)
+
+    @property
+    def family(self) -> str:
+        """`ml.c5` of `ml.c5.xlarge`."""
+        return self.name.rpartition(".")[0]
+
+    @property
+    def ranks(self) -> int:
+        """Training processes on a dnn host of this type: one for each accelerator."""
+        return max(1, self.gpus)
+
+    def thread_speed(self, view: View) -> float:
+        """Of one thread, over one of the machine that was profiled: a host may have less than one CPU."""
+        return min(1.0, self.vcpus) * self.speed.supply(view)
+
+    @property
+    def bytes_per_s(self) -> float:
+        """Of batches, in each direction."""
+        return math.inf if self.network_gbit_per_s is None else self.network_gbit_per_s * PAYLOAD * 1e9 / 8
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Hosts that train, and hosts that prepare data, which may be none. Raises UsageError for numbers out of range."""
+
+    dnn: HostType
+    dnn_hosts: int = 1
+    data: HostType | None = None
+    data_hosts: int = 0
+
+    def __post_init__(self) -> None:
+        if self.dnn_hosts < 1 or self.data_hosts < 0 or (self.data is None) != (self.data_hosts == 0):
+            raise UsageError(
+                f"{self.dnn_hosts} dnn hosts and {self.data_hosts} data hosts: name the types that are there"
+            )
+
+    @classmethod
+    def parse(cls, text: str, type_of: Callable[[str], HostType]) -> Cluster:
+        """`ml.p4d.24xlarge` or `2*ml.g5.xlarge+3*ml.c5.4xlarge`: dnn hosts, then data hosts."""
+        groups = [re.fullmatch(r"\s*(?:(\d+)\s*\*)?\s*([\w.-]+)\s*", part) for part in text.split("+")]
+        if not 1 <= len(groups) <= 2 or None in groups:
+            raise UsageError(f"cluster {text!r}: write it like 1*ml.p4d.24xlarge+2*ml.c5.18xlarge")
+        parts = [(int(found[1] or 1), type_of(found[2])) for found in groups if found]
+        return cls(parts[0][1], parts[0][0], *((parts[1][1], parts[1][0]) if len(parts) == 2 else ()))
+
+    @property
+    def hosts(self) -> int:
+        return self.dnn_hosts + self.data_hosts
+
+    @property
+    def ranks(self) -> int:
+        return self.dnn_hosts * self.dnn.ranks
+
+    @property
+    def name(self) -> str:
+        """As `parse` reads it."""
+        groups = [(self.dnn_hosts, self.dnn), *([(self.data_hosts, self.data)] if self.data else [])]
+        return "+".join(f"{count}*{kind.name}" for count, kind in groups)
+
+    def __str__(self) -> str:
+        return self.name

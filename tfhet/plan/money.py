@@ -1,0 +1,128 @@
+"""What a cluster costs: prices, spot, and what a million examples come to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tfhet.errors import UsageError
+from tfhet.plan.host import Cluster
+from tfhet.plan.interval import Interval
+from tfhet.plan.prediction import Prediction
+from tfhet.units import HOUR_S
+
+Prices = Callable[[str], "float | None"]
+"""Instance type -> USD per hour on demand; None where no price is known."""
+
+
+@dataclass(frozen=True)
+class Market:
+    """At what price, and how often hosts are taken away. Raises UsageError for percentages out of range."""
+
+    price: Prices
+    spot_discount_pct: float = 0.0
+    """Off every price: 0 is on demand."""
+    interruption_pct: float = 0.0
+    """By which interruptions lengthen training: what is done again, and waiting for hosts."""
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.spot_discount_pct < 100 and self.interruption_pct >= 0):
+            raise UsageError("a spot discount lies from 0 to below 100 %, what interruptions add from 0 % up")
+
+    @property
+    def discount(self) -> float:
+        """What is paid of a price."""
+        return 1.0 - self.spot_discount_pct / 100.0
+
+    @property
+    def slowdown(self) -> float:
+        """Times the time without interruptions."""
+        return 1.0 + self.interruption_pct / 100.0
+
+    def usd_per_hour(self, cluster: Cluster) -> float | None:
+        """All hosts together; None where a price is missing."""
+        dnn = self.price(cluster.dnn.name)
+        data = self.price(cluster.data.name) if cluster.data else 0.0
+        if dnn is None or data is None:
+            return None
+        return self.discount * (cluster.dnn_hosts * dnn + cluster.data_hosts * data)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A cluster, its best layout, and its price."""
+
+    prediction: Prediction
+    usd_per_hour: float | None
+    slowdown: float = 1.0
+    """Times the time without interruptions."""
+    missed: tuple[str, ...] = ()
+    """The limits that it does not keep, in words."""
+    on_frontier: bool = False
+    """Whether none is both cheaper and faster."""
+
+    @property
+    def cluster(self) -> Cluster:
+        return self.prediction.cluster
+
+    @property
+    def s_per_million(self) -> Interval:
+        """Seconds of training for a million examples, interruptions included."""
+        return self.prediction.step_s.times(self.slowdown * 1e6 / self.prediction.examples)
+
+    @property
+    def usd_per_million(self) -> Interval | None:
+        """USD for a million examples; None where a price is missing."""
+        return None if self.usd_per_hour is None else self.s_per_million.times(self.usd_per_hour / HOUR_S)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a cluster has to keep to. Raises UsageError for limits that need `examples`, or are not positive."""
+
+    examples: float | None = None
+    """Of the whole training, all epochs."""
+    deadline_h: float | None = None
+    budget_usd: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("examples", "deadline_h", "budget_usd"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise UsageError(f"--{name} {value}: give more than 0")
+        if self.examples is None and (self.deadline_h or self.budget_usd):
+            raise UsageError(
+                "a deadline or a budget needs --examples: of how many is the training, all epochs together?"
+            )
+
+    def missed(self, s_per_million: float, usd_per_million: float | None) -> tuple[str, ...]:
+        """Which limits a cluster does not keep, in words."""
+        if self.examples is None:
+            return ()
+        millions, words = self.examples / 1e6, []
+        hours = millions * s_per_million / HOUR_S
+        if self.deadline_h is not None and hours > self.deadline_h:
+            words.append(f"takes {hours:.3g} h of {self.deadline_h:g}")
+        if self.budget_usd is not None and usd_per_million is None:
+            words.append("has no price to hold against the budget")
+        elif self.budget_usd is not None and usd_per_million is not None:
+            usd = millions * usd_per_million
+            words += [f"costs {usd:.4g} USD of {self.budget_usd:g}"] if usd > self.budget_usd else []
+        return tuple(words)
+
+
+def break_even_usd_per_hour(mixed: Candidate, alone: Candidate, dnn_usd_per_hour: float) -> Interval:
+    """The price of one data host at which `mixed` costs as much for an example as `alone`: cheaper, it pays.
+
+    `dnn_usd_per_hour` is that of all dnn hosts of `mixed`, discount and all. 0 where it pays at no price.
+    """
+    usd = alone.usd_per_million
+    if usd is None or not mixed.cluster.data_hosts:
+        raise UsageError("a break-even price needs a cluster with data hosts, and the price of the one without")
+
+    def price(usd_per_million: float, s_per_million: float) -> float:
+        spare = usd_per_million * HOUR_S / s_per_million - dnn_usd_per_hour
+        return max(0.0, spare / mixed.cluster.data_hosts)
+
+    seconds = mixed.s_per_million
+    return Interval(price(usd.value, seconds.value), price(usd.low, seconds.high), price(usd.high, seconds.low))
