@@ -1,20 +1,27 @@
-"""What people see of a record: tables on the terminal, one HTML page per run, a plot. From records only."""
+"""What people see of a record: tables on the terminal, one HTML page, a plot, a run as it goes. From records only."""
 
 from __future__ import annotations
 
+from tfhet.report.command import run_report, run_top
 from tfhet.report.figures import figure_table
-from tfhet.report.html import render_html, write_html
+from tfhet.report.given import Given, read_given
+from tfhet.report.html import page, render_html, write_html
 from tfhet.report.plot import check_plot, plot_bars
 from tfhet.report.run import compare, run_table
 from tfhet.report.table import show, table, text
 
 __all__ = [
+    "Given",
     "check_plot",
     "compare",
     "figure_table",
+    "page",
     "plot_bars",
+    "read_given",
     "render_html",
+    "run_report",
     "run_table",
+    "run_top",
     "show",
     "table",
     "text",

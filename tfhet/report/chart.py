@@ -16,6 +16,8 @@ from tfhet.report import numbers
 WIDTH, HEIGHT = 1000.0, 100.0
 BUCKETS = 250
 """Most points drawn: beyond that many steps, a point is the median of a bucket and a band spans its extremes."""
+MOST = 1e300
+"""What is beyond counts as not finite: the double of it would be."""
 OUTLIER = 4.0
 """A maximum beyond this many times p90 is cut at the top, and said so, instead of flattening the rest."""
 
@@ -70,7 +72,7 @@ class LineChart:
 
 def nice_ticks(high: float, count: int = 4, *, whole: bool = False) -> list[float]:
     """Round values (1, 2 or 5 times a power of ten apart) from 0 up to at least `high`, about `count` of them."""
-    if not high > 0:
+    if not high > 1 / MOST:
         return [0.0, 1.0]
     step = 10.0 ** math.floor(math.log10(high / count))
     step *= next(factor for factor in (1.0, 2.0, 5.0, 10.0) if high / (step * factor) <= count + 1e-9)
@@ -84,7 +86,7 @@ def line_chart(title: str, samples: Sequence[float], unit: str, *, top: float | 
 
     Samples that are not finite are left out and counted in the note.
     """
-    steps = [index for index, value in enumerate(samples) if math.isfinite(value)]
+    steps = [index for index, value in enumerate(samples) if abs(value) < MOST]
     if not steps:
         return None
     values = [max(0.0, float(samples[index])) for index in steps]

@@ -47,6 +47,11 @@ def percent(value: float | None) -> str:
     return f"{value:.1f} %"
 
 
+def usd(value: float | None) -> str:
+    """Money, with three digits that matter."""
+    return MISSING if value is None else f"${number(value)}"
+
+
 def duration(seconds: float | None) -> str:
     """A length of time in the units that suit it: 180 ms, 4.21 s, 3 min 12 s, 2 h 05 min."""
     if seconds is None or not math.isfinite(seconds):
@@ -72,10 +77,13 @@ def size(count_bytes: float | None) -> str:
 
 
 def moment(wall_s: float | None) -> str:
-    """Seconds since 1970 as a UTC date and time."""
+    """Seconds since 1970 as a UTC date and time; what is beyond the calendar as a number."""
     if wall_s is None:
         return MISSING
-    return datetime.fromtimestamp(wall_s, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
+    try:
+        return datetime.fromtimestamp(wall_s, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (OverflowError, OSError, ValueError):  # no year of the calendar
+        return number(wall_s, unit="s")
 
 
 def spread(value: Spread | None, unit: str) -> str:

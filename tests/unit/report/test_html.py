@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -13,40 +13,7 @@ from tfhet.errors import UsageError
 from tfhet.events import Event
 from tfhet.record import RunFolder, RunSummary, Spread
 from tfhet.report import write_html
-from tfhet.report.html import EVENTS_SHOWN
-
-VOID = {"meta", "line", "path", "br"}
-
-
-class Balanced(HTMLParser):
-    """Fails on an element that is not closed in its turn, and gathers attributes that could load something."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.loads: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.loads += [f"{tag} {name}" for name, _ in attrs if name in ("src", "href", "srcset", "xlink:href")]
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.handle_starttag(tag, attrs)
-        if tag not in VOID:
-            self.open.pop()
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open and self.open[-1] == tag, f"</{tag}> closes {self.open[-3:]}"
-        self.open.pop()
-
-
-def checked(page: str) -> str:
-    parser = Balanced()
-    parser.feed(page)
-    assert parser.open == [] and parser.loads == []
-    assert "http" not in page and "url(" not in page and "<script" not in page
-    return page
+from tfhet.report.run_view import EVENTS_SHOWN
 
 
 def folder(tmp_path: Path, **values: object) -> RunFolder:
@@ -55,7 +22,7 @@ def folder(tmp_path: Path, **values: object) -> RunFolder:
     return made
 
 
-def test_the_page_of_a_full_run_is_self_contained_and_says_it_all(tmp_path: Path) -> None:
+def test_the_page_of_a_full_run_is_self_contained_and_says_it_all(tmp_path: Path, parsed) -> None:
     run = folder(
         tmp_path,
         name="demo",
@@ -77,7 +44,8 @@ def test_the_page_of_a_full_run_is_self_contained_and_says_it_all(tmp_path: Path
     run.log_path("algo-1").write_text("line one\nline <two>\n")
     path = write_html(run)
     assert path == tmp_path / "report.html"
-    page = checked(path.read_text())
+    page = path.read_text()
+    parsed(page)
     assert page.count("<svg") == 2
     for told in ("85.0 ms", "6.7 %", "algo-1, algo-3", "signal 9", "dilate(size=3)", "not a number", "+1.50 s"):
         assert told in page
@@ -85,17 +53,35 @@ def test_the_page_of_a_full_run_is_self_contained_and_says_it_all(tmp_path: Path
         assert told in page
 
 
+def test_the_timeline_of_a_run_is_shown_where_there_is_one_and_a_broken_one_hides_nothing(
+    tmp_path: Path, parsed
+) -> None:
+    run = folder(tmp_path, name="demo", step_parts_ms={"wait": 2.0, "compute": 31.5})
+    use = {"kind": "use", "host": "algo-1", "at_s": 1.0, "dur_s": 2.0, "member": "algo-1"}
+    lines = [
+        {"kind": "timeline", "schema": 1},
+        {**use, "processes": {"worker-0": 0.75, "launcher": 0.01}, "machine": None},
+    ]
+    run.timeline_path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = parsed(write_html(run).read_text())
+    assert found.row("algo-1: worker-0")[2] == "0.750 CPUs" and found.row("compute")[2] == "31.5 ms"
+    assert ["algo-1", "worker-0", "0.750"] in [row[:3] for table in found.tables for row in table]
+    run.timeline_path.write_text("rubbish")
+    assert "demo" in parsed(write_html(run).read_text()).text
+
+
 def test_the_page_follows_the_readers_light_or_dark_and_a_narrow_screen(tmp_path: Path) -> None:
     page = write_html(folder(tmp_path)).read_text()
     assert "prefers-color-scheme: dark" in page and "width=device-width" in page
 
 
-def test_a_run_of_which_nothing_is_known_still_has_a_page(tmp_path: Path) -> None:
-    page = checked(write_html(folder(tmp_path)).read_text())
+def test_a_run_of_which_nothing_is_known_still_has_a_page(tmp_path: Path, parsed) -> None:
+    page = write_html(folder(tmp_path)).read_text()
+    parsed(page)
     assert "<svg" not in page and "not ended" in page
 
 
-def test_what_a_run_says_cannot_become_markup(tmp_path: Path) -> None:
+def test_what_a_run_says_cannot_become_markup(tmp_path: Path, parsed) -> None:
     evil = "<img src=x onerror=alert(1)>"
     run = folder(
         tmp_path,
@@ -109,16 +95,18 @@ def test_what_a_run_says_cannot_become_markup(tmp_path: Path) -> None:
         cluster={evil: {"hosts": [evil]}},
     )
     run.write_event(Event(evil, 1.0, {evil: evil}))
-    page = checked(write_html(run).read_text())
+    page = write_html(run).read_text()
+    parsed(page)
     assert "<img" not in page and "failed, exit code 3" in page
 
 
-def test_a_long_run_keeps_a_small_page(tmp_path: Path) -> None:
+def test_a_long_run_keeps_a_small_page(tmp_path: Path, parsed) -> None:
     run = folder(tmp_path, step_ms=Spread.of([1.0] * 50_000), wait_ms=Spread.of([0.5] * 50_000))
     for index in range(EVENTS_SHOWN + 10):
         run.write_event(Event(f"event.{index}", float(index)))
     run.log_path("algo-1").write_text("x" * 2_000_000)
-    page = checked(write_html(run).read_text())
+    page = write_html(run).read_text()
+    parsed(page)
     assert len(page) < 300_000
     assert "10 in between are in events.jsonl" in page
     assert re.search(r"<code>event\.0</code>", page) and re.search(rf"<code>event\.{EVENTS_SHOWN + 9}</code>", page)

@@ -1,0 +1,86 @@
+"""`tfhet report` and `tfhet top` as commands."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tfhet import catalogue
+from tfhet.__main__ import main
+from tfhet.record import Figure, Record, RunFolder, RunSummary, Spread
+from tfhet.report.command import _prices
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch) -> list[str]:
+    """Two folders of runs, in the directory where the command runs."""
+    monkeypatch.chdir(tmp_path)
+    for name, step in (("a", 20.0), ("b", 10.0)):
+        cluster = {"dnn_group": {"hosts": ["algo-1"], "instance_type": "ml.c5.18xlarge", "role": "dnn"}}
+        RunFolder(Path(name)).create().write_summary(
+            RunSummary(name=name, exit_code=0, cluster=cluster, step_ms=Spread.of([step]), wait_pct=0.0)
+        )
+    return ["a", "b"]
+
+
+def test_one_run_gets_its_page_in_its_folder_and_nothing_else(runs, tmp_path, capsys) -> None:
+    assert main(["report", "a"]) == 0
+    assert sorted(path.name for path in tmp_path.rglob("*.html")) == ["report.html"]
+    told = capsys.readouterr().out
+    assert told.splitlines()[0] == "a/report.html" and "20.0 ms" in told
+
+
+def test_several_runs_get_theirs_and_a_page_of_all(runs, tmp_path, capsys) -> None:
+    assert main(["report", *runs, "--json", "all.json"]) == 0
+    assert capsys.readouterr().out.split()[:3] == ["a/report.html", "b/report.html", "report.html"]
+    page = (tmp_path / "report.html").read_text()
+    assert "2 runs side by side" in page and "1 x ml.c5.18xlarge" in page
+    assert [one["name"] for one in json.loads((tmp_path / "all.json").read_text())] == runs
+
+
+def test_prices_of_two_markets_are_never_mixed(tmp_path) -> None:
+    """Of the two types one has a price in both markets, the other in one: that one is taken for both."""
+    known = catalogue.default()
+    both, one = (
+        next(
+            name for name in known.instances if [bool(known.price(name, market=m)) for m in catalogue.MARKETS] == wanted
+        )
+        for wanted in ([True, True], [False, True])
+    )
+    price_of = _prices(
+        [RunSummary(cluster={kind: {"instance_type": kind} for kind in (both, one, "odd")})], "us-east-1"
+    )
+    assert {price_of(both).market, price_of(one).market} == {catalogue.EC2}
+    alone = _prices([RunSummary(cluster={"dnn": {"instance_type": both}})], "us-east-1")
+    assert alone(both).market == catalogue.TRAINING
+
+
+def test_a_record_gets_a_page_and_a_table(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    Record("mine", {"mine.x": Figure.of([3.0, 4.0], unit="x")}).write("mine.json")
+    assert main(["report", "mine.json", "--html", "out/mine.html"]) == 0
+    assert "out/mine.html" in capsys.readouterr().out
+    assert "<h1>mine</h1>" in (tmp_path / "out" / "mine.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["report", "a", "--profile", "a/summary.json"], "benchmark record a/summary.json"),
+        (["report", "a", "--plan", "nowhere.json"], "no plan at nowhere.json"),
+        (["report", "a", "--region", "moon"], "unknown region 'moon'; known: "),
+        (["top", "nowhere"], "no run at nowhere"),
+        (["top", "a", "--every_s", "0"], "--every_s 0: give a number of seconds above 0"),
+        (["top", "a", "--stale_s", "nan"], "--stale_s nan"),
+    ],
+)
+def test_what_cannot_be_read_is_told(runs, words, message, capsys) -> None:
+    assert main(words) in (1, 2)
+    assert message in capsys.readouterr().err
+
+
+def test_top_of_a_run_that_is_over_shows_it_and_ends(runs, capsys) -> None:
+    assert main(["top", "a"]) == 0
+    assert capsys.readouterr().out == "[top] succeeded\n"

@@ -1,0 +1,127 @@
+"""report/frontier.py: a plan as a plot, and beside what was measured."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import plans
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tfhet.errors import DataError, UsageError
+from tfhet.plan import Cluster, Market, Space, make_plan
+from tfhet.record import RunSummary, Spread, document
+from tfhet.report.frontier import DRAWN, frontier_chart, projected_rows, read_plan
+
+
+def candidate(speed: float, usd: float | None, **changes: Any) -> dict[str, Any]:
+    def around(value: float) -> dict[str, float]:
+        return {"value": value, "low": value * 0.9, "high": value * 1.1}
+
+    return {
+        "cluster": {"text": "a", "dnn": "big", "dnn_hosts": 1, "data": None, "data_hosts": 0},
+        "step_ms": around(100.0),
+        "examples_per_s": around(speed),
+        "usd_per_million_examples": None if usd is None else around(usd),
+        "on_frontier": False,
+        **changes,
+    }
+
+
+def plan(*candidates: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    return {"schema": 1, "candidates": list(candidates), "chosen": 0, "runner_up": None, "today": 0, **changes}
+
+
+def test_faster_lies_to_the_right_and_cheaper_lower() -> None:
+    slow, fast = candidate(100.0, 2.0, on_frontier=True), candidate(200.0, 5.0, on_frontier=True)
+    chart = frontier_chart(read_plan(plan(slow, fast)))
+    first, second = sorted(chart.marks, key=lambda mark: mark.number)
+    assert first.left_pct < second.left_pct and first.top_pct > second.top_pct
+    assert first.role == "chosen, today" and first.number == 1
+    assert first.across_pct[0] < first.left_pct < first.across_pct[1]
+    assert chart.line.startswith("M") and "L" in chart.line
+
+
+def test_without_prices_there_is_no_plot() -> None:
+    assert frontier_chart(read_plan(plan(candidate(1.0, None), candidate(2.0, None)))) is None
+
+
+def test_of_very_many_clusters_those_with_a_number_are_always_drawn() -> None:
+    many = [candidate(float(i + 1), float(i + 1)) for i in range(DRAWN + 100)]
+    many[-1]["on_frontier"] = True
+    chart = frontier_chart(read_plan(plan(*many)))
+    assert len(chart.marks) == DRAWN and "100 more clusters are not drawn" in chart.note
+    assert sorted(mark.number for mark in chart.marks if mark.number) == [1, 2]
+
+
+def run(step_ms: float, **cluster: tuple[str, str, int]) -> RunSummary:
+    groups = {
+        name: {"role": role, "instance_type": kind, "hosts": [f"{name}-{i}" for i in range(count)]}
+        for name, (role, kind, count) in cluster.items()
+    }
+    return RunSummary(cluster=groups, step_ms=Spread(step_ms, step_ms, step_ms))
+
+
+def test_a_run_stands_beside_what_its_own_cluster_was_projected() -> None:
+    mixed = candidate(1.0, 1.0)
+    mixed["cluster"] = {"text": "m", "dnn": "big", "dnn_hosts": 1, "data": "small", "data_hosts": 2}
+    found = projected_rows(
+        read_plan(plan(candidate(1.0, 1.0), mixed)),
+        {
+            "near": run(105.0, a=("dnn", "big", 1), b=("data", "small", 2)),
+            "far": run(150.0, a=("dnn", "big", 1)),
+            "other": run(100.0, a=("dnn", "big", 2)),
+        },
+    )
+    told = [(row.name, row.cluster, round(row.difference_pct), row.is_within) for row in found]
+    assert told == [("near", "m", 5, True), ("far", "a", 50, False)]
+
+
+def test_what_a_plan_writes_is_read() -> None:
+    space = Space([plans.GPU, plans.BIGGER], [plans.CPU], [1], 3)
+    made = make_plan(plans.workload(), Cluster(plans.GPU), space, Market(plans.USD.get))
+    found = read_plan(json.loads(document.text(made.to_json())))
+    chosen = next(index for index, role in found.roles.items() if "chosen" in role)
+    assert found.candidates[chosen].text == str(made.candidates[made.chosen].cluster)
+    assert found.decision == made.decision and found.notes == made.notes
+    assert {"dnn ml.gpu.small": 1, "data ml.cpu.large": 1} in [one.hosts for one in found.candidates]
+    assert frontier_chart(found) is not None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"candidates": None},
+        {"candidates": [{}]},
+        {"candidates": [candidate(1.0, 1.0, step_ms={"value": "NaN", "low": 0, "high": 0})]},
+        {"candidates": [candidate(1.0, 1.0, step_ms={"value": True, "low": 0, "high": 0})]},
+        {"candidates": [candidate(1.0, 1.0, cluster="big")]},
+        {"chosen": 7},
+        {"chosen": "first"},
+        {"decision": 3},
+    ],
+)
+def test_what_is_no_plan_is_told_so(change) -> None:
+    with pytest.raises(DataError, match="plan here: cannot be read"):
+        read_plan({**plan(candidate(1.0, 1.0)), **change}, "here")
+
+
+def test_a_plan_of_another_version_is_refused() -> None:
+    with pytest.raises(UsageError, match="plan in here has schema 2"):
+        read_plan({**plan(candidate(1.0, 1.0)), "schema": 2}, "here")
+
+
+NUMBER = st.floats(min_value=-1e299, max_value=1e299)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(NUMBER, NUMBER, st.booleans()), min_size=1, max_size=6))
+def test_no_mark_lies_outside_the_plot(values) -> None:
+    made = copy.deepcopy([candidate(speed, usd, on_frontier=edge) for speed, usd, edge in values])
+    chart = frontier_chart(read_plan(plan(*made)))
+    for mark in chart.marks if chart else ():
+        for place in (mark.left_pct, mark.top_pct, *mark.across_pct, *mark.down_pct):
+            assert 0 <= place <= 100

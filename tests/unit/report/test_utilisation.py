@@ -1,0 +1,54 @@
+"""report/utilisation.py: how much of its CPUs each host used."""
+
+from __future__ import annotations
+
+import pytest
+
+from tfhet.record import RunSummary
+from tfhet.report.utilisation import busiest, reading_s, use_chart, use_of_hosts
+
+EVENTS = [
+    {"event": "reading.seen", "time_s": 10.0},
+    {"event": "rank.ended", "time_s": 50.0},
+    {"event": "rank.ended", "time_s": 60.0},
+    {"event": "host.ended", "time_s": 90.0},
+    {"event": 3, "time_s": "x"},
+]
+
+
+def summary(**changes: object) -> RunSummary:
+    values = {
+        "cluster": {"data_group": {"hosts": ["algo-2"]}, "dnn_group": {"hosts": ["algo-1"]}},
+        "host_cpu_s": {"algo-1": 120.0, "algo-2": 60.0},
+        "reading_cpu_s": {"algo-1": 50.0, "algo-2": 45.0},
+        "limits": {"algo-2": {"cpus": 1.0, "memory_bytes": 5, "bits_per_s": 8.0}},
+        "duration_s": 100.0,
+    }
+    return RunSummary(**{**values, **changes})
+
+
+def test_the_reading_lasts_from_the_first_read_to_the_last_rank() -> None:
+    assert reading_s(EVENTS) == 50.0
+    assert reading_s(EVENTS[1:]) is None and reading_s([]) is None
+
+
+def test_hosts_come_in_the_order_of_the_cluster_with_what_they_used_while_reading() -> None:
+    data, dnn = use_of_hosts(summary(), reading_s(EVENTS))
+    assert (data.name, data.group, data.cpus_used, data.used_pct) == ("algo-2", "data_group", 0.9, 90.0)
+    assert (data.memory_bytes, data.bits_per_s) == (5, 8.0)
+    assert (dnn.name, dnn.cpus_used, dnn.cpus, dnn.used_pct) == ("algo-1", 1.0, None, None)
+    assert busiest([data, dnn], ["data_group"]) is data and busiest([data, dnn], ["dnn_group"]) is None
+
+
+def test_where_nobody_says_when_the_ranks_read_the_whole_run_counts() -> None:
+    data, dnn = use_of_hosts(summary())
+    assert (data.cpus_used, dnn.cpus_used) == (0.6, 1.2)
+    assert [one.cpus_used for one in use_of_hosts(summary(duration_s=None))] == [None, None]
+
+
+def test_a_limit_is_drawn_at_its_place() -> None:
+    chart = use_chart(use_of_hosts(summary(), 50.0))
+    first, second = chart.bars
+    assert first.name == "algo-2 (data_group)" and first.limit == pytest.approx(first.at / 0.9)
+    assert second.limit is None
+    assert use_chart([]) is None

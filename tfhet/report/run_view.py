@@ -1,0 +1,206 @@
+"""What a page shows of one run: its record, its folder where there is one, and what follows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tfhet.errors import TfhetError
+from tfhet.record import Figure, RunFolder, RunSummary, shares
+from tfhet.record.timeline import Timeline
+from tfhet.report import numbers
+from tfhet.report.bars import BarChart, bar_chart
+from tfhet.report.chart import LineChart, line_chart
+from tfhet.report.utilisation import HostUse, reading_s, use_chart, use_of_hosts
+
+EVENTS_SHOWN = 200
+LOG_LINES = 40
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A line of the pipeline: a stage with its place, or, without a stage, the cut."""
+
+    stage: str
+    place: str
+
+
+@dataclass(frozen=True)
+class RunView:
+    """One run, ready for the page."""
+
+    run: RunSummary
+    name: str
+    """Under which the page shows it."""
+    folder: RunFolder | None = None
+    """What it left; None where only its summary is given."""
+    hosts: Sequence[HostUse] = ()
+    events: Sequence[Mapping[str, str]] = ()
+    """Each with `when`, `name` and `rest`."""
+    events_hidden: int = 0
+    """Left out in the middle."""
+    timeline: Timeline = Timeline()
+    """What its hosts noted of where the time went; empty where that is nothing."""
+
+    @classmethod
+    def of(cls, run: RunSummary, folder: RunFolder | None = None) -> RunView:
+        """The view of a run; reads events and logs of its folder."""
+        found = list(folder.events()) if folder else []
+        events, hidden = _events(found, run.started)
+        name = run.name or (folder.path.resolve().name if folder else "") or run.job_id or run.mode
+        hosts = tuple(use_of_hosts(run, reading_s(found)))
+        return cls(run, name, folder, hosts, tuple(events), hidden, _timeline(folder))
+
+    @property
+    def state(self) -> tuple[str, str]:
+        """Whether it ended well: `good`, `bad` or `open`, and the words."""
+        if self.run.exit_code is None:
+            return "open", "not ended"
+        if self.run.exit_code == 0:
+            return "good", "succeeded"
+        return "bad", f"failed, exit code {numbers.exit_code(self.run.exit_code)}"
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether its hosts were simulated: only the simulator says what a platform would have said."""
+        return self.run.status is not None
+
+    @property
+    def tiles(self) -> list[tuple[str, str, str]]:
+        """The numbers of the run that matter most: name, value, what stands below."""
+        run, step = self.run, self.run.step_ms
+        behind = f"p10 {numbers.number(step.p10)}, p90 {numbers.number(step.p90)}" if step else ""
+        tiles = [
+            ("Step time, median", numbers.number(step.median if step else None, unit="ms"), behind),
+            ("Waiting for data", numbers.percent(run.wait_pct), "of the step"),
+            ("Examples per second", numbers.number(run.examples_per_s), _ranks(run)),
+            ("First batch after", numbers.duration(run.first_batch_s), ""),
+            ("Teardown", numbers.duration(run.teardown_s), "last rank to last host"),
+        ]
+        if run.bytes_per_example is not None:
+            tiles.append(("On the wire", numbers.size(run.bytes_per_example), "per example"))
+        if run.usd_per_million_examples is not None:
+            tiles.append(("Cost", numbers.usd(run.usd_per_million_examples), "per million examples"))
+        return tiles
+
+    @property
+    def charts(self) -> list[tuple[str, LineChart]]:
+        """Lines over the steps, each with its kind: `step` or `wait`."""
+        found, step, wait = [], self.run.step_ms, self.run.wait_ms
+        if step is not None:
+            chart = line_chart("Step time (ms)", step.samples, "ms")
+            found += [("step", chart)] if chart else []
+        if step is not None and wait is not None:
+            pairs = zip(wait.samples, step.samples, strict=False)
+            shares = [100.0 * min(1.0, max(0.0, wait / step)) if step > 0 else 0.0 for wait, step in pairs]
+            chart = line_chart("Share of the step waiting for data (%)", shares, "%", top=100.0)
+            found += [("wait", chart)] if chart else []
+        return found
+
+    @property
+    def parts(self) -> BarChart | None:
+        """Where the time of a step goes; None of a run that was not traced."""
+        parts = {name: Figure.single(time, unit="ms") for name, time in self.run.step_parts_ms.items()}
+        return bar_chart("Where the time of a step goes, median of rank 0", parts, is_linear=True)
+
+    @property
+    def use(self) -> BarChart | None:
+        return use_chart(self.hosts)
+
+    @property
+    def processes(self) -> BarChart | None:
+        """What each process used, from the timeline."""
+        found = shares.of_processes(self.timeline)
+        figures = {f"{one.host}: {one.name}": Figure.single(one.cpus, unit="CPUs") for one in found}
+        return bar_chart("CPUs used by each process, in the mean", figures, is_linear=True)
+
+    @property
+    def times(self) -> list[tuple[str, Sequence[str], list[list[Any]]]]:
+        """Tables of the timeline: title, columns, rows."""
+        return shares.tables(self.timeline)
+
+    @property
+    def pipeline(self) -> list[Placed]:
+        """The stages in order, with the cut between the last of a group and the first of the trainer."""
+        lines: list[Placed] = []
+        for stage, place in self.run.stages_where.items():
+            if place == "trainer" and lines and lines[-1].place != "trainer":
+                lines.append(Placed("", "trainer"))
+            lines.append(Placed(stage, place))
+        return lines
+
+    @property
+    def epoch_columns(self) -> list[str]:
+        return list(dict.fromkeys(key for row in self.run.epochs for key in row))
+
+    @property
+    def logs(self) -> list[tuple[str, list[str]]]:
+        """The last lines of every host's log."""
+        return [(host, self.folder.log_tail(host, LOG_LINES)) for host in self.folder.hosts()] if self.folder else []
+
+    @property
+    def facts(self) -> list[tuple[str, str]]:
+        return machine_facts(self.run.machine, self.run.versions)
+
+
+def views(runs: Sequence[tuple[RunSummary, Path | None]]) -> list[RunView]:
+    """Views under names that differ."""
+    found: dict[str, RunView] = {}
+    for run, path in runs:
+        view = RunView.of(run, RunFolder(path) if path else None)
+        name, count = view.name, 2
+        while name in found:
+            name, count = f"{view.name} #{count}", count + 1
+        found[name] = replace(view, name=name)
+    return list(found.values())
+
+
+def machine_facts(machine: Mapping[str, Any], versions: Mapping[str, str]) -> list[tuple[str, str]]:
+    """The machine and the versions of a record, as names and words."""
+    machine = dict(machine)
+    memory = machine.pop("memory_bytes", None)
+    facts = [(key.replace("_", " "), value(said)) for key, said in machine.items() if said not in (None, [], "")]
+    if isinstance(memory, (int, float)):
+        facts.append(("memory", numbers.size(memory)))
+    return facts + [(name, str(version)) for name, version in versions.items()]
+
+
+def value(said: Any) -> str:
+    """A value of a record in words: lists with commas, numbers as people read them."""
+    if isinstance(said, (list, tuple)):
+        return ", ".join(str(item) for item in said) or numbers.MISSING
+    if said is None or (isinstance(said, (int, float)) and not isinstance(said, bool)):
+        return numbers.number(said)
+    return str(said)
+
+
+def _timeline(folder: RunFolder | None) -> Timeline:
+    try:
+        return folder.timeline() if folder else Timeline()
+    except (TfhetError, OSError):  # a page of the rest is better than none
+        return Timeline()
+
+
+def _ranks(run: RunSummary) -> str:
+    if run.ranks is None:
+        return ""
+    each = f" of batch {numbers.number(run.batch_size)}" if run.batch_size is not None else ""
+    return f"{run.ranks} rank{'s' * (run.ranks != 1)}{each}"
+
+
+def _events(found: Sequence[Mapping[str, Any]], begin: float | None) -> tuple[list[dict[str, str]], int]:
+    rows = []
+    for event in found:
+        at = event.get("time_s")
+        known = isinstance(at, (int, float))
+        if begin is None and known:
+            begin = float(at)  # type: ignore[arg-type]
+        rest = "  ".join(f"{key}={value(said)}" for key, said in event.items() if key not in ("time_s", "event"))
+        when = f"{float(at) - begin:+.2f} s" if known and begin is not None else ""  # type: ignore[arg-type]
+        rows.append({"when": when, "name": str(event.get("event", "")), "rest": rest})
+    if len(rows) <= EVENTS_SHOWN:
+        return rows, 0
+    half = EVENTS_SHOWN // 2
+    return rows[:half] + rows[-half:], len(rows) - 2 * half

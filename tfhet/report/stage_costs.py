@@ -1,0 +1,84 @@
+"""The CPU time of a pipeline, part by part, from the record of a profile (`tfhet profile --json FILE`)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tfhet.errors import DataError
+from tfhet.record import Figure, Record
+from tfhet.report import numbers
+from tfhet.report.bars import BarChart, bar_chart
+
+MARKS = {"data_group": "solid", "dnn_group": "dashed", "trainer": "hollow"}
+"""How the bar of a part is drawn, by where it runs."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of the pipeline."""
+
+    name: str
+    added: Figure
+    """CPU time per example that it adds to the parts before it."""
+    alone: Figure | None
+    """The same of the part by itself; None where it was not measured so."""
+    bytes_per_example: int | None
+    """Behind it: what travels when the pipeline is cut there."""
+    place: str
+    """Where a run had it: a place of `stages_where`; "" where no run says."""
+
+
+@dataclass(frozen=True)
+class StageCosts:
+    """All parts in order, the source first."""
+
+    parts: Sequence[Part]
+    whole: Figure | None
+    """The whole pipeline, measured together."""
+
+    @property
+    def named(self) -> list[tuple[str, Figure]]:
+        """The parts as `verdict` takes them."""
+        return [(part.name, part.added) for part in self.parts]
+
+    def share(self, part: Part) -> str:
+        """Of the whole, in percent."""
+        whole = self.whole.value if self.whole else 0.0
+        return numbers.percent(100.0 * max(0.0, part.added.value) / whole) if whole > 0 else numbers.MISSING
+
+    def chart(self) -> BarChart | None:
+        """A bar for each part, drawn by where it ran."""
+        bars = {part.name: part.added for part in self.parts}
+        marks = {part.name: MARKS.get(part.place, "solid") for part in self.parts}
+        return bar_chart("CPU time per example that each part adds", bars, marks=marks)
+
+
+def stage_costs(record: Record, stages_where: Mapping[str, str] | None = None) -> StageCosts:
+    """The parts that the record of a profile holds; `stages_where`, of a run, says where they ran.
+
+    Raises DataError for a record that is none of a profile.
+    """
+    added = [name for name in record.figures if re.fullmatch(r"profile\..+\.us", name) and name != _WHOLE]
+    told = record.details.get("parts")
+    if not isinstance(told, (list, tuple)) or len(told) != len(added) or not added:
+        raise DataError(f"{record.name or 'this record'} is no profile: `tfhet profile TARGET --json FILE` writes one")
+    parts = []
+    for figure, detail in zip(added, told, strict=True):
+        detail = detail if isinstance(detail, Mapping) else {}
+        name, count = str(detail.get("name") or figure), detail.get("bytes_per_example")
+        alone = record.figures.get(figure.removesuffix("us") + "alone_us")
+        size = count if isinstance(count, int) and count > 0 else None
+        parts.append(Part(name, record.figures[figure], alone, size, _place(name, stages_where or {})))
+    return StageCosts(tuple(parts), record.figures.get(_WHOLE))
+
+
+_WHOLE = "profile.whole.us"
+
+
+def _place(name: str, stages_where: Mapping[str, str]) -> str:
+    """Where all stages of a part ran, by their names alone; "" where that is not one place."""
+    words = set(re.findall(r"(\w+)\(", name))
+    places = {place for stage, place in stages_where.items() if stage.partition("(")[0] in words}
+    return places.pop() if len(places) == 1 else ""

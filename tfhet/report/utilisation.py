@@ -1,0 +1,127 @@
+"""How much of its CPUs each host used, from the CPU seconds that the run record holds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tfhet.record import Figure, RunSummary
+from tfhet.report import numbers
+from tfhet.report.bars import BarChart, bar_chart
+
+READING_BEGAN, RANK_ENDED = "reading.seen", "rank.ended"
+"""Events between which `reading_cpu_s` was counted."""
+
+
+@dataclass(frozen=True)
+class HostUse:
+    """One host."""
+
+    name: str
+    group: str
+    """"" where the record does not say."""
+    cpu_s: float | None
+    """CPU seconds, of its whole life."""
+    reading_cpu_s: float | None
+    """Those while the ranks read."""
+    cpus_used: float | None
+    """In the mean, while the ranks read; where the record does not say when that was, of the whole run."""
+    cpus: float | None
+    """That it may use; None without a limit."""
+    used_pct: float | None
+    """The one as a part of the other, in percent."""
+    memory_bytes: int | None
+    """That it may use; None without a limit."""
+    bits_per_s: float | None
+    """That its network may carry; None without a limit."""
+
+
+def reading_s(events: Iterable[Mapping[str, Any]]) -> float | None:
+    """Seconds from the first read of the ranks to the end of the last one; None where the events do not say."""
+    times: dict[str, list[float]] = {READING_BEGAN: [], RANK_ENDED: []}
+    for event in events:
+        name, at = event.get("event"), event.get("time_s")
+        if isinstance(name, str) and name in times and isinstance(at, (int, float)) and math.isfinite(at):
+            times[name].append(float(at))
+    if not all(times.values()):
+        return None
+    lasted = max(times[RANK_ENDED]) - min(times[READING_BEGAN])
+    return lasted if lasted > 0 else None
+
+
+def use_of_hosts(summary: RunSummary, lasted_s: float | None = None) -> list[HostUse]:
+    """The hosts whose CPU was counted, in the order of the cluster. lasted_s: what `reading_s` gave."""
+    groups = {
+        str(host): name for name, group in summary.cluster.items() for host in _listed(group.get("hosts")) if host
+    }
+    order = {host: place for place, host in enumerate(groups)}
+    return [
+        _use(name, groups.get(name, ""), summary, lasted_s)
+        for name in sorted(
+            {*summary.host_cpu_s, *summary.reading_cpu_s}, key=lambda name: (order.get(name, len(order)), name)
+        )
+    ]
+
+
+def use_chart(hosts: Sequence[HostUse]) -> BarChart | None:
+    """CPUs used by each host, with its limit where it has one."""
+    figures, limits = {}, {}
+    for host in hosts:
+        if host.cpus_used is not None:
+            name = f"{host.name} ({host.group})" if host.group else host.name
+            figures[name] = Figure.single(host.cpus_used, unit="CPUs")
+            if host.cpus is not None:
+                limits[name] = host.cpus
+    return bar_chart("CPUs used by each host, in the mean", figures, limits=limits, is_linear=True)
+
+
+def busiest(hosts: Sequence[HostUse], groups: Iterable[str]) -> HostUse | None:
+    """The host of some groups that used the largest part of its CPUs; None where no limit is known."""
+    wanted = set(groups)
+    known = [host for host in hosts if host.group in wanted and host.used_pct is not None]
+    return max(known, key=lambda host: host.used_pct or 0.0, default=None)
+
+
+def _use(name: str, group: str, summary: RunSummary, lasted_s: float | None) -> HostUse:
+    limits = summary.limits.get(name) or {}
+    whole, reading = _real(summary.host_cpu_s.get(name)), _real(summary.reading_cpu_s.get(name))
+    counted, seconds = (reading, lasted_s) if reading is not None and lasted_s else (whole, _real(summary.duration_s))
+    used = _real(counted / seconds) if counted is not None and seconds else None
+    cpus = _real(limits.get("cpus"))
+    return HostUse(
+        name=name,
+        group=group,
+        cpu_s=whole,
+        reading_cpu_s=reading,
+        cpus_used=used,
+        cpus=cpus,
+        used_pct=_real(100.0 * used / cpus) if used is not None and cpus else None,
+        memory_bytes=limits["memory_bytes"] if isinstance(limits.get("memory_bytes"), int) else None,
+        bits_per_s=_real(limits.get("bits_per_s")),
+    )
+
+
+def _real(value: object) -> float | None:
+    """A finite number that is not negative, or None."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        real = float(value)
+    except OverflowError:
+        return None
+    return real if 0 <= real < math.inf else None
+
+
+def _listed(value: object) -> Sequence[Any]:
+    return value if isinstance(value, (list, tuple)) else ()
+
+
+def used_of(host: HostUse) -> str:
+    """`1.8 of 2.0 CPUs, 90.0 %`, as far as it is known."""
+    said = numbers.number(host.cpus_used)
+    if host.cpus is not None:
+        said += f" of {numbers.number(host.cpus)}"
+    said += " CPUs"
+    return said if host.used_pct is None else f"{said}, {numbers.percent(host.used_pct)}"
