@@ -1,8 +1,21 @@
-"""What is wrong before anything starts: this machine and what is installed on it, each with what to do."""
+"""What is wrong before anything starts: this machine, what is installed on it, a cluster, a data set, a script."""
 
 from __future__ import annotations
 
 from tfhet.doctor.check import Check, Status
-from tfhet.doctor.examination import COLUMNS, Examination, examine
+from tfhet.doctor.examination import COLUMNS, Examination, Question, examine
+from tfhet.doctor.rule import Finding, Rule, Subject
+from tfhet.doctor.subjects import SUBJECTS
 
-__all__ = ["COLUMNS", "Check", "Examination", "Status", "examine"]
+__all__ = [
+    "COLUMNS",
+    "SUBJECTS",
+    "Check",
+    "Examination",
+    "Finding",
+    "Question",
+    "Rule",
+    "Status",
+    "Subject",
+    "examine",
+]

@@ -12,9 +12,11 @@ class Status(str, Enum):
 
     OK = "ok"
     LIMITED = "limited"
-    """There, and not all that it could be."""
+    """There, or working, and not all that it could be."""
     MISSING = "missing"
     """Not there, or broken."""
+    WRONG = "wrong"
+    """What was asked about will fail."""
     UNKNOWN = "not tried"
 
 
@@ -27,20 +29,28 @@ class Check:
     status: Status
     found: str
     """A version, a number, or what is wrong."""
-    needed_for: str
+    why: str
+    """What it is needed for, or what comes of it."""
     what_to_do: str = ""
     """Where it is not ok. See `advice`."""
     is_needed: bool = False
     """Whether nothing of tfhet works without it."""
+    issue: str = ""
+    """Where others met it: OWNER/REPOSITORY#NUMBER on GitHub."""
 
     @property
     def is_fatal(self) -> bool:
-        return self.is_needed and self.status is Status.MISSING
+        return self.status is Status.WRONG or (self.is_needed and self.status is Status.MISSING)
 
     @property
     def advice(self) -> str:
         """What to do; "" where all is well."""
         return "" if self.status is Status.OK else self.what_to_do
+
+    @property
+    def reason(self) -> str:
+        """Why it matters, with the issue where it is not ok."""
+        return f"{self.why} ({self.issue})" if self.issue and self.status is not Status.OK else self.why
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "status": self.status.value, "what_to_do": self.advice}

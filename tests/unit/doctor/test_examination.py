@@ -1,16 +1,21 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
 
 from tfhet.__main__ import main
 from tfhet.container.kernel import Feature
-from tfhet.doctor import Check, Examination, Status, examination
+from tfhet.doctor import SUBJECTS, Check, Examination, Status, examination
 from tfhet.doctor.software import Loaded
+from tfhet.errors import UsageError
 
 pytestmark = pytest.mark.timeout(60)
 FEATURE = Feature("nft", False, "not installed", ("lose",), "apt-get install nftables")
+GOOD = Loaded(horovod=frozenset({"gloo", "mpi"}))
+SECTIONS = ("software", "versions", "machine", "simulation", "cluster", "pipeline", "script")
 
 
 @pytest.fixture
@@ -24,8 +29,8 @@ def here(monkeypatch):
     return put
 
 
-def check(status: Status, is_needed: bool) -> Check:
-    return Check("software", "a thing", status, "2.0", "work", "get it", is_needed)
+def check(status: Status, is_needed: bool = False) -> Check:
+    return Check("software", "a thing", status, "2.0", "work", "get it", is_needed, "owner/project#12")
 
 
 @pytest.mark.parametrize(
@@ -35,46 +40,113 @@ def check(status: Status, is_needed: bool) -> Check:
         (Status.MISSING, True, False),
         (Status.MISSING, False, True),
         (Status.LIMITED, True, True),
+        (Status.WRONG, False, False),
         (Status.UNKNOWN, True, True),
     ],
 )
-def test_it_is_sound_unless_what_is_always_needed_is_missing(status, is_needed, is_sound):
+def test_it_is_sound_unless_something_will_fail(status, is_needed, is_sound):
     found = Examination((check(status, is_needed),))
     assert found.is_sound is is_sound
-    assert found.verdict == ("tfhet works here." if is_sound else "tfhet does not work here: a thing (2.0; get it)")
+    could = int(status in (Status.LIMITED, Status.MISSING))
+    sound = f"nothing was found that will fail; {could} of 1 could be better"
+    assert found.verdict == (sound if is_sound else "will fail: a thing (2.0; get it)")
+
+
+def test_a_row_that_is_not_ok_names_the_issue_and_brief_leaves_out_what_is():
+    found = Examination((check(Status.OK), check(Status.LIMITED)))
+    assert found.rows("software") == [
+        ["a thing", "ok", "2.0", "work", ""],
+        ["a thing", "limited", "2.0", "work (owner/project#12)", "get it"],
+    ]
+    assert found.rows("software", brief=True) == found.rows("software")[1:]
 
 
 def test_the_command_prints_each_section_and_writes_what_it_printed(here, tmp_path, capsys):
-    here(Loaded(horovod=frozenset({"gloo"})))
-    assert main(["doctor", "--json", str(tmp_path / "found.json")]) == 0
+    here(GOOD)
+    script = tmp_path / "train.py"
+    script.write_text("import tfhet\nds = tfhet.distribute(ds)\n")
+    words = ["--cluster", "demo", "--script", str(script), "--json", str(tmp_path / "found.json")]
+    assert main(["doctor", *words]) == 0
     out = capsys.readouterr().out
     for word in ("software", "machine", "simulation", "tensorflow", "CPUs", "apt-get install nftables"):
         assert word in out
-    assert out.splitlines()[-1] == "tfhet works here."
+    assert out.splitlines()[-1].startswith("nothing was found that will fail; ")
     document = json.loads((tmp_path / "found.json").read_text())
-    assert document["schema"] == 1 and document["is_sound"] is True
-    assert {each["section"] for each in document["checks"]} == {"software", "machine", "simulation"}
+    assert document["schema"] == 2 and document["is_sound"] is True
+    assert {each["section"] for each in document["checks"]} == set(SECTIONS) - {"pipeline"}
     (nft,) = (each for each in document["checks"] if each["name"] == "nft")
     assert nft == {
         "section": "simulation",
         "name": "nft",
         "status": "missing",
         "found": "not installed",
-        "needed_for": "lost packets of hosts in namespaces",
+        "why": "lost packets of hosts in namespaces",
         "what_to_do": "apt-get install nftables",
         "is_needed": False,
+        "issue": "",
     }
+
+
+def test_brief_shows_what_is_not_ok_only(here, capsys):
+    here(GOOD)
+    assert main(["doctor", "--brief"]) == 0
+    out = capsys.readouterr().out
+    assert "nftables" in out and " ok " not in out
 
 
 def test_the_command_fails_where_tensorflow_does_not_load(here, capsys):
     here(Loaded(tensorflow_error="ImportError: no libcudart"))
     assert main(["doctor"]) == 1
-    assert capsys.readouterr().out.splitlines()[-1].startswith("tfhet does not work here: tensorflow (")
+    assert capsys.readouterr().out.splitlines()[-1].startswith("will fail: tensorflow (")
 
 
-def test_the_guide_tells_every_status_and_section(repository):
+def test_the_command_fails_for_a_script_that_will(here, tmp_path, capsys):
+    here(GOOD)
+    script = tmp_path / "train.py"
+    script.write_text("import horovod.tensorflow as hvd\nprint(hvd.rank())\n")
+    assert main(["doctor", "--script", str(script)]) == 1
+    assert "will fail: hvd.init (" in capsys.readouterr().out
+
+
+def test_a_data_set_is_judged_for_the_workers_of_the_cluster(here, monkeypatch, capsys):
+    here(GOOD)
+    asked = []
+    monkeypatch.setattr(
+        examination.pipeline,
+        "look",
+        lambda *words: asked.append(words) or examination.pipeline.PipelineFacts(None, "no"),
+    )
+    assert main(["doctor", "--cluster", "two-data-two-dnn", "--pipeline", "a.py:b", "--stages", "rescale()"]) == 1
+    assert [words[:3] for words in asked] == [("a.py:b", "rescale()", 2)]
+
+
+def test_stages_without_a_pipeline_are_wrong_use():
+    with pytest.raises(UsageError, match="--stages is for --pipeline"):
+        from tfhet.doctor import command
+
+        command.run(examination_words(stages="rescale()"))
+
+
+def examination_words(**given):
+    import argparse
+
+    usual = dict.fromkeys(("cluster", "pipeline", "stages", "script", "run_dir", "json", "brief"))
+    return argparse.Namespace(**{**usual, **given})
+
+
+def test_the_doctor_loads_no_tensorflow_itself():
+    code = "import sys, tfhet.doctor.command; print('tensorflow' in sys.modules, 'keras' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split() == ["False", "False"]
+
+
+def test_the_guide_tells_every_status_section_and_rule(repository):
     text = (repository / "docs" / "doctor.md").read_text()
     for status in Status:
         assert f"| `{status.value}` |" in text
-    for section in ("software", "machine", "simulation"):
+    for section in SECTIONS:
         assert f"| {section} |" in text
+    for rule in (rule for subject in SUBJECTS for rule in subject.rules):
+        project, _, number = rule.issue.partition("#")
+        link = f"[{rule.issue}](https://github.com/{project}/issues/{number})" if rule.issue else ""
+        assert f"| {rule.name} | {rule.why} | {link} |" in text

@@ -15,7 +15,7 @@ def test_what_is_there_is_ok_and_what_is_not_says_what_to_do():
     assert found("ip", True).status is Status.OK and not found("ip", True).advice
     gone = found("nft", False, (LOSE,))
     assert (gone.status, gone.found, gone.advice) == (Status.MISSING, "seen", "install it")
-    assert gone.needed_for == "lost packets of hosts in namespaces"
+    assert gone.why == "lost packets of hosts in namespaces"
 
 
 def test_what_has_a_stand_in_is_a_limit():
@@ -31,5 +31,5 @@ def test_what_was_not_tried_says_that_root_would():
 def test_every_feature_says_what_it_is_for():
     made = list(checks(Feature(each.name, True, "", each.needed_for, "") for each in kernel._PROBES))
     assert len(made) > 10
-    assert all(check.needed_for for check in made)
+    assert all(check.why for check in made)
     assert not any(check.is_needed for check in made), "tfhet works without a simulator"

@@ -1,0 +1,290 @@
+"""What every rule of the doctor keeps: there is a case in which it speaks, and says what to do, and one in which it
+does not. A rule without both fails here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tfhet.doctor import SUBJECTS, Rule, Status, host_rules, version_rules
+from tfhet.doctor.cluster import ClusterFacts
+from tfhet.doctor.host import Host
+from tfhet.doctor.pipeline import PipelineFacts
+from tfhet.doctor.script import ScriptFacts, parse
+from tfhet.launch import LaunchSettings
+from tfhet.profile.anatomy import Anatomy, Step
+from tfhet.simulate import ClusterFile
+from tfhet.units import GIB, MIB
+
+HOST = Host(
+    cpu="a CPU",
+    cores=8,
+    cores_usable=8,
+    cpu_quota=None,
+    steal_share=0.0,
+    governor="performance",
+    numa_nodes=1,
+    memory_bytes=32 * GIB,
+    memory_free_bytes=16 * GIB,
+    gpus=("V100",),
+    gpus_usable=1,
+    open_files=65536,
+    shm_bytes=2 * GIB,
+    directory="/tmp",
+    disk_free_bytes=100 * GIB,
+    busy_ports=(),
+    name="algo-1",
+    addresses=("10.0.0.1",),
+    interfaces={"eth0": "10.0.0.1"},
+    default_interface="eth0",
+    is_clock_in_step=True,
+    preloaded="/usr/lib/libtcmalloc_minimal.so.4",
+    proxies=(),
+)
+VERSIONS = {
+    "tensorflow": "2.15.1",
+    "keras": "2.15.0",
+    "horovod": "0.28.1",
+    "tensorflow-addons": "0.23.0",
+    "numpy": "1.26.4",
+    "protobuf": "4.25.9",
+    "setuptools": "69.5.1",
+    "tensorboard": "2.15.2",
+    "nvidia-cudnn-cu12": "8.9.4",
+    "gpus": "1",
+}
+FILES = """
+groups:
+  data_group: {hosts: 1, instance_type: ml.c5.xlarge, cpus: 1, memory_mib: 4096}
+  dnn_group: {hosts: 1, ranks: 4, instance_type: ml.p3.8xlarge, cpus: 2}
+channels: {training: data}
+launcher: {data_host_workers: 2, dnn_host_workers: 1, reserve_cpus: 1}
+"""
+STEPS = (
+    Step("TensorSlice", "TensorSlice", elements=16),
+    Step("Interleave", "ParallelInterleave", elements=None),
+    Step("Shuffle", "Shuffle", buffer=100, elements=None),
+    Step("parse", "ParallelMap", frozenset({"DecodeRaw"}), 1, 3072, 3072, ("uint8",)),
+    Step("Cache", "Cache", frozenset(), 1, 3072, 3072, ("uint8",)),
+    Step("Batch", "Batch", frozenset(), 32, 3072, 3072, ("uint8",), elements=40),
+    Step("augment", "ParallelMap", frozenset({"RandomUniform"}), 32, 3072, 3072, ("uint8",), elements=40),
+    Step("Prefetch", "Prefetch", frozenset(), 32, 3072, 3072, ("uint8",), elements=40),
+)
+ANATOMY = Anatomy(False, STEPS, elements=40, is_endless=False, splits=16, sources=1, graph_bytes=MIB, reads_files=True)
+SCRIPT = """
+import horovod.tensorflow.keras as hvd
+import tensorflow as tf
+import tfhet
+hvd.init()
+flip = tf.keras.layers.RandomFlip()
+ds = tf.data.Dataset.range(9).shuffle(9).map(lambda x: flip(x)).repeat().batch(2)
+ds = tfhet.distribute(ds, sharding='off', steps_per_epoch=3)
+optimizer = hvd.DistributedOptimizer(tf.keras.optimizers.SGD(0.1))
+model.fit(ds, callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(0)])
+if hvd.rank() == 0:
+    model.save("model")
+"""
+
+
+def cluster(old: str = "", new: str = "", **facts: Any) -> ClusterFacts:
+    """The cluster above with another piece of text, and other facts about it."""
+    assert old in FILES
+    found = ClusterFile.parse(FILES.replace(old, new) if old else FILES, "cluster.yaml")
+    made: dict[str, Any] = {
+        "cluster": found,
+        "settings": LaunchSettings.parse(found.arguments())[0],
+        "refused": "",
+        "types": {group.instance_type: KNOWN.get(group.instance_type) for group in found.groups.values()},
+        "near": {},
+        "mistyped": {},
+        "files": {"training": 12},
+        "cpus": 4,
+        "memory_bytes": 32 * GIB,
+    }
+    return ClusterFacts(**{**made, **facts})
+
+
+def pipeline(**changed: Any) -> PipelineFacts:
+    return PipelineFacts(replace(ANATOMY, **changed), workers=4, memory_bytes=8 * GIB)
+
+
+def steps(**changed: Any) -> PipelineFacts:
+    """With another step of a kind: `Shuffle=Step(...)`."""
+    return pipeline(steps=tuple(changed.get(step.kind, step) for step in STEPS))
+
+
+def script(old: str, new: str = "") -> ScriptFacts:
+    assert old in SCRIPT
+    return parse(SCRIPT.replace(old, new), "train.py")
+
+
+def hosts(**changed: Any) -> Host:
+    return replace(HOST, **changed)
+
+
+def versions(**changed: str) -> Mapping[str, str]:
+    return {**VERSIONS, **{name.replace("_", "-"): version for name, version in changed.items()}}
+
+
+def _known() -> dict[str, Any]:
+    from tfhet.catalogue import instance
+
+    return {name: instance(name) for name in ("ml.c5.xlarge", "ml.p3.8xlarge")}
+
+
+KNOWN = _known()
+FLOATS = Step("scale", "ParallelMap", frozenset(), 32, 12288, 3072, ("float32",), elements=40)
+SOUND = {
+    "machine": HOST,
+    "versions": VERSIONS,
+    "cluster": cluster(),
+    "pipeline": pipeline(),
+    "script": parse(SCRIPT, "train.py"),
+}
+"""Facts at which nothing of a subject is to be said."""
+
+SPEAKS: dict[str, dict[str, Any]] = {
+    "machine": {
+        "CPUs": hosts(cores_usable=2),
+        "CPU quota": hosts(cpu_quota=2.5),
+        "CPU time taken by others": hosts(steal_share=0.2),
+        "CPU frequency": hosts(governor="powersave"),
+        "NUMA": hosts(numa_nodes=2),
+        "memory": hosts(memory_bytes=2 * GIB),
+        "free memory": hosts(memory_free_bytes=GIB),
+        "allocator": hosts(preloaded=""),
+        "GPUs": hosts(gpus_usable=0),
+        "open files": hosts(open_files=1024),
+        "/dev/shm": hosts(shm_bytes=64 * MIB),
+        "disk": hosts(disk_free_bytes=GIB),
+        "ports": hosts(busy_ports=("port 6000 at 0.0.0.0 is in use by another process",)),
+        "host name": hosts(addresses=("127.0.1.1",)),
+        "addresses": hosts(interfaces={"docker0": "172.17.0.1", "eth0": "10.0.0.1"}),
+        "clock": hosts(is_clock_in_step=False),
+        "proxies": hosts(proxies=("https_proxy",)),
+    },
+    "versions": {
+        "TensorFlow and Keras": versions(keras="3.3.3"),
+        "TensorFlow and Horovod": versions(tensorflow="2.16.1", keras="3.3.3"),
+        "TensorFlow and Addons": versions(tensorflow="2.16.1"),
+        "TensorFlow and NumPy": versions(numpy="2.0.1"),
+        "TensorFlow and protobuf": versions(protobuf="5.28.3"),
+        "TensorBoard and setuptools": versions(setuptools="82.0.0"),
+        "one TensorFlow": versions(tensorflow_cpu="2.15.1"),
+        "CUDA without GPU": versions(gpus="0"),
+    },
+    "cluster": {
+        "launcher arguments": cluster(refused="--lease_s must be positive, not 0"),
+        "mistyped arguments": cluster(mistyped={"--data_host_worker": "--data_host_workers"}),
+        "groups": cluster("dnn_group:", "trainers:"),
+        "workers": cluster("data_host_workers: 2", "data_host_workers: 0"),
+        "ports of a host": cluster("reserve_cpus: 1", "dispatcher_port: 6002"),
+        "instance types": cluster(near={"ml.p9.large": "unknown instance type 'ml.p9.large'"}),
+        "ranks and GPUs": cluster("ranks: 4", "ranks: 8"),
+        "CPU quotas": cluster("cpus: 1", "cpus: 7"),
+        "memory of the hosts": cluster("4096", "1024"),
+        "reserve_cpus": cluster("reserve_cpus: 1", "reserve_cpus: 2"),
+        "channels": cluster(files={"training": None}),
+        "files and workers": cluster(files={"training": 2}),
+    },
+    "pipeline": {
+        "building it": PipelineFacts(None, "ValueError: no such file"),
+        "Python code": pipeline(python_functions=("tf.py_function",)),
+        "variables and tables": pipeline(resources=("lookup table",)),
+        "elements": pipeline(no_tensors=("DatasetSpec",)),
+        "size of the graph": pipeline(graph_bytes=3 * GIB),
+        "files and workers": pipeline(splits=3),
+        "requests": pipeline(reads_files=False, splits=50_000),
+        "sharding": pipeline(sources=2, splits=None),
+        "fixed seeds": pipeline(sources=2, has_fixed_order=True),
+        "own shards": pipeline(steps=(*STEPS, Step("Shard", "Shard"))),
+        "end of an epoch": pipeline(elements=None, is_endless=True),
+        "assert_cardinality": pipeline(asserts_cardinality=True),
+        "bytes on the wire": pipeline(steps=(*STEPS, FLOATS)),
+        "batches": pipeline(steps=STEPS[:5]),
+        "prefetch": pipeline(steps=STEPS[:-1]),
+        "parallel maps": steps(ParallelMap=Step("augment", "Map", frozenset({"DecodeRaw"}))),
+        "cache": steps(ParallelMap=Step("augment", "ParallelMap", frozenset({"StatelessRandomUniformV2"}))),
+        "shuffle buffer": pipeline(steps=(STEPS[5], Step("Shuffle", "Shuffle", examples=32, buffer=1000))),
+    },
+    "script": {
+        "readable": parse("def train(:", "train.py"),
+        "tfhet.distribute": script("tfhet.distribute(", "str("),
+        "hvd.init": script("hvd.init()"),
+        "gradients": script("hvd.DistributedOptimizer", "str"),
+        "first weights": script("hvd.callbacks.BroadcastGlobalVariablesCallback(0)"),
+        "tf.distribute": script("hvd.init()", "hvd.init(); tf.distribute.MirroredStrategy()"),
+        "own shards": script(".batch(2)", ".batch(2).shard(hvd.size(), hvd.rank())"),
+        "steps_per_epoch": script(", steps_per_epoch=3"),
+        "saving": script("if hvd.rank() == 0:", "if True:"),
+        "Python in the data set": script("lambda x: flip(x)", "lambda x: tf.py_function(abs, [x], tf.int64)"),
+        "Keras layers in map": script("lambda x: flip(x)", "lambda x: tf.keras.layers.RandomFlip()(x)"),
+        "fixed seeds": script("shuffle(9)", "shuffle(9, seed=1)"),
+        "ports of the script": script("hvd.init()", "hvd.init(); socket.socket().bind(('', 16000))"),
+    },
+}
+RULES = [(subject.section, rule) for subject in SUBJECTS for rule in subject.rules]
+
+
+@pytest.mark.parametrize(("section", "rule"), RULES, ids=[f"{section}: {rule.name}" for section, rule in RULES])
+def test_a_rule_speaks_in_its_case_with_what_to_do_and_is_silent_in_a_sound_one(section: str, rule: Rule[Any]):
+    assert rule.name in SPEAKS[section], "give the new rule a case in which it speaks"
+    said = rule.look(SPEAKS[section][rule.name])
+    assert said is not None and said.status in (Status.LIMITED, Status.WRONG)
+    assert said.found and said.what_to_do
+    silent = rule.look(SOUND[section])
+    assert silent is None or (silent.status is Status.OK and silent.found and not silent.what_to_do)
+
+
+def test_every_case_belongs_to_a_rule_and_no_two_rules_of_a_subject_share_a_name():
+    names = [(section, rule.name) for section, rule in RULES]
+    assert len(set(names)) == len(names)
+    assert {(section, name) for section, cases in SPEAKS.items() for name in cases} == set(names)
+
+
+def test_every_rule_says_why_it_matters_and_names_issues_so_that_they_are_found():
+    for _, rule in RULES:
+        assert rule.why and not rule.why.endswith(".")
+        assert not rule.issue or re.fullmatch(r"[\w.-]+/[\w.-]+#\d+", rule.issue), rule.issue
+
+
+def test_there_are_rules_of_every_subject_and_more_than_twenty_in_all():
+    assert {section for section, _ in RULES} == {"machine", "versions", "cluster", "pipeline", "script"}
+    assert len(RULES) >= 20
+
+
+def test_what_is_a_quarter_of_the_machine_s_memory_is_too_much_for_a_shuffle_buffer():
+    much = Step("Shuffle", "Shuffle", frozenset(), 1, 150_528, 150_528, ("uint8",), buffer=20_000)
+    said = {rule.name: rule for _, rule in RULES}["shuffle buffer"].look(pipeline(steps=(STEPS[3], much)))
+    assert said is not None and "GiB on each worker" in said.found
+
+
+def test_a_declared_pipeline_is_not_told_what_tfhet_does_itself():
+    facts = pipeline(is_declared=True, steps=(*STEPS[:4], FLOATS))
+    told = {rule.name for section, rule in RULES if section == "pipeline" and rule.look(facts) is not None}
+    assert "files and workers" in told and not told & {"prefetch", "batches", "parallel maps", "cache", "sharding"}
+    assert {rule.name: rule for _, rule in RULES}["bytes on the wire"].look(facts).status is Status.OK
+
+
+def test_a_version_is_read_as_far_as_it_is_numbers():
+    assert version_rules.number("2.15.1rc0") == (2, 15, 1)
+    assert version_rules.number("0.28.1+local") == (0, 28, 1)
+    assert version_rules.number("dev") == ()
+
+
+def test_no_gpus_are_well_where_there_are_none():
+    assert host_rules.gpus(hosts(gpus=(), gpus_usable=0)).found == "none"
+
+
+def test_what_data_hosts_cannot_do_is_wrong_where_there_are_some_and_a_limit_where_there_are_none():
+    said = {rule.name: rule for section, rule in RULES if section == "pipeline"}
+    facts = pipeline(python_functions=("from_generator",), asserts_cardinality=True)
+    for name in ("Python code", "assert_cardinality"):
+        assert said[name].look(facts).status is Status.WRONG
+    assert said["Python code"].look(replace(facts, workers=0)).status is Status.LIMITED
+    assert said["assert_cardinality"].look(replace(facts, workers=None)).status is Status.LIMITED
+    assert said["assert_cardinality"].look(replace(facts, workers=1)).status is Status.OK

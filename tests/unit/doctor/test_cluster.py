@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tfhet.doctor import Status
+from tfhet.doctor.cluster import look
+from tfhet.doctor.cluster_rules import CLUSTER
+from tfhet.errors import UsageError
+from tfhet.simulate import presets
+
+FILE = """
+groups:
+  data_group: {{hosts: 2, instance_type: ml.c5.xlarg}}
+  dnn_group: {{hosts: 1, ranks: 1, instance_type: ml.p3.2xlarge}}
+channels: {{training: {there}, validation: {gone}}}
+launcher: {{data_host_workers: 2, data_host_worker: 3}}
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    data = tmp_path / "data"
+    data.mkdir()
+    for name in ("a.tfrecord", "b.tfrecord", "tfhet.json", ".hidden", "labels.txt"):
+        (data / name).touch()
+    path = tmp_path / "cluster.yaml"
+    path.write_text(FILE.format(there=data, gone=tmp_path / "gone"))
+    return str(path)
+
+
+def test_what_the_machine_knows_of_a_cluster_file_is_gathered(file):
+    found = look(file)
+    assert (found.workers, found.ranks, found.data_hosts, found.dnn_hosts) == (4, 1, 2, 1)
+    assert found.files == {"training": 2, "validation": None}
+    assert found.types["ml.c5.xlarg"] is None and "ml.c5.xlarge" in found.near["ml.c5.xlarg"]
+    assert found.mistyped == {"--data_host_worker": "--data_host_workers"}
+    said = {check.name: check for check in CLUSTER.checks(found)}
+    assert said["channels"].status is Status.WRONG and "gone" in said["channels"].found
+    assert said["files and workers"].found.endswith("2 of them idle")
+
+
+def test_arguments_that_the_launcher_refuses_are_a_finding(file):
+    path = Path(file)
+    path.write_text(path.read_text().replace("data_host_workers: 2", "lease_s: 0"))
+    found = look(file)
+    assert "--lease_s must be positive" in found.refused
+    assert found.workers == 2, "the usual settings stand in"
+
+
+@pytest.mark.parametrize("name", presets())
+def test_nothing_is_wrong_with_the_clusters_that_ship_with_the_package(name):
+    assert not [check for check in CLUSTER.checks(look(name)) if check.is_fatal]
+
+
+def test_a_cluster_that_is_none_is_wrong_use():
+    with pytest.raises(UsageError, match="neither a file nor a preset"):
+        look("nothing-of-that-name")
