@@ -15,6 +15,8 @@ _MODULES = {
     "scaling": "tfhet.bench.scaling",
     "limits": "tfhet.bench.limits",
     "beside": "tfhet.bench.beside",
+    "cpu": "tfhet.bench.cpu",
+    "transport": "tfhet.bench.transport",
 }
 """Suite name to the module whose `SUITE` it is."""
 

@@ -10,15 +10,13 @@ What goes wrong is answered with {"error": text}. The end of the input ends the 
 from __future__ import annotations
 
 import importlib
-import json
-import os
 import sys
 from collections.abc import Callable, Iterator
 from typing import IO, Any
 
 import numpy as np
 
-from tfhet.bench import peers
+from tfhet.bench import answering, peers
 from tfhet.bench.peers.job import Job
 from tfhet.bench.peers.peer import Peer
 
@@ -27,13 +25,7 @@ def serve(peer: Peer, requests: IO[str], answers: IO[str]) -> None:
     """Answers `requests` until they end."""
     jobs: list[Callable[[], Iterator[np.ndarray]]] = []
     begun: dict[int, Iterator[np.ndarray]] = {}
-    for line in requests:
-        try:
-            answer = _answer(peer, jobs, begun, json.loads(line))
-        except Exception as error:  # noqa: BLE001  foreign code: the other side says what it raised
-            answer = {"error": f"{type(error).__name__}: {error}"}
-        answers.write(json.dumps(answer) + "\n")
-        answers.flush()
+    answering.serve(lambda request: _answer(peer, jobs, begun, request), requests, answers)
 
 
 def _answer(
@@ -66,9 +58,7 @@ def versions(peer: Peer) -> dict[str, str]:
 
 
 def main(argv: list[str]) -> int:
-    # Whatever the libraries print goes to standard error: the answers have the output to themselves.
-    with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
-        os.dup2(2, 1)
+    with answering.output_for_answers() as answers:
         serve(peers.get(argv[0]), sys.stdin, answers)
     return 0
 

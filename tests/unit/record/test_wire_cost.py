@@ -1,0 +1,81 @@
+"""record/wire_cost.py: what moving batches costs, between the sizes that were measured."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfhet.errors import UsageError
+from tfhet.record import Figure, Record
+from tfhet.record.wire_cost import CLIENT, PREFIX, RATE, RATIO, WORKER, bytes_of, key, wire_cost
+
+
+def figures(stem: str, client: float, worker: float = 1.0, rate: float = 1.0, ratio: float | None = None):
+    made = {
+        f"{PREFIX}.{stem}.{CLIENT}": Figure(client, client - 0.25, client + 0.5, "s/GB", 5, None, (client,)),
+        f"{PREFIX}.{stem}.{WORKER}": Figure.single(worker, unit="s/GB"),
+        f"{PREFIX}.{stem}.{RATE}": Figure.single(rate, unit="GB/s"),
+    }
+    return made if ratio is None else {**made, f"{PREFIX}.{stem}.{RATIO}": Figure.single(ratio, unit="x")}
+
+
+RECORD = Record(
+    PREFIX,
+    {
+        **figures("uint8.100kB.none", 3.0),
+        **figures("uint8.10MB.none", 1.0),
+        **figures("uint8.10MB.none.workers_4", 1.5),
+        **figures("float32.10MB.snappy", 8.0, ratio=0.8),
+        **figures("raw_socket.10MB", 0.25),
+    },
+)
+
+
+def test_a_measured_size_gives_the_figures_as_they_were_measured():
+    cost = wire_cost(RECORD, "uint8", 10_000_000)
+    assert cost.client_cpu_s_per_gb == RECORD.figures[f"{PREFIX}.uint8.10MB.none.{CLIENT}"]
+    assert cost.wire_ratio.value == 1.0
+    assert wire_cost(RECORD, "uint8", 10_000_000, workers=4).client_cpu_s_per_gb.value == 1.5
+    assert wire_cost(RECORD, "float32", 10_000_000, "snappy").wire_ratio.value == 0.8
+
+
+def test_between_two_sizes_the_cost_goes_straight_over_the_logarithm_with_its_interval():
+    middle = wire_cost(RECORD, "uint8", 1_000_000).client_cpu_s_per_gb
+    assert (middle.value, middle.low, middle.high) == pytest.approx((2.0, 1.75, 2.5))
+    assert middle.samples == () and middle.unit == "s/GB" and middle.n == 5
+
+
+@given(st.floats(min_value=1.0, max_value=1e12))
+def test_the_cost_of_any_size_lies_between_the_measured_ones_and_beyond_them_is_the_nearest(size):
+    found = wire_cost(RECORD, "uint8", size).client_cpu_s_per_gb
+    assert 1.0 <= found.value <= 3.0 and found.low <= found.value <= found.high
+    if not 100_000 < size < 10_000_000:
+        assert found.value == (3.0 if size <= 100_000 else 1.0)
+
+
+def test_what_was_not_measured_is_refused_with_what_was():
+    with pytest.raises(UsageError, match=r"nothing for float32\.SIZE\.none; it has float32\.10MB\.snappy, uint8"):
+        wire_cost(RECORD, "float32", 1_000_000)
+    with pytest.raises(UsageError, match="nothing for uint8.SIZE.none.tcmalloc"):
+        wire_cost(RECORD, "uint8", 1_000_000, allocator="tcmalloc")
+    with pytest.raises(UsageError, match="is it one of `tfhet bench transport`"):
+        wire_cost(Record("stages"), "uint8", 1_000_000)
+    with pytest.raises(UsageError, match="give more than 0"):
+        wire_cost(RECORD, "uint8", 0)
+
+
+def test_a_record_that_lacks_a_figure_is_refused_with_its_name():
+    cut = Record(PREFIX, {n: f for n, f in RECORD.figures.items() if n != f"{PREFIX}.uint8.10MB.none.{RATE}"})
+    with pytest.raises(UsageError, match=r"no figure transport\.uint8\.10MB\.none\.gb_per_s"):
+        wire_cost(cut, "uint8", 1_000_000)
+
+
+def test_names_leave_out_what_is_plain_and_sizes_are_whole():
+    assert key("uint8", "19MB", "none") == "uint8.19MB.none"
+    whole = key("float32", "150kB", "snappy", allocator="tcmalloc", workers=2, ranks=2)
+    assert whole == "float32.150kB.snappy.tcmalloc.workers_2.ranks_2"
+    assert [bytes_of(size) for size in ("150kB", "19MB")] == [150_000, 19_000_000]
+    for wrong in ("1.6MB", "0kB", "19", "19mb", "MB", "-1MB"):
+        with pytest.raises(UsageError, match="give a whole number of kB or MB"):
+            bytes_of(wrong)

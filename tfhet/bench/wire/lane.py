@@ -1,0 +1,126 @@
+"""A way that is set up, and what a turn on it took: CPU seconds of each side, and how fast batches came."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tfhet.bench.answering import AnsweringProcess
+from tfhet.clock import SYSTEM, Clock, cpu_of
+from tfhet.errors import TfhetError
+from tfhet.events import Event, Observer
+from tfhet.units import GB
+
+CLIENTS, WORKERS, DISPATCHER = "clients", "workers", "dispatcher"
+LEAST = 4
+"""Batches of a turn, for each client."""
+LOOK_S = 0.05
+IDLE_SHARE = 0.1
+"""Of one CPU: below it for two looks, the processes of a lane have done what they were asked for."""
+SETTLE_LIMIT_S = 60.0
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What was moved at one go, and what it took."""
+
+    bytes: int
+    """Of tensors, to all clients together, those that were taken ahead included."""
+    cpu_s: Mapping[str, float]
+    """By side: clients, workers, dispatcher."""
+    gb_per_s: float
+    """Of all clients together, after what was ready before."""
+
+    def per_gb(self, side: str) -> float:
+        """CPU seconds of a side per GB; 0 for one that is not there."""
+        return self.cpu_s.get(side, 0.0) * GB / self.bytes
+
+    @property
+    def all_per_gb(self) -> float:
+        """CPU seconds of all sides per GB."""
+        return sum(self.cpu_s.values()) * GB / self.bytes
+
+    def to_json(self) -> dict[str, Any]:
+        return {"bytes": self.bytes, "cpu_s": dict(self.cpu_s), "gb_per_s": self.gb_per_s}
+
+
+@dataclass(frozen=True)
+class Lane:
+    """One way with its processes."""
+
+    key: str
+    """Its part of a figure's name."""
+    bytes: int
+    """Of one batch."""
+    clients: Sequence[AnsweringProcess]
+    """The processes that are asked to take batches."""
+    pids: Mapping[str, Sequence[int]]
+    """By side: whose CPU time counts. They stay the same."""
+    ahead: int = 0
+    """Batches that may lie ready between turns, for each client; they are taken before the clock starts."""
+    wire_ratio: float = 1.0
+    """Bytes on the wire over bytes of tensors."""
+
+    def turn(self, count: int, clock: Clock = SYSTEM) -> Turn:
+        """Moves `count` batches to each client, and those ahead. What lies ready is the same before and after: the
+        processes are waited for until they have filled their buffers again. Raises TfhetError."""
+        before = self._cpu_s()
+        for client in self.clients:
+            client.request({"ahead": self.ahead, "count": count})
+        took = [float(client.answer()["seconds"]) for client in self.clients]
+        self._settle(clock)
+        spent = {side: now - before[side] for side, now in self._cpu_s().items()}
+        moved = (self.ahead + count) * len(self.clients) * self.bytes
+        return Turn(moved, spent, sum(count * self.bytes / seconds for seconds in took) / GB)
+
+    def fitting(self, seconds: float, clock: Clock = SYSTEM) -> int:
+        """Batches for each client that take about so long, LEAST at least: tries more and more."""
+        count = LEAST
+        while True:
+            rate = self.turn(count, clock).gb_per_s * GB / self.bytes / len(self.clients)
+            fits = max(LEAST, round(seconds * rate))
+            if fits <= 4 * count:
+                return fits
+            count = min(fits, 16 * count)
+
+    def _cpu_s(self) -> dict[str, float]:
+        try:
+            return {side: sum(map(cpu_of, pids)) for side, pids in self.pids.items()}
+        except OSError:
+            raise TfhetError(f"{self.key}: one of its processes has ended") from None
+
+    def _settle(self, clock: Clock) -> None:
+        end_s = clock.monotonic() + SETTLE_LIMIT_S
+        idle, looked_s, spent_s = 0, clock.monotonic(), sum(self._cpu_s().values())
+        while idle < 2:
+            if looked_s > end_s:
+                raise TfhetError(f"{self.key}: its processes work for {SETTLE_LIMIT_S:g} s after the last batch")
+            clock.sleep(LOOK_S)
+            now_s, used_s = clock.monotonic(), sum(self._cpu_s().values())
+            idle = idle + 1 if used_s - spent_s < IDLE_SHARE * (now_s - looked_s) else 0
+            looked_s, spent_s = now_s, used_s
+
+
+def rounds(
+    lanes: Sequence[Lane], seconds: float, warmup: int, repeats: int, observer: Observer, clock: Clock = SYSTEM
+) -> dict[str, list[Turn]]:
+    """Turns of about `seconds` on all lanes, A B C A B C, by key; those of the first `warmup` rounds do not count."""
+    counts = {lane.key: lane.fitting(seconds, clock) for lane in lanes}
+    taken: dict[str, list[Turn]] = {lane.key: [] for lane in lanes}
+    for index in range(warmup + repeats):
+        for lane in lanes:
+            begun_s = clock.monotonic()
+            turn = lane.turn(counts[lane.key], clock)
+            if index >= warmup:
+                taken[lane.key].append(turn)
+            sides = ", ".join(f"{side} {turn.per_gb(side):.2f}" for side in lane.pids)
+            told = {
+                "case": lane.key,
+                "round": index + 1,
+                "rounds": warmup + repeats,
+                "exit_s": clock.monotonic() - begun_s,
+                "said": [f"{turn.gb_per_s:.2f} GB/s, CPU s/GB: {sides}"],
+            }
+            observer(Event("case.ended", clock.wall(), told))
+    return taken

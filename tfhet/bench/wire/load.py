@@ -1,0 +1,106 @@
+"""What is moved over tf.data service, and how: one line of the table of `tfhet bench transport`."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tfhet.errors import UsageError, unknown
+from tfhet.record import wire_cost
+from tfhet.record.wire_cost import DEFAULT, PLAIN, bytes_of
+
+DTYPES = ("uint8", "float32")
+SNAPPY, TCMALLOC = "snappy", "tcmalloc"
+COMPRESSIONS = (PLAIN, SNAPPY)
+ALLOCATORS = (DEFAULT, TCMALLOC)
+MOST_BYTES = 1_000_000_000
+"""A message of protobuf ends at 2 GiB, and a worker holds at least two batches."""
+MOST_PROCESSES = 64
+
+
+@dataclass(frozen=True)
+class Load:
+    """Batches of one tensor each, and the processes between which they move."""
+
+    dtype: str
+    """uint8 or float32."""
+    size: str
+    """Bytes of a batch, as figures name it: whole kB or MB."""
+    compression: str = PLAIN
+    """none or snappy."""
+    allocator: str = DEFAULT
+    """Of clients and workers: default (the C library's) or tcmalloc."""
+    workers: int = 1
+    ranks: int = 1
+    """Clients that share one job, first come, first served."""
+
+    def __post_init__(self) -> None:
+        for kind, name, known in (
+            ("dtype", self.dtype, DTYPES),
+            ("compression", self.compression, COMPRESSIONS),
+            ("allocator", self.allocator, ALLOCATORS),
+        ):
+            if name not in known:
+                unknown(kind, name, known)
+        if not 8 <= self.bytes <= MOST_BYTES:
+            raise UsageError(f"size {self.size}: give at most {MOST_BYTES // 1_000_000} MB")
+        if not (1 <= self.workers <= MOST_PROCESSES and 1 <= self.ranks <= MOST_PROCESSES):
+            raise UsageError(f"{self.workers} workers, {self.ranks} ranks: give 1 to {MOST_PROCESSES}")
+
+    @property
+    def bytes(self) -> int:
+        """Of one batch."""
+        return bytes_of(self.size)
+
+    @property
+    def key(self) -> str:
+        """Its part of a figure's name."""
+        return wire_cost.key(
+            self.dtype,
+            self.size,
+            self.compression,
+            allocator=self.allocator,
+            workers=self.workers,
+            ranks=self.ranks,
+        )
+
+    @property
+    def plain(self) -> Load:
+        """The same batches uncompressed, with the default allocator, from one worker to one rank."""
+        return Load(self.dtype, self.size)
+
+
+SIZES = ("150kB", "1600kB", "19MB", "77MB")
+"""An image of 224x224; a batch of 512 of 32x32; of 128 and of 512 of 224x224, as uint8."""
+SELECTION = (
+    *(Load(dtype, size) for size in SIZES for dtype in DTYPES),
+    *(Load(dtype, size, SNAPPY) for size in SIZES[:3] for dtype in DTYPES),
+    *(Load(dtype, size, allocator=TCMALLOC) for size in SIZES[2:] for dtype in DTYPES),
+    *(Load("uint8", "19MB", workers=workers) for workers in (2, 4)),
+    *(Load("uint8", "19MB", workers=workers, ranks=2) for workers in (1, 2)),
+)
+"""What is measured where nothing else is asked for: one thing changed at a time. 77 MB are not compressed, which would
+take longer than all the rest."""
+
+
+def combined(
+    dtypes: Sequence[str],
+    sizes: Sequence[str],
+    compressions: Sequence[str],
+    allocators: Sequence[str],
+    workers: Sequence[int],
+    ranks: Sequence[int],
+) -> tuple[Load, ...]:
+    """All combinations. Raises UsageError for what is unknown or out of range."""
+    every = itertools.product(sizes, dtypes, compressions, allocators, workers, ranks)
+    found = (Load(dtype, size, *rest) for size, dtype, *rest in every)  # type: ignore[arg-type]
+    return tuple(dict.fromkeys(found))
+
+
+def only(loads: Sequence[Load], words: Sequence[str]) -> tuple[Load, ...]:
+    """Those whose key has all parts of one of the words (`19MB`, `uint8.snappy`). Raises UsageError when none has."""
+    found = tuple(load for load in loads if any(set(word.split(".")) <= set(load.key.split(".")) for word in words))
+    if not found:
+        raise UsageError(f"--only {','.join(words)}: nothing left of {', '.join(load.key for load in loads)}")
+    return found
