@@ -61,31 +61,22 @@ def _simulate(args: argparse.Namespace) -> int:
 
 
 def _report(args: argparse.Namespace) -> int:
-    from tfhet import report
-    from tfhet.record import RunFolder
+    from tfhet.report import run_report
 
-    folders = [RunFolder(path) for path in args.run_dirs]
-    summaries = [folder.read_summary() for folder in folders]
-    for folder in folders:
-        print(report.write_html(folder))
-    table = report.compare(summaries) if len(summaries) > 1 else report.run_table(summaries[0], args.run_dirs[0])
-    print(report.text(table))
-    if args.json:
-        args.json.write_text(json.dumps([s.to_json() for s in summaries], indent=1), encoding="utf-8")
-    return 0
+    files = {"profile": args.profile, "plan": args.plan, "html": args.html, "json_file": args.json}
+    return run_report(args.paths, region=args.region, **files)
+
+
+def _top(args: argparse.Namespace) -> int:
+    from tfhet.report import run_top
+
+    return run_top(args.run_dir, once=args.once, every_s=args.every_s, stale_s=args.stale_s)
 
 
 def _doctor(args: argparse.Namespace) -> int:
-    from tfhet import doctor, report
-    from tfhet.cluster import environment
+    from tfhet.doctor import command
 
-    found = doctor.examine(environment(), args.run_dir)
-    for section in found.sections():
-        report.show(report.table(found.rows(section), columns=doctor.COLUMNS, title=section))
-    if args.json:
-        args.json.write_text(json.dumps(found.to_json(), indent=1), encoding="utf-8")
-    print(found.verdict)
-    return 0 if found.is_sound else 1
+    return command.run(args)
 
 
 def _convert(args: argparse.Namespace) -> int:
@@ -145,6 +136,67 @@ def _profile(args: argparse.Namespace) -> int:
         bars = {cost.name: Figure.of(found.added_us(i), unit="us") for i, cost in enumerate(found.costs)}
         print(f"plot: {report.plot_bars(bars, args.plot, title='CPU microseconds per example')}")
     return 0
+
+
+def _prices(args: argparse.Namespace) -> int:
+    from tfhet import catalogue, report
+
+    if args.types == ["refresh"]:
+        path, found = catalogue.refresh(args.region, args.file)
+        print(f"{len(found.usd_per_hour)} prices of training in {found.region}, of {found.date}: {path}")
+        return 0
+    if args.file is not None:
+        raise UsageError("--file says where `tfhet prices refresh` writes: name a catalogue file with --instances FILE")
+    known = catalogue.default()
+    if args.instances is not None:
+        known = known.with_file(args.instances)
+    rows = catalogue.listing(known, args.types, args.region, args.market)
+    report.show(report.table(catalogue.shown(rows), columns=catalogue.COLUMNS, title=args.region))
+    for note in catalogue.notes(known, rows, args.region):
+        print(note)
+    if args.json:
+        args.json.write_text(json.dumps({"region": args.region, "prices": rows}, indent=1), encoding="utf-8")
+    return 0
+
+
+def _timeline(args: argparse.Namespace) -> int:
+    from tfhet import report
+    from tfhet.record import RunFolder, chrome, scalars, shares
+
+    folder = RunFolder(args.run_dir)
+    found = folder.timeline()
+    if found.is_empty:
+        raise UsageError(f"{args.run_dir} holds no times of hosts or steps: run the job with --timeline hosts or steps")
+    for title, columns, rows in shares.tables(found):
+        report.show(report.table(rows, columns=columns, title=title))
+    if args.chrome:
+        print(chrome.write(found, folder.events(), args.chrome))
+    if args.tensorboard:
+        print("\n".join(map(str, scalars.write(found, args.tensorboard))))
+    if args.json:
+        args.json.write_text(json.dumps(shares.to_json(found), indent=1), encoding="utf-8")
+    return 0
+
+
+def _plan(args: argparse.Namespace) -> int:
+    from tfhet import report
+    from tfhet.plan import command, words
+    from tfhet.record import document
+    from tfhet.report.scatter import plot_points
+
+    if args.plot:
+        report.check_plot(args.plot)
+    plan = command.plan_of(args)
+    report.show(report.table(words.rows(plan), columns=words.COLUMNS))
+    columns, rows = words.sensitivity_rows(plan)
+    if rows:
+        report.show(report.table(rows, columns=columns))
+    print(*plan.decision, *(f"- {note}" for note in plan.notes), sep="\n")
+    if args.json:
+        print(f"plan: {document.write(args.json, plan.to_json())}")
+    if args.plot and (drawn := words.frontier_plot(plan)):
+        print(f"plot: {plot_points(path=args.plot, **drawn)}")
+    return 0 if plan.chosen is not None else 1
 
 
 def _profiled(event: Event) -> None:
@@ -220,12 +272,42 @@ def _parser() -> argparse.ArgumentParser:
     simulate.add_argument("--json", type=Path, help="also write the summary to this file")
     simulate.set_defaults(run=_simulate)
 
-    report = commands.add_parser("report", help="the HTML page of a run, and a table of one or several")
-    report.add_argument("run_dirs", nargs="+", type=Path)
-    report.add_argument("--json", type=Path, help="also write the summaries to this file")
+    report = commands.add_parser("report", help="the HTML page of runs and records, and a table of them")
+    report.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="folder of a run, summary, or bench record")
+    report.add_argument("--profile", type=Path, metavar="FILE", help="what `tfhet profile --json` wrote: stage costs")
+    report.add_argument("--plan", type=Path, metavar="FILE", help="what `tfhet plan --json` wrote: its frontier")
+    report.add_argument("--region", default="us-east-1", help="whose prices the table takes (default %(default)s)")
+    report.add_argument("--html", type=Path, metavar="FILE", help="the page of all that is given (report.html)")
+    report.add_argument("--json", type=Path, metavar="FILE", help="also write the summaries to this file")
     report.set_defaults(run=_report)
 
-    doctor = commands.add_parser("doctor", help="what is installed, what this machine can do, and what to do about it")
+    timeline = commands.add_parser("timeline", help="where the time of a run went: by rank, process and host")
+    timeline.add_argument("run_dir", type=Path, metavar="RUN_DIR")
+    timeline.add_argument("--chrome", type=Path, metavar="FILE", help="write a trace that Perfetto opens")
+    timeline.add_argument("--tensorboard", type=Path, metavar="DIR", help="write scalars for TensorBoard")
+    timeline.add_argument("--json", type=Path, metavar="FILE", help="also write the tables to this file")
+    timeline.set_defaults(run=_timeline)
+
+    top = commands.add_parser("top", help="a run as it goes on: steps, hosts, restarts, faults")
+    top.add_argument("run_dir", type=Path, metavar="RUN_DIR")
+    top.add_argument("--once", action="store_true", help="one picture, and end")
+    top.add_argument("--every_s", "--every-s", type=float, default=1.0, metavar="S", help="look again (default 1)")
+    top.add_argument("--stale_s", "--stale-s", type=float, default=60.0, metavar="S", help="of silence (default 60)")
+    top.set_defaults(run=_top)
+
+    doctor = commands.add_parser(
+        "doctor", help="what will fail, and what could be better: machine, versions, cluster, pipeline, script"
+    )
+    doctor.add_argument("--cluster", metavar="FILE", help="also look at a cluster file, or a preset")
+    doctor.add_argument(
+        "--pipeline",
+        metavar="TARGET",
+        help="also look at a data set: a directory of TFRecords, `synthetic`, or FILE.py:NAME of a Pipeline, a "
+        "tf.data.Dataset, or a function that makes one",
+    )
+    doctor.add_argument("--stages", metavar="TEXT", help="of a TARGET that is a source: stages, or the name of a chain")
+    doctor.add_argument("--script", type=Path, metavar="FILE", help="also read a training script, without running it")
+    doctor.add_argument("--brief", action="store_true", help="leave out what is ok")
     doctor.add_argument("--run-dir", type=Path, help="where simulated clusters would keep what their hosts write")
     doctor.add_argument("--json", type=Path, metavar="FILE", help="also write the findings to this file")
     doctor.set_defaults(run=_doctor)
@@ -239,6 +321,22 @@ def _parser() -> argparse.ArgumentParser:
     convert.add_argument("--size", type=int, nargs=2, metavar=("HEIGHT", "WIDTH"), help="store raw RGB of this size")
     convert.add_argument("--seed", type=int, default=0, help="of the order of the examples (default 0)")
     convert.set_defaults(run=_convert)
+
+    prices = commands.add_parser("prices", help="what instance types cost, who says so, and of which day that is")
+    prices.add_argument(
+        "types",
+        nargs="*",
+        metavar="TYPE",
+        help="instance types (default: all with a price); refresh: ask AWS for prices",
+    )
+    prices.add_argument("--region", default="us-east-1", metavar="R", help="default %(default)s")
+    prices.add_argument("--market", choices=("sagemaker training", "ec2"), help="only what is bought there")
+    prices.add_argument(
+        "--instances", type=Path, metavar="FILE", help="a catalogue file with types and prices of yours"
+    )
+    prices.add_argument("--file", type=Path, metavar="FILE", help="where refresh writes; default: where it is read")
+    prices.add_argument("--json", type=Path, metavar="FILE", help="also write the table to this file")
+    prices.set_defaults(run=_prices)
 
     profile = commands.add_parser(
         "profile", help="the CPU of an input pipeline, part by part, and what would help most"
@@ -264,6 +362,12 @@ def _parser() -> argparse.ArgumentParser:
     profile.add_argument("--json", type=Path, metavar="FILE", help="write the record, raw samples included")
     profile.add_argument("--plot", type=Path, metavar="FILE", help="write bars (.png, .svg or .pdf)")
     profile.set_defaults(run=_profile)
+
+    from tfhet.plan.options import add_options
+
+    plan = commands.add_parser("plan", help="the cheapest cluster and the cut, from a profile and prices")
+    add_options(plan)
+    plan.set_defaults(run=_plan)
 
     commands.add_parser("bench", help="measure: tfhet bench SUITE ...", add_help=False)
     return parser

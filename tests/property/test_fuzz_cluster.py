@@ -56,6 +56,7 @@ JOB = {
     "group": "dnn_group",
     "output_dir": "/opt/ml/output/data",
     "record_dir": None,
+    "timeline_dir": None,
 }
 PORTS = {"control": 16000, "dispatcher": 6000, "workers": [6001, 6002]}
 ADDRESSES = {"algo-1": "10.0.0.1", "algo-2": "algo-2.internal"}

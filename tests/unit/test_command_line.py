@@ -98,7 +98,7 @@ def test_words_that_do_not_parse_exit_2_with_the_usage(words, capsys):
     assert "usage: tfhet" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", ["simulate", "report", "convert"])
+@pytest.mark.parametrize("command", ["simulate", "report", "top", "convert"])
 def test_every_command_explains_itself(command, capsys):
     with pytest.raises(SystemExit) as end:
         main([command, "--help"])

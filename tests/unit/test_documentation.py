@@ -1,7 +1,7 @@
 """What the documents say is so: their Python runs, their commands parse, their tables and figures are the code's.
 
-A fenced block's first line may carry marks behind the language: `no-run` (compiled only: it needs what is not here) and
-`script=NAME` (a program of its own).
+A fenced block's first line may carry marks behind the language: `no-run` (compiled only: it needs what is not here),
+`script=NAME` (a program of its own) and `catalogue` (YAML of instance types and prices, not of a cluster).
 """
 
 from __future__ import annotations
@@ -124,9 +124,12 @@ def test_the_commands_of_a_document_are_understood(path):
 
 
 @pytest.mark.parametrize("path", with_blocks("yaml"), ids=name_of)
-def test_the_cluster_files_of_a_document_are_read(path):
+def test_the_yaml_of_a_document_is_read_as_a_cluster_file_or_as_what_its_mark_says(path):
+    from tfhet.catalogue.catalogue_file import CatalogueFile
+
     for block in blocks(path, "yaml"):
-        ClusterFile.parse(block.content, name_of(path))
+        kind = CatalogueFile if block.marks == "catalogue" else ClusterFile
+        kind.parse(block.content, name_of(path))
 
 
 def assert_told(settings: type, path: Path) -> None:

@@ -222,7 +222,9 @@ class Coordinator:
             self._tell("link.member_returned", member=newcomer.name, peer=connection.peer)
         try:
             seat.outbox.confirm(newcomer.seen)
-            connection.write({"type": "joined", "lease_s": self._lease_s, "seen": seat.outbox.seen})
+            connection.write(
+                {"type": "joined", "lease_s": self._lease_s, "seen": seat.outbox.seen, "wall_s": self._clock.wall()}
+            )
             for message in seat.outbox.unconfirmed():
                 connection.write(message)
             if self._end is not None:

@@ -12,7 +12,7 @@ from tfhet.clock import SYSTEM, Clock
 from tfhet.control.connection import Connection
 from tfhet.control.handshake import Newcomer, Refused, Unauthenticated, introduce
 from tfhet.control.inbox import Inbox
-from tfhet.control.message import Message, ProtocolError, sound_code
+from tfhet.control.message import MAX_NUMBER, Message, ProtocolError, sound_code
 from tfhet.control.outbox import Outbox
 from tfhet.control.secret import Secret
 from tfhet.deadline import Deadline
@@ -56,6 +56,9 @@ class Member:
         self.name = name
         self.lease_s = lease_s
         """The coordinator's once joined."""
+        self.clock_offset: tuple[float, float] | None = None
+        """Seconds that the coordinator's clock is ahead of this one, and within which error, as seen in the quickest
+        handshake; None before one, or when it did not tell."""
         self._address, self._port = address, port
         self._secret = secret
         self._on_message, self._on_end, self._on_lease_lost = on_message, on_end, on_lease_lost
@@ -151,9 +154,11 @@ class Member:
 
     async def _dial_once(self) -> Connection:
         connection = await Connection.dial(self._address, self._port)
+        asked_s = self._clock.monotonic()
         try:
             newcomer = Newcomer(self.name, self._instance, self._facts, self._outbox.seen)
             joined = await introduce(connection, self._secret, newcomer)
+            self._compare_clocks(joined.get("wall_s"), self._clock.monotonic() - asked_s)
             if not SHORTEST_LEASE_S <= joined["lease_s"] <= LONGEST_LEASE_S:
                 raise ProtocolError(f"a lease of {joined['lease_s']} s")
             self._outbox.confirm(joined["seen"])
@@ -167,6 +172,14 @@ class Member:
         self._heard_s = self._clock.monotonic()
         self._connection = connection
         return connection
+
+    def _compare_clocks(self, theirs_s: object, took_s: float) -> None:
+        """`theirs_s`: what the coordinator's clock showed at some moment of the last `took_s` seconds; taken for the
+        middle, it is off by half of them at most (as NTP has it, RFC 5905)."""
+        if isinstance(theirs_s, (int, float)) and not isinstance(theirs_s, bool) and abs(theirs_s) < MAX_NUMBER:
+            offset_s, error_s = theirs_s - (self._clock.wall() - took_s / 2), took_s / 2
+            if self.clock_offset is None or error_s <= self.clock_offset[1]:
+                self.clock_offset = offset_s, error_s
 
     async def _stay(self, connection: Connection) -> None:
         while True:

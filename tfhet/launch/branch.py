@@ -59,6 +59,10 @@ class Branch:
         """The verdict of the chief; or our own, when the lease is lost. The lease is what bounds this wait."""
         return await asyncio.shield(self._verdict)
 
+    def clock_offset(self) -> tuple[float, float] | None:
+        """How far the chief's clock is ahead of ours, and within which error; None before it was compared."""
+        return self._member.clock_offset
+
     async def leave(self, code: int, cause: str, hurry: asyncio.Future[Any]) -> None:
         """Says goodbye, which takes a second at most."""
         await self._member.leave(code)

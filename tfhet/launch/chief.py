@@ -114,6 +114,10 @@ class Chief:
         """The verdict, once there is one."""
         return await asyncio.shield(self._verdict)
 
+    def clock_offset(self) -> tuple[float, float]:
+        """Of the chief's clock against itself."""
+        return 0.0, 0.0
+
     async def leave(self, code: int, cause: str, hurry: asyncio.Future[Any]) -> None:
         """Tells everybody how the job ended, waits briefly for them to go, and closes the link.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import sys
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
@@ -26,10 +27,12 @@ from tfhet.launch.place import Place
 from tfhet.launch.recovery import Recovery
 from tfhet.launch.reserve import Reserve
 from tfhet.launch.ring import Meeting
+from tfhet.launch.sampler import Sampler
 from tfhet.launch.toolkit import release
 from tfhet.launch.verdict import Verdict
 from tfhet.process import Child, describe_exit
 from tfhet.record import RunFolder
+from tfhet.record.folder import PARTS
 from tfhet.service import Fleet
 from tfhet.service.notice import understood
 
@@ -60,6 +63,8 @@ class Link(Protocol):
 
     async def ended(self) -> Verdict: ...
 
+    def clock_offset(self) -> tuple[float, float] | None: ...
+
     async def leave(self, code: int, cause: str, hurry: asyncio.Future[Any]) -> None: ...
 
 
@@ -77,6 +82,7 @@ class Launcher:
         self._progress_s: float | None = None
         """When the script last said that it goes on, on the clock; None for one that never does."""
         self._record = place.paths.output_data / "tfhet"
+        self._timeline = self._record / PARTS
         self._recovery = Recovery(self._record, self.say)
         # One launcher writes the events of the job: lines of several hosts would need one clock.
         self._observe: Observer = self._write_event if place.is_chief else ignore
@@ -101,6 +107,7 @@ class Launcher:
         else:
             link = Branch(place, secret, self._observe, on_stop=self._stop_script)
         watching = asyncio.create_task(self._watch(stopped), name="ancestors")
+        sampling = asyncio.create_task(self._sample(link), name="sampler")
         work = asyncio.create_task(self._work(link), name="work")
         ended = asyncio.create_task(link.ended(), name="end")
         every: set[asyncio.Future[Any]] = {work, ended, stopped}
@@ -108,7 +115,7 @@ class Launcher:
         verdict = await self._conclude(link, work, ended, stopped)
         if verdict.code:  # at once: mpirun kills this host's launchers soon after another one's has failed
             self._tell_why(verdict)
-        for task in (work, ended, watching):
+        for task in (work, ended, watching, sampling):
             task.cancel()
         await asyncio.wait({work}, timeout=1.0)  # what it is starting must be there to be stopped
         if place.is_chief:  # the others hear of it at once, and end side by side with this host's processes
@@ -116,7 +123,7 @@ class Launcher:
         else:  # who has left has nothing running any more
             await self._stop_children()
             await link.leave(verdict.code, verdict.cause, stopped)
-        await asyncio.gather(work, ended, watching, return_exceptions=True)
+        await asyncio.gather(work, ended, watching, sampling, return_exceptions=True)
         self._close(link, verdict)
         return verdict.code
 
@@ -190,6 +197,7 @@ class Launcher:
             group=place.identity.current_group,
             output_dir=str(place.paths.output_data),
             record_dir=str(self._record),
+            timeline_dir=str(self._timeline) if place.settings.timeline == "steps" else None,
         )
         command = [sys.executable, *([script] if script else ["-m", "tfhet.trainer"]), *self._arguments]
         env = {**place.env, **job.to_env(), "PYTHONUNBUFFERED": "1"}
@@ -252,6 +260,17 @@ class Launcher:
         place = self.place
         if place.settings.reserve_cpus < 0 and place.rank is not None and place.own_workers:
             await Reserve(place.rank.local_size, keep).follow(script.pid)
+
+    async def _sample(self, link: Link) -> None:
+        """Notes what this launcher's processes use, and, where it leads its host, what the host does."""
+        if self.place.settings.timeline != "off":
+            await Sampler.of(self.place, self._timeline, self._processes, link.clock_offset, self.say).run()
+
+    def _processes(self) -> dict[str, int]:
+        """Ids of what runs for this launcher, by name."""
+        script, rank = self._trainer, self.place.rank
+        running = {} if script is None or rank is None or script.code is not None else {f"rank-{rank.rank}": script.pid}
+        return {"launcher": os.getpid(), **running, **(self._fleet.pids if self._fleet is not None else {})}
 
     def _stop_script(self) -> None:
         """Tells the script to stop, now or when it has started; the job goes on until all have."""

@@ -40,6 +40,8 @@ class LaunchSettings:
     """A job whose built-in trainer takes no step for so long has failed; 0: never."""
     on_data_loss: str = "stop"
     """What to do when the last host that serves data is lost: `stop` the job, or go on with `local` pipelines."""
+    timeline: str = "hosts"
+    """What is noted of where the time goes: what the `hosts` use, once a second, the `steps` too, or nothing: `off`."""
     job_seed: int = 0
     """Every random number of the job derives from it."""
 
@@ -53,6 +55,8 @@ class LaunchSettings:
             raise UsageError(f"--stall_timeout_s must not be negative: {self.stall_timeout_s}; 0 switches it off")
         if self.on_data_loss not in ("stop", "local"):
             raise UsageError(f"--on_data_loss {self.on_data_loss!r} is unknown; known: stop, local")
+        if self.timeline not in ("off", "hosts", "steps"):
+            raise UsageError(f"--timeline {self.timeline!r} is unknown; known: off, hosts, steps")
         for name in ("lease_s", "ready_timeout_s"):
             if not getattr(self, name) > 0:
                 raise UsageError(f"--{name} must be positive, not {getattr(self, name)}")

@@ -9,6 +9,7 @@ from tfhet.record.record import Record
 from tfhet.record.run import RunSummary
 from tfhet.record.spread import Spread
 from tfhet.record.statistics import median, percentile
+from tfhet.record.timeline import Timeline
 
 __all__ = [
     "Figure",
@@ -16,6 +17,7 @@ __all__ = [
     "RunFolder",
     "RunSummary",
     "Spread",
+    "Timeline",
     "machine",
     "median",
     "percentile",

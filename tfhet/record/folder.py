@@ -3,6 +3,7 @@
 RUN/
   summary.json      the run in numbers (RunSummary)
   events.jsonl      what happened, one JSON object a line, in the order of writing
+  timeline.jsonl    where the time went, joined from the `timeline` folders below it (Timeline)
   logs/<host>.log   what each host printed
   report.html       the page made of the above
 """
@@ -20,6 +21,12 @@ from tfhet.errors import UsageError
 from tfhet.events import Event
 from tfhet.record import document
 from tfhet.record.run import KIND, RunSummary
+from tfhet.record.timeline import Timeline
+
+PARTS = "timeline"
+"""The folder in a host's record where its processes note times."""
+_PLACES = (f"{PARTS}/*.jsonl", f"tfhet/{PARTS}/*.jsonl", f"hosts/*/output/data/tfhet/{PARTS}/*.jsonl")
+"""Where they are found: in a host's own record, in what a platform collected, in the folder of a simulated run."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +50,10 @@ class RunFolder:
     @property
     def logs_path(self) -> Path:
         return self.path / "logs"
+
+    @property
+    def timeline_path(self) -> Path:
+        return self.path / "timeline.jsonl"
 
     @property
     def report_path(self) -> Path:
@@ -95,6 +106,23 @@ class RunFolder:
                     continue
                 if isinstance(event, dict):
                     yield event
+
+    def timeline(self) -> Timeline:
+        """Where the time went, as far as the hosts have noted it; joined anew when it was not yet.
+
+        Raises UsageError for another schema, DataError for a file that is no timeline.
+        """
+        if self.timeline_path.exists():
+            return Timeline.read(self.timeline_path)
+        return Timeline.join(path for place in _PLACES for path in sorted(self.path.glob(place)))
+
+    def join_timeline(self) -> Path | None:
+        """Writes `timeline.jsonl` from what the hosts have noted; None when that is nothing. Raises OSError.
+
+        To be called when the run is over: what comes later is not looked for.
+        """
+        found = self.timeline()
+        return None if found.is_empty else found.write(self.timeline_path)
 
     def hosts(self) -> list[str]:
         """The hosts that left a log, sorted."""

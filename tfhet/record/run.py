@@ -17,6 +17,8 @@ from tfhet.record.spread import Spread
 SCHEMA = 1
 KIND = "run summary"
 MODES = ("local", "homogeneous", "heterogeneous")
+WARM_UP_STEPS = 3
+"""First steps of a run that are kept apart: they trace graphs and fill buffers."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,11 @@ class RunSummary:
     """Wall time of a step of rank 0 in milliseconds, warm-up apart."""
     wait_ms: Spread | None = None
     """The part of each of those steps that rank 0 spent waiting for data, in milliseconds."""
+    step_parts_ms: Mapping[str, float] = field(default_factory=dict)
+    """Median milliseconds of rank 0's steps by part: `wait`, `copy`, `compute`, and `allreduce` where it was told apart
+    from `compute`."""
+    checkpoint_s: float | None = None
+    """Seconds that rank 0 spent on checkpoints, between steps."""
     wait_pct: float | None = None
     """Share of the steps' time spent waiting for data, 0 to 100; the mean of all ranks."""
     examples_per_s: float | None = None
@@ -156,8 +163,18 @@ def _fits(name: str, value: Any) -> bool:
     return name not in _ITEMS or all(isinstance(item, _ITEMS[name]) for item in value.values())
 
 
-_CPU = ("host_cpu_s", "reading_cpu_s")
-_MAPPINGS = ("machine", "versions", "cluster", "exit_codes", "stages_where", "lost_hosts", "limits", "metrics", *_CPU)
+_BY_NAME = ("host_cpu_s", "reading_cpu_s", "step_parts_ms")
+_MAPPINGS = (
+    "machine",
+    "versions",
+    "cluster",
+    "exit_codes",
+    "stages_where",
+    "lost_hosts",
+    "limits",
+    "metrics",
+    *_BY_NAME,
+)
 _WHOLE = ("exit_code", "steps", "batch_size", "ranks", "restarts")
 _REAL = (
     "started",
@@ -165,6 +182,7 @@ _REAL = (
     "wait_pct",
     "examples_per_s",
     "bytes_per_example",
+    "checkpoint_s",
     "first_batch_s",
     "teardown_s",
     "usd_per_million_examples",
@@ -180,7 +198,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
 _ITEMS: dict[str, tuple[type, ...]] = {
     "cluster": (dict,),
     "limits": (dict,),
-    **dict.fromkeys(_CPU, (float, int)),
+    **dict.fromkeys(_BY_NAME, (float, int)),
     "exit_codes": (int, type(None)),
     **dict.fromkeys(("stages_where", "lost_hosts"), (str,)),
 }

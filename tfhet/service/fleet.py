@@ -62,6 +62,11 @@ class Fleet:
         """How often any of its processes was started again."""
         return sum(server.restarts for server in self._servers.values())
 
+    @property
+    def pids(self) -> dict[str, int]:
+        """Of its processes that run, by name."""
+        return {name: server.pid for name, server in self._servers.items() if server.pid is not None}
+
     async def start_dispatcher(self, port: int, deadline_s: float) -> None:
         """Starts the dispatcher and waits until it serves. Raises UsageError for a busy port, NotReady, JobFailed."""
         check_free(port)

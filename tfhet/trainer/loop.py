@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -51,8 +52,11 @@ class _Taken:
     """A step whose sums may still be under way."""
 
     sums: Any
+    began_s: float
     step_s: float
     wait_s: float
+    copy_s: float
+    allreduce_s: Any
 
 
 @dataclass(frozen=True)
@@ -238,11 +242,14 @@ class Loop:
         while not self.stopped and not is_dry and not course.is_done(self.step + len(unread)):
             done = (self.step - course.first + len(unread)) / course.steps_expected
             self.set_epoch(course.epoch + min(1.0, done))
+            copied_s = self.accelerator.copied_s
             batch, wait_s = self._collect(deliveries)
             sums = self.accelerator.step(batch, self.is_told_to_stop())
+            allreduce_s = self.accelerator.allreduce_s
             is_dry = bool(unread) and not self._count(unread.pop(), course)
             now = self.clock.monotonic()
-            unread.append(_Taken(sums, now - began, wait_s))
+            parts = (wait_s, self.accelerator.copied_s - copied_s, allreduce_s)
+            unread.append(_Taken(sums, began, now - began, *parts))
             began = now
             if self.save_every and not is_dry and (self.step + 1) % self.save_every == 0:
                 is_dry = not self._count(unread.pop(), course)
@@ -268,11 +275,12 @@ class Loop:
                 if audit is not None:
                     audit.saw(delivery.ids)
 
-        take(feed.epoch(0))  # not served, so that nobody has to offer it
-        if audit is not None:
-            audit.exchange(self.collective)
-            take(feed.singly(0, audit.missing()))
-        everywhere = self.collective.total([totals.examples, totals.loss, totals.correct], "validation")
+        with self.meter.pause("validation", self.clock):
+            take(feed.epoch(0))  # not served, so that nobody has to offer it
+            if audit is not None:
+                audit.exchange(self.collective)
+                take(feed.singly(0, audit.missing()))
+            everywhere = self.collective.total([totals.examples, totals.loss, totals.correct], "validation")
         means = Totals(*everywhere).means("val_")
         bad = (feed.pipeline.source.example_count() or 0) - int(everywhere[0]) if audit is not None else 0
         return {**means, "val_bad": bad} if bad > 0 else means
@@ -292,7 +300,10 @@ class Loop:
         self.step += 1
         self.on_progress()
         course.totals.add(counts)
-        self.meter.add(StepTime(taken.step_s, taken.wait_s, counts[0]))
+        allreduce_s = float(taken.allreduce_s)
+        told_s = None if math.isnan(allreduce_s) else min(max(0.0, allreduce_s), taken.step_s)
+        place = (taken.began_s, self.step, course.epoch)
+        self.meter.add(StepTime(taken.step_s, taken.wait_s, counts[0], taken.copy_s, told_s, *place))
         if self.step % self.log_every == 0 and self.collective.rank == 0:
             loss = course.totals.means().get("loss") if self.accelerator.learns else None
             self.on_line(self.meter.line(self.step, course.epoch, loss))

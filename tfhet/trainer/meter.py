@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tfhet.record import Spread
-
-WARM_UP_STEPS = 3
-"""First steps of a run that are kept apart: they trace graphs and fill buffers."""
+from tfhet.clock import Clock
+from tfhet.record import Spread, median
+from tfhet.record.run import WARM_UP_STEPS
 
 
 @dataclass(frozen=True)
@@ -19,17 +20,57 @@ class StepTime:
     """Part of `step_s` spent waiting for data."""
     examples: float
     """Of all ranks."""
+    copy_s: float = 0.0
+    """Part of it spent bringing batches to the device, in the type that the model takes."""
+    allreduce_s: float | None = 0.0
+    """Part of it from when this rank's gradients were there to when those of all were; None: not told apart."""
+    began_s: float = 0.0
+    """When, on the clock."""
+    number: int = 0
+    """Steps taken, this one included."""
+    epoch: int = 0
+
+    @property
+    def compute_s(self) -> float:
+        """The rest of it."""
+        return max(0.0, self.step_s - self.wait_s - self.copy_s - (self.allreduce_s or 0.0))
+
+
+@dataclass(frozen=True)
+class Pause:
+    """Time between steps that was spent on something else."""
+
+    name: str
+    """`checkpoint` or `validation`."""
+    began_s: float
+    """When, on the clock."""
+    took_s: float
 
 
 class Meter:
     """Collects the steps of one rank."""
 
     def __init__(self) -> None:
+        self.pauses: list[Pause] = []
         self._steps: list[StepTime] = []
         self._since_line = 0
 
     def add(self, step: StepTime) -> None:
         self._steps.append(step)
+
+    @contextlib.contextmanager
+    def pause(self, name: str, clock: Clock) -> Iterator[None]:
+        """Counts what is done within it as a pause."""
+        began_s = clock.monotonic()
+        try:
+            yield
+        finally:
+            self.pauses.append(Pause(name, began_s, clock.monotonic() - began_s))
+
+    @property
+    def steps(self) -> list[StepTime]:
+        """All steps, the warm-up included."""
+        return self._steps
 
     @property
     def measured(self) -> list[StepTime]:
@@ -50,6 +91,28 @@ class Meter:
     def examples_per_s(self) -> float | None:
         total = sum(step.step_s for step in self.measured)
         return sum(step.examples for step in self.measured) / total if total else None
+
+    def parts_ms(self) -> dict[str, float]:
+        """Median milliseconds of each part of the measured steps; `allreduce` only where it was told apart."""
+        if not self._steps:
+            return {}
+        parts: dict[str, list[float | None]] = {
+            "wait": [step.wait_s for step in self.measured],
+            "copy": [step.copy_s for step in self.measured],
+            "compute": [step.compute_s for step in self.measured],
+            "allreduce": [step.allreduce_s for step in self.measured],
+        }
+        told = {name: [1e3 * each for each in values if each is not None] for name, values in parts.items()}
+        return {name: median(values) for name, values in told.items() if len(values) == len(self.measured)}
+
+    def parts_line(self) -> str:
+        """The line at the end of a run that says where a step goes."""
+        parts = " ".join(f"{name}_ms={ms:.2f}" for name, ms in self.parts_ms().items())
+        return f"[tfhet] parts of a step, median: {parts}" if parts else "[tfhet] no step was taken"
+
+    def paused_s(self, name: str) -> float:
+        """Seconds of all pauses of a name."""
+        return sum(pause.took_s for pause in self.pauses if pause.name == name)
 
     def line(self, step: int, epoch: int, loss: float | None) -> str:
         """The metric line of the steps since the last one. The SageMaker metric definitions match it."""

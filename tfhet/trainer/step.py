@@ -7,7 +7,9 @@ over the examples of all ranks, whatever their share, and all ranks learn from t
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import math
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -32,6 +34,11 @@ class Accelerator(Protocol):
 
     learns: bool
     """Whether loss and correct answers mean anything."""
+    copied_s: float
+    """Seconds spent so far on bringing batches to the device, in the type that the model takes."""
+    allreduce_s: Any
+    """A number, which may still be under way: of the last step the seconds from when this rank's part of the sums was
+    there to when the sums were; NaN where nobody can tell."""
 
     def accumulate(self, batch: Batch) -> None:
         """Takes a batch whose gradients are to be added to those of the next `step`."""
@@ -60,8 +67,12 @@ class KerasAccelerator:
         labels: tf.TensorSpec = NUMBERS,
         loss_scaling: bool = False,
         accumulate: bool = False,
+        clock: Clock = SYSTEM,
     ):
         """labels: what they are like, NUMBERS or `shares(classes)`."""
+        self.copied_s = 0.0
+        self.allreduce_s: Any = 0.0
+        self._clock = clock
         self.model = model
         self._labels = labels
         self.optimizer = tf.keras.mixed_precision.LossScaleOptimizer(optimizer) if loss_scaling else optimizer
@@ -97,7 +108,11 @@ class KerasAccelerator:
         self._accumulate(*self._typed(batch))
 
     def step(self, batch: Batch | None, stop: bool = False) -> Any:
-        return self._step(*(self._typed(batch) if batch else self._nothing()), tf.constant(float(stop)))
+        batch = self._typed(batch) if batch else self._nothing()
+        sums, allreduce_s = self._step(*batch, tf.constant(float(stop)))
+        if self._collective.size > 1:
+            self.allreduce_s = allreduce_s if self._tells_allreduce else math.nan
+        return sums
 
     def evaluate(self, batch: Batch) -> Any:
         return self._evaluate(*self._typed(batch))
@@ -112,7 +127,10 @@ class KerasAccelerator:
         return tf.zeros([0, *self.model.input_shape[1:]]), tf.zeros([0, *self._labels.shape[1:]], self._labels.dtype)
 
     def _typed(self, batch: Batch) -> Batch:
-        return tf.cast(batch[0], tf.float32), tf.cast(batch[1], self._labels.dtype)
+        began_s = self._clock.monotonic()
+        typed = tf.cast(batch[0], tf.float32), tf.cast(batch[1], self._labels.dtype)
+        self.copied_s += self._clock.monotonic() - began_s
+        return typed
 
     def _accumulated(self, images: tf.Tensor, labels: tf.Tensor) -> None:
         counts, gradients = self._gradients(images, labels)
@@ -120,7 +138,7 @@ class KerasAccelerator:
         for held, gradient in zip(self._held, gradients, strict=True):
             held.assign_add(gradient)
 
-    def _stepped(self, images: tf.Tensor, labels: tf.Tensor, stop: tf.Tensor) -> tf.Tensor:
+    def _stepped(self, images: tf.Tensor, labels: tf.Tensor, stop: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         counts, gradients = tf.cond(
             tf.shape(images)[0] > 0,
             lambda: self._gradients(images, labels),
@@ -132,10 +150,23 @@ class KerasAccelerator:
             for held in [*self._held, self._held_counts]:
                 held.assign(tf.zeros_like(held))
         counts = tf.concat([counts, stop[tf.newaxis]], 0)
-        counts, *gradients = self._collective.sum([counts, *gradients], "step")
+        (counts, *gradients), allreduce_s = self._summed([counts, *gradients])
         if counts[0] > 0:
             self._update([gradient / tf.cast(counts[0], gradient.dtype) for gradient in gradients])
-        return counts
+        return counts, allreduce_s
+
+    @functools.cached_property
+    def _tells_allreduce(self) -> bool:
+        # On a GPU, what is computed is not there yet when its operation is done.
+        return self._collective.size > 1 and not tf.config.list_logical_devices("GPU")
+
+    def _summed(self, tensors: Sequence[tf.Tensor]) -> tuple[list[tf.Tensor], tf.Tensor]:
+        """The sums over all ranks, and the seconds from the last of our tensors to the last sum, where that is told."""
+        if not self._tells_allreduce:
+            return self._collective.sum(tensors, "step"), tf.constant(0.0)
+        ready_s = _time_after(tensors)
+        sums = self._collective.sum(tensors, "step")
+        return sums, tf.cast(_time_after(sums) - ready_s, tf.float32)
 
     def _gradients(self, images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
         with tf.GradientTape() as tape:
@@ -161,6 +192,7 @@ class EmulatedAccelerator:
 
     def __init__(self, step_s: float, collective: Collective, clock: Clock = SYSTEM):
         self.step_s = step_s
+        self.copied_s = self.allreduce_s = 0.0
         self._collective = collective
         self._clock = clock
         self._held = 0.0
@@ -173,11 +205,19 @@ class EmulatedAccelerator:
         count, self._held = self._held + (0.0 if batch is None else float(batch[1].shape[0])), 0.0
         if batch is not None:
             self._clock.sleep(self.step_s)
+        ready_s = self._clock.monotonic()
         total, votes = self._collective.total([count, float(stop)], "emulated")
+        self.allreduce_s = self._clock.monotonic() - ready_s
         return total, 0.0, 0.0, votes
 
     def evaluate(self, batch: Batch) -> Any:
         return float(batch[1].shape[0]), 0.0, 0.0
+
+
+def _time_after(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
+    """Seconds since 1970, float64 [], once all of the tensors are there."""
+    with tf.control_dependencies(tensors):
+        return tf.timestamp()
 
 
 def _counts(probabilities: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:

@@ -17,18 +17,18 @@ from tfhet import stages as stage_room
 from tfhet.clock import SYSTEM, Clock
 from tfhet.cluster import HostPaths, JobContext, Serving, environment, host_paths
 from tfhet.errors import UsageError
-from tfhet.placement import Cut, Pipeline, PlacedStage, bytes_per_example
+from tfhet.placement import Cut, Pipeline, bytes_per_example
 from tfhet.placement.labels import label_spec
 from tfhet.record import RunFolder, RunSummary
 from tfhet.service.epoch import sharing_advice, threads_per_rank
 from tfhet.service.notice import notify
 from tfhet.service.transport import Transport
 from tfhet.source import Sidecar, Source, SyntheticSource, TFRecordSource
-from tfhet.stages import CenterCrop, Choice, ImageSpec, RandomResizedCrop, Resize, Stage
 from tfhet.trainer import models
 from tfhet.trainer.checkpoint import Checkpoints, Progress, export
 from tfhet.trainer.collective import Collective, collective
 from tfhet.trainer.feed import Feed
+from tfhet.trainer.journal import Journal
 from tfhet.trainer.ledger import Ledger
 from tfhet.trainer.loop import Begun, Loop
 from tfhet.trainer.parts import Skipped
@@ -36,6 +36,7 @@ from tfhet.trainer.schedule import WarmUp
 from tfhet.trainer.settings import Settings
 from tfhet.trainer.step import NUMBERS, Accelerator, EmulatedAccelerator, KerasAccelerator, shares
 from tfhet.trainer.stop import STOP_CODE, StopRequest
+from tfhet.trainer.validation import stages_without_chance
 
 log = logging.getLogger("tfhet")
 
@@ -56,6 +57,7 @@ class Training:
     was_stopped: bool = False
     """Whether `run` ended because all ranks had agreed to stop."""
     _told_s: float = -math.inf
+    _journal: Journal = field(default_factory=Journal)
 
     def run(self) -> RunSummary:
         """Trains to the end, or until it is told to stop; rank 0 leaves checkpoints, model, TensorBoard logs and the
@@ -72,7 +74,8 @@ class Training:
             """Where the training stands in `epoch`, or before it."""
             if chief:
                 begun = begun or Begun(number=epoch)
-                checkpoints.save(Progress(epoch, loop.step, begun.steps, begun.number), self._ledger(begun))
+                with loop.meter.pause("checkpoint", self.clock):
+                    checkpoints.save(Progress(epoch, loop.step, begun.steps, begun.number), self._ledger(begun))
 
         loop = Loop(
             self.feed,
@@ -93,6 +96,7 @@ class Training:
             clock=self.clock,
             step=progress.step,
         )
+        self._journal = Journal.of(self.job, loop.meter, self.clock)
         writer = tf.summary.create_file_writer(str(self.paths.output / "tensorboard")) if chief else None
         results: list[dict[str, Any]] = []
         (validating,) = self.collective.total([float(self.validation is not None)], "validation")
@@ -126,7 +130,10 @@ class Training:
             if loop.stopped:
                 break
         loop.close()
+        self._journal.write()
         self.was_stopped = loop.stopped
+        if chief:
+            print(loop.meter.parts_line(), flush=True)
         weights = f" weights={keras.digest()}" if keras else ""
         print(f"[tfhet] rank={self.collective.rank} batches={loop.batches}{weights}", flush=True)
         summary = self._summary(loop, results)
@@ -146,6 +153,7 @@ class Training:
         if self._record_dir and now_s > self._told_s + 1.0:
             self._told_s = now_s
             notify("goes on")
+            self._journal.write()
 
     @property
     def _record_dir(self) -> Path | None:
@@ -225,6 +233,8 @@ class Training:
             ranks=self.collective.size,
             step_ms=meter.step_ms(),
             wait_ms=meter.wait_ms(),
+            step_parts_ms=meter.parts_ms(),
+            checkpoint_s=meter.paused_s("checkpoint"),
             wait_pct=None if mine is None else waited / self.collective.size,
             examples_per_s=meter.examples_per_s(),
             bytes_per_example=float(bytes_per_example(self.feed.cut.spec(pipeline))) if job.dispatcher else None,
@@ -318,28 +328,9 @@ def _validation(settings: Settings, pipeline: Pipeline, job: JobContext, paths: 
             f"channel {settings.validation!r} has {source.split_count()} files for {job.size} ranks; write at least "
             "one for each rank"
         )
-    given = [pipeline.input, *(placed.output for placed in pipeline.placed())]
-    fixed = tuple(s for p, before in zip(pipeline.placed(), given, strict=False) for s in _certain(p, before))
+    fixed = stages_without_chance(pipeline)
     same_size = replace(pipeline, source=source, stages=fixed, shuffle=0, shuffle_splits=False)
     return Feed(same_size, replace(job, dispatcher=None))
-
-
-def _certain(placed: PlacedStage, given: ImageSpec) -> tuple[Stage, ...]:
-    """The stage without chance: as it is, or left out, or, where it makes another size, the middle or all of the image
-    at that size; of a choice, where it makes another size or range, the likeliest."""
-    height, width = placed.output.height, placed.output.width
-    stage = placed.stage
-    if not stage.random:
-        return (stage,)
-    if isinstance(stage, Choice) and not (stage.keeps_shape and stage.keeps_range):
-        _, likeliest = max(zip(stage.shares, stage.branches, strict=True), key=lambda pair: pair[0])
-        return _certain(replace(placed, stage=likeliest), given) if likeliest else ()
-    if (height, width) == (given.height, given.width):
-        return ()
-    assert height and width and given.height and given.width
-    if isinstance(stage, RandomResizedCrop) or height > given.height or width > given.width:
-        return (Resize(height, width),)
-    return (CenterCrop(height, width),)
 
 
 def _accelerator(

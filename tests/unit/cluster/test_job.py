@@ -22,6 +22,7 @@ JOB = JobContext(
     group="dnn_group",
     output_dir="/out",
     record_dir="/runs/1",
+    timeline_dir="/runs/1/timeline",
 )
 
 

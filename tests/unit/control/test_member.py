@@ -363,3 +363,52 @@ def test_a_lease_in_which_nothing_could_be_renewed_is_not_taken(run: Run) -> Non
         await server.wait_closed()
 
     run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("told", "ahead_s"),
+    [({"wall_s": 5000.0}, 4000.0), ({"wall_s": 10.5}, -989.5), ({}, None), ({"wall_s": "noon"}, None)],
+)
+def test_a_member_knows_how_far_the_coordinators_clock_is_ahead(
+    run: Run, told: dict[str, Any], ahead_s: float | None
+) -> None:
+    async def scenario() -> None:
+        async def coordinator(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            connection = Connection(reader, writer)
+            with contextlib.suppress(ConnectionError):
+                await admit(connection, SECRET, lambda name, instance: None)
+                connection.write({"type": "joined", "lease_s": 5.0, "seen": 0, **told})
+                while True:
+                    await connection.read()
+            await connection.close()
+
+        server = await asyncio.start_server(coordinator, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        member = Member("a", "127.0.0.1", port, SECRET, clock=FakeClock(1000.0))
+        assert member.clock_offset is None
+        await member.join({}, 5)
+        assert member.clock_offset == (None if ahead_s is None else (ahead_s, 0.0))
+        await member.leave(flush_s=0.0)
+        server.close()
+        await server.wait_closed()
+
+    run(scenario())
+
+
+def test_both_ends_of_a_link_agree_on_the_time(run: Run, link_of: Any) -> None:
+    async def scenario() -> None:
+        link = link_of("a")
+        await link.start()
+        await link.join("a")
+        offset_s, error_s = link.members["a"].clock_offset
+        assert abs(offset_s) <= error_s + 1e-3  # one clock; the time of day may be put right meanwhile
+        await link.close()
+
+    run(scenario())
+
+
+def test_of_several_comparisons_of_the_clocks_the_quickest_counts() -> None:
+    member = Member("a", "127.0.0.1", 1, SECRET, clock=FakeClock(1000.0))
+    for theirs_s, took_s in ((1003.0, 2.0), (1001.5, 1.0), (1009.0, 8.0)):
+        member._compare_clocks(theirs_s, took_s)
+    assert member.clock_offset == (2.0, 0.5)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from tfhet.cluster import check_free, free_ports
 from tfhet.launch import main
-from tfhet.record import RunFolder
+from tfhet.launch.launcher import Launcher
+from tfhet.record import RunFolder, Timeline
 from tfhet.service.cpus import left_by, usable
 
 pytestmark = pytest.mark.timeout(60)
@@ -275,3 +279,42 @@ def test_as_many_cpus_are_reserved_as_the_training_uses(serving, capfd, tmp_path
     assert f"[t1/0] sees {[*left_by(1, usable())]} {{{os.SCHED_IDLE}}}" in capfd.readouterr().out
     confined = events(tmp_path, "workers.confined")
     assert list(left_by(1, usable())) in [event["cpus"] for event in confined]
+
+
+def test_the_processes_of_a_launcher_have_names(place_of):
+    launcher = Launcher(place_of("t1", 1, ranks=2), [])
+    assert launcher._processes() == {"launcher": os.getpid()}
+    launcher._trainer = SimpleNamespace(pid=7, code=None)
+    launcher._fleet = SimpleNamespace(pids={"worker-0": 8})
+    assert launcher._processes() == {"launcher": os.getpid(), "rank-1": 7, "worker-0": 8}
+    launcher._trainer = SimpleNamespace(pid=7, code=0)
+    assert launcher._processes() == {"launcher": os.getpid(), "worker-0": 8}
+
+
+def sampled(launcher: Launcher, tmp_path: Path, monkeypatch) -> Timeline:
+    """What a launcher noted of itself until it was cancelled."""
+    monkeypatch.setattr("tfhet.launch.sampler.PERIOD_S", 0.01)
+
+    async def scenario() -> None:
+        link = SimpleNamespace(clock_offset=lambda: (0.0, 0.0))
+        task = asyncio.create_task(launcher._sample(link))
+        notes = tmp_path / "t1" / "output" / "data" / "tfhet" / "timeline" / "use-rank-0.jsonl"
+        while not task.done() and not notes.exists():
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+    asyncio.run(asyncio.wait_for(scenario(), 30))
+    return RunFolder(tmp_path / "t1" / "output" / "data" / "tfhet").timeline()
+
+
+def test_a_launcher_notes_what_it_uses_and_what_its_host_does(place_of, tmp_path, monkeypatch):
+    found = sampled(Launcher(place_of("t1", data=()), []), tmp_path, monkeypatch)
+    assert {name for use in found.uses for name in use.processes} == {"launcher"}
+    assert all(use.machine is not None for use in found.uses)
+    assert [(each.host, each.offset_s, each.error_s) for each in found.clocks] == [("t1", 0.0, 0.0)]
+
+
+def test_a_launcher_that_is_not_asked_to_notes_nothing(place_of, tmp_path, monkeypatch):
+    assert sampled(Launcher(place_of("t1", None, "--timeline", "off", data=()), []), tmp_path, monkeypatch).is_empty

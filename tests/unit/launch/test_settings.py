@@ -81,3 +81,9 @@ def test_a_value_that_cannot_be_is_named(words, message):
     with pytest.raises(UsageError) as caught:
         LaunchSettings.parse(words)
     assert message in str(caught.value)
+
+
+def test_the_timeline_is_one_of_three():
+    assert LaunchSettings.parse(["--timeline", "steps"])[0].timeline == "steps"
+    with pytest.raises(UsageError, match="known: off, hosts, steps"):
+        LaunchSettings.parse(["--timeline", "all"])

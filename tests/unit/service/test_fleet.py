@@ -441,3 +441,9 @@ def test_workers_keep_off_the_cpus_of_others_also_when_they_are_started_again():
         return {os.sched_getscheduler(int(name)) for name in os.listdir(f"/proc/{pid}/task") if int(name) != pid}
 
     run(scenario())
+
+
+def test_the_processes_that_run_are_told_by_name():
+    fleet = Heard().fleet()
+    fleet._servers = {"dispatcher": SimpleNamespace(pid=7), "worker-0": SimpleNamespace(pid=None)}
+    assert fleet.pids == {"dispatcher": 7}

@@ -21,6 +21,7 @@ class Recording:
 
     def __init__(self) -> None:
         self.calls: list[str] = []
+        self.copied_s = self.allreduce_s = 0.0
         self._held = 0
 
     def accumulate(self, batch: Batch) -> None:
@@ -141,6 +142,44 @@ def test_with_steps_an_epoch_is_that_many_and_the_next_goes_on_from_there(fake_f
     calls = [call for call in accelerator.calls if not call.endswith(" 0")]
     assert sum(call.startswith("step") for call in calls) == sum(call.startswith("read") for call in calls) == 8
     assert (loop.step, feed.given) == (8, 8)
+
+
+def test_a_step_is_measured_with_its_parts_and_its_place(fake_feed):
+    clock = FakeClock(100.0)
+
+    class Slow(Recording):
+        """Copies for 1/16 s and sums for 1/8 s of each second."""
+
+        def step(self, batch: Batch | None, stop: bool = False) -> Any:
+            clock.sleep(1.0)
+            self.copied_s += 0.0625
+            self.allreduce_s = 0.125
+            return super().step(batch, stop)
+
+    loop = Loop(fake_feed([4, 4], wait_s=0.25, clock=clock), Slow(), Solo(), clock=clock, step=40)
+    loop.epoch(3)
+    first, second = loop.meter.steps
+    assert (first.began_s, first.number, first.epoch, first.step_s) == (100.0, 41, 3, 1.25)
+    assert (second.began_s, second.number, second.epoch, second.step_s) == (101.25, 42, 3, 1.25)
+    parts = [(step.wait_s, step.copy_s, step.compute_s, step.allreduce_s) for step in loop.meter.steps]
+    assert parts == [(0.25, 0.0625, 0.8125, 0.125)] * 2
+
+
+def test_an_allreduce_that_nobody_can_tell_is_none_and_none_is_longer_than_its_step(fake_feed):
+    for told, expected in ((float("nan"), None), (9.0, 0.5), (-1.0, 0.0)):
+        clock = FakeClock()
+        accelerator = Recording()
+        accelerator.allreduce_s = told
+        loop = Loop(fake_feed([4], wait_s=0.5, clock=clock), accelerator, Solo(), clock=clock)
+        loop.epoch(0)
+        assert [step.allreduce_s for step in loop.meter.steps] == [expected]
+
+
+def test_validating_is_a_pause(fake_feed):
+    clock = FakeClock(5.0)
+    loop = Loop(fake_feed([4]), Recording(), Solo(), clock=clock)
+    loop.evaluate(fake_feed([4, 4], wait_s=0.5, clock=clock))
+    assert [(each.name, each.began_s, each.took_s) for each in loop.meter.pauses] == [("validation", 5.0, 1.0)]
 
 
 def test_steps_go_on_counting_where_a_training_was_resumed(fake_feed):

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from tfhet.clock import FakeClock
 from tfhet.trainer.meter import WARM_UP_STEPS, Meter, StepTime
 
 # The documented line: `[tfhet] step=500 epoch=2 step_ms=86.1 examples_per_s=95143 loss=2.30 wait_pct=3.1`
@@ -47,3 +48,32 @@ def test_a_run_no_longer_than_the_warm_up_counts_whole():
 def test_nothing_measured_is_no_number():
     made = meter()
     assert (made.step_ms(), made.wait_ms(), made.wait_pct(), made.examples_per_s()) == (None, None, None, None)
+
+
+def of_parts(*allreduce_s: float | None) -> Meter:
+    made = Meter()
+    for one in allreduce_s:
+        made.add(StepTime(1.0, 0.25, 8, copy_s=0.125, allreduce_s=one))
+    return made
+
+
+def test_the_parts_of_a_step_are_told_as_medians():
+    assert of_parts(0.5, 0.25, 0.0).parts_ms() == {"wait": 250.0, "copy": 125.0, "compute": 375.0, "allreduce": 250.0}
+    assert Meter().parts_ms() == {}
+    told = "[tfhet] parts of a step, median: wait_ms=250.00 copy_ms=125.00 compute_ms=375.00 allreduce_ms=250.00"
+    assert of_parts(0.5, 0.25, 0.0).parts_line() == told
+    assert Meter().parts_line() == "[tfhet] no step was taken"
+
+
+def test_an_allreduce_that_was_not_always_told_apart_is_no_part():
+    assert of_parts(0.5, None).parts_ms() == {"wait": 250.0, "copy": 125.0, "compute": 375.0}
+
+
+def test_pauses_are_counted_by_name_also_when_they_fail():
+    clock, made = FakeClock(3.0), Meter()
+    for name, seconds in (("checkpoint", 2.0), ("validation", 5.0), ("checkpoint", 1.0)):
+        with pytest.raises(OSError), made.pause(name, clock):
+            clock.sleep(seconds)
+            raise OSError("a full disk")
+    assert made.paused_s("checkpoint") == 3.0
+    assert [each.began_s for each in made.pauses] == [3.0, 5.0, 10.0]

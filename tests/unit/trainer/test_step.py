@@ -216,3 +216,73 @@ def test_an_emulated_rank_without_a_batch_does_not_sleep(batch):
     assert tuple(accelerator.step(None)) == (0, 0, 0, 0)
     assert tuple(accelerator.evaluate(batch(7))) == (7, 0, 0)
     assert clock.monotonic() == 0
+
+
+# Where the time goes
+
+
+class Slow(Solo):
+    """Two ranks, of which the other one is late by a second each time."""
+
+    size = 2
+
+    def __init__(self, clock: FakeClock):
+        self._clock = clock
+
+    def sum(self, tensors, name):
+        def late(*values):
+            self._clock.sleep(1.0)
+            return values
+
+        summed = tf.py_function(late, tensors, [tensor.dtype for tensor in tensors])
+        for tensor, shape in zip(summed, tensors, strict=True):
+            tensor.set_shape(shape.shape)
+        return summed
+
+    def total(self, values, name):
+        self._clock.sleep(1.0)
+        return super().total(values, name)
+
+
+def test_the_allreduce_of_an_emulated_step_is_the_time_in_the_collective(batch):
+    clock = FakeClock()
+    accelerator = EmulatedAccelerator(0.25, Slow(clock), clock)
+    accelerator.step(batch(4))
+    assert (accelerator.allreduce_s, accelerator.copied_s, clock.monotonic()) == (1.0, 0.0, 1.25)
+
+
+def test_the_allreduce_of_a_step_lies_between_the_gradients_and_their_sums(batch, model, monkeypatch):
+    clock = FakeClock(1000.0)
+    monkeypatch.setattr(tf, "timestamp", lambda: tf.py_function(clock.wall, [], tf.float64))
+    accelerator = KerasAccelerator(model(), SGD(0.5), Slow(clock))
+    assert np.asarray(accelerator.step(batch(4)))[0] == 4
+    assert float(accelerator.allreduce_s) == 1.0
+
+
+def test_one_rank_waits_for_nobody_and_asks_no_clock_in_its_graph(batch, model):
+    accelerator = KerasAccelerator(model(), SGD(0.5), Solo())
+    accelerator.step(batch(4))
+    assert accelerator.allreduce_s == 0.0
+    operations = accelerator._step.get_concrete_function().graph.get_operations()
+    assert "Timestamp" not in {operation.type for operation in operations}
+
+
+def test_on_a_gpu_the_allreduce_is_not_told_apart(batch, model, monkeypatch):
+    monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind=None: ["GPU:0"])
+    accelerator = KerasAccelerator(model(), SGD(0.5), Slow(FakeClock()))
+    accelerator.step(batch(4))
+    assert np.isnan(accelerator.allreduce_s)
+
+
+def test_bringing_batches_to_the_device_is_measured(batch, model):
+    class Ticking(FakeClock):
+        def monotonic(self) -> float:
+            self.sleep(0.5)
+            return super().monotonic()
+
+    accelerator = KerasAccelerator(model(), SGD(0.5), Solo(), accumulate=True, clock=Ticking())
+    accelerator.accumulate(batch(3))
+    accelerator.step(batch(4))
+    assert accelerator.copied_s == 1.0
+    accelerator.step(None)
+    assert accelerator.copied_s == 1.0

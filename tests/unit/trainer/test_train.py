@@ -13,12 +13,13 @@ import tensorflow as tf
 from tfhet.cluster import JobContext, host_paths
 from tfhet.errors import DataError, UsageError
 from tfhet.placement import PlacedStage
-from tfhet.record import RunFolder
+from tfhet.record import RunFolder, Timeline
 from tfhet.source import Raw, Scalar, write_tfrecords
 from tfhet.stages import ImageSpec, parse
 from tfhet.trainer.settings import Settings
 from tfhet.trainer.step import EmulatedAccelerator
-from tfhet.trainer.train import _certain, build, main
+from tfhet.trainer.train import build, main
+from tfhet.trainer.validation import certain
 
 QUICK = ["--model", "small_cnn", "--chain", "rescale()", "--shuffle", "0", "--log_every", "2", "--batch_size", "16"]
 SYNTHETIC = ["--data", "synthetic:48:4", *QUICK]
@@ -150,7 +151,7 @@ def test_validation_data_go_through_the_stages_without_chance_and_at_the_models_
 def test_validation_leaves_chance_out_but_neither_size_nor_range(stage, left):
     given = ImageSpec(8, 8, 3, "uint8", 0.0, 255.0)
     placed = [PlacedStage(each, position, each.spec(given)) for position, each in enumerate(parse(stage))]
-    assert tuple(kept for each in placed for kept in _certain(each, given)) == parse(left)
+    assert tuple(kept for each in placed for kept in certain(each, given)) == parse(left)
 
 
 def test_a_run_with_mixed_labels_and_examples_that_flow_as_the_chain_says(tmp_path, capsys):
@@ -176,6 +177,19 @@ def test_an_emulated_run_needs_no_model(tmp_path, capsys):
 
 
 # Refused before work is lost
+
+
+def test_where_the_time_of_the_steps_went_is_told_in_the_record_and_where_asked_for_step_by_step(tmp_path):
+    job = JobContext("job", "local", host="algo-1", record_dir=str(tmp_path / "a"), timeline_dir=str(tmp_path / "b"))
+    summary = built(tmp_path, *SYNTHETIC, "--epochs", "2", "--export", "False", job=job).run()
+    assert set(summary.step_parts_ms) == {"wait", "copy", "compute", "allreduce"}
+    assert summary.step_parts_ms["allreduce"] == 0
+    assert summary.checkpoint_s is not None and summary.checkpoint_s > 0
+    assert RunFolder(tmp_path / "a").read_summary().step_parts_ms == summary.step_parts_ms
+    found = Timeline.join((tmp_path / "b").glob("*.jsonl"))
+    assert [(step.step, step.epoch, step.rank) for step in found.steps] == [(n + 1, n // 3, 0) for n in range(6)]
+    assert [span.name for span in found.spans] == ["checkpoint"] * 2
+    assert sum(span.dur_s for span in found.spans) == pytest.approx(summary.checkpoint_s, abs=1e-5)
 
 
 def test_a_missing_channel_is_told_with_those_that_are_there(tmp_path):

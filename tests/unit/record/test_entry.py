@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfhet.record.entry import MOST, ClockOffset, Entry, HostUse, Span, Step, Use, line, parse
+
+SOME: list[Entry] = [
+    Step("algo-1", 1700000000.25, 0.5, 3, 12, 1, 0.125, 0.0625, 0.25),
+    Step("algo-1", 1700000000.25, 0.5, 3, 12, 1, 0.125, 0.0625, None),
+    Span("algo-1", 1700000000.25, 2.0, 0, "checkpoint"),
+    Use("algo-2", 1700000000.25, 1.0, "algo-2", {"launcher": 0.0, "worker-0": 0.75}),
+    Use("algo-2", 1.0, 1.0, "algo-2", {}, HostUse(1.5, 4, "cgroup", 1 << 30, 10.5, 20.5, (50.0, 0.0), (1024, 0))),
+    ClockOffset("algo-2", 1700000000.25, 0.0, -0.25, 0.125),
+]
+
+seconds = st.floats(0, MOST).map(lambda value: round(value, 7))
+texts = st.text(max_size=5)
+whole = st.integers(0, int(MOST))
+uses = st.builds(HostUse, seconds, seconds, texts, seconds, seconds, seconds, st.lists(seconds, max_size=2).map(tuple))
+entries = st.one_of(
+    st.builds(Step, texts, seconds, seconds, whole, whole, whole, seconds, seconds, st.none() | seconds),
+    st.builds(Span, texts, seconds, seconds, whole, texts),
+    st.builds(Use, texts, seconds, seconds, texts, st.dictionaries(texts, seconds, max_size=2), st.none() | uses),
+    st.builds(ClockOffset, texts, seconds, seconds, seconds.map(lambda value: -value) | seconds, seconds),
+)
+
+
+@given(entries)
+def test_an_entry_comes_back_from_its_line(entry):
+    assert parse(line(entry)) == entry
+
+
+@pytest.mark.parametrize("entry", SOME, ids=lambda entry: type(entry).__name__)
+def test_an_entry_is_one_line_of_json_that_says_what_it_is(entry):
+    text = line(entry)
+    assert text.endswith("\n") and "\n" not in text[:-1]
+    values = json.loads(text, parse_constant=pytest.fail)
+    assert values["kind"] in ("step", "span", "use", "clock")
+    assert (values["host"], values["at_s"]) == (entry.host, entry.at_s)
+
+
+@pytest.mark.parametrize("entry", SOME, ids=lambda entry: type(entry).__name__)
+def test_a_line_that_was_cut_short_is_no_entry(entry):
+    text = line(entry)
+    assert [at for at in range(len(text) - 1) if parse(text[:at]) is not None] == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"kind": "stop"},
+        {"kind": []},
+        {"host": 3},
+        {"rank": 0.5},
+        {"rank": -1},
+        {"at_s": "now"},
+        {"at_s": True},
+        {"dur_s": -1e-9},
+        {"dur_s": 2 * MOST},
+        {"wait_s": None},
+        {"copy_s": [0.5]},
+        {"allreduce_s": {}},
+    ],
+    ids=str,
+)
+def test_a_line_with_a_field_that_does_not_fit_is_no_entry(changes):
+    values = json.loads(line(SOME[0]))
+    assert parse(json.dumps(values)) == SOME[0]
+    assert parse(json.dumps({**values, **changes})) is None
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "3", "null", "{}", '{"kind": "span"}', '{"kind": "span", "host": NaN}', "["]
+)
+def test_what_is_none_of_ours_is_no_entry(text):
+    assert parse(text) is None
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=4,
+)
+
+
+@given(st.sampled_from(SOME), st.dictionaries(st.sampled_from(["kind", *vars(SOME[0]), *vars(SOME[4])]), anything))
+def test_whatever_stands_in_a_line_it_is_an_entry_that_can_be_written_or_none(entry, changes):
+    found = parse(json.dumps({**json.loads(line(entry)), **changes}))
+    assert found is None or parse(json.dumps(json.loads(line(found), parse_constant=pytest.fail))) is not None
+
+
+def test_a_field_that_a_later_version_adds_is_left_out():
+    values = json.loads(line(SOME[0]))
+    assert parse(json.dumps({**values, "colour": "red"})) == SOME[0]
+
+
+def test_the_parts_of_a_step_make_the_step():
+    step = SOME[0]
+    assert isinstance(step, Step) and step.allreduce_s is not None
+    assert step.wait_s + step.copy_s + step.compute_s + step.allreduce_s == step.dur_s
+    assert SOME[1].compute_s == 0.5 - 0.125 - 0.0625  # type: ignore[union-attr]
+    assert Step("a", 0, 0.5, 0, 1, 0, 0.5, 0.5, 0.5).compute_s == 0

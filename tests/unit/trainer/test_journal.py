@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from tfhet.clock import FakeClock
+from tfhet.cluster import JobContext
+from tfhet.record import Timeline
+from tfhet.record.entry import Span, Step
+from tfhet.record.timeline import Part
+from tfhet.trainer.journal import Journal
+from tfhet.trainer.meter import Meter, StepTime
+
+JOB = JobContext("job", "heterogeneous", rank=1, size=2, host="algo-2")
+
+
+class Apart(FakeClock):
+    """A day whose time is far from the process's."""
+
+    ahead_s = 1000.0
+
+    def wall(self) -> float:
+        return super().wall() + self.ahead_s
+
+
+def read(folder: Path) -> Timeline:
+    return Timeline.join(folder.glob("*.jsonl"))
+
+
+def test_each_step_and_pause_is_written_once_by_the_time_of_day(tmp_path):
+    clock, meter = Apart(10.0), Meter()
+    journal = Journal.of(replace(JOB, timeline_dir=str(tmp_path / "timeline")), meter, clock)
+    journal.write()
+    meter.add(StepTime(0.5, 0.125, 8, 0.0625, 0.25, began_s=11.0, number=1, epoch=0))
+    with meter.pause("checkpoint", clock):
+        clock.sleep(2.0)
+    journal.write()
+    journal.write()
+    meter.add(StepTime(0.5, 0.125, 8, 0.0625, None, began_s=12.0, number=2, epoch=1))
+    clock.ahead_s = 5000.0  # somebody puts the clock right
+    journal.write()
+    found = read(tmp_path / "timeline")
+    assert found.steps == (
+        Step("algo-2", 1011.0, 0.5, 1, 1, 0, 0.125, 0.0625, 0.25),
+        Step("algo-2", 1012.0, 0.5, 1, 2, 1, 0.125, 0.0625, None),
+    )
+    assert found.spans == (Span("algo-2", 1010.0, 2.0, 1, "checkpoint"),)
+
+
+def test_nothing_is_written_where_nobody_asked_for_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    meter = Meter()
+    meter.add(StepTime(0.5, 0.125, 8))
+    for journal in (Journal.of(JOB, meter), Journal()):
+        journal.write()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_full_disk_ends_the_journal_and_says_so_once(tmp_path, caplog):
+    (tmp_path / "full").write_text("no folder")
+    meter = Meter()
+    journal = Journal(Part(tmp_path / "full" / "steps-0.jsonl"), meter=meter)
+    for _ in range(3):
+        meter.add(StepTime(0.5, 0.125, 8))
+        journal.write()
+    assert len(caplog.records) == 1 and "written no more" in caplog.text

@@ -1,0 +1,114 @@
+"""What a host uses: counters of its CPU, memory and network, read at one moment; through psutil, or the cgroup of a
+container that sees its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import psutil
+
+from tfhet.service.cpus import usable
+
+CGROUPS = Path("/sys/fs/cgroup")
+OWN_CGROUP = Path("/proc/self/cgroup")
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Counters of a host. Those that only grow are sums since its start."""
+
+    cpu_s: float
+    memory_bytes: int
+    """In use now; in a cgroup the file cache counts too."""
+    received_bytes: int
+    """By all network interfaces but the loopback."""
+    sent_bytes: int
+
+
+class Counters(Protocol):
+    """Where they are read."""
+
+    counted: str
+    """What they count: `machine` or `cgroup`."""
+    of_cpus: int
+    """How many CPUs there are to use."""
+
+    def read(self) -> Counts:
+        """Now. Raises OSError or psutil.Error where the system does not tell."""
+
+
+class MachineCounters:
+    """The whole machine."""
+
+    counted = "machine"
+
+    def __init__(self) -> None:
+        self.of_cpus = psutil.cpu_count() or 1
+
+    def read(self) -> Counts:
+        times = psutil.cpu_times()
+        busy_s = times.user + times.system + sum(getattr(times, name, 0.0) for name in ("irq", "softirq", "steal"))
+        return Counts(float(busy_s), int(psutil.virtual_memory().used), *_network())
+
+
+class CgroupCounters:
+    """The cgroup that this process is in, version 1 or 2 (kernel documentation, admin-guide/cgroup-v1 and -v2)."""
+
+    counted = "cgroup"
+
+    def __init__(self, cpu: Path, memory: Path):
+        """cpu: `cpu.stat` or `cpuacct.usage`. memory: `memory.current` or `memory.usage_in_bytes`."""
+        self.of_cpus = len(usable()) or psutil.cpu_count() or 1
+        self._cpu, self._memory = cpu, memory
+
+    @classmethod
+    def find(cls, own: Path = OWN_CGROUP, top: Path = CGROUPS) -> CgroupCounters | None:
+        """None where this process is in no cgroup but the root, or does not see its files."""
+        try:
+            lines = [line.split(":", 2) for line in own.read_text(encoding="utf-8").splitlines()]
+        except (OSError, UnicodeDecodeError):
+            return None
+        places = {name: line[2] for line in lines if len(line) == 3 for name in line[1].split(",")}
+        unified, counting, memory = (places.get(name) for name in ("", "cpuacct", "memory"))
+        version_2 = _file(top, unified, "cpu.stat"), _file(top, unified, "memory.current")
+        if "/" in (counting, memory):  # the root of version 1 is the machine
+            counting = memory = None
+        version_1 = (
+            _file(top / "cpuacct", counting, "cpuacct.usage"),
+            _file(top / "memory", memory, "memory.usage_in_bytes"),
+        )
+        for files in (version_2, version_1):
+            if files[0] is not None and files[1] is not None:  # the root of version 2 does not count memory
+                return cls(files[0], files[1])
+        return None
+
+    def read(self) -> Counts:
+        return Counts(self._cpu_s(), int(self._memory.read_text()), *_network())
+
+    def _cpu_s(self) -> float:
+        text = self._cpu.read_text()
+        if self._cpu.name == "cpuacct.usage":
+            return int(text) / 1e9
+        fields = dict(line.split() for line in text.splitlines())
+        return int(fields["usage_usec"]) / 1e6
+
+
+def counters() -> Counters:
+    """Those of this host."""
+    return CgroupCounters.find() or MachineCounters()
+
+
+def _file(tree: Path, place: str | None, name: str) -> Path | None:
+    """A file of the group at `place` in a tree; or of the tree's root, as a container sees it that is told its place on
+    the machine and shown its group as the root."""
+    places = [] if place is None else [tree / place.lstrip("/") / name, tree / name]
+    return next((path for path in places if path.is_file()), None)
+
+
+def _network() -> tuple[int, int]:
+    """Bytes received and sent."""
+    found = psutil.net_io_counters(pernic=True)
+    every = [counts for name, counts in found.items() if name != "lo"]
+    return sum(int(each.bytes_recv) for each in every), sum(int(each.bytes_sent) for each in every)
