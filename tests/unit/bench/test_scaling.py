@@ -280,10 +280,12 @@ def test_photos_as_the_example_writes_them_are_whole_batches_of_normalized_crops
 
 def test_the_data_are_links_to_few_files_a_batch_in_each(tmp_path: Path) -> None:
     from tfhet.bench import channel
-    from tfhet.source import TFRecordSource
+    from tfhet.source import Sidecar, TFRecordSource
 
     channel.main([str(tmp_path / "data"), "aws-cifar", "16", "40"])
     source = TFRecordSource.from_directory(tmp_path / "data")
     source.check()
     assert (source.split_count(), source.example_count()) == (40, 640)
     assert len({Path(file).stat().st_ino for file in source.files}) == 4
+    sidecar = Sidecar.read(tmp_path / "data")
+    assert sidecar is not None and sidecar.classes == tuple("0123456789")
