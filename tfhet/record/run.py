@@ -83,6 +83,9 @@ class RunSummary:
     """CPU seconds of each host, by name, from its start to its end."""
     reading_cpu_s: Mapping[str, float] = field(default_factory=dict)
     """The part of them from the first read of the ranks to their end."""
+    host_use: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Of each simulated host, by name: memory_peak_bytes, out_of_memory_kills, sent_bytes, received_bytes; null where
+    that was not counted."""
     limits: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Of each simulated host, by name: cpus, cpu_set, memory_bytes, bits_per_s; null for no limit."""
     not_limited: Sequence[str] = ()
@@ -157,7 +160,18 @@ def _fits(name: str, value: Any) -> bool:
 
 
 _CPU = ("host_cpu_s", "reading_cpu_s")
-_MAPPINGS = ("machine", "versions", "cluster", "exit_codes", "stages_where", "lost_hosts", "limits", "metrics", *_CPU)
+_MAPPINGS = (
+    "machine",
+    "versions",
+    "cluster",
+    "exit_codes",
+    "stages_where",
+    "lost_hosts",
+    "host_use",
+    "limits",
+    "metrics",
+    *_CPU,
+)
 _WHOLE = ("exit_code", "steps", "batch_size", "ranks", "restarts")
 _REAL = (
     "started",
@@ -179,6 +193,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
 }
 _ITEMS: dict[str, tuple[type, ...]] = {
     "cluster": (dict,),
+    "host_use": (dict,),
     "limits": (dict,),
     **dict.fromkeys(_CPU, (float, int)),
     "exit_codes": (int, type(None)),
