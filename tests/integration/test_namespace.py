@@ -104,6 +104,12 @@ def test_launchers_that_nobody_gave_a_rank_form_the_ring_between_containers(cont
     assert len({line.split("weights=")[1] for line in lines if " weights=" in line}) == 1
     assert set(summary.host_cpu_s) == {"algo-1", "algo-2", "algo-3"}
     assert min(summary.host_cpu_s.values()) > 0
+    assert set(summary.host_use) == set(summary.host_cpu_s)
+    assert min(use["memory_peak_bytes"] for use in summary.host_use.values()) > 10e6
+    assert (
+        min(sum(use[way] for use in summary.host_use.values()) for way in ("sent_bytes", "received_bytes"))
+        > 1437 * 3072
+    )
     job = json.loads((tmp_path / "record" / "job.json").read_text())
     assert job["TrainingJobStatus"] == "Completed"
     with tarfile.open(tmp_path / "record" / job["ModelArtifacts"]["S3ModelArtifacts"]) as model:
@@ -131,6 +137,16 @@ def test_a_host_has_the_limits_that_the_cluster_file_gives(contained, script):
     assert told["cpus_of_a_busy_loop"] < 0.55
     assert told["processes"] < 12
     assert summary.limits[told["host"]]["cpus"] == 0.5
+
+
+def test_a_host_that_wants_more_memory_than_it_has_loses_a_process_and_the_record_counts_it(contained, script):
+    shape = cluster(ranks=1, channels={}, memory_mib=900)
+    summary, lines = contained(shape, "--train_script", script("ends"), "--how", "hungry", start="alone")
+    assert summary.status == "Failed"
+    killed = {name: use["out_of_memory_kills"] for name, use in summary.host_use.items()}
+    (told,) = [line for line in lines if "the kernel killed" in line]
+    assert sorted(killed.values()) == [0, 1] and "900 MiB" in told
+    assert max(killed, key=killed.__getitem__) in told
 
 
 def test_a_container_that_cannot_be_made_fails_the_job_and_says_why(contained, script, monkeypatch):

@@ -22,7 +22,7 @@ from tfhet.bench import command, suites
 from tfhet.launch import LaunchSettings
 from tfhet.record import Record, RunSummary, document
 from tfhet.record.run import KIND
-from tfhet.report import figure_table, run_table, text
+from tfhet.report import figure_table, numbers, run_table, text
 from tfhet.simulate import ClusterFile, presets
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -227,6 +227,43 @@ def test_the_readme_quotes_the_benchmark_that_is_recorded():
     missing = [line for line in lines if line not in told]
     assert not missing, "README.md does not show these lines of the record:\n" + "\n".join(missing)
     assert all(figure.samples for figure in record.figures.values())
+
+
+@pytest.mark.parametrize("name", ["beside", "launch", "limits"])
+def test_the_guide_of_measuring_quotes_the_benchmarks_that_are_recorded(name):
+    told = quoted((ROOT / "docs" / "measuring.md").read_text())
+    record = Record.read(ROOT / "results" / f"{name}.json")
+    missing = [line for line in quoted(text(figure_table(record.figures))) if line not in told]
+    assert not missing, f"docs/measuring.md does not show these lines of results/{name}.json:\n" + "\n".join(missing)
+    assert all(figure.samples for figure in record.figures.values())
+
+
+def test_the_readme_compares_two_launchers_as_the_record_does():
+    figures = Record.read(ROOT / "results" / "launch.json").figures
+    told = {first: cells for first, *cells in rows(ROOT / "README.md")}
+    for words, name in (
+        ("a step", "step_ms"),
+        ("from the start to the first batch", "first_batch_s"),
+        ("from the last step to the end of the last launcher", "teardown_s"),
+    ):
+        both = (figures[f"launch.example.{name}"], figures[f"launch.{name}"])
+        assert told[words] == [f"{numbers.number(figure.value)} {figure.unit}" for figure in both]
+
+
+def test_the_guide_of_measuring_compares_steps_with_the_ideal_as_the_record_does():
+    figures = Record.read(ROOT / "results" / "scaling.json").figures
+    found = 0
+    for load, *cells in rows(ROOT / "docs" / "measuring.md"):
+        points = {
+            name: figure for name, figure in figures.items() if name.startswith(f"scaling.{load.strip('`')}.data_h")
+        }
+        if not points:
+            continue
+        assert cells == [f"{points[name].value:.2f}" for name in sorted(points)], load
+        found += len(points)
+    assert found == 28
+    told = " ".join((ROOT / "docs" / "measuring.md").read_text().split())
+    assert f"at worst {figures['scaling.worst_over_ideal'].value:.2f} times the ideal" in told
 
 
 def test_the_readme_compares_libraries_as_the_records_do():

@@ -49,7 +49,8 @@ def write(directory: Path, chain: str, batch_size: int, batches: int) -> None:
             name = f"part-{index:05d}-of-{wanted:05d}.tfrecord"
             _link(files[index % len(files)], directory / name)
             counts[name] = each
-        Sidecar(PHOTO_FEATURES if photos else FEATURES, counts, ("0", "1")).write(directory)
+        classes = tuple(map(str, range(2 if photos else 10)))
+        Sidecar(PHOTO_FEATURES if photos else FEATURES, counts, classes).write(directory)
 
 
 def _link(file: str, name: Path) -> None:

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tfhet.bench.channel import write_apart
-from tfhet.bench.flow_run import FLOWS, Flow, FlowRun, Load, flow_run
-from tfhet.bench.suite import Suite
+from tfhet.bench.flow_run import FLOWS, FlowRun, Load, flow_run
+from tfhet.bench.suite import Suite, chosen
 from tfhet.bench.watched import new_place
 from tfhet.clock import SYSTEM
 from tfhet.errors import UsageError
@@ -47,7 +47,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]) -> Record:
-    flows, load = _chosen(options.flows), Load(options.model, options.batch_size, options.steps)
+    flows, load = chosen("--flows", options.flows, FLOWS), Load(options.model, options.batch_size, options.steps)
     if min(options.data_hosts, options.dnn_hosts, options.steps, options.batch_size) < 1:
         raise UsageError("--data_hosts, --dnn_hosts, --steps and --batch_size: give at least 1")
     start = "toolkit" if options.hosts == "namespace" else "ranks"
@@ -79,14 +79,6 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
         "runs": str(place) if options.keep else None,
     }
     return Record.of("launch", figures_of(runs), details=details, command=command)
-
-
-def _chosen(names: str) -> list[Flow]:
-    words = [word for word in names.split(",") if word]
-    unknown = [word for word in words if word not in FLOWS]
-    if unknown or not words:
-        raise UsageError(f"--flows {names!r}: known are {', '.join(FLOWS)}")
-    return [FLOWS[word] for word in dict.fromkeys(words)]
 
 
 def channel_of_digits(directory: Path, options: argparse.Namespace) -> int:

@@ -17,17 +17,18 @@ from tfhet.bench import channel as channels
 from tfhet.bench import throttled
 from tfhet.bench.scaling_alone import MARK, Alone
 from tfhet.bench.scaling_load import LOADS, Course, Ideal, ScalingLoad
-from tfhet.bench.scaling_point import Point, measured
-from tfhet.bench.suite import Suite
+from tfhet.bench.scaling_point import Point, cluster_of, measured
+from tfhet.bench.suite import Suite, chosen
 from tfhet.bench.watched import new_place
 from tfhet.clock import SYSTEM
 from tfhet.container import kernel
-from tfhet.errors import UsageError
+from tfhet.errors import JobFailed, UsageError
 from tfhet.events import Event, Observer
 from tfhet.record import Figure, Record, median
 from tfhet.report import numbers, table
 from tfhet.report.panels import Panel, plot_panels
 from tfhet.report.table import text
+from tfhet.simulate.scale import limits_of
 
 WORST = "scaling.worst_over_ideal"
 TARGET = 1.05
@@ -48,6 +49,8 @@ class Taken:
     alone: Alone
     ideal: Ideal
     points: dict[int, list[Point]] = field(default_factory=dict)
+    failed: list[str] = field(default_factory=list)
+    """Why runs failed that were made again."""
 
     def over_ideal(self, data_hosts: int) -> list[float]:
         """Each window's step over the ideal one."""
@@ -67,14 +70,14 @@ def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--alone",
         choices=("host", "free"),
-        default="host",
+        default="free",
         help="whether the parts alone are measured with the CPU of a host, or all of the machine (default %(default)s)",
     )
     parser.add_argument("--keep", action="store_true", help="keep the folders of the runs, and say where")
 
 
 def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]) -> Record:
-    loads, points = _loads(options.loads), _points(options.points)
+    loads, points = chosen("--loads", options.loads, {load.key: load for load in LOADS}), _points(options.points)
     if not (options.cpus > 0 and options.seconds > 0):
         raise UsageError("--cpus and --seconds: give more than 0")
     kernel.require("namespace")
@@ -92,8 +95,7 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
             for data_hosts in points:
                 for one in taken:
                     folder = place / f"{one.load.key}-{data_hosts}-{index}"
-                    channel = place / f"{one.load.key}-data"
-                    point = measured(one.load, one.ideal, data_hosts, channel, folder, options.seconds, RUN_LIMIT_S)
+                    point = _point(one, data_hosts, place / f"{one.load.key}-data", folder, options)
                     if index >= options.warmup:
                         one.points.setdefault(data_hosts, []).append(point)
                     _tell(observer, one, point, index, options.warmup + options.repeats)
@@ -112,14 +114,6 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
         "runs": str(place) if options.keep else None,
     }
     return Record.of("scaling", figures_of(taken), details=details, command=command)
-
-
-def _loads(names: str) -> list[ScalingLoad]:
-    known = {load.key: load for load in LOADS}
-    words = [word for word in names.split(",") if word]
-    if not words or any(word not in known for word in words):
-        raise UsageError(f"--loads {names!r}: known are {', '.join(known)}")
-    return [known[word] for word in dict.fromkeys(words)]
 
 
 def _points(text: str) -> list[int]:
@@ -143,9 +137,20 @@ def _write(load: ScalingLoad, channel: Path, points: Sequence[int], options: arg
 def _alone(load: ScalingLoad, channel: Path, options: argparse.Namespace) -> Alone:
     """Measures the load's parts. Raises TfhetError."""
     words = [str(channel), "--chain", load.chain, "--form", load.form, "--batch_size", str(load.batch_size)]
-    cpus = options.cpus if options.alone == "host" else None
-    said = throttled.run("scaling_alone", *words, cpus=cpus, limit_s=ALONE_LIMIT_S)
+    (of_a_host,) = limits_of(cluster_of(0, options.cpus, channel), {"alone": "dnn_group"})[0].values()
+    limits = of_a_host if options.alone == "host" else None
+    said = throttled.run("scaling_alone", *words, limits=limits, limit_s=ALONE_LIMIT_S)
     return Alone.from_line(next((line for line in said if line.startswith(MARK)), ""))
+
+
+def _point(taken: Taken, data_hosts: int, channel: Path, folder: Path, options: argparse.Namespace) -> Point:
+    """One run, or a second one where the first fails, which the record tells. Raises JobFailed."""
+    what = (taken.load, taken.ideal, data_hosts, channel)
+    try:
+        return measured(*what, folder, options.seconds, RUN_LIMIT_S)
+    except JobFailed as failure:
+        taken.failed.append(str(failure))
+        return measured(*what, folder.with_name(f"{folder.name}-again"), options.seconds, RUN_LIMIT_S)
 
 
 def _medians(alone: Alone) -> tuple[float, float, float]:
@@ -200,6 +205,7 @@ def _load_json(taken: Taken) -> dict[str, object]:
         "accelerator_s": taken.ideal.step_s,
         "ideal_s": {str(number): taken.ideal.at(number) for number in sorted(taken.points)},
         "ideal_without_wire_s": {str(number): taken.ideal.without_wire_at(number) for number in sorted(taken.points)},
+        "failed": taken.failed,
         "points": {str(n): [point.to_json() for point in points] for n, points in sorted(taken.points.items())},
     }
 
@@ -228,6 +234,8 @@ def _notes(record: Record) -> list[str]:
     lines = text(table(record.details["rows"]), encoding=None).splitlines()
     if record.details["runs"]:
         lines.append(f"runs: {record.details['runs']}")
+    for key, load in record.details["loads"].items():
+        lines += [f"{key}: a run was made again: {why}" for why in load["failed"]]
     worst = record.figures[WORST]
     if worst.value > TARGET:
         over = [name for name, figure in record.figures.items() if figure.unit == "x" and figure.value > TARGET]

@@ -96,7 +96,8 @@ class Job(Simulation):
         """What the run came to, its hosts allowed `cpus` each. Raises JobFailed."""
         course, hosts = self._course, len(self.hosts)
         if summary.exit_code or summary.step_ms is None or summary.wait_ms is None or len(self._looks) != 2:
-            why = summary.cause or f"its {course.steps} steps were not heard of"
+            unheard = f"of its {course.steps} steps, {len(self._looks)} of 2 were heard of"
+            why = summary.cause or (unheard if summary.step_ms else f"{unheard}, and it left no record of them")
             raise JobFailed(f"a run with {hosts - 1} data hosts failed: {why}", log_tail=self._lines)
         first = course.skipped - RECORD_SKIPS
         steps = summary.step_ms.samples[first : first + course.measured]

@@ -6,9 +6,13 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
+from tfhet import errors
 from tfhet.events import Observer
 from tfhet.record import Figure, Record
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -31,3 +35,13 @@ class Suite:
     """Lines to be printed below the table, such as what could not be measured."""
     is_kept: Callable[[Record], bool] | None = None
     """Whether what the suite looks for is so; the command fails otherwise. None: it only measures."""
+
+
+def chosen(option: str, names: str, known: Mapping[str, T]) -> list[T]:
+    """What an option such as `--flows example,tfhet` names, in its order, each once. Raises UsageError for an unknown
+    name, and where none is named."""
+    words = [word.strip() for word in names.split(",") if word.strip()]
+    for word in words or [names]:
+        if word not in known:
+            errors.unknown(option, word, known)
+    return [known[word] for word in dict.fromkeys(words)]

@@ -17,15 +17,15 @@ READY = "[ready]"
 """The line that the process prints."""
 
 
-def run(module: str, *arguments: str, cpus: float | None = None, limit_s: float) -> list[str]:
+def run(module: str, *arguments: str, limits: Limits | None = None, limit_s: float) -> list[str]:
     """The lines that `python -m tfhet.bench.MODULE` prints, standard error among them. Raises TfhetError when it fails,
     or takes longer.
 
-    cpus: so many from its READY on; None: all of the machine's.
+    limits: hold from its READY on; None: it has all of the machine.
     """
     command = [sys.executable, "-m", f"tfhet.bench.{module}", *arguments]
-    with contextlib.nullcontext() if cpus is None else _group() as cgroup:
-        return _heard(command, cgroup, Limits(cpus=cpus), limit_s)
+    with contextlib.nullcontext() if limits is None else _group() as cgroup:
+        return _heard(command, cgroup, limits or Limits(), limit_s)
 
 
 @contextlib.contextmanager

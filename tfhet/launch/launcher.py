@@ -34,6 +34,7 @@ from tfhet.process import Child, describe_exit
 from tfhet.record import RunFolder
 from tfhet.record.folder import PARTS
 from tfhet.service import Fleet
+from tfhet.service.cpus import usable
 from tfhet.service.notice import understood
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -165,8 +166,9 @@ class Launcher:
             folder=place.paths.base / "tfhet",
             gives_way=place.rank is not None,  # to the training, beside which it runs
         )
-        if place.settings.reserve_cpus > 0 and place.rank is not None:
-            self._fleet.keep_off(place.settings.reserve_cpus)
+        keep, cpus = place.settings.reserve_cpus, usable()
+        if keep > 0 and place.own_workers and place.rank is not None and self._fleet.keep_off(keep) == cpus:
+            self.say(f"--reserve_cpus {keep} is not kept: of {len(cpus)} CPUs none would be left for the workers")
         if place.dispatches:
             await self._fleet.start_dispatcher(place.ports.dispatcher, deadline_s)
         assert place.dispatcher is not None

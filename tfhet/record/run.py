@@ -90,6 +90,9 @@ class RunSummary:
     """CPU seconds of each host, by name, from its start to its end."""
     reading_cpu_s: Mapping[str, float] = field(default_factory=dict)
     """The part of them from the first read of the ranks to their end."""
+    host_use: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Of each simulated host, by name: memory_peak_bytes, out_of_memory_kills, sent_bytes, received_bytes; null where
+    that was not counted."""
     limits: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Of each simulated host, by name: cpus, cpu_set, memory_bytes, bits_per_s; null for no limit."""
     not_limited: Sequence[str] = ()
@@ -171,6 +174,7 @@ _MAPPINGS = (
     "exit_codes",
     "stages_where",
     "lost_hosts",
+    "host_use",
     "limits",
     "metrics",
     *_BY_NAME,
@@ -197,6 +201,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
 }
 _ITEMS: dict[str, tuple[type, ...]] = {
     "cluster": (dict,),
+    "host_use": (dict,),
     "limits": (dict,),
     **dict.fromkeys(_BY_NAME, (float, int)),
     "exit_codes": (int, type(None)),

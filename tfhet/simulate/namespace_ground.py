@@ -70,6 +70,7 @@ class NamespaceGround:
         self._keys: dict[str, str] = {}
         self._attached: list[str] = []
         self._not_limited: set[str] = set()
+        self._use: dict[str, dict[str, int | None]] = {}
         self._limiting = submission.limits_from == "start"
         groups = {host.name: host.group for host in hosts}
         self._limits, self.notes = limits_of(submission.cluster, groups, cpu_scale=submission.cpu_scale)
@@ -148,11 +149,32 @@ class NamespaceGround:
     def facts(self) -> dict[str, Any]:
         return {
             "not_limited": sorted(self._not_limited),
+            "host_use": self._use,
             "limits": {name: one.to_json() for name, one in self._limits.items() if one != Limits()},
         }
 
+    def _used(self, name: str) -> dict[str, int | None]:
+        """What a host has used until now, as the record has it."""
+        counts = ("memory_peak_bytes", "out_of_memory_kills", "sent_bytes", "received_bytes")
+        use: dict[str, int | None] = dict.fromkeys(counts)
+        cgroup = self.cgroups[name]
+        with contextlib.suppress(TfhetError, OSError):
+            use["memory_peak_bytes"] = cgroup.memory_peak_bytes()
+            use["out_of_memory_kills"] = cgroup.out_of_memory_kills()
+        with contextlib.suppress(TfhetError, OSError, subprocess.SubprocessError):
+            if self._bridge is not None and name in self._attached:
+                traffic = self._bridge.bytes(name)
+                use |= {"sent_bytes": traffic.sent_bytes, "received_bytes": traffic.received_bytes}
+        return use
+
     async def close(self) -> None:
         is_clean = True
+        self._use = {name: self._used(name) for name in self.cgroups}
+        for name, use in self._use.items():
+            if killed := use["out_of_memory_kills"]:
+                limit = self._limits[name].memory_bytes
+                most = f"its memory limit of {limit / 2**20:.0f} MiB" if limit else "want of memory"
+                self._on_line("simulate")(f"[simulate] {name}: the kernel killed {killed} of its processes for {most}")
         for name, cgroup in self.cgroups.items():
             try:
                 left = [f"process {pid} does not end" for pid in await asyncio.to_thread(cgroup.remove)]

@@ -4,6 +4,7 @@ raise       an exception
 exit        exit code 3
 sleep       nothing: it sleeps like the others
 stubborn    sleeps, and takes no notice of SIGTERM
+hungry      takes more and more memory
 done        nothing, successfully; so do the others
 """
 
@@ -32,4 +33,7 @@ if rank == arguments.rank:
         sys.exit(3)
     if arguments.how == "stubborn":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    held = []
+    while arguments.how == "hungry":
+        held.append(b"x" * 2**26)
 time.sleep(600)

@@ -149,8 +149,9 @@ def test_a_run_ends_within_an_epoch_of_at_least_as_many_examples_as_the_examples
 
 
 def test_an_unknown_flow_is_refused_with_those_that_are_known() -> None:
-    with pytest.raises(UsageError, match="example, tfhet, script"):
-        launch.SUITE.run(options_of(flows="example,mine"), lambda event: None, ())
+    for flows, named in (("example,mine", "'mine'"), ("", "''"), (",", "','")):
+        with pytest.raises(UsageError, match=f"--flows {named}; known: example, script, tfhet"):
+            launch.SUITE.run(options_of(flows=flows), lambda event: None, ())
 
 
 def test_every_flow_has_its_launcher_and_its_script_and_asks_the_trainer_for_the_same() -> None:

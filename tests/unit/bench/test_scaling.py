@@ -79,7 +79,9 @@ def test_the_worst_point_is_the_figure_and_every_point_has_one() -> None:
 def test_the_suite_fails_when_a_point_is_over_the_target_and_names_it() -> None:
     def record_of(worst: float) -> Record:
         taken = taken_of(worst)
-        return Record.of("scaling", scaling.figures_of([taken]), details={"rows": scaling.rows(taken), "runs": None})
+        return Record.of(
+            "scaling", scaling.figures_of([taken]), details={"rows": scaling.rows(taken), "runs": None, "loads": {}}
+        )
 
     assert scaling.SUITE.is_kept is not None and scaling.SUITE.notes is not None
     assert scaling.SUITE.is_kept(record_of(1.04)) and not scaling.SUITE.is_kept(record_of(1.06))
@@ -125,6 +127,30 @@ def test_all_points_of_all_loads_are_measured_in_turn_and_drawn(
     pytest.importorskip("matplotlib")
     assert scaling.SUITE.draw is not None
     assert scaling.SUITE.draw(record, tmp_path / "scaling.svg").stat().st_size > 1000
+
+
+def test_a_run_that_fails_is_made_again_once_and_the_record_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    folders: list[str] = []
+
+    def measured(load: object, ideal: Ideal, data_hosts: int, channel: Path, folder: Path, *_: object) -> Point:
+        folders.append(folder.name)
+        if len(folders) in fails:
+            raise JobFailed("a worker was lost")
+        return point_of(data_hosts, *(1e3 * ideal.at(data_hosts),) * 4)
+
+    monkeypatch.setattr(scaling, "measured", measured)
+    monkeypatch.setattr(scaling, "_write", lambda *_: None)
+    monkeypatch.setattr(scaling, "_alone", lambda *_: Alone((0.08,), (0.02,), (0.01,), 1))
+    monkeypatch.setattr(scaling.kernel, "require", lambda what: None)
+    options = options_of("--points", "1", "--loads", LOADS[0].key)
+    fails = {1}
+    record = scaling.SUITE.run(options, lambda event: None, ())
+    assert folders == [f"{LOADS[0].key}-1-0", f"{LOADS[0].key}-1-0-again"]
+    assert scaling.SUITE.notes is not None
+    assert any("a worker was lost" in line for line in scaling.SUITE.notes(record))
+    fails, folders = {1, 2}, []
+    with pytest.raises(JobFailed):
+        scaling.SUITE.run(options, lambda event: None, ())
 
 
 def test_the_arguments_of_a_load_are_understood_by_the_launcher_and_by_the_trainer() -> None:
@@ -184,7 +210,7 @@ def test_a_run_that_failed_or_was_not_heard_to_its_end_has_no_point(
     job = job_of(monkeypatch, tmp_path, Course(8, 8), [look(10.0, 1.0)])
     job._hear("[tfhet] step=8 epoch=0 step_ms=1.0")
     spread = Spread.of([1.0] * 14)
-    with pytest.raises(JobFailed, match="were not heard of"):
+    with pytest.raises(JobFailed, match="1 of 2 were heard of"):
         job.point(RunSummary(exit_code=0, step_ms=spread, wait_ms=spread), 0.2)
     with pytest.raises(JobFailed, match="a rank was lost"):
         job.point(RunSummary(exit_code=1, cause="a rank was lost"), 0.2)
@@ -280,10 +306,12 @@ def test_photos_as_the_example_writes_them_are_whole_batches_of_normalized_crops
 
 def test_the_data_are_links_to_few_files_a_batch_in_each(tmp_path: Path) -> None:
     from tfhet.bench import channel
-    from tfhet.source import TFRecordSource
+    from tfhet.source import Sidecar, TFRecordSource
 
     channel.main([str(tmp_path / "data"), "aws-cifar", "16", "40"])
     source = TFRecordSource.from_directory(tmp_path / "data")
     source.check()
     assert (source.split_count(), source.example_count()) == (40, 640)
     assert len({Path(file).stat().st_ino for file in source.files}) == 4
+    sidecar = Sidecar.read(tmp_path / "data")
+    assert sidecar is not None and sidecar.classes == tuple("0123456789")

@@ -6,6 +6,7 @@ import pytest
 
 from tfhet.bench import throttled
 from tfhet.container.cgroup import Cgroup
+from tfhet.container.limits import Limits
 from tfhet.errors import TfhetError, UsageError
 
 
@@ -17,12 +18,14 @@ def _groups() -> None:
         pytest.skip(f"no control groups here: {error}")
 
 
-@pytest.mark.parametrize("cpus", [0.5, None])
-def test_the_lines_of_a_process_come_back_and_its_failure_names_the_last_ones(cpus: float | None, monkeypatch) -> None:
-    monkeypatch.setattr(throttled, "Cgroup", throttled.Cgroup if cpus else None)  # needs none where nothing is limited
-    said = throttled.run("stages", cpus=cpus, limit_s=60.0)  # a module that does nothing by itself
+@pytest.mark.parametrize("limits", [Limits(cpus=0.5), None], ids=["limited", "free"])
+def test_the_lines_of_a_process_come_back_and_its_failure_names_the_last_ones(
+    limits: Limits | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(throttled, "Cgroup", Cgroup if limits else None)  # needs none where nothing is limited
+    said = throttled.run("stages", limits=limits, limit_s=60.0)  # a module that does nothing by itself
     assert said == []
     with pytest.raises(TfhetError, match="bench.channel failed"):
-        throttled.run("channel", cpus=cpus, limit_s=60.0)
+        throttled.run("channel", limits=limits, limit_s=60.0)
     with pytest.raises(TfhetError, match="not enough values"):
-        throttled.run("channel", cpus=cpus, limit_s=60.0)
+        throttled.run("channel", limits=limits, limit_s=60.0)

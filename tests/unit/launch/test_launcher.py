@@ -259,7 +259,15 @@ def serving(launch, monkeypatch):
 @pytest.mark.skipif(len(usable()) < 2, reason="this process has one CPU only")
 def test_workers_beside_the_training_give_way_and_keep_off_the_cpus_that_are_reserved(serving, capfd):
     assert serving("show('sees')", "--reserve_cpus", "1") == 0
-    assert f"[t1/0] sees {[*left_by(1, usable())]} {{{os.SCHED_IDLE}}}" in capfd.readouterr().out
+    told = capfd.readouterr().out
+    assert f"[t1/0] sees {[*left_by(1, usable())]} {{{os.SCHED_IDLE}}}" in told and "is not kept" not in told
+
+
+def test_a_reservation_that_would_leave_the_workers_none_is_not_kept_and_that_is_said(serving, capfd):
+    assert serving("show('sees')", "--reserve_cpus", str(len(usable()))) == 0
+    told = capfd.readouterr().out
+    assert f"[t1/0] sees {[*usable()]} " in told
+    assert f"--reserve_cpus {len(usable())} is not kept" in told
 
 
 def test_no_cpu_is_reserved_when_none_is_to_be(serving, capfd, tmp_path):
