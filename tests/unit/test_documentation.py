@@ -250,22 +250,6 @@ def test_the_readme_compares_two_launchers_as_the_record_does():
         assert told[words] == [f"{numbers.number(figure.value)} {figure.unit}" for figure in both]
 
 
-def test_the_guide_of_measuring_compares_steps_with_the_ideal_as_the_record_does():
-    figures = Record.read(ROOT / "results" / "scaling.json").figures
-    found = 0
-    for load, *cells in rows(ROOT / "docs" / "measuring.md"):
-        points = {
-            name: figure for name, figure in figures.items() if name.startswith(f"scaling.{load.strip('`')}.data_h")
-        }
-        if not points:
-            continue
-        assert cells == [f"{points[name].value:.2f}" for name in sorted(points)], load
-        found += len(points)
-    assert found == 28
-    told = " ".join((ROOT / "docs" / "measuring.md").read_text().split())
-    assert f"at worst {figures['scaling.worst_over_ideal'].value:.2f} times the ideal" in told
-
-
 def test_the_readme_compares_libraries_as_the_records_do():
     peers = ("", "tf-image.", "opencv.", "albumentations.", "grain.", "dali.", "keras.")
     found = 0

@@ -273,6 +273,8 @@ class Simulation:
             **self._ground.facts(),
         )
         self.folder.write_summary(summary)
+        with contextlib.suppress(OSError, TfhetError):  # the parts that hosts wrote stay where they are
+            self.folder.join_timeline()
         write_html(self.folder)
         return summary
 
