@@ -186,10 +186,9 @@ def test_the_wish_to_stop_is_passed_on(start, number):
 
 
 def test_a_launcher_that_does_not_hear_the_wish_to_stop_is_killed(start):
-    one = start(
-        "signal.signal(15, signal.SIG_IGN)\nprint('pid', os.getpid(), flush=True)\ntime.sleep(60)", GRACE_S="0.5"
-    )
-    pids = [int(line.split()[1]) for line in one.wait_for("pid", "rank 2", "rank 3") if line.startswith("pid")]
+    code = "signal.signal(15, signal.SIG_IGN)\nprint('deaf', rank, os.getpid(), flush=True)\ntime.sleep(60)"
+    one = start(code, GRACE_S="0.5")
+    pids = [int(line.split()[2]) for line in one.wait_for("deaf 2", "deaf 3") if line.startswith("deaf")]
     one.process.terminate()
     assert one.end()[0] == 137
     assert gone(pids)
