@@ -1,0 +1,1 @@
+"""Stands for scripts/launcher.py."""
