@@ -35,6 +35,7 @@ SUBJECTS = {
     "variables of a launcher": 250,
     "serving.json": 40,
     "notices of a child": 60,
+    "metrics endpoint": 40,
     "cluster files": 250,
     "tfhet.json": 100,
     "summary.json": 150,

@@ -7,7 +7,7 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,7 +19,11 @@ from tfhet.errors import JobFailed, TfhetError, UsageError
 from tfhet.events import Event, Observer, ignore
 from tfhet.launch.branch import Branch
 from tfhet.launch.chief import LINGER_S, SCRIPT_GRACE_S, STOP_S, Chief
+from tfhet.launch.emf import emf_line
+from tfhet.launch.endpoint import Endpoint
+from tfhet.launch.exposition import Exposition, labels
 from tfhet.launch.failure import write_failure
+from tfhet.launch.hearing import Hearing
 from tfhet.launch.lineage import first_gone, watched
 from tfhet.launch.noise import is_noise
 from tfhet.launch.outcome import write_outcome
@@ -30,12 +34,11 @@ from tfhet.launch.ring import Meeting
 from tfhet.launch.sampler import Sampler
 from tfhet.launch.toolkit import release
 from tfhet.launch.verdict import Verdict
-from tfhet.process import Child, describe_exit
-from tfhet.record import RunFolder
+from tfhet.process import Child
+from tfhet.record import MetricLine, RunFolder
 from tfhet.record.folder import PARTS
 from tfhet.service import Fleet
 from tfhet.service.cpus import usable
-from tfhet.service.notice import understood
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 KILL_GRACE_S = 1.0
@@ -80,8 +83,7 @@ class Launcher:
         self._trainer: Child | None = None
         self._is_stopping = False
         self._ending: asyncio.Task[int] | None = None
-        self._progress_s: float | None = None
-        """When the script last said that it goes on, on the clock; None for one that never does."""
+        self._hearing = Hearing(self.say, self._write_emf, self._reads)
         self._record = place.paths.output_data / "tfhet"
         self._timeline = self._record / PARTS
         self._recovery = Recovery(self._record, self.say)
@@ -109,6 +111,7 @@ class Launcher:
             link = Branch(place, secret, self._observe, on_stop=self._stop_script)
         watching = asyncio.create_task(self._watch(stopped), name="ancestors")
         sampling = asyncio.create_task(self._sample(link), name="sampler")
+        exposing = asyncio.create_task(self._expose(), name="metrics")
         work = asyncio.create_task(self._work(link), name="work")
         ended = asyncio.create_task(link.ended(), name="end")
         every: set[asyncio.Future[Any]] = {work, ended, stopped}
@@ -116,7 +119,7 @@ class Launcher:
         verdict = await self._conclude(link, work, ended, stopped)
         if verdict.code:  # at once: mpirun kills this host's launchers soon after another one's has failed
             self._tell_why(verdict)
-        for task in (work, ended, watching, sampling):
+        for task in (work, ended, watching, sampling, exposing):
             task.cancel()
         await asyncio.wait({work}, timeout=1.0)  # what it is starting must be there to be stopped
         if place.is_chief:  # the others hear of it at once, and end side by side with this host's processes
@@ -124,7 +127,7 @@ class Launcher:
         else:  # who has left has nothing running any more
             await self._stop_children()
             await link.leave(verdict.code, verdict.cause, stopped)
-        await asyncio.gather(work, ended, watching, sampling, return_exceptions=True)
+        await asyncio.gather(work, ended, watching, sampling, exposing, return_exceptions=True)
         self._close(link, verdict)
         return verdict.code
 
@@ -210,11 +213,11 @@ class Launcher:
         self._observe(Event("training.started", SYSTEM.wall(), {"command": command, "job_id": job.job_id}))
         if place.is_chief:
             self._recovery.tell(Serving(place.serving_hosts))
-        self._trainer = await Child.start(f"rank {job.rank}", command, env=env, on_line=self._heard)
+        self._trainer = await Child.start(f"rank {job.rank}", command, env=env, on_line=self._hearing.hear)
         if self._is_stopping:
             self._stop_script()
         if not script:
-            self._progress_s = SYSTEM.monotonic()
+            self._hearing.expect_progress()
         stall = asyncio.create_task(self._stall(self._trainer), name="stall")
         measuring = asyncio.create_task(self._measure(self._trainer), name="reserve")
         try:
@@ -229,26 +232,16 @@ class Launcher:
                 log_tail=self._trainer.tail,
             )
         name, tail = script or "the built-in trainer", self._trainer.tail
-        cause = f"{name} ended on {place.host}, rank {job.rank}: {describe_exit(code, tail)}{_last_word(tail)}"
-        verdict = Verdict.of(_exit_code(code), cause, tail)
+        verdict = Verdict.of_script(code, f"{name} ended on {place.host}, rank {job.rank}", tail)
         link.report({"type": "result", "rank": job.rank, "code": verdict.code, "cause": verdict.cause})
 
-    def _heard(self, line: str) -> None:
-        """One line of the script: of the log, or for us."""
-        notice = understood(line)
-        if notice is None:
-            self.say(line)
-            return
-        if notice[0] == "goes on":
-            self._progress_s = SYSTEM.monotonic()
-        elif notice[0] == "reads" and self._recovery.reads(bool(notice[1].get("endlessly"))):
+    def _reads(self, endlessly: bool) -> None:
+        if self._recovery.reads(endlessly):
             self._observe(Event("training.reading", SYSTEM.wall(), {}))
 
     async def _stall(self, script: Child) -> None:
         """Returns when a script that told of its progress has stopped to, for too long, having killed it."""
-        limit_s = self.place.settings.stall_timeout_s
-        while not limit_s or self._progress_s is None or SYSTEM.monotonic() - self._progress_s < limit_s:
-            await asyncio.sleep(min(1.0, limit_s or 1.0))
+        await self._hearing.stalls(self.place.settings.stall_timeout_s)
         script.kill()
 
     async def _measure(self, script: Child) -> None:
@@ -267,6 +260,12 @@ class Launcher:
         """Notes what this launcher's processes use, and, where it leads its host, what the host does."""
         if self.place.settings.timeline != "off":
             await Sampler.of(self.place, self._timeline, self._processes, link.clock_offset, self.say).run()
+
+    async def _expose(self) -> None:
+        """Answers Prometheus, where it is wanted."""
+        place, exposed = self.place, Exposition(self.place, self._hearing, self._processes, lambda: self._fleet)
+        if place.metrics_port is not None:
+            await Endpoint(exposed.text, self.say).run(place.address(place.host), place.metrics_port)
 
     def _processes(self) -> dict[str, int]:
         """Ids of what runs for this launcher, by name."""
@@ -290,7 +289,7 @@ class Launcher:
     ) -> Verdict:
         """The verdict: the job's, once it is known; until then this launcher's own."""
         if not ended.done() and not stopped.done() and work.done() and (error := work.exception()) is not None:
-            own = self._verdict_of(error)
+            own = Verdict.of_error(error, self.place.label)
             try:
                 link.report({"type": "failed", "code": own.code, "cause": own.cause})
                 if self.place.rank is None:
@@ -315,13 +314,6 @@ class Launcher:
             except (TfhetError, asyncio.TimeoutError):
                 return own
         return ended.result()
-
-    def _verdict_of(self, error: BaseException) -> Verdict:
-        if isinstance(error, JobFailed):
-            return Verdict.of(_exit_code(error.code) or 1, str(error), error.log_tail)
-        if isinstance(error, TfhetError):
-            return Verdict.of(error.exit_code, f"{self.place.label}: {error}")
-        return Verdict.of(1, f"{self.place.label}: {type(error).__name__}: {error}")
 
     async def _stop_children(self) -> None:
         ends: list[Awaitable[object]] = []
@@ -352,7 +344,7 @@ class Launcher:
         part = "delivers data" if rank is None else f"rank {rank.rank} of {rank.size} ({_BY[rank.by]})"
         served = f"dispatcher {place.dispatcher}, {place.workers} workers" if place.dispatcher else "no data service"
         weak = "; secret derived from the job's name (set TFHET_SECRET for a real one)" if secret.derived else ""
-        return f"{place.mode} job: {part}, {served}{weak}"
+        return f"{place.mode} job: {part}, {served}, group {place.identity.current_group}{weak}"
 
     def _on_signals(self, stopped: asyncio.Future[Verdict]) -> None:
         def on_signal(number: signal.Signals) -> None:
@@ -375,10 +367,12 @@ class Launcher:
     def say(self, line: str) -> None:
         """One line of the log, with the host in front; lines that mean nothing are left out."""
         if not is_noise(line):
-            with contextlib.suppress(OSError):  # who reads our log may be gone before us
-                # In one write: mpirun, which puts a prefix before what it gets, would tear the line from its end.
-                sys.stdout.write(f"[{self.place.label}] {line}\n")
-                sys.stdout.flush()
+            _print(f"[{self.place.label}] {line}")
+
+    def _write_emf(self, line: MetricLine) -> None:
+        """Below a metric line, for CloudWatch, where it is wanted. Nothing stands in front of it: it is to be JSON."""
+        if self.place.settings.emf_namespace:
+            _print(emf_line(self.place.settings.emf_namespace, labels(self.place), line, SYSTEM.wall()))
 
     def _write_event(self, event: Event) -> None:
         try:
@@ -387,12 +381,8 @@ class Launcher:
             self.say(f"the event {event.name} cannot be recorded: {error}")
 
 
-def _exit_code(code: int) -> int:
-    """A code that a process can exit with: a signal as shells say it, 128 + its number."""
-    return code if code >= 0 else 128 - code
-
-
-def _last_word(tail: Iterable[str]) -> str:
-    """The last line that says something, which after a traceback is the error."""
-    said = [line.strip() for line in tail if line.strip() and not is_noise(line)]
-    return f": {said[-1][:300]}" if said else ""
+def _print(line: str) -> None:
+    with contextlib.suppress(OSError):  # who reads our log may be gone before us
+        # In one write: mpirun, which puts a prefix before what it gets, would tear the line from its end.
+        sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()

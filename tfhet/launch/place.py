@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tfhet.cluster import HostPaths, Identity, Ports, Rank, Role, Roles, host_paths, identify, resolve, roles
-from tfhet.errors import ClusterError
+from tfhet.errors import ClusterError, UsageError
 from tfhet.launch.settings import LaunchSettings
 
 
@@ -42,7 +42,10 @@ class Place:
             worker_base=settings.worker_port,
             workers=wanted,
         )
-        return cls(identity, parts, rank, ports, host_paths(env), settings, env)
+        made = cls(identity, parts, rank, ports, host_paths(env), settings, env)
+        if made.metrics_port in (ports.control, ports.dispatcher, *ports.workers):
+            raise UsageError(f"--metrics_port {settings.metrics_port}: port {made.metrics_port} is taken by the job")
+        return made
 
     @property
     def host(self) -> str:
@@ -133,6 +136,12 @@ class Place:
     @property
     def mode(self) -> str:
         return "heterogeneous" if self.roles.data_hosts else "homogeneous"
+
+    @property
+    def metrics_port(self) -> int | None:
+        """Where this launcher answers Prometheus; None: nowhere."""
+        port = self.settings.metrics_port
+        return port + (self.rank.local_rank if self.rank else 0) if port else None
 
     def address(self, host: str) -> str:
         return resolve(host, self.env, self.host)

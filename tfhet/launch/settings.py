@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 from tfhet.errors import UsageError
+
+_NAMESPACE = re.compile(r"(?!AWS/)[A-Za-z0-9._/#:-]{1,255}")
+"""What CloudWatch takes as one."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,10 @@ class LaunchSettings:
     """What to do when the last host that serves data is lost: `stop` the job, or go on with `local` pipelines."""
     timeline: str = "hosts"
     """What is noted of where the time goes: what the `hosts` use, once a second, the `steps` too, or nothing: `off`."""
+    emf_namespace: str = ""
+    """CloudWatch namespace of the metric lines, written once more in its embedded metric format; "": they are not."""
+    metrics_port: int = 0
+    """Port at which the launcher of a host answers Prometheus, the one of local rank N at N more; 0: none does."""
     job_seed: int = 0
     """Every random number of the job derives from it."""
 
@@ -57,6 +65,13 @@ class LaunchSettings:
             raise UsageError(f"--on_data_loss {self.on_data_loss!r} is unknown; known: stop, local")
         if self.timeline not in ("off", "hosts", "steps"):
             raise UsageError(f"--timeline {self.timeline!r} is unknown; known: off, hosts, steps")
+        if self.emf_namespace and not _NAMESPACE.fullmatch(self.emf_namespace):
+            raise UsageError(
+                f"--emf_namespace {self.emf_namespace!r}: give 1 to 255 letters, digits and . - _ / # :, and no name "
+                "that begins with AWS/"
+            )
+        if not 0 <= self.metrics_port <= 65535:
+            raise UsageError(f"--metrics_port {self.metrics_port} is no TCP port; 0 switches it off")
         for name in ("lease_s", "ready_timeout_s"):
             if not getattr(self, name) > 0:
                 raise UsageError(f"--{name} must be positive, not {getattr(self, name)}")

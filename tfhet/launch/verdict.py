@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from tfhet.errors import JobFailed, TfhetError
 from tfhet.launch.noise import is_noise
+from tfhet.process import describe_exit
 
 _FOLLOWS = re.compile(r"Horovod has been shut down|HorovodInternalError|Connection (closed|reset) by peer")
 
@@ -28,6 +30,22 @@ class Verdict:
         lines = "\n".join(line for line in log if not is_noise(line))[-LOG_LIMIT:]
         return cls(code, f"{' '.join(cause.splitlines())}\n{lines}".rstrip("\n"))
 
+    @classmethod
+    def of_error(cls, error: BaseException, where: str) -> Verdict:
+        """What an error of the launcher `where` makes of the job."""
+        if isinstance(error, JobFailed):
+            return cls.of(_exit_code(error.code) or 1, str(error), error.log_tail)
+        if isinstance(error, TfhetError):
+            return cls.of(error.exit_code, f"{where}: {error}")
+        return cls.of(1, f"{where}: {type(error).__name__}: {error}")
+
+    @classmethod
+    def of_script(cls, code: int, whose: str, tail: Iterable[str]) -> Verdict:
+        """What the end of a script makes of the job. code: negative for a signal; whose: `train.py ended on algo-1,
+        rank 0`; tail: the last lines of its log."""
+        lines = list(tail)
+        return cls.of(_exit_code(code), f"{whose}: {describe_exit(code, lines)}{_last_word(lines)}", lines)
+
     @property
     def headline(self) -> str:
         """The cause without the log."""
@@ -42,3 +60,14 @@ class Verdict:
     def log(self) -> list[str]:
         """The last lines that what failed had printed."""
         return self.cause.split("\n")[1:]
+
+
+def _exit_code(code: int) -> int:
+    """A code that a process can exit with: a signal as shells say it, 128 + its number."""
+    return code if code >= 0 else 128 - code
+
+
+def _last_word(tail: Iterable[str]) -> str:
+    """The last line that says something, which after a traceback is the error."""
+    said = [line.strip() for line in tail if line.strip() and not is_noise(line)]
+    return f": {said[-1][:300]}" if said else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tfhet.record.figure import Figure
 from tfhet.record.folder import RunFolder
 from tfhet.record.machine import machine, versions
+from tfhet.record.metric_line import MetricLine
 from tfhet.record.record import Record
 from tfhet.record.run import RunSummary
 from tfhet.record.spread import Spread
@@ -13,6 +14,7 @@ from tfhet.record.timeline import Timeline
 
 __all__ = [
     "Figure",
+    "MetricLine",
     "Record",
     "RunFolder",
     "RunSummary",

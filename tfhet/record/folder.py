@@ -2,7 +2,7 @@
 
 RUN/
   summary.json      the run in numbers (RunSummary)
-  events.jsonl      what happened, one JSON object a line, in the order of writing
+  events.jsonl      what happened, one JSON object a line
   timeline.jsonl    where the time went, joined from the `timeline` folders below it (Timeline)
   logs/<host>.log   what each host printed
   report.html       the page made of the above
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,8 @@ PARTS = "timeline"
 """The folder in a host's record where its processes note times."""
 _PLACES = (f"{PARTS}/*.jsonl", f"tfhet/{PARTS}/*.jsonl", f"hosts/*/output/data/tfhet/{PARTS}/*.jsonl")
 """Where they are found: in a host's own record, in what a platform collected, in the folder of a simulated run."""
+_HOST_EVENTS = "hosts/*/output/data/tfhet/events.jsonl"
+"""What a host of a simulated run writes by itself; `join_events` makes it part of the run's own."""
 
 
 @dataclass(frozen=True)
@@ -84,28 +86,35 @@ class RunFolder:
         The line goes out in one write to a file opened for appending, so lines of different processes do not mix.
         """
         self.path.mkdir(parents=True, exist_ok=True)
-        line = json.dumps(document.plain(event.as_json()), ensure_ascii=False, allow_nan=False) + "\n"
+        line = _line(event.as_json())
         descriptor = os.open(self.events_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         try:
             os.write(descriptor, line.encode("utf-8", "backslashreplace"))  # as `document.write_text`
         finally:
             os.close(descriptor)
 
-    def events(self) -> Iterator[dict[str, Any]]:
-        """The events in the order written, as JSON objects; nothing when there are none.
+    def events(self) -> list[dict[str, Any]]:
+        """The events in order of time, as JSON objects: the run's own, and those that its hosts have so far.
 
         A line that is cut short (its writer was killed) or no JSON is left out.
         """
-        if not self.events_path.exists():
-            return
-        with open(self.events_path, encoding="utf-8", errors="replace") as file:
-            for line in file:
-                try:
-                    event = json.loads(line)
-                except (ValueError, RecursionError):
-                    continue
-                if isinstance(event, dict):
-                    yield event
+        found = list(_events(self.events_path))
+        joined = {_identity(event) for event in found}
+        for path in self.host_events().values():
+            found += [event for event in _events(path) if _identity(event) not in joined]
+        return sorted(found, key=_time_s)
+
+    def host_events(self) -> dict[str, Path]:
+        """The files in which hosts of a simulated run write events, by host."""
+        return {path.parts[-5]: path for path in sorted(self.path.glob(_HOST_EVENTS))}
+
+    def join_events(self) -> Path | None:
+        """Writes all events that there are into `events.jsonl`, whole or not at all; None when there are none.
+
+        To be called when the run is over: what is written meanwhile could be lost. Raises OSError.
+        """
+        found = self.events()
+        return document.write_text(self.events_path, "".join(map(_line, found))) if found else None
 
     def timeline(self) -> Timeline:
         """Where the time went, as far as the hosts have noted it; joined anew when it was not yet.
@@ -140,3 +149,30 @@ class RunFolder:
             text = file.read().decode("utf-8", errors="replace")
         found = text.splitlines()
         return (found[1:] if start else found)[-lines:]
+
+
+def _events(path: Path) -> Iterator[dict[str, Any]]:
+    """The JSON objects of a file that has one a line, in its order; nothing of one that is not there."""
+    if not path.exists():
+        return
+    with open(path, encoding="utf-8", errors="replace") as file:
+        for line in file:
+            try:
+                event = json.loads(line)
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(event, dict):
+                yield event
+
+
+def _line(event: Mapping[str, Any]) -> str:
+    return json.dumps(document.plain(event), ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _identity(event: Mapping[str, Any]) -> str:
+    return json.dumps(event, sort_keys=True)
+
+
+def _time_s(event: Mapping[str, Any]) -> float:
+    at = event.get("time_s")
+    return at if isinstance(at, (int, float)) else 0.0

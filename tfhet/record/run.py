@@ -86,6 +86,10 @@ class RunSummary:
     """What a platform would say of the job: `Completed`, `Failed` or `Stopped`."""
     failure_reason: str | None = None
     """And why."""
+    billable_s: float | None = None
+    """Seconds that a platform charges for each of the instances; None of a run that is not paid for."""
+    usd: float | None = None
+    """What all of them cost, without storage and transfer; None where a price is not known."""
     host_cpu_s: Mapping[str, float] = field(default_factory=dict)
     """CPU seconds of each host, by name, from its start to its end."""
     reading_cpu_s: Mapping[str, float] = field(default_factory=dict)
@@ -190,6 +194,8 @@ _REAL = (
     "first_batch_s",
     "teardown_s",
     "usd_per_million_examples",
+    "billable_s",
+    "usd",
 )
 _KINDS: dict[str, tuple[type, ...]] = {
     **dict.fromkeys((*_MAPPINGS, "step_ms", "wait_ms"), (dict,)),

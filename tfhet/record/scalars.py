@@ -1,4 +1,7 @@
-"""A timeline as TensorBoard scalars: a run for each rank and each host. Needs tensorboard, and no TensorFlow."""
+"""TensorBoard's scalars: of a training as it goes on, and of a timeline, a run for each rank and each host.
+
+Needs tensorboard, and no TensorFlow.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import importlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import IO, Any
 
 from tfhet.errors import UsageError
 from tfhet.record.entry import Step, Use
@@ -14,6 +18,47 @@ from tfhet.units import MIB
 
 Point = tuple[float, int, Mapping[str, float]]
 """Seconds since 1970, step, value by tag."""
+
+
+class ScalarFile:
+    """One event file, which TensorBoard can read while it is being written."""
+
+    def __init__(self, folder: Path, began_s: float, name: str):
+        """Begins `folder`/events.out.tfevents.SECONDS.`name`, in place of one of that name; began_s: since 1970.
+
+        Raises UsageError when tensorboard is not installed, and OSError.
+        """
+        try:
+            self._event: Any = importlib.import_module("tensorboard.compat.proto.event_pb2").Event
+            self._summary: Any = importlib.import_module("tensorboard.compat.proto.summary_pb2").Summary
+            records: Any = importlib.import_module("tensorboard.summary.writer.record_writer")
+        except ImportError as error:
+            raise UsageError(f"scalars need TensorBoard: pip install tensorboard ({error})") from None
+        folder.mkdir(parents=True, exist_ok=True)
+        self.path = folder / f"events.out.tfevents.{int(began_s):010d}.{name}"
+        self._file: IO[bytes] = open(self.path, "wb")  # noqa: SIM115 (closed by close)
+        self._records = records.RecordWriter(self._file)
+        self._records.write(self._event(wall_time=began_s, file_version="brain.Event:2").SerializeToString())
+
+    def add(self, at_s: float, step: int, values: Mapping[str, float]) -> None:
+        """Values by tag; at_s: seconds since 1970. Raises OSError."""
+        scalars = [self._summary.Value(tag=tag, simple_value=value) for tag, value in values.items()]
+        event = self._event(wall_time=at_s, step=step, summary=self._summary(value=scalars))
+        self._records.write(event.SerializeToString())
+
+    def flush(self) -> None:
+        """Brings what was added to the file. Raises OSError."""
+        self._file.flush()
+
+    def close(self) -> None:
+        """Raises OSError."""
+        self._file.close()
+
+    def __enter__(self) -> ScalarFile:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
 
 def write(timeline: Timeline, folder: Path) -> list[Path]:
@@ -57,19 +102,7 @@ def _of_use(use: Use) -> Iterator[tuple[str, float]]:
 
 
 def _write(folder: Path, points: list[Point], began_s: float) -> Path:
-    try:
-        proto = importlib.import_module("tensorboard.compat.proto.event_pb2")
-        summary = importlib.import_module("tensorboard.compat.proto.summary_pb2")
-        records = importlib.import_module("tensorboard.summary.writer.record_writer")
-    except ImportError as error:
-        raise UsageError(f"scalars need TensorBoard: pip install tensorboard ({error})") from None
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"events.out.tfevents.{int(began_s):010d}.{folder.name}"
-    with open(path, "wb") as file:
-        writer = records.RecordWriter(file)
-        writer.write(proto.Event(wall_time=began_s, file_version="brain.Event:2").SerializeToString())
+    with ScalarFile(folder, began_s, folder.name) as file:
         for at_s, step, values in points:
-            scalars = [summary.Summary.Value(tag=tag, simple_value=value) for tag, value in values.items()]
-            event = proto.Event(wall_time=at_s, step=step, summary=summary.Summary(value=scalars))
-            writer.write(event.SerializeToString())
-    return path
+            file.add(at_s, step, values)
+    return file.path

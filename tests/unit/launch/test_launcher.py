@@ -6,13 +6,16 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from prometheus_text import read
 
 from tfhet.cluster import check_free, free_ports
 from tfhet.launch import main
@@ -186,6 +189,64 @@ def test_notices_of_a_script_are_heard_and_not_printed(launch, tmp_path, capfd):
     assert "[t1/0] hello" in out and "[t1/0] @tfhet rubbish" in out
     assert "endlessly" not in out and "something new" not in out
     assert len(events(tmp_path, "training.reading")) == 1
+
+
+SAYS = """
+import sys, time, urllib.request
+from tfhet.service.notice import notify
+from tfhet.record import MetricLine
+notify("goes on", steps=7, examples=896, step_s=1.5, wait_s=0.25)
+print(MetricLine(7, 0, 214.3, 597.0, 16.7, 2.5), flush=True)
+"""
+ASKS = """
+for _ in range(500):
+    try:
+        text = urllib.request.urlopen(sys.argv[1], timeout=5).read().decode()
+    except OSError:
+        text = ""
+    if "tfhet_loss" in text:
+        break
+    time.sleep(0.02)
+print(text, flush=True)
+"""
+
+
+def test_prometheus_is_answered_while_the_script_runs_and_no_longer(launch, capfd):
+    (port,) = free_ports(1)
+    code = SAYS + ASKS.replace("sys.argv[1]", repr(f"http://127.0.0.1:{port}/metrics"))
+    assert launch(code, "--metrics_port", str(port)) == 0
+    out = capfd.readouterr().out
+    exposed = read("".join(line[7:] + "\n" for line in out.splitlines() if re.match(r"\[t1/0\] (# |tfhet_)", line)))
+    assert {name: family.value for name, family in exposed.items()} == {
+        "tfhet_up": 1,
+        "tfhet_steps_total": 7,
+        "tfhet_examples_total": 896,
+        "tfhet_step_seconds_total": 1.5,
+        "tfhet_wait_seconds_total": 0.25,
+        "tfhet_epoch": 0,
+        "tfhet_loss": 2.5,
+    }
+    check_free(port)
+
+
+def test_a_port_for_prometheus_that_is_taken_ends_no_job(launch, capfd):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        assert launch("print('trained')", "--metrics_port", str(taken.getsockname()[1])) == 0
+    out = capfd.readouterr().out
+    assert "[t1/0] trained" in out and "no metrics at --metrics_port" in out
+
+
+def test_a_metric_line_is_followed_by_one_for_cloudwatch_where_that_is_wanted(launch, capfd):
+    assert launch(SAYS, "--emf_namespace", "training") == 0
+    lines = capfd.readouterr().out.splitlines()
+    (at,) = [index for index, line in enumerate(lines) if line.startswith("[t1/0] [tfhet] step=7 ")]
+    told = json.loads(lines[at + 1])  # nothing stands before it
+    assert told["loss"] == 2.5 and told["host"] == "t1" and told["training_job"] == "job"
+    assert told["_aws"]["CloudWatchMetrics"][0]["Namespace"] == "training"
+    assert launch(SAYS) == 0
+    assert "_aws" not in capfd.readouterr().out
 
 
 def test_the_script_is_told_where_the_record_is_and_who_serves(launch, tmp_path, capfd):

@@ -128,3 +128,14 @@ def test_too_few_worker_ports_are_an_error(environment_of):
 def test_a_host_that_nothing_describes_is_an_error(tmp_path):
     with pytest.raises(ClusterError, match="nothing says which hosts belong to this job"):
         Place.of({"SAGEMAKER_BASE_DIR": str(tmp_path)}, LaunchSettings())
+
+
+@pytest.mark.parametrize(("host", "rank", "port"), [("d1", None, 9400), ("t1", 0, 9400), ("t1", 1, 9401)])
+def test_each_launcher_of_a_host_has_a_port_for_prometheus_of_its_own(place_of, host, rank, port):
+    assert place_of(host, rank, "--metrics_port", 9400, ranks=2).metrics_port == port
+    assert place_of(host, rank, ranks=2).metrics_port is None
+
+
+def test_a_port_for_prometheus_that_the_job_needs_is_an_error(place_of):
+    with pytest.raises(UsageError, match="--metrics_port 6000: port 6001 is taken by the job"):
+        place_of("t1", 1, "--metrics_port", 6000, "--dnn_host_workers", 1, ranks=2)

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import pytest
+
+from tfhet.errors import JobFailed, UsageError
 from tfhet.launch.verdict import LOG_LIMIT, Verdict
 
 
@@ -24,3 +27,23 @@ def test_the_end_of_a_long_log_is_kept():
 def test_noise_stays_out_of_the_log():
     noise = "E0000 Unable to register cuDNN factory: Attempting to register"
     assert Verdict.of(1, "x", ["one", noise, "two"]).log == ["one", "two"]
+
+
+def test_the_end_of_a_script_is_told_by_its_last_word():
+    verdict = Verdict.of_script(3, "train.py ended on algo-1, rank 0", ["Traceback", "ValueError: no image"])
+    assert verdict.code == 3 and verdict.log == ["Traceback", "ValueError: no image"]
+    assert verdict.headline == "train.py ended on algo-1, rank 0: exit code 3: ValueError: no image"
+    assert Verdict.of_script(-9, "train.py ended on algo-1, rank 0", []).code == 137
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "headline"),
+    [
+        (JobFailed("rank 0 hangs", code=-9, log_tail=["last"]), 137, "rank 0 hangs"),
+        (UsageError("no such file"), 2, "algo-1: no such file"),
+        (ValueError("odd"), 1, "algo-1: ValueError: odd"),
+    ],
+)
+def test_an_error_of_a_launcher_has_a_code_and_says_where(error, code, headline):
+    verdict = Verdict.of_error(error, "algo-1")
+    assert (verdict.code, verdict.headline) == (code, headline)

@@ -1,0 +1,48 @@
+"""Whatever comes to the port for Prometheus, the next request is answered, and nothing is left of any."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from hypothesis import strategies as st
+from rubbish import fuzz
+from siege import run
+
+from tfhet.launch.endpoint import Endpoint
+
+requests = st.binary(max_size=60) | st.builds(
+    lambda method, path, version, fields: method + b" " + path + b" " + version + b"\r\n" + fields + b"\r\n\r\n",
+    st.sampled_from([b"GET", b"get", b"", b"POST", b"\xff", b"G" * 40]),
+    st.sampled_from([b"/metrics", b"/", b"", b"*", b"\0", b"/\xff", b"/metrics?" + b"x" * 3000, b"http://a/metrics"]),
+    st.sampled_from([b"HTTP/1.1", b"HTTP/1.0", b"HTTP/2", b"", b"\0"]),
+    st.binary(max_size=20) | st.sampled_from([b"A: b", b"x" * 9000, b"Content-Length: 99999999999"]),
+)
+
+
+async def asked(port: int, content: bytes) -> bytes:
+    """What is answered to some bytes and an end."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    answer = b""
+    with contextlib.suppress(OSError):
+        writer.write(content)
+        writer.write_eof()
+        answer = await reader.read()
+    writer.close()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
+    return answer
+
+
+@fuzz("metrics endpoint", st.lists(requests, min_size=1, max_size=4), each=lambda sent: len(sent))
+def test_whatever_is_sent_the_next_one_is_answered(sent: list[bytes]) -> None:
+    async def scenario() -> None:
+        endpoint = Endpoint(lambda: "a 1\n")
+        port = await endpoint.open("127.0.0.1", 0)
+        for content in sent:
+            answer = await asked(port, content)
+            assert answer == b"" or answer.startswith(b"HTTP/1.1 ")
+        assert (await asked(port, b"GET /metrics HTTP/1.1\r\n\r\n")).endswith(b"a 1\n")
+        await endpoint.close()
+
+    run(scenario())
