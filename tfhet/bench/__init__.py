@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from tfhet import lazy
 
 if TYPE_CHECKING:
     from tfhet.bench.case import Case
@@ -15,20 +16,4 @@ if TYPE_CHECKING:
 
 __all__ = ["Case", "Measurement", "Meter", "ProcessMeter", "Sample", "Suite", "measure", "run"]
 
-# Loaded when asked for: scripts of jobs that are measured (flow/) should not pay for tables and progress bars.
-_HOME = {
-    "Case": "case",
-    "Measurement": "measurement",
-    "Meter": "meter",
-    "ProcessMeter": "meter",
-    "Sample": "meter",
-    "Suite": "suite",
-    "measure": "harness",
-    "run": "command",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'tfhet.bench' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"tfhet.bench.{_HOME[name]}"), name)
+lazy.names_on_demand(__name__)

@@ -12,21 +12,23 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tfhet.bench import throttled
+from tfhet.bench import apart
 
 PHOTOS = 512
 LEAST_FILES = 32
 """So that no worker lacks one."""
+FILE_BATCHES = 4
+"""A worker asks the dispatcher for each file."""
 LIMIT_S = 180.0
 
 
 def write_apart(directory: Path, chain: str, batch_size: int, batches: int) -> None:
     """`write`, in a process of its own. Raises TfhetError."""
-    throttled.run("channel", str(directory), chain, str(batch_size), str(batches), limit_s=LIMIT_S)
+    apart.run("channel", str(directory), chain, str(batch_size), str(batches), limit_s=LIMIT_S)
 
 
 def write(directory: Path, chain: str, batch_size: int, batches: int) -> None:
-    """Makes `directory`: files of digits, a batch in each, or of photos, as they come; enough for so many batches."""
+    """Makes `directory`: files of digits, FILE_BATCHES in each, or of photos, as they come; for so many batches."""
     from tfhet import stages
     from tfhet.bench import records
     from tfhet.source import Sidecar
@@ -41,8 +43,8 @@ def write(directory: Path, chain: str, batch_size: int, batches: int) -> None:
             files = list(records.photos(PHOTOS).files)
             each = PHOTOS // len(files)
         else:
-            files = list(records.repeated_digits(Path(scratch), batch_size * records.SHARDS).files)
-            each = batch_size
+            files = list(records.repeated_digits(Path(scratch), FILE_BATCHES * batch_size * records.SHARDS).files)
+            each = FILE_BATCHES * batch_size
         wanted = max(LEAST_FILES, -(-batches * batch_size // each))
         counts = {}
         for index in range(wanted):

@@ -1,4 +1,4 @@
-"""What a simulated job leaves behind that it should not: processes, listening sockets, folders, shared memory."""
+"""What a simulated job leaves behind that it should not: processes, sockets, folders, control groups, shared memory."""
 
 from __future__ import annotations
 
@@ -51,6 +51,7 @@ class Before:
         return (
             *processes(job.folder.path),
             *containers(job.folder.path),
+            *(f"cgroup {folder}" for cgroup in job.cgroups.values() for folder in cgroup.folders),
             *sockets(ports, self.at_s, clock.wall()),
             *(f"folder {path}" for path in sorted([*journals, *job.temporary.glob("tfhet-*")])),
             *(f"shared memory {name}" for name in sorted(_shared() - self.shared)),
@@ -80,7 +81,7 @@ def processes(folder: Path) -> tuple[str, ...]:
 
 
 def containers(folder: Path) -> tuple[str, ...]:
-    """What is left of the containers of the run in `folder`; their control groups the next simulation sweeps away."""
+    """What is left of the containers of the run in `folder`: processes, and what they wrote."""
     import psutil
 
     found = [f"folder {path}" for path in folder.rglob(".scratch-*")]

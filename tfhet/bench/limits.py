@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import psutil
 
 from tfhet.bench import load
+from tfhet.bench.rounds import in_rounds
 from tfhet.bench.suite import Suite
 from tfhet.clock import SYSTEM, Clock, cpu_of
 from tfhet.container import kernel, sweeper
@@ -27,7 +28,7 @@ from tfhet.container.bridge import Bridge
 from tfhet.container.cgroup import Cgroup
 from tfhet.container.limits import PERIOD_S, Limits
 from tfhet.errors import JobFailed, UsageError
-from tfhet.events import Event, Observer
+from tfhet.events import Observer
 from tfhet.record import Figure, Record
 
 CPU, BANDWIDTH = "limits.cpu_error_pct", "limits.bandwidth_error_pct"
@@ -211,22 +212,18 @@ def measured(
     trials: Sequence[Trial], warmup: int, repeats: int, observer: Observer, clock: Clock = SYSTEM
 ) -> dict[str, list[float]]:
     """Percent by which each trial deviated, by name, in rounds over all of them; the first `warmup` do not count."""
-    taken: dict[str, list[float]] = {trial.name: [] for trial in trials}
-    for index in range(warmup + repeats):
-        for trial in trials:
-            begun_s = clock.monotonic()
-            deviation = trial.deviation_pct()
-            if index >= warmup:
-                taken[trial.name].append(deviation)
-            told = {
-                "case": trial.name,
-                "round": index + 1,
-                "rounds": warmup + repeats,
-                "exit_s": clock.monotonic() - begun_s,
-                "said": [f"{deviation:+.2f} %"],
-            }
-            observer(Event("case.ended", clock.wall(), told))
-    return taken
+
+    def taking(trial: Trial) -> Callable[[int], float]:
+        return lambda index: trial.deviation_pct()
+
+    return in_rounds(
+        {trial.name: taking(trial) for trial in trials},
+        lambda name, deviation: f"{deviation:+.2f} %",
+        warmup=warmup,
+        repeats=repeats,
+        observer=observer,
+        clock=clock,
+    )
 
 
 def figures_of(trials: Sequence[Trial], taken: Mapping[str, Sequence[float]]) -> dict[str, Figure]:

@@ -2,33 +2,36 @@
 
 The accelerator is emulated, every host has the same share of a CPU, and a worker runs on the dnn host too. At best a
 step takes as long as the accelerator, or as all CPUs together need for what a batch costs: the pipeline alone, measured
-in one process, and the wire alone, measured with batches that lie in memory, both in the same run of the suite.
+in one process, and the wire alone, measured with batches that lie in memory, both with the CPU of a host, right before
+and right after the point: a virtual machine becomes faster and slower within minutes.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tfhet.bench import channel as channels
-from tfhet.bench import throttled
-from tfhet.bench.scaling_alone import MARK, Alone
+from tfhet.bench.apart import Apart
+from tfhet.bench.awake import awake
+from tfhet.bench.scaling_alone import Alone
 from tfhet.bench.scaling_load import LOADS, Course, Ideal, ScalingLoad
-from tfhet.bench.scaling_point import Point, cluster_of, measured
+from tfhet.bench.scaling_point import Point, measured
 from tfhet.bench.suite import Suite, chosen
 from tfhet.bench.watched import new_place
 from tfhet.clock import SYSTEM
 from tfhet.container import kernel
+from tfhet.container.limits import Limits
 from tfhet.errors import JobFailed, UsageError
 from tfhet.events import Event, Observer
 from tfhet.record import Figure, Record, median
 from tfhet.report import numbers, table
 from tfhet.report.panels import Panel, plot_panels
 from tfhet.report.table import text
-from tfhet.simulate.scale import limits_of
 
 WORST = "scaling.worst_over_ideal"
 TARGET = 1.05
@@ -41,21 +44,46 @@ ALONE_LIMIT_S = 180.0
 RUN_LIMIT_S = 240.0
 
 
+@dataclass(frozen=True)
+class Pair:
+    """A point, and what was ideal at that time."""
+
+    point: Point
+    ideal: Ideal
+
+    @property
+    def ideal_s(self) -> float:
+        return self.ideal.at(self.point.data_hosts)
+
+    @property
+    def over_ideal(self) -> list[float]:
+        """Each window's step over the ideal one."""
+        return [1e-3 * window_ms / self.ideal_s for window_ms in self.point.windows_ms]
+
+
 @dataclass
 class Taken:
     """All of one load."""
 
     load: ScalingLoad
-    alone: Alone
     ideal: Ideal
-    points: dict[int, list[Point]] = field(default_factory=dict)
+    """When its measurement began."""
+    free: Alone
+    """The parts without a quota: what standing still again and again costs is not a job's."""
+    alone: list[Alone] = field(default_factory=list)
+    """In order of time: one before the first point, and one after each."""
+    pairs: list[Pair] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
     """Why runs failed that were made again."""
 
-    def over_ideal(self, data_hosts: int) -> list[float]:
-        """Each window's step over the ideal one."""
-        ideal_ms = 1e3 * self.ideal.at(data_hosts)
-        return [window / ideal_ms for point in self.points[data_hosts] for window in point.windows_ms]
+    def at(self, data_hosts: int) -> list[Pair]:
+        """What was measured with so many data hosts."""
+        return [pair for pair in self.pairs if pair.point.data_hosts == data_hosts]
+
+    @property
+    def data_hosts(self) -> list[int]:
+        """All that was measured."""
+        return sorted({pair.point.data_hosts for pair in self.pairs})
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
@@ -67,12 +95,6 @@ def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seconds", type=float, default=12.0, metavar="N", help="measured at a point, about (default %(default)s)"
     )
-    parser.add_argument(
-        "--alone",
-        choices=("host", "free"),
-        default="free",
-        help="whether the parts alone are measured with the CPU of a host, or all of the machine (default %(default)s)",
-    )
     parser.add_argument("--keep", action="store_true", help="keep the folders of the runs, and say where")
 
 
@@ -82,38 +104,52 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
         raise UsageError("--cpus and --seconds: give more than 0")
     kernel.require("namespace")
     taken: list[Taken] = []
-    with new_place("scaling", keep=options.keep) as place:
+    with new_place("scaling", keep=options.keep) as place, awake():
         for load in loads:
             channel = place / f"{load.key}-data"
             _write(load, channel, points, options)
-            alone = _alone(load, channel, options)
-            taken.append(
-                Taken(load, alone, Ideal.bound_by_input_until(*_medians(alone), options.cpus, INPUT_BOUND_HOSTS))
-            )
-            _tell_alone(observer, taken[-1])
-        for index in range(options.warmup + options.repeats):
-            for data_hosts in points:
-                for one in taken:
-                    folder = place / f"{one.load.key}-{data_hosts}-{index}"
-                    point = _point(one, data_hosts, place / f"{one.load.key}-data", folder, options)
-                    if index >= options.warmup:
-                        one.points.setdefault(data_hosts, []).append(point)
-                    _tell(observer, one, point, index, options.warmup + options.repeats)
-                    if not options.keep:
-                        shutil.rmtree(folder, ignore_errors=True)
-        for one in taken:  # the machine may have become slower or faster meanwhile
-            one.alone = one.alone.and_again(_alone(one.load, place / f"{one.load.key}-data", options))
-            one.ideal = one.ideal.corrected(*_medians(one.alone))
-            _tell_alone(observer, one)
+            words = [str(channel), "--chain", load.chain, "--form", load.form, "--batch_size", str(load.batch_size)]
+            with Apart.kept("scaling_alone", *words) as apart:
+                taken.append(_measured(load, points, channel, apart, options, observer))
     details = {
         "cpus_per_host": options.cpus,
-        "alone_with": "the CPU of a host" if options.alone == "host" else "all CPUs of the machine",
         "input_bound_hosts": INPUT_BOUND_HOSTS,
         "loads": {one.load.key: _load_json(one) for one in taken},
         "rows": [row for one in taken for row in rows(one)],
         "runs": str(place) if options.keep else None,
     }
     return Record.of("scaling", figures_of(taken), details=details, command=command)
+
+
+def _measured(
+    load: ScalingLoad,
+    points: Sequence[int],
+    channel: Path,
+    apart: Apart,
+    options: argparse.Namespace,
+    observer: Observer,
+) -> Taken:
+    """All points of a load, in turn, between measurements of its parts alone. Raises JobFailed."""
+    limits = Limits(options.cpus, cpu_set=(min(os.sched_getaffinity(0)),))
+    free = Alone.parse(apart.ask(ALONE_LIMIT_S))
+    before = Alone.parse(apart.ask(ALONE_LIMIT_S, limits))
+    taken = Taken(load, Ideal.bound_by_input_until(*_medians(before), options.cpus, INPUT_BOUND_HOSTS), free, [before])
+    _tell_alone(observer, taken)
+    for index in range(options.warmup + options.repeats):
+        for data_hosts in points:
+            folder = channel.with_name(f"{load.key}-{data_hosts}-{index}")
+            ideal = taken.ideal.corrected(*_medians(before))
+            point = _point(taken, ideal, data_hosts, channel, folder, options)
+            after = Alone.parse(apart.ask(ALONE_LIMIT_S, limits))
+            taken.alone.append(after)
+            pair = Pair(point, taken.ideal.corrected(*_medians(before.and_again(after))))
+            before = after
+            if index >= options.warmup:
+                taken.pairs.append(pair)
+            _tell(observer, taken, pair, index, options.warmup + options.repeats)
+            if not options.keep:
+                shutil.rmtree(folder, ignore_errors=True)
+    return taken
 
 
 def _points(text: str) -> list[int]:
@@ -134,18 +170,11 @@ def _write(load: ScalingLoad, channel: Path, points: Sequence[int], options: arg
     channels.write_apart(channel, load.chain, load.batch_size, batches)
 
 
-def _alone(load: ScalingLoad, channel: Path, options: argparse.Namespace) -> Alone:
-    """Measures the load's parts. Raises TfhetError."""
-    words = [str(channel), "--chain", load.chain, "--form", load.form, "--batch_size", str(load.batch_size)]
-    (of_a_host,) = limits_of(cluster_of(0, options.cpus, channel), {"alone": "dnn_group"})[0].values()
-    limits = of_a_host if options.alone == "host" else None
-    said = throttled.run("scaling_alone", *words, limits=limits, limit_s=ALONE_LIMIT_S)
-    return Alone.from_line(next((line for line in said if line.startswith(MARK)), ""))
-
-
-def _point(taken: Taken, data_hosts: int, channel: Path, folder: Path, options: argparse.Namespace) -> Point:
+def _point(
+    taken: Taken, ideal: Ideal, data_hosts: int, channel: Path, folder: Path, options: argparse.Namespace
+) -> Point:
     """One run, or a second one where the first fails, which the record tells. Raises JobFailed."""
-    what = (taken.load, taken.ideal, data_hosts, channel)
+    what = (taken.load, ideal, data_hosts, channel)
     try:
         return measured(*what, folder, options.seconds, RUN_LIMIT_S)
     except JobFailed as failure:
@@ -161,16 +190,18 @@ def figures_of(taken: Sequence[Taken]) -> Mapping[str, Figure]:
     """The flat table: the worst point, all points, and what a batch costs apart."""
     points = {
         f"scaling.{one.load.key}.data_hosts_{data_hosts}": Figure.of(
-            one.over_ideal(data_hosts), unit="x", against=AGAINST
+            [window for pair in one.at(data_hosts) for window in pair.over_ideal], unit="x", against=AGAINST
         )
         for one in taken
-        for data_hosts in sorted(one.points)
+        for data_hosts in one.data_hosts
     }
     figures = {WORST: max(points.values(), key=lambda figure: figure.value), **points}
     for one in taken:
-        alone = one.alone
-        for name, samples in (("stages", alone.stages_s), ("wire", alone.wire_s), ("reader", alone.reader_s)):
-            figures[f"scaling.{one.load.key}.{name}_ms"] = Figure.of([1e3 * value for value in samples], unit="ms")
+        for name in ("stages_s", "wire_s", "reader_s"):
+            samples = [1e3 * value for alone in one.alone for value in getattr(alone, name)]
+            figures[f"scaling.{one.load.key}.{name[:-1]}ms"] = Figure.of(samples, unit="ms")
+        free = [1e3 * value for value in one.free.stages_s]
+        figures[f"scaling.{one.load.key}.stages_without_quota_ms"] = Figure.of(free, unit="ms")
         figures[f"scaling.{one.load.key}.accelerator_ms"] = Figure.single(1e3 * one.ideal.step_s, unit="ms")
     return figures
 
@@ -180,18 +211,19 @@ def rows(taken: Taken) -> list[dict[str, object]]:
     step is shorter. The last columns: CPU time that is not the pipeline's or the wire's, or that nobody used, as
     a percentage of what a batch costs apart; where the accelerator is the bound, some has to be left."""
     found = []
-    for data_hosts, points in sorted(taken.points.items()):
-        shares = [point.shares(taken.ideal) for point in points]
+    for data_hosts in taken.data_hosts:
+        pairs = taken.at(data_hosts)
+        shares = [pair.point.shares(pair.ideal) for pair in pairs]
         found.append(
             {
                 "load": taken.load.words,
                 "data hosts": data_hosts,
-                "step ms": median([window for point in points for window in point.windows_ms]),
-                "ideal ms": 1e3 * taken.ideal.at(data_hosts),
-                "x ideal": round(median(taken.over_ideal(data_hosts)), 3),
-                "without wire ms": 1e3 * taken.ideal.without_wire_at(data_hosts),
-                "dnn host ms": median([1e3 * point.trainer_s / taken.ideal.cpus for point in points]),
-                "wait %": median([point.wait_pct for point in points]),
+                "step ms": median([window for pair in pairs for window in pair.point.windows_ms]),
+                "ideal ms": 1e3 * median([pair.ideal_s for pair in pairs]),
+                "x ideal": round(median([window for pair in pairs for window in pair.over_ideal]), 3),
+                "without wire ms": 1e3 * median([pair.ideal.without_wire_at(data_hosts) for pair in pairs]),
+                "dnn host ms": median([1e3 * pair.point.trainer_s / pair.ideal.cpus for pair in pairs]),
+                "wait %": median([pair.point.wait_pct for pair in pairs]),
                 **{f"{name} %": round(median([one[name] for one in shares]), 1) for name in shares[0]},
             }
         )
@@ -201,12 +233,18 @@ def rows(taken: Taken) -> list[dict[str, object]]:
 def _load_json(taken: Taken) -> dict[str, object]:
     return {
         "load": vars(taken.load),
-        "alone": vars(taken.alone),
+        "alone_without_quota": vars(taken.free),
+        "alone": [vars(one) for one in taken.alone],
         "accelerator_s": taken.ideal.step_s,
-        "ideal_s": {str(number): taken.ideal.at(number) for number in sorted(taken.points)},
-        "ideal_without_wire_s": {str(number): taken.ideal.without_wire_at(number) for number in sorted(taken.points)},
         "failed": taken.failed,
-        "points": {str(n): [point.to_json() for point in points] for n, points in sorted(taken.points.items())},
+        "points": [
+            {
+                **pair.point.to_json(),
+                "ideal_s": pair.ideal_s,
+                "ideal_without_wire_s": pair.ideal.without_wire_at(pair.point.data_hosts),
+            }
+            for pair in taken.pairs
+        ],
     }
 
 
@@ -221,11 +259,9 @@ def _tell_alone(observer: Observer, taken: Taken) -> None:
     observer(Event("case.ended", SYSTEM.wall(), told))
 
 
-def _tell(observer: Observer, taken: Taken, point: Point, index: int, rounds: int) -> None:
-    ideal_ms = 1e3 * taken.ideal.at(point.data_hosts)
-    step_ms = median(point.windows_ms)
-    said = f"step {numbers.number(step_ms)} ms, {step_ms / ideal_ms:.3f} x ideal"
-    case = f"{taken.load.words}, {point.data_hosts} data hosts"
+def _tell(observer: Observer, taken: Taken, pair: Pair, index: int, rounds: int) -> None:
+    said = f"step {numbers.number(median(pair.point.windows_ms))} ms, {median(pair.over_ideal):.3f} x ideal"
+    case = f"{taken.load.words}, {pair.point.data_hosts} data hosts"
     told = {"case": case, "round": index + 1, "rounds": rounds, "exit_s": None, "said": [said]}
     observer(Event("case.ended", SYSTEM.wall(), told))
 
@@ -247,14 +283,14 @@ def _draw(record: Record, path: Path) -> Path:
     words = {load.key: load.words for load in LOADS}
     panels = []
     for key, load in record.details["loads"].items():
-        lines = {
-            "ideal": {float(n): 1e3 * value for n, value in load["ideal_s"].items()},
-            "ideal without the wire": {float(n): 1e3 * value for n, value in load["ideal_without_wire_s"].items()},
-        }
-        points = {
-            float(n): Figure.of([window for point in some for window in point["windows_ms"]], unit="ms a step")
-            for n, some in load["points"].items()
-        }
+        lines: dict[str, dict[float, float]] = {"ideal": {}, "ideal without the wire": {}}
+        samples: dict[float, list[float]] = {}
+        for point in load["points"]:
+            at = float(point["data_hosts"])
+            lines["ideal"][at] = 1e3 * point["ideal_s"]
+            lines["ideal without the wire"][at] = 1e3 * point["ideal_without_wire_s"]
+            samples.setdefault(at, []).extend(point["windows_ms"])
+        points = {at: Figure.of(found, unit="ms a step") for at, found in samples.items()}
         panels.append(Panel(words.get(key, key), points, lines))
     return plot_panels(panels, path, across="data hosts")
 

@@ -11,6 +11,7 @@ FORMS = ("own", "example")
 BUFFERED = 4
 """Batches for each worker that may be ready, at most, when the limits begin to hold: what a worker holds, and what a
 reader holds for it."""
+MOST_RECEIVING = 0.5
 LINE_STEPS = 8
 """Steps between two metric lines."""
 
@@ -49,7 +50,7 @@ class ScalingLoad:
 
 LOADS = (
     ScalingLoad("aws-cifar", "example", 512, "digits, 32x32x3, raw"),
-    ScalingLoad("aws-cifar", "own", 8192, "digits, 32x32x3, raw"),
+    ScalingLoad("aws-cifar", "own", 2048, "digits, 32x32x3, raw"),
     ScalingLoad("imagenet-train", "example", 48, "photos, JPEG"),
     ScalingLoad("imagenet-train", "own", 128, "photos, JPEG"),
 )
@@ -66,8 +67,8 @@ class Course:
     @classmethod
     def of(cls, workers: int, ideal_s: float, seconds: float) -> Course:
         """About so many seconds of measured steps that take at least `ideal_s`; both parts end with a metric line."""
-        measured = _whole(max(3 * LINE_STEPS, seconds / ideal_s))
-        return cls(_whole(BUFFERED * workers + LINE_STEPS), min(measured, 8 * LINE_STEPS))
+        measured = min(max(3 * LINE_STEPS, seconds / ideal_s), 8 * LINE_STEPS)
+        return cls(_whole(BUFFERED * workers + LINE_STEPS), _whole(measured))
 
     @property
     def steps(self) -> int:
@@ -96,8 +97,10 @@ class Ideal:
 
     @classmethod
     def bound_by_input_until(cls, stages_s: float, wire_s: float, reader_s: float, cpus: float, hosts: float) -> Ideal:
-        """With an accelerator whose step takes as long as so many hosts, a fraction too, need for a batch."""
-        return cls(stages_s, wire_s, reader_s, (stages_s + wire_s) / (cpus * hosts), cpus)
+        """With an accelerator whose step takes as long as so many hosts, a fraction too, need for a batch; but no
+        faster one than a dnn host can receive for with MOST_RECEIVING of its CPU."""
+        fed_s, received_s = (stages_s + wire_s) / (cpus * hosts), reader_s / (cpus * MOST_RECEIVING)
+        return cls(stages_s, wire_s, reader_s, max(fed_s, received_s), cpus)
 
     def corrected(self, stages_s: float, wire_s: float, reader_s: float) -> Ideal:
         """With other costs, and the same accelerator."""

@@ -17,6 +17,10 @@ _MODULES = {
     "beside": "tfhet.bench.beside",
     "cpu": "tfhet.bench.cpu",
     "transport": "tfhet.bench.transport",
+    "cluster": "tfhet.bench.cluster",
+    "instances": "tfhet.bench.instances",
+    "timeline": "tfhet.bench.timeline",
+    "plan": "tfhet.bench.plan",
 }
 """Suite name to the module whose `SUITE` it is."""
 

@@ -15,6 +15,8 @@ from typing import Any
 
 import psutil
 
+from tfhet.bench.peers.place import Place
+from tfhet.bench.rivals import INSTALL
 from tfhet.bench.suite import Suite
 from tfhet.bench.wire import allocator, load, ways
 from tfhet.bench.wire.figures import figures_of
@@ -54,7 +56,10 @@ def _options(parser: argparse.ArgumentParser) -> None:
     known.add_argument("--ranks", type=_numbers, metavar="NUMBERS", help="readers that share one job (1)")
     parser.add_argument("--only", type=_words, metavar="WORDS", help="of these, those named so: 19MB,float32.snappy")
     parser.add_argument(
-        "--peers", default="", metavar="NAMES", help="of raw_socket,raw_grpc,torch; none (default: all there are)"
+        "--peers",
+        default="",
+        metavar="NAMES",
+        help="of raw_socket,raw_grpc,torch,ray; none; or install: what is missing too (default: all there are)",
     )
     parser.add_argument(
         "--seconds", type=float, default=SECONDS, metavar="X", help="of a turn, about (default %(default)s)"
@@ -95,7 +100,11 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
         raise UsageError("libtcmalloc is not installed, and nothing is asked for without it")
     others = []
     for rival in ways.rivals(options.peers):
-        if (why := rival.missing()) is None:
+        why = rival.missing()
+        if why is not None and rival.requires and options.peers == INSTALL:
+            Place.of(rival).install()
+            why = rival.missing()
+        if why is None:
             others.append(rival)
         else:
             missing[f"peer {rival.name}"] = why
@@ -110,7 +119,7 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
         "load_average": os.getloadavg(),
         "library": None if library is None else library.name,
         "missing": missing,
-        "peers": versions(("grpcio", "torch")),
+        "peers": {**versions(("grpcio", "torch")), **{one.name: one.requires for one in others if one.requires}},
         "order": "rounds over all that moves batches of one size; the i-th turns of two of them are a pair",
         "turns": {key: [turn.to_json() for turn in taken] for key, taken in turns.items()},
     }
@@ -140,7 +149,10 @@ async def _measured(
 
 def _notes(record: Record) -> list[str]:
     """What was not measured, and what the numbers are not."""
-    notes = [f"missing: {name}: {why}" for name, why in record.details.get("missing", {}).items()]
+    missing = record.details.get("missing", {})
+    notes = [f"missing: {name}: {why}" for name, why in missing.items()]
+    if any(one.requires and f"peer {one.name}" in missing for one in ways.RIVALS):
+        notes.append("tfhet bench transport --peers install installs what lies in a folder of its own")
     busy = float(record.details.get("machine_busy_pct", 0.0))
     if busy > 10.0:
         notes.append(f"the machine was {busy:.0f} % busy before: measure when it has nothing else to do")

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from tfhet.catalogue.catalogue import (
-    AWS_POST,
-    REGION,
-    Catalogue,
-    default,
-    instance,
-    names,
-    own_path,
-    price,
-    prices,
-    refreshed_path,
-    shipped,
-)
-from tfhet.catalogue.instance import Instance
-from tfhet.catalogue.listing import COLUMNS, listing, notes, shown
-from tfhet.catalogue.price import EC2, MARKETS, TRAINING, Price
-from tfhet.catalogue.price_list import refresh
+from typing import TYPE_CHECKING
+
+from tfhet import lazy
+
+if TYPE_CHECKING:
+    from tfhet.catalogue.catalogue import (
+        AWS_POST,
+        REGION,
+        Catalogue,
+        default,
+        instance,
+        names,
+        own_path,
+        price,
+        prices,
+        refreshed_path,
+        shipped,
+    )
+    from tfhet.catalogue.instance import Instance
+    from tfhet.catalogue.listing import COLUMNS, listing, notes, shown
+    from tfhet.catalogue.price import EC2, MARKETS, TRAINING, Price
+    from tfhet.catalogue.price_list import refresh
 
 __all__ = [
     "AWS_POST",
@@ -43,3 +48,5 @@ __all__ = [
     "shipped",
     "shown",
 ]
+
+lazy.names_on_demand(__name__)

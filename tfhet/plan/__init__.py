@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from tfhet import lazy
 
 if TYPE_CHECKING:
     from tfhet.plan.ceiling import Resource, Where
@@ -42,37 +44,4 @@ __all__ = [
     "wire_of",
 ]
 
-_HOME = {
-    "Candidate": "money",
-    "Cheaper": "decision",
-    "Cluster": "host",
-    "CutCost": "workload",
-    "HostType": "host",
-    "Interval": "interval",
-    "Layout": "prediction",
-    "Limits": "money",
-    "Market": "money",
-    "PipelineCost": "workload",
-    "Plan": "result",
-    "Prediction": "prediction",
-    "Resource": "ceiling",
-    "Space": "search",
-    "Stream": "wire",
-    "Trainer": "workload",
-    "Where": "ceiling",
-    "Wire": "wire",
-    "Workload": "workload",
-    "best_layout": "prediction",
-    "make_plan": "decision",
-    "predict": "prediction",
-    "wire_of": "wire",
-}
-
-
-def __getattr__(name: str) -> Any:
-    # The command line asks for the options of every command.
-    if name not in _HOME:
-        raise AttributeError(name)
-    import importlib
-
-    return getattr(importlib.import_module(f"tfhet.plan.{_HOME[name]}"), name)
+lazy.names_on_demand(__name__)

@@ -1,137 +1,51 @@
-"""`tfhet plan`: the plan that its options ask for."""
+"""`tfhet plan`: the cheapest cluster and the cut."""
 
 from __future__ import annotations
 
 import argparse
-import re
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from tfhet import catalogue
-from tfhet.errors import UsageError
-from tfhet.plan.decision import Cheaper, make_plan
-from tfhet.plan.host import Cluster, HostType
-from tfhet.plan.interval import Interval
-from tfhet.plan.money import Limits, Market
-from tfhet.plan.result import Plan
-from tfhet.plan.search import Space
-from tfhet.plan.wire import ASSUMED_WIRE, wire_of
-from tfhet.plan.workload import PipelineCost, Trainer, Workload
-from tfhet.profile import Profile, advise
-from tfhet.record import Record, median
+from tfhet.plan.options import add_options
 
-INTERRUPTION_PCT = 5.0
-"""Assumed of spot hosts, where nobody says."""
-OVER_IDEAL = re.compile(r"scaling\..+\.data_hosts_\d+")
+if TYPE_CHECKING:
+    from tfhet.plan.result import Plan
 
 
-def plan_of(args: argparse.Namespace) -> Plan:
-    """The plan that the options ask for. Raises UsageError or DataError for options and files that do not fit."""
-    profile = Profile.of(Record.read(args.profile))
-    region = args.region or catalogue.REGION
-    known = catalogue.default()
-    if args.instances:
-        known = known.with_file(args.instances)
-    speed = _speeds(args.vcpu_speed)
-
-    def type_of(name: str) -> HostType:
-        found = known.instance(name)
-        return HostType.of(found, speed(found.name))
-
-    today = Cluster.parse(args.cluster, type_of)
-    workload = _workload(args, profile, today)
-    ranks = [today.ranks]
-    while args.deadline_h and 2 * ranks[-1] <= args.max_hosts * today.dnn.ranks:
-        ranks.append(2 * ranks[-1])
-    dnn = [each for each in _types(args.dnn or today.dnn.family, known, type_of) if each.gpu_kind == today.dnn.gpu_kind]
-    data = [each for each in _types(args.data, known, type_of) if not each.gpus]
-    space = Space(dnn, data, ranks, args.max_hosts)
-    names = [each.name for each in (*dnn, *data)]
-    market = args.market or known.common_market(names, region) or catalogue.TRAINING
-    usd = {name: price.usd_per_hour for name, price in known.prices(region, market).items()}
-    overhead = args.interruption if args.interruption is not None else INTERRUPTION_PCT * bool(args.spot_discount)
-    return make_plan(
-        workload,
-        today,
-        space,
-        Market(usd.get, args.spot_discount, overhead),
-        limits=Limits(args.examples, args.deadline_h, args.budget_usd),
-        cheaper=[Cheaper(advice.text, advice.saves_us) for advice in advise(profile)],
-        notes=_notes(args, workload, market),
-    )
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds `tfhet plan`."""
+    plan = commands.add_parser("plan", help="the cheapest cluster and the cut, from a profile and prices")
+    add_options(plan)
+    plan.set_defaults(run=run)
 
 
-def _workload(args: argparse.Namespace, profile: Profile, today: Cluster) -> Workload:
-    batch_size = args.batch_size or profile.costs[-1].examples
-    if batch_size < 2 and not args.batch_size:
-        raise UsageError("the profile does not say how large a batch is: give --batch_size")
-    if args.accelerator_ms:
-        step_ms = _range("accelerator_ms", args.accelerator_ms)
-    else:
-        rate = _range("accelerator_examples_per_s", args.accelerator_examples_per_s)
-        step_ms = Interval(*(1e3 * batch_size / each for each in (rate.value, rate.high, rate.low)))
-    if args.source_mb_per_s is not None and not args.source_mb_per_s > 0:
-        raise UsageError(f"--source_mb_per_s {args.source_mb_per_s}: give more than 0")
-    return Workload(
-        PipelineCost.of(profile),
-        Trainer({today.dnn.gpu_kind or "": step_ms}, batch_size, Interval.exact(args.trainer_cpu_ms)),
-        wire_of(Record.read(args.transport)) if args.transport else ASSUMED_WIRE,
-        over_ideal(Record.read(args.scaling)) if args.scaling else Interval.exact(1.0),
-        args.source_mb_per_s and 1e6 * args.source_mb_per_s,
-    )
+def run(args: argparse.Namespace) -> int:
+    """Prints the plan; the exit code."""
+    return exit_code(show(args))
 
 
-def over_ideal(record: Record) -> Interval:
-    """How much more CPU a job takes than its parts alone: of all points of a record of `tfhet bench scaling` the
-    median, the least and the most. Raises UsageError for another record."""
-    ratios = [figure.value for name, figure in record.figures.items() if OVER_IDEAL.fullmatch(name)]
-    if not ratios:
-        raise UsageError(f"the record is of {record.name!r}; wanted one of `tfhet bench scaling`")
-    return Interval(median(ratios), min(ratios), max(ratios))
+def exit_code(plan: Plan) -> int:
+    """0, or 1 when no cluster fits."""
+    return 0 if plan.chosen is not None else 1
 
 
-def _range(name: str, text: str) -> Interval:
-    """`86`, or `80..92` with the middle as the value."""
-    try:
-        ends = [float(word) for word in text.split("..")]
-    except ValueError:
-        ends = []
-    if not 1 <= len(ends) <= 2 or not 0 < ends[0] <= ends[-1]:
-        raise UsageError(f"--{name} {text}: give a number above 0, or two like 80..92")
-    return Interval((ends[0] + ends[-1]) / 2, ends[0], ends[-1])
+def show(args: argparse.Namespace) -> Plan:
+    """Prints the plan that the options ask for, and writes what they say."""
+    from tfhet import report
+    from tfhet.plan import words
+    from tfhet.plan.asked import plan_of
+    from tfhet.record import document
+    from tfhet.report.scatter import plot_points
 
-
-def _speeds(text: str) -> Callable[[str], Interval]:
-    """`ml.c5=1.1,ml.g5.xlarge=0.9` -> the speed of a vCPU by type; the longest name that fits is the one."""
-    found = {}
-    for word in text.split(",") if text else ():
-        name, _, value = word.partition("=")
-        found[name.strip()] = _range("vcpu_speed", value)
-
-    def speed(name: str) -> Interval:
-        fitting = [each for each in found if name == each or name.startswith(f"{each}.")]
-        return found[max(fitting, key=len)] if fitting else Interval.exact(1.0)
-
-    return speed
-
-
-def _types(text: str, known: catalogue.Catalogue, type_of: Callable[[str], HostType]) -> list[HostType]:
-    """Types by name, or all of a family."""
-    names: list[str] = []
-    for word in (word.strip() for word in text.split(",")):
-        family = [name for name in known.instances if name.rpartition(".")[0] in (word, f"ml.{word}")]
-        names += family or [type_of(word).name]
-    return [type_of(name) for name in dict.fromkeys(names)]
-
-
-def _notes(args: argparse.Namespace, workload: Workload, market: str) -> list[str]:
-    """What the plan rests on beside measurements."""
-    notes = [f"the wire: {workload.wire.known_from}", f"prices: {market}, {args.region or catalogue.REGION}"]
-    if not args.vcpu_speed:
-        notes.append("assumed: a vCPU of every type is as fast as one of the machine that was profiled (--vcpu_speed)")
-    if not args.scaling:
-        notes.append("assumed: a job takes no more CPU than its parts alone (--scaling)")
-    if workload.source_bytes_per_s is None:
-        notes.append("assumed: the source is never the limit (--source_mb_per_s)")
-    if args.spot_discount:
-        notes.append(f"spot: {args.spot_discount:g} % off, on all hosts")
-    return notes
+    if args.plot:
+        report.check_plot(args.plot)
+    plan = plan_of(args)
+    report.show(report.table(words.rows(plan), columns=words.COLUMNS))
+    columns, rows = words.sensitivity_rows(plan)
+    if rows:
+        report.show(report.table(rows, columns=columns))
+    print(*plan.decision, *(f"- {note}" for note in plan.notes), sep="\n")
+    if args.json:
+        print(f"plan: {document.write(args.json, plan.to_json())}")
+    if args.plot and (drawn := words.frontier_plot(plan)):
+        print(f"plot: {plot_points(path=args.plot, **drawn)}")
+    return plan

@@ -54,6 +54,13 @@ class HostType:
         """Of one thread, over one of the machine that was profiled: a host may have less than one CPU."""
         return min(1.0, self.vcpus) * self.speed.supply(view)
 
+    def left_by(self, taken: float, view: View) -> float:
+        """CPUs of the profiled kind that are left beside `taken` ones. Raises UsageError for none."""
+        left = self.vcpus * self.speed.supply(view) - taken
+        if not left > 0:
+            raise UsageError(f"{self.name}: the launcher alone takes {taken:g} CPUs, and there are {self.vcpus:g}")
+        return left
+
     @property
     def bytes_per_s(self) -> float:
         """Of batches, in each direction."""

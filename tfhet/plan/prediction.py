@@ -91,9 +91,10 @@ def supply(workload: Workload, cluster: Cluster, layout: Layout, view: View = Vi
     dnn, data = cluster.dnn, cluster.data
     workers_on = cluster.data_hosts + (cluster.dnn_hosts if layout.where is Where.EVERYWHERE else 0)
     readers = cluster.dnn_hosts if layout.where is Where.TRAINER else max(1, workers_on)
+    taken = workload.launcher_cpus.demand(view)
     return Supply(
-        dnn_cpus=cluster.dnn_hosts * dnn.vcpus * dnn.speed.supply(view),
-        data_cpus=cluster.data_hosts * data.vcpus * data.speed.supply(view) if data else 0.0,
+        dnn_cpus=cluster.dnn_hosts * dnn.left_by(taken, view),
+        data_cpus=cluster.data_hosts * data.left_by(taken, view) if data else 0.0,
         dnn_hosts=cluster.dnn_hosts,
         dnn_bytes_per_s=cluster.dnn_hosts * dnn.bytes_per_s,
         data_bytes_per_s=cluster.data_hosts * data.bytes_per_s if data else math.inf,

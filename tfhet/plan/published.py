@@ -94,9 +94,8 @@ def _at_its_end(before_s: Interval, vcpus: float, examples: int, bytes_per_examp
 
 
 def _wire(client: Interval, worker: Interval) -> Wire:
-    """One in flight: the worker writes, then the rank reads."""
-    rate = Interval(*(1 / (getattr(client, end) + getattr(worker, end)) for end in ("value", "high", "low")))
-    stream = Stream(client, worker, rate)
+    """The same whatever travels."""
+    stream = Stream.one_in_flight(client, worker)
     return Wire(lambda dtype, batch_bytes, compression: stream, ("none",), "assumed", REQUEST_S)
 
 

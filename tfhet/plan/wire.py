@@ -34,6 +34,12 @@ class Stream:
     wire_ratio: Interval = Interval.exact(1.0)
     """Bytes that travel for each byte of tensors."""
 
+    @classmethod
+    def one_in_flight(cls, client: Interval, worker: Interval) -> Stream:
+        """Of CPU seconds a GB: the worker writes, then the rank reads."""
+        rate = Interval(*(1 / (getattr(client, end) + getattr(worker, end)) for end in ("value", "high", "low")))
+        return cls(client, worker, rate)
+
 
 @dataclass(frozen=True)
 class Wire:
@@ -48,18 +54,10 @@ class Wire:
     request_s: Interval = REQUEST_S
 
 
-def _measured(client: Interval, worker: Interval) -> Stream:
-    """One in flight: the worker writes, then the rank reads."""
-    one_way = Interval(
-        1 / (client.value + worker.value), 1 / (client.high + worker.high), 1 / (client.low + worker.low)
-    )
-    return Stream(client, worker, one_way)
-
-
 _ASSUMED = {
-    ("uint8", "none"): _measured(Interval(0.73, 0.73, 2.1), Interval(0.73, 0.72, 1.1)),
-    ("float32", "none"): _measured(Interval(0.86, 0.84, 2.6), Interval(0.80, 0.72, 1.4)),
-    ("float32", "snappy"): _measured(Interval(8.3, 8.3, 8.3), Interval(4.1, 4.1, 4.1)),
+    ("uint8", "none"): Stream.one_in_flight(Interval(0.73, 0.73, 2.1), Interval(0.73, 0.72, 1.1)),
+    ("float32", "none"): Stream.one_in_flight(Interval(0.86, 0.84, 2.6), Interval(0.80, 0.72, 1.4)),
+    ("float32", "snappy"): Stream.one_in_flight(Interval(8.3, 8.3, 8.3), Interval(4.1, 4.1, 4.1)),
 }
 """By dtype and compression, on loopback between two cores (Xeon at 2.5 GHz, TensorFlow 2.15.1), one run each. Values:
 uint8 in batches of 19 MB, float32 in batches of 12.6 MB; ends: float32 of 77 MB with two allocators, 150 kB images."""

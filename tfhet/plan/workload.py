@@ -128,3 +128,5 @@ class Workload:
     """Times the CPU of stages and wire that a job takes of its hosts: 1 where nothing is lost."""
     source_bytes_per_s: float | None = None
     """That one host can read; None: no limit is known."""
+    launcher_cpus: Interval = Interval.exact(0.0)
+    """CPUs of the profiled kind that the launcher of every host takes all the time."""

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from tfhet.report.command import run_report, run_top
-from tfhet.report.figures import figure_table
-from tfhet.report.given import Given, read_given
-from tfhet.report.html import page, render_html, write_html
-from tfhet.report.plot import check_plot, plot_bars
-from tfhet.report.run import compare, run_table
-from tfhet.report.table import show, table, text
+from typing import TYPE_CHECKING
+
+from tfhet import lazy
+
+if TYPE_CHECKING:
+    from tfhet.report.figures import figure_table
+    from tfhet.report.given import Given, read_given
+    from tfhet.report.html import page, render_html, write_html
+    from tfhet.report.plot import check_plot, plot_bars
+    from tfhet.report.run import compare, run_table
+    from tfhet.report.table import show, table, text
 
 __all__ = [
     "Given",
@@ -19,11 +23,11 @@ __all__ = [
     "plot_bars",
     "read_given",
     "render_html",
-    "run_report",
     "run_table",
-    "run_top",
     "show",
     "table",
     "text",
     "write_html",
 ]
+
+lazy.names_on_demand(__name__)

@@ -1,79 +1,77 @@
-"""`tfhet report` and `tfhet top`: what they print and write."""
+"""`tfhet report`, `tfhet timeline` and `tfhet top`."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import sys
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
-from tfhet import catalogue
-from tfhet.errors import UsageError, unknown
-from tfhet.record import RunFolder, RunSummary, document
-from tfhet.report.cost import PriceOf
-from tfhet.report.figures import figure_table
-from tfhet.report.given import read_given
-from tfhet.report.html import page, write_html
-from tfhet.report.run import compare, run_table
-from tfhet.report.table import show
-from tfhet.report.top import top
+from tfhet.errors import UsageError
 
 
-def run_report(
-    paths: Sequence[Path],
-    *,
-    profile: Path | None = None,
-    plan: Path | None = None,
-    region: str = "us-east-1",
-    html: Path | None = None,
-    json_file: Path | None = None,
-) -> int:
-    """Writes report.html into the folder of each run, and the page of all that was given; prints the tables.
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds `tfhet report`, `tfhet timeline` and `tfhet top`."""
+    report = commands.add_parser("report", help="the HTML page of runs and records, and a table of them")
+    report.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="folder of a run, summary, or bench record")
+    report.add_argument("--profile", type=Path, metavar="FILE", help="what `tfhet profile --json` wrote: stage costs")
+    report.add_argument("--plan", type=Path, metavar="FILE", help="what `tfhet plan --json` wrote: its frontier")
+    report.add_argument("--region", default="us-east-1", help="whose prices the table takes (default %(default)s)")
+    report.add_argument("--html", type=Path, metavar="FILE", help="the page of all that is given (report.html)")
+    report.add_argument("--json", type=Path, metavar="FILE", help="also write the summaries to this file")
+    report.set_defaults(run=run_report)
 
-    The page of all goes to `html`; without it, where there is more than one folder of a run to show, to report.html
-    here. Raises UsageError or DataError for what cannot be read, UsageError for a region of which no price is known.
-    """
-    given = read_given(paths, profile=profile, plan=plan)
-    given = replace(given, price_of=_prices([view.run for view in given.runs], region))
-    folders = [view.folder for view in given.runs if view.folder]
-    for folder in folders:
-        print(write_html(folder, given))
-    if html or len(folders) != 1 or len(paths) != 1:
-        print(document.write_text(html or Path("report.html"), page(given)))
-    if len(given.runs) > 1:
-        show(compare({view.name: view.run for view in given.runs}))
-    for view in given.runs[:1] if len(given.runs) == 1 else ():
-        show(run_table(view.run, view.folder.path if view.folder else None))
-    for record in given.records:
-        show(figure_table(record.figures, title=record.name))
-    if json_file:
-        written = [view.run.to_json() for view in given.runs] + [record.to_json() for record in given.records]
-        json_file.write_text(json.dumps(written, indent=1), encoding="utf-8")
+    timeline = commands.add_parser("timeline", help="where the time of a run went: by rank, process and host")
+    timeline.add_argument("run_dir", type=Path, metavar="RUN_DIR")
+    timeline.add_argument("--chrome", type=Path, metavar="FILE", help="write a trace that Perfetto opens")
+    timeline.add_argument("--tensorboard", type=Path, metavar="DIR", help="write scalars for TensorBoard")
+    timeline.add_argument("--json", type=Path, metavar="FILE", help="also write the tables to this file")
+    timeline.set_defaults(run=run_timeline)
+
+    top = commands.add_parser("top", help="a run as it goes on: steps, hosts, restarts, faults")
+    top.add_argument("run_dir", type=Path, metavar="RUN_DIR")
+    top.add_argument("--once", action="store_true", help="one picture, and end")
+    top.add_argument("--every_s", "--every-s", type=float, default=1.0, metavar="S", help="look again (default 1)")
+    top.add_argument("--stale_s", "--stale-s", type=float, default=60.0, metavar="S", help="of silence (default 60)")
+    top.set_defaults(run=run_top)
+
+
+def run_report(args: argparse.Namespace) -> int:
+    """The pages and tables of what was named; the exit code is 0."""
+    from tfhet.report.pages import write_pages
+
+    files = {"profile": args.profile, "plan": args.plan, "html": args.html, "json_file": args.json}
+    write_pages(args.paths, region=args.region, **files)
     return 0
 
 
-def _prices(runs: Sequence[RunSummary], region: str) -> PriceOf:
-    """The prices of the market that knows most of the runs' types: those of two markets are not to be compared."""
-    known = catalogue.default()
-    if region not in known.regions():
-        unknown("region", region, known.regions())
-    types = {group.get("instance_type") for run in runs for group in run.cluster.values()}
+def run_timeline(args: argparse.Namespace) -> int:
+    """The tables of where the time went; the exit code is 0. Raises UsageError for a run without times."""
+    from tfhet import report
+    from tfhet.record import RunFolder, chrome, scalars, shares
 
-    def is_priced(name: object, market: str) -> bool:
-        try:
-            return known.price(str(name), region, market) is not None
-        except UsageError:
-            return False
+    folder = RunFolder(args.run_dir)
+    found = folder.timeline()
+    if found.is_empty:
+        raise UsageError(f"{args.run_dir} holds no times of hosts or steps: run the job with --timeline hosts or steps")
+    for title, columns, rows in shares.tables(found):
+        report.show(report.table(rows, columns=columns, title=title))
+    if args.chrome:
+        print(chrome.write(found, folder.events(), args.chrome))
+    if args.tensorboard:
+        print("\n".join(map(str, scalars.write(found, args.tensorboard))))
+    if args.json:
+        args.json.write_text(json.dumps(shares.to_json(found), indent=1), encoding="utf-8")
+    return 0
 
-    market = max(catalogue.MARKETS, key=lambda market: sum(is_priced(name, market) for name in types))
-    return lambda name: known.price(name, region, market)
 
+def run_top(args: argparse.Namespace) -> int:
+    """Shows a run until it ends. Raises UsageError for times that are not above 0, or no folder."""
+    from tfhet.record import RunFolder
+    from tfhet.report.top import top
 
-def run_top(folder: Path, *, once: bool, every_s: float, stale_s: float) -> int:
-    """Shows a run on standard output until it ends. Raises UsageError for times that are not above 0, or no folder."""
-    for name, value in (("every_s", every_s), ("stale_s", stale_s)):
+    for name, value in (("every_s", args.every_s), ("stale_s", args.stale_s)):
         if not 0 < value < math.inf:
             raise UsageError(f"--{name} {value:g}: give a number of seconds above 0")
-    return top(RunFolder(folder), sys.stdout, once=once, every_s=every_s, stale_s=stale_s)
+    return top(RunFolder(args.run_dir), sys.stdout, once=args.once, every_s=args.every_s, stale_s=args.stale_s)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tfhet import clock as clocks
-from tfhet.record import RunFolder, RunSummary
+from tfhet.record import MetricLine, RunFolder, RunSummary
 
 INCIDENTS = (
     "fault.injected",
@@ -24,26 +24,7 @@ INCIDENTS = (
 )
 """Events that say that something went wrong, or was made to."""
 
-_STEP = re.compile(
-    r"\[tfhet\] step=(?P<step>\d+) epoch=(?P<epoch>\d+) step_ms=(?P<step_ms>[\d.]+)"
-    r" examples_per_s=(?P<examples_per_s>\d+)"
-    r"(?: loss=(?P<loss>\S+))? wait_pct=(?P<wait_pct>[\d.]+)"
-)
 _WORKERS = re.compile(r" job: .*, (\d+) workers\b")
-
-
-@dataclass(frozen=True)
-class StepLine:
-    """The numbers of one metric line, which are means over the steps since the one before."""
-
-    step: int
-    epoch: int
-    step_ms: float
-    examples_per_s: float
-    wait_pct: float
-    """Share of the steps' time spent waiting for data, 0 to 100."""
-    loss: str
-    """As printed; "" where the line has none."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +39,7 @@ class Picture:
     """Of the job, once it is over."""
     elapsed_s: float | None
     """Since the first event; of a run that is over, how long it took."""
-    steps: Sequence[StepLine]
+    steps: Sequence[MetricLine]
     """All metric lines in the order of steps; the last one is now."""
     workers: int | None
     """Of data, as the launchers said; None where none said."""
@@ -79,7 +60,7 @@ class Watcher:
         self._folder = folder
         self._clock = clock
         self._read: dict[Path, int] = {}
-        self._steps: dict[int, StepLine] = {}
+        self._steps: dict[int, MetricLine] = {}
         self._workers: int | None = None
 
     def look(self) -> Picture:
@@ -89,14 +70,11 @@ class Watcher:
         for path in logs:
             for line in self._new_lines(path):
                 self._take(line)
-        places = self._event_places()
-        events = [
-            event for place in places for event in RunFolder(place).events() if isinstance(event.get("event"), str)
-        ]
-        events.sort(key=_time)
+        events = [event for event in self._folder.events() if isinstance(event.get("event"), str)]
+        by_host = self._folder.host_events()
         is_over = summary is not None and summary.exit_code is not None
         state = _ended(summary) if summary is not None and is_over else _state(events)
-        files = [*logs, *(RunFolder(place).events_path for place in places), self._folder.summary_path]
+        files = [*logs, *by_host.values(), self._folder.events_path, self._folder.summary_path]
         changed = [path.stat().st_mtime for path in files if path.is_file()]
         now, began = self._clock.wall(), _time(events[0]) if events else None
         return Picture(
@@ -106,17 +84,11 @@ class Watcher:
             elapsed_s=summary.duration_s if summary and is_over else None if began is None else max(0.0, now - began),
             steps=[self._steps[step] for step in sorted(self._steps)],
             workers=self._workers,
-            hosts=_hosts([path.stem for path in logs], events),
+            hosts=_hosts([path.stem for path in logs], events, chief=next(iter(by_host), ""), is_over=is_over),
             restarts=sum(event["event"] == "service.restarted" for event in events),
             incidents=[event for event in events if event["event"] in INCIDENTS],
             quiet_s=max(0.0, now - max(changed)) if changed else None,
         )
-
-    def _event_places(self) -> list[Path]:
-        """The simulator copies the chief's events into the run's folder at the end; until then they are below it."""
-        if self._folder.events_path.is_file():
-            return [self._folder.path]
-        return sorted(path.parent for path in self._folder.path.glob("hosts/*/output/data/tfhet/events.jsonl"))
 
     def _new_lines(self, path: Path) -> Iterator[str]:
         """The whole lines that came since the last look; of a file that became shorter, all."""
@@ -133,14 +105,8 @@ class Watcher:
         self._read[path] = start
 
     def _take(self, line: str) -> None:
-        if (found := _STEP.search(line)) is not None:
-            told = found.groupdict()
-            step = int(told["step"][:18])
-            try:
-                step_ms, pace, wait_pct = (float(told[name]) for name in ("step_ms", "examples_per_s", "wait_pct"))
-            except ValueError:  # 1.2.3: the output of two processes, mixed
-                return
-            self._steps[step] = StepLine(step, int(told["epoch"][:18]), step_ms, pace, wait_pct, told["loss"] or "")
+        if (metrics := MetricLine.parse(line)) is not None:
+            self._steps[metrics.step] = metrics
         elif (said := _WORKERS.search(line)) is not None:
             self._workers = int(said.group(1)[:9])
 
@@ -161,8 +127,13 @@ def _state(events: Sequence[Mapping[str, Any]]) -> str:
     return "training" if "training.started" in by_name else "starting"
 
 
-def _hosts(logs: Sequence[str], events: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+def _hosts(logs: Sequence[str], events: Sequence[Mapping[str, Any]], *, chief: str, is_over: bool) -> dict[str, str]:
+    """What each does. chief: the host that writes the job's events, "" where that is not known."""
     found = dict.fromkeys(logs, "running")
+    launchers: Sequence[str] = ()
+    ended: dict[str, object] = {}
+    ranks: list[object] = []
+    ranks_there = 1
     for event in events:
         name, who = event["event"], str(event.get("member") or event.get("host") or "")
         if name in ("link.member_joined", "link.member_returned"):
@@ -171,9 +142,26 @@ def _hosts(logs: Sequence[str], events: Sequence[Mapping[str, Any]]) -> dict[str
             found[who] = f"left, code {event.get('code')}"
         elif name in ("link.member_lost", "host.lost"):
             found[who] = f"lost: {event.get('reason')}"
+        elif name == "job.ranks" and isinstance(event.get("per_host"), int):
+            ranks_there = event["per_host"]
+        elif name == "rank.ended" and chief:
+            ranks.append(event.get("rank"))
+            if all(rank in ranks for rank in range(ranks_there)):
+                found[chief] = "its ranks have ended"
+        elif name == "hosts.started" and isinstance(event.get("launchers"), list):
+            launchers = [str(each) for each in event["launchers"]]
         elif name == "host.ended":
-            found[who] = f"ended, code {event.get('code')}"
-    return found
+            ended[who] = event.get("code")
+            host = _host_of(who)
+            all_there = [each for each in launchers if _host_of(each) == host] or [who]
+            if all(each in ended for each in all_there):
+                found[host] = f"ended, code {next(filter(None, map(ended.get, all_there)), 0)}"
+    return {name: "ended" if is_over and does == "running" else does for name, does in found.items()}
+
+
+def _host_of(launcher: str) -> str:
+    """`algo-2` of `algo-2/1`, which is the launcher of rank 1 there."""
+    return launcher.partition("/")[0]
 
 
 def told(event: Mapping[str, Any]) -> str:

@@ -23,7 +23,7 @@ class Panel:
 
     title: str
     points: Mapping[float, Figure]
-    """Measured, by place on the axis; all of one unit."""
+    """Measured, by place on the axis; all of one unit, which may be another in each panel."""
     lines: Mapping[str, Mapping[float, float]]
     """By name: value by place."""
 
@@ -33,12 +33,13 @@ def plot_panels(
 ) -> Path:
     """Writes the panels, two in a row, to `path` (.png, .svg or .pdf). `across` names the axis.
 
-    Raises UsageError for no panels or points, mixed units, another suffix, or when matplotlib is missing.
+    Raises UsageError for no panels or points, mixed units in one, another suffix, or when matplotlib is missing.
     """
     check_plot(path)
-    units = {figure.unit for panel in panels for figure in panel.points.values()}
-    if len(units) != 1:
-        raise UsageError(f"plot {path}: panels need points of one unit, got {', '.join(sorted(units)) or 'none'}")
+    units = [sorted({figure.unit for figure in panel.points.values()}) for panel in panels]
+    for found in units or [[]]:
+        if len(found) != 1:
+            raise UsageError(f"plot {path}: panels need points of one unit, got {', '.join(found) or 'none'}")
     module: Any = importlib.import_module("matplotlib.figure")
     columns = min(2, len(panels))
     down = math.ceil(len(panels) / columns)
@@ -69,7 +70,7 @@ def plot_panels(
         axes.set_xticks(places)
         axes.set_title(panel.title, loc="left", fontsize=10, color="#0b0b0b")
         axes.set_xlabel(across, color="#52514e")
-        axes.set_ylabel(next(iter(units)), color="#52514e")
+        axes.set_ylabel(units[index][0], color="#52514e")
         axes.tick_params(colors="#52514e", length=0)
         axes.grid(axis="y", color="#e1e0d9", linewidth=0.8)
         axes.set_axisbelow(True)

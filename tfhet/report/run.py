@@ -93,6 +93,8 @@ def run_table(summary: RunSummary, folder: Path | str | None = None) -> Table:
         )
     if len(summary.bad_records) > _BAD_SHOWN:
         rows.append(("bad records", f"{len(summary.bad_records)} are listed in summary.json"))
+    if summary.billable_s is not None:
+        rows.append(("paid", f"{numbers.usd(summary.usd)} for {numbers.duration(summary.billable_s)}"))
     for name, value in summary.metrics.items():
         rows.append((name, numbers.number(value) if isinstance(value, (int, float)) else value))
     for place, stages in places(summary).items():
@@ -129,6 +131,8 @@ _COMPARED: tuple[tuple[str, Callable[[RunSummary], float | None]], ...] = (
     ("teardown (s)", lambda run: run.teardown_s),
     ("restarts", lambda run: run.restarts),
     ("USD per million examples", lambda run: run.usd_per_million_examples),
+    ("billable (s)", lambda run: run.billable_s),
+    ("USD", lambda run: run.usd),
 )
 _RATIOS = ("step time, median (ms)", "examples/s", "USD per million examples")
 

@@ -64,8 +64,8 @@ class RunView:
 
     @property
     def is_simulated(self) -> bool:
-        """Whether its hosts were simulated: only the simulator says what a platform would have said."""
-        return self.run.status is not None
+        """Whether its hosts were simulated: what a platform would have said, and nothing was paid."""
+        return self.run.status is not None and self.run.billable_s is None
 
     @property
     def tiles(self) -> list[tuple[str, str, str]]:

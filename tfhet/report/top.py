@@ -11,9 +11,9 @@ from rich.text import Text
 
 from tfhet import clock as clocks
 from tfhet.errors import UsageError
-from tfhet.record import RunFolder
+from tfhet.record import MetricLine, RunFolder
 from tfhet.report import numbers
-from tfhet.report.live import Picture, StepLine, Watcher, told
+from tfhet.report.live import Picture, Watcher, told
 from tfhet.report.table import show, table
 
 STALE_S = 60.0
@@ -80,7 +80,7 @@ def parts(picture: Picture, folder: RunFolder, stale_s: float = STALE_S) -> list
         ("step time", f"{numbers.number(now.step_ms)} ms  {_drawn(picture.steps)}" if now else None),
         ("waiting for data", numbers.percent(now.wait_pct) if now else None),
         ("examples/s", now.examples_per_s if now else None),
-        ("loss", now.loss or None if now else None),
+        ("loss", f"{now.loss:.4f}" if now and now.loss is not None else None),
         ("data workers", picture.workers),
         ("restarts", picture.restarts),
     ]
@@ -103,16 +103,16 @@ def stale(picture: Picture, stale_s: float) -> str:
     return f"nothing has changed in this folder for {numbers.duration(picture.quiet_s)}: does the run still go on?"
 
 
-def line(step: StepLine) -> str:
+def line(step: MetricLine) -> str:
     """The numbers of a step as a plain line."""
-    loss = f" loss={step.loss}" if step.loss else ""
+    loss = "" if step.loss is None else f" loss={step.loss:.4f}"
     return (
         f"step={step.step} epoch={step.epoch} step_ms={step.step_ms:g} wait_pct={step.wait_pct:g} "
         f"examples_per_s={step.examples_per_s:g}{loss}"
     )
 
 
-def _drawn(steps: Sequence[StepLine]) -> str:
+def _drawn(steps: Sequence[MetricLine]) -> str:
     """The last step times as little bars, from 0 up."""
     times = [step.step_ms for step in steps[-_STEPS_DRAWN:]]
     most = max(times, default=0.0)

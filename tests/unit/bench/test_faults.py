@@ -21,6 +21,8 @@ from tfhet.bench.fault_cases import CASES
 from tfhet.bench.fault_outcome import FaultOutcome
 from tfhet.bench.watched import Watched
 from tfhet.cluster import HostPaths, Ports
+from tfhet.container.cgroup import Cgroup
+from tfhet.container.hierarchy import Hierarchy
 from tfhet.errors import DataError, JobFailed, UsageError
 from tfhet.events import Event
 from tfhet.record import Figure, Record, RunSummary
@@ -350,6 +352,21 @@ def test_journals_and_temporary_folders_are_found_but_not_those_of_a_host_that_w
     assert len([thing for thing in left if thing.startswith("folder")]) == 2
     left = before.left_by(job, {job.hosts[0].name})
     assert [thing for thing in left if thing.startswith("folder")] == [f"folder {job.temporary / 'tfhet-journal-1'}"]
+
+
+def test_a_control_group_that_was_not_removed_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leftovers, "PATIENCE_S", 0.0)
+    trees = [Hierarchy(tmp_path / name, 1, (name,)) for name in ("cpu", "memory")]
+    for tree in trees:
+        (tree.top / "tfhet-abcd-algo-1").mkdir(parents=True)
+    cgroups = {"algo-1": Cgroup("tfhet-abcd-algo-1", [(tree, tree.top / "tfhet-abcd-algo-1") for tree in trees])}
+    monkeypatch.setattr(Watched, "cgroups", cgroups)
+    job, before = watched(tmp_path), leftovers.Before.now()
+    left = {thing for thing in before.left_by(job) if thing.startswith("cgroup")}
+    assert left == {f"cgroup {tree.top / 'tfhet-abcd-algo-1'}" for tree in trees}
+    for tree in trees:
+        (tree.top / "tfhet-abcd-algo-1").rmdir()
+    assert not [thing for thing in before.left_by(job) if thing.startswith("cgroup")]
 
 
 def test_a_taken_port_is_the_one_that_was_asked_for(tmp_path: Path) -> None:

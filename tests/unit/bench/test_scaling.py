@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import contextlib
+import json
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
-from tfhet.bench import host_cpu, scaling, scaling_point
+from tfhet.bench import host_cpu, scaling, scaling_alone, scaling_point
 from tfhet.bench.flow_run import SOURCE_DIR
 from tfhet.bench.host_cpu import HostCpu
-from tfhet.bench.scaling_alone import MARK, Alone, rounds
-from tfhet.bench.scaling_load import LINE_STEPS, LOADS, Course, Ideal
+from tfhet.bench.scaling_alone import Alone, rounds
+from tfhet.bench.scaling_load import LINE_STEPS, LOADS, MOST_RECEIVING, Course, Ideal
 from tfhet.bench.scaling_point import Point, cluster_of, windows
 from tfhet.clock import FakeClock
+from tfhet.container.limits import Limits
 from tfhet.errors import JobFailed, TfhetError, UsageError
 from tfhet.launch.settings import LaunchSettings
 from tfhet.record import Record, RunSummary
@@ -61,10 +65,12 @@ def test_what_a_step_costs_beyond_a_batch_is_told_by_who_had_it() -> None:
     assert shares["work"] == pytest.approx(0.0) and shares["dispatcher"] == 0.0
 
 
+ALONE = Alone((0.08, 0.08), (0.02, 0.02), (0.01, 0.01), 1000)
+
+
 def taken_of(worst: float) -> scaling.Taken:
-    alone = Alone((0.08, 0.08), (0.02, 0.02), (0.01, 0.01), 1000)
-    points = {0: [point_of(0, 500.0, 510.0, 520.0, 505.0)], 6: [point_of(6, *(100.0 * worst,) * 4)]}
-    return scaling.Taken(LOADS[0], alone, IDEAL, points)
+    points = [point_of(0, 500.0, 510.0, 520.0, 505.0), point_of(6, *(100.0 * worst,) * 4)]
+    return scaling.Taken(LOADS[0], IDEAL, ALONE, [ALONE], [scaling.Pair(point, IDEAL) for point in points])
 
 
 def test_the_worst_point_is_the_figure_and_every_point_has_one() -> None:
@@ -102,34 +108,72 @@ def test_what_cannot_be_measured_is_refused(words: Sequence[str]) -> None:
         scaling.SUITE.run(options_of(*words), lambda event: None, ())
 
 
-def test_all_points_of_all_loads_are_measured_in_turn_and_drawn(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+class FakeApart:
+    """Says what batches cost, again and again the last."""
+
+    costs: ClassVar[list[float]] = []
+
+    def __init__(self, module: str, *words: str):
+        self._costs = [*FakeApart.costs]
+
+    def ask(self, limit_s: float, limits: Limits | None = None) -> str:
+        cost = self._costs.pop(0) if len(self._costs) > 1 else self._costs[0]
+        found = {"stages_s": [0.8 * cost] * 3, "wire_s": [0.2 * cost] * 3, "reader_s": [0.1 * cost] * 3}
+        return json.dumps({**found, "bytes_per_batch": 1})
+
+    @classmethod
+    @contextlib.contextmanager
+    def kept(cls, module: str, *words: str) -> Iterator[FakeApart]:
+        yield cls(module, *words)
+
+
+@pytest.fixture
+def suite(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Record]:
+    """Runs the suite with runs of `measured`, whose parts cost `costs` each time that is asked."""
+
+    def run(measured: Callable[..., Point], costs: Sequence[float], *words: str) -> Record:
+        FakeApart.costs = [*costs]
+        monkeypatch.setattr(scaling, "Apart", FakeApart)
+        monkeypatch.setattr(scaling, "awake", contextlib.nullcontext)
+        monkeypatch.setattr(scaling, "measured", measured)
+        monkeypatch.setattr(scaling, "_write", lambda *_: None)
+        monkeypatch.setattr(scaling.kernel, "require", lambda what: None)
+        return scaling.SUITE.run(options_of(*words), lambda event: None, ("tfhet", "bench", "scaling"))
+
+    return run
+
+
+def test_all_points_of_all_loads_are_measured_and_drawn(suite: Callable[..., Record], tmp_path: Path) -> None:
     asked: list[tuple[str, int]] = []
 
     def measured(load: object, ideal: Ideal, data_hosts: int, channel: Path, *_: object) -> Point:
         asked.append((channel.name, data_hosts))
         return point_of(data_hosts, *(1e3 * ideal.at(data_hosts),) * 4)
 
-    monkeypatch.setattr(scaling, "measured", measured)
-    monkeypatch.setattr(scaling, "_write", lambda *_: None)
-    # The machine is half as fast at the end: of 8 rounds the median lies between.
-    costs = iter(
-        [Alone((0.08,) * 4, (0.02,) * 4, (0.01,) * 4, 1)] * 2 + [Alone((0.16,) * 4, (0.04,) * 4, (0.02,), 1)] * 2
-    )
-    monkeypatch.setattr(scaling, "_alone", lambda *_: next(costs))
-    monkeypatch.setattr(scaling.kernel, "require", lambda what: None)
-    options = options_of("--points", "0,2", "--loads", f"{LOADS[0].key},{LOADS[1].key}")
-    record = scaling.SUITE.run(options, lambda event: None, ("tfhet", "bench", "scaling"))
-    assert asked == [(f"{load.key}-data", hosts) for hosts in (0, 2) for load in LOADS[:2]]
-    assert record.figures[scaling.WORST].value == pytest.approx(1 / 1.5)
-    assert record.figures[f"scaling.{LOADS[0].key}.stages_ms"].samples == (80.0,) * 4 + (160.0,) * 4
+    record = suite(measured, [0.1], "--points", "0,2", "--loads", f"{LOADS[0].key},{LOADS[1].key}")
+    assert asked == [(f"{load.key}-data", hosts) for load in LOADS[:2] for hosts in (0, 2)]
+    assert record.figures[scaling.WORST].value == pytest.approx(1.0)
+    assert [row["data hosts"] for row in record.details["rows"]] == [0, 2, 0, 2]
     pytest.importorskip("matplotlib")
     assert scaling.SUITE.draw is not None
     assert scaling.SUITE.draw(record, tmp_path / "scaling.svg").stat().st_size > 1000
 
 
-def test_a_run_that_fails_is_made_again_once_and_the_record_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_point_is_held_against_what_its_parts_cost_right_before_and_right_after_it(
+    suite: Callable[..., Record],
+) -> None:
+    def measured(load: object, ideal: Ideal, data_hosts: int, *_: object) -> Point:
+        return point_of(data_hosts, *(500.0,) * 4)
+
+    # With 0.2 CPUs, 0.1 s of CPU take 500 ms. The machine is half as fast for the second point.
+    record = suite(measured, [0.05, 0.1, 0.1, 0.2, 0.2], "--points", "0", "--loads", LOADS[0].key, "--repeats", "3")
+    samples = record.figures[f"scaling.{LOADS[0].key}.data_hosts_0"].samples
+    assert samples == pytest.approx((1.0,) * 4 + (1 / 1.5,) * 4 + (0.5,) * 4)
+    assert record.figures[f"scaling.{LOADS[0].key}.stages_ms"].samples == pytest.approx((80.0,) * 6 + (160.0,) * 6)
+    assert record.figures[f"scaling.{LOADS[0].key}.stages_without_quota_ms"].samples == pytest.approx((40.0,) * 3)
+
+
+def test_a_run_that_fails_is_made_again_once_and_the_record_says_why(suite: Callable[..., Record]) -> None:
     folders: list[str] = []
 
     def measured(load: object, ideal: Ideal, data_hosts: int, channel: Path, folder: Path, *_: object) -> Point:
@@ -138,19 +182,20 @@ def test_a_run_that_fails_is_made_again_once_and_the_record_says_why(monkeypatch
             raise JobFailed("a worker was lost")
         return point_of(data_hosts, *(1e3 * ideal.at(data_hosts),) * 4)
 
-    monkeypatch.setattr(scaling, "measured", measured)
-    monkeypatch.setattr(scaling, "_write", lambda *_: None)
-    monkeypatch.setattr(scaling, "_alone", lambda *_: Alone((0.08,), (0.02,), (0.01,), 1))
-    monkeypatch.setattr(scaling.kernel, "require", lambda what: None)
-    options = options_of("--points", "1", "--loads", LOADS[0].key)
+    words = ("--points", "1", "--loads", LOADS[0].key)
     fails = {1}
-    record = scaling.SUITE.run(options, lambda event: None, ())
+    record = suite(measured, [0.1], *words)
     assert folders == [f"{LOADS[0].key}-1-0", f"{LOADS[0].key}-1-0-again"]
     assert scaling.SUITE.notes is not None
     assert any("a worker was lost" in line for line in scaling.SUITE.notes(record))
     fails, folders = {1, 2}, []
     with pytest.raises(JobFailed):
-        scaling.SUITE.run(options, lambda event: None, ())
+        suite(measured, [0.1], *words)
+
+
+def test_no_accelerator_is_faster_than_the_dnn_host_can_receive_for() -> None:
+    ideal = Ideal.bound_by_input_until(0.01, 0.02, 0.018, 0.2, scaling.INPUT_BOUND_HOSTS)
+    assert ideal.step_s == pytest.approx(0.018 / (0.2 * MOST_RECEIVING)) and ideal.step_s > 0.03 / (0.2 * 4.5)
 
 
 def test_the_arguments_of_a_load_are_understood_by_the_launcher_and_by_the_trainer() -> None:
@@ -260,27 +305,26 @@ def test_a_process_is_known_by_its_command_line(line: str, kind: str) -> None:
 
 
 def test_what_the_measuring_process_says_is_read_and_anything_else_is_an_error() -> None:
-    line = MARK + '{"stages_s": [0.1], "wire_s": [0.2], "reader_s": [0.1], "bytes_per_batch": 3}'
-    assert Alone.from_line(line) == Alone((0.1,), (0.2,), (0.1,), 3)
-    with pytest.raises(TfhetError, match="said"):
-        Alone.from_line("Traceback")
+    said = '{"stages_s": [0.1], "wire_s": [0.2], "reader_s": [0.1], "bytes_per_batch": 3}'
+    assert Alone.parse(said) == Alone((0.1,), (0.2,), (0.1,), 3)
+    for text in ("Traceback", "[]", "{}"):
+        with pytest.raises(TfhetError, match="said"):
+            Alone.parse(text)
 
 
-def test_a_round_has_as_many_batches_as_take_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tfhet.bench import scaling_alone
-
+def test_a_round_takes_a_while_and_what_was_ready_is_taken_before(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[int] = []
 
-    def batches() -> object:
+    def batches() -> Iterator[None]:
         while True:
             drawn.append(1)
             sum(range(20_000))
             yield None
 
     monkeypatch.setattr(scaling_alone, "ROUND_CPU_S", 0.02)
-    found = rounds(batches())  # type: ignore[arg-type]
+    found = rounds(batches())
     assert len(found) == scaling_alone.ROUNDS and min(own for own, _ in found) > 0.0
-    assert len(drawn) % (scaling_alone.ROUNDS + 1) == 0 and len(drawn) >= 8 * 6
+    assert len(drawn) >= scaling_alone.READY_BATCHES * (1 + scaling_alone.ROUNDS)
 
 
 def test_photos_as_the_example_writes_them_are_whole_batches_of_normalized_crops(tmp_path: Path) -> None:
@@ -311,7 +355,7 @@ def test_the_data_are_links_to_few_files_a_batch_in_each(tmp_path: Path) -> None
     channel.main([str(tmp_path / "data"), "aws-cifar", "16", "40"])
     source = TFRecordSource.from_directory(tmp_path / "data")
     source.check()
-    assert (source.split_count(), source.example_count()) == (40, 640)
+    assert (source.split_count(), source.example_count()) == (32, 32 * channel.FILE_BATCHES * 16)
     assert len({Path(file).stat().st_ino for file in source.files}) == 4
     sidecar = Sidecar.read(tmp_path / "data")
     assert sidecar is not None and sidecar.classes == tuple("0123456789")

@@ -10,8 +10,9 @@ import psutil
 import pytest
 
 from tfhet.bench import command, suites, transport
+from tfhet.bench.peers.place import Place
 from tfhet.bench.transport import SUITE, loads_of
-from tfhet.bench.wire import allocator
+from tfhet.bench.wire import allocator, ways
 from tfhet.bench.wire.load import SELECTION, Load
 from tfhet.errors import UsageError
 from tfhet.record import Figure, Record
@@ -64,6 +65,8 @@ def test_the_notes_name_what_is_missing_and_that_it_was_loopback():
     missing, busy, loopback = SUITE.notes(record)
     assert missing == "missing: peer torch: No module named 'torch'"
     assert "50 % busy" in busy and "loopback" in loopback
+    apart = Record("transport", details={"missing": {"peer ray": "No module named 'ray'"}})
+    assert "--peers install" in SUITE.notes(apart)[1]
 
 
 def test_the_plot_shows_the_reading_side_of_every_way():
@@ -90,3 +93,25 @@ def test_a_tiny_measurement_moves_batches_and_leaves_no_process_folder_or_port_b
     assert 0 < cost.wire_ratio.value < 1
     assert min(cost.gb_per_s.samples) > 0
     assert record.figures["transport.vs_raw_socket.float32.150kB.snappy.ranks_2"].n == 2
+
+
+def test_what_a_peer_needs_is_installed_only_when_that_is_asked_for_and_its_version_is_told(monkeypatch):
+    installed: list[str] = []
+    peer = ways.Rival("apart", (), "torch", requires=("apart==1",))
+    monkeypatch.setattr(ways, "RIVALS", (peer,))
+    monkeypatch.setattr(Place, "missing", lambda self: None if installed else "not there")
+    monkeypatch.setattr(Place, "install", lambda self: installed.append(self.peer.name))
+    monkeypatch.setattr(transport, "figures_of", lambda *_: {})
+
+    async def nothing(*_: object) -> tuple[dict[str, float], dict[str, list[object]]]:
+        return {}, {}
+
+    monkeypatch.setattr(transport, "_measured", nothing)
+    for words, missing, told in (
+        (["--peers", "apart"], {"peer apart": "not there"}, None),
+        (["--peers", "install"], {}, ["apart==1"]),
+    ):
+        record = SUITE.run(options("--sizes", "1MB", *words), lambda event: None, ("tfhet",))
+        found = Record.from_json(record.to_json()).details
+        assert found["missing"] == missing and found["peers"].get("apart") == told
+    assert installed == ["apart"]

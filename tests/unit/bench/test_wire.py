@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from tfhet.bench.answering import AnsweringProcess
+from tfhet.bench.peers.place import Place
 from tfhet.bench.wire import allocator, lane, ways
 from tfhet.bench.wire.end import KINDS
 from tfhet.bench.wire.figures import figures_of
@@ -177,7 +178,10 @@ def test_a_peer_that_is_not_installed_says_what_is_missing_and_an_unknown_one_is
     (socket,) = ways.rivals("raw_socket")
     assert socket.missing() is None
     assert ways.Rival("x", ("no_such_module",), "torch").missing() == "No module named 'no_such_module'"
-    assert ways.rivals("none") == () and len(ways.rivals("")) == len(ways.RIVALS)
+    apart = ways.Rival("x", ("no_such_module",), "torch", requires=("no-such-package==1",))
+    assert apart.missing() == "ModuleNotFoundError: No module named 'no_such_module'"
+    assert not Place.of(apart).installed
+    assert ways.rivals("none") == () and ways.rivals("") == ways.rivals("install") == ways.RIVALS
     with pytest.raises(UsageError, match="unknown peer 'dali'; known: raw_grpc, raw_socket"):
         ways.rivals("raw_socket,dali")
     assert {end for rival in ways.RIVALS for end in (rival.sender, rival.receiver) if end} < set(KINDS)

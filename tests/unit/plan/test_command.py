@@ -1,4 +1,4 @@
-"""plan/command.py, words.py: `tfhet plan`."""
+"""plan/command.py, asked.py, words.py: `tfhet plan`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from tfhet.__main__ import main
 from tfhet.errors import UsageError
-from tfhet.plan.command import _range, _speeds, over_ideal
+from tfhet.plan.asked import _range, _speeds, over_ideal
 from tfhet.plan.options import add_options
 from tfhet.profile import Cost, Profile
 from tfhet.record import Figure, Record
@@ -143,6 +143,6 @@ def test_what_a_job_takes_over_its_parts_comes_from_the_record_of_scaling():
 
 
 def test_a_plan_loads_no_tensorflow():
-    code = "import sys, tfhet.plan.command, tfhet.plan.published; print('tensorflow' in sys.modules)"
+    code = "import sys, tfhet.plan.asked, tfhet.plan.published; print('tensorflow' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout.strip() == "False"

@@ -12,7 +12,7 @@ from tfhet import catalogue
 from tfhet.errors import DataError, UsageError
 from tfhet.plan import Cluster, HostType, Interval, Layout, PipelineCost, Resource, Where, best_layout, predict
 from tfhet.plan.prediction import demand
-from tfhet.plan.wire import ASSUMED_WIRE, wire_of
+from tfhet.plan.wire import ASSUMED_WIRE, Stream, wire_of
 from tfhet.profile import Cost, Profile
 from tfhet.record import Figure, Record
 
@@ -40,6 +40,14 @@ def test_a_slower_vcpu_counts_as_less_than_one():
     found = predict(plans.workload(), Cluster(slow), Layout())
     assert found.step_s.value == pytest.approx(0.1 / 2)
     assert (found.step_s.low, found.step_s.high) == (pytest.approx(0.1 / 2.4), pytest.approx(0.1 / 1.6))
+
+
+def test_what_a_launcher_takes_is_not_there_for_the_job():
+    small, busy = replace(plans.GPU, vcpus=0.5), replace(plans.workload(), launcher_cpus=Interval(0.1, 0.0, 0.2))
+    found = predict(busy, Cluster(small), Layout()).ceilings_s[Resource.DNN_CPUS]
+    assert (found.value, found.low, found.high) == (*(pytest.approx(0.1 / cpus) for cpus in (0.4, 0.5, 0.3)),)
+    with pytest.raises(UsageError, match="the launcher alone takes"):
+        predict(busy, Cluster(replace(plans.GPU, vcpus=0.05)), Layout())
 
 
 def test_every_rank_has_a_batch_and_every_host_its_network():
@@ -131,6 +139,11 @@ def test_the_assumed_wire_tells_uint8_from_the_rest_and_knows_no_compression():
     assert ASSUMED_WIRE.compressions == ("none",)
     with pytest.raises(UsageError, match="not known"):
         ASSUMED_WIRE.stream("uint8", 1 << 20, "snappy")
+
+
+def test_with_one_batch_in_flight_the_ends_of_a_stream_take_turns():
+    stream = Stream.one_in_flight(Interval(1, 0.5, 2), Interval(3, 1.5, 6))
+    assert (stream.gb_per_s.value, stream.gb_per_s.low, stream.gb_per_s.high) == (1 / 4, 1 / 8, 1 / 2)
 
 
 def test_the_wire_of_a_record_is_what_was_measured():

@@ -47,7 +47,7 @@ def test_the_trainers_own_metric_lines_are_read_once_each_and_whole(folder) -> N
     say(folder, "algo-2", "[1,mpirank:0]<stdout>:" + metric_line(10) + line[:30])
     (first,) = watcher.look().steps
     assert (first.step, first.epoch, first.step_ms, first.examples_per_s) == (10, 1, 100.0, 1280.0)
-    assert (first.wait_pct, first.loss) == (25.0, "1.5000")
+    assert (first.wait_pct, first.loss) == (25.0, 1.5)
     say(folder, "algo-2", line[30:])
     assert [step.step for step in watcher.look().steps] == [10, 20]
 
@@ -86,15 +86,48 @@ def test_hosts_workers_restarts_and_faults_come_from_what_was_said(folder) -> No
     assert [event["event"] for event in picture.incidents] == ["service.restarted", "host.lost"]
 
 
-def test_the_events_of_the_whole_run_take_the_place_of_the_chiefs(folder) -> None:
-    for place in (chief(folder), folder):
-        place.write_event(Event("service.restarted", 13.0, {"host": "algo-1"}))
-    folder.write_event(Event("fault.injected", 12.0, {"fault": "kill:worker"}))
-    picture = Watcher(folder).look()
-    assert picture.restarts == 1 and [event["event"] for event in picture.incidents] == [
-        "fault.injected",
-        "service.restarted",
-    ]
+def test_what_the_chief_and_the_simulator_write_meanwhile_is_shown_in_order_of_time(folder) -> None:
+    chief(folder).write_event(Event("service.restarted", 13.0, {"host": "algo-1"}))
+    for at_s in (12.0, 14.0):
+        folder.write_event(Event("fault.injected", at_s, {"fault": "kill:worker"}))
+    for _ in range(2):
+        assert [event["time_s"] for event in Watcher(folder).look().incidents] == [12.0, 13.0, 14.0]
+        folder.join_events()
+
+
+def launchers_of(folder: RunFolder, **codes: int | None) -> dict[str, str]:
+    """What hosts do whose launchers have ended with these codes; None: not yet. rank0 and so on run on algo-2."""
+    labels = {name: name.replace("rank", "algo-2/").replace("algo1", "algo-1") for name in codes}
+    for log in ("algo-1", "algo-2"):
+        say(folder, log, "x\n")
+    folder.write_event(Event("hosts.started", 1.0, {"launchers": sorted(labels.values())}))
+    for name, code in codes.items():
+        if code is not None:
+            folder.write_event(Event("host.ended", 2.0, {"host": labels[name], "code": code}))
+    return dict(Watcher(folder).look().hosts)
+
+
+def test_a_host_has_ended_when_all_its_launchers_have(folder) -> None:
+    assert launchers_of(folder, algo1=0, rank0=0, rank1=None) == {"algo-1": "ended, code 0", "algo-2": "running"}
+
+
+def test_the_code_of_a_host_is_that_of_a_launcher_that_failed(folder) -> None:
+    assert launchers_of(folder, rank0=0, rank1=5)["algo-2"] == "ended, code 5"
+
+
+@pytest.mark.parametrize(("ended", "does"), [([0], "running"), ([1, 2], "running"), ([1, 0], "its ranks have ended")])
+def test_the_chiefs_host_does_not_run_on_when_its_ranks_have_ended(folder, ended, does) -> None:
+    say(folder, "algo-2", "x\n")
+    chief(folder).write_event(Event("job.ranks", 1.0, {"by": "tfhet", "size": 4, "per_host": 2}))
+    for rank in ended:
+        chief(folder).write_event(Event("rank.ended", 2.0, {"rank": rank, "code": 0}))
+    assert Watcher(folder).look().hosts == {"algo-2": does}
+
+
+def test_nothing_runs_in_a_run_that_is_over(folder) -> None:
+    say(folder, "algo-2", "x\n")
+    folder.write_summary(RunSummary(exit_code=0))
+    assert Watcher(folder).look().hosts == {"algo-2": "ended"}
 
 
 @pytest.mark.parametrize(

@@ -25,9 +25,16 @@ def test_every_panel_is_drawn_with_its_title_and_the_lines_are_named_once(tmp_pa
     assert text.count("<!-- without -->") == 1
 
 
+def test_each_panel_names_its_own_unit(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    text = plot_panels([panel("one"), panel("two", "USD")], tmp_path / "p.svg").read_text(encoding="utf-8")
+    assert "<!-- ms -->" in text and "<!-- USD -->" in text
+
+
 def test_points_of_two_units_or_none_at_all_are_refused(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
+    mixed = Panel("mixed", {**panel("one").points, 9.0: Figure.single(1.0, unit="us")}, {})
     with pytest.raises(UsageError, match="ms, us"):
-        plot_panels([panel("one"), panel("two", "us")], tmp_path / "p.svg")
+        plot_panels([panel("one"), mixed], tmp_path / "p.svg")
     with pytest.raises(UsageError, match="none"):
         plot_panels([], tmp_path / "p.svg")

@@ -62,9 +62,9 @@ def test_plain_lines_tell_what_is_new_until_the_run_ends(folder, code, last) -> 
     out = io.StringIO()
     assert top(folder, out, clock=clock) == (1 if code else 0)
     assert out.getvalue().splitlines() == [
-        "[top] step=10 epoch=0 step_ms=86.1 wait_pct=3.1 examples_per_s=95143 loss=2.30",
+        "[top] step=10 epoch=0 step_ms=86.1 wait_pct=3.1 examples_per_s=95143 loss=2.3000",
         "[top] starting",
-        "[top] step=20 epoch=0 step_ms=86.1 wait_pct=3.1 examples_per_s=95143 loss=2.30",
+        "[top] step=20 epoch=0 step_ms=86.1 wait_pct=3.1 examples_per_s=95143 loss=2.3000",
         '[top] service.restarted host="algo-1"',
         f"[top] {last}",
     ]

@@ -1,4 +1,5 @@
-"""A training script for `tfhet bench scaling`: a chain as the example writes it, `tfhet.distribute`, an emulated step.
+"""A training script for `tfhet bench scaling` and `cluster`: a chain as the example writes it, `tfhet.distribute`, an
+emulated step. With `--in_memory FORM` one batch, in either form, again and again: input that costs nothing.
 
 It leaves the record that the built-in trainer leaves, as far as the suite reads it.
 """
@@ -19,24 +20,32 @@ def main(argv: Sequence[str]) -> None:
     given = _arguments(argv)
 
     from tfhet.bench import as_written
+    from tfhet.bench.scaling_alone import datasets
     from tfhet.record import RunFolder, RunSummary
     from tfhet.service import distribute
+    from tfhet.service.transport import Transport
+    from tfhet.trainer.emulated import EmulatedDevice
     from tfhet.trainer.meter import Meter, StepTime
 
     env = environment()
     job = JobContext.from_env(env)
-    files = sorted(str(path) for path in host_paths(env).channel("training").glob("*.tfrecord*"))
-    batches = iter(distribute(as_written.dataset(given.chain, files, given.batch_size)))
-    meter, began_s, busy_until_s = Meter(), SYSTEM.monotonic(), 0.0
+    channel = host_paths(env).channel("training")
+    if given.in_memory:
+        whole, _ = datasets(channel, given.chain, given.in_memory, given.batch_size)
+        data = whole.take(1).cache().repeat()
+    else:
+        files = sorted(str(path) for path in channel.glob("*.tfrecord*"))
+        data = as_written.dataset(given.chain, files, given.batch_size)
+    transport = Transport(compression="AUTO" if given.compression == "snappy" else None)
+    batches = iter(distribute(data, transport=transport))
+    device, meter, began_s = EmulatedDevice(), Meter(), SYSTEM.monotonic()
     for step in range(1, given.steps_per_epoch + 1):
         asked_s = SYSTEM.monotonic()
         next(batches)
         wait_s = SYSTEM.monotonic() - asked_s
-        # The accelerator works while this process gets the next batch; that of the step before has to be done.
-        SYSTEM.sleep(busy_until_s - SYSTEM.monotonic())
+        device.begin(1e-3 * given.step_ms)
         now_s = SYSTEM.monotonic()
-        busy_until_s = max(now_s, busy_until_s) + 1e-3 * given.step_ms
-        meter.add(StepTime(now_s - began_s, wait_s, given.batch_size))
+        meter.add(StepTime(now_s - began_s, min(wait_s, device.idle_s), given.batch_size))
         began_s = now_s
         if step % given.log_every == 0 and job.rank == 0:
             print(meter.line(step, 0, None), flush=True)
@@ -62,6 +71,8 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--steps_per_epoch", type=int, required=True)
     parser.add_argument("--step_ms", type=float, required=True)
     parser.add_argument("--log_every", type=int, default=10)
+    parser.add_argument("--in_memory", default="")
+    parser.add_argument("--compression", default="none")
     return parser.parse_known_args(argv)[0]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import secrets
 import shutil
 import subprocess
 import sys
@@ -15,8 +16,8 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
-from tfhet.bench.peers.peer import Peer
 from tfhet.cluster import cache_dir, environment
 from tfhet.errors import TfhetError
 
@@ -24,17 +25,33 @@ INSTALL_LIMIT_S = 1800.0
 LOOK_LIMIT_S = 120.0
 
 
+class Packaged(Protocol):
+    """What a peer says of its packages; see Peer."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def imports(self) -> tuple[str, ...]: ...
+
+    @property
+    def requires(self) -> tuple[str, ...]: ...
+
+    @property
+    def dependencies(self) -> bool: ...
+
+
 @dataclass(frozen=True)
 class Place:
     """One peer's packages on this machine."""
 
-    peer: Peer
+    peer: Packaged
     """Whose they are."""
     cache: Path
     """The folder of all peers' folders."""
 
     @classmethod
-    def of(cls, peer: Peer, cache: Path | None = None) -> Place:
+    def of(cls, peer: Packaged, cache: Path | None = None) -> Place:
         return cls(peer, (cache or cache_dir(environment())) / "peers")
 
     @property
@@ -53,7 +70,9 @@ class Place:
         paths = [str(self.folder)] if self.installed else []
         given = dict(environment())
         given["PYTHONPATH"] = os.pathsep.join([*paths, *(path for path in sys.path if path)])
-        return {**given, "NO_ALBUMENTATIONS_UPDATE": "1", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
+        given |= {"NO_ALBUMENTATIONS_UPDATE": "1", "RAY_USAGE_STATS_ENABLED": "0"}
+        given["RAY_AUTH_TOKEN"] = secrets.token_hex(32)  # without one Ray leaves one of its own in the user's home
+        return {**given, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
 
     def missing(self) -> str | None:
         """Why its process could not import what it needs; None when it could."""

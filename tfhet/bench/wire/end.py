@@ -26,6 +26,7 @@ KINDS = {
     "grpc sender": "tfhet.bench.wire.raw_grpc:send",
     "grpc receiver": "tfhet.bench.wire.raw_grpc:receive",
     "torch": "tfhet.bench.wire.torch_loader:read",
+    "ray": "tfhet.bench.wire.ray_data:read",
 }
 """Kind to the function that opens it."""
 
@@ -38,6 +39,8 @@ class End:
     """Returns when so many batches more are in this process's memory."""
     told: dict[str, Any] = field(default_factory=dict)
     """What others have to know; JSON values."""
+    close: Callable[[], None] = lambda: None
+    """Ends what it has started."""
 
 
 def sends(told: dict[str, Any]) -> End:
@@ -69,6 +72,8 @@ def main(kind: str) -> int:
 
     with answering.output_for_answers() as answers:
         answering.serve(handle, sys.stdin, answers)
+    for end in opened:
+        end.close()
     return 0
 
 

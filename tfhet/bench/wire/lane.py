@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tfhet.bench.answering import AnsweringProcess
+from tfhet.bench.rounds import in_rounds
 from tfhet.clock import SYSTEM, Clock, cpu_of
 from tfhet.errors import TfhetError
-from tfhet.events import Event, Observer
+from tfhet.events import Observer
 from tfhet.units import GB
 
 CLIENTS, WORKERS, DISPATCHER = "clients", "workers", "dispatcher"
@@ -107,20 +108,14 @@ def rounds(
 ) -> dict[str, list[Turn]]:
     """Turns of about `seconds` on all lanes, A B C A B C, by key; those of the first `warmup` rounds do not count."""
     counts = {lane.key: lane.fitting(seconds, clock) for lane in lanes}
-    taken: dict[str, list[Turn]] = {lane.key: [] for lane in lanes}
-    for index in range(warmup + repeats):
-        for lane in lanes:
-            begun_s = clock.monotonic()
-            turn = lane.turn(counts[lane.key], clock)
-            if index >= warmup:
-                taken[lane.key].append(turn)
-            sides = ", ".join(f"{side} {turn.per_gb(side):.2f}" for side in lane.pids)
-            told = {
-                "case": lane.key,
-                "round": index + 1,
-                "rounds": warmup + repeats,
-                "exit_s": clock.monotonic() - begun_s,
-                "said": [f"{turn.gb_per_s:.2f} GB/s, CPU s/GB: {sides}"],
-            }
-            observer(Event("case.ended", clock.wall(), told))
-    return taken
+    sides = {lane.key: tuple(lane.pids) for lane in lanes}
+
+    def taking(lane: Lane) -> Callable[[int], Turn]:
+        return lambda index: lane.turn(counts[lane.key], clock)
+
+    def said(key: str, turn: Turn) -> str:
+        spent = ", ".join(f"{side} {turn.per_gb(side):.2f}" for side in sides[key])
+        return f"{turn.gb_per_s:.2f} GB/s, CPU s/GB: {spent}"
+
+    cases = {lane.key: taking(lane) for lane in lanes}
+    return in_rounds(cases, said, warmup=warmup, repeats=repeats, observer=observer, clock=clock)

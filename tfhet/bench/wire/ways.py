@@ -13,6 +13,8 @@ from pathlib import Path
 import psutil
 
 from tfhet.bench.answering import AnsweringProcess
+from tfhet.bench.peers.place import Place
+from tfhet.bench.rivals import INSTALL, NONE
 from tfhet.bench.wire import allocator
 from tfhet.bench.wire.lane import CLIENTS, DISPATCHER, WORKERS, Lane
 from tfhet.bench.wire.load import TCMALLOC, Load
@@ -40,27 +42,40 @@ class Rival:
     """The end that takes, as tfhet.bench.wire.end calls it."""
     sender: str | None = None
     """The end that gives; None where the other starts processes of its own for that."""
+    requires: tuple[str, ...] = ()
+    """What `--peers install` puts into a folder of its own; () for what has to be in this environment."""
+    dependencies: bool = True
+    """Whether that includes what the packages ask for."""
 
     def missing(self) -> str | None:
         """Why it cannot be measured; None when it can."""
+        if self.requires:
+            return Place.of(self).missing()
         for name in self.imports:
             if importlib.util.find_spec(name) is None:
                 return f"No module named {name!r}"
         return None
+
+    def environment(self) -> Mapping[str, str]:
+        """Of its processes."""
+        return Place.of(self).environment() if self.requires else environment()
 
 
 RIVALS = (
     Rival(RAW_SOCKET, (), "socket receiver", "socket sender"),
     Rival(RAW_GRPC, ("grpc",), "grpc receiver", "grpc sender"),
     Rival("torch", ("torch",), "torch"),
+    Rival("ray", ("ray.data",), "ray", requires=("ray[data]==2.60.0",)),
 )
 
 
 def rivals(option: str) -> tuple[Rival, ...]:
-    """Those that `--peers` names: all for "", none for `none`. Raises UsageError for an unknown one."""
+    """Those that `--peers` names: all for "" and `install`, none for `none`. Raises UsageError for an unknown one."""
     known = {rival.name: rival for rival in RIVALS}
-    if option == "none":
+    if option == NONE:
         return ()
+    if option == INSTALL:
+        return RIVALS
     names = [name.strip() for name in option.split(",") if name.strip()] or list(known)
     for name in names:
         if name not in known:
@@ -75,7 +90,7 @@ class Ways:
         """library: that of tcmalloc, for lanes that ask for it."""
         self._library = library
         self._stack = contextlib.AsyncExitStack()
-        self._env = {**environment(), "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
+        self._env = _quiet(environment())
 
     async def __aenter__(self) -> Ways:
         return self
@@ -126,11 +141,12 @@ class Ways:
     async def _rival(self, rival: Rival, size: str) -> Lane:
         count = bytes_of(size)
         where, workers = {}, []
+        env = _quiet(rival.environment())
         if rival.sender is not None:
-            sender = self._end(rival.sender, self._env)
+            sender = self._end(rival.sender, env)
             where = await asyncio.to_thread(sender.ask, {"open": {"size": count}})
             workers = [sender.pid]
-        receiver = self._end(rival.receiver, self._env)
+        receiver = self._end(rival.receiver, env)
         told = await asyncio.to_thread(receiver.ask, {"open": {"size": count, **where}})
         sides = {CLIENTS: [receiver.pid], WORKERS: told.get("workers", workers)}
         return Lane(f"{rival.name}.{size}", count, [receiver], sides, ahead=int(told.get("ahead", 0)))
@@ -147,6 +163,10 @@ class Ways:
         if self._library is None:
             raise UsageError(f"{load.key}: libtcmalloc is not installed")
         return allocator.with_library(self._env, self._library)
+
+
+def _quiet(env: Mapping[str, str]) -> dict[str, str]:
+    return {**env, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
 
 
 def _end_with_children(process: AnsweringProcess) -> None:
