@@ -98,8 +98,11 @@ def trained(together: Collective, unequal: tuple[tuple[int, ...], ...] = UNEQUAL
     found["accumulated"] = [v.numpy() for v in accelerator.model.weights]
 
     scaled = KerasAccelerator(model(), tf.keras.optimizers.SGD(0.5), together, loss_scaling=True)
-    scale = scaled.optimizer._loss_scale._weights.values()
-    for variable in [*scaled.model.variables, *scale]:  # as after a checkpoint, which rank 0 alone has read
+    assert scaled.loss_scale is not None
+    for variable in [
+        *scaled.model.variables,
+        *scaled.loss_scale.variables,
+    ]:  # as after a checkpoint, which rank 0 alone has read
         variable.assign(variable * tf.cast(1 + together.rank, variable.dtype))
     together.broadcast(scaled.variables())
     scaled.step(share(0))

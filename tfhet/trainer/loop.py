@@ -13,6 +13,7 @@ import numpy as np
 from tfhet.clock import SYSTEM, Clock
 from tfhet.cluster import Serving
 from tfhet.errors import DataError
+from tfhet.record import MetricLine
 from tfhet.trainer.audit import Audit, Visits
 from tfhet.trainer.collective import Collective
 from tfhet.trainer.feed import Delivery, Feed
@@ -102,6 +103,8 @@ class Loop:
     set_epoch: Callable[[float], None] = lambda epoch: None
     """Told, before each step, how many epochs are done, fractions included: the learning rate depends on it."""
     on_line: OnLine = lambda line: None
+    on_metrics: Callable[[MetricLine], None] = lambda line: None
+    """Told what a metric line says, once it is printed; on rank 0."""
     on_epoch_end: Callable[[], None] = lambda: None
     """Called on every rank after the steps of an epoch."""
     on_progress: Callable[[], None] = lambda: None
@@ -248,7 +251,9 @@ class Loop:
             allreduce_s = self.accelerator.allreduce_s
             is_dry = bool(unread) and not self._count(unread.pop(), course)
             now = self.clock.monotonic()
-            parts = (wait_s, self.accelerator.copied_s - copied_s, allreduce_s)
+            # What was waited for while the step before went on has cost nothing.
+            waited_s = min(wait_s, self.accelerator.idle_s)
+            parts = (waited_s, self.accelerator.copied_s - copied_s, allreduce_s)
             unread.append(_Taken(sums, began, now - began, *parts))
             began = now
             if self.save_every and not is_dry and (self.step + 1) % self.save_every == 0:
@@ -306,7 +311,9 @@ class Loop:
         self.meter.add(StepTime(taken.step_s, taken.wait_s, counts[0], taken.copy_s, told_s, *place))
         if self.step % self.log_every == 0 and self.collective.rank == 0:
             loss = course.totals.means().get("loss") if self.accelerator.learns else None
-            self.on_line(self.meter.line(self.step, course.epoch, loss))
+            line = self.meter.line(self.step, course.epoch, loss)
+            self.on_line(str(line))
+            self.on_metrics(line)
         return True
 
     def _collect(self, deliveries: Iterator[Delivery]) -> tuple[Batch | None, float]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tfhet.clock import Clock
-from tfhet.record import Spread, median
+from tfhet.record import MetricLine, Spread, median
 from tfhet.record.run import WARM_UP_STEPS
 
 
@@ -54,9 +54,22 @@ class Meter:
         self.pauses: list[Pause] = []
         self._steps: list[StepTime] = []
         self._since_line = 0
+        self._examples = self._step_s = self._wait_s = 0.0
 
     def add(self, step: StepTime) -> None:
         self._steps.append(step)
+        self._examples += step.examples
+        self._step_s += step.step_s
+        self._wait_s += step.wait_s
+
+    def totals(self) -> dict[str, float]:
+        """Sums over all steps, the warm-up included: their number, examples of all ranks, and seconds."""
+        return {
+            "steps": len(self._steps),
+            "examples": self._examples,
+            "step_s": self._step_s,
+            "wait_s": self._wait_s,
+        }
 
     @contextlib.contextmanager
     def pause(self, name: str, clock: Clock) -> Iterator[None]:
@@ -114,15 +127,16 @@ class Meter:
         """Seconds of all pauses of a name."""
         return sum(pause.took_s for pause in self.pauses if pause.name == name)
 
-    def line(self, step: int, epoch: int, loss: float | None) -> str:
-        """The metric line of the steps since the last one. The SageMaker metric definitions match it."""
+    def line(self, step: int, epoch: int, loss: float | None) -> MetricLine:
+        """What the metric line says of the steps since the last one."""
         recent = self._steps[self._since_line :]
         self._since_line = len(self._steps)
         total = sum(s.step_s for s in recent) or 1e-9
-        parts = [
-            f"[tfhet] step={step} epoch={epoch} step_ms={1e3 * total / max(1, len(recent)):.1f}",
-            f"examples_per_s={sum(s.examples for s in recent) / total:.0f}",
-            *([] if loss is None else [f"loss={loss:.4f}"]),
-            f"wait_pct={100 * sum(s.wait_s for s in recent) / total:.1f}",
-        ]
-        return " ".join(parts)
+        return MetricLine(
+            step,
+            epoch,
+            step_ms=1e3 * total / max(1, len(recent)),
+            examples_per_s=sum(s.examples for s in recent) / total,
+            wait_pct=100 * sum(s.wait_s for s in recent) / total,
+            loss=loss,
+        )

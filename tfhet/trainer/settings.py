@@ -19,6 +19,8 @@ class Settings:
     """resnet50, small_cnn, or emulated (a step that takes `step_ms` and no CPU)."""
     step_ms: float = 50.0
     """Length of an emulated step."""
+    step_file: str = ""
+    """File that holds it instead, read before each step: it may change meanwhile. While it is not there, `step_ms`."""
     data: str = "training"
     """Channel to train on, or `synthetic:EXAMPLES:SPLITS` (`synthetic:EXAMPLES:SPLITS:uneven`)."""
     validation: str = "validation"
@@ -47,6 +49,8 @@ class Settings:
     """Of what travels: none or snappy."""
     log_every: int = 10
     """Steps between metric lines."""
+    tensorboard: str = ""
+    """Folder in which rank 0 writes for TensorBoard, or `off`; "": `tensorboard` in the output, as SageMaker has it."""
     checkpoint_every_epochs: int = 1
     """0: not at the end of epochs, but when the training is told to stop."""
     checkpoint_every_steps: int = 0

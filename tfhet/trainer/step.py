@@ -7,16 +7,20 @@ over the examples of all ranks, whatever their share, and all ranks learn from t
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 import tensorflow as tf
 
 from tfhet.clock import SYSTEM, Clock
 from tfhet.trainer.collective import Collective
+from tfhet.trainer.emulated import EmulatedDevice
+from tfhet.trainer.loss_scale import LossScale
 
 Batch = tuple[tf.Tensor, tf.Tensor]
 
@@ -34,6 +38,8 @@ class Accelerator(Protocol):
 
     learns: bool
     """Whether loss and correct answers mean anything."""
+    idle_s: float
+    """Seconds for which it had nothing to do before the last step began; infinite where nobody can tell."""
     copied_s: float
     """Seconds spent so far on bringing batches to the device, in the type that the model takes."""
     allreduce_s: Any
@@ -57,6 +63,7 @@ class KerasAccelerator:
     shares of the classes, float [batch, classes]."""
 
     learns = True
+    idle_s = math.inf
 
     def __init__(
         self,
@@ -75,8 +82,8 @@ class KerasAccelerator:
         self._clock = clock
         self.model = model
         self._labels = labels
-        self.optimizer = tf.keras.mixed_precision.LossScaleOptimizer(optimizer) if loss_scaling else optimizer
-        self._loss_scaling = loss_scaling
+        self.optimizer = optimizer
+        self.loss_scale = LossScale() if loss_scaling else None
         self._collective = collective
         self._variables = model.trainable_variables
         optimizer.build(self._variables)
@@ -94,14 +101,19 @@ class KerasAccelerator:
 
     def variables(self) -> list[tf.Variable]:
         """All that must be equal on every rank."""
-        scale = list(self.optimizer._loss_scale._weights.values()) if self._loss_scaling else []
+        scale = self.loss_scale.variables if self.loss_scale else ()
         return [*self.model.variables, *self.optimizer.variables, *scale]
+
+    def state(self) -> dict[str, Any]:
+        """What holds them, by name, as a checkpoint writes it."""
+        scale = {"loss_scale": self.loss_scale} if self.loss_scale else {}
+        return {"model": self.model, "optimizer": self.optimizer, **scale}
 
     def digest(self) -> str:
         """Hex SHA-256 of `variables()`, bit for bit: equal on all ranks, or the ranks have drifted apart."""
         digest = hashlib.sha256()
         for variable in self.variables():
-            digest.update(tf.io.serialize_tensor(variable.read_value()).numpy())
+            digest.update(tf.io.serialize_tensor(tf.convert_to_tensor(variable)).numpy())
         return digest.hexdigest()
 
     def accumulate(self, batch: Batch) -> None:
@@ -119,8 +131,9 @@ class KerasAccelerator:
 
     def average_statistics(self) -> None:
         """Makes what is not trained equal on all ranks (the moving statistics of batch normalisation): their mean."""
-        moving = [v for v in self.model.non_trainable_variables if v.dtype.is_floating]
-        for variable, total in zip(moving, self._collective.sum(moving, "statistics"), strict=True):
+        moving = [v for v in self.model.non_trainable_variables if tf.as_dtype(v.dtype).is_floating]
+        totals = self._collective.sum([tf.convert_to_tensor(v) for v in moving], "statistics")
+        for variable, total in zip(moving, totals, strict=True):
             variable.assign(total / self._collective.size)
 
     def _nothing(self) -> Batch:
@@ -172,39 +185,50 @@ class KerasAccelerator:
         with tf.GradientTape() as tape:
             probabilities = self.model(images, training=True)
             counts = _counts(probabilities, labels)
-            loss = self.optimizer.get_scaled_loss(counts[1]) if self._loss_scaling else counts[1]
+            loss = self.loss_scale.scaled(counts[1]) if self.loss_scale else counts[1]
         gradients = tape.gradient(loss, self._variables)
         return tf.stack(counts), [tf.convert_to_tensor(gradient) for gradient in gradients]
 
     def _update(self, gradients: Sequence[tf.Tensor]) -> None:
-        if self._loss_scaling:
-            gradients = self.optimizer.get_unscaled_gradients(gradients)
-        self.optimizer.apply_gradients(zip(gradients, self._variables, strict=True))
+        bearable = True
+        if self.loss_scale:
+            gradients = self.loss_scale.unscaled(gradients)
+            bearable = self.loss_scale.admits(gradients)
+        if bearable:
+            self.optimizer.apply_gradients(zip(gradients, self._variables, strict=True))
 
     def _evaluated(self, images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
         return tf.stack(_counts(self.model(images, training=False), labels))
 
 
 class EmulatedAccelerator:
-    """A step that takes a given time and no CPU: studies input pipelines on a machine without a GPU."""
+    """A step that takes a given time and no CPU: studies input pipelines on a machine without a GPU.
+
+    As a GPU does, it works while this process goes on: see EmulatedDevice.
+    """
 
     learns = False
 
-    def __init__(self, step_s: float, collective: Collective, clock: Clock = SYSTEM):
+    def __init__(self, step_s: float, collective: Collective, clock: Clock = SYSTEM, file: Path | None = None):
+        """file: read before each step; where it is there, and holds a number, that is the step in milliseconds."""
         self.step_s = step_s
-        self.copied_s = self.allreduce_s = 0.0
+        self.idle_s = self.copied_s = self.allreduce_s = 0.0
         self._collective = collective
         self._clock = clock
+        self._file = file
+        self._device = EmulatedDevice(clock)
         self._held = 0.0
 
     def accumulate(self, batch: Batch) -> None:
-        self._clock.sleep(self.step_s)
+        self._begin()
         self._held += float(batch[1].shape[0])
 
     def step(self, batch: Batch | None, stop: bool = False) -> Any:
         count, self._held = self._held + (0.0 if batch is None else float(batch[1].shape[0])), 0.0
         if batch is not None:
-            self._clock.sleep(self.step_s)
+            self._begin()
+        else:
+            self._device.finish()
         ready_s = self._clock.monotonic()
         total, votes = self._collective.total([count, float(stop)], "emulated")
         self.allreduce_s = self._clock.monotonic() - ready_s
@@ -212,6 +236,13 @@ class EmulatedAccelerator:
 
     def evaluate(self, batch: Batch) -> Any:
         return float(batch[1].shape[0]), 0.0, 0.0
+
+    def _begin(self) -> None:
+        if self._file is not None:
+            with contextlib.suppress(OSError, ValueError):
+                self.step_s = max(0.0, float(self._file.read_text(encoding="ascii"))) / 1e3
+        self._device.begin(self.step_s)
+        self.idle_s = self._device.idle_s
 
 
 def _time_after(tensors: Sequence[tf.Tensor]) -> tf.Tensor:

@@ -25,12 +25,14 @@ from tfhet.service.notice import notify
 from tfhet.service.transport import Transport
 from tfhet.source import Sidecar, Source, SyntheticSource, TFRecordSource
 from tfhet.trainer import models
+from tfhet.trainer.board import OFF, Board
 from tfhet.trainer.checkpoint import Checkpoints, Progress, export
 from tfhet.trainer.collective import Collective, collective
 from tfhet.trainer.feed import Feed
 from tfhet.trainer.journal import Journal
 from tfhet.trainer.ledger import Ledger
 from tfhet.trainer.loop import Begun, Loop
+from tfhet.trainer.meter import Meter
 from tfhet.trainer.parts import Skipped
 from tfhet.trainer.schedule import WarmUp
 from tfhet.trainer.settings import Settings
@@ -57,6 +59,7 @@ class Training:
     was_stopped: bool = False
     """Whether `run` ended because all ranks had agreed to stop."""
     _told_s: float = -math.inf
+    _meter: Meter = field(default_factory=Meter)
     _journal: Journal = field(default_factory=Journal)
 
     def run(self) -> RunSummary:
@@ -74,9 +77,10 @@ class Training:
             """Where the training stands in `epoch`, or before it."""
             if chief:
                 begun = begun or Begun(number=epoch)
-                with loop.meter.pause("checkpoint", self.clock):
+                with self._meter.pause("checkpoint", self.clock):
                     checkpoints.save(Progress(epoch, loop.step, begun.steps, begun.number), self._ledger(begun))
 
+        board = Board.of(settings.tensorboard if chief else OFF, self.paths.output / "tensorboard", self.clock)
         loop = Loop(
             self.feed,
             self.accelerator,
@@ -86,6 +90,7 @@ class Training:
             log_every=settings.log_every,
             set_epoch=(lambda epoch: keras.optimizer.learning_rate.assign(schedule.at(epoch))) if keras else _ignore,
             on_line=lambda line: print(line, flush=True),
+            on_metrics=board.line,
             on_epoch_end=keras.average_statistics if keras else lambda: None,
             on_progress=self._say_progress,
             is_told_to_stop=lambda: self.stop.is_made,
@@ -94,10 +99,10 @@ class Training:
             save_every=settings.checkpoint_every_steps,
             on_save=save,
             clock=self.clock,
+            meter=self._meter,
             step=progress.step,
         )
-        self._journal = Journal.of(self.job, loop.meter, self.clock)
-        writer = tf.summary.create_file_writer(str(self.paths.output / "tensorboard")) if chief else None
+        self._journal = Journal.of(self.job, self._meter, self.clock)
         results: list[dict[str, Any]] = []
         (validating,) = self.collective.total([float(self.validation is not None)], "validation")
         if 0 < validating < self.collective.size:
@@ -125,20 +130,20 @@ class Training:
                 if loop.agree_to_stop() and not is_due:
                     save(epoch + 1, at)
             results.append(result)
-            if writer is not None:
-                _report_epoch(result, writer, loop.step)
+            if chief:
+                _report_epoch(result, board, loop.step)
             if loop.stopped:
                 break
         loop.close()
         self._journal.write()
         self.was_stopped = loop.stopped
         if chief:
-            print(loop.meter.parts_line(), flush=True)
+            print(self._meter.parts_line(), flush=True)
         weights = f" weights={keras.digest()}" if keras else ""
         print(f"[tfhet] rank={self.collective.rank} batches={loop.batches}{weights}", flush=True)
         summary = self._summary(loop, results)
-        if writer is not None:
-            writer.close()
+        board.close()
+        if chief:
             if loop.stopped:
                 kept = self.paths.checkpoints
                 print(f"[tfhet] stopped at step={loop.step}, as told; the next run goes on from {kept}", flush=True)
@@ -152,7 +157,7 @@ class Training:
         now_s = self.clock.monotonic()
         if self._record_dir and now_s > self._told_s + 1.0:
             self._told_s = now_s
-            notify("goes on")
+            notify("goes on", **self._meter.totals())
             self._journal.write()
 
     @property
@@ -172,7 +177,7 @@ class Training:
         )
 
     def _checkpoints(self, keras: KerasAccelerator | None) -> Checkpoints:
-        state = {"model": keras.model, "optimizer": keras.optimizer} if keras else {}
+        state = keras.state() if keras else {}
         return Checkpoints(self.paths.checkpoints, self.settings.keep_checkpoints, **state)
 
     def _ledger(self, begun: Begun) -> Ledger | None:
@@ -337,7 +342,8 @@ def _accelerator(
     settings: Settings, pipeline: Pipeline, source: Source, paths: HostPaths, together: Collective
 ) -> Accelerator:
     if settings.model == "emulated":
-        return EmulatedAccelerator(settings.step_ms / 1e3, together)
+        file = Path(settings.step_file) if settings.step_file else None
+        return EmulatedAccelerator(settings.step_ms / 1e3, together, file=file)
     if settings.precision != "float32":
         tf.keras.mixed_precision.set_global_policy(f"mixed_{settings.precision}")
     output = pipeline.output
@@ -372,15 +378,13 @@ def _classes(source: Source, paths: HostPaths, channel: str) -> int:
     return len(sidecar.classes)
 
 
-def _report_epoch(result: Mapping[str, Any], writer: Any, step: int) -> None:
+def _report_epoch(result: Mapping[str, Any], board: Board, step: int) -> None:
     numbers = {key: value for key, value in result.items() if isinstance(value, (int, float))}
     shown = " ".join(f"{k}={v:.4f}" if isinstance(v, float) else f"{k}={v}" for k, v in numbers.items())
     print(f"[tfhet] end of {shown}", flush=True)
     if result.get("repeated"):
         log.error("%d examples came more than once, and at most once is promised: please report it", result["repeated"])
-    with writer.as_default(step=step):
-        for key, value in numbers.items():
-            tf.summary.scalar(key, value)
+    board.epoch(step, numbers)
 
 
 def _say_first_batch(after_s: float) -> None:

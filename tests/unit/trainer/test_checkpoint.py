@@ -19,7 +19,7 @@ def accelerator(made: tf.keras.Model, **how: bool) -> KerasAccelerator:
 
 
 def checkpoints(folder: Path, trained: KerasAccelerator, keep: int = 3) -> Checkpoints:
-    return Checkpoints(folder, keep, model=trained.model, optimizer=trained.optimizer)
+    return Checkpoints(folder, keep, **trained.state())
 
 
 @pytest.mark.parametrize("scaling", [False, True])

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 
 from tfhet.clock import FakeClock
 from tfhet.cluster import Serving
+from tfhet.record import MetricLine
 from tfhet.trainer import Solo
 from tfhet.trainer.loop import WORKERS_S, Begun, Loop
 from tfhet.trainer.step import Batch, EmulatedAccelerator, KerasAccelerator
@@ -21,7 +23,7 @@ class Recording:
 
     def __init__(self) -> None:
         self.calls: list[str] = []
-        self.copied_s = self.allreduce_s = 0.0
+        self.idle_s, self.copied_s, self.allreduce_s = math.inf, 0.0, 0.0
         self._held = 0
 
     def accumulate(self, batch: Batch) -> None:
@@ -122,13 +124,16 @@ def test_each_metric_line_comes_once_over_the_epochs(fake_feed):
 
 def test_the_line_of_a_step_counts_that_step(fake_feed):
     clock, lines = FakeClock(), []  # type: ignore[var-annotated]
-    feed = fake_feed([4] * 4, wait_s=0.25, clock=clock)
-    accelerator = EmulatedAccelerator(0.75, Solo(), clock)
-    loop = Loop(feed, accelerator, Solo(), log_every=2, on_line=lines.append, clock=clock)
+    feed = fake_feed([4] * 4, wait_s=0.75, clock=clock)
+    accelerator = EmulatedAccelerator(0.25, Solo(), clock)
+    told: list[MetricLine] = []
+    loop = Loop(feed, accelerator, Solo(), log_every=2, on_line=lines.append, on_metrics=told.append, clock=clock)
     loop.epoch(0)
-    expected = "epoch=0 step_ms=1000.0 examples_per_s=4 wait_pct=25.0"
-    assert lines == [f"[tfhet] step={step} {expected}" for step in (2, 4)]
-    assert loop.meter.examples_per_s() == 4.0
+    assert [str(line) for line in told] == lines
+    # A step takes as long as its batch is waited for; a third of that, but for the first, the step before goes on.
+    expected = "epoch=0 step_ms=750.0 examples_per_s=5 wait_pct="
+    assert lines == [f"[tfhet] step=2 {expected}83.3", f"[tfhet] step=4 {expected}66.7"]
+    assert loop.meter.examples_per_s() == pytest.approx(16 / 3)
 
 
 def test_with_steps_an_epoch_is_that_many_and_the_next_goes_on_from_there(fake_feed):

@@ -23,11 +23,11 @@ def meter(*steps: tuple[float, float, float]) -> Meter:
 
 def test_the_line_holds_the_numbers_of_the_steps_since_the_last_one():
     made = meter((0.1, 0.01, 8), (0.3, 0.03, 8))
-    found = LINE.match(made.line(2, 0, 2.30258))
+    found = LINE.match(str(made.line(2, 0, 2.30258)))
     assert found is not None
     assert found.groups() == ("2", "0", "200.0", "40", "2.3026", "10.0")
     made.add(StepTime(0.5, 0.5, 10))
-    found = LINE.match(made.line(3, 1, None))
+    found = LINE.match(str(made.line(3, 1, None)))
     assert found is not None
     assert found.groups() == ("3", "1", "500.0", "20", None, "100.0")
 
@@ -77,3 +77,11 @@ def test_pauses_are_counted_by_name_also_when_they_fail():
             raise OSError("a full disk")
     assert made.paused_s("checkpoint") == 3.0
     assert [each.began_s for each in made.pauses] == [3.0, 5.0, 10.0]
+
+
+def test_totals_grow_with_every_step_and_hold_the_warm_up():
+    made = meter((0.5, 0.25, 6), (0.25, 0.125, 8))
+    assert made.totals() == {"steps": 2, "examples": 14.0, "step_s": 0.75, "wait_s": 0.375}
+    made.line(2, 0, None)  # takes nothing away
+    assert made.totals()["steps"] == 2
+    assert Meter().totals() == {"steps": 0, "examples": 0.0, "step_s": 0.0, "wait_s": 0.0}

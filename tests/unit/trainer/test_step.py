@@ -139,11 +139,11 @@ def test_float16_learns_with_a_loss_scale(batch, model):
 
 def test_a_step_that_overflows_is_left_out_and_halves_the_loss_scale(batch, model):
     accelerator = KerasAccelerator(model(), SGD(0.5), Solo(), loss_scaling=True)
-    before, scale = weights(accelerator), float(accelerator.optimizer.loss_scale)
+    before, scale = weights(accelerator), float(accelerator.loss_scale.value)
     images, labels = batch(3)
     accelerator.step((images * np.inf, labels))
     assert_equal(weights(accelerator), before, exact=True)
-    assert float(accelerator.optimizer.loss_scale) == scale / 2
+    assert float(accelerator.loss_scale.value) == scale / 2
     accelerator.step((images, labels))
     assert any((now != then).any() for now, then in zip(weights(accelerator), before, strict=True))
 
@@ -200,14 +200,28 @@ def test_the_wishes_of_all_ranks_are_added(each_rank, batch):
 # Emulated
 
 
-def test_an_emulated_step_sleeps_on_the_clock_and_does_nothing_else(batch):
+def test_an_emulated_step_takes_time_on_the_clock_and_does_nothing_else(batch):
     clock = FakeClock()
     accelerator = EmulatedAccelerator(0.25, Solo(), clock)
     assert tuple(accelerator.step(batch(4))) == (4, 0, 0, 0)
-    assert clock.monotonic() == 0.25
     accelerator.accumulate(batch(3))
     assert tuple(accelerator.step(batch(2), stop=True)) == (5, 0, 0, 1)
+    assert tuple(accelerator.step(None)) == (0, 0, 0, 0)  # when all that was handed over is done
     assert clock.monotonic() == 0.75
+
+
+def test_an_emulated_step_is_as_long_as_its_file_says_and_keeps_its_length_where_that_says_nothing(batch, tmp_path):
+    clock, file = FakeClock(), tmp_path / "step_ms"
+    accelerator = EmulatedAccelerator(0.25, Solo(), clock, file)
+    lengths = []
+    for text in (None, "500", "125.5", "", "-1"):
+        if text is not None:
+            file.write_text(text)
+        before = clock.monotonic()
+        accelerator.step(batch(4))
+        accelerator.step(None)
+        lengths.append(clock.monotonic() - before)
+    assert lengths == pytest.approx([0.25, 0.5, 0.1255, 0.1255, 0.0])
 
 
 def test_an_emulated_rank_without_a_batch_does_not_sleep(batch):
@@ -248,7 +262,7 @@ def test_the_allreduce_of_an_emulated_step_is_the_time_in_the_collective(batch):
     clock = FakeClock()
     accelerator = EmulatedAccelerator(0.25, Slow(clock), clock)
     accelerator.step(batch(4))
-    assert (accelerator.allreduce_s, accelerator.copied_s, clock.monotonic()) == (1.0, 0.0, 1.25)
+    assert (accelerator.allreduce_s, accelerator.copied_s, clock.monotonic()) == (1.0, 0.0, 1.0)
 
 
 def test_the_allreduce_of_a_step_lies_between_the_gradients_and_their_sums(batch, model, monkeypatch):

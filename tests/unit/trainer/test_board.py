@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import math
+import sys
+from pathlib import Path
+
+import pytest
+
+from tfhet.clock import FakeClock
+from tfhet.record import MetricLine
+from tfhet.trainer.board import OFF, Board
+
+LINE = MetricLine(10, 1, 86.125, 1280.0, 3.5, 2.25)
+
+
+def read(folder: Path) -> dict[str, list[tuple[float, int, float]]]:
+    """Wall time, step and value by tag, as TensorBoard reads them."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    found = EventAccumulator(str(folder))
+    found.Reload()
+    return {
+        tag: [(each.wall_time, each.step, each.value) for each in found.Scalars(tag)] for tag in found.Tags()["scalars"]
+    }
+
+
+def test_tensorboard_reads_metric_lines_and_epochs_while_the_training_goes_on(tmp_path):
+    clock = FakeClock(1000.0)
+    board = Board(tmp_path / "tensorboard", clock)
+    board.line(LINE)
+    clock.sleep(5.0)
+    board.epoch(12, {"loss": 2.0, "val_loss": 1.5, "steps": 12})
+    assert read(tmp_path / "tensorboard") == {
+        "step/ms": [(1000.0, 10, 86.125)],
+        "step/examples_per_s": [(1000.0, 10, 1280.0)],
+        "step/wait_pct": [(1000.0, 10, 3.5)],
+        "step/loss": [(1000.0, 10, 2.25)],
+        "loss": [(1005.0, 12, 2.0)],
+        "val_loss": [(1005.0, 12, 1.5)],
+        "steps": [(1005.0, 12, 12.0)],
+    }
+    board.close()
+    board.line(LINE)  # what comes later is left out
+
+
+def test_a_loss_that_is_no_number_is_shown_as_that(tmp_path):
+    Board(tmp_path).line(MetricLine(10, 1, 86.0, 1280.0, 3.5, math.nan))
+    assert math.isnan(read(tmp_path)["step/loss"][0][2])
+
+
+@pytest.mark.parametrize(("given", "where"), [("", "usual"), ("{}/own", "own"), (OFF, None)])
+def test_the_argument_says_where(tmp_path, given, where):
+    board = Board.of(given.format(tmp_path), tmp_path / "usual")
+    board.line(LINE)
+    board.close()
+    assert [path.parent.name for path in tmp_path.rglob("*tfevents*")] == ([where] if where else [])
+
+
+def test_a_disk_that_refuses_ends_it_and_says_so_once(tmp_path, monkeypatch, caplog):
+    board = Board(tmp_path)
+
+    def refuse(*of: object) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr("tfhet.record.scalars.ScalarFile.flush", refuse)
+    for _ in range(3):
+        board.line(LINE)
+    board.close()
+    assert [record.getMessage() for record in caplog.records] == [
+        "nothing more is written for TensorBoard: no space left on device"
+    ]
+
+
+def test_a_folder_that_cannot_be_made_ends_it_too(tmp_path, caplog):
+    (tmp_path / "full").write_text("no folder")
+    board = Board(tmp_path / "full" / "tensorboard")
+    board.line(LINE)
+    board.close()
+    assert "nothing is written for TensorBoard" in caplog.text
+
+
+def test_without_tensorboard_the_training_is_told_and_goes_on(tmp_path, monkeypatch, caplog):
+    monkeypatch.setitem(sys.modules, "tensorboard.compat.proto.event_pb2", None)
+    board = Board(tmp_path)
+    board.line(LINE)
+    board.epoch(1, {"loss": 1.0})
+    assert "pip install tensorboard" in caplog.text and not list(tmp_path.iterdir())
