@@ -9,8 +9,9 @@ Names are loaded when they are first used: `import tfhet` loads neither TensorFl
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from tfhet import lazy
 
 __version__ = "0.1.0"
 
@@ -42,31 +43,4 @@ __all__ = [
     "stages",
 ]
 
-_HOME = {
-    "Cut": "placement",
-    "Figure": "record",
-    "ImageSpec": "stages",
-    "JobContext": "cluster",
-    "Pipeline": "placement",
-    "Record": "record",
-    "RunFolder": "record",
-    "RunSummary": "record",
-    "Stage": "stages",
-    "SyntheticSource": "source",
-    "TFRecordSource": "source",
-    "TfhetError": "errors",
-    "UsageError": "errors",
-    "distribute": "service",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name == "stages":
-        return importlib.import_module("tfhet.stages")
-    if name not in _HOME:
-        raise AttributeError(f"module 'tfhet' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"tfhet.{_HOME[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+lazy.names_on_demand(__name__)

@@ -15,13 +15,17 @@ from pathlib import Path, PurePosixPath
 
 # fmt: off
 ROOMS = (
-    "errors", "units", "clock", "events", "deadline", "process",
+    "lazy", "errors", "units", "clock", "events", "deadline", "process",
     "record", "cluster", "catalogue", "control",
     "native", "source", "stages", "placement", "service", "trainer", "profile",
     "plan", "report", "job", "launch", "container", "simulate", "bench", "doctor", "__main__",
 )
 # fmt: on
 """Each imports only those before it. A new folder or top-level module needs a place here, and in tfhet/README.md."""
+
+COMMAND = "command"
+"""tfhet/ROOM/command.py: a room's part of the command line. It stands where `__main__` does: it may import every room,
+and no other room imports it."""
 
 FACADE = "__init__"
 """tfhet/__init__.py offers names of all rooms, loaded when asked for; no room imports it."""
@@ -116,15 +120,20 @@ def known_room(path: str, text: str) -> list[str]:
 
 def room_order(path: str, text: str) -> list[str]:
     """A room imports only rooms above it, and never the facade."""
-    room, breaches = room_of(path), []
-    if room not in ROOMS:  # the facade; unknown rooms are told by `known_room`
+    own, breaches = room_of(path), []
+    if own not in ROOMS:  # the facade; unknown rooms are told by `known_room`
         return []
+    room = "__main__" if PurePosixPath(path).stem == COMMAND else own
     for each in imports(path, text):
         parts = each.module.split(".")
         if parts[0] != "tfhet":
             continue
         other = parts[1] if len(parts) > 1 else ""
-        if other == room or (other in ROOMS and ROOMS.index(other) < ROOMS.index(room)) or other == "__version__":
+        if other == own or other == "__version__":
+            continue
+        if parts[2:3] == [COMMAND]:
+            other = "__main__"
+        if other == room or (other in ROOMS and ROOMS.index(other) < ROOMS.index(room)):
             continue
         what = f"room {other}, which is not above it" if other in ROOMS else f"the facade ({each.module})"
         breaches.append(f"{path}:{each.line}: room {room} imports {what}")

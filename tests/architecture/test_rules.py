@@ -21,6 +21,8 @@ import pytest
         ("tfhet/record/run.py", "from tfhet import distribute"),
         ("tfhet/errors.py", "from tfhet.units import parse_bytes"),
         ("tfhet/bench/cli.py", "import tfhet.doctor"),
+        ("tfhet/plan/words.py", "from tfhet.catalogue.command import add"),
+        ("tfhet/plan/words.py", "from tfhet import __main__"),
     ],
 )
 def test_an_import_from_a_room_below_is_found(path, source):
@@ -36,6 +38,8 @@ def test_an_import_from_a_room_below_is_found(path, source):
         ),
         ("tfhet/launch/launcher.py", "from .ring import Ring\nfrom tfhet.launch.ring import Ring"),
         ("tfhet/__main__.py", "import tfhet.doctor"),
+        ("tfhet/plan/command.py", "def run():\n    from tfhet.report import show"),
+        ("tfhet/__main__.py", "from tfhet.plan.command import add"),
         ("tfhet/__init__.py", "def distribute():\n    from tfhet.service import distribute"),
         ("tfhet/record/run.py", "import json, tfhetics"),
     ],

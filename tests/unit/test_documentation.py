@@ -1,7 +1,8 @@
 """What the documents say is so: their Python runs, their commands parse, their tables and figures are the code's.
 
 A fenced block's first line may carry marks behind the language: `no-run` (compiled only: it needs what is not here),
-`script=NAME` (a program of its own) and `catalogue` (YAML of instance types and prices, not of a cluster).
+`script=NAME` (a program of its own), `catalogue` and `job` (YAML of instance types and prices, or of a job, not of a
+cluster).
 """
 
 from __future__ import annotations
@@ -126,10 +127,11 @@ def test_the_commands_of_a_document_are_understood(path):
 @pytest.mark.parametrize("path", with_blocks("yaml"), ids=name_of)
 def test_the_yaml_of_a_document_is_read_as_a_cluster_file_or_as_what_its_mark_says(path):
     from tfhet.catalogue.catalogue_file import CatalogueFile
+    from tfhet.job import job_file
 
+    read = {"": ClusterFile.parse, "catalogue": CatalogueFile.parse, "job": job_file.parse}
     for block in blocks(path, "yaml"):
-        kind = CatalogueFile if block.marks == "catalogue" else ClusterFile
-        kind.parse(block.content, name_of(path))
+        read[block.marks](block.content, name_of(path))
 
 
 def assert_told(settings: type, path: Path) -> None:
@@ -184,16 +186,19 @@ def test_the_metric_definitions_find_the_numbers_of_the_metric_lines():
     meter = Meter()
     meter.add(StepTime(step_s=0.1, wait_s=0.025, examples=128))
     (end,) = re.findall(r"^\[tfhet\] end of .*$", guide.read_text(), flags=re.MULTILINE)
-    lines = ["[algo-2/0] " + meter.line(10, 0, 1.5), end]
+    lines = [f"[algo-2/0] {meter.line(10, 0, 1.5)}", end]
     found = {
         metric["Name"]: [hit for line in lines for hit in re.findall(metric["Regex"], line)]
         for metric in names["metric_definitions"]
     }
     assert found == {
+        "step": ["10"],
+        "epoch": ["0"],
         "step_ms": ["100.0"],
         "examples_per_s": ["1280"],
         "wait_pct": ["25.0"],
         "loss": ["1.5000"],
+        "accuracy": ["0.4600"],
         "val_loss": ["1.3551"],
         "val_accuracy": ["0.7833"],
         "examples_missing": ["0"],
@@ -229,7 +234,7 @@ def test_the_readme_quotes_the_benchmark_that_is_recorded():
     assert all(figure.samples for figure in record.figures.values())
 
 
-@pytest.mark.parametrize("name", ["beside", "launch", "limits"])
+@pytest.mark.parametrize("name", ["beside", "launch", "limits", "scaling"])
 def test_the_guide_of_measuring_quotes_the_benchmarks_that_are_recorded(name):
     told = quoted((ROOT / "docs" / "measuring.md").read_text())
     record = Record.read(ROOT / "results" / f"{name}.json")

@@ -79,6 +79,11 @@ class Cgroup:
             file, most = {1: ("cpu.shares", 262144), 2: ("cpu.weight", 10000)}[hierarchy.version]
             self._files.write(folder / file, str(most))
 
+    @property
+    def folders(self) -> list[Path]:
+        """Its folders that are there: one in each tree, and none when it has been removed."""
+        return [folder for folder in self._folders if self._files.is_there(folder)]
+
     def add(self, pid: int) -> None:
         """Moves a process into the group, with all its threads. Raises UsageError where that cannot be."""
         for folder in self._folders:

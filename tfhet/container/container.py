@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from tfhet.clock import SYSTEM
+from tfhet.container.mountinfo import mounted
 
 _CLONE_NEWNS, _CLONE_NEWUTS, _CLONE_NEWIPC = 0x00020000, 0x04000000, 0x08000000  # linux/sched.h
 _CLONE_NEWPID, _CLONE_NEWNET = 0x20000000, 0x40000000
@@ -195,8 +196,7 @@ def inside(root: Path, path: str) -> Path:
 def _mount_points(scratch: str) -> list[str]:
     """Where the machine has file systems of its own that a container should see, the outer ones first."""
     found = []
-    for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines():
-        point = line.split()[4].encode().decode("unicode_escape")
+    for point in (each.point for each in mounted()):
         outside = any(point == top or point.startswith(top + "/") for top in _OUTSIDE)
         if point != "/" and not outside and not point.startswith(scratch):
             found.append(point)

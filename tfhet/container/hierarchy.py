@@ -10,14 +10,14 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import re
 import signal
 from dataclasses import dataclass
 from pathlib import Path
 
+from tfhet.container.mountinfo import OURS, mounted
+
 CONTROLLERS = ("cpu", "cpuacct", "cpuset", "memory")
 """What a host's limits need. Version 2 counts CPU time (`cpuacct`) in every group, without a controller."""
-MOUNTS = Path("/proc/self/mountinfo")
 REST = "tfhet.rest"
 """Where a container's own processes are moved to, in version 2: a group with groups below it has no processes."""
 ROUNDS = 20
@@ -97,40 +97,36 @@ class Hierarchy:
                     files.write(rest / "cgroup.procs", pid)
 
 
-def hierarchies(mounts: Path = MOUNTS, files: Files = FILES) -> tuple[Hierarchy, ...]:
+def hierarchies(mounts: Path = OURS, files: Files = FILES) -> tuple[Hierarchy, ...]:
     """The trees that are mounted here and have one of CONTROLLERS, each controller in one of them only."""
     try:
-        lines = mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+        there = mounted(mounts)
     except OSError:  # no Linux
         return ()
     found: list[Hierarchy] = []
     unified: Path | None = None
     taken: set[str] = set()
-    for line in lines:
-        head, _, tail = line.partition(" - ")
-        place, kind = head.split(), tail.split()
-        if len(place) < 6 or len(kind) < 3:
-            continue
-        top = Path(re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), place[4]))
-        if kind[0] == "cgroup":
-            controllers = tuple(name for name in CONTROLLERS if name in kind[2].split(",") and name not in taken)
+    for each in there:
+        if each.kind == "cgroup":
+            mine = each.options.split(",")
+            controllers = tuple(name for name in CONTROLLERS if name in mine and name not in taken)
             if controllers:
                 taken.update(controllers)
-                found.append(Hierarchy(top, 1, controllers))
-        elif kind[0] == "cgroup2" and unified is None:
-            unified = top
+                found.append(Hierarchy(Path(each.point), 1, controllers))
+        elif each.kind == "cgroup2" and unified is None:
+            unified = Path(each.point)
     if unified is not None:
         try:
-            there = {*files.read(unified / "cgroup.controllers").split(), "cpuacct"}
+            free = {*files.read(unified / "cgroup.controllers").split(), "cpuacct"} - taken
         except OSError:
-            there = set()
-        controllers = tuple(name for name in CONTROLLERS if name in there - taken)
+            free = set()
+        controllers = tuple(name for name in CONTROLLERS if name in free)
         if controllers:
             found.append(Hierarchy(unified, 2, controllers))
     return tuple(found)
 
 
-def controllers(mounts: Path = MOUNTS) -> dict[str, int]:
+def controllers(mounts: Path = OURS) -> dict[str, int]:
     """The version in which each controller is there for this process to make groups with; those that are not are left
     out: not mounted, mounted for reading only, or another user's."""
     return {

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 CPU_QUOTA, CPU_SET, MEMORY, BANDWIDTH = "CPU quota", "CPU set", "memory", "bandwidth"
+LATENCY, LOSS = "latency", "packet loss"
 """Words for a record that says what was not limited."""
 PERIOD_S = 0.005
 """How often a quota is given. Short, so that a host of 0.2 CPUs stands still for 4 ms at a time, not for 80."""
@@ -47,6 +48,10 @@ class Limits:
     memory_bytes: int | None = None
     bits_per_s: float | None = None
     """Of its network interface, in each direction."""
+    latency_s: float | None = None
+    """What each packet takes longer through its network interface, in each direction."""
+    loss_share: float | None = None
+    """Of its packets, 0 to 1, that are lost, in each direction."""
     period_s: float = PERIOD_S
     """The quota's period, at least."""
 
@@ -64,6 +69,8 @@ class Limits:
             CPU_QUOTA: self.cpus is not None and not tied,
             MEMORY: self.memory_bytes is not None,
             BANDWIDTH: self.bits_per_s is not None,
+            LATENCY: self.latency_s is not None,
+            LOSS: self.loss_share is not None,
         }
         return Unprivileged(self.cpu_set, tuple(word for word, is_lost in lost.items() if is_lost))
 

@@ -26,6 +26,7 @@ import psutil
 
 from tfhet.container.cgroup import Cgroup
 from tfhet.container.hierarchy import Hierarchy, hierarchies
+from tfhet.container.mountinfo import mounted
 from tfhet.errors import TfhetError, UsageError
 
 SYSTEM_FOLDER = Path("/run/tfhet")
@@ -35,7 +36,6 @@ TAG_LENGTH = 4
 END_S = 10.0
 """How long what is killed may take to die."""
 TRIES = 100
-_MOUNTS = "self/mountinfo"
 _UNMOUNT_S = 30.0
 
 
@@ -155,7 +155,7 @@ class _Remains:
 
     def _processes(self) -> Iterator[str]:
         """Those with something mounted from a registered folder that we do not see: containers outside any cgroup."""
-        texts = [re.escape(str(folder.path).replace(" ", "\\040")) for folder in self._folders]
+        texts = [re.escape(str(folder.path)) for folder in self._folders]
         if not texts:
             return
         of_ours = re.compile(rf"[ =:,](?:{'|'.join(texts)})(?=[/ ,:]|$)")
@@ -179,10 +179,7 @@ class _Remains:
         return any(of_ours.search(line) for line in theirs - seen)
 
     def _mounts(self, who: str) -> set[str]:
-        """What is mounted, without where and as which number."""
-        lines = (self._proc / who / "mountinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-        rows = [(line.split(), line.partition(" - ")[2]) for line in lines]
-        return {f"{fields[2]} {fields[3]} {what}" for fields, what in rows if len(fields) > 3}
+        return {each.what for each in mounted(self._proc / who / "mountinfo")}
 
     def _cgroups(self, trees: Sequence[Hierarchy]) -> Iterator[str]:
         names = {path.name for tree in trees for path in tree.top.glob(f"tfhet-{self._tag}-*") if path.is_dir()}
@@ -222,8 +219,7 @@ def _has_ended(process: psutil.Process) -> bool:
 
 
 def _mounted_below(path: Path, proc: Path) -> list[str]:
-    text = (proc / _MOUNTS).read_text(encoding="utf-8", errors="replace")
-    points = [line.split()[4].replace("\\040", " ") for line in text.splitlines() if len(line.split()) > 4]
+    points = [each.point for each in mounted(proc / "self" / "mountinfo")]
     return [point for point in points if Path(point) == path or path in Path(point).parents]
 
 

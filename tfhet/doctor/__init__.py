@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from tfhet.doctor.check import Check, Status
-from tfhet.doctor.examination import COLUMNS, Examination, Question, examine
-from tfhet.doctor.rule import Finding, Rule, Subject
-from tfhet.doctor.subjects import SUBJECTS
+from typing import TYPE_CHECKING
+
+from tfhet import lazy
+
+if TYPE_CHECKING:
+    from tfhet.doctor.check import Check, Status
+    from tfhet.doctor.examination import COLUMNS, Examination, Question, examine
+    from tfhet.doctor.rule import Finding, Rule, Subject
+    from tfhet.doctor.subjects import SUBJECTS
 
 __all__ = [
     "COLUMNS",
@@ -19,3 +24,5 @@ __all__ = [
     "Subject",
     "examine",
 ]
+
+lazy.names_on_demand(__name__)

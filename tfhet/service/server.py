@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from tfhet.cluster import environment
-from tfhet.service.cpus import confine, give_way
+from tfhet.service.cpus import confine, give_way, in_batches
 from tfhet.service.engine import Engine, lean_engine, whole_engine
 from tfhet.service.notice import notify
 
@@ -76,6 +76,8 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         signal.signal(number, lambda *_: stop.set())
     if args.cpus:
         confine(os.getpid(), map(int, args.cpus.split(",")))
+    if args.kind == "worker":
+        in_batches()
     engine = _engine(args.whole)
     if args.kind == "dispatcher":
         server = dispatcher(engine, args.port, args.work_dir)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from tfhet.simulate.cluster_file import ClusterFile, GroupFile, load, presets
-from tfhet.simulate.fault import Fault
-from tfhet.simulate.scale import parse_scale
-from tfhet.simulate.simulation import Simulation, run_dir, simulate
+from typing import TYPE_CHECKING
+
+from tfhet import lazy
+
+if TYPE_CHECKING:
+    from tfhet.simulate.cluster_file import ClusterFile, GroupFile, load, presets
+    from tfhet.simulate.fault import Fault
+    from tfhet.simulate.scale import parse_scale
+    from tfhet.simulate.simulation import Simulation, run_dir, simulate
 
 __all__ = [
     "ClusterFile",
@@ -18,3 +23,5 @@ __all__ = [
     "run_dir",
     "simulate",
 ]
+
+lazy.names_on_demand(__name__)

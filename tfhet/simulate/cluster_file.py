@@ -26,7 +26,13 @@ from tfhet.errors import UsageError, shown
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 MOST_HOSTS = 100
-LIMITS = {"cpus": (0.01, 1000.0), "memory_mib": (64.0, 1e8), "mbit_per_s": (0.1, 1e7)}
+LIMITS = {
+    "cpus": (0.01, 1000.0),
+    "memory_mib": (64.0, 1e8),
+    "mbit_per_s": (0.1, 1e7),
+    "latency_ms": (0.001, 1e4),
+    "loss_pct": (0.0001, 90.0),
+}
 """What a host may be limited to."""
 MOST_CHARACTERS = 100_000
 """Of a cluster file."""
@@ -48,6 +54,10 @@ class GroupFile:
     memory_mib: float | None = None
     mbit_per_s: float | None = None
     """Of its network, in each direction."""
+    latency_ms: float | None = None
+    """What each packet that it sends or receives takes longer: between two such hosts twice that, each way."""
+    loss_pct: float | None = None
+    """Of the packets that it sends, and of those that it receives, by chance."""
 
 
 @dataclass(frozen=True)

@@ -32,10 +32,11 @@ import re
 from dataclasses import dataclass
 from decimal import Decimal
 
+from tfhet.container import kernel
 from tfhet.errors import UsageError, unknown
 
-NETWORK = ("loss", "delay", "rate")
-"""Kinds with an amount: a share of the packets, seconds, bits per second."""
+NETWORK = {"loss": kernel.LOSE, "delay": kernel.DELAY, "rate": kernel.LIMIT}
+"""Kinds with an amount (a share of the packets, seconds, bits per second), and what the kernel must be able to do."""
 KINDS = ("kill", "oom", "hang", "sigterm", "partition", *NETWORK, "slow-disk", "late-join", "bad-peer")
 PROCESSES = ("worker", "dispatcher", "script", "launcher", "host")
 WITH_MEMORY = ("worker", "dispatcher", "script")

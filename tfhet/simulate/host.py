@@ -37,13 +37,14 @@ class SimulatedHost:
         resource_config: Mapping[str, Any],
         channels: Mapping[str, Path],
         parameters: Mapping[str, str],
-        input_mode: str = "File",
+        modes: Mapping[str, str] | None = None,
     ) -> None:
-        """Lays out the base directory, but for what `directories` names."""
+        """Lays out the base directory, but for what `directories` names. modes: of channels whose mode is not File."""
         paths = self.paths
         for directory in (paths.input_config, paths.input_data, paths.model, paths.output_data):
             directory.mkdir(parents=True, exist_ok=True)
-        data = {name: {"TrainingInputMode": input_mode, "RecordWrapperType": "None"} for name in channels}
+        modes = modes or {}
+        data = {name: {"TrainingInputMode": modes.get(name, "File"), "RecordWrapperType": "None"} for name in channels}
         _write(paths.input_config / "inputdataconfig.json", data)
         _write(paths.resource_config, resource_config)
         _write(paths.hyperparameters, parameters)

@@ -44,8 +44,9 @@ class Injector:
     tell: Callable[[str], None]
     network: partition.Network | Bridge | None = None
     """Where hosts can be cut off."""
-    rates: Mapping[str, float | None] = field(default_factory=dict)
-    """Bits per second that a host's network allows without a fault, by host name; None: no limit."""
+    usual: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)
+    """What a host's network is limited to without a fault, by what a kernel does it with (`fault.NETWORK`) and host
+    name; None: not at all."""
     disks: Mapping[str, SlowDisk] = field(default_factory=dict)
     """By host name, of those that a fault makes slow."""
     contained: bool = False
@@ -184,23 +185,18 @@ class Injector:
         assert isinstance(bridge, Bridge)
         self.tell(f"fault {fault}: {', '.join(host.name for host in hosts)}")
 
-        def set_to(amount: float | None, host: str) -> None:
-            if fault.kind == "loss":
-                bridge.lose(host, amount)
-            elif fault.kind == "delay":
-                bridge.delay(host, amount)
-            else:
-                bridge.limit(host, self.rates.get(host) if amount is None else amount)
+        usual = self.usual.get(NETWORK[fault.kind], {})
+        set_to = {"loss": bridge.lose, "delay": bridge.delay, "rate": bridge.limit}[fault.kind]
 
         if fault.kind == "delay":  # what a kernel without netem needs takes a while to compile
             with contextlib.suppress(TfhetError):
                 await asyncio.to_thread(delay.build, environment())
         for host in hosts:
-            set_to(fault.amount, host.name)
+            set_to(host.name, fault.amount)
         if fault.for_s is not None:
             await asyncio.sleep(fault.for_s)
             for host in hosts:
-                set_to(None, host.name)
+                set_to(host.name, usual.get(host.name))
 
     async def _slow_down(self, fault: Fault, host: SimulatedHost) -> None:
         disk = self.disks[host.name]

@@ -20,7 +20,7 @@ import psutil
 
 from tfhet.clock import SYSTEM
 from tfhet.cluster import HostPaths
-from tfhet.container import kernel, sweeper
+from tfhet.container import delay, kernel, sweeper
 from tfhet.container.bridge import Bridge
 from tfhet.container.cgroup import Cgroup
 from tfhet.container.container import OVERLAY, READ_ONLY, SHARED, Container, Mount
@@ -28,6 +28,7 @@ from tfhet.container.limits import Limits
 from tfhet.control import SECRET_VARIABLE, new_secret
 from tfhet.deadline import Deadline
 from tfhet.errors import JobFailed, TfhetError, UsageError
+from tfhet.job.hyperparameters import MPI_OPTIONS
 from tfhet.process import Child, describe_exit
 from tfhet.simulate.ground import OnLine
 from tfhet.simulate.host import SimulatedHost, hyperparameters
@@ -74,8 +75,9 @@ class NamespaceGround:
         self._limiting = submission.limits_from == "start"
         groups = {host.name: host.group for host in hosts}
         self._limits, self.notes = limits_of(submission.cluster, groups, cpu_scale=submission.cpu_scale)
-        if any(limits.bits_per_s for limits in self._limits.values()):
-            kernel.require("limit")
+        for purpose, amounts in self.network_limits.items():
+            if any(amount is not None for amount in amounts.values()):
+                kernel.require(purpose)
 
     @property
     def network(self) -> Bridge | None:
@@ -83,12 +85,15 @@ class NamespaceGround:
 
     async def open(self, channels: Mapping[str, Path]) -> None:
         self._channels = channels
-        for line in sweeper.sweep():
+        for line in await asyncio.to_thread(sweeper.sweep):
             self._on_line("simulate")(line)
         self._owner = sweeper.claim()
         self._scratch = Path(tempfile.mkdtemp(prefix=".scratch-", dir=_existing(self.hosts[0].paths.base)))
         self._owner.register(self._scratch)
         self._bridge = Bridge.create(self._owner.tag)
+        if any(limits.latency_s for limits in self._limits.values()):
+            with contextlib.suppress(TfhetError):  # a kernel with netem needs none
+                await asyncio.to_thread(delay.build, self._env)
         if self._submission.start == "toolkit":
             self._keys = await asyncio.to_thread(_ssh_files, self._scratch)
 
@@ -112,6 +117,8 @@ class NamespaceGround:
             # Process 1 waits for its network, so that nothing runs before all of this is done.
             for process in (psutil.Process(child.pid), *psutil.Process(child.pid).children(recursive=True)):
                 cgroup.add(process.pid)
+            if not self._limiting:  # TensorFlow starts as many threads as it sees CPUs
+                cgroup.limit(Limits(cpu_set=self._limits[host.name].cpu_set))
             self._bridge.attach(host.name, child.pid, host.address)
         except (TfhetError, psutil.Error, OSError) as error:
             async with Deadline(_NAMESPACE_S):  # it has said why itself, if it has ended
@@ -132,14 +139,22 @@ class NamespaceGround:
         try:
             self._not_limited |= set(self.cgroups[name].limit(limits))
             self._bridge.limit(name, limits.bits_per_s)
+            if limits.latency_s is not None:
+                self._bridge.delay(name, limits.latency_s)
+            if limits.loss_share is not None:
+                self._bridge.lose(name, limits.loss_share)
         except TfhetError as error:  # more memory is in use than the limit, for one
             self._on_line("simulate")(f"[simulate] {name} is not limited: {error}")
             self._not_limited.add(f"{name}: {error}")
 
     @property
-    def rates(self) -> dict[str, float | None]:
-        """Bits per second of each host's network, by name; None: no limit."""
-        return {name: limits.bits_per_s for name, limits in self._limits.items()}
+    def network_limits(self) -> dict[str, dict[str, float | None]]:
+        """By key of `kernel.PURPOSES`, what the network of each host is limited to, by name; None: not at all."""
+        return {
+            kernel.LIMIT: {name: limits.bits_per_s for name, limits in self._limits.items()},
+            kernel.DELAY: {name: limits.latency_s for name, limits in self._limits.items()},
+            kernel.LOSE: {name: limits.loss_share for name, limits in self._limits.items()},
+        }
 
     def cpu_s(self) -> dict[str, float]:
         with contextlib.suppress(TfhetError, OSError):
@@ -195,9 +210,10 @@ class NamespaceGround:
             self._owner.release(is_clean=is_clean)
 
     def _container(self, host: SimulatedHost, scratch: Path) -> Container:
-        job, channels = self._submission, self._channels
+        job = self._submission
+        channels = job.seen_by(host.group, self._channels)
         config = job.resource_config(host, self.hosts)
-        host.write(config, channels, self._parameters(host), job.input_mode)
+        host.write(config, channels, self._parameters(), {name: job.mode(name) for name in channels})
         inside = replace(host, paths=HostPaths(BASE))
         mounts = [Mount(str(host.paths.base), str(BASE), SHARED)]
         mounts += [Mount(path, path) for path in self._carried()]
@@ -206,7 +222,7 @@ class NamespaceGround:
             kind = OVERLAY
             if place == host.paths.checkpoints:
                 kind = SHARED
-            elif place != host.paths.code and job.input_mode == "FastFile":
+            elif place != host.paths.code and job.mode(place.name) == "FastFile":
                 kind = READ_ONLY
             mounts.append(Mount(str(directory), at, kind))
         env = self._environment(host)
@@ -228,17 +244,21 @@ class NamespaceGround:
             files={"/etc/hosts": self._etc_hosts(), "/etc/hostname": host.name + "\n", **self._keys},
         )
 
-    def _parameters(self, host: SimulatedHost) -> dict[str, str]:
-        """Hyperparameters as the SDK writes them for a job with MPI on the dnn group."""
+    def _parameters(self) -> dict[str, str]:
+        """Hyperparameters as the SDK writes them for a job with MPI on the dnn group, under the job's own."""
         job = self._submission
-        parameters = hyperparameters(job.command, job.job)
+        if job.parameters is not None and "sagemaker_program" in job.parameters:
+            return dict(job.parameters)
+        told = hyperparameters(job.command if job.parameters is None else job.command[:1], job.job)
         ranks = max(one.ranks for one in self.hosts if one.group == job.dnn_group)
-        return parameters | {
+        return {
+            **told,
             "sagemaker_container_log_level": "20",
             "sagemaker_mpi_enabled": "true",
             "sagemaker_mpi_num_of_processes_per_host": str(ranks),
-            "sagemaker_mpi_custom_mpi_options": json.dumps(""),
+            "sagemaker_mpi_custom_mpi_options": json.dumps(MPI_OPTIONS),
             "sagemaker_distribution_instance_groups": json.dumps([job.dnn_group]),
+            **(job.parameters or {}),
         }
 
     def _environment(self, host: SimulatedHost) -> dict[str, str]:
@@ -260,6 +280,7 @@ class NamespaceGround:
             "SAGEMAKER_JOB_NAME": job.job,
             "CURRENT_HOST": host.name,
             SECRET_VARIABLE: self._secret,
+            **job.environment,
         }
 
     def _carried(self) -> list[str]:

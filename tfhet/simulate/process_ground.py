@@ -62,14 +62,23 @@ class ProcessGround:
             await self.network.start()
 
     async def start(self, host: SimulatedHost, children: dict[str, Child]) -> None:
-        job, channels = self._submission, self._channels
+        job = self._submission
+        channels = job.seen_by(host.group, self._channels)
         config = job.resource_config(host, self.hosts)
-        host.write(config, channels, hyperparameters(job.command, job.job), job.input_mode)
+        parameters = {**hyperparameters(job.command, job.job), **(job.parameters or {})}
+        host.write(config, channels, parameters, {name: job.mode(name) for name in channels})
         for place, directory in host.directories(channels, job.code, job.checkpoints).items():
             place.symlink_to(directory)
         variables = host.variables(config, list(channels), job.job, job.command[1:])
         path = ":".join(filter(None, (str(host.paths.code), self._env.get("PYTHONPATH", ""))))
-        env = {**self._env, **variables, **host.sees.to_env(), "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
+        env = {
+            **self._env,
+            **job.environment,
+            **variables,
+            **host.sees.to_env(),
+            "PYTHONPATH": path,
+            "PYTHONUNBUFFERED": "1",
+        }
         if disk := self.disks.get(host.name):
             env |= disk.variables(env, channels.values())
         is_dnn = host.group == job.dnn_group

@@ -114,7 +114,9 @@ def _of_group(name: str, group: GroupFile, cpu_scale: float | None) -> Limits:
             memory_bytes = max(_least_bytes(group), round(row.memory_gib * GIB * cpu_scale))
         if bits_per_s is None and row.network_gbit_per_s is not None:
             bits_per_s = row.network_gbit_per_s * 1e9 * cpu_scale
-    return Limits(cpus, None, memory_bytes, bits_per_s)
+    latency_s = None if group.latency_ms is None else group.latency_ms / 1e3
+    loss_share = None if group.loss_pct is None else group.loss_pct / 100
+    return Limits(cpus, None, memory_bytes, bits_per_s, latency_s, loss_share)
 
 
 def _least_bytes(group: GroupFile) -> int:

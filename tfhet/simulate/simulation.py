@@ -74,7 +74,6 @@ class Simulation:
         self._started_s: float | None = None
         self._never_began: str | None = None
         """Why a host could not be made."""
-        self._events: list[Event] = []
         self._cpu_s: dict[str, dict[str, float]] = {}
         self.hosts = self.submission.hosts(folder, seed, any(fault.kind == "partition" for fault in faults))
         self._chief = next(host for host in self.hosts if host.group == self.submission.dnn_group)
@@ -113,9 +112,9 @@ class Simulation:
             if fault.kind == "slow-disk":
                 raise UsageError(f"fault {fault}: disks are made slow for --hosts process only")
             if fault.kind in NETWORK:
-                kernel.require({"loss": "lose", "delay": "delay", "rate": "limit"}[fault.kind])
+                kernel.require(NETWORK[fault.kind])
         contained = NamespaceGround(job, self.hosts, self._env, self._logger)
-        self._injector.rates = contained.rates
+        self._injector.usual = contained.network_limits
         return contained
 
     async def _run(self, channels: Mapping[str, Path], stop: asyncio.Event) -> str | None:
@@ -131,7 +130,7 @@ class Simulation:
             starts = [asyncio.create_task(self._start(host, begun_s, stop)) for host in self.hosts]
             tasks += starts
             await asyncio.gather(*starts)
-            self._note("hosts.started")
+            self._note("hosts.started", launchers=sorted(children))
             return await self._wait(children, stop)
         except JobFailed as failure:
             self._never_began = str(failure)
@@ -249,10 +248,6 @@ class Simulation:
             reason=reason,
             collected=self._collected(),
         )
-        with contextlib.suppress(FileNotFoundError):  # a launcher that is not ours writes none
-            self.folder.events_path.write_bytes(kept.events_path.read_bytes())
-        for event in self._events:
-            self.folder.write_event(event)
         whole, before, behind = (self._cpu_s.get(name, {}) for name in ("whole", "before", "behind"))
         summary = dataclasses.replace(
             summary,
@@ -273,8 +268,9 @@ class Simulation:
             **self._ground.facts(),
         )
         self.folder.write_summary(summary)
-        with contextlib.suppress(OSError, TfhetError):  # the parts that hosts wrote stay where they are
-            self.folder.join_timeline()
+        for join in (self.folder.join_events, self.folder.join_timeline):
+            with contextlib.suppress(OSError, TfhetError):  # the parts that hosts wrote stay where they are
+                join()
         write_html(self.folder)
         return summary
 
@@ -294,7 +290,10 @@ class Simulation:
         return None if not ends else max(0.0, (self._launchers_gone_s or self._last_exit_s) - max(ends))
 
     def _note(self, name: str, *, at_s: float | None = None, **fields: object) -> None:
-        self._events.append(Event(name, SYSTEM.wall() if at_s is None else at_s, fields))
+        try:
+            self.folder.write_event(Event(name, SYSTEM.wall() if at_s is None else at_s, fields))
+        except OSError as error:  # a full disk: the job goes on
+            self._on_line(f"[simulate] {name} could not be written down: {error}")
 
     def _tell_fault(self, line: str) -> None:
         self._note("fault.injected", fault=line)

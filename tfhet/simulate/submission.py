@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from ipaddress import ip_network
 from pathlib import Path
+from typing import TypeVar
 
 from tfhet.clock import SYSTEM
 from tfhet.cluster import HostPaths, Ports, free_ports
@@ -24,6 +25,7 @@ STARTS: Mapping[str, tuple[str, ...]] = {"process": ("ranks", "alone"), "namespa
 `alone`, one on each host, which forms the ring by itself; `toolkit`, by the `train` command of SageMaker's toolkit."""
 INPUT_MODES = ("File", "FastFile")
 LIMIT_TIMES = ("start", "reading")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -48,15 +50,26 @@ class Submission:
     cpu_scale: float | str | None = None
     """How much of an instance's CPUs, memory and bandwidth a host gets: a factor, `fit`, or None for all there is."""
     limits_from: str = "start"
-    """When the limits begin: at the `start`, or when the ranks begin `reading`."""
+    """When the limits begin: at the `start`, or when the ranks begin `reading`; which CPUs a host may run on holds from
+    the start."""
+    input_modes: Mapping[str, str] = field(default_factory=dict)
+    """Of channels that have one of their own, by name."""
+    channel_groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Groups that see a channel, by its name; all see one that is not here."""
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Variables of the job's own."""
+    parameters: Mapping[str, str] | None = None
+    """Hyperparameters of the job, each a JSON value as text; None: those of the command. With those of the toolkit, as
+    a request has them, they are all."""
 
     def __post_init__(self) -> None:
         if self.ground not in GROUNDS:
             unknown("kind of hosts", self.ground, GROUNDS)
         if self.start not in STARTS[self.ground]:
             unknown(f"start on {self.ground} hosts", self.start, STARTS[self.ground])
-        if self.input_mode not in INPUT_MODES:
-            unknown("input mode", self.input_mode, INPUT_MODES)
+        for mode in (self.input_mode, *self.input_modes.values()):
+            if mode not in INPUT_MODES:
+                unknown("input mode", mode, INPUT_MODES)
         if self.limits_from not in LIMIT_TIMES:
             unknown("time of limits", self.limits_from, LIMIT_TIMES)
         if not self.command or not self.program.is_file():
@@ -85,6 +98,14 @@ class Submission:
     def program(self) -> Path:
         """The Python file, on this machine; a relative one is looked for in the code directory."""
         return self.code / self.command[0]
+
+    def seen_by(self, group: str, channels: Mapping[str, T]) -> dict[str, T]:
+        """Those of some channels that a group sees."""
+        return {name: each for name, each in channels.items() if group in self.channel_groups.get(name, (group,))}
+
+    def mode(self, channel: str) -> str:
+        """The input mode of a channel."""
+        return self.input_modes.get(channel, self.input_mode)
 
     @property
     def settings(self) -> LaunchSettings:

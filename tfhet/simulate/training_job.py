@@ -91,7 +91,7 @@ def describe(
         "TrainingJobStatus": status,
         "SecondaryStatus": secondary or status,
         "ResourceConfig": {"InstanceGroups": groups},
-        "InputDataConfig": [{"ChannelName": name, "InputMode": job.input_mode} for name in job.cluster.channels],
+        "InputDataConfig": [{"ChannelName": name, "InputMode": job.mode(name)} for name in job.cluster.channels],
         "CreationTime": _time(began),
         "TrainingStartTime": _time(began),
         "TrainingEndTime": _time(ended),

@@ -5,15 +5,20 @@ The demonstration data are in `tfhet.source.digits`, which also runs as a progra
 
 from __future__ import annotations
 
-from tfhet.source.damage import BadRecord, Prepare, diagnose, find
-from tfhet.source.feature import Encoded, Feature, Fixed, Raw, Scalar
-from tfhet.source.folder import from_image_folder
-from tfhet.source.framing import Corruption, corruption
-from tfhet.source.sidecar import Sidecar
-from tfhet.source.source import BlockSource, Source, example_id, position_of, split_of
-from tfhet.source.synthetic import SyntheticSource
-from tfhet.source.tfrecord import TFRecordSource
-from tfhet.source.writing import write_tfrecords
+from typing import TYPE_CHECKING
+
+from tfhet import lazy
+
+if TYPE_CHECKING:
+    from tfhet.source.damage import BadRecord, Prepare, diagnose, find
+    from tfhet.source.feature import Encoded, Feature, Fixed, Raw, Scalar
+    from tfhet.source.folder import from_image_folder
+    from tfhet.source.framing import Corruption, corruption
+    from tfhet.source.sidecar import Sidecar
+    from tfhet.source.source import BlockSource, Source, example_id, position_of, split_of
+    from tfhet.source.synthetic import SyntheticSource
+    from tfhet.source.tfrecord import TFRecordSource
+    from tfhet.source.writing import write_tfrecords
 
 __all__ = [
     "BadRecord",
@@ -38,3 +43,5 @@ __all__ = [
     "split_of",
     "write_tfrecords",
 ]
+
+lazy.names_on_demand(__name__)

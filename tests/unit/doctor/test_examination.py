@@ -135,7 +135,7 @@ def examination_words(**given):
 
 
 def test_the_doctor_loads_no_tensorflow_itself():
-    code = "import sys, tfhet.doctor.command; print('tensorflow' in sys.modules, 'keras' in sys.modules)"
+    code = "import sys, tfhet.doctor.examination; print('tensorflow' in sys.modules, 'keras' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.split() == ["False", "False"]
 

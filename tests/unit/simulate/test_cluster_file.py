@@ -11,7 +11,8 @@ from tfhet.simulate import ClusterFile, GroupFile, load, presets
 WHOLE = """
 name: two
 groups:
-  data_group: {hosts: 2, instance_type: ml.c5.xlarge, cpus: 0.2, memory_mib: 512, mbit_per_s: 100}
+  data_group:
+    {hosts: 2, instance_type: ml.c5.xlarge, cpus: 0.2, memory_mib: 512, mbit_per_s: 100, latency_ms: 0.5, loss_pct: 2}
   dnn_group: {hosts: 1, ranks: 4}
 channels: {training: digits/train}
 launcher: {data_host_workers: 2, lease_s: 4.5}
@@ -22,7 +23,7 @@ def test_a_whole_file_is_read():
     assert ClusterFile.parse(WHOLE, "two.yaml") == ClusterFile(
         "two",
         {
-            "data_group": GroupFile(2, 1, "ml.c5.xlarge", cpus=0.2, memory_mib=512, mbit_per_s=100),
+            "data_group": GroupFile(2, 1, "ml.c5.xlarge", 0.2, 512, mbit_per_s=100, latency_ms=0.5, loss_pct=2),
             "dnn_group": GroupFile(1, 4),
         },
         {"training": "digits/train"},
@@ -98,6 +99,8 @@ def test_a_file_that_is_no_text_is_named(tmp_path: Path):
         ("groups: {a: {cpus: true}}", "f.yaml: groups: a: cpus must be a number from 0.01 to 1000, not True"),
         ("groups: {a: {cpus: .nan}}", "f.yaml: groups: a: cpus must be a number from 0.01 to 1000, not nan"),
         ("groups: {a: {memory_mib: 1g}}", "f.yaml: groups: a: memory_mib must be a number from 64 to 1e+08, not '1g'"),
+        ("groups: {a: {latency_ms: 0}}", "f.yaml: groups: a: latency_ms must be a number from 0.001 to 10000, not 0"),
+        ("groups: {a: {loss_pct: 100}}", "f.yaml: groups: a: loss_pct must be a number from 0.0001 to 90, not 100"),
         ("groups: {a: {mbit_per_s: -1}}", "f.yaml: groups: a: mbit_per_s must be a number from 0.1 to 1e+07, not -1"),
         ("groups: {a: {hosts: 0}}", "f.yaml: a simulated cluster has 1 to 100 hosts"),
         ("groups: {a: {hosts: 60}, b: {hosts: 60}}", "f.yaml: a simulated cluster has 1 to 100 hosts"),

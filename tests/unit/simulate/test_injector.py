@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from tfhet.cluster import HostPaths, Ports
+from tfhet.container.bridge import Bridge
 from tfhet.errors import UsageError
 from tfhet.process import Child
 from tfhet.simulate import Fault, injector
+from tfhet.simulate.fault import NETWORK
 from tfhet.simulate.host import SimulatedHost
 from tfhet.simulate.injector import Injector
 from tfhet.simulate.partition import Network
@@ -187,3 +189,30 @@ def test_one_that_is_slow_for_good_stays_so(tmp_path: Path):
     doing.disks = {"algo-1": disk}
     asyncio.run(asyncio.wait_for(doing.run(), LIMIT_S))
     assert disk.switch.exists()
+
+
+class Noted(Bridge):
+    """A network that writes down what is done to it."""
+
+    def __init__(self):
+        self.done: list[tuple[str, str, float | None]] = []
+
+    def limit(self, host: str, bits_per_s: float | None) -> None:
+        self.done.append(("rate", host, bits_per_s))
+
+    def delay(self, host: str, delay_s: float | None) -> None:
+        self.done.append(("delay", host, delay_s))
+
+    def lose(self, host: str, share: float | None) -> None:
+        self.done.append(("loss", host, share))
+
+
+@pytest.mark.parametrize(("amount", "harm"), [("loss=1%", 0.01), ("delay=50ms", 0.05), ("rate=1mbit", 1e6)])
+@pytest.mark.parametrize("usual", [None, 0.25])
+def test_behind_a_fault_of_the_network_a_host_has_again_what_its_group_is_limited_to(amount, harm, usual, monkeypatch):
+    monkeypatch.setattr(injector.delay, "build", lambda env: None)
+    doing, kind = made(f"{amount}:data-1:for=0.05"), amount.partition("=")[0]
+    doing.network = Noted()
+    doing.usual = {NETWORK[kind]: {"algo-1": usual, "algo-2": 7.0}}
+    asyncio.run(asyncio.wait_for(doing.run(), LIMIT_S))
+    assert doing.network.done == [(kind, "algo-1", harm), (kind, "algo-1", usual)]

@@ -49,6 +49,14 @@ def test_the_files_own_fields_win():
         assert limits["algo-1"] == Limits(0.2, limits["algo-1"].cpu_set, 512 * MIB, 100e6)
 
 
+def test_latency_and_loss_are_the_files_own_and_never_the_types():
+    text = TWO.replace("hosts: 2,", "hosts: 2, latency_ms: 5, loss_pct: 2,")
+    for scale in (None, 0.25):
+        limits, _ = given(text, cpu_scale=scale)
+        assert (limits["algo-1"].latency_s, limits["algo-1"].loss_share) == (0.005, 0.02)
+        assert (limits["algo-2"].latency_s, limits["algo-2"].loss_share) == (None, None)
+
+
 def test_fit_gives_all_cpus_of_the_machine_and_says_the_scale():
     limits, notes = given(cpu_scale=FIT)
     assert sum(limit.cpus or 0 for limit in limits.values()) == pytest.approx(2.0)
@@ -142,6 +150,7 @@ def test_a_host_without_limits_has_no_quota():
 
 def test_without_root_only_the_cpu_set_is_left_and_the_rest_is_named():
     assert Limits(0.2, (1,), 512 * MIB, 1e8).without_root().not_limited == ("CPU quota", "memory", "bandwidth")
+    assert Limits(latency_s=0.01, loss_share=0.1).without_root().not_limited == ("latency", "packet loss")
     whole = Limits(2.0, (0, 1)).without_root()  # two CPUs of two: the set is the quota
     assert (whole.cpu_set, whole.not_limited) == ((0, 1), ())
     assert Limits().without_root().not_limited == ()

@@ -28,6 +28,18 @@ names = ("SM_CURRENT_HOST", "SM_CURRENT_INSTANCE_GROUP", "HOROVOD_RANK", "HOROVO
 print(json.dumps({"arguments": sys.argv[1:], "cwd": os.getcwd(), **{name: os.environ.get(name) for name in names}}))
 """
 
+# One that ends on the dnn host when it has read that the data hosts have ended.
+WAITS_FOR_THE_OTHERS = """
+import os, pathlib, sys, time
+events, until = pathlib.Path(sys.argv[2]), time.monotonic() + 30
+while os.environ["SM_CURRENT_INSTANCE_GROUP"] == "dnn_group":
+    if events.exists() and events.read_text().count("host.ended") == 2:
+        break
+    if time.monotonic() > until:
+        sys.exit("events.jsonl does not say that the data hosts have ended")
+    time.sleep(0.02)
+"""
+
 
 @pytest.fixture
 def command(tmp_path: Path) -> list[str]:
@@ -117,6 +129,17 @@ def test_every_host_has_a_log_and_the_record_says_how_each_ended(tmp_path):
     assert "no launcher said why" in summary.cause and "exit code 4" in summary.cause
     assert summary == folder.read_summary()
     assert folder.report_path.is_file()
+
+
+def test_the_simulator_writes_its_events_while_the_hosts_run(tmp_path):
+    launcher = tmp_path / "launcher.py"
+    launcher.write_text(WAITS_FOR_THE_OTHERS)
+    events = tmp_path / "run" / "events.jsonl"
+    cluster = ClusterFile("c", {"data_group": GroupFile(2), "dnn_group": GroupFile(1)})
+    summary = simulate(cluster, [str(launcher), "--events", str(events)], tmp_path / "run", on_line=lambda line: None)
+    assert set(summary.exit_codes.values()) == {0}
+    found = [event["event"] for event in RunFolder(tmp_path / "run").events()]
+    assert found == ["hosts.started", *3 * ["host.ended"], "launchers.gone"]
 
 
 def test_a_job_that_runs_too_long_is_ended(tmp_path):

@@ -1,0 +1,85 @@
+"""`tfhet profile`: what an input pipeline costs, and what would help most."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from tfhet.errors import UsageError
+from tfhet.events import Event
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds `tfhet profile`."""
+    profile = commands.add_parser(
+        "profile", help="the CPU of an input pipeline, part by part, and what would help most"
+    )
+    profile.add_argument(
+        "target", help="a directory of TFRecords, `synthetic`, or FILE.py:NAME of a Pipeline or tf.data.Dataset"
+    )
+    profile.add_argument("--stages", metavar="TEXT", help="stages, or the name of a chain")
+    profile.add_argument(
+        "--batch_size", "--batch-size", type=int, default=128, metavar="N", help="of a source (default %(default)s)"
+    )
+    profile.add_argument(
+        "--budget_s", "--budget-s", type=float, default=30.0, metavar="S", help="CPU seconds (default %(default)s)"
+    )
+    profile.add_argument("--repeats", type=int, default=5, metavar="N", help="measured rounds (default %(default)s)")
+    profile.add_argument(
+        "--accelerator_examples_per_s",
+        "--accelerator-examples-per-s",
+        type=float,
+        metavar="N",
+        help="also say how many cores feed an accelerator that takes so many",
+    )
+    profile.add_argument("--json", type=Path, metavar="FILE", help="write the record, raw samples included")
+    profile.add_argument("--plot", type=Path, metavar="FILE", help="write bars (.png, .svg or .pdf)")
+    profile.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measures and prints; the exit code is 0. Raises UsageError for options that do not fit."""
+    from tfhet import profile, report
+    from tfhet.placement import Pipeline
+    from tfhet.record import Figure, median
+
+    for name in ("batch_size", "repeats", "budget_s", "accelerator_examples_per_s"):
+        if getattr(args, name) is not None and not getattr(args, name) > 0:
+            raise UsageError(f"--{name} {getattr(args, name)}: give more than 0")
+    if args.plot:
+        report.check_plot(args.plot)
+    target = profile.load(args.target, args.stages, args.batch_size)
+    declared = isinstance(target, Pipeline)
+    parts = profile.parts_of_pipeline(target) if isinstance(target, Pipeline) else profile.parts_of_dataset(target)
+    effort = profile.Effort(args.budget_s, args.repeats)
+    found = profile.measure("pipeline" if declared else "dataset", parts, effort, observer=_profiled)
+    rows = [
+        [cost.name, found.us(i), f"{found.share(i):.0%}", median(found.alone_us(i)), cost.bytes_per_example]
+        for i, cost in enumerate(found.costs)
+    ]
+    rows.append(["the whole", found.whole_us, "100%", None, None])
+    columns = ["part", "CPU us per example", "share", "alone", "bytes behind it"]
+    report.show(report.table(rows, columns=columns))
+    residue = found.sum_over_whole()
+    print(f"The parts alone sum to {residue.value:.2f} of the whole ({residue.low:.2f} to {residue.high:.2f}).")
+    for advice in profile.advise(found):
+        saves = f"saves up to {advice.saves_us:.1f} us: " if advice.saves_us else ""
+        print(f"- {saves}{advice.text}")
+    if args.accelerator_examples_per_s:
+        print(profile.feeding(found, args.accelerator_examples_per_s))
+    if args.json:
+        command = ("tfhet", *sys.argv[1:])
+        print(f"record: {found.record(command).write(args.json)}")
+    if args.plot:
+        bars = {cost.name: Figure.of(found.added_us(i), unit="us") for i, cost in enumerate(found.costs)}
+        print(f"plot: {report.plot_bars(bars, args.plot, title='CPU microseconds per example')}")
+    return 0
+
+
+def _profiled(event: Event) -> None:
+    if event.name == "profile.started":
+        count = len(event.fields["parts"])
+        print(f"[profile] {count} parts, {event.fields['examples']} examples a run", file=sys.stderr, flush=True)
+    elif event.fields["done"]:
+        print(f"[profile] round {event.fields['done']} of {event.fields['total']}", file=sys.stderr, flush=True)
