@@ -15,11 +15,11 @@ from tfhet.bench import channel as channels
 from tfhet.bench.awake import awake
 from tfhet.bench.cluster_case import CASES, ClusterCase, Variant
 from tfhet.bench.cluster_plot import draw
-from tfhet.bench.cluster_point import Stopped, measured
+from tfhet.bench.cluster_point import measured
 from tfhet.bench.cluster_table import figures_of, price_of, rows
 from tfhet.bench.cluster_unfinished import Unfinished
 from tfhet.bench.scaling_load import Course
-from tfhet.bench.scaling_point import Point
+from tfhet.bench.scaling_point import Point, Stopped
 from tfhet.bench.suite import Suite, chosen
 from tfhet.bench.watched import new_place
 from tfhet.clock import SYSTEM

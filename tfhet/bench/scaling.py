@@ -20,7 +20,7 @@ from tfhet.bench.apart import Apart
 from tfhet.bench.awake import awake
 from tfhet.bench.scaling_alone import Alone
 from tfhet.bench.scaling_load import LOADS, Course, Ideal, ScalingLoad
-from tfhet.bench.scaling_point import Point, measured
+from tfhet.bench.scaling_point import Point, Stopped, measured
 from tfhet.bench.suite import Suite, chosen
 from tfhet.bench.watched import new_place
 from tfhet.clock import SYSTEM
@@ -177,6 +177,8 @@ def _point(
     what = (taken.load, ideal, data_hosts, channel)
     try:
         return measured(*what, folder, options.seconds, RUN_LIMIT_S)
+    except Stopped:
+        raise
     except JobFailed as failure:
         taken.failed.append(str(failure))
         return measured(*what, folder.with_name(f"{folder.name}-again"), options.seconds, RUN_LIMIT_S)

@@ -15,6 +15,7 @@ from tfhet.bench.scaling_load import Course, Ideal, ScalingLoad
 from tfhet.errors import JobFailed
 from tfhet.record import RunSummary
 from tfhet.simulate import ClusterFile, GroupFile, Simulation
+from tfhet.simulate.simulation import TOLD_TO_STOP
 
 WINDOWS = 4
 """Into so many parts the measured steps of a run are divided: the mean of each is a sample."""
@@ -67,6 +68,10 @@ class Point:
         }
 
 
+class Stopped(JobFailed):
+    """Somebody wants the suite to end: nothing is made again."""
+
+
 class Job(Simulation):
     """A run whose hosts are looked at when the measured steps begin and when they end."""
 
@@ -93,7 +98,9 @@ class Job(Simulation):
                 self._looks.append(HostCpu.now(self.cgroups))
 
     def point(self, summary: RunSummary, cpus: float) -> Point:
-        """What the run came to, its hosts allowed `cpus` each. Raises JobFailed."""
+        """What the run came to, its hosts allowed `cpus` each. Raises JobFailed, or Stopped."""
+        if summary.cause == TOLD_TO_STOP:
+            raise Stopped(TOLD_TO_STOP)
         course, hosts = self._course, len(self.hosts)
         if summary.exit_code or summary.step_ms is None or summary.wait_ms is None or len(self._looks) != 2:
             unheard = f"of its {course.steps} steps, {len(self._looks)} of 2 were heard of"

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from tfhet.bench import cluster, cluster_table
 from tfhet.bench.cluster_case import CASES, ClusterCase, Variant
-from tfhet.bench.cluster_point import Stopped, point_from_json
+from tfhet.bench.cluster_point import point_from_json
 from tfhet.bench.cluster_table import pays_until, saving_pct
 from tfhet.bench.cluster_unfinished import Unfinished
 from tfhet.bench.flow_run import SOURCE_DIR
 from tfhet.bench.scaling_load import Course
-from tfhet.bench.scaling_point import Point
+from tfhet.bench.scaling_point import Point, Stopped
 from tfhet.errors import DataError, JobFailed, UsageError
 from tfhet.launch.settings import LaunchSettings
 from tfhet.record import Record

@@ -193,6 +193,18 @@ def test_a_run_that_fails_is_made_again_once_and_the_record_says_why(suite: Call
         suite(measured, [0.1], *words)
 
 
+def test_a_suite_that_is_told_to_stop_makes_no_run_again(suite: Callable[..., Record]) -> None:
+    runs: list[int] = []
+
+    def measured(*what: object) -> Point:
+        runs.append(1)
+        raise scaling_point.Stopped("told to stop")
+
+    with pytest.raises(JobFailed, match="told to stop"):
+        suite(measured, [0.1], "--points", "1", "--loads", LOADS[0].key)
+    assert len(runs) == 1
+
+
 def test_no_accelerator_is_faster_than_the_dnn_host_can_receive_for() -> None:
     ideal = Ideal.bound_by_input_until(0.01, 0.02, 0.018, 0.2, scaling.INPUT_BOUND_HOSTS)
     assert ideal.step_s == pytest.approx(0.018 / (0.2 * MOST_RECEIVING)) and ideal.step_s > 0.03 / (0.2 * 4.5)
@@ -257,6 +269,8 @@ def test_a_run_that_failed_or_was_not_heard_to_its_end_has_no_point(
     spread = Spread.of([1.0] * 14)
     with pytest.raises(JobFailed, match="1 of 2 were heard of"):
         job.point(RunSummary(exit_code=0, step_ms=spread, wait_ms=spread), 0.2)
+    with pytest.raises(scaling_point.Stopped):
+        job.point(RunSummary(exit_code=1, cause="told to stop"), 0.2)
     with pytest.raises(JobFailed, match="a rank was lost"):
         job.point(RunSummary(exit_code=1, cause="a rank was lost"), 0.2)
 
