@@ -19,7 +19,8 @@ from tfhet.bench.cluster_point import measured
 from tfhet.bench.cluster_table import figures_of, price_of, rows
 from tfhet.bench.cluster_unfinished import Unfinished
 from tfhet.bench.scaling_load import Course
-from tfhet.bench.scaling_point import Point, Stopped
+from tfhet.bench.scaling_point import Point
+from tfhet.bench.stopped import Stopped
 from tfhet.bench.suite import Suite, chosen
 from tfhet.bench.watched import new_place
 from tfhet.clock import SYSTEM

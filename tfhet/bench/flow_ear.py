@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from tfhet.bench.flow.stamp import read
 from tfhet.clock import SYSTEM, Clock
+from tfhet.record.metric_line import MetricLine
 
 _FIRST_BATCH = re.compile(r"\[tfhet\] first batch after ")
-_STEP = re.compile(r"\[tfhet\] step=(\d+) epoch=\d+ step_ms=([0-9.]+)")
 
 
 @dataclass
@@ -38,10 +38,10 @@ class Ear:
             at_s = self.clock.wall()
             if _FIRST_BATCH.search(line):
                 self._first(at_s)
-            elif found := _STEP.search(line):
-                self._step(at_s, float(found[2]))
-            elif (told := read(line)) is not None:
-                name, fields = told
+            elif (line_of_step := MetricLine.parse(line)) is not None:
+                self._step(at_s, line_of_step.step_ms)
+            elif (stamped := read(line)) is not None:
+                name, fields = stamped
                 if name == "first_batch":
                     self._first(at_s)
                 elif name == "step":

@@ -21,6 +21,7 @@ from tfhet.bench.plan_draw import draw
 from tfhet.bench.plan_gauge import Gauge, gauge
 from tfhet.bench.plan_outcome import PlanOutcome, figures_of
 from tfhet.bench.plan_phase import AGAIN, DRAWN, phases_of
+from tfhet.bench.stopped import Stopped
 from tfhet.bench.suite import Suite
 from tfhet.bench.watched import new_place
 from tfhet.clock import SYSTEM
@@ -102,6 +103,8 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
             case = draw(frozen, options.seed, number)
             try:
                 outcomes.append(measured(case, frozen, alone, written[case.load], place, options.seconds))
+            except Stopped as stopped:
+                raise Stopped(f"{stopped}; with --resume and the same --json FILE the suite goes on") from None
             except JobFailed as failure:
                 failed.append(f"case {number}: {failure}")
             else:

@@ -16,10 +16,8 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tfhet.bench import spent
 from tfhet.bench.apart import MARK
-from tfhet.bench.meter import children_cpu_s
-from tfhet.clock import SYSTEM
-from tfhet.cluster import environment, free_ports
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -30,9 +28,6 @@ COSTS, REFERENCE = "costs", "reference"
 """What can be asked for."""
 ROUNDS = 3
 ROUND_CPU_S = 0.35
-IN_MEMORY = 4
-"""Batches that the wire moves again and again."""
-READY_S = 60.0
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -73,7 +68,7 @@ def costs(pipeline: Pipeline) -> dict[str, Any]:
     for position in positions(pipeline):
         cut = Cut(position)
         remote = remote_part(pipeline, None, cut)
-        held[position] = remote.take(IN_MEMORY).cache().repeat()
+        held[position] = spent.in_memory(remote)
         dtype, size = _bytes(next(iter(held[position])))
         found.append(
             {
@@ -118,47 +113,17 @@ def _whole(pipeline: Pipeline) -> Iterator[Any]:
 
 
 def _rounds(batches: Iterator[Any]) -> list[float]:
-    return [reader + worker for reader, worker in _spent(batches)]
-
-
-def _spent(batches: Iterator[Any]) -> list[tuple[float, float]]:
-    """CPU seconds per batch of this process, and of those below it, round by round."""
-    found = []
-    for _ in range(2 * IN_MEMORY):
-        next(batches)
-    for _ in range(ROUNDS):
-        own_s, below_s, taken = SYSTEM.cpu(), children_cpu_s(), 0
-        while True:
-            next(batches)
-            taken += 1
-            # A look at the processes below costs as much as a small batch.
-            if taken % 8 == 0 and SYSTEM.cpu() - own_s + children_cpu_s() - below_s >= ROUND_CPU_S:
-                break
-        found.append(((SYSTEM.cpu() - own_s) / taken, (children_cpu_s() - below_s) / taken))
-    return found
+    return [own_s + below_s for own_s, below_s in spent.rounds(batches, ROUNDS, ROUND_CPU_S)]
 
 
 async def _wire(held: Mapping[int, tf.data.Dataset]) -> dict[int, list[tuple[float, float]]]:
     """By position of the cut: CPU seconds of a batch, of the reader and of the others, by round."""
-    from tfhet.service import Fleet
-
-    dispatcher, worker = free_ports(2)
-    fleet = Fleet("alone", "127.0.0.1", environment(), on_line=lambda line: print(line, file=sys.stderr))
-    try:
-        await fleet.start_dispatcher(dispatcher, READY_S)
-        await fleet.start_workers([worker], f"127.0.0.1:{dispatcher}", READY_S)
-        return {at: await asyncio.to_thread(_moved, batches, at, dispatcher) for at, batches in held.items()}
-    finally:
-        await fleet.stop()
+    async with spent.service() as dispatcher:
+        return {at: await asyncio.to_thread(_moved, each, at, dispatcher) for at, each in held.items()}
 
 
-def _moved(held: tf.data.Dataset, position: int, port: int) -> list[tuple[float, float]]:
-    from tfhet.placement import without_autotune
-    from tfhet.service.transport import Transport
-
-    transport, address, name = Transport(), f"127.0.0.1:{port}", f"held-{position}"
-    transport.publish(address, held, name)
-    return _spent(iter(without_autotune(transport.read(address, name, held.element_spec, f"{name}.job", "off"))))
+def _moved(held: tf.data.Dataset, position: int, dispatcher: str) -> list[tuple[float, float]]:
+    return spent.rounds(spent.moved(held, dispatcher, f"held-{position}"), ROUNDS, ROUND_CPU_S)
 
 
 if __name__ == "__main__":

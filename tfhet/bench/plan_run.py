@@ -12,15 +12,15 @@ from tfhet.bench.host_cpu import DISPATCHER, LAUNCHERS, TRAINERS, WORKERS, HostC
 from tfhet.bench.plan_case import DNN, STEP_FILE, PlanCase
 from tfhet.bench.plan_phase import AGAIN, DRAWN, Course, Phase, pace
 from tfhet.bench.scaling_point import MODE, RECORD_SKIPS
+from tfhet.bench.stopped import unless_stopped
 from tfhet.clock import SYSTEM
 from tfhet.container.limits import Limits
-from tfhet.errors import JobFailed, TfhetError
+from tfhet.errors import JobFailed
 from tfhet.record import RunSummary
 from tfhet.record.metric_line import MetricLine
 from tfhet.simulate import Simulation
 from tfhet.simulate.namespace_ground import NamespaceGround
 from tfhet.simulate.scale import limits_of
-from tfhet.simulate.simulation import TOLD_TO_STOP
 
 RUN_LIMIT_S = 150.0
 
@@ -137,9 +137,6 @@ class PlanJob(Simulation):
 
 
 def run(case: PlanCase, phases: Sequence[Phase], channel: Path, folder: Path) -> Ran:
-    """Runs the case in `folder`, which is new. Raises JobFailed, and TfhetError when this process was told to stop."""
+    """Runs the case in `folder`, which is new. Raises JobFailed, or Stopped."""
     job = PlanJob(case, phases, channel, folder)
-    summary = job.run()
-    if summary.cause == TOLD_TO_STOP:
-        raise TfhetError("told to stop; with --resume and the same --json FILE the suite goes on")
-    return job.ran(summary)
+    return job.ran(unless_stopped(job.run()))

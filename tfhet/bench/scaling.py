@@ -20,7 +20,8 @@ from tfhet.bench.apart import Apart
 from tfhet.bench.awake import awake
 from tfhet.bench.scaling_alone import Alone
 from tfhet.bench.scaling_load import LOADS, Course, Ideal, ScalingLoad
-from tfhet.bench.scaling_point import Point, Stopped, measured
+from tfhet.bench.scaling_point import Point, measured
+from tfhet.bench.stopped import Stopped
 from tfhet.bench.suite import Suite, chosen
 from tfhet.bench.watched import new_place
 from tfhet.clock import SYSTEM

@@ -15,15 +15,13 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tfhet.bench import spent
 from tfhet.bench.apart import MARK
-from tfhet.bench.meter import children_cpu_s
-from tfhet.clock import SYSTEM
-from tfhet.cluster import environment, free_ports
 from tfhet.errors import TfhetError
 
 if TYPE_CHECKING:
@@ -32,11 +30,6 @@ if TYPE_CHECKING:
 ROUNDS = 2
 ROUND_CPU_S = 0.4
 """CPU seconds of a round, at least."""
-READY_BATCHES = 4
-"""Batches that may be ready when a measurement begins, at most: they are taken before."""
-IN_MEMORY = 4
-"""Batches that the wire moves again and again."""
-READY_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -83,43 +76,23 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 async def _serve(batches: Iterator[Any], remote: tf.data.Dataset) -> None:
-    from tfhet.service import Fleet
-    from tfhet.service.transport import Transport
-
-    dispatcher, worker = free_ports(2)
-    fleet = Fleet("alone", "127.0.0.1", environment(), on_line=lambda line: print(line, file=sys.stderr))
-    try:
-        await fleet.start_dispatcher(dispatcher, READY_S)
-        await fleet.start_workers([worker], f"127.0.0.1:{dispatcher}", READY_S)
-        held = remote.take(IN_MEMORY).cache().repeat()
-        answer = _answering(batches, held, f"127.0.0.1:{dispatcher}", Transport())
-        while await asyncio.to_thread(sys.stdin.readline):
-            print(MARK + json.dumps(await asyncio.to_thread(answer)), flush=True)
-    finally:
-        await fleet.stop()
-
-
-def _answering(
-    batches: Iterator[Any], held: tf.data.Dataset, dispatcher: str, transport: Any
-) -> Callable[[], dict[str, Any]]:
     import tensorflow as tf
 
-    from tfhet.placement import without_autotune
+    async with spent.service() as dispatcher:
+        wire = spent.moved(spent.in_memory(remote), dispatcher, "held")
+        size = sum(int(tf.size(part)) * part.dtype.size for part in tf.nest.flatten(next(wire)))
+        while await asyncio.to_thread(sys.stdin.readline):
+            print(MARK + json.dumps(await asyncio.to_thread(_measured, batches, wire, size)), flush=True)
 
-    transport.publish(dispatcher, held, "held")
-    moved = iter(without_autotune(transport.read(dispatcher, "held", held.element_spec, "held.job", "off")))
-    size = sum(int(tf.size(part)) * part.dtype.size for part in tf.nest.flatten(next(moved)))
 
-    def answer() -> dict[str, Any]:
-        stages, wire = rounds(batches), rounds(moved)
-        return {
-            "stages_s": [own_s for own_s, _ in stages],
-            "wire_s": [own_s + below_s for own_s, below_s in wire],
-            "reader_s": [own_s for own_s, _ in wire],
-            "bytes_per_batch": size,
-        }
-
-    return answer
+def _measured(batches: Iterator[Any], moved: Iterator[Any], size: int) -> dict[str, Any]:
+    stages, wire = (spent.rounds(each, ROUNDS, ROUND_CPU_S) for each in (batches, moved))
+    return {
+        "stages_s": [own_s for own_s, _ in stages],
+        "wire_s": [own_s + below_s for own_s, below_s in wire],
+        "reader_s": [own_s for own_s, _ in wire],
+        "bytes_per_batch": size,
+    }
 
 
 def datasets(channel: Path, chain: str, form: str, batch_size: int) -> tuple[tf.data.Dataset, tf.data.Dataset]:
@@ -135,22 +108,6 @@ def datasets(channel: Path, chain: str, form: str, batch_size: int) -> tuple[tf.
 
     pipeline = Pipeline(TFRecordSource.from_directory(str(channel)), chain, batch_size)
     return one_epoch(pipeline, None).repeat(), remote_part(pipeline, None, Cut.smallest(pipeline))
-
-
-def rounds(batches: Iterator[Any]) -> list[tuple[float, float]]:
-    """CPU seconds per batch of this process, and of those below it, round by round."""
-    for _ in range(READY_BATCHES):
-        next(batches)
-    found: list[tuple[float, float]] = []
-    for _ in range(ROUNDS):
-        own_s, below_s, taken, spent = SYSTEM.cpu(), children_cpu_s(), 0, (0.0, 0.0)
-        while sum(spent) < ROUND_CPU_S:
-            for _ in range(taken or READY_BATCHES):
-                next(batches)
-            taken += taken or READY_BATCHES
-            spent = SYSTEM.cpu() - own_s, children_cpu_s() - below_s
-        found.append((spent[0] / taken, spent[1] / taken))
-    return found
 
 
 if __name__ == "__main__":

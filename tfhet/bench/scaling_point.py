@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,10 +11,11 @@ from typing import Any
 from tfhet.bench.flow_run import SOURCE_DIR
 from tfhet.bench.host_cpu import KINDS, HostCpu
 from tfhet.bench.scaling_load import Course, Ideal, ScalingLoad
+from tfhet.bench.stopped import unless_stopped
 from tfhet.errors import JobFailed
 from tfhet.record import RunSummary
+from tfhet.record.metric_line import MetricLine
 from tfhet.simulate import ClusterFile, GroupFile, Simulation
-from tfhet.simulate.simulation import TOLD_TO_STOP
 
 WINDOWS = 4
 """Into so many parts the measured steps of a run are divided: the mean of each is a sample."""
@@ -23,7 +23,6 @@ RECORD_SKIPS = 3
 """First steps of a run that the trainer's record leaves out (`tfhet.trainer.meter`, which needs TensorFlow)."""
 MODE: Mapping[str, Any] = {"hosts": "namespace", "start": "alone", "limits_from": "reading", "code": SOURCE_DIR}
 """How hosts are simulated. Nobody starts ranks by MPI, whose own processes would take part of the CPU."""
-_STEP = re.compile(r"\[tfhet\] step=(\d+) ")
 
 
 @dataclass(frozen=True)
@@ -68,10 +67,6 @@ class Point:
         }
 
 
-class Stopped(JobFailed):
-    """Somebody wants the suite to end: nothing is made again."""
-
-
 class Job(Simulation):
     """A run whose hosts are looked at when the measured steps begin and when they end."""
 
@@ -92,15 +87,14 @@ class Job(Simulation):
     def _hear(self, line: str) -> None:
         with self._lock:
             self._lines = [*self._lines[-39:], line]
-            found = _STEP.search(line)
+            told = MetricLine.parse(line)
             ends = (self._course.skipped, self._course.skipped + self._course.measured)
-            if found and int(found[1]) in ends:
+            if told and told.step in ends:
                 self._looks.append(HostCpu.now(self.cgroups))
 
     def point(self, summary: RunSummary, cpus: float) -> Point:
         """What the run came to, its hosts allowed `cpus` each. Raises JobFailed, or Stopped."""
-        if summary.cause == TOLD_TO_STOP:
-            raise Stopped(TOLD_TO_STOP)
+        unless_stopped(summary)
         course, hosts = self._course, len(self.hosts)
         if summary.exit_code or summary.step_ms is None or summary.wait_ms is None or len(self._looks) != 2:
             unheard = f"of its {course.steps} steps, {len(self._looks)} of 2 were heard of"

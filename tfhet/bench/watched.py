@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tfhet.bench.stopped import unless_stopped
 from tfhet.clock import SYSTEM, Clock
 from tfhet.cluster import environment
-from tfhet.errors import JobFailed
 from tfhet.record import RunFolder, RunSummary
+from tfhet.record.metric_line import MetricLine
 from tfhet.simulate import ClusterFile, Fault
 from tfhet.simulate.host import SimulatedHost
-from tfhet.simulate.simulation import TOLD_TO_STOP, Simulation
+from tfhet.simulate.simulation import Simulation
 
-_STEP = re.compile(r"\[tfhet\] step=(\d+) epoch=(\d+) ")
 _EPOCH = re.compile(r"\[tfhet\] end of epoch=(\d+) ")
 
 
@@ -78,16 +78,13 @@ class Watched(Simulation):
         )
 
     def run(self) -> RunSummary:
-        """As ever; raises JobFailed when this process was told to stop meanwhile, which ends the suite."""
-        summary = super().run()
-        if summary.cause == TOLD_TO_STOP:
-            raise JobFailed("told to stop")
-        return summary
+        """As ever; raises Stopped when this process was told to stop meanwhile, which ends the suite."""
+        return unless_stopped(super().run())
 
     def hear(self, line: str) -> None:
         """Takes note of a line of the job."""
-        if found := _STEP.search(line):
-            self.steps.append(Moment(self._clock.monotonic(), int(found[1]), int(found[2])))
+        if told := MetricLine.parse(line):
+            self.steps.append(Moment(self._clock.monotonic(), told.step, told.epoch))
             if len(self.steps) == 1:
                 self.on_first_step()
         elif found := _EPOCH.search(line):

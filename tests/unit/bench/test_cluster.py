@@ -19,7 +19,8 @@ from tfhet.bench.cluster_table import pays_until, saving_pct
 from tfhet.bench.cluster_unfinished import Unfinished
 from tfhet.bench.flow_run import SOURCE_DIR
 from tfhet.bench.scaling_load import Course
-from tfhet.bench.scaling_point import Point, Stopped
+from tfhet.bench.scaling_point import Point
+from tfhet.bench.stopped import Stopped
 from tfhet.errors import DataError, JobFailed, UsageError
 from tfhet.launch.settings import LaunchSettings
 from tfhet.record import Record

@@ -11,12 +11,13 @@ from typing import ClassVar
 
 import pytest
 
-from tfhet.bench import host_cpu, scaling, scaling_alone, scaling_point
+from tfhet.bench import host_cpu, scaling, scaling_point, spent
 from tfhet.bench.flow_run import SOURCE_DIR
 from tfhet.bench.host_cpu import HostCpu
-from tfhet.bench.scaling_alone import Alone, rounds
+from tfhet.bench.scaling_alone import Alone
 from tfhet.bench.scaling_load import LINE_STEPS, LOADS, MOST_RECEIVING, Course, Ideal
 from tfhet.bench.scaling_point import Point, cluster_of, windows
+from tfhet.bench.stopped import Stopped
 from tfhet.clock import FakeClock
 from tfhet.container.limits import Limits
 from tfhet.errors import JobFailed, TfhetError, UsageError
@@ -198,7 +199,7 @@ def test_a_suite_that_is_told_to_stop_makes_no_run_again(suite: Callable[..., Re
 
     def measured(*what: object) -> Point:
         runs.append(1)
-        raise scaling_point.Stopped("told to stop")
+        raise Stopped("told to stop")
 
     with pytest.raises(JobFailed, match="told to stop"):
         suite(measured, [0.1], "--points", "1", "--loads", LOADS[0].key)
@@ -251,7 +252,7 @@ def look(at_s: float, used_s: float) -> HostCpu:
 def test_a_point_is_made_of_the_steps_between_the_two_looks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     job = job_of(monkeypatch, tmp_path, Course(8, 8), [look(10.0, 1.0), look(12.0, 1.5)])
     for step in (4, 8, 12, 16):
-        job._hear(f"algo-1 | [tfhet] step={step} epoch=0 step_ms=1.0")
+        job._hear(f"algo-1 | [tfhet] step={step} epoch=0 step_ms=1.0 examples_per_s=3 wait_pct=0.0")
     steps = [999.0] * (8 - scaling_point.RECORD_SKIPS) + [10.0, 20.0] * 4 + [999.0]
     summary = RunSummary(exit_code=0, step_ms=Spread.of(steps), wait_ms=Spread.of([5.0] * len(steps)))
     found = job.point(summary, 0.2)
@@ -265,11 +266,11 @@ def test_a_run_that_failed_or_was_not_heard_to_its_end_has_no_point(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     job = job_of(monkeypatch, tmp_path, Course(8, 8), [look(10.0, 1.0)])
-    job._hear("[tfhet] step=8 epoch=0 step_ms=1.0")
+    job._hear("[tfhet] step=8 epoch=0 step_ms=1.0 examples_per_s=3 wait_pct=0.0")
     spread = Spread.of([1.0] * 14)
     with pytest.raises(JobFailed, match="1 of 2 were heard of"):
         job.point(RunSummary(exit_code=0, step_ms=spread, wait_ms=spread), 0.2)
-    with pytest.raises(scaling_point.Stopped):
+    with pytest.raises(Stopped):
         job.point(RunSummary(exit_code=1, cause="told to stop"), 0.2)
     with pytest.raises(JobFailed, match="a rank was lost"):
         job.point(RunSummary(exit_code=1, cause="a rank was lost"), 0.2)
@@ -326,7 +327,7 @@ def test_what_the_measuring_process_says_is_read_and_anything_else_is_an_error()
             Alone.parse(text)
 
 
-def test_a_round_takes_a_while_and_what_was_ready_is_taken_before(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_round_takes_a_while_and_what_was_ready_is_taken_before() -> None:
     drawn: list[int] = []
 
     def batches() -> Iterator[None]:
@@ -335,10 +336,9 @@ def test_a_round_takes_a_while_and_what_was_ready_is_taken_before(monkeypatch: p
             sum(range(20_000))
             yield None
 
-    monkeypatch.setattr(scaling_alone, "ROUND_CPU_S", 0.02)
-    found = rounds(batches())
-    assert len(found) == scaling_alone.ROUNDS and min(own for own, _ in found) > 0.0
-    assert len(drawn) >= scaling_alone.READY_BATCHES * (1 + scaling_alone.ROUNDS)
+    found = spent.rounds(batches(), 2, 0.02)
+    assert len(found) == 2 and min(own for own, _ in found) > 0.0
+    assert len(drawn) >= spent.READY_BATCHES + 2 * spent.LOOK_BATCHES
 
 
 def test_photos_as_the_example_writes_them_are_whole_batches_of_normalized_crops(tmp_path: Path) -> None:

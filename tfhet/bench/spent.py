@@ -1,0 +1,71 @@
+"""What batches cost apart, in CPU seconds; and a service, as jobs have one, that moves them."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import AsyncIterator, Iterator
+from typing import TYPE_CHECKING, Any
+
+from tfhet.bench.meter import children_cpu_s
+from tfhet.clock import SYSTEM
+from tfhet.cluster import environment, free_ports
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+READY_BATCHES = 8
+"""Batches that may be ready when a measurement begins, at most: they are taken before."""
+LOOK_BATCHES = 4
+"""Batches before the first look at the clock; as many again as were taken before each other, since looking at the
+processes below costs as much as a small batch."""
+IN_MEMORY = 4
+"""Batches that a worker holds, to move them again and again."""
+READY_S = 60.0
+
+
+def rounds(batches: Iterator[Any], count: int, round_cpu_s: float) -> list[tuple[float, float]]:
+    """CPU seconds per batch of this process, and of those below it, in each of so many rounds, each of which takes
+    `round_cpu_s` of CPU at least."""
+    for _ in range(READY_BATCHES):
+        next(batches)
+    found: list[tuple[float, float]] = []
+    for _ in range(count):
+        own_s, below_s, taken, spent = SYSTEM.cpu(), children_cpu_s(), 0, (0.0, 0.0)
+        while sum(spent) < round_cpu_s:
+            for _ in range(taken or LOOK_BATCHES):
+                next(batches)
+            taken += taken or LOOK_BATCHES
+            spent = SYSTEM.cpu() - own_s, children_cpu_s() - below_s
+        found.append((spent[0] / taken, spent[1] / taken))
+    return found
+
+
+@contextlib.asynccontextmanager
+async def service() -> AsyncIterator[str]:
+    """A dispatcher, whose address it gives, and a worker; they end with the context. Raises TfhetError."""
+    from tfhet.service import Fleet
+
+    dispatcher, worker = free_ports(2)
+    fleet = Fleet("alone", "127.0.0.1", environment(), on_line=lambda line: print(line, file=sys.stderr))
+    try:
+        await fleet.start_dispatcher(dispatcher, READY_S)
+        await fleet.start_workers([worker], f"127.0.0.1:{dispatcher}", READY_S)
+        yield f"127.0.0.1:{dispatcher}"
+    finally:
+        await fleet.stop()
+
+
+def in_memory(batches: tf.data.Dataset) -> tf.data.Dataset:
+    """The first of them, again and again, made once."""
+    return batches.take(IN_MEMORY).cache().repeat()
+
+
+def moved(held: tf.data.Dataset, dispatcher: str, name: str) -> Iterator[Any]:
+    """Its elements, as a trainer reads them from the service at `dispatcher`."""
+    from tfhet.placement import without_autotune
+    from tfhet.service.transport import Transport
+
+    transport = Transport()
+    transport.publish(dispatcher, held, name)
+    return iter(without_autotune(transport.read(dispatcher, name, held.element_spec, f"{name}.job", "off")))

@@ -1,0 +1,18 @@
+"""What ends a suite whose process was told to stop while a job of it ran."""
+
+from __future__ import annotations
+
+from tfhet.errors import JobFailed
+from tfhet.record import RunSummary
+from tfhet.simulate.simulation import TOLD_TO_STOP
+
+
+class Stopped(JobFailed):
+    """Somebody wants the suite to end: nothing is made again, and nothing else is begun."""
+
+
+def unless_stopped(summary: RunSummary) -> RunSummary:
+    """The same. Raises Stopped when the job ended because this process was told to stop."""
+    if summary.cause == TOLD_TO_STOP:
+        raise Stopped(TOLD_TO_STOP)
+    return summary
