@@ -9,7 +9,7 @@ from typing import Any
 from tfhet.bench.plan_case import Frozen, PlanCase
 from tfhet.bench.plan_phase import AGAIN, DRAWN
 from tfhet.bench.plan_run import Ran
-from tfhet.plan import Interval, Prediction
+from tfhet.plan import Interval, Prediction, published
 from tfhet.plan.ceiling import Resource
 from tfhet.record import Figure, median, percentile
 
@@ -112,8 +112,10 @@ class PlanOutcome:
 
 
 def figures_of(outcomes: Sequence[PlanOutcome], frozen: Frozen) -> dict[str, Figure]:
-    """The flat table; without an outcome, only how many there are. The samples are the cases, in order."""
+    """The flat table; without an outcome, only how many there are, and the published runs. Samples: case by case."""
     figures = {"plan.cases": Figure.single(len(outcomes), unit="cases")}
+    for one in published.predictions():
+        figures[f"plan.published.{one.key}_pct"] = Figure.single(one.error_pct, unit="%", against="what was published")
     if not outcomes:
         return figures
     for prefix, corrected in (("plan", True), ("plan.as_frozen", False)):

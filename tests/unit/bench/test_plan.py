@@ -23,6 +23,7 @@ from tfhet.launch.settings import LaunchSettings
 from tfhet.plan import Interval
 from tfhet.plan import Where as Place
 from tfhet.plan.ceiling import Resource
+from tfhet.plan.published import predictions
 from tfhet.record import Record, RunSummary
 from tfhet.simulate.simulation import TOLD_TO_STOP
 from tfhet.trainer.settings import Settings
@@ -229,6 +230,12 @@ def test_the_figures_are_the_errors_of_all_cases_and_how_often_the_right_resourc
     assert figures["plan.error_p95_pct"].value == pytest.approx(9.1, abs=0.1)
     assert figures["plan.binding_right_pct"].value == 75.0
     assert figures["plan.as_frozen.error_median_pct"].value == pytest.approx(3.0, abs=0.01)
+
+
+def test_the_runs_that_others_published_are_figures_too() -> None:
+    figures = figures_of([], FROZEN)
+    assert figures["plan.published.aws_tf_pct"].value < 15.0
+    assert {f"plan.published.{one.key}_pct" for one in predictions()} < set(figures)
 
 
 def test_an_outcome_and_a_frozen_model_come_back_from_the_record_as_they_were() -> None:
