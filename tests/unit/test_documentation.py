@@ -243,6 +243,38 @@ def test_the_guide_of_measuring_quotes_the_benchmarks_that_are_recorded(name):
     assert all(figure.samples for figure in record.figures.values())
 
 
+def test_the_guide_of_measuring_says_what_moving_data_costs_as_the_record_does():
+    figures = Record.read(ROOT / "results" / "transport.json").figures
+    names = {"gRPC": "raw_grpc.{}", "Ray Data": "ray.{}", "a TCP connection": "raw_socket.{}"}
+    for dtype in ("uint8", "float32"):
+        names |= {dtype: f"{dtype}.{{}}.none", f"{dtype}, Snappy": f"{dtype}.{{}}.snappy"}
+        names[f"{dtype}, tcmalloc"] = f"{dtype}.{{}}.none.tcmalloc"
+    told = {first: cells for first, *cells in rows(ROOT / "docs" / "measuring.md")}
+    for words, name in names.items():
+        sizes = zip(("150kB", "1600kB", "19MB", "77MB"), told[words], strict=True)
+        assert sum(cell != "" for cell in told[words]) >= 2
+        for size, cell in ((size, cell) for size, cell in sizes if cell):
+            sides = [figures[f"transport.{name.format(size)}.{side}_cpu_s_per_gb"] for side in ("client", "worker")]
+            assert cell == " + ".join(numbers.number(figure.value) for figure in sides), (words, size)
+
+
+def test_the_readme_opens_with_the_comparison_that_is_recorded():
+    told = {first: cells for first, *cells in rows(ROOT / "README.md")}
+    for case, least in (("aws-post", 4), ("imagenet-224", 5)):
+        record = Record.read(ROOT / "results" / f"cluster-{case}.json")
+        shown = [row for row in record.details["rows"] if row["run"] in told]
+        assert len(shown) >= least
+        for row in shown:
+            gained = [(row["x faster"], "x"), (row["% cheaper"], "%")]
+            assert told[row["run"]] == [
+                f"`{record.details['case']['chain']}`",
+                f"{numbers.number(row['step ms'])} ms",
+                *("" if value is None else f"{numbers.number(value)} {unit}" for value, unit in gained),
+                f"{numbers.number(row['USD/million examples'])} USD",
+            ]
+    assert record.figures["cluster.imagenet-224.pays_until_data_hosts"].value == 2  # "the second host is the last"
+
+
 def test_the_readme_compares_two_launchers_as_the_record_does():
     figures = Record.read(ROOT / "results" / "launch.json").figures
     told = {first: cells for first, *cells in rows(ROOT / "README.md")}

@@ -86,9 +86,9 @@ def _sweep(case: ClusterCase, points: Points) -> dict[str, Figure]:
         for turn in range(rounds)
     ]
     usd = {n: usd_per_million(case, one, points[one.key]) for n, one in served.items()}
-    best = pays_until({n: median(some) for n, some in usd.items()})
+    best = sorted(until)[(len(until) - 1) // 2]
     alone, with_it, words = points[served[0].key], points[served[best].key], served[0].words
-    # Of the medians over all rounds, which a number between two would not tell; the ends are those of single rounds.
+    # The middle one of the rounds, the lower of two: a number between two is none of hosts.
     pays = Figure(
         float(best), float(min(until)), float(max(until)), "data hosts", len(until), None, tuple(map(float, until))
     )

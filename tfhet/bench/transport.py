@@ -21,7 +21,7 @@ from tfhet.bench.suite import Suite
 from tfhet.bench.wire import allocator, load, ways
 from tfhet.bench.wire.figures import figures_of
 from tfhet.bench.wire.lane import Turn, rounds
-from tfhet.bench.wire.load import Load
+from tfhet.bench.wire.load import TCMALLOC, Load
 from tfhet.bench.wire.ways import Rival, Ways
 from tfhet.clock import SYSTEM
 from tfhet.cluster import environment
@@ -94,7 +94,7 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
         raise UsageError(f"--seconds {options.seconds:g}: give more than 0")
     library = allocator.tcmalloc(environment())
     wanted = loads_of(options)
-    loads = tuple(one for one in wanted if one.allocator == DEFAULT or library is not None)
+    loads = tuple(one for one in wanted if one.allocator != TCMALLOC or library is not None)
     missing = {} if len(loads) == len(wanted) else {"allocator tcmalloc": "libtcmalloc is not installed"}
     if not loads:
         raise UsageError("libtcmalloc is not installed, and nothing is asked for without it")

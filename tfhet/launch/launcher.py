@@ -39,6 +39,7 @@ from tfhet.record import MetricLine, RunFolder
 from tfhet.record.folder import PARTS
 from tfhet.service import Fleet
 from tfhet.service.cpus import usable
+from tfhet.service.memory import in_huge_pages
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 KILL_GRACE_S = 1.0
@@ -205,7 +206,7 @@ class Launcher:
             timeline_dir=str(self._timeline) if place.settings.timeline == "steps" else None,
         )
         command = [sys.executable, *([script] if script else ["-m", "tfhet.trainer"]), *self._arguments]
-        env = {**place.env, **job.to_env(), "PYTHONUNBUFFERED": "1"}
+        env = in_huge_pages({**place.env, **job.to_env(), "PYTHONUNBUFFERED": "1"})
         if start.get("ring") is not None:
             env = Meeting.parse(start["ring"]).environment(place.host, place.rank, env)
         if start.get("native") is not None and env.get(NATIVE) != "off":

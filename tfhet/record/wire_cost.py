@@ -18,7 +18,7 @@ RATIO = "wire_ratio"
 PLAIN = "none"
 """The compression that is none."""
 DEFAULT = "default"
-"""The allocator of the C library."""
+"""The allocator that jobs have unless another one is preloaded: the C library's."""
 _SIZE = re.compile(r"([1-9][0-9]*)(kB|MB)")
 _UNIT_BYTES = {"kB": KB, "MB": MB}
 

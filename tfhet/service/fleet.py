@@ -14,6 +14,7 @@ from tfhet.cluster import check_free
 from tfhet.errors import JobFailed, NotReady
 from tfhet.process import OnLine
 from tfhet.service.cpus import confine, left_by, usable
+from tfhet.service.memory import in_huge_pages
 from tfhet.service.supervised import RestartPolicy, Supervised
 
 
@@ -43,7 +44,7 @@ class Fleet:
         self.native: frozenset[str] | None = None
         """The compiled ops that all processes of the fleet have; None before the first serves."""
         self._address = address
-        self._env = dict(env)
+        self._env = in_huge_pages(env)
         self._on_line = on_line
         self._tell = tell or (lambda event, fields: None)
         self._policy = policy

@@ -182,6 +182,13 @@ def test_a_sweep_tells_where_one_more_data_host_is_not_worth_its_price() -> None
     assert bound["cluster.imagenet-224.data_group_speedup"].value == 1.0
 
 
+def test_where_data_hosts_stop_paying_is_told_of_the_middle_one_of_the_rounds() -> None:
+    enough, bound = points_of(IMAGENET, 0.38 * FIRST_S, 1), points_of(IMAGENET, FIRST_S, 1)
+    rounds = {key: [*bound[key], *enough[key], *enough[key]] for key in enough}
+    told = cluster_table.figures_of(IMAGENET, rounds)["cluster.imagenet-224.pays_until_data_hosts"]
+    assert (told.low, told.value, told.high) == (0, 2, 2) and told.samples == (0, 2, 2)
+
+
 # --- the command
 
 

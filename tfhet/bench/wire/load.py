@@ -11,9 +11,9 @@ from tfhet.record import wire_cost
 from tfhet.record.wire_cost import DEFAULT, PLAIN, bytes_of
 
 DTYPES = ("uint8", "float32")
-SNAPPY, TCMALLOC = "snappy", "tcmalloc"
+SNAPPY, TCMALLOC, SMALL_PAGES = "snappy", "tcmalloc", "small_pages"
 COMPRESSIONS = (PLAIN, SNAPPY)
-ALLOCATORS = (DEFAULT, TCMALLOC)
+ALLOCATORS = (DEFAULT, SMALL_PAGES, TCMALLOC)
 MOST_BYTES = 1_000_000_000
 """A message of protobuf ends at 2 GiB, and a worker holds at least two batches."""
 MOST_PROCESSES = 64
@@ -30,7 +30,7 @@ class Load:
     compression: str = PLAIN
     """none or snappy."""
     allocator: str = DEFAULT
-    """Of clients and workers: default (the C library's) or tcmalloc."""
+    """Of clients and workers: default (as jobs have it: the C library's, in huge pages), small_pages or tcmalloc."""
     workers: int = 1
     ranks: int = 1
     """Clients that share one job, first come, first served."""
@@ -76,7 +76,12 @@ SIZES = ("150kB", "1600kB", "19MB", "77MB")
 SELECTION = (
     *(Load(dtype, size) for size in SIZES for dtype in DTYPES),
     *(Load(dtype, size, SNAPPY) for size in SIZES[:3] for dtype in DTYPES),
-    *(Load(dtype, size, allocator=TCMALLOC) for size in SIZES[2:] for dtype in DTYPES),
+    *(
+        Load(dtype, size, allocator=other)
+        for other in (SMALL_PAGES, TCMALLOC)
+        for size in SIZES[2:]
+        for dtype in DTYPES
+    ),
     *(Load("uint8", "19MB", workers=workers) for workers in (2, 4)),
     *(Load("uint8", "19MB", workers=workers, ranks=2) for workers in (1, 2)),
 )

@@ -17,11 +17,12 @@ from tfhet.bench.peers.place import Place
 from tfhet.bench.rivals import INSTALL, NONE
 from tfhet.bench.wire import allocator
 from tfhet.bench.wire.lane import CLIENTS, DISPATCHER, WORKERS, Lane
-from tfhet.bench.wire.load import TCMALLOC, Load
+from tfhet.bench.wire.load import SMALL_PAGES, TCMALLOC, Load
 from tfhet.cluster import environment, free_ports
 from tfhet.errors import UsageError, unknown
 from tfhet.record.wire_cost import bytes_of
 from tfhet.service import Fleet
+from tfhet.service.memory import in_huge_pages
 
 READY_S = 60.0
 ANSWER_LIMIT_S = 180.0
@@ -159,7 +160,7 @@ class Ways:
 
     def _environment(self, load: Load) -> Mapping[str, str]:
         if load.allocator != TCMALLOC:
-            return self._env
+            return in_huge_pages(self._env, load.allocator != SMALL_PAGES)
         if self._library is None:
             raise UsageError(f"{load.key}: libtcmalloc is not installed")
         return allocator.with_library(self._env, self._library)
