@@ -258,6 +258,21 @@ def test_the_guide_of_measuring_says_what_moving_data_costs_as_the_record_does()
             assert cell == " + ".join(numbers.number(figure.value) for figure in sides), (words, size)
 
 
+def test_the_guide_of_measuring_says_which_instance_is_best_for_what_as_the_record_does():
+    details = Record.read(ROOT / "results" / "instances.json").details
+    told = [row for row in rows(ROOT / "docs" / "measuring.md") if row[1:2] and row[1].startswith("ml.")]
+    assert told == [
+        [
+            f"`{row['workload']}`",
+            row["instance"],
+            *("" if row[name] is None else f"{numbers.number(row[name])} x" for name in ("x time", "x cost")),
+            row["why"],
+        ]
+        for row in details["rows"]
+    ]
+    assert len({best["cheapest"] for best in details["best"].values()}) == 3  # "another one each time"
+
+
 def test_the_readme_opens_with_the_comparison_that_is_recorded():
     told = {first: cells for first, *cells in rows(ROOT / "README.md")}
     for case, least in (("aws-post", 4), ("imagenet-224", 5)):
