@@ -291,7 +291,10 @@ def named_scripts(text: str) -> list[str]:
 
 
 def files_of(repository: Path) -> list[str]:
-    """The files that belong to the repository: those git knows or would add; without git, all but what is made here."""
+    """The files that belong to the repository: those git knows or would add; without git, all but what is made here.
+
+    One that is deleted, which git still knows, is none of them.
+    """
     listing = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=repository,
@@ -300,7 +303,7 @@ def files_of(repository: Path) -> list[str]:
         check=False,
     )
     if listing.returncode == 0:
-        names = [name for name in listing.stdout.split("\0") if name]
+        names = [name for name in listing.stdout.split("\0") if name and (repository / name).exists()]
     else:
         made = {".venv", ".git", "runs", "build", "dist", "__pycache__"}
         names = [

@@ -78,7 +78,8 @@ class SyntheticSource:
     def parse(self, records: tf.Tensor) -> dict[str, tf.Tensor]:
         """records: int64 [batch] ids -> image uint8 [batch, *shape], label int64 [batch]."""
         size = math.prod(self.shape)
-        words = tf.constant([(_GAMMA * (index + 1)) % 2**64 for index in range(-(-size // 8))], tf.uint64)
+        # An array, not a list: TF 2.21 takes a list with numbers on both sides of 2**63 through float64 in a graph.
+        words = tf.constant(np.arange(1, -(-size // 8) + 1, dtype=np.uint64) * np.uint64(_GAMMA))
         states = _mix(tf.bitcast(records, tf.uint64) + tf.constant(self._state(), tf.uint64))
         pixels = tf.bitcast(_mix(states[:, tf.newaxis] + words), tf.uint8)
         image = tf.reshape(tf.reshape(pixels, [-1, words.shape[0] * 8])[:, :size], [-1, *self.shape])

@@ -91,7 +91,7 @@ def same_for_all(request: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in rest.items() if value}
 
 
-@pytest.mark.skipif(installed() != 2, reason='needs version 2 of the SageMaker SDK: pip install "sagemaker<3"')
+@pytest.mark.skipif(installed() != 2, reason="needs version 2 of the SageMaker SDK: scripts/test --sdk")
 def test_version_2_sends_what_tfhet_submit_sends(job_file, tmp_path, monkeypatch):
     job = read(job_file)
     request = sent(script(job, "v2"), tmp_path, monkeypatch)
@@ -106,7 +106,7 @@ def test_version_2_sends_what_tfhet_submit_sends(job_file, tmp_path, monkeypatch
     assert told == wanted
 
 
-@pytest.mark.skipif(installed() != 3, reason='needs version 3 of the SageMaker SDK: pip install "sagemaker>=3"')
+@pytest.mark.skipif(installed() != 3, reason="needs version 3 of the SageMaker SDK: scripts/test --sdk")
 def test_version_3_sends_the_same_cluster_channels_and_hyperparameters(job_file, tmp_path, monkeypatch):
     job = read(job_file)
     request = sent(script(job, "v3"), tmp_path, monkeypatch)

@@ -13,7 +13,6 @@ from tfhet.errors import TfhetError, UsageError
 from tfhet.job import Submission, read
 
 ARN = "arn:aws:sagemaker:us-east-1:123456789012:training-job/digits"
-REGION = {"region_name": "us-east-1", "aws_access_key_id": "x", "aws_secret_access_key": "x"}
 
 
 @pytest.fixture
@@ -76,21 +75,3 @@ def test_a_job_is_not_created_when_its_code_cannot_be_stored(submission):
     with pytest.raises(UsageError, match="no AWS credentials"):
         submission.send(sagemaker, Service(wrong.NoCredentialsError()))
     assert sagemaker.asked == []
-
-
-def test_a_stand_in_for_aws_creates_and_describes_the_job(submission, monkeypatch):
-    moto = pytest.importorskip("moto", reason="needs moto: pip install 'moto>=5'")
-    boto3 = pytest.importorskip("boto3")
-    for name, value in {"ACCESS_KEY_ID": "x", "SECRET_ACCESS_KEY": "x", "DEFAULT_REGION": "us-east-1"}.items():
-        monkeypatch.setenv(f"AWS_{name}", value)
-    with moto.mock_aws():
-        sagemaker, s3 = boto3.client("sagemaker", **REGION), boto3.client("s3", **REGION)
-        s3.create_bucket(Bucket="my-bucket")
-        arn = submission.send(sagemaker, s3)
-        told = sagemaker.describe_training_job(TrainingJobName=submission.name)
-        assert told["TrainingJobArn"] == arn
-        groups = told["ResourceConfig"]["InstanceGroups"]
-        assert [group["InstanceGroupName"] for group in groups] == ["data_group", "dnn_group"]
-        assert told["HyperParameters"] == submission.request["HyperParameters"]
-        stored = s3.get_object(Bucket="my-bucket", Key=submission.archive.key)["Body"].read()
-        assert stored == submission.archive.content

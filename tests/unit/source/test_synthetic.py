@@ -55,10 +55,11 @@ def test_everything_that_decides_the_content_changes_the_fingerprint(changed):
     assert SyntheticSource(**{**given, **changed}).fingerprint() != SyntheticSource(**given).fingerprint()
 
 
-def test_the_fingerprint_and_the_content_do_not_change_between_releases():
+@pytest.mark.parametrize("run", [lambda parse: parse, tf.function], ids=["eager", "graph"])
+def test_the_fingerprint_and_the_content_do_not_change_between_releases(run):
     source = SyntheticSource(100, 4, (2, 2, 3), seed=5)
     assert source.fingerprint() == FINGERPRINT
-    assert source.parse(tf.constant([3 << 32 | 7], tf.int64))["image"].numpy().ravel().tolist() == PIXELS
+    assert run(source.parse)(tf.constant([3 << 32 | 7], tf.int64))["image"].numpy().ravel().tolist() == PIXELS
 
 
 @pytest.mark.parametrize("bad", [{"examples": 0}, {"splits": 0}, {"classes": 0}, {"shape": (8, 8)}])
