@@ -34,31 +34,35 @@ def run(module: str, *arguments: str, limit_s: float) -> list[str]:
 class Apart:
     """`python -m tfhet.bench.MODULE`, kept as long as the context lasts."""
 
-    def __init__(self, module: str, child: subprocess.Popen[str], cgroup: Cgroup):
+    def __init__(self, module: str, child: subprocess.Popen[str], cgroup: Cgroup | None):
         self._module = module
         self._child = child
         self._cgroup = cgroup
 
     @classmethod
     @contextlib.contextmanager
-    def kept(cls, module: str, *arguments: str) -> Iterator[Apart]:
-        """The process, in a control group of its own. It prints a line that begins with MARK for each line that it
-        reads, and ends when there are no more. Raises UsageError where there are no control groups."""
-        with _group() as cgroup, _started(module, arguments) as child:
-            cgroup.add(child.pid)
-            cgroup.prefer()
+    def kept(cls, module: str, *arguments: str, alone: bool = True) -> Iterator[Apart]:
+        """The process, in a control group of its own, or in this one's. It prints a line that begins with MARK for each
+        line that it reads, and ends when there are no more. Raises UsageError where there are no control groups."""
+        group = _group() if alone else contextlib.nullcontext()
+        with group as cgroup, _started(module, arguments) as child:
+            if cgroup is not None:
+                cgroup.add(child.pid)
+                cgroup.prefer()
             yield cls(module, child, cgroup)
             assert child.stdin is not None and child.stdout is not None
-            cgroup.limit(Limits())
+            if cgroup is not None:
+                cgroup.limit(Limits())
             with _deadline(child, END_S):
                 child.stdin.close()
                 child.stdout.read()
 
     def ask(self, limit_s: float, limits: Limits | None = None, what: str = "") -> str:
-        """What it measures now, told `what` in a line, with as much CPU as `limits` allow it and all that it has
+        """What it measures now, told `what` in a line. limits: of its group, if it has one, with all that it has
         started. Raises TfhetError when it has ended, or takes longer than `limit_s`."""
         child, lines = self._child, list[str]()
-        self._cgroup.limit(limits or Limits())
+        if self._cgroup is not None:
+            self._cgroup.limit(limits or Limits())
         assert child.stdin is not None and child.stdout is not None
         with _deadline(child, limit_s), contextlib.suppress(BrokenPipeError):
             child.stdin.write(f"{what}\n")

@@ -8,31 +8,26 @@ then of the one predicted to come next, while it runs: that of which more shorte
 from __future__ import annotations
 
 import argparse
-import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from tfhet.bench import channel as channels
-from tfhet.bench import plan_run
-from tfhet.bench.awake import awake
-from tfhet.bench.plan_case import LOADS, RELAXABLE, Frozen, Measured, PlanCase, PlanLoad
+from tfhet.bench.plan_case import LOADS, Frozen, PlanLoad
 from tfhet.bench.plan_draw import draw
-from tfhet.bench.plan_gauge import Gauge, gauge
+from tfhet.bench.plan_freeze import freeze
+from tfhet.bench.plan_gauge import gauge
+from tfhet.bench.plan_measured import measured
 from tfhet.bench.plan_outcome import PlanOutcome, figures_of
-from tfhet.bench.plan_phase import AGAIN, DRAWN, phases_of
+from tfhet.bench.plan_phase import AGAIN, DRAWN
 from tfhet.bench.stopped import Stopped
 from tfhet.bench.suite import Suite
 from tfhet.bench.watched import new_place
+from tfhet.bench.yardstick import yardstick
 from tfhet.clock import SYSTEM
 from tfhet.container import kernel
 from tfhet.errors import JobFailed, UsageError
 from tfhet.events import Event, Observer
-from tfhet.plan import Interval
-from tfhet.plan import Where as Place
-from tfhet.plan.asked import over_ideal
-from tfhet.plan.ceiling import Resource
-from tfhet.record import Figure, Record, median
+from tfhet.record import Figure, Record
 from tfhet.report import table
 from tfhet.report.scatter import plot_points
 from tfhet.report.table import text
@@ -43,15 +38,6 @@ RIGHT = "plan.binding_right_pct", 90.0
 """At least."""
 BATCHES = 600
 """In a channel."""
-TRIED = (
-    (Place.TRAINER, 0.5, 0.2, 0),
-    (Place.DATA, 0.5, 0.25, 2),
-    (Place.EVERYWHERE, 0.25, 0.25, 2),
-)
-"""Where, CPUs of the dnn host and of a data host, data hosts: runs that tell what a job takes over its parts."""
-TRIED_FED, FED = (Place.DATA, 0.5, 0.3, 2), 1.6
-"""And one whose accelerator takes so much longer than the input: what a step takes with data at hand."""
-TRIED_S = 6.0
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
@@ -91,10 +77,10 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
         }
         return Record.of("plan", figures_of(outcomes, frozen) if frozen else {}, details=details, command=command)
 
-    with new_place("plan") as place, awake(), gauge() as alone:
+    with new_place("plan") as place, yardstick() as yard, gauge() as alone:
         written = _written(place)
         if frozen is None:
-            frozen = freeze(alone, written, place, options.scaling, observer)
+            frozen = freeze(alone, yard, written, place, options.scaling, observer)
             _keep(record(), options.json)
         done = {one.case.number for one in outcomes}
         for number in range(options.cases):
@@ -102,7 +88,7 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
                 continue
             case = draw(frozen, options.seed, number)
             try:
-                outcomes.append(measured(case, frozen, alone, written[case.load], place, options.seconds))
+                outcomes.append(measured(case, frozen, yard, written, place, options.seconds))
             except Stopped as stopped:
                 raise Stopped(f"{stopped}; with --resume and the same --json FILE the suite goes on") from None
             except JobFailed as failure:
@@ -139,93 +125,6 @@ def _written(place: Path) -> Mapping[PlanLoad, Path]:
     for load, channel in found.items():
         channels.write_apart(channel, load.chain, load.batch_size, BATCHES)
     return found
-
-
-def freeze(
-    alone: Gauge, written: Mapping[PlanLoad, Path], place: Path, scaling: Path | None, observer: Observer
-) -> Frozen:
-    """The model's inputs: the parts alone, and what a job takes over them. Raises TfhetError."""
-    chains = list(dict.fromkeys(load.chain for load in written))
-    loads: dict[PlanLoad, Measured] = {}
-    seen: dict[str, list[float]] = {chain: [] for chain in chains}
-    for load, channel in written.items():
-        reference = reference_of(load)
-        seen[load.chain] += alone.reference_s(reference, written[reference])
-        loads[load] = alone.costs(load, channel)
-        seen[load.chain] += alone.reference_s(reference, written[reference])
-    frozen = Frozen(loads, {chain: median(samples) for chain, samples in seen.items()})
-    overhead = dict.fromkeys(chains, over_ideal(Record.read(scaling))) if scaling is not None else None
-    ratios: dict[str, list[float]] = {chain: [] for chain in chains}
-    launchers, extra_ms, runs = [], [], []
-    largest = list({load.chain: load for load in written}.values())
-    tried = [(load, layout) for load in largest for layout in (*TRIED, TRIED_FED)]
-    for number, (load, layout) in enumerate(tried):
-        case = _tried(load, frozen, *layout)
-        if layout is TRIED_FED:
-            input_ms = 1e3 * median(ratios[load.chain]) * case.prediction(frozen).step_s.value
-            case = replace(case, accelerator_ms=FED * input_ms)
-        found = measured(case, frozen, alone, written[load], place, TRIED_S, name=f"tried-{number}", whole=False)
-        step_ms = found.ran.steps_ms[DRAWN]
-        if layout is TRIED_FED:
-            extra_ms.append(max(0.0, step_ms - case.accelerator_ms))
-            said = f"{extra_ms[-1]:.2f} ms a step beside the accelerator"
-        else:
-            ratios[load.chain].append(1e-3 * step_ms / found.prediction(frozen, corrected=True).step_s.value)
-            said = f"{ratios[load.chain][-1]:.3f} x what its parts take"
-        launchers.append(found.ran.launcher_cpus)
-        runs.append({"case": case.to_json(), "ran": found.ran.to_json(), "references_s": list(found.references_s)})
-        told = {"case": f"{load.key}, {layout[0].value}", "round": number + 1, "rounds": len(tried)}
-        observer(Event("case.ended", SYSTEM.wall(), {**told, "exit_s": found.ran.seconds, "said": [said]}))
-    return replace(
-        frozen,
-        overhead=overhead or {chain: _spread(each) for chain, each in ratios.items()},
-        launcher_cpus=_spread(launchers),
-        extra_ms=_spread(extra_ms),
-        runs=runs,
-    )
-
-
-def _spread(samples: Sequence[float]) -> Interval:
-    return Interval(median(samples), min(samples), max(samples))
-
-
-def _tried(load: PlanLoad, frozen: Frozen, place: Place, dnn: float, data: float, hosts: int) -> PlanCase:
-    """With an accelerator that takes no time, at the usual cut."""
-    measured = frozen.loads[load]
-    at = measured.usual_cut
-    position = measured.pipeline.cuts[at].position
-    return PlanCase(0, Resource.ALL_CPUS, 0.0, load, place, at, position, dnn, data, hosts, 1, 1e-3)
-
-
-def reference_of(load: PlanLoad) -> PlanLoad:
-    """The load by which the machine's speed is seen: the first of its chain."""
-    return next(one for one in LOADS if one.chain == load.chain)
-
-
-def measured(
-    case: PlanCase,
-    frozen: Frozen,
-    alone: Gauge,
-    channel: Path,
-    place: Path,
-    seconds: float,
-    *,
-    name: str = "",
-    whole: bool = True,
-) -> PlanOutcome:
-    """The case, run once. whole: with all phases, or only as it was drawn. Raises JobFailed."""
-    reference = reference_of(case.load)
-    beside = channel.with_name(f"{reference.key}-data")
-    before = alone.reference_s(reference, beside)
-    then = frozen.references_s[case.load.chain]
-    expected = case.prediction(frozen, Interval.exact(then / median(before)))
-    order = [resource for resource in expected.ceilings_s if resource in RELAXABLE]
-    ceilings_s = {resource: expected.ceilings_s[resource].value for resource in order}
-    phases = phases_of(case, ceilings_s, seconds)
-    folder = place / (name or f"case-{case.number}")
-    ran = plan_run.run(case, phases if whole else phases[:1], channel, folder)
-    shutil.rmtree(folder, ignore_errors=True)
-    return PlanOutcome(case, (order[0], order[1]), ran, (*before, *alone.reference_s(reference, beside)))
 
 
 def _tell(observer: Observer, outcome: PlanOutcome, frozen: Frozen, cases: int) -> None:

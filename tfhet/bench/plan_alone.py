@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from tfhet.placement import Pipeline
 
-COSTS, REFERENCE = "costs", "reference"
-"""What can be asked for."""
 ROUNDS = 3
 ROUND_CPU_S = 0.35
 
@@ -37,30 +35,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     given = parser.parse_args(argv)
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {given.cpu})
-    references: dict[str, Iterator[Any]] = {}
     for line in sys.stdin:
-        asked = json.loads(line)
-        pipeline = pipeline_of(asked)
-        if asked["what"] == REFERENCE:
-            if asked["channel"] not in references:
-                references[asked["channel"]] = _whole(pipeline)
-            found: Mapping[str, Any] = {"cpu_s": _rounds(references[asked["channel"]])}
-        else:
-            found = costs(pipeline)
-        print(MARK + json.dumps(found), flush=True)
-
-
-def pipeline_of(asked: Mapping[str, Any]) -> Pipeline:
-    """The declared pipeline of a load, as the trainer declares it."""
-    from tfhet.placement import Pipeline
-    from tfhet.source import TFRecordSource
-
-    source = TFRecordSource.from_directory(asked["channel"])
-    return Pipeline(source, asked["chain"], asked["batch_size"])
+        print(MARK + json.dumps(costs(spent.pipeline_of(json.loads(line)))), flush=True)
 
 
 def costs(pipeline: Pipeline) -> dict[str, Any]:
-    """Of the pipeline at each place where it can be cut, as jobs run it: CPU seconds of a batch, by round."""
+    """Of the pipeline at each place where it can be cut, as jobs run it: CPU seconds of a batch, round by round, each
+    with the moments at which the round began and ended."""
     from tfhet.placement import Cut, local_part, remote_part
 
     found: list[dict[str, Any]] = []
@@ -81,7 +62,7 @@ def costs(pipeline: Pipeline) -> dict[str, Any]:
         )
     wire = asyncio.run(_wire(held))
     cuts = [{**cut, "wire_s": wire[cut["position"]]} for cut in found]
-    return {"cuts": cuts, "whole_s": _rounds(_whole(pipeline))}
+    return {"cuts": cuts, "whole_s": _rounds(spent.whole(pipeline))}
 
 
 def positions(pipeline: Pipeline) -> list[int]:
@@ -106,23 +87,17 @@ def _bytes(element: Any) -> tuple[str, int]:
     return sizes.most_common(1)[0][0], sizes.total()
 
 
-def _whole(pipeline: Pipeline) -> Iterator[Any]:
-    from tfhet.placement import one_epoch
-
-    return iter(one_epoch(pipeline, None).repeat())
+def _rounds(batches: Iterator[Any]) -> list[tuple[float, ...]]:
+    return [(own_s + below_s, *at) for own_s, below_s, *at in spent.rounds(batches, ROUNDS, ROUND_CPU_S)]
 
 
-def _rounds(batches: Iterator[Any]) -> list[float]:
-    return [own_s + below_s for own_s, below_s in spent.rounds(batches, ROUNDS, ROUND_CPU_S)]
-
-
-async def _wire(held: Mapping[int, tf.data.Dataset]) -> dict[int, list[tuple[float, float]]]:
-    """By position of the cut: CPU seconds of a batch, of the reader and of the others, by round."""
+async def _wire(held: Mapping[int, tf.data.Dataset]) -> dict[int, list[spent.Round]]:
+    """By position of the cut: the reader's and that of the others."""
     async with spent.service() as dispatcher:
         return {at: await asyncio.to_thread(_moved, each, at, dispatcher) for at, each in held.items()}
 
 
-def _moved(held: tf.data.Dataset, position: int, dispatcher: str) -> list[tuple[float, float]]:
+def _moved(held: tf.data.Dataset, position: int, dispatcher: str) -> list[spent.Round]:
     return spent.rounds(spent.moved(held, dispatcher, f"held-{position}"), ROUNDS, ROUND_CPU_S)
 
 

@@ -80,7 +80,7 @@ class Measured:
 
     @classmethod
     def of(cls, load: PlanLoad, said: Mapping[str, Any]) -> Measured:
-        """From what `plan_alone` says of costs."""
+        """From what `plan_alone` says of costs, all of them at one speed of the machine."""
         cuts, streams = [], []
         for cut in said["cuts"]:
             size = cut["bytes"]
@@ -117,7 +117,7 @@ class Frozen:
 
     loads: Mapping[PlanLoad, Measured]
     references_s: Mapping[str, float] = field(default_factory=dict)
-    """By chain: CPU seconds of a batch in one process, by which a machine that is slower now is found."""
+    """By chain: CPU seconds of a batch of the yardstick beside the runs that told the rest."""
     overhead: Mapping[str, Interval] = field(default_factory=dict)
     """By chain: times the CPU of its parts that a job takes."""
     launcher_cpus: Interval = Interval.exact(0.0)

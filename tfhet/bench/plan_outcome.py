@@ -26,7 +26,7 @@ class PlanOutcome:
     """Of which the run had more, one after the other: what was predicted to bind, and what next."""
     ran: Ran
     references_s: tuple[float, ...]
-    """Of the machine, right before the run and right after it."""
+    """What a batch of the yardstick cost while steps as drawn were counted, the first time and the second."""
 
     @property
     def bound(self) -> Resource:
@@ -40,7 +40,7 @@ class PlanOutcome:
         return abs(first - second) > CLEAR_PCT / 100.0 * self.ran.drawn_ms
 
     def speed(self, frozen: Frozen) -> Interval:
-        """Of the machine, over that when the costs were measured."""
+        """Of the machine, over that with which the costs are told."""
         then = frozen.references_s[self.case.load.chain]
         now = self.references_s
         return Interval(then / median(now), then / max(now), then / min(now))
@@ -79,6 +79,15 @@ class PlanOutcome:
             "right": ("yes" if self.is_right(frozen, corrected=True) else "NO") + ("" if self.is_clear else " (close)"),
         }
 
+    def told(self) -> dict[str, Any]:
+        """What was measured, without what follows from it."""
+        return {
+            "case": self.case.to_json(),
+            "relaxed": [resource.value for resource in self.relaxed],
+            "ran": self.ran.to_json(),
+            "references_s": list(self.references_s),
+        }
+
     def to_json(self, frozen: Frozen) -> dict[str, Any]:
         """With what follows from it and the frozen model."""
         predictions = {
@@ -93,10 +102,7 @@ class PlanOutcome:
             for found in (self.prediction(frozen, corrected),)
         }
         return {
-            "case": self.case.to_json(),
-            "relaxed": [resource.value for resource in self.relaxed],
-            "ran": self.ran.to_json(),
-            "references_s": list(self.references_s),
+            **self.told(),
             "speed": self.speed(frozen).to_json(),
             "bound": self.bound.value,
             "is_clear": self.is_clear,

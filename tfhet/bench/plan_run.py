@@ -31,6 +31,8 @@ class Ran:
 
     steps_ms: Mapping[str, float]
     """By phase."""
+    windows_s: Mapping[str, Sequence[float]]
+    """By phase: when it began and ended, on the machine's monotonic clock."""
     counted: Mapping[str, int]
     """Steps, by phase."""
     workers_s: float
@@ -63,6 +65,7 @@ class PlanJob(Simulation):
     def __init__(self, case: PlanCase, phases: Sequence[Phase], channel: Path, folder: Path):
         self._course = Course(phases, self._change)
         self._looks: list[HostCpu] = []
+        self._heard_s: dict[int, float] = {}
         self._lines: list[str] = []
         self._lock = threading.Lock()
         self._began_s = SYSTEM.monotonic()
@@ -104,6 +107,7 @@ class PlanJob(Simulation):
             told = MetricLine.parse(line)
             if told is None:
                 return
+            self._heard_s[told.step] = SYSTEM.monotonic()
             spans = len(self._course.spans)
             counts = self._course.is_counting
             self._course.heard(told.step, told.step_ms * told.wait_pct / 100.0)
@@ -126,6 +130,9 @@ class PlanJob(Simulation):
         had = {host.name: drawn.dnn_cpus if host.group == DNN else drawn.data_cpus for host in self.hosts}
         return Ran(
             steps_ms={name: pace(each) for name, each in spans.items()},
+            windows_s={
+                name: (self._heard_s[first], self._heard_s[last]) for name, (first, last) in course.spans.items()
+            },
             counted={name: len(each) for name, each in spans.items()},
             workers_s=used.of(WORKERS) / steps,
             trainer_s=used.of(TRAINERS) / steps,

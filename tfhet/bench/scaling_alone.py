@@ -88,9 +88,9 @@ async def _serve(batches: Iterator[Any], remote: tf.data.Dataset) -> None:
 def _measured(batches: Iterator[Any], moved: Iterator[Any], size: int) -> dict[str, Any]:
     stages, wire = (spent.rounds(each, ROUNDS, ROUND_CPU_S) for each in (batches, moved))
     return {
-        "stages_s": [own_s for own_s, _ in stages],
-        "wire_s": [own_s + below_s for own_s, below_s in wire],
-        "reader_s": [own_s for own_s, _ in wire],
+        "stages_s": [one.own_s for one in stages],
+        "wire_s": [one.own_s + one.below_s for one in wire],
+        "reader_s": [one.own_s for one in wire],
         "bytes_per_batch": size,
     }
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import AsyncIterator, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfhet.bench.meter import children_cpu_s
 from tfhet.clock import SYSTEM
@@ -13,6 +13,8 @@ from tfhet.cluster import environment, free_ports
 
 if TYPE_CHECKING:
     import tensorflow as tf
+
+    from tfhet.placement import Pipeline
 
 READY_BATCHES = 8
 """Batches that may be ready when a measurement begins, at most: they are taken before."""
@@ -24,20 +26,46 @@ IN_MEMORY = 4
 READY_S = 60.0
 
 
-def rounds(batches: Iterator[Any], count: int, round_cpu_s: float) -> list[tuple[float, float]]:
-    """CPU seconds per batch of this process, and of those below it, in each of so many rounds, each of which takes
-    `round_cpu_s` of CPU at least."""
+class Round(NamedTuple):
+    """CPU seconds of a batch, and from when to when they were measured, on the machine's monotonic clock."""
+
+    own_s: float
+    """Of this process."""
+    below_s: float
+    """Of those below it."""
+    begin_s: float
+    end_s: float
+
+
+def pipeline_of(asked: Mapping[str, Any]) -> Pipeline:
+    """The declared pipeline of a load (`chain`, `batch_size`, `channel`), as the trainer declares it."""
+    from tfhet.placement import Pipeline
+    from tfhet.source import TFRecordSource
+
+    source = TFRecordSource.from_directory(asked["channel"])
+    return Pipeline(source, asked["chain"], asked["batch_size"])
+
+
+def whole(pipeline: Pipeline) -> Iterator[Any]:
+    """All of it in this process, epoch after epoch."""
+    from tfhet.placement import one_epoch
+
+    return iter(one_epoch(pipeline, None).repeat())
+
+
+def rounds(batches: Iterator[Any], count: int, round_cpu_s: float) -> list[Round]:
+    """So many, each of which takes `round_cpu_s` of CPU at least."""
     for _ in range(READY_BATCHES):
         next(batches)
-    found: list[tuple[float, float]] = []
+    found: list[Round] = []
     for _ in range(count):
-        own_s, below_s, taken, spent = SYSTEM.cpu(), children_cpu_s(), 0, (0.0, 0.0)
+        begin_s, own_s, below_s, taken, spent = SYSTEM.monotonic(), SYSTEM.cpu(), children_cpu_s(), 0, (0.0, 0.0)
         while sum(spent) < round_cpu_s:
             for _ in range(taken or LOOK_BATCHES):
                 next(batches)
             taken += taken or LOOK_BATCHES
             spent = SYSTEM.cpu() - own_s, children_cpu_s() - below_s
-        found.append((spent[0] / taken, spent[1] / taken))
+        found.append(Round(spent[0] / taken, spent[1] / taken, begin_s, SYSTEM.monotonic()))
     return found
 
 

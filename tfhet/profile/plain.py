@@ -107,7 +107,7 @@ def _alone(
         size = tf.get_static_value(dataset._batch_size)
         return lambda given: given.batch(size)
     if kind in ("Shuffle", "Prefetch"):
-        buffer = tf.get_static_value(dataset._buffer_size)
+        buffer = int(tf.get_static_value(dataset._buffer_size))  # TF 2.21 takes no NumPy integer in prefetch
         return lambda given: given.shuffle(buffer) if kind == "Shuffle" else given.prefetch(buffer)
     if kind in ("Repeat", "Take", "Skip"):
         return lambda given: given

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
-from tfhet.bench import plan, plan_draw, plan_run
+from tfhet.bench import plan, plan_draw, plan_freeze, plan_run
 from tfhet.bench.plan_case import LOADS, MORE, RELAXABLE, Frozen, Measured, PlanCase, PlanLoad
 from tfhet.bench.plan_draw import CPUS, KINDS, draw, fits
 from tfhet.bench.plan_outcome import PlanOutcome, figures_of
 from tfhet.bench.plan_phase import AGAIN, DRAWN, SKIPPED, Course, Phase, pace, phases_of
 from tfhet.bench.plan_run import Ran
 from tfhet.bench.stopped import Stopped
+from tfhet.bench.yardstick import Pace
 from tfhet.errors import JobFailed, TfhetError, UsageError
 from tfhet.launch.settings import LaunchSettings
 from tfhet.plan import Interval
@@ -58,9 +59,13 @@ CASE = PlanCase(7, Resource.DATA_CPUS, 0.8, LOADS[1], Place.DATA, 1, 5, 0.4, 0.2
 BOTH = (Resource.DATA_CPUS, Resource.ACCELERATOR)
 
 
+def windows(names: Iterable[str]) -> dict[str, list[float]]:
+    return {name: [10.0 * number, 10.0 * number + 6.0] for number, name in enumerate(names)}
+
+
 def ran(drawn: float, first: float, second: float, again: float | None = None) -> Ran:
     steps = {DRAWN: drawn, BOTH[0].value: first, BOTH[1].value: second, AGAIN: drawn if again is None else again}
-    return Ran(steps, dict.fromkeys(steps, 20), 0.02, 0.01, 0.0, 0.001, {"algo-1": 1.0}, 30.0)
+    return Ran(steps, windows(steps), dict.fromkeys(steps, 20), 0.02, 0.01, 0.0, 0.001, {"algo-1": 1.0}, 30.0)
 
 
 def outcome(measured: Ran, references_s: Sequence[float] = (0.010, 0.010), case: PlanCase = CASE) -> PlanOutcome:
@@ -252,11 +257,27 @@ def test_an_outcome_and_a_frozen_model_come_back_from_the_record_as_they_were() 
 class Alone:
     """A machine on which everything costs what FROZEN says."""
 
-    def costs(self, load: PlanLoad, channel: Path) -> Measured:
-        return FROZEN.loads[load]
+    def costs(self, load: PlanLoad, channel: Path) -> dict[str, Any]:
+        said = said_of(load)
+        cuts = [
+            {
+                **cut,
+                **{name: [[one, 0.0, 1.0] for one in cut[name]] for name in ("remote_s", "local_s")},
+                "wire_s": [[*one, 0.0, 1.0] for one in cut["wire_s"]],
+            }
+            for cut in said["cuts"]
+        ]
+        return {"cuts": cuts, "whole_s": [[one, 0.0, 1.0] for one in said["whole_s"]]}
 
-    def reference_s(self, load: PlanLoad, channel: Path) -> list[float]:
-        return [0.010]
+
+class Steady:
+    """A yardstick on a machine whose speed does not change: a batch takes 10 ms."""
+
+    @contextmanager
+    def beside(self, chain: str, batch_size: int, channel: Path) -> Iterator[list[Pace]]:
+        found: list[Pace] = []
+        yield found
+        found.append(Pace([[(0.0, 0.0, 0.0), (100.0, 50.0, 5000.0)]]))
 
 
 @pytest.fixture
@@ -274,10 +295,10 @@ def simulated(monkeypatch: pytest.MonkeyPatch) -> list[PlanCase]:
             raise JobFailed("a host died")
         ideal = Frozen(FROZEN.loads)
         steps = {phase.name: 1050.0 * phase.case.prediction(ideal).step_s.value for phase in phases}
-        return Ran(steps, dict.fromkeys(steps, 20), 0.0, 0.0, 0.0, 0.0, {"algo-1": 1.0}, 1.0)
+        return Ran(steps, windows(steps), dict.fromkeys(steps, 20), 0.0, 0.0, 0.0, 0.0, {"algo-1": 1.0}, 1.0)
 
     monkeypatch.setattr(plan, "gauge", gauge)
-    monkeypatch.setattr(plan, "awake", nullcontext)
+    monkeypatch.setattr(plan, "yardstick", lambda: nullcontext(Steady()))
     monkeypatch.setattr(plan_run, "run", run)
     monkeypatch.setattr(plan.kernel, "require", lambda what: None)
     monkeypatch.setattr(plan.channels, "write_apart", lambda *words: None)
@@ -296,7 +317,7 @@ def test_the_suite_measures_what_a_job_takes_over_its_parts_before_it_draws(
 ) -> None:
     told: list[Any] = []
     record = plan.SUITE.run(options(tmp_path / "plan.json", 3), told.append, ["tfhet", "bench", "plan"])
-    tried = (len(plan.TRIED) + 1) * len({load.chain for load in LOADS})
+    tried = (len(plan_freeze.TRIED) + 1) * len({load.chain for load in LOADS})
     assert len(simulated) == tried + 3
     frozen = Frozen.from_json(record.details["frozen"])
     assert all(ratio.value == pytest.approx(1.05) for ratio in frozen.overhead.values())

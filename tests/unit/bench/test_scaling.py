@@ -337,7 +337,7 @@ def test_a_round_takes_a_while_and_what_was_ready_is_taken_before() -> None:
             yield None
 
     found = spent.rounds(batches(), 2, 0.02)
-    assert len(found) == 2 and min(own for own, _ in found) > 0.0
+    assert len(found) == 2 and min(one.own_s for one in found) > 0.0
     assert len(drawn) >= spent.READY_BATCHES + 2 * spent.LOOK_BATCHES
 
 
