@@ -33,6 +33,7 @@ def script(job: Job, version: str) -> str:
     """The script for a version of the SDK. Raises UsageError for an unknown one.
 
     Version 3 starts ranks by MPI on all groups, or on none: with it the launchers of the dnn group start them, always.
+    It drops a count of 0 from the request, which AWS wants of every group: groups without hosts are left out.
     """
     if version not in VERSIONS:
         unknown("version of the SDK", version, VERSIONS)
@@ -129,6 +130,7 @@ def _v3(job: Job) -> str:
                 instance_count=group.count,
             )
             for group in job.groups
+            if group.count
         ]
         compute = {"instance_groups": groups}
     compute["volume_size_in_gb"] = job.limits.volume_gib
@@ -150,7 +152,7 @@ def _v3(job: Job) -> str:
         "compute": call("configs.Compute", **compute),
         "hyperparameters": {**job.parameters, "processes_per_host": job.dnn.ranks},
         "environment": {**job.environment, SECRET_VARIABLE: Code("secret")},
-        "input_data_config": [_v3_channel(channel) for channel in job.channels],
+        "input_data_config": [_v3_channel(channel, job) for channel in job.channels],
         "output_data_config": call("configs.OutputDataConfig", s3_output_path=job.output),
         "stopping_condition": call("configs.StoppingCondition", **stopping),
         "networking": call("configs.Networking", **network),
@@ -171,14 +173,15 @@ def _v3(job: Job) -> str:
     return _begin(job, "3", "sagemaker>=3", imports) + "\n".join([*lines, "trainer.train()", ""])
 
 
-def _v3_channel(channel: Channel) -> Code:
+def _v3_channel(channel: Channel, job: Job) -> Code:
     source: dict[str, Any] = {
         "s3_data_type": "S3Prefix",
         "s3_uri": channel.uri,
         "s3_data_distribution_type": "FullyReplicated",
     }
     if channel.groups:
-        source["instance_group_names"] = [*channel.groups]
+        there = {group.name for group in job.groups if group.count}
+        source["instance_group_names"] = [name for name in channel.groups if name in there]
     whole = call("configs.DataSource", s3_data_source=call("configs.S3DataSource", **source))
     return call("configs.Channel", channel_name=channel.name, input_mode=channel.mode, data_source=whole)
 
