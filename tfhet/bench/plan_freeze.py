@@ -41,8 +41,19 @@ def freeze(
     observer: Observer,
 ) -> Frozen:
     """The model's inputs: the parts alone, and what a job takes over them. Raises TfhetError."""
-    measured_apart = {load: _costs(alone, yard, load, written) for load in written}
     chains = list(dict.fromkeys(load.chain for load in written))
+    rounds = len(written) + len(chains) * (len(TRIED) + 1)
+
+    def tell(what: str, number: int, seconds: float, said: str) -> None:
+        told = {"case": what, "round": number, "rounds": rounds, "exit_s": seconds, "said": [said]}
+        observer(Event("case.ended", SYSTEM.wall(), told))
+
+    measured_apart: dict[PlanLoad, tuple[Mapping[str, Any], Pace]] = {}
+    for load in written:
+        begin_s = SYSTEM.monotonic()
+        measured_apart[load] = _costs(alone, yard, load, written)
+        seconds = SYSTEM.monotonic() - begin_s
+        tell(f"{load.key}, apart", len(measured_apart), seconds, f"{len(measured_apart[load][0]['cuts'])} cuts")
     usual_s = {
         chain: median([one for load in written if load.chain == chain for one in batches_s(*measured_apart[load])])
         for chain in chains
@@ -58,13 +69,8 @@ def freeze(
                 case = replace(case, accelerator_ms=FED * 1e3 * ratio * case.prediction(frozen).step_s.value)
             outcome = measured(case, frozen, yard, written, place, TRIED_S, name=f"tried-{len(tried)}", whole=False)
             tried.append(Tried(outcome, layout is TRIED_FED))
-            said = [f"{outcome.ran.steps_ms[DRAWN]:.0f} ms measured"]
-            told = {
-                "case": f"{load.key}, {layout[0].value}",
-                "round": len(tried),
-                "rounds": len(chains) * (len(TRIED) + 1),
-            }
-            observer(Event("case.ended", SYSTEM.wall(), {**told, "exit_s": outcome.ran.seconds, "said": said}))
+            said = f"{outcome.ran.steps_ms[DRAWN]:.0f} ms measured"
+            tell(f"{load.key}, {layout[0].value}", len(written) + len(tried), outcome.ran.seconds, said)
     beside_s = {
         chain: median([s for one in tried if one.chain == chain for s in one.outcome.references_s]) for chain in chains
     }
