@@ -8,6 +8,7 @@ cluster).
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import re
 import shlex
 import subprocess
@@ -248,7 +249,9 @@ def test_the_guide_of_measuring_says_what_moving_data_costs_as_the_record_does()
     names = {"gRPC": "raw_grpc.{}", "Ray Data": "ray.{}", "a TCP connection": "raw_socket.{}"}
     for dtype in ("uint8", "float32"):
         names |= {dtype: f"{dtype}.{{}}.none", f"{dtype}, Snappy": f"{dtype}.{{}}.snappy"}
-        names[f"{dtype}, tcmalloc"] = f"{dtype}.{{}}.none.tcmalloc"
+        names |= {
+            f"{dtype}, {words}": f"{dtype}.{{}}.none.{words.replace(' ', '_')}" for words in ("small pages", "tcmalloc")
+        }
     told = {first: cells for first, *cells in rows(ROOT / "docs" / "measuring.md")}
     for words, name in names.items():
         sizes = zip(("150kB", "1600kB", "19MB", "77MB"), told[words], strict=True)
@@ -256,6 +259,9 @@ def test_the_guide_of_measuring_says_what_moving_data_costs_as_the_record_does()
         for size, cell in ((size, cell) for size, cell in sizes if cell):
             sides = [figures[f"transport.{name.format(size)}.{side}_cpu_s_per_gb"] for side in ("client", "worker")]
             assert cell == " + ".join(numbers.number(figure.value) for figure in sides), (words, size)
+    for dtype, half in itertools.product(("uint8", "float32"), ("small_pages", "tcmalloc")):
+        told = figures[f"transport.vs_plain.{dtype}.77MB.none.{half}"].value
+        assert 1.7 < (told if half == "small_pages" else 1 / told) < 2.3  # "twice as much", "half of that again"
 
 
 def test_the_guide_of_measuring_says_which_instance_is_best_for_what_as_the_record_does():
