@@ -235,7 +235,7 @@ def test_the_readme_quotes_the_benchmark_that_is_recorded():
     assert all(figure.samples for figure in record.figures.values())
 
 
-@pytest.mark.parametrize("name", ["beside", "launch", "limits", "scaling"])
+@pytest.mark.parametrize("name", ["beside", "launch", "limits", "plan", "scaling"])
 def test_the_guide_of_measuring_quotes_the_benchmarks_that_are_recorded(name):
     told = quoted((ROOT / "docs" / "measuring.md").read_text())
     record = Record.read(ROOT / "results" / f"{name}.json")
