@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import psutil
@@ -43,3 +45,21 @@ def test_it_works_on_each_cpu_when_nobody_else_does_and_ends_with_its_context(tm
         assert {os.sched_getscheduler(work.pid) for work in works} == {os.SCHED_IDLE}
         assert sorted(os.sched_getaffinity(work.pid) for work in works) == [{cpu} for cpu in os.sched_getaffinity(0)]
     assert not any(work.is_running() for work in works)
+
+
+@pytest.mark.timeout(120)
+def test_its_processes_end_when_their_parent_is_killed_while_they_work(tmp_path: Path) -> None:
+    channels.write_apart(tmp_path / "data", "none", 64, 4)
+    script = (
+        "import sys, pathlib\nfrom tfhet.bench.yardstick import yardstick\n"
+        "with yardstick() as yard, yard.beside('none', 64, pathlib.Path(sys.argv[1])):\n"
+        "    print('up', flush=True)\n    input()\n"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path / "data")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None and parent.stdout.readline() == "up\n"
+        works = psutil.Process(parent.pid).children()
+        parent.kill()
+    assert len(works) == len(os.sched_getaffinity(0))
+    psutil.wait_procs(works, timeout=30)
+    assert not any(work.is_running() and work.status() != psutil.STATUS_ZOMBIE for work in works)
