@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from tfhet.placement import Pipeline
 
-READY_BATCHES = 8
-"""Batches that may be ready when a measurement begins, at most: they are taken before."""
+FIRST_BATCHES = 8
+"""Of a pipeline, which are made while its functions are still compiled."""
 LOOK_BATCHES = 4
 """Batches before the first look at the clock; as many again as were taken before each other, since looking at the
 processes below costs as much as a small batch."""
@@ -54,11 +54,12 @@ def whole(pipeline: Pipeline) -> Iterator[Any]:
 
 
 def rounds(batches: Iterator[Any], count: int, round_cpu_s: float) -> list[Round]:
-    """So many, each of which takes `round_cpu_s` of CPU at least."""
-    for _ in range(READY_BATCHES):
+    """So many, each of which takes `round_cpu_s` of CPU at least, after one that does not count: batches that are ready
+    when it begins cost nothing, and a pipeline that chooses its own buffers may have made many of them meanwhile."""
+    for _ in range(FIRST_BATCHES):
         next(batches)
     found: list[Round] = []
-    for _ in range(count):
+    for _ in range(1 + count):
         begin_s, own_s, below_s, taken, spent = SYSTEM.monotonic(), SYSTEM.cpu(), children_cpu_s(), 0, (0.0, 0.0)
         while sum(spent) < round_cpu_s:
             for _ in range(taken or LOOK_BATCHES):
@@ -66,7 +67,7 @@ def rounds(batches: Iterator[Any], count: int, round_cpu_s: float) -> list[Round
             taken += taken or LOOK_BATCHES
             spent = SYSTEM.cpu() - own_s, children_cpu_s() - below_s
         found.append(Round(spent[0] / taken, spent[1] / taken, begin_s, SYSTEM.monotonic()))
-    return found
+    return found[1:]
 
 
 @contextlib.asynccontextmanager

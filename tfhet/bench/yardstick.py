@@ -121,7 +121,7 @@ def _batches(pipelines: dict[str, Iterator[Any]], asked: Mapping[str, Any]) -> I
     channel = str(asked["channel"])
     if channel not in pipelines:
         pipelines[channel] = spent.whole(spent.pipeline_of(asked))
-        for _ in range(spent.READY_BATCHES):
+        for _ in range(spent.FIRST_BATCHES):
             next(pipelines[channel])
     return pipelines[channel]
 

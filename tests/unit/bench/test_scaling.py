@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar
@@ -327,18 +329,22 @@ def test_what_the_measuring_process_says_is_read_and_anything_else_is_an_error()
             Alone.parse(text)
 
 
-def test_a_round_takes_a_while_and_what_was_ready_is_taken_before() -> None:
-    drawn: list[int] = []
+def test_batches_that_were_ready_are_no_part_of_a_round() -> None:
+    ready, made = 100, 0
+    of_one_s: list[float] = []
 
     def batches() -> Iterator[None]:
-        while True:
-            drawn.append(1)
-            sum(range(20_000))
+        nonlocal made
+        for made in itertools.count(1):
+            if made > ready:
+                begun = time.process_time()
+                sum(range(20_000))
+                of_one_s.append(time.process_time() - begun)
             yield None
 
     found = spent.rounds(batches(), 2, 0.02)
-    assert len(found) == 2 and min(one.own_s for one in found) > 0.0
-    assert len(drawn) >= spent.READY_BATCHES + 2 * spent.LOOK_BATCHES
+    assert len(found) == 2 and all(one.own_s >= min(of_one_s) for one in found)
+    assert made >= ready + 2 * spent.LOOK_BATCHES
 
 
 def test_photos_as_the_example_writes_them_are_whole_batches_of_normalized_crops(tmp_path: Path) -> None:
