@@ -84,11 +84,6 @@ class Course:
     def is_over(self) -> bool:
         return self._index >= len(self.phases)
 
-    @property
-    def is_counting(self) -> bool:
-        """Whether the buffers of a phase are empty, and the steps that are not skipped count."""
-        return self._emptied is not None
-
     def heard(self, step: int, wait_ms: float) -> None:
         """Of a step that was taken."""
         if self._index < 0:

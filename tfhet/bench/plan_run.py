@@ -82,6 +82,8 @@ class PlanJob(Simulation):
         self._limits, _ = limits_of(cluster, {host.name: host.group for host in self.hosts})
 
     def _change(self, case: PlanCase | None, step_ms: float) -> None:
+        if case is None and len(self._looks) == 1:  # the first phase is over: while its limits hold
+            self._looks.append(HostCpu.now(self.cgroups))
         ground = self._ground
         assert isinstance(ground, NamespaceGround) and ground.network is not None
         for host in self.hosts:
@@ -100,6 +102,8 @@ class PlanJob(Simulation):
                 file = host.paths.base / STEP_FILE
                 file.with_suffix(".new").write_text(f"{step_ms:.3f}", encoding="ascii")
                 file.with_suffix(".new").replace(file)
+        if case is not None and not self._looks:
+            self._looks.append(HostCpu.now(self.cgroups))
 
     def _hear(self, line: str) -> None:
         with self._lock:
@@ -108,11 +112,7 @@ class PlanJob(Simulation):
             if told is None:
                 return
             self._heard_s[told.step] = SYSTEM.monotonic()
-            spans = len(self._course.spans)
-            counts = self._course.is_counting
             self._course.heard(told.step, told.step_ms * told.wait_pct / 100.0)
-            if not spans and self._course.is_counting != counts or len(self._course.spans) > spans == 0:
-                self._looks.append(HostCpu.now(self.cgroups))
 
     def ran(self, summary: RunSummary) -> Ran:
         """What it came to. Raises JobFailed."""

@@ -138,7 +138,9 @@ class Renewed:
         self.dispatcher.stop()
         self.dispatcher = None  # its port is free when nobody holds it any more
         self.dispatcher = server.dispatcher(ENGINE, self.ports[0])
-        while self.dispatcher.num_workers() < 2:
+        deadline = SYSTEM.monotonic() + 30
+        while self.dispatcher.num_workers() < 2 or any(worker.num_tasks() for worker in self.workers):
+            assert SYSTEM.monotonic() < deadline, "the workers did not come back"
             SYSTEM.sleep(0.02)
 
     def job(self, rank: int = 0, size: int = 1) -> JobContext:
