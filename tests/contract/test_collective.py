@@ -195,7 +195,8 @@ def test_several_ranks_without_horovod_are_told_what_to_install(monkeypatch, kin
         collective(kind, 2)
 
 
-def test_horovod_that_sees_other_ranks_than_the_job_is_refused_and_left(monkeypatch):
+@pytest.mark.parametrize("knows_mpi", [True, False])
+def test_horovod_that_sees_other_ranks_than_the_job_is_refused_and_left(monkeypatch, knows_mpi):
     calls: list[str] = []
     fake = types.ModuleType("horovod.tensorflow")
     fake.__dict__.update(
@@ -204,11 +205,13 @@ def test_horovod_that_sees_other_ranks_than_the_job_is_refused_and_left(monkeypa
         rank=lambda: 0,
         local_rank=lambda: 0,
         size=lambda: 1,
+        mpi_built=lambda: knows_mpi,
     )
     monkeypatch.setitem(sys.modules, "horovod.tensorflow", fake)
     monkeypatch.setitem(sys.modules, "horovod", types.SimpleNamespace(tensorflow=fake))
-    with pytest.raises(UsageError, match="the job has 2 ranks and Horovod sees 1"):
+    with pytest.raises(UsageError, match="the job has 2 ranks and Horovod sees 1") as found:
         collective("horovod", 2)
+    assert ("without MPI" in str(found.value)) is not knows_mpi
     assert calls == ["init", "shutdown"]
 
 

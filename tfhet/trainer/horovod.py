@@ -28,9 +28,10 @@ class Horovod:
         self.local_rank: int = hvd.local_rank()
         if self.size != size:
             hvd.shutdown()
+            deaf = "" if hvd.mpi_built() else "; it was built without MPI, and takes no part in what mpirun starts"
             raise UsageError(
                 f"the job has {size} ranks and Horovod sees {self.size}: mpirun or the HOROVOD_* variables disagree "
-                "with what the launcher was told"
+                f"with what the launcher was told{deaf}"
             )
         gpus = tf.config.list_physical_devices("GPU")
         if gpus:

@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+BUILD = "import sys; from setuptools import build_meta; print(build_meta.build_wheel(sys.argv[1]))"
+LIMIT_S = 120.0
+
+
+def test_the_package_is_built_beside_runs_whose_hosts_have_the_checkout_as_their_code(tmp_path):
+    checkout = tmp_path / "checkout"
+    shutil.copytree(ROOT / "tfhet", checkout / "tfhet", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "setup.cfg", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, checkout)
+    for host in ("algo-1", "algo-2", "algo-3"):
+        folder = checkout / "runs" / "demo" / "hosts" / host
+        folder.mkdir(parents=True)
+        (folder / "code").symlink_to(checkout)
+    command = [sys.executable, "-c", BUILD, str(tmp_path)]
+    done = subprocess.run(command, cwd=checkout, capture_output=True, text=True, timeout=LIMIT_S)
+    assert done.returncode == 0, done.stderr
+    with zipfile.ZipFile(tmp_path / done.stdout.split()[-1]) as wheel:
+        packed = {name for name in wheel.namelist() if name.startswith("tfhet/")}
+    files = {str(path.relative_to(checkout)) for path in (checkout / "tfhet").rglob("*") if path.is_file()}
+    assert packed == {name for name in files if not name.endswith(".md")}
