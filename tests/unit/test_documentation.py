@@ -235,12 +235,15 @@ def test_the_readme_quotes_the_benchmark_that_is_recorded():
     assert all(figure.samples for figure in record.figures.values())
 
 
-@pytest.mark.parametrize("name", ["beside", "launch", "limits", "plan", "scaling"])
-def test_the_guide_of_measuring_quotes_the_benchmarks_that_are_recorded(name):
-    told = quoted((ROOT / "docs" / "measuring.md").read_text())
+@pytest.mark.parametrize(
+    "guide, name",
+    [*(("measuring", name) for name in ("beside", "launch", "limits", "plan", "scaling")), ("timeline", "timeline")],
+)
+def test_the_guides_quote_the_benchmarks_that_are_recorded(guide, name):
+    told = quoted((ROOT / "docs" / f"{guide}.md").read_text())
     record = Record.read(ROOT / "results" / f"{name}.json")
     missing = [line for line in quoted(text(figure_table(record.figures))) if line not in told]
-    assert not missing, f"docs/measuring.md does not show these lines of results/{name}.json:\n" + "\n".join(missing)
+    assert not missing, f"docs/{guide}.md does not show these lines of results/{name}.json:\n" + "\n".join(missing)
     assert all(figure.samples for figure in record.figures.values())
 
 
