@@ -236,7 +236,7 @@ def test_the_readme_quotes_the_benchmark_that_is_recorded():
 
 
 @pytest.mark.parametrize(
-    "guide, name",
+    ("guide", "name"),
     [*(("measuring", name) for name in ("beside", "launch", "limits", "plan", "scaling")), ("timeline", "timeline")],
 )
 def test_the_guides_quote_the_benchmarks_that_are_recorded(guide, name):
