@@ -308,8 +308,8 @@ class DecodeWindows {
     if (width < columns) jpeg_crop_scanline(&info, &left, &width);
     if (quick) decompressor.quicken(int64_t{left} * shrink, (int64_t{left} + info.output_width) * shrink);
     if (y.begin > 0) jpeg_skip_scanlines(&info, static_cast<JDIMENSION>(y.begin));
-    // libjpeg-turbo writes a row that begins at a multiple of 32 bytes past the caches (movntdq in its jdcolext), and ours
-    // are read at once: where rows happened to lie so, a batch took a quarter longer.
+    // libjpeg-turbo writes a row that begins at a multiple of 32 bytes past the caches (movntdq in its jdcolext), and
+    // ours are read at once: where rows happened to lie so, a batch took a quarter longer.
     const int64_t line = (int64_t{info.output_width} * channels_ + 31) & ~int64_t{31};
     const int64_t kept = std::max<int64_t>(1, y.taps);
     uint8_t* memory = tfhet::scratch<uint8_t, 6>(kept * line + 32 + 64);
