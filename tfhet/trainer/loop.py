@@ -154,7 +154,8 @@ class Loop:
 
     def _have_data_hosts(self) -> bool:
         """Whether anybody serves data, once all of their workers are known to the dispatcher: by then they have given
-        up what they did for an earlier one, which counted its work by the same numbers (TF 2.15.1)."""
+        up what they did for an earlier one, which counted its work by the same numbers (TF 2.15.1). One that was asking
+        for a split just then still takes it from the new one, for nothing; the audit finds it missing."""
         end_s = self.clock.monotonic() + WORKERS_S
         while (found := self.serving()) is not None and not found.is_complete:
             if self.clock.monotonic() > end_s or self.is_told_to_stop():

@@ -161,24 +161,30 @@ def renewed() -> Iterator[Renewed]:
 
 
 def test_a_reader_is_cut_off_by_a_fresh_dispatcher_and_what_is_left_comes_exactly_once(renewed):
-    declared = pipeline("rescale()", 400, 40)
-    feed, times = Feed(declared, renewed.job()), []
+    feed, cut_off, given = Feed(pipeline("rescale()", 400, 40), renewed.job()), [], []
     whole = feed.epoch
 
     def epoch(*part: Any) -> Iterator[Delivery]:
+        given.append(0)
         for count, delivery in enumerate(whole(*part)):
-            if count == 5 and len(times) < 2:
-                times.append(count)
+            if count == 5 and len(given) < 3:
                 renewed.renew()
+            given[-1] += len(delivery.ids)
             yield delivery
+        cut_off.append(feed.was_cut_off)
 
     feed.epoch = epoch
     loop = Loop(feed, EmulatedAccelerator(0.0, Solo()), Solo())
     loop.agree()
-    for number in range(2):
-        result = loop.epoch(number)
-        assert (result["once"], result["missing"], result["repeated"]) == (400, 0, 0)
-        assert result["rereads"] == (2 if number == 0 else 0), feed.failure
+    result = loop.epoch(0)
+    assert (result["once"], result["missing"], result["repeated"]) == (400, 0, 0)
+    assert sum(given) == 400 and result["rereads"] == len(given) - 1
+    assert cut_off[:3] == [True, True, False], feed.failure
+    # A worker that was asking the dispatcher for a split goes on asking, and takes one from the fresh one for work that
+    # it has given up (TF 2.15.1 and 2.21): at most one each, which come in a last part.
+    assert cut_off[3:] == [False] * (given[3:] != []) and sum(given[3:]) <= 2 * 10
+    result = loop.epoch(1)
+    assert (result["once"], result["missing"], result["repeated"], result["rereads"]) == (400, 0, 0, 0)
 
 
 def test_a_dispatcher_without_the_mark_is_not_read_from(renewed):
