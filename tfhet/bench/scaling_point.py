@@ -71,6 +71,7 @@ class Job(Simulation):
     """A run whose hosts are looked at when the measured steps begin and when they end."""
 
     def __init__(self, cluster: ClusterFile, command: Sequence[str], folder: Path, course: Course, limit_s: float):
+        """Copies of TensorFlow's libraries are kept beside `folder`."""
         self._course = course
         self._looks: list[HostCpu] = []
         self._lines: list[str] = []
@@ -81,6 +82,7 @@ class Job(Simulation):
             folder,
             max_run_s=limit_s,
             on_line=self._hear,
+            libraries=folder.parent / "libraries",
             **MODE,
         )
 

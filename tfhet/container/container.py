@@ -38,12 +38,12 @@ OVERLAY, READ_ONLY, SHARED = "overlay", "read-only", "shared"
 
 @dataclass(frozen=True)
 class Mount:
-    """A directory of the machine as a container sees it."""
+    """A directory, or a file, of the machine as a container sees it."""
 
     source: str
     target: str
     kind: str = OVERLAY
-    """OVERLAY: changes stay in the container; READ_ONLY; SHARED: changes are the machine's."""
+    """OVERLAY: changes stay in the container, of a directory only; READ_ONLY; SHARED: changes are the machine's."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,11 @@ class _Root:
 
     def _add(self, mount: Mount) -> None:
         target = inside(self.at, mount.target)
-        target.mkdir(parents=True, exist_ok=True)
+        if Path(mount.source).is_file():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.touch()
+        else:
+            target.mkdir(parents=True, exist_ok=True)
         if mount.kind == OVERLAY:
             self._overlay(mount.source, target)
         else:

@@ -117,6 +117,24 @@ def test_a_container_sees_a_machine_of_its_own_and_changes_nothing_of_ours(conta
     assert "algo-7" not in Path("/etc/hosts").read_text()
 
 
+def test_a_file_of_ours_takes_the_place_of_another_in_the_container(contained, tmp_path):
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    ours.write_text("ours")
+    theirs.write_text("theirs")
+    looks = "import sys; print([open(path).read() for path in sys.argv[1:]])"
+    places = ("/opt/seen/file", "/opt/new/file")
+    process = contained(
+        [sys.executable, "-c", looks, *places],
+        mounts=(
+            Mount(str(tmp_path), "/opt/seen"),
+            Mount(str(theirs), "/opt/seen/file", READ_ONLY),
+            Mount(str(ours), "/opt/new/file", READ_ONLY),
+        ),
+    )
+    said, _ = process.communicate(timeout=30)
+    assert (process.returncode, said.strip()) == (0, "['theirs', 'ours']")
+
+
 def test_links_of_the_machine_lead_nowhere_but_into_the_container(tmp_path):
     root = tmp_path / "root"
     (root / "data" / "ssh").mkdir(parents=True)

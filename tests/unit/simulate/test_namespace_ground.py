@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from tfhet.container import delay, kernel, sweeper
+from tfhet.container import delay, kernel, libraries, sweeper
 from tfhet.container.bridge import Bridge
 from tfhet.container.cgroup import Cgroup
+from tfhet.container.container import READ_ONLY, Container, Mount
 from tfhet.container.limits import Limits
 from tfhet.errors import JobFailed, TfhetError, UsageError
 from tfhet.process import Child
@@ -37,6 +38,8 @@ class Played:
         self.stays: list[int] = []
         """Processes that no signal ends."""
         self.killed_for_memory = 0
+        self.mounts: list[Mount] = []
+        """Of the container that was started last."""
 
     def call(self, *what: Any) -> None:
         self.calls.append(what)
@@ -124,7 +127,8 @@ class PlayedChild:
 def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Played:
     made = Played(tmp_path)
 
-    async def start(label: str, *_: Any, **__: Any) -> PlayedChild:
+    async def start(label: str, command: list[str], **_: Any) -> PlayedChild:
+        made.mounts = list(Container.read(Path(command[-1])).mounts)
         return PlayedChild(label)
 
     async def isolated(child: Any) -> None:
@@ -145,15 +149,23 @@ def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Played:
     return made
 
 
-def ground(played: Played, start: str = "alone", limits_from: str = "start", **limits: Any) -> NamespaceGround:
+def ground(
+    played: Played, start: str = "alone", limits_from: str = "start", libraries: Path | None = None, **limits: Any
+) -> NamespaceGround:
     """Of one host."""
     launcher = played.folder / "launcher.py"
     launcher.touch()
     cluster = ClusterFile("c", {"only": GroupFile(1, **limits)})
     job = Submission.of(
-        cluster, [str(launcher)], hosts="namespace", start=start, code=played.folder, limits_from=limits_from
+        cluster,
+        [str(launcher)],
+        hosts="namespace",
+        start=start,
+        code=played.folder,
+        limits_from=limits_from,
+        libraries=libraries,
     )
-    hosts = job.hosts(played.folder / "run", 0)
+    hosts = job.hosts(played.folder / f"run-{len(played.required)}", 0)
     return NamespaceGround(job, hosts, {}, lambda host: played.said.append)
 
 
@@ -209,6 +221,19 @@ def test_a_host_has_its_cpus_from_the_start_when_its_limits_begin_later(played) 
     (_, early), (_, late) = played.called("cgroup")
     assert early == Limits(cpu_set=late.cpu_set) and late.cpu_set and late.cpus == 0.5
     assert [call[0] for call in played.called("cgroup", "attach")][0] == "cgroup"
+
+
+def test_a_host_has_a_copy_of_the_libraries_when_it_shall_not_share_them(played, monkeypatch) -> None:
+    mount, asked = Mount("/copies/lib.so", "/usr/lib.so", READ_ONLY), []
+    monkeypatch.setattr(libraries, "of_tensorflow", lambda: [Path("/usr/lib.so")])
+    monkeypatch.setattr(libraries, "separated", lambda *what: asked.append(what) or {NAME: [mount]})
+    one = ground(played, cpus=0.5, libraries=played.folder / "copies")
+    life(one)
+    ((found, folder, sets, _),) = asked
+    assert (found, folder, list(sets)) == ([Path("/usr/lib.so")], played.folder / "copies", [NAME])
+    assert played.mounts[-1] == mount
+    life(ground(played, cpus=0.5))
+    assert len(asked) == 1 and mount not in played.mounts
 
 
 def test_a_host_without_latency_and_loss_needs_none_of_their_tools(played) -> None:
