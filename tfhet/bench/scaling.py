@@ -12,6 +12,7 @@ import argparse
 import os
 import shutil
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -76,6 +77,9 @@ class Taken:
     pairs: list[Pair] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
     """Why runs failed that were made again."""
+    beside: Alone | None = None
+    """The parts while another process does the same on the same CPU, as hosts do of which there are more than CPUs:
+    what they cost each other is this machine's, and in no ideal."""
 
     def at(self, data_hosts: int) -> list[Pair]:
         """What was measured with so many data hosts."""
@@ -111,7 +115,10 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
             _write(load, channel, points, options)
             words = [str(channel), "--chain", load.chain, "--form", load.form, "--batch_size", str(load.batch_size)]
             with Apart.kept("scaling_alone", *words) as apart:
-                taken.append(_measured(load, points, channel, apart, options, observer))
+                one = _measured(load, points, channel, apart, options, observer)
+                with Apart.kept("scaling_alone", *words) as other:
+                    one.beside = _beside(apart, other, options)
+                taken.append(one)
     details = {
         "cpus_per_host": options.cpus,
         "input_bound_hosts": INPUT_BOUND_HOSTS,
@@ -131,7 +138,7 @@ def _measured(
     observer: Observer,
 ) -> Taken:
     """All points of a load, in turn, between measurements of its parts alone. Raises JobFailed."""
-    limits = Limits(options.cpus, cpu_set=(min(os.sched_getaffinity(0)),))
+    limits = _of_a_host(options)
     free = Alone.parse(apart.ask(ALONE_LIMIT_S))
     before = Alone.parse(apart.ask(ALONE_LIMIT_S, limits))
     taken = Taken(load, Ideal.bound_by_input_until(*_medians(before), options.cpus, INPUT_BOUND_HOSTS), free, [before])
@@ -151,6 +158,18 @@ def _measured(
             if not options.keep:
                 shutil.rmtree(folder, ignore_errors=True)
     return taken
+
+
+def _of_a_host(options: argparse.Namespace) -> Limits:
+    return Limits(options.cpus, cpu_set=(min(os.sched_getaffinity(0)),))
+
+
+def _beside(apart: Apart, other: Apart, options: argparse.Namespace) -> Alone:
+    other.ask(ALONE_LIMIT_S)  # the first time is compiled meanwhile
+    with ThreadPoolExecutor(2) as both:
+        asked = [both.submit(one.ask, ALONE_LIMIT_S, _of_a_host(options)) for one in (apart, other)]
+        first, second = (Alone.parse(one.result()) for one in asked)
+    return first.and_again(second)
 
 
 def _points(text: str) -> list[int]:
@@ -203,8 +222,10 @@ def figures_of(taken: Sequence[Taken]) -> Mapping[str, Figure]:
         for name in ("stages_s", "wire_s", "reader_s"):
             samples = [1e3 * value for alone in one.alone for value in getattr(alone, name)]
             figures[f"scaling.{one.load.key}.{name[:-1]}ms"] = Figure.of(samples, unit="ms")
-        free = [1e3 * value for value in one.free.stages_s]
-        figures[f"scaling.{one.load.key}.stages_without_quota_ms"] = Figure.of(free, unit="ms")
+        for name, other in (("without_quota", one.free), ("beside", one.beside)):
+            if other is not None:
+                samples = [1e3 * value for value in other.stages_s]
+                figures[f"scaling.{one.load.key}.stages_{name}_ms"] = Figure.of(samples, unit="ms")
         figures[f"scaling.{one.load.key}.accelerator_ms"] = Figure.single(1e3 * one.ideal.step_s, unit="ms")
     return figures
 
@@ -237,6 +258,7 @@ def _load_json(taken: Taken) -> dict[str, object]:
     return {
         "load": vars(taken.load),
         "alone_without_quota": vars(taken.free),
+        "beside": None if taken.beside is None else vars(taken.beside),
         "alone": [vars(one) for one in taken.alone],
         "accelerator_s": taken.ideal.step_s,
         "failed": taken.failed,

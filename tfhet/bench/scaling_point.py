@@ -70,8 +70,15 @@ class Point:
 class Job(Simulation):
     """A run whose hosts are looked at when the measured steps begin and when they end."""
 
-    def __init__(self, cluster: ClusterFile, command: Sequence[str], folder: Path, course: Course, limit_s: float):
-        """Copies of TensorFlow's libraries are kept beside `folder`."""
+    def __init__(
+        self,
+        cluster: ClusterFile,
+        command: Sequence[str],
+        folder: Path,
+        course: Course,
+        limit_s: float,
+        libraries: Path | None = None,
+    ):
         self._course = course
         self._looks: list[HostCpu] = []
         self._lines: list[str] = []
@@ -82,7 +89,7 @@ class Job(Simulation):
             folder,
             max_run_s=limit_s,
             on_line=self._hear,
-            libraries=folder.parent / "libraries",
+            libraries=libraries,
             **MODE,
         )
 
@@ -122,10 +129,11 @@ class Job(Simulation):
 def measured(
     load: ScalingLoad, ideal: Ideal, data_hosts: int, channel: Path, folder: Path, seconds: float, limit_s: float
 ) -> Point:
-    """One run. Raises JobFailed."""
+    """One run; copies of TensorFlow's libraries are kept beside its folder. Raises JobFailed."""
     course = Course.of(data_hosts + 1, ideal.at(data_hosts), seconds)
     command = ["tfhet_launcher.py", *load.arguments(ideal.step_s, course.steps)]
-    job = Job(cluster_of(data_hosts, ideal.cpus, channel), command, folder, course, limit_s)
+    cluster = cluster_of(data_hosts, ideal.cpus, channel)
+    job = Job(cluster, command, folder, course, limit_s, folder.parent / "libraries")
     return job.point(job.run(), ideal.cpus)
 
 

@@ -174,6 +174,10 @@ def test_a_point_is_held_against_what_its_parts_cost_right_before_and_right_afte
     assert samples == pytest.approx((1.0,) * 4 + (1 / 1.5,) * 4 + (0.5,) * 4)
     assert record.figures[f"scaling.{LOADS[0].key}.stages_ms"].samples == pytest.approx((80.0,) * 6 + (160.0,) * 6)
     assert record.figures[f"scaling.{LOADS[0].key}.stages_without_quota_ms"].samples == pytest.approx((40.0,) * 3)
+    # Two processes at once; the other one, which is new, was asked once before.
+    assert record.figures[f"scaling.{LOADS[0].key}.stages_beside_ms"].samples == pytest.approx(
+        (160.0,) * 3 + (80.0,) * 3
+    )
 
 
 def test_a_run_that_fails_is_made_again_once_and_the_record_says_why(suite: Callable[..., Record]) -> None:
