@@ -152,7 +152,8 @@ class _Root:
         target = inside(self.at, mount.target)
         if Path(mount.source).is_file():
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.touch()
+            if not target.exists():  # or the overlay would copy all of what is there
+                target.touch()
         else:
             target.mkdir(parents=True, exist_ok=True)
         if mount.kind == OVERLAY:

@@ -117,22 +117,19 @@ def test_a_container_sees_a_machine_of_its_own_and_changes_nothing_of_ours(conta
     assert "algo-7" not in Path("/etc/hosts").read_text()
 
 
-def test_a_file_of_ours_takes_the_place_of_another_in_the_container(contained, tmp_path):
-    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+def test_a_file_of_ours_takes_the_place_of_another_in_the_container_which_is_not_copied(contained, tmp_path):
+    seen, ours = tmp_path / "seen", tmp_path / "ours"
+    seen.mkdir()
+    (seen / "file").write_text("theirs")
     ours.write_text("ours")
-    theirs.write_text("theirs")
     looks = "import sys; print([open(path).read() for path in sys.argv[1:]])"
     places = ("/opt/seen/file", "/opt/new/file")
-    process = contained(
-        [sys.executable, "-c", looks, *places],
-        mounts=(
-            Mount(str(tmp_path), "/opt/seen"),
-            Mount(str(theirs), "/opt/seen/file", READ_ONLY),
-            Mount(str(ours), "/opt/new/file", READ_ONLY),
-        ),
-    )
+    mounts = (Mount(str(seen), "/opt/seen"), *(Mount(str(ours), place, READ_ONLY) for place in places))
+    process = contained([sys.executable, "-c", looks, *places], mounts=mounts)
     said, _ = process.communicate(timeout=30)
-    assert (process.returncode, said.strip()) == (0, "['theirs', 'ours']")
+    assert (process.returncode, said.strip()) == (0, "['ours', 'ours']")
+    assert (seen / "file").read_text() == "theirs"
+    assert not list(tmp_path.glob("scratch-0/upper-*/file"))
 
 
 def test_links_of_the_machine_lead_nowhere_but_into_the_container(tmp_path):
