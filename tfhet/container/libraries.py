@@ -8,9 +8,9 @@ and 199 ms while it runs a copy of them. Loops that are small enough for a core'
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -37,17 +37,19 @@ def separated(
     folder: Path,
     cpu_sets: Mapping[str, tuple[int, ...] | None],
     say: Callable[[str], None],
+    register: Callable[[Path], None],
 ) -> dict[str, list[Mount]]:
     """What each container mounts, by name, so that those with other CPUs have other copies of the libraries.
 
     Containers with the first set of CPUs, and those with none of their own, have the libraries themselves. Copies are
-    kept below `folder`, and made when they are not there. Raises UsageError where that cannot be done.
+    kept below `folder`, and made when they are not there. register: told of a directory that is to be removed should
+    this process die meanwhile. Raises UsageError where a copy cannot be made.
     """
     sets = sorted({cpus for cpus in cpu_sets.values() if cpus is not None})[1:]
     places = {cpus: folder / f"cpus-{'-'.join(map(str, cpus))}" for cpus in sets}
     for place in places.values():
         for library in libraries:
-            _copy(library, place / library.name, say)
+            _copy(library, place / library.name, say, register)
     mounts = {
         cpus: [Mount(str(place / library.name), str(library), READ_ONLY) for library in libraries]
         for cpus, place in places.items()
@@ -55,24 +57,23 @@ def separated(
     return {name: [] if cpus is None else mounts.get(cpus, []) for name, cpus in cpu_sets.items()}
 
 
-def _copy(library: Path, copy: Path, say: Callable[[str], None]) -> None:
+def _copy(library: Path, copy: Path, say: Callable[[str], None], register: Callable[[Path], None]) -> None:
     """Unless it is there: as large, and changed at the same time."""
     size, changed = _version(library)
-    part = copy.with_name(f".{copy.name}.{os.getpid()}")
     try:
         if copy.exists() and _version(copy) == (size, changed):
             return
         copy.parent.mkdir(parents=True, exist_ok=True)
         say(f"[simulate] {copy.parent}: {library.name} is copied, {size / MIB:.0f} MiB")
-        shutil.copy2(library, part)
-        with part.open("rb") as file:
-            os.fsync(file.fileno())  # or the disk would be busy with it while the job runs
-        part.replace(copy)
+        with tempfile.TemporaryDirectory(prefix=".copy-", dir=copy.parent) as scratch:
+            register(Path(scratch))
+            made = Path(scratch) / copy.name
+            shutil.copy2(library, made)
+            with made.open("rb") as file:
+                os.fsync(file.fileno())  # or the disk would be busy with it while the job runs
+            made.replace(copy)
     except OSError as error:
         raise UsageError(f"{copy}: {library.name} ({size / MIB:.0f} MiB) cannot be copied: {error.strerror}") from None
-    finally:
-        with contextlib.suppress(OSError):
-            part.unlink()
 
 
 def _version(file: Path) -> tuple[int, int]:

@@ -97,7 +97,7 @@ class NamespaceGround:
                 await asyncio.to_thread(delay.build, self._env)
         if (folder := self._submission.libraries) is not None:
             sets = {name: limits.cpu_set for name, limits in self._limits.items()}
-            what = (libraries.of_tensorflow(), folder.resolve(), sets, self._on_line("simulate"))
+            what = (libraries.of_tensorflow(), folder.resolve(), sets, self._on_line("simulate"), self._owner.register)
             self._libraries = await asyncio.to_thread(libraries.separated, *what)
         if self._submission.start == "toolkit":
             self._keys = await asyncio.to_thread(_ssh_files, self._scratch)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,8 +21,10 @@ def library(tmp_path: Path) -> Path:
     return file
 
 
-def separated(library: Path, folder: Path, said: list[str]) -> dict[str, list[Mount]]:
-    return libraries.separated([library], folder, SETS, said.append)
+def separated(
+    library: Path, folder: Path, said: list[str], register: Callable[[Path], None] = lambda path: None
+) -> dict[str, list[Mount]]:
+    return libraries.separated([library], folder, SETS, said.append, register)
 
 
 def test_containers_with_other_cpus_have_other_copies_and_the_first_have_the_library_itself(library, tmp_path):
@@ -51,6 +54,15 @@ def test_a_copy_that_cannot_be_made_says_where_and_leaves_nothing(library, tmp_p
     with pytest.raises(UsageError, match=rf"copies/cpus-1-2/{library.name}: .* cannot be copied: Not a directory"):
         separated(library, tmp_path / "copies", [])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["copies", "there"]
+
+
+def test_what_a_process_that_dies_while_copying_would_leave_is_registered_before_and_gone_afterwards(library, tmp_path):
+    registered: list[tuple[Path, list[Path]]] = []
+    place = tmp_path / "cpus-1-2"
+    separated(library, tmp_path, [], lambda path: registered.append((path, list(path.iterdir()))))
+    ((path, held),) = registered
+    assert path.parent == place and held == []
+    assert [each.name for each in place.iterdir()] == [library.name]
 
 
 def test_tensorflows_own_are_found_without_importing_it():

@@ -165,7 +165,7 @@ def ground(
         limits_from=limits_from,
         libraries=libraries,
     )
-    hosts = job.hosts(played.folder / f"run-{len(played.required)}", 0)
+    hosts = job.hosts(played.folder / "run", 0)
     return NamespaceGround(job, hosts, {}, lambda host: played.said.append)
 
 
@@ -223,17 +223,16 @@ def test_a_host_has_its_cpus_from_the_start_when_its_limits_begin_later(played) 
     assert [call[0] for call in played.called("cgroup", "attach")][0] == "cgroup"
 
 
-def test_a_host_has_a_copy_of_the_libraries_when_it_shall_not_share_them(played, monkeypatch) -> None:
+@pytest.mark.parametrize("is_own", [True, False])
+def test_a_host_has_a_copy_of_the_libraries_when_it_shall_not_share_them(played, monkeypatch, is_own) -> None:
     mount, asked = Mount("/copies/lib.so", "/usr/lib.so", READ_ONLY), []
     monkeypatch.setattr(libraries, "of_tensorflow", lambda: [Path("/usr/lib.so")])
     monkeypatch.setattr(libraries, "separated", lambda *what: asked.append(what) or {NAME: [mount]})
-    one = ground(played, cpus=0.5, libraries=played.folder / "copies")
-    life(one)
-    ((found, folder, sets, _),) = asked
-    assert (found, folder, list(sets)) == ([Path("/usr/lib.so")], played.folder / "copies", [NAME])
-    assert played.mounts[-1] == mount
-    life(ground(played, cpus=0.5))
-    assert len(asked) == 1 and mount not in played.mounts
+    life(ground(played, cpus=0.5, libraries=played.folder / "copies" if is_own else None))
+    wanted = [([Path("/usr/lib.so")], played.folder / "copies", [NAME])]
+    assert [(found, folder, list(sets)) for found, folder, sets, *_ in asked] == (wanted if is_own else [])
+    assert [each for each in played.mounts if each == mount] == ([mount] if is_own else [])
+    assert played.mounts[-1] == mount or not is_own
 
 
 def test_a_host_without_latency_and_loss_needs_none_of_their_tools(played) -> None:

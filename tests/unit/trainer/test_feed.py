@@ -179,10 +179,10 @@ def test_a_reader_is_cut_off_by_a_fresh_dispatcher_and_what_is_left_comes_exactl
     result = loop.epoch(0)
     assert (result["once"], result["missing"], result["repeated"]) == (400, 0, 0)
     assert sum(given) == 400 and result["rereads"] == len(given) - 1
-    assert cut_off[:3] == [True, True, False], feed.failure
     # A worker that was asking the dispatcher for a split goes on asking, and takes one from the fresh one for work that
     # it has given up (TF 2.15.1 and 2.21): at most one each, which come in a last part.
-    assert cut_off[3:] == [False] * (given[3:] != []) and sum(given[3:]) <= 2 * 10
+    assert cut_off in ([True, True, False], [True, True, False, False]), feed.failure
+    assert sum(given[3:]) <= 2 * 10
     result = loop.epoch(1)
     assert (result["once"], result["missing"], result["repeated"], result["rereads"]) == (400, 0, 0, 0)
 
