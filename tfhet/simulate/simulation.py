@@ -130,6 +130,8 @@ class Simulation:
             starts = [asyncio.create_task(self._start(host, begun_s, stop)) for host in self.hosts]
             tasks += starts
             await asyncio.gather(*starts)
+            if not children:
+                return TOLD_TO_STOP
             self._note("hosts.started", launchers=sorted(children))
             return await self._wait(children, stop)
         except JobFailed as failure:

@@ -15,6 +15,7 @@ from tfhet.errors import UsageError
 from tfhet.record import RunFolder
 from tfhet.simulate import ClusterFile, Fault, GroupFile, Simulation, run_dir, simulate
 from tfhet.simulate.drive import drive
+from tfhet.simulate.process_ground import ProcessGround
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -221,6 +222,19 @@ except JobFailed as error:
     done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=50, check=False)
     assert done.stdout.strip() == "told to stop while the demonstration data was written", done.stderr
     assert not list((tmp_path / "cache").glob("tfhet/digits/16-shards"))
+
+
+def test_a_stop_before_any_host_was_started_is_said_and_starts_none(command, tmp_path, monkeypatch):
+    async def stopped(self: ProcessGround, channels: object) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.sleep(0.2)  # the loop hears of it
+
+    monkeypatch.setattr(ProcessGround, "open", stopped)
+    summary = simulate(ClusterFile("c", GROUPS), command, tmp_path / "run", on_line=lambda line: None)
+    assert (summary.exit_code, summary.cause) == (1, "told to stop")
+    job = json.loads((tmp_path / "run" / "job.json").read_text())
+    assert job["TrainingJobStatus"] == "Stopped"
+    assert "hosts.started" not in (tmp_path / "run" / "events.jsonl").read_text()
 
 
 def test_a_job_that_runs_too_long_is_stopped_and_said_to_have(tmp_path):
