@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tfhet.errors import TfhetError, UsageError
     from tfhet.placement import Cut, Pipeline
     from tfhet.record import Figure, Record, RunFolder, RunSummary
-    from tfhet.service import distribute
+    from tfhet.planes.tf_service import distribute
     from tfhet.source import SyntheticSource, TFRecordSource
     from tfhet.stages import ImageSpec, Stage
 

@@ -13,7 +13,7 @@ import pytest
 UNTIDY = {
     "a_child": """
 def test_it():
-    subprocess.Popen([sys.executable, "-c", SLEEP, "-m", "tfhet.service"])
+    subprocess.Popen([sys.executable, "-c", SLEEP, "-m", "tfhet.planes.tf_service"])
 """,
     "an_orphan": """
 def test_it():

@@ -36,11 +36,11 @@ def test_an_import_from_a_room_below_is_found(path, source):
             "tfhet/launch/launcher.py",
             "from tfhet.record import RunFolder\nfrom tfhet import errors, clock, __version__",
         ),
-        ("tfhet/launch/launcher.py", "from .ring import Ring\nfrom tfhet.launch.ring import Ring"),
+        ("tfhet/launch/launcher.py", "from .ring import Ring\nfrom tfhet.strategies.horovod.rendezvous import Ring"),
         ("tfhet/__main__.py", "import tfhet.doctor"),
         ("tfhet/plan/command.py", "def run():\n    from tfhet.report import show"),
         ("tfhet/__main__.py", "from tfhet.plan.command import add"),
-        ("tfhet/__init__.py", "def distribute():\n    from tfhet.service import distribute"),
+        ("tfhet/__init__.py", "def distribute():\n    from tfhet.planes.tf_service import distribute"),
         ("tfhet/record/run.py", "import json, tfhetics"),
     ],
 )

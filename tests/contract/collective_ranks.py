@@ -17,7 +17,7 @@ from tfhet.cluster import JobContext
 from tfhet.placement import Pipeline
 from tfhet.source import SyntheticSource
 from tfhet.trainer import Collective, collective
-from tfhet.trainer.feed import Feed
+from tfhet.planes.tf_service.reader import Feed
 from tfhet.trainer.loop import Loop
 from tfhet.trainer.step import Batch, KerasAccelerator
 

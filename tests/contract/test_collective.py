@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from tfhet.errors import UsageError
-from tfhet.launch.ring import Ring
+from tfhet.strategies.horovod.rendezvous import Ring
 from tfhet.trainer import Solo, collective
 
 SCRIPT = Path(__file__).with_name("collective_ranks.py")

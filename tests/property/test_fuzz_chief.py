@@ -18,7 +18,7 @@ from tfhet.events import Event
 from tfhet.launch import LaunchSettings
 from tfhet.launch.chief import Chief
 from tfhet.launch.place import Place
-from tfhet.launch.ring import Meeting
+from tfhet.strategies.horovod.rendezvous import Meeting
 from tfhet.launch.said import objection_to_start
 from tfhet.launch.verdict import Verdict
 

@@ -25,7 +25,7 @@ from tfhet.cluster import environment
 from tfhet.errors import JobFailed, UsageError
 from tfhet.events import Event, Observer
 from tfhet.record import Figure, Record
-from tfhet.service.cpus import confine, left_by, usable
+from tfhet.planes.cpus import confine, left_by, usable
 
 ALONE, EQUAL, WAY, OFF = "alone", "equal", "gives_way", "keeps_off"
 WAYS = (ALONE, EQUAL, WAY, OFF)
@@ -173,7 +173,7 @@ def _work(way: str) -> None:
     """A pipeline that is read for ever."""
     from tfhet.placement import Pipeline, one_epoch
     from tfhet.process import outlive_nobody
-    from tfhet.service.cpus import give_way
+    from tfhet.planes.cpus import give_way
     from tfhet.source import SyntheticSource
 
     outlive_nobody(signal.SIGKILL)

@@ -69,7 +69,7 @@ class HostCpu:
 
 def kind(words: Sequence[str]) -> str:
     """What a process is, by its command line."""
-    if "tfhet.service.server" in words:
+    if "tfhet.planes.tf_service.server" in words:
         return DISPATCHER if "dispatcher" in words else WORKERS
     if "tfhet.trainer" in words or any(word.endswith("_train.py") for word in words[1:2]):
         return TRAINERS

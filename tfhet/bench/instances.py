@@ -31,7 +31,7 @@ from tfhet.events import Observer
 from tfhet.record import Record
 from tfhet.report import numbers, table
 from tfhet.report.table import text
-from tfhet.service.cpus import usable
+from tfhet.planes.cpus import usable
 from tfhet.units import GIB
 
 SCALE = 0.1

@@ -12,7 +12,7 @@ from tfhet.bench.apart import Apart
 from tfhet.bench.plan_case import PlanLoad
 from tfhet.bench.yardstick import Pace
 from tfhet.container.limits import Limits
-from tfhet.service.cpus import usable
+from tfhet.planes.cpus import usable
 
 COSTS_LIMIT_S = 300.0
 COSTS_CPUS = 0.5

@@ -73,7 +73,7 @@ def rounds(batches: Iterator[Any], count: int, round_cpu_s: float) -> list[Round
 @contextlib.asynccontextmanager
 async def service() -> AsyncIterator[str]:
     """A dispatcher, whose address it gives, and a worker; they end with the context. Raises TfhetError."""
-    from tfhet.service import Fleet
+    from tfhet.planes.tf_service import Fleet
 
     dispatcher, worker = free_ports(2)
     fleet = Fleet("alone", "127.0.0.1", environment(), on_line=lambda line: print(line, file=sys.stderr))
@@ -93,7 +93,7 @@ def in_memory(batches: tf.data.Dataset) -> tf.data.Dataset:
 def moved(held: tf.data.Dataset, dispatcher: str, name: str) -> Iterator[Any]:
     """Its elements, as a trainer reads them from the service at `dispatcher`."""
     from tfhet.placement import without_autotune
-    from tfhet.service.transport import Transport
+    from tfhet.planes.tf_service.transport import Transport
 
     transport = Transport()
     transport.publish(dispatcher, held, name)

@@ -7,11 +7,11 @@ from tfhet.cluster.environment import NATIVE, base_dir, cache_dir, config_dir, e
 from tfhet.cluster.group import Cluster, Group
 from tfhet.cluster.host import Host
 from tfhet.cluster.identity import Identity, identify
-from tfhet.cluster.job import JobContext
+from tfhet.strategies.job import JobContext
 from tfhet.cluster.paths import HostPaths
 from tfhet.cluster.rank import Rank
 from tfhet.cluster.role import Role, Roles, roles
-from tfhet.cluster.serving import Serving
+from tfhet.planes.tf_service.serving import Serving
 
 __all__ = [
     "NATIVE",

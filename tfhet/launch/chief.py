@@ -15,7 +15,7 @@ from tfhet.deadline import Deadline
 from tfhet.errors import NotReady
 from tfhet.events import Event, Observer
 from tfhet.launch.place import Place
-from tfhet.launch.ring import Ring
+from tfhet.strategies.horovod.rendezvous import Ring
 from tfhet.launch.said import objection
 from tfhet.launch.verdict import Verdict
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tfhet.cluster import job_name
 from tfhet.launch.hearing import Hearing
 from tfhet.launch.place import Place
-from tfhet.service import Fleet
+from tfhet.planes.tf_service import Fleet
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -24,22 +24,22 @@ from tfhet.launch.endpoint import Endpoint
 from tfhet.launch.exposition import Exposition, labels
 from tfhet.launch.failure import write_failure
 from tfhet.launch.hearing import Hearing
-from tfhet.launch.lineage import first_gone, watched
-from tfhet.launch.noise import is_noise
+from tfhet.strategies.mpi.lineage import first_gone, watched
+from tfhet.planes.tf_service.noise import is_noise
 from tfhet.launch.outcome import write_outcome
 from tfhet.launch.place import Place
-from tfhet.launch.recovery import Recovery
-from tfhet.launch.reserve import Reserve
-from tfhet.launch.ring import Meeting
+from tfhet.planes.tf_service.recovery import Recovery
+from tfhet.planes.reserve import Reserve
+from tfhet.strategies.horovod.rendezvous import Meeting
 from tfhet.launch.sampler import Sampler
-from tfhet.launch.toolkit import release
+from tfhet.strategies.mpi.toolkit import release
 from tfhet.launch.verdict import Verdict
 from tfhet.process import Child
 from tfhet.record import MetricLine, RunFolder
 from tfhet.record.folder import PARTS
-from tfhet.service import Fleet
-from tfhet.service.cpus import usable
-from tfhet.service.memory import in_huge_pages
+from tfhet.planes.tf_service import Fleet
+from tfhet.planes.cpus import usable
+from tfhet.planes.memory import in_huge_pages
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 KILL_GRACE_S = 1.0

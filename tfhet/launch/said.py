@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfhet.errors import ClusterError, shown
-from tfhet.launch.ring import Meeting
+from tfhet.strategies.horovod.rendezvous import Meeting
 
 _CODED: Mapping[str, tuple[type, ...]] = {"code": (int,), "cause": (str,)}
 _FIELDS: Mapping[str, Mapping[str, tuple[type, ...]]] = {

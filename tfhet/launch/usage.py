@@ -9,7 +9,7 @@ from typing import Protocol
 
 import psutil
 
-from tfhet.service.cpus import usable
+from tfhet.planes.cpus import usable
 
 CGROUPS = Path("/sys/fs/cgroup")
 OWN_CGROUP = Path("/proc/self/cgroup")

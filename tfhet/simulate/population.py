@@ -11,7 +11,7 @@ from tfhet.cluster import Rank
 from tfhet.errors import TfhetError
 from tfhet.launch.init import LAUNCHER_NAME
 
-SERVER = "tfhet.service.server"
+SERVER = "tfhet.planes.tf_service.server"
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 from tfhet.container.limits import Limits
 from tfhet.control import SECRET_VARIABLE, new_secret
-from tfhet.launch.ring import Ring
+from tfhet.strategies.horovod.rendezvous import Ring
 from tfhet.process import Child
 from tfhet.simulate.ground import OnLine
 from tfhet.simulate.host import SimulatedHost, hyperparameters

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tfhet.trainer.collective import Collective, Solo, collective
+from tfhet.strategies.collective import Collective, Solo, collective
 
 __all__ = ["Collective", "Solo", "collective"]

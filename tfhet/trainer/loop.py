@@ -15,8 +15,8 @@ from tfhet.cluster import Serving
 from tfhet.errors import DataError
 from tfhet.record import MetricLine
 from tfhet.trainer.audit import Audit, Visits
-from tfhet.trainer.collective import Collective
-from tfhet.trainer.feed import Delivery, Feed
+from tfhet.strategies.collective import Collective
+from tfhet.planes.tf_service.reader import Delivery, Feed
 from tfhet.trainer.meter import Meter, StepTime
 from tfhet.trainer.parts import Parts, Skipped
 from tfhet.trainer.step import Accelerator, Batch

@@ -14,8 +14,8 @@ from tfhet.errors import DataError, NotReady
 from tfhet.placement import Rest
 from tfhet.source import BadRecord
 from tfhet.trainer.audit import Audit
-from tfhet.trainer.collective import Collective
-from tfhet.trainer.feed import Delivery, Feed
+from tfhet.strategies.collective import Collective
+from tfhet.planes.tf_service.reader import Delivery, Feed
 
 IN_VAIN = 5
 """So many parts in a row without an example, and what is left cannot be had."""

@@ -20,15 +20,15 @@ from tfhet.errors import UsageError
 from tfhet.placement import Cut, Pipeline, bytes_per_example
 from tfhet.placement.labels import label_spec
 from tfhet.record import RunFolder, RunSummary
-from tfhet.service.epoch import sharing_advice, threads_per_rank
-from tfhet.service.notice import notify
-from tfhet.service.transport import Transport
+from tfhet.planes.tf_service.epoch import sharing_advice, threads_per_rank
+from tfhet.planes.tf_service.notice import notify
+from tfhet.planes.tf_service.transport import Transport
 from tfhet.source import Sidecar, Source, SyntheticSource, TFRecordSource
 from tfhet.trainer import models
 from tfhet.trainer.board import OFF, Board
 from tfhet.trainer.checkpoint import Checkpoints, Progress, export
-from tfhet.trainer.collective import Collective, collective
-from tfhet.trainer.feed import Feed
+from tfhet.strategies.collective import Collective, collective
+from tfhet.planes.tf_service.reader import Feed
 from tfhet.trainer.journal import Journal
 from tfhet.trainer.ledger import Ledger
 from tfhet.trainer.loop import Begun, Loop

@@ -15,8 +15,8 @@ import numpy as np
 
 from tfhet.cluster import JobContext, environment
 from tfhet.placement import Pipeline
-from tfhet.service.epoch import EpochPart
-from tfhet.service.transport import Transport
+from tfhet.planes.tf_service.epoch import EpochPart
+from tfhet.planes.tf_service.transport import Transport
 from tfhet.source import SyntheticSource
 
 CHAIN = """

@@ -313,8 +313,8 @@ def test_hosts_are_looked_at_twice_and_the_difference_counts() -> None:
 @pytest.mark.parametrize(
     ("line", "kind"),
     [
-        ("python -m tfhet.service.server dispatcher --port 6000", host_cpu.DISPATCHER),
-        ("python -m tfhet.service.server worker --port 6001", host_cpu.WORKERS),
+        ("python -m tfhet.planes.tf_service.server dispatcher --port 6000", host_cpu.DISPATCHER),
+        ("python -m tfhet.planes.tf_service.server worker --port 6001", host_cpu.WORKERS),
         ("python -m tfhet.trainer --model emulated", host_cpu.TRAINERS),
         ("python scaling_train.py --chain aws-cifar", host_cpu.TRAINERS),
         ("python tfhet_launcher.py --train_script scaling_train.py", host_cpu.LAUNCHERS),

@@ -27,7 +27,7 @@ LIMIT_S = 30.0
 LAUNCHER = """
 import signal, subprocess, sys, threading
 signal.signal(signal.SIGTERM, lambda *_: (print("told", flush=True), [c.kill() for c in children], sys.exit(0)))
-children = [subprocess.Popen([sys.executable, "-u", "-c", code, "tfhet.service.server", kind])
+children = [subprocess.Popen([sys.executable, "-u", "-c", code, "tfhet.planes.tf_service.server", kind])
             for kind, code in zip(sys.argv[1::2], sys.argv[2::2])]
 threads = [threading.Thread(target=lambda c: print("ended", c.wait(), flush=True), args=(c,)) for c in children]
 [thread.start() for thread in threads]

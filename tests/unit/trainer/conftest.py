@@ -16,7 +16,7 @@ import tensorflow as tf
 from tfhet.clock import FakeClock
 from tfhet.placement import Rest
 from tfhet.source import example_id, split_of
-from tfhet.trainer.feed import Delivery
+from tfhet.planes.tf_service.reader import Delivery
 
 SHAPE, CLASSES = (2, 2, 1), 3
 

@@ -21,8 +21,8 @@ from tfhet.bench.wire.load import SMALL_PAGES, TCMALLOC, Load
 from tfhet.cluster import environment, free_ports
 from tfhet.errors import UsageError, unknown
 from tfhet.record.wire_cost import bytes_of
-from tfhet.service import Fleet
-from tfhet.service.memory import in_huge_pages
+from tfhet.planes.tf_service import Fleet
+from tfhet.planes.memory import in_huge_pages
 
 READY_S = 60.0
 ANSWER_LIMIT_S = 180.0

@@ -1,0 +1,80 @@
+"""A real dispatcher and real workers in this process, and jobs that use them."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from tfhet.cluster import JobContext, free_ports
+from tfhet.planes.tf_service import server
+from tfhet.planes.tf_service.engine import whole_engine
+
+_jobs = itertools.count()
+ENGINE = whole_engine()
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A dispatcher with some workers."""
+
+    dispatcher: str
+    workers: int
+
+    def job(self, rank: int = 0, size: int = 1, job_id: str = "") -> JobContext:
+        """A rank of a job of its own, or of `job_id`."""
+        return JobContext(
+            job_id or f"job-{next(_jobs)}",
+            "heterogeneous",
+            rank=rank,
+            size=size,
+            local_rank=rank,
+            local_size=size,
+            dispatcher=self.dispatcher,
+            workers=self.workers,
+        )
+
+    def ranks(self, size: int) -> list[JobContext]:
+        """All ranks of one new job."""
+        job_id = f"job-{next(_jobs)}"
+        return [self.job(rank, size, job_id) for rank in range(size)]
+
+
+@contextlib.contextmanager
+def serving(workers: int) -> Iterator[Cluster]:
+    ports = free_ports(workers + 1)
+    dispatcher = server.dispatcher(ENGINE, ports[0])
+    running = []
+    try:
+        address = f"127.0.0.1:{ports[0]}"
+        running += [server.worker(ENGINE, port, "127.0.0.1", address) for port in ports[1:]]
+        yield Cluster(address, workers)
+    finally:
+        gc.collect()  # else readers that nobody holds any more call for their dispatcher when it has gone
+        for worker in running:
+            worker.stop()
+        dispatcher.stop()
+
+
+@pytest.fixture(scope="module")
+def serve() -> Iterator[Callable[[int], Cluster]]:
+    """Gives a cluster with that many workers; all of them end with the module."""
+    with contextlib.ExitStack() as stack:
+        known: dict[int, Cluster] = {}
+
+        def get(workers: int) -> Cluster:
+            if workers not in known:
+                known[workers] = stack.enter_context(serving(workers))
+            return known[workers]
+
+        yield get
+
+
+@pytest.fixture(scope="module")
+def served(serve: Callable[[int], Cluster]) -> Cluster:
+    """Three workers."""
+    return serve(3)

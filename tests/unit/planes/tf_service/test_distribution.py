@@ -1,0 +1,350 @@
+from __future__ import annotations
+
+import itertools
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfhet
+import tfhet.planes.tf_service
+from tfhet.cluster import JobContext
+from tfhet.errors import UsageError
+from tfhet.placement import Pipeline, without_autotune
+from tfhet.planes.tf_service import distribute
+from tfhet.planes.tf_service.transport import Transport
+from tfhet.source import SyntheticSource
+
+MODULE = "tfhet.planes.distribute"
+
+
+@pytest.fixture(autouse=True)
+def _log_is_heard(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="tfhet")
+
+
+@pytest.fixture(autouse=True)
+def _workers_stop_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker in this process waits for its endless data sets, and each can wait for its autotuner: 20 s (TF 2.15.1).
+    Real workers are processes, which just end."""
+    publish = Transport.publish
+    monkeypatch.setattr(
+        Transport,
+        "publish",
+        lambda self, dispatcher, data, name: publish(self, dispatcher, without_autotune(data), name),
+    )
+
+
+@pytest.fixture
+def each_rank(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[tf.data.Dataset]]:
+    """Calls distribute as each rank of a job would in its own process."""
+
+    def call(jobs: list[JobContext], make: Callable[[], object], **how: object) -> list[tf.data.Dataset]:
+        shares = []
+        for job in jobs:
+            monkeypatch.setattr(f"{MODULE}._ordinals", itertools.count())
+            shares.append(distribute(make(), job=job, **how))  # type: ignore[arg-type]
+        return shares
+
+    return call
+
+
+@pytest.fixture
+def sharding(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The sharding that was used, read by read."""
+    used: list[str] = []
+    read = Transport.read
+
+    def spy(self: Transport, *arguments: object) -> tf.data.Dataset:
+        used.append(str(arguments[-1]))
+        return read(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Transport, "read", spy)
+    return used
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    """Six files of 4, 5, 6, 7, 8, 9 numbers: 39 in all."""
+    paths = [str(tmp_path / f"{index}.tfrecord") for index in range(6)]
+    number = itertools.count()
+    for index, path in enumerate(paths):
+        with tf.io.TFRecordWriter(path) as writer:
+            for _ in range(4 + index):
+                writer.write(str(next(number)).encode())
+    return paths
+
+
+def homogeneous(size: int) -> list[JobContext]:
+    return [
+        JobContext("job", "homogeneous", rank=rank, size=size, local_rank=rank, local_size=size) for rank in range(size)
+    ]
+
+
+def tensors(count: int = 42, batch: int = 3) -> tf.data.Dataset:
+    return tf.data.Dataset.range(count).batch(batch)
+
+
+def from_files(files: list[str], batch: int = 3) -> tf.data.Dataset:
+    records = tf.data.Dataset.from_tensor_slices(files).interleave(tf.data.TFRecordDataset, cycle_length=2)
+    return records.map(lambda text: tf.strings.to_number(text, tf.int64)).batch(batch)
+
+
+def values(data: tf.data.Dataset, batches: int | None = None) -> list[int]:
+    batches_read = data if batches is None else data.take(batches)
+    return [int(value) for batch in batches_read.as_numpy_iterator() for value in batch]
+
+
+def passes(shares: list[tf.data.Dataset], count: int) -> list[list[int]]:
+    """What all ranks together got in each pass; they read in turn."""
+    return [[value for share in shares for value in values(share)] for _ in range(count)]
+
+
+def spread(counts: Counter) -> int:
+    return max(counts.values()) - min(counts.values())
+
+
+# One process
+
+
+def test_the_name_is_the_function_however_often_it_is_asked_for():
+    for _ in range(2):
+        assert tfhet.distribute is distribute
+        assert tfhet.planes.tf_service.distribute is distribute
+
+
+def test_a_plain_data_set_comes_back_as_it_is_without_a_launcher():
+    data = tensors()
+    assert distribute(data) is data
+    assert distribute(data, job=JobContext("job", "local")) is data
+
+
+def test_steps_per_epoch_divide_a_local_data_set_into_passes_that_lose_nothing():
+    data = distribute(tensors(), steps_per_epoch=4, job=JobContext("job", "local"))
+    assert int(data.cardinality()) == 4
+    assert [values(data) for _ in range(4)] == [
+        list(range(12)),
+        list(range(12, 24)),
+        list(range(24, 36)),
+        [*range(36, 42), *range(6)],
+    ]
+
+
+def test_a_pipeline_becomes_pairs_of_images_and_labels_pass_after_pass():
+    pipeline = Pipeline(SyntheticSource(20, 4, shape=(4, 4, 1)), "rescale()", batch_size=5)
+    data = distribute(pipeline, job=JobContext("job", "local"))
+    assert int(data.cardinality()) == 4
+    assert data.element_spec == (tf.TensorSpec([None, 4, 4, 1], tf.float32), tf.TensorSpec([None], tf.int64))
+    for _ in range(2):
+        seen = [image.tobytes() for images, _ in data.as_numpy_iterator() for image in images]
+        assert len(seen) == 20 == len(set(seen))
+
+
+# Several ranks, no data service
+
+
+def test_ranks_without_a_service_share_batches_and_lose_none_over_the_passes(each_rank):
+    # 14 batches for 3 ranks: 4 steps each, and 2 batches over, which come first in the next pass.
+    shares = each_rank(homogeneous(3), tensors)
+    assert [int(share.cardinality()) for share in shares] == [4, 4, 4]
+    first, second = passes(shares, 2)
+    assert sorted(first) == list(range(36))
+    assert sorted(second) == sorted([*range(36, 42), *range(30)])
+
+
+def test_ranks_without_a_service_share_whole_files(each_rank, files):
+    shares = each_rank(homogeneous(3), lambda: from_files(files), steps_per_epoch=5)
+    seen = [set(values(share)) for share in shares]
+    by_file = [
+        set(range(4)),
+        set(range(4, 9)),
+        set(range(9, 15)),
+        set(range(15, 22)),
+        set(range(22, 30)),
+        set(range(30, 39)),
+    ]
+    for one in by_file:
+        assert sum(bool(one & mine) for mine in seen) == 1
+    several = [{v for _ in range(4) for v in values(share)} for share in shares]
+    assert set.union(*several) == set(range(39))
+    assert sum(map(len, several)) == 39
+
+
+def test_a_shuffled_list_of_files_is_shared_disjointly_too(each_rank, files):
+    def make() -> tf.data.Dataset:
+        listed = tf.data.Dataset.list_files(files, shuffle=True)
+        return listed.interleave(tf.data.TFRecordDataset).map(lambda t: tf.strings.to_number(t, tf.int64)).batch(3)
+
+    shares = each_rank(homogeneous(2), make, steps_per_epoch=13)
+    seen = [set(values(share)) for share in shares]
+    assert not seen[0] & seen[1]
+    assert seen[0] | seen[1] == set(range(39))
+
+
+def test_a_shuffle_of_elements_without_a_seed_is_warned_of(each_rank, caplog):
+    each_rank(homogeneous(2), lambda: tf.data.Dataset.range(42).shuffle(42).batch(3))
+    assert "each rank shuffles for itself" in caplog.text
+    caplog.clear()
+    first, _ = passes(each_rank(homogeneous(2), lambda: tf.data.Dataset.range(42).shuffle(42, seed=1).batch(3)), 2)
+    assert sorted(first) == list(range(42))
+    assert "shuffles" not in caplog.text
+
+
+def test_files_with_a_stated_cardinality_are_shared_without_a_service(each_rank, files):
+    def inside() -> tf.data.Dataset:
+        return from_files(files).apply(known(13)).prefetch(1)
+
+    for make in (inside, lambda: from_files(files).apply(known(13))):
+        shares = each_rank(homogeneous(2), make)
+        assert [int(share.cardinality()) for share in shares] == [6, 6]
+        counts = Counter(value for one in passes(shares, 3) for value in one)
+        assert set(counts) == set(range(39))
+
+
+# Served
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("workers", [1, 3])
+def test_served_ranks_take_equal_steps_and_lose_nothing_over_the_passes(
+    serve, each_rank, sharding, files, ranks, workers
+):
+    for make, examples, batches in ((tensors, 42, 14), (lambda: from_files(files).apply(known(13)), 39, 13)):
+        shares = each_rank(serve(workers).ranks(ranks), make)
+        assert [int(share.cardinality()) for share in shares] == [batches // ranks] * ranks
+        counts = Counter(value for one in passes(shares, 5) for value in one)
+        assert set(counts) == set(range(examples))
+        if workers == 1:  # every example comes once before any comes again; what ranks hold ready comes late
+            assert spread(counts) <= 2
+    assert set(sharding) == {"dynamic"}
+
+
+def known(batches: int) -> Callable[[tf.data.Dataset], tf.data.Dataset]:
+    return tf.data.experimental.assert_cardinality(batches)
+
+
+def test_one_served_rank_gets_a_data_set_of_unknown_length_whole_each_time(served, each_rank, files):
+    (data,) = each_rank([served.job()], lambda: from_files(files))
+    for _ in range(2):
+        assert sorted(values(data)) == list(range(39))
+
+
+def test_served_ranks_read_a_pipeline_in_equal_steps(served, each_rank):
+    pipeline = Pipeline(SyntheticSource(60, 12, shape=(4, 4, 1)), "random_flip(); rescale()", batch_size=5)
+    shares = each_rank(served.ranks(2), lambda: pipeline)
+    assert [int(share.cardinality()) for share in shares] == [6, 6]
+    counts: Counter = Counter()
+    for _ in range(4):
+        for share in shares:
+            for images, labels in share.as_numpy_iterator():
+                assert images.shape[1:] == (4, 4, 1) and images.dtype == np.float32 and labels.dtype == np.int64
+                counts["examples"] += len(images)
+    assert counts["examples"] == 4 * 2 * 6 * 5
+
+
+@pytest.mark.parametrize("jobs", ["served", "homogeneous"])
+def test_endless_data_stay_endless(served, each_rank, jobs):
+    ranks = served.ranks(2) if jobs == "served" else homogeneous(2)
+    shares = each_rank(ranks, lambda: tensors().repeat())
+    for share in shares:
+        assert int(share.cardinality()) in (tf.data.INFINITE_CARDINALITY, tf.data.UNKNOWN_CARDINALITY)
+        assert len(values(share, 40)) > 42
+    bounded = each_rank(
+        served.ranks(2) if jobs == "served" else homogeneous(2), lambda: tensors().repeat(), steps_per_epoch=3
+    )
+    assert [int(share.cardinality()) for share in bounded] == [3, 3]
+
+
+@pytest.mark.parametrize("jobs", ["served", "homogeneous"])
+def test_data_of_unknown_length_repeat_without_end_for_several_ranks_and_say_so(served, each_rank, caplog, jobs):
+    ranks = served.ranks(2) if jobs == "served" else homogeneous(2)
+    shares = each_rank(ranks, lambda: tensors().filter(lambda batch: batch[0] >= 6))
+    for share in shares:
+        assert set(values(share, 40)) <= set(range(6, 42))
+        assert len(values(share, 40)) > 42
+    assert caplog.text.count("does not know its number of batches") == 2
+
+
+def test_zipped_data_are_served_whole_by_every_worker(served, each_rank, sharding):
+    (data,) = each_rank([served.job()], lambda: tf.data.Dataset.zip((tensors(), tensors())))
+    assert sharding == ["off"]
+    assert all((left == right).all() for left, right in data.as_numpy_iterator())
+
+
+def test_a_fixed_seed_with_sharding_off_is_warned_of(served, each_rank, sharding, caplog):
+    each_rank([served.job()], lambda: tf.data.Dataset.range(9).shuffle(9, seed=1), sharding="off")
+    assert sharding == ["off"]
+    assert "every worker sends the same batches" in caplog.text
+
+
+def test_more_workers_than_source_elements_are_warned_of(served, each_rank, caplog):
+    each_rank([served.job()], lambda: tf.data.Dataset.range(2).flat_map(tf.data.Dataset.range))
+    assert "2 source elements for 3 workers: some workers idle" in caplog.text
+    assert "costs the dispatcher one request" in caplog.text
+
+
+def test_two_data_sets_of_one_script_do_not_mix(served, monkeypatch):
+    monkeypatch.setattr(f"{MODULE}._ordinals", itertools.count())
+    job = served.job()
+    train, validation = (distribute(tf.data.Dataset.range(start, start + 9).batch(3), job=job) for start in (0, 100))
+    assert set(values(train)) <= set(range(9))
+    assert set(values(validation)) <= set(range(100, 109))
+
+
+# Refused
+
+
+def python_function() -> tf.data.Dataset:
+    return tensors().map(lambda x: tf.numpy_function(lambda y: y, [x], tf.int64))
+
+
+def from_generator() -> tf.data.Dataset:
+    def numbers() -> Iterator[int]:
+        yield from range(9)
+
+    return tf.data.Dataset.from_generator(numbers, output_signature=tf.TensorSpec([], tf.int64)).batch(3)
+
+
+@pytest.mark.parametrize(("make", "name"), [(python_function, "tf.numpy_function"), (from_generator, "from_generator")])
+def test_python_code_cannot_be_served_and_is_named(served, make, name):
+    with pytest.raises(UsageError, match=rf"Python code \(.*{name}.*call tfhet.distribute before it"):
+        distribute(make(), job=served.job())
+
+
+@pytest.mark.parametrize("jobs", ["served", "homogeneous"])
+def test_fewer_batches_than_ranks_are_refused(served, jobs):
+    job = served.ranks(3)[0] if jobs == "served" else homogeneous(3)[0]
+    small = Pipeline(SyntheticSource(8, 4), batch_size=4)
+    for data in (tensors(6), small):
+        with pytest.raises(UsageError, match="2 batches cannot be shared among 3 ranks"):
+            distribute(data, job=job)
+
+
+def test_a_count_inside_that_sharing_would_break_is_refused(serve, each_rank, files):
+    def make() -> tf.data.Dataset:
+        return from_files(files).apply(known(13)).prefetch(1)
+
+    with pytest.raises(UsageError, match="assert_cardinality inside.*apply it last"):
+        each_rank([serve(3).job()], make)
+    (data,) = each_rank([serve(1).job()], make)
+    assert sorted(values(data)) == list(range(39))
+
+
+def test_other_mistakes_are_told(served):
+    with pytest.raises(UsageError, match="takes a tf.data.Dataset or a tfhet.Pipeline, not list"):
+        distribute([1, 2], job=served.job())  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="unknown sharding 'file'; known: auto, dynamic, off"):
+        distribute(tensors(), sharding="file", job=served.job())
+    for steps in (0, -1):
+        with pytest.raises(UsageError, match="steps_per_epoch must be at least 1"):
+            distribute(tensors(), steps_per_epoch=steps)
+
+
+def test_one_rank_without_a_service_gets_the_steps_that_it_asks_for():
+    data = distribute(tf.data.Dataset.range(7), steps_per_epoch=3, job=JobContext(job_id="alone", mode="local"))
+    assert int(data.cardinality()) == 3
+    assert [[int(x) for x in data] for _ in range(3)] == [[0, 1, 2], [3, 4, 5], [6, 0, 1]]

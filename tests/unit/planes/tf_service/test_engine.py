@@ -1,0 +1,131 @@
+"""A lean engine serves as a whole one does: real processes, one epoch through compiled ops each."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tfhet import native
+from tfhet.cluster import JobContext, free_ports
+from tfhet.placement import Pipeline
+from tfhet.planes.tf_service.engine import lean_engine, whole_engine
+from tfhet.planes.tf_service.epoch import EpochPart
+from tfhet.planes.tf_service.notice import understood
+from tfhet.planes.tf_service.transport import Transport
+from tfhet.source import SyntheticSource
+
+CHAIN = "dilate(3); gaussian_blur(3, 0.8); random_rotation(0.2); random_flip(); rescale()"
+
+
+class Server:
+    """One process of the data service."""
+
+    def __init__(self, *arguments: object, env: dict[str, str] | None = None):
+        command = [sys.executable, "-m", "tfhet.planes.tf_service.server", *map(str, arguments)]
+        env = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", **(env or {})}
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env, bufsize=1
+        )
+        self.lines: list[str] = []
+
+    def ready(self) -> dict[str, Any]:
+        """What it says when it serves."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.lines.append(line)
+            notice = understood(line)
+            if notice is not None and notice[0] == "ready":
+                return notice[1]
+        raise AssertionError("".join(self.lines))
+
+    def imports_tensorflow(self) -> bool:
+        """Whether TensorFlow's Python was loaded: its core is an extension module that nothing else needs."""
+        maps = Path(f"/proc/{self.process.pid}/maps").read_text()
+        return "_pywrap_tfe.so" in maps
+
+
+@pytest.fixture
+def start() -> Iterator[Any]:
+    running: list[Server] = []
+
+    def begin(*arguments: object, env: dict[str, str] | None = None) -> Server:
+        running.append(Server(*arguments, env=env))
+        return running[-1]
+
+    yield begin
+    for one in running:
+        one.process.kill()
+        one.process.wait()
+        assert one.process.stdout is not None
+        one.process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def built() -> tuple[str, ...]:
+    """The compiled ops, which a lean engine finds in the cache from then on."""
+    kernels = whole_engine().kernels
+    if kernels != native.names():
+        pytest.skip("compiled ops cannot be built here")
+    return kernels
+
+
+@pytest.mark.timeout(120)
+def test_lean_and_whole_workers_give_the_same_bits(start, built):
+    declared = Pipeline(SyntheticSource(60, 12, (16, 12, 3)), CHAIN, batch_size=8)
+    found: list[dict[int, np.ndarray]] = []
+    for how in ((), ("--whole",)):
+        ports = free_ports(2)
+        address = f"127.0.0.1:{ports[0]}"
+        dispatcher = start("dispatcher", "--port", ports[0], *how)
+        assert tuple(dispatcher.ready()["native"]) == built
+        worker = start("worker", "--port", ports[1], "--address", "127.0.0.1", "--dispatcher", address, *how)
+        assert tuple(worker.ready()["native"]) == built
+        assert [one.imports_tensorflow() for one in (dispatcher, worker)] == [bool(how)] * 2
+        job, part = JobContext("job", "heterogeneous", dispatcher=address, workers=1), EpochPart(declared, 1)
+        part.register(job, Transport())
+        batches = list(part.dataset(job, Transport()))
+        found.append({int(i): x for batch in batches for i, x in zip(batch["id"], batch["image"].numpy(), strict=True)})
+    lean, whole = found
+    assert len(lean) == 60 and lean.keys() == whole.keys()
+    assert all((lean[number] == whole[number]).all() for number in lean)
+
+
+def test_where_ops_are_yet_to_be_built_there_is_no_lean_engine(tmp_path):
+    assert lean_engine({"XDG_CACHE_HOME": str(tmp_path), "HOME": str(tmp_path)}) is None
+
+
+def test_with_plug_ins_there_is_no_lean_engine(built, monkeypatch):
+    monkeypatch.setattr("tfhet.planes.tf_service.engine.entry_points", lambda group: [group])
+    assert lean_engine(dict(os.environ)) is None
+
+
+@pytest.mark.timeout(120)
+def test_a_process_that_finds_nothing_built_serves_with_all_of_tensorflow(start, tmp_path):
+    (port,) = free_ports(1)
+    # No compiler, so that it is not kept waiting for what it would build.
+    env = {"XDG_CACHE_HOME": str(tmp_path), "CXX": str(tmp_path / "none"), "HOME": str(tmp_path)}
+    dispatcher = start("dispatcher", "--port", port, env=env)
+    assert dispatcher.ready() == {"port": port, "native": []}
+    assert dispatcher.imports_tensorflow()
+
+
+@pytest.mark.timeout(120)
+def test_a_process_whose_names_are_not_tensorflows_any_more_begins_anew_with_all_of_it(start, tmp_path, built):
+    # As if this TensorFlow had no such module where the lean engine looks.
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys, tfhet.planes.tf_service.engine as engine\n"
+        "engine._CONFIGS = engine._CONFIGS if '--whole' in sys.orig_argv else 'tensorflow.core.protobuf.gone_pb2'\n"
+    )
+    (port,) = free_ports(1)
+    env = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+    dispatcher = start("dispatcher", "--port", port, env=env)
+    assert tuple(dispatcher.ready()["native"]) == built
+    assert any(line.startswith("starts with all of TensorFlow: ") for line in dispatcher.lines)
+    assert dispatcher.imports_tensorflow()

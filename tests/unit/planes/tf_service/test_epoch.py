@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfhet.cluster import JobContext
+from tfhet.errors import UsageError
+from tfhet.placement import Cut, Pipeline
+from tfhet.planes.tf_service.epoch import EpochPart, sharing_advice, threads_per_rank
+from tfhet.planes.tf_service.transport import Transport
+from tfhet.source import SyntheticSource, example_id
+
+CHAIN = "dilate(3); random_rotation(0.1); rescale(); random_flip()"
+
+
+def pipeline(stages: str = CHAIN, examples: int = 90, splits: int = 12, **settings: Any) -> Pipeline:
+    source = SyntheticSource(examples, splits, shape=(8, 6, 3), uneven=True)
+    return Pipeline(source, stages, **{"batch_size": 4, **settings})
+
+
+def epoch_dataset(
+    declared: Pipeline, epoch: int, job: JobContext, transport: Transport | None = None, **part: Any
+) -> tf.data.Dataset:
+    """This rank's share, registered by whoever comes first."""
+    it, transport = EpochPart(declared, epoch, **part), transport or Transport()
+    it.register(job, transport)
+    return it.dataset(job, transport)
+
+
+def ids(batches: Iterable[Mapping[str, tf.Tensor]]) -> list[int]:
+    return [int(i) for batch in batches for i in batch["id"]]
+
+
+def all_ids(declared: Pipeline) -> list[int]:
+    sizes = declared.source.split_sizes()
+    return [example_id(split, position) for split, size in enumerate(sizes) for position in range(size)]
+
+
+def by_id(batches: Iterable[Mapping[str, tf.Tensor]], *names: str) -> dict[int, list[np.ndarray]]:
+    return {
+        int(row[0]): list(row[1:])
+        for batch in batches
+        for row in zip(batch["id"], *(batch[name].numpy() for name in names), strict=True)
+    }
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("readers", [1, 2, 3])
+def test_readers_together_get_every_example_exactly_once_however_unequal_they_are(serve, workers, readers):
+    declared = pipeline()
+    jobs = serve(workers).ranks(readers)
+    # Each reader begins when the one before has read two batches, the last one first of all.
+    turn = [threading.Event() for _ in range(readers + 1)]
+    turn[readers].set()
+
+    def read(rank: int) -> list[int]:
+        assert turn[rank + 1].wait(60)
+        found: list[int] = []
+        for count, batch in enumerate(epoch_dataset(declared, 0, jobs[rank])):
+            found += ids([batch])
+            if count == 1:
+                turn[rank].set()
+        turn[rank].set()
+        return found
+
+    with ThreadPoolExecutor(readers) as pool:
+        shares = list(pool.map(read, range(readers)))
+    assert sorted(i for share in shares for i in share) == all_ids(declared)
+
+
+def test_served_examples_are_those_of_a_local_run_to_the_pixel(serve):
+    declared = pipeline(record_parameters=True, shuffle=10)
+    names = ("image", "label", "epoch", "random_rotation:1/angle", "random_flip:3/flip_horizontal")
+    for epoch in (0, 1):
+        expected = by_id(declared.dataset(epoch), *names)
+        for workers in (1, 3):
+            found = by_id(epoch_dataset(declared, epoch, serve(workers).job()), *names)
+            assert found.keys() == expected.keys()
+            for key, row in found.items():
+                for value, known in zip(row, expected[key], strict=True):
+                    np.testing.assert_array_equal(value, known)
+
+
+def test_epochs_follow_each_other_under_one_job(served):
+    declared, job = pipeline(""), served.job()
+    orders = []
+    for epoch in (0, 1):
+        batches = list(epoch_dataset(declared, epoch, job))
+        assert {int(e) for batch in batches for e in batch["epoch"]} == {epoch}
+        orders.append(ids(batches))
+        assert sorted(orders[-1]) == all_ids(declared)
+    assert orders[0] != orders[1]
+
+
+def test_a_tag_keeps_two_data_sets_of_one_declaration_apart(served):
+    declared, job = pipeline(""), served.job()
+    for tag in ("train", "eval"):
+        assert sorted(ids(epoch_dataset(declared, 0, job, tag=tag))) == all_ids(declared)
+    assert ids(epoch_dataset(declared, 0, job, tag="eval")) == []  # delivered already
+
+
+def test_two_cuts_of_one_declaration_are_two_data_sets(served):
+    declared, job = pipeline(), served.job()
+    found = [by_id(epoch_dataset(declared, 0, job, cut=Cut(at)), "image") for at in (0, 2, 4)]
+    for other in found[1:]:
+        assert other.keys() == found[0].keys()
+        assert all((value[0] == found[0][key][0]).all() for key, value in other.items())
+
+
+def test_a_rank_that_is_an_epoch_ahead_of_rank_0_waits_for_nobody(served):
+    declared, (first, second) = pipeline("", 16, 4), served.ranks(2)
+    mine = ids(epoch_dataset(declared, 0, second, Transport(register_deadline_s=1)))
+    assert sorted(mine) == all_ids(declared)
+    assert ids(epoch_dataset(declared, 0, first)) == []
+
+
+def test_without_a_service_each_rank_reads_its_own_splits():
+    declared = pipeline("")
+    jobs = [JobContext("job", "homogeneous", rank=r, size=2, local_rank=r, local_size=2) for r in range(2)]
+    shares = [ids(epoch_dataset(declared, 0, job)) for job in jobs]
+    assert sorted(shares[0] + shares[1]) == all_ids(declared)
+    splits = [{i >> 32 for i in share} for share in shares]
+    assert not splits[0] & splits[1]
+
+
+def test_compressed_data_arrive_unharmed(served):
+    declared = pipeline(examples=20, splits=4)
+    found = by_id(epoch_dataset(declared, 0, served.job(), Transport(compression="AUTO")), "image")
+    expected = by_id(declared.dataset(), "image")
+    assert found.keys() == expected.keys()
+    assert all((found[key][0] == expected[key][0]).all() for key in found)
+
+
+def test_whole_batches_travel(served):
+    sizes = Counter(len(batch["id"]) for batch in epoch_dataset(pipeline(""), 0, served.job()))
+    assert set(sizes) <= {1, 2, 3, 4}
+    assert sum(count for size, count in sizes.items() if size < 4) <= served.workers
+
+
+@pytest.mark.parametrize(("splits", "workers", "wanted"), [(8, 3, 12), (11, 3, 12), (1, 1, 4)])
+def test_too_few_splits_for_the_workers_are_told_with_the_number_that_would_do(splits, workers, wanted):
+    advice = sharing_advice(pipeline("", splits=splits), workers)
+    assert advice is not None
+    assert f"{splits} splits for {workers} workers" in advice
+    assert f"at least {wanted} files" in advice
+
+
+def test_enough_splits_need_no_advice():
+    assert sharing_advice(pipeline("", splits=12), 3) is None
+    assert sharing_advice(pipeline("", splits=1), 0) is None
+
+
+def test_a_source_without_splits_is_refused():
+    class Empty(SyntheticSource):
+        def split_count(self) -> int:
+            return 0
+
+    with pytest.raises(UsageError, match="no splits"):
+        sharing_advice(Pipeline(Empty(1, 1)), 1)
+
+
+def test_the_ranks_of_a_host_share_its_cores(monkeypatch):
+    monkeypatch.setattr("tfhet.planes.tf_service.epoch.os.cpu_count", lambda: 8)
+    job = JobContext("job", "homogeneous", size=4, local_size=4)
+    assert threads_per_rank(job) == 2
+    assert threads_per_rank(replace(job, size=20, local_size=20)) == 1
+    assert threads_per_rank(JobContext("job", "local")) == 8

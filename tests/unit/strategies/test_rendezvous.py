@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from tfhet.cluster import Rank
+from tfhet.errors import ClusterError, UsageError
+from tfhet.strategies.horovod.rendezvous import Meeting, Ring
+
+pytestmark = pytest.mark.timeout(60)
+
+
+@pytest.fixture
+def ring():
+    pytest.importorskip("horovod.runner")
+    ring = Ring(["algo-3", "algo-1"], 2)
+    ring.start("127.0.0.1", "lo")
+    yield ring
+    ring.stop()
+
+
+def test_ranks_are_numbered_host_by_host(ring):
+    places = [("algo-3", 0), ("algo-3", 1), ("algo-1", 0), ("algo-1", 1)]
+    for rank, (host, local) in enumerate(places):
+        env = ring.environment(host, local)
+        numbers = {name: env[f"HOROVOD_{name}"] for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE")}
+        assert numbers == {"RANK": str(rank), "SIZE": "4", "LOCAL_RANK": str(local), "LOCAL_SIZE": "2"}
+        assert (env["HOROVOD_CROSS_RANK"], env["HOROVOD_CROSS_SIZE"]) == (str(rank // 2), "2")
+        assert env["HOROVOD_HOSTNAME"] == host
+
+
+def test_all_ranks_are_told_where_the_rendezvous_is_and_to_use_gloo(ring):
+    env = ring.environment("algo-1", 1)
+    assert env["HOROVOD_CONTROLLER"] == env["HOROVOD_CPU_OPERATIONS"] == "gloo"
+    assert env["HOROVOD_GLOO_RENDEZVOUS_ADDR"] == "127.0.0.1"
+    assert env["HOROVOD_GLOO_IFACE"] == "lo"
+    with socket.create_connection(("127.0.0.1", int(env["HOROVOD_GLOO_RENDEZVOUS_PORT"])), 5):
+        pass
+
+
+def test_nothing_is_left_of_a_ring_that_was_stopped_whoever_still_holds_a_connection(ring):
+    port = int(ring.environment("algo-1", 0)["HOROVOD_GLOO_RENDEZVOUS_PORT"])
+    before = {thread for thread in threading.enumerate() if not thread.daemon}
+    with socket.create_connection(("127.0.0.1", port), 5):  # and says nothing
+        ring.stop()
+        ring.stop()
+        assert {thread for thread in threading.enumerate() if not thread.daemon} <= before
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), 5)
+
+
+@pytest.mark.parametrize(("hosts", "per_host"), [(3, 2), (1, 4), (4, 1)])
+def test_the_variables_are_those_of_horovodrun(hosts, per_host):
+    pytest.importorskip("horovod.runner")
+    from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
+    from horovod.runner.gloo_run import create_run_env_vars, create_slot_env_vars
+
+    meeting, size = Meeting("algo-4", 4321, "eth7"), hosts * per_host
+    plan = get_host_assignments(parse_hosts(",".join(f"algo-{n}:{per_host}" for n in range(hosts))), size)
+    shared = create_run_env_vars("algo-4", ["eth7"], 4321)
+    assert len(plan) == size
+    for slot in plan:
+        rank = Rank(slot.rank, slot.size, slot.local_rank, slot.local_size, "tfhet")
+        theirs = {name: str(value) for name, value in {**shared, **create_slot_env_vars(slot)}.items()}
+        assert meeting.variables(slot.hostname, rank) == theirs
+
+
+def test_the_launcher_has_the_rendezvous_without_tensorflow():
+    pytest.importorskip("horovod.runner")
+    code = "import sys; from tfhet.strategies.horovod.rendezvous import Ring; Ring(['a'], 2).load(); print('tensorflow' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=True)
+    assert done.stdout == "False\n"
+
+
+def test_a_meeting_arrives_as_it_was():
+    meeting = Meeting("10.0.0.2", 4321, "eth0")
+    assert Meeting.parse(json.loads(json.dumps(meeting.to_message()))) == meeting
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        [],
+        {},
+        {"address": "", "port": 1, "interface": "lo"},
+        {"address": "a b", "port": 1, "interface": "lo"},
+        {"address": "a", "port": 0, "interface": "lo"},
+        {"address": "a", "port": 65536, "interface": "lo"},
+        {"address": "a", "port": True, "interface": "lo"},
+        {"address": "a", "port": "1", "interface": "lo"},
+        {"address": "a", "port": 1, "interface": "lo\n"},
+        {"address": "a", "port": 1},
+    ],
+)
+def test_what_is_no_meeting_is_refused(value):
+    with pytest.raises(ClusterError, match="where ranks could meet"):
+        Meeting.parse(value)
+
+
+def test_a_rank_has_the_hosts_variables_and_the_rings_and_what_the_user_chose():
+    rank, meeting = Rank(1, 2, 0, 1, "tfhet"), Meeting("127.0.0.1", 1, "lo")
+    plain = meeting.environment("algo-1", rank, {"PATH": "/bin", "HOROVOD_CONTROLLER": "mpi"})
+    assert plain == {"PATH": "/bin", "HOROVOD_GLOO_TIMEOUT_SECONDS": "120", **meeting.variables("algo-1", rank)}
+    chosen = {"HOROVOD_GLOO_IFACE": "lo", "NCCL_SOCKET_IFNAME": "^docker", "HOROVOD_GLOO_TIMEOUT_SECONDS": "9"}
+    other = Meeting("127.0.0.1", 1, "eth99").environment("algo-1", rank, chosen)
+    assert {name: other[name] for name in chosen} == chosen
+
+
+def test_an_interface_that_a_host_lacks_is_named_with_those_that_it_has():
+    with pytest.raises(ClusterError, match=r"algo-1 has no network interface 'eth99'.*it has .*lo.*resourceconfig"):
+        Meeting("127.0.0.1", 1, "eth99").environment("algo-1", Rank(0, 2, 0, 2, "tfhet"), {})
+
+
+@pytest.mark.parametrize(("hosts", "ranks"), [([], 1), (["a"], 0)])
+def test_a_ring_of_nobody_is_an_error(hosts, ranks):
+    with pytest.raises(UsageError, match="a ring needs hosts"):
+        Ring(hosts, ranks)
+
+
+def test_without_horovod_the_error_says_what_to_install():
+    code = """
+import sys
+sys.modules["horovod"] = None
+from tfhet.cluster import Rank
+from tfhet.errors import ClusterError, UsageError
+from tfhet.strategies.horovod.rendezvous import Meeting, Ring
+try:
+    Ring(["a"], 2).start("127.0.0.1", "lo")
+except UsageError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=True)
+    assert "2 ranks need Horovod: pip install tfhet[horovod]" in done.stdout

@@ -1,0 +1,177 @@
+"""One process of the data service, kept alive: started again at the same port when it dies or falls silent.
+
+At the same address and port a respawned worker takes up its place (a worker at another address is a new one, and the
+epoch waits for the old one for ever: TF 2.15.1), and a respawned dispatcher finds its journal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tfhet.clock import SYSTEM, Clock
+from tfhet.errors import JobFailed
+from tfhet.process import Child, OnLine, describe_exit
+from tfhet.planes.tf_service.notice import understood
+
+
+@dataclass(frozen=True)
+class RestartPolicy:
+    """What is made good, and what is too much."""
+
+    limit: int = 20
+    """So many deaths of one process within `window_s` are made good; one more is a failure of the job."""
+    window_s: float = 60.0
+    vain_limit: int = 5
+    """So many deaths in a row before the process served again are; starting takes seconds, so that a process which
+    cannot come back would die too seldom for `limit`."""
+    backoff_s: float = 0.1
+    """Before the first restart; twice as long after each further death within the window."""
+    longest_backoff_s: float = 2.0
+    silence_s: float = 10.0
+    """A process that serves and says nothing for so long (it says something every second) hangs: it is killed."""
+    start_s: float = 120.0
+    """So long it may say nothing before it serves."""
+
+    def pause_s(self, deaths: int) -> float:
+        """Seconds before the restart after the `deaths`-th death in the window, from 1."""
+        return min(self.longest_backoff_s, self.backoff_s * 2.0 ** min(deaths - 1, 16))
+
+
+class Supervised:
+    """A server process, started again when it ends by itself.
+
+    `tell` receives (event name, fields): started, ready, died, and what the process says about itself.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        host: str,
+        command: Sequence[str],
+        env: Mapping[str, str],
+        *,
+        on_line: OnLine,
+        tell: Callable[[str, Mapping[str, object]], None],
+        policy: RestartPolicy | None = None,
+        clock: Clock = SYSTEM,
+    ):
+        self.name = name
+        self.restarts = 0
+        """How often it was started again."""
+        self.ready = asyncio.Event()
+        """Set once it serves, for the first time."""
+        self._host = host
+        self._command = list(command)
+        self._env = dict(env)
+        self._on_line = on_line
+        self._tell = tell
+        self._policy = policy or RestartPolicy()
+        self._clock = clock
+        self._child: Child | None = None
+        self._heard_s = 0.0
+        self._serves = False
+        self._vain = 0
+        self._renewing = False
+        self._deaths: collections.deque[float] = collections.deque()
+        self._running: asyncio.Task[JobFailed] | None = None
+
+    def start(self) -> None:
+        """Begins its life; `failure` tells when that is over."""
+        self._running = asyncio.create_task(self._live(), name=self.name)
+
+    async def failure(self) -> JobFailed:
+        """Returns when it has died before it ever served, or too often."""
+        assert self._running is not None
+        return await asyncio.shield(self._running)
+
+    def renew(self, command: Sequence[str]) -> None:
+        """Ends the process and starts it again with another command, which is no death that counts."""
+        self._command = list(command)
+        self._renewing = True
+        if self._child is not None:
+            self._child.kill()
+
+    @property
+    def pid(self) -> int | None:
+        """Of the process that runs; None while there is none."""
+        return self._child.pid if self._child is not None and self._child.code is None else None
+
+    def next_time(self, command: Sequence[str]) -> None:
+        """The command with which it is started when it has to be started again."""
+        self._command = list(command)
+
+    async def stop(self, grace_s: float) -> None:
+        """Ends the process, and its being started again."""
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.gather(self._running, return_exceptions=True)
+        if self._child is not None:
+            await self._child.stop(grace_s)
+            self._child = None
+
+    async def _live(self) -> JobFailed:
+        while True:
+            self._heard_s, self._serves = self._clock.monotonic(), False
+            self._renewing, command = False, self._command
+            self._child = await Child.start(self.name, command, env=self._env, on_line=self._heard)
+            if self._renewing:  # while it was being started, with the command before
+                self._child.kill()
+            self._tell("started", {"pid": self._child.pid})
+            silent = asyncio.create_task(self._silence(self._child))
+            try:
+                code = await self._child.wait()
+            finally:
+                silent.cancel()
+            if self._renewing:
+                continue
+            end = f"ended by itself ({describe_exit(code, self._child.tail)})"
+            if silent.done() and not silent.cancelled():
+                limit_s = self._policy.silence_s if self._serves else self._policy.start_s
+                end = f"said nothing for {limit_s:g} s and was killed"
+            now_s = self._clock.monotonic()
+            self._deaths.append(now_s)
+            while self._deaths[0] < now_s - self._policy.window_s:
+                self._deaths.popleft()
+            deaths = len(self._deaths)
+            often = f", {_ordinal(deaths)} in {self._policy.window_s:g} s" if deaths > 1 else ""
+            failed = JobFailed(
+                f"{self.name} on {self._host} {end}{often}", host=self._host, code=code, log_tail=self._child.tail
+            )
+            self._vain = 0 if self._serves else self._vain + 1
+            if not self.ready.is_set() or deaths > self._policy.limit or self._vain > self._policy.vain_limit:
+                return failed
+            self.restarts += 1
+            self._tell("died", {"code": code, "cause": str(failed)})
+            await asyncio.sleep(self._policy.pause_s(deaths))
+
+    async def _silence(self, child: Child) -> None:
+        """Returns after the process has been silent for too long, having killed it."""
+        looked_s = self._clock.monotonic()
+        while looked_s - self._heard_s < (self._policy.silence_s if self._serves else self._policy.start_s):
+            await asyncio.sleep(min(0.5, self._policy.silence_s / 4))
+            now_s = self._clock.monotonic()
+            if now_s - looked_s > self._policy.silence_s / 2:  # we were stopped: what was said is yet to be read
+                self._heard_s = now_s
+            looked_s = now_s
+        child.kill()
+
+    def _heard(self, line: str) -> None:
+        self._heard_s = self._clock.monotonic()
+        notice = understood(line)
+        if notice is None:
+            self._on_line(f"[{self.name}] {line}")
+            return
+        event, fields = notice
+        if event == "ready":
+            self._serves = True
+            self.ready.set()
+        self._tell(event, fields)
+
+
+def _ordinal(number: int) -> str:
+    """2 -> "for the 2nd time"."""
+    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"for the {number}{ending} time"

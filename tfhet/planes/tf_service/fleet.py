@@ -1,0 +1,189 @@
+"""The fleet: the tf.data service processes of one host, started, kept alive and ended. Needs no TensorFlow."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tfhet.cluster import check_free
+from tfhet.errors import JobFailed, NotReady
+from tfhet.process import OnLine
+from tfhet.planes.cpus import confine, left_by, usable
+from tfhet.planes.memory import in_huge_pages
+from tfhet.planes.supervised import RestartPolicy, Supervised
+
+
+class Fleet:
+    """Dispatcher (on one host of the job) and workers of this host.
+
+    `tell` receives (event name, fields); `on_line` the output, line by line, for the log. `folder`: where the
+    dispatcher keeps its journal, on a local disk; None: the system's folder for temporary files. `gives_way`: its
+    workers run when nobody else on the host wants the CPU.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        address: str,
+        env: Mapping[str, str],
+        *,
+        on_line: OnLine,
+        tell: Callable[[str, Mapping[str, object]], None] | None = None,
+        policy: RestartPolicy | None = None,
+        folder: Path | None = None,
+        gives_way: bool = False,
+    ):
+        self.host = host
+        self.workers_registered = 0
+        """Workers that the dispatcher on this host knows; 0 where there is none."""
+        self.native: frozenset[str] | None = None
+        """The compiled ops that all processes of the fleet have; None before the first serves."""
+        self._address = address
+        self._env = in_huge_pages(env)
+        self._on_line = on_line
+        self._tell = tell or (lambda event, fields: None)
+        self._policy = policy
+        self._servers: dict[str, Supervised] = {}
+        self._folder = folder
+        self._gives_way = gives_way
+        self._cpus: tuple[int, ...] = ()
+        self._workers: dict[str, list[str]] = {}
+        self._journal: str | None = None
+        self._dispatcher_port = 0
+        self._generations = 0
+        self._knows_workers = False
+
+    @property
+    def restarts(self) -> int:
+        """How often any of its processes was started again."""
+        return sum(server.restarts for server in self._servers.values())
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """Of its processes that run, by name."""
+        return {name: server.pid for name, server in self._servers.items() if server.pid is not None}
+
+    async def start_dispatcher(self, port: int, deadline_s: float) -> None:
+        """Starts the dispatcher and waits until it serves. Raises UsageError for a busy port, NotReady, JobFailed."""
+        check_free(port)
+        try:
+            if self._folder is not None:
+                self._folder.mkdir(exist_ok=True)  # without parents: where there is no SageMaker, none is made
+            self._journal = tempfile.mkdtemp(prefix="tfhet-journal-", dir=self._folder)
+        except OSError:
+            self._journal = tempfile.mkdtemp(prefix="tfhet-journal-")
+        self._dispatcher_port = port
+        self._start("dispatcher", self._dispatcher_arguments())
+        await self._wait_ready(["dispatcher"], deadline_s)
+
+    def renew_dispatcher(self) -> None:
+        """Puts a dispatcher without memory in the place of the one that runs: every reader's data set ends with an
+        error, and only workers that live come back to it. A task of a worker that is gone for good stays a task for
+        the old one, and the end of its epoch never comes (TF 2.15.1)."""
+        self.workers_registered, self._knows_workers = 0, False
+        self._servers["dispatcher"].renew(self._command(self._dispatcher_arguments()))
+
+    def _dispatcher_arguments(self) -> list[str]:
+        assert self._journal is not None
+        self._generations += 1
+        journal = Path(self._journal) / f"generation-{self._generations}"
+        journal.mkdir()
+        return ["dispatcher", "--port", str(self._dispatcher_port), "--work_dir", str(journal)]
+
+    async def start_workers(self, ports: Sequence[int], dispatcher: str, deadline_s: float) -> None:
+        """Starts one worker for each port and waits until they serve. Raises as `start_dispatcher` does."""
+        for port in ports:
+            check_free(port)
+        names = [f"worker-{index}" for index in range(len(ports))]
+        for name, port in zip(names, ports, strict=True):
+            where = ["--port", str(port), "--address", self._address, "--dispatcher", dispatcher]
+            self._workers[name] = ["worker", *where, *(["--gives_way"] if self._gives_way else [])]
+            self._start(name, self._worker_arguments(name))
+        await self._wait_ready(names, deadline_s)
+
+    def keep_off(self, reserve: int) -> tuple[int, ...]:
+        """Leaves `reserve` of the host's CPUs to others, now and for workers to come; 0: none.
+
+        Gives the CPUs that the workers use: all, where none would be left or the system does not tell.
+        """
+        every = usable()
+        left = left_by(reserve, every)
+        if every and left != (self._cpus or every):
+            self._cpus = left
+            for name in self._workers:
+                server = self._servers[name]
+                server.next_time(self._command(self._worker_arguments(name)))
+                if server.pid is not None:
+                    confine(server.pid, left)
+        return left
+
+    def _worker_arguments(self, name: str) -> list[str]:
+        cpus = ["--cpus", ",".join(map(str, self._cpus))] if self._cpus else []
+        return [*self._workers[name], *cpus]
+
+    async def failure(self) -> JobFailed:
+        """Returns when a process of the fleet can no longer be kept alive; waits for ever otherwise."""
+        while not self._servers:
+            await asyncio.sleep(0.1)
+        waits = {asyncio.create_task(server.failure()) for server in self._servers.values()}
+        try:
+            done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in waits:
+                task.cancel()
+        return done.pop().result()
+
+    async def stop(self, grace_s: float = 2.0) -> None:
+        """Ends all its processes, side by side: when a fleet is stopped, nobody reads from it any more."""
+        await asyncio.gather(*(server.stop(grace_s) for server in self._servers.values()))
+        self._servers.clear()
+        self._workers.clear()
+        if self._journal is not None:
+            shutil.rmtree(self._journal, ignore_errors=True)
+            self._journal = None
+
+    def _start(self, name: str, arguments: Sequence[str]) -> None:
+        def tell(event: str, fields: Mapping[str, object]) -> None:
+            if event == "ready":
+                kernels = frozenset(str(kernel) for kernel in fields.get("native", ()))  # type: ignore[attr-defined]
+                self.native = kernels if self.native is None else self.native & kernels
+                self._knows_workers = self._knows_workers or name == "dispatcher"
+            elif event == "workers":
+                if not self._knows_workers:  # the last words of a dispatcher that was renewed
+                    return
+                self.workers_registered = int(str(fields["count"]))
+            if event != "alive":
+                self._tell(f"service.{event}", {"process": name, **fields})
+
+        command = self._command(arguments)
+        server = Supervised(name, self.host, command, self._env, on_line=self._on_line, tell=tell, policy=self._policy)
+        self._servers[name] = server
+        server.start()
+
+    @staticmethod
+    def _command(arguments: Sequence[str]) -> list[str]:
+        return [sys.executable, "-m", "tfhet.planes.tf_service.server", *arguments]
+
+    async def _wait_ready(self, names: Sequence[str], deadline_s: float) -> None:
+        async def all_ready() -> None:
+            for name in names:
+                await self._servers[name].ready.wait()
+
+        ready, failed = asyncio.create_task(all_ready()), asyncio.create_task(self.failure())
+        try:
+            both: set[asyncio.Task[Any]] = {ready, failed}
+            done, _ = await asyncio.wait(both, timeout=deadline_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ready.cancel()
+            failed.cancel()
+        if ready in done:
+            return
+        if failed in done:
+            raise failed.result()
+        late = [name for name in names if not self._servers[name].ready.is_set()]
+        raise NotReady(f"{self.host}: {', '.join(late)} did not serve within {deadline_s:g} s")
