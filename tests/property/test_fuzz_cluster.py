@@ -15,7 +15,7 @@ from tfhet.cluster import Identity, JobContext, Ports, Rank, Serving, identify, 
 from tfhet.cluster.environment import job_name
 from tfhet.control import Secret
 from tfhet.errors import ClusterError, UsageError
-from tfhet.planes.tf_service.notice import understood
+from tfhet.planes.notice import understood
 from tfhet.simulate.cluster_file import load
 
 HETEROGENEOUS = {

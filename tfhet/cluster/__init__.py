@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
-from tfhet.cluster.address import Ports, check_free, free_ports, resolve
-from tfhet.cluster.environment import NATIVE, base_dir, cache_dir, config_dir, environment, host_paths, job_name
+from tfhet.cluster.address import CONTROL_PORT, PortRange, Ports, check_free, free_ports, resolve
+from tfhet.cluster.environment import base_dir, cache_dir, config_dir, environment, host_paths, job_name
 from tfhet.cluster.group import Cluster, Group
 from tfhet.cluster.host import Host
 from tfhet.cluster.identity import Identity, identify
-from tfhet.strategies.job import JobContext
 from tfhet.cluster.paths import HostPaths
+from tfhet.cluster.place import Place
 from tfhet.cluster.rank import Rank
-from tfhet.cluster.role import Role, Roles, roles
-from tfhet.planes.tf_service.serving import Serving
+from tfhet.cluster.role import DATA, DNN, ROLES, Role, Roles, roles
 
 __all__ = [
-    "NATIVE",
+    "CONTROL_PORT",
+    "DATA",
+    "DNN",
+    "ROLES",
     "Cluster",
     "Group",
     "Host",
     "HostPaths",
     "Identity",
-    "JobContext",
+    "Place",
+    "PortRange",
     "Ports",
     "Rank",
     "Role",
     "Roles",
-    "Serving",
     "base_dir",
     "cache_dir",
     "check_free",

@@ -5,14 +5,12 @@ from __future__ import annotations
 import errno
 import json
 import socket
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 
 from tfhet.errors import ClusterError, UsageError, shown
 
 CONTROL_PORT = 16000
-DISPATCHER_PORT = 6000
-WORKER_BASE_PORT = 6001
 PORTS_VARIABLE = "TFHET_PORTS"
 ADDRESSES_VARIABLE = "TFHET_ADDRESSES"
 
@@ -20,20 +18,37 @@ _SELF_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopb
 
 
 @dataclass(frozen=True)
+class PortRange:
+    """Consecutive TCP ports that the processes of one kind listen on."""
+
+    first: int
+    count: int = 1
+    """Number of ports, >= 0."""
+    is_shared: bool = False
+    """Whether the port is the same on all hosts of a job, because one process on the leader's host listens there."""
+
+
+@dataclass(frozen=True)
 class Ports:
-    """The TCP ports of one host, all different. `control` and `dispatcher` are the same on all hosts of a job."""
+    """The TCP ports of one host, all different. `control` is the same on all hosts of a job."""
 
     control: int = CONTROL_PORT
-    dispatcher: int = DISPATCHER_PORT
-    workers: tuple[int, ...] = (WORKER_BASE_PORT,)
+    plane: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """Ports of the data plane's processes, by a name of the plane's."""
 
     def __post_init__(self) -> None:
-        every = (self.control, self.dispatcher, *self.workers)
+        every = self.every
         for port in every:
             if not isinstance(port, int) or isinstance(port, bool) or not 1 <= port <= 65535:
                 raise UsageError(f"{shown(port)} is not a TCP port; use 1 to 65535")
         if len(set(every)) != len(every):
-            raise UsageError(f"control, dispatcher and worker ports must differ, got {', '.join(map(str, every))}")
+            names = " and ".join(["control", *self.plane])
+            raise UsageError(f"the ports of {names} must differ, got {', '.join(map(str, every))}")
+
+    @property
+    def every(self) -> tuple[int, ...]:
+        """All of them."""
+        return (self.control, *(port for ports in self.plane.values() for port in ports))
 
     @classmethod
     def from_env(
@@ -41,38 +56,38 @@ class Ports:
         env: Mapping[str, str],
         *,
         control: int = CONTROL_PORT,
-        dispatcher: int = DISPATCHER_PORT,
-        worker_base: int = WORKER_BASE_PORT,
-        workers: int = 1,
+        plane: Mapping[str, PortRange] | None = None,
     ) -> Ports:
-        """The ports given in `TFHET_PORTS`, or else the arguments: worker i of this host gets `worker_base` + i.
+        """The ports given in `TFHET_PORTS`, or else the arguments.
 
-        `TFHET_PORTS` is JSON: `{"control": 16000, "dispatcher": 6000, "workers": [6001, 6002]}`; what it leaves out
-        comes from the arguments. `workers`: how many this host runs, >= 0. Raises UsageError for ports that are none,
-        twice the same, or too few.
+        `TFHET_PORTS` is JSON: `{"control": 16000, NAME: 6000, OTHER: [6001, 6002]}`, where the further names are those
+        of `plane`; what it leaves out comes from the arguments. Raises UsageError for numbers that are no ports, for
+        the same port twice, and for too few.
         """
+        plane = plane or {}
         given = _json_object(env, PORTS_VARIABLE)
-        unknown = sorted(set(given) - {"control", "dispatcher", "workers"})
+        unknown = sorted(set(given) - {"control", *plane})
         if unknown:
-            raise UsageError(f"{PORTS_VARIABLE}: unknown key {unknown[0]!r}; known: control, dispatcher, workers")
-        listed = given.get("workers", [worker_base + i for i in range(workers)])
-        if not isinstance(listed, list):
-            raise UsageError(f"{PORTS_VARIABLE}: 'workers' must be a list of ports")
-        if len(listed) < workers:
-            raise UsageError(f"{PORTS_VARIABLE} gives {len(listed)} worker ports, this host runs {workers} workers")
+            known = ", ".join(["control", *plane])
+            raise UsageError(f"{PORTS_VARIABLE}: unknown key {unknown[0]!r}; known: {known}")
+        found: dict[str, tuple[int, ...]] = {}
+        for name, wanted in plane.items():
+            ports = given.get(name, [wanted.first + i for i in range(wanted.count)])
+            ports = ports if isinstance(ports, list) else [ports] if wanted.is_shared else None
+            if ports is None:
+                raise UsageError(f"{PORTS_VARIABLE}: {name!r} must be a list of ports")
+            if len(ports) < wanted.count:
+                raise UsageError(f"{PORTS_VARIABLE} gives {len(ports)} {name} ports, this host needs {wanted.count}")
+            found[name] = tuple(ports[: wanted.count])
         try:
-            return cls(
-                given.get("control", control),  # type: ignore[arg-type]
-                given.get("dispatcher", dispatcher),  # type: ignore[arg-type]
-                tuple(listed[:workers]),
-            )
+            return cls(given.get("control", control), found)  # type: ignore[arg-type]
         except (UsageError, TypeError) as error:
             raise UsageError(f"{PORTS_VARIABLE if given else 'ports'}: {error}") from error
 
-    def to_env(self) -> dict[str, str]:
-        """The variable that `from_env` reads."""
-        value = {"control": self.control, "dispatcher": self.dispatcher, "workers": list(self.workers)}
-        return {PORTS_VARIABLE: json.dumps(value)}
+    def to_env(self, shared: Collection[str] = ()) -> dict[str, str]:
+        """The variable that `from_env` reads. shared: names of the plane's ports of which there is one."""
+        plane = {name: ports[0] if name in shared and ports else list(ports) for name, ports in self.plane.items()}
+        return {PORTS_VARIABLE: json.dumps({"control": self.control, **plane})}
 
 
 def resolve(host: str, env: Mapping[str, str], current_host: str | None = None) -> str:

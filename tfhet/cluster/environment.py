@@ -9,8 +9,6 @@ from pathlib import Path
 
 from tfhet.cluster.paths import HostPaths
 
-NATIVE = "TFHET_NATIVE"
-"""Which compiled ops a process uses: see `tfhet.native.library`."""
 DEFAULT_BASE = Path("/opt/ml")
 """Where SageMaker puts a job's files."""
 
@@ -54,8 +52,8 @@ def host_paths(env: Mapping[str, str]) -> HostPaths:
 def job_name(env: Mapping[str, str]) -> str:
     """The training job's name, equal on every host of a job; "" when there is none.
 
-    `TRAINING_JOB_NAME` is set by the platform. Ranks that mpirun starts on other hosts may lack it and have the
-    `SM_*` variables of the first host instead, so the same name is looked up there.
+    `TRAINING_JOB_NAME` is set by the platform. Ranks that a launcher of another make starts on other hosts may lack it
+    and have the `SM_*` variables of the first host instead, so the same name is looked up there.
     """
     if env.get("TRAINING_JOB_NAME"):
         return env["TRAINING_JOB_NAME"]

@@ -51,7 +51,7 @@ class Identity:
     def from_sm_env(cls, env: Mapping[str, str]) -> Identity:
         """Reads the `SM_*` variables that SageMaker sets for an entry point. Raises ClusterError.
 
-        Under mpirun these are the variables of the first host on every host (`-x SM_CURRENT_HOST`), so
+        Launchers that hand their environment on (`-x SM_CURRENT_HOST`) give every host those of the first one, so
         `identify` prefers the file.
         """
         where = "the SM_* variables"

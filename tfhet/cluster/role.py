@@ -1,100 +1,147 @@
-"""What a host is for: to deliver data, or to train."""
+"""What the hosts of a group are for: to prepare data, to train, or what a strategy adds.
+
+roles(identity)                          # data_group prepares data, dnn_group trains
+roles(identity, known=(*ROLES, Role("ps")))  # ps_group is a third group, with a role of a strategy's own
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 
 from tfhet.cluster.group import Cluster, Group
 from tfhet.cluster.identity import Identity
 from tfhet.errors import ClusterError
 
-DATA_GROUP = "data_group"
-DNN_GROUP = "dnn_group"
+
+@dataclass(frozen=True)
+class Role:
+    """What the hosts of one group are for. `ROLES` has the usual ones; a strategy may add others."""
+
+    name: str
+    """Like `data`: the group is called `data_group`, unless `--data_group` names another."""
+    trains: bool = False
+    """Whether the hosts of this role run ranks."""
+
+    @property
+    def group(self) -> str:
+        """The usual name of its group."""
+        return f"{self.name}_group"
 
 
-class Role(str, Enum):
-    """The two things that a host can be for."""
-
-    DATA = "data"
-    """Prepares examples; has no accelerator."""
-    DNN = "dnn"
-    """Trains; may prepare examples on the side."""
+DATA = Role("data")
+"""The hosts prepare examples; they have no accelerator."""
+DNN = Role("dnn", trains=True)
+"""The hosts train; they may prepare examples on the side."""
+ROLES = (DATA, DNN)
 
 
 @dataclass(frozen=True)
 class Roles:
     """Which group does what."""
 
-    data: Group | None
-    """None in a homogeneous job."""
-    dnn: Group
-    role_of_current_host: Role
+    groups: Mapping[str, Group]
+    """The groups by the name of their role; `dnn` is there always, `data` in a heterogeneous job."""
+    current: Role
+    """The role of this host."""
+
+    @property
+    def dnn(self) -> Group:
+        """The group that trains."""
+        return self.groups[DNN.name]
 
     @property
     def data_hosts(self) -> tuple[str, ...]:
         """Names of the data hosts; empty in a homogeneous job."""
-        return self.data.hosts if self.data else ()
+        return self.hosts(DATA.name)
 
     @property
     def dnn_hosts(self) -> tuple[str, ...]:
+        """Names of the hosts that train; the first one leads."""
         return self.dnn.hosts
 
+    @property
+    def other_hosts(self) -> tuple[str, ...]:
+        """Names of all hosts that do not train."""
+        return tuple(host for role, group in self.groups.items() if role != DNN.name for host in group.hosts)
 
-def roles(identity: Identity, data_group: str | None = None, dnn_group: str | None = None) -> Roles:
-    """Gives every group its role: by the names told, else by the names `data_group` and `dnn_group`.
+    def hosts(self, role: str) -> tuple[str, ...]:
+        """Names of the hosts of a role; empty where no group has it."""
+        return self.groups[role].hosts if role in self.groups else ()
 
-    With one group and nothing told, that group trains, whatever it is called, except `data_group`: a job with only
-    that one has lost its dnn group. "" counts as not told (SageMaker passes None so).
+    def role_of(self, group: str) -> str | None:
+        """Name of the role of a group; None where it has none."""
+        return next((role for role, one in self.groups.items() if one.name == group), None)
+
+
+def roles(identity: Identity, names: Mapping[str, str] | None = None, known: Sequence[Role] = ROLES) -> Roles:
+    """Gives every group its role: the group named in `names`, by role, else the usual name, like `data_group`.
+
+    A job with one group and no names trains on that group, whatever it is called, except `data_group`: such a job has
+    lost its dnn group. "" in `names` counts as no name (SageMaker passes None so). A role of `known` other than data
+    and dnn is taken where its group is there.
     Raises ClusterError, naming the groups that are there, for a name that is not, a group with no hosts, the same
     group twice, and a group that would be left without a role.
     """
-    cluster = identity.cluster
-    data_group, dnn_group = data_group or None, dnn_group or None
-    if data_group is not None and data_group == dnn_group:
-        raise ClusterError(
-            f"--data_group and --dnn_group both say {data_group!r}; they must differ. Groups: {cluster.describe()}"
-        )
-    if not cluster.is_heterogeneous and data_group is None:
-        return _homogeneous(cluster, dnn_group)
-    data = _find(cluster, data_group, DATA_GROUP, "--data_group")
-    dnn = _find(cluster, dnn_group, DNN_GROUP, "--dnn_group")
-    if data.name == dnn.name:
-        raise ClusterError(f"group {data.name!r} cannot be both data and dnn group. Groups: {cluster.describe()}")
-    idle = [group.name for group in cluster.groups if group.name not in (data.name, dnn.name) and group.hosts]
+    cluster, names = identity.cluster, {role: name for role, name in (names or {}).items() if name}
+    for role, name in names.items():
+        twice = next((other for other, its in names.items() if other != role and its == name), None)
+        if twice:
+            raise ClusterError(
+                f"--{role}_group and --{twice}_group both say {name!r}; they must differ. Groups: {cluster.describe()}"
+            )
+    if not cluster.is_heterogeneous and not set(names) - {DNN.name}:
+        return _homogeneous(cluster, names.get(DNN.name))
+    further = [role for role in known if role not in ROLES and (role.name in names or role.group in cluster.names)]
+    found = {role.name: _find(cluster, names.get(role.name), role) for role in _needed(cluster, names, further)}
+    for role, group in found.items():
+        twice = next((other for other, its in found.items() if other != role and its.name == group.name), None)
+        if twice:
+            raise ClusterError(
+                f"group {group.name!r} cannot be both {role} and {twice} group. Groups: {cluster.describe()}"
+            )
+    taken = {group.name: role for role, group in found.items()}
+    idle = [group.name for group in cluster.groups if group.name not in taken and group.hosts]
     if idle:
+        parts = " and ".join(f"{group.name!r} is the {role} group" for role, group in found.items())
+        options = " or ".join(f"--{role}_group" for role in found)
         raise ClusterError(
-            f"group {idle[0]!r} has no role: {data.name!r} delivers data and {dnn.name!r} trains. "
-            f"Take it out of the job, or name another one with --data_group or --dnn_group. "
-            f"Groups: {cluster.describe()}"
+            f"group {idle[0]!r} has no role: {parts}. "
+            f"Take it out of the job, or name another one with {options}. Groups: {cluster.describe()}"
         )
-    for group in (data, dnn):
+    for group in found.values():
         if not group.hosts:
             raise ClusterError(f"group {group.name!r} has no hosts; give it at least one, or run without it")
-    role = Role.DATA if identity.current_group == data.name else Role.DNN
-    return Roles(data, dnn, role)
+    current = taken[identity.current_group]
+    return Roles(found, next(role for role in (*ROLES, *further) if role.name == current))
+
+
+def _needed(cluster: Cluster, names: Mapping[str, str], further: Sequence[Role]) -> list[Role]:
+    """The roles that the groups of a heterogeneous job have to fill."""
+    has_data = DATA.group in cluster.names or DATA.name in names or not further
+    return [*([DATA] if has_data else []), DNN, *further]
 
 
 def _homogeneous(cluster: Cluster, dnn_group: str | None) -> Roles:
     if not cluster.groups:
         raise ClusterError("this job has no groups; it needs at least one host to train on")
-    group = _find(cluster, dnn_group, DNN_GROUP, "--dnn_group") if dnn_group else cluster.groups[0]
-    if dnn_group is None and group.name == DATA_GROUP:
+    group = _find(cluster, dnn_group, DNN) if dnn_group else cluster.groups[0]
+    if dnn_group is None and group.name == DATA.group:
         raise ClusterError(
-            f"this job has no dnn group: its only group is {cluster.describe()}. Add a group {DNN_GROUP!r}, "
-            f"or say --dnn_group {DATA_GROUP} to train on this one"
+            f"this job has no dnn group: its only group is {cluster.describe()}. Add a group {DNN.group!r}, "
+            f"or say --dnn_group {DATA.group} to train on this one"
         )
     if not group.hosts:
         raise ClusterError(f"group {group.name!r} has no hosts; it needs at least one to train on")
-    return Roles(None, group, Role.DNN)
+    return Roles({DNN.name: group}, DNN)
 
 
-def _find(cluster: Cluster, told: str | None, usual: str, argument: str) -> Group:
-    name = told or usual
+def _find(cluster: Cluster, given: str | None, role: Role) -> Group:
+    name, argument = given or role.group, f"--{role.name}_group"
     if name in cluster.names:
         return cluster.group(name)
-    why = f"{argument} says {told!r}, which this job does not have" if told else f"this job has no group {usual!r}"
+    why = f"{argument} says {given!r}, which this job does not have" if given else f"this job has no group {name!r}"
     hint = f"say which group is meant with {argument} NAME"
     if not cluster.is_heterogeneous:
-        hint = f"it is homogeneous: leave {argument} away, or give the job a second group"
+        hint = f"it is homogeneous: omit {argument}, or give the job a second group"
     raise ClusterError(f"{why}; {hint}. Groups: {cluster.describe()}")

@@ -9,7 +9,7 @@ from typing import Any
 
 from tfhet.clock import SYSTEM, Clock
 from tfhet.record import MetricLine
-from tfhet.planes.tf_service.notice import understood
+from tfhet.planes.notice import understood
 
 TOTALS = ("steps", "examples", "step_s", "wait_s")
 """What the built-in trainer says of itself once a second (`trainer.Meter.totals`)."""

@@ -25,7 +25,7 @@ from tfhet.launch.exposition import Exposition, labels
 from tfhet.launch.failure import write_failure
 from tfhet.launch.hearing import Hearing
 from tfhet.strategies.mpi.lineage import first_gone, watched
-from tfhet.planes.tf_service.noise import is_noise
+from tfhet.planes.tensorflow_noise import is_noise
 from tfhet.launch.outcome import write_outcome
 from tfhet.launch.place import Place
 from tfhet.planes.tf_service.recovery import Recovery

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tfhet.errors import JobFailed, TfhetError
-from tfhet.planes.tf_service.noise import is_noise
+from tfhet.planes.tensorflow_noise import is_noise
 from tfhet.process import describe_exit
 
 _FOLLOWS = re.compile(r"Horovod has been shut down|HorovodInternalError|Connection (closed|reset) by peer")

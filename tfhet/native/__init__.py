@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfhet.native.kernels import built, names, permitted
+from tfhet.native.kernels import SWITCH, built, names, permitted
 
-__all__ = ["available", "built", "load_all", "names", "ops", "permitted"]
+__all__ = ["SWITCH", "available", "built", "load_all", "names", "ops", "permitted"]
 
 
 def __getattr__(name: str) -> Any:

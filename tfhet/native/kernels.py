@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from tfhet.cluster import NATIVE, cache_dir, environment
+from tfhet.cluster import cache_dir, environment
 from tfhet.errors import UsageError
 
 HERE = Path(__file__).parent
-SWITCH = NATIVE
+SWITCH = "TFHET_NATIVE"
 """`auto`: compiled ops where they can be built; `off`: plain TensorFlow only; `on`: an error where they cannot be; or
 the names of those to use, with commas, as a launcher tells its rank which of them every data worker has."""
 CHOICES = ("auto", "off", "on")

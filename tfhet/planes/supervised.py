@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from tfhet.clock import SYSTEM, Clock
 from tfhet.errors import JobFailed
+from tfhet.planes.notice import understood
 from tfhet.process import Child, OnLine, describe_exit
-from tfhet.planes.tf_service.notice import understood
 
 
 @dataclass(frozen=True)

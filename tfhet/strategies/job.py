@@ -1,18 +1,25 @@
-"""What a launcher tells the processes that it starts, in one variable."""
+"""What a launcher tells the process of a rank when it starts it: the rank's place in the job, in one variable.
+
+job = JobContext.from_env(environment())
+job.rank, job.size           # also without a launcher, under mpirun or alone
+job.plane, job.order         # how its batches come; the order is the data plane's own
+"""
 
 from __future__ import annotations
 
 import json
 import socket
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from tfhet.cluster.environment import job_name
-from tfhet.cluster.rank import Rank
+from tfhet.cluster import Rank, job_name
 from tfhet.errors import ClusterError, shown
+from tfhet.strategies.registry import AUTO, rank_of
 
 JOB_VARIABLE = "TFHET_JOB"
+LOCAL_PLANE = "local"
+"""The data plane of a rank that prepares its own data."""
 MODES = ("local", "homogeneous", "heterogeneous")
 
 
@@ -30,32 +37,32 @@ class JobContext:
     local_rank: int = 0
     local_size: int = 1
     """Number of training processes on this host."""
-    dispatcher: str | None = None
-    """`host:port` of the tf.data service dispatcher; None when data is read in the training process."""
-    workers: int = 0
-    """Number of data service workers expected in the whole job."""
-    data_hosts: tuple[str, ...] = ()
-    """Names of the hosts that deliver data and do not train."""
+    plane: str = LOCAL_PLANE
+    """Name of the data plane from which the rank reads."""
+    order: Mapping[str, Any] = field(default_factory=dict)
+    """What the data plane says to its readers; JSON values."""
+    strategy: str = AUTO
+    """Name of the strategy by which the ranks train together."""
     seed: int = 0
-    """Of the whole run; every random number is derived from it."""
+    """Seed of the whole run; every random number derives from it."""
     host: str = ""
     """Name of the host that the process runs on."""
     group: str = ""
     """Name of the host's group; "" when there are none."""
     output_dir: str | None = None
-    """Where the job's results go; None: the script decides."""
+    """Folder of the job's results; None: the script decides."""
     record_dir: str | None = None
-    """Where the run record is written; None: nowhere."""
+    """Folder of the run record; None: there is none."""
     timeline_dir: str | None = None
-    """Where a rank notes the times of its steps; None: nowhere."""
+    """Folder in which a rank notes the times of its steps; None: it does not."""
 
     def __post_init__(self) -> None:
         _check(self)
 
     @property
     def is_served(self) -> bool:
-        """Whether a data service delivers the data."""
-        return self.dispatcher is not None
+        """Whether other processes prepare the data of this one."""
+        return self.plane != LOCAL_PLANE
 
     def to_env(self) -> dict[str, str]:
         """The variable that `from_env` reads."""
@@ -69,7 +76,7 @@ class JobContext:
         Raises ClusterError for a malformed variable, and for one inherited by processes that are other ranks than
         it says (they would all read the same share of the data).
         """
-        rank = Rank.from_env(env)
+        rank = rank_of(env)
         text = env.get(JOB_VARIABLE)
         if not text:
             return cls._without_launcher(env, rank)
@@ -93,8 +100,6 @@ class JobContext:
         odd = sorted(set(value) - known) + sorted({"job_id", "mode"} - set(value))
         if odd:
             raise ClusterError(f"{JOB_VARIABLE}: unknown or missing key {odd[0]!r}; known: {', '.join(sorted(known))}")
-        if isinstance(value.get("data_hosts"), list):
-            value["data_hosts"] = tuple(value["data_hosts"])
         return cls(**value)
 
     @classmethod
@@ -112,30 +117,23 @@ class JobContext:
 
 
 def _check(job: JobContext) -> None:
-    texts = (job.job_id, job.mode, job.host, job.group)
-    counts = (job.rank, job.size, job.local_rank, job.local_size, job.workers)
-    if not all(isinstance(t, str) for t in texts) or not job.job_id:
-        raise ClusterError(f"job: job_id, mode, host and group must be text, got {_listed(texts)}")
+    texts = (job.job_id, job.mode, job.host, job.group, job.plane, job.strategy)
+    counts = (job.rank, job.size, job.local_rank, job.local_size)
+    if not all(isinstance(t, str) for t in texts) or not job.job_id or not job.plane:
+        raise ClusterError(f"job: job_id, mode, host, group, plane and strategy must be text, got {_listed(texts)}")
     if job.mode not in MODES:
         raise ClusterError(f"job: unknown mode {shown(job.mode)}; known: {', '.join(MODES)}")
     if not all(isinstance(c, int) and not isinstance(c, bool) and c >= 0 for c in counts):
-        raise ClusterError(f"job: ranks, sizes and workers must be numbers >= 0, got {_listed(counts)}")
+        raise ClusterError(f"job: ranks and sizes must be numbers >= 0, got {_listed(counts)}")
     if not isinstance(job.seed, int) or isinstance(job.seed, bool):
         raise ClusterError(f"job: seed must be an integer, got {shown(job.seed)}")
-    if not isinstance(job.data_hosts, tuple) or not all(isinstance(h, str) for h in job.data_hosts):
-        raise ClusterError(f"job: data_hosts must be host names, got {shown(job.data_hosts)}")
-    for name in ("dispatcher", "output_dir", "record_dir", "timeline_dir"):
+    if not isinstance(job.order, Mapping):
+        raise ClusterError(f"job: order must be an object, got {shown(job.order)}")
+    for name in ("output_dir", "record_dir", "timeline_dir"):
         if not isinstance(getattr(job, name), (str, type(None))):
             raise ClusterError(f"job: {name} must be text or null, got {shown(getattr(job, name))}")
-    if job.dispatcher is not None and not _is_address(job.dispatcher):
-        raise ClusterError(f"job: dispatcher must be host:port, got {shown(job.dispatcher)}")
     Rank(job.rank, job.size, job.local_rank, job.local_size, "the job")
 
 
 def _listed(values: Iterable[object]) -> str:
     return ", ".join(map(shown, values))
-
-
-def _is_address(text: str) -> bool:
-    host, _, port = text.rpartition(":")
-    return bool(host) and port.isascii() and port.isdigit() and len(port) <= 5 and 1 <= int(port) <= 65535

@@ -9,7 +9,7 @@ import numpy as np
 
 from tfhet.placement import Rest
 from tfhet.source import Source, example_id
-from tfhet.strategies.collective import Collective
+from tfhet.strategies import Collective
 
 NOTHING = np.zeros(0, np.int64)
 

@@ -6,9 +6,9 @@ import logging
 from pathlib import Path
 
 from tfhet.clock import SYSTEM, Clock
-from tfhet.cluster import JobContext
 from tfhet.record.entry import Entry, Span, Step
 from tfhet.record.timeline import Part
+from tfhet.strategies import JobContext
 from tfhet.trainer.meter import Meter
 
 log = logging.getLogger("tfhet")

@@ -11,20 +11,16 @@ from typing import Any
 import numpy as np
 
 from tfhet.clock import SYSTEM, Clock
-from tfhet.cluster import Serving
 from tfhet.errors import DataError
+from tfhet.planes.reader import Delivery, Reader
 from tfhet.record import MetricLine
+from tfhet.strategies import Collective
 from tfhet.trainer.audit import Audit, Visits
-from tfhet.strategies.collective import Collective
-from tfhet.planes.tf_service.reader import Delivery, Feed
 from tfhet.trainer.meter import Meter, StepTime
 from tfhet.trainer.parts import Parts, Skipped
 from tfhet.trainer.step import Accelerator, Batch
 
 OnLine = Callable[[str], None]
-
-WORKERS_S = 60.0
-"""So long the ranks wait for the workers of the hosts that are left, after one was lost."""
 
 
 @dataclass
@@ -93,7 +89,7 @@ class _Course:
 class Loop:
     """Runs the steps of one rank. All ranks construct it alike."""
 
-    feed: Feed
+    reader: Reader
     accelerator: Accelerator
     collective: Collective
     accumulate: int = 1
@@ -111,8 +107,6 @@ class Loop:
     """Called after each step, and each batch of a validation, on every rank."""
     is_told_to_stop: Callable[[], bool] = lambda: False
     """Whether this rank should stop. All ranks do, after the same step, when one of them should."""
-    serving: Callable[[], Serving | None] = lambda: None
-    """Who serves data now; without anybody, the ranks prepare theirs. Rank 0's answer counts."""
     save_every: int = 0
     """Steps between two calls of `on_save`; 0: none."""
     on_save: Callable[[int, Begun], None] = lambda epoch, begun: None
@@ -137,13 +131,13 @@ class Loop:
 
     def agree(self) -> None:
         """Before the first epoch, on every rank, and again when the data service began anew."""
-        self.feed.agree()
-        gone = self.feed.is_served and self.collective.rank == 0 and not self._have_data_hosts()
+        self.reader.agree()
+        gone = self.reader.is_served and self.collective.rank == 0 and not self.reader.has_servers(self.is_told_to_stop)
         (alone,) = self.collective.total([float(gone)], "agreed")  # and nobody reads before all are here
         if alone:
             if self.collective.rank == 0:
                 self.on_line("[tfhet] no data host is left: the ranks prepare their data themselves")
-            self.feed.go_local()
+            self.reader.go_local()
 
     def close(self) -> None:
         """Gives up what is being read."""
@@ -151,17 +145,6 @@ class Loop:
             if isinstance(reading, Generator):
                 reading.close()
         self._deliveries = self._stream = None
-
-    def _have_data_hosts(self) -> bool:
-        """Whether anybody serves data, once all of their workers are known to the dispatcher: by then they have given
-        up what they did for an earlier one, which counted its work by the same numbers (TF 2.15.1). One that was asking
-        for a split just then still takes it from the new one, for nothing; the audit finds it missing."""
-        end_s = self.clock.monotonic() + WORKERS_S
-        while (found := self.serving()) is not None and not found.is_complete:
-            if self.clock.monotonic() > end_s or self.is_told_to_stop():
-                break
-            self.clock.sleep(0.05)
-        return found is None or bool(found.hosts)
 
     def epoch(self, epoch: int, steps: int = 0, begun: Begun | None = None) -> dict[str, Any]:
         """One pass over the data; or, with `steps`, that many steps of pass after pass. Returns what was measured.
@@ -200,12 +183,12 @@ class Loop:
     def _passes(self, begun: Begun, endless: bool) -> Iterator[Iterator[Delivery]]:
         """The parts of a pass over the data; `endless`: of one pass after another. What is behind a `yield` happens
         when every rank is dry. Raises DataError for a pass without an example, after which there would be none."""
-        number, seen, source = begun.number, begun.seen, self.feed.pipeline.source
+        number, seen, source = begun.number, begun.seen, self.reader.pipeline.source
         while True:
             first, self._number = self.step, number
             self._audit = Audit(source, seen, self.skipped.ids if self.skipped else None) if self.audit else None
             parts = Parts(
-                self.feed,
+                self.reader,
                 self.collective,
                 number,
                 self._audit,
@@ -232,8 +215,8 @@ class Loop:
 
     def _steps_expected(self, steps: int) -> int:
         """In one epoch, more or less: the learning rate moves by it."""
-        expected = self.feed.pipeline.source.example_count()
-        per_step = self.feed.pipeline.batch_size * self.collective.size * self.accumulate
+        expected = self.reader.pipeline.source.example_count()
+        per_step = self.reader.pipeline.batch_size * self.collective.size * self.accumulate
         return steps or max(1, -(-(expected or per_step) // per_step))
 
     def _take(self, deliveries: Iterator[Delivery], course: _Course) -> bool:
@@ -267,10 +250,10 @@ class Loop:
             is_dry = not self._count(last, course) or is_dry
         return is_dry
 
-    def evaluate(self, feed: Feed) -> dict[str, float]:
+    def evaluate(self, reader: Reader) -> dict[str, float]:
         """Loss and accuracy over a validation set, each rank its share, as `val_loss` and `val_accuracy`; and how many
         examples were skipped, as `val_bad`, if any."""
-        totals, audit = Totals(), Audit(feed.pipeline.source) if self.skipped is not None else None
+        totals, audit = Totals(), Audit(reader.pipeline.source) if self.skipped is not None else None
 
         def take(deliveries: Iterator[Delivery]) -> None:
             for delivery in deliveries:
@@ -282,13 +265,13 @@ class Loop:
                     audit.saw(delivery.ids)
 
         with self.meter.pause("validation", self.clock):
-            take(feed.epoch(0))  # not served, so that nobody has to offer it
+            take(reader.epoch(0))  # not served, so that nobody has to offer it
             if audit is not None:
                 audit.exchange(self.collective)
-                take(feed.singly(0, audit.missing()))
+                take(reader.singly(0, audit.missing()))
             everywhere = self.collective.total([totals.examples, totals.loss, totals.correct], "validation")
         means = Totals(*everywhere).means("val_")
-        bad = (feed.pipeline.source.example_count() or 0) - int(everywhere[0]) if audit is not None else 0
+        bad = (reader.pipeline.source.example_count() or 0) - int(everywhere[0]) if audit is not None else 0
         return {**means, "val_bad": bad} if bad > 0 else means
 
     def agree_to_stop(self) -> bool:

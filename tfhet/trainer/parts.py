@@ -12,10 +12,10 @@ import numpy as np
 
 from tfhet.errors import DataError, NotReady
 from tfhet.placement import Rest
+from tfhet.planes.reader import Delivery, Reader
 from tfhet.source import BadRecord
+from tfhet.strategies import Collective
 from tfhet.trainer.audit import Audit
-from tfhet.strategies.collective import Collective
-from tfhet.planes.tf_service.reader import Delivery, Feed
 
 IN_VAIN = 5
 """So many parts in a row without an example, and what is left cannot be had."""
@@ -52,7 +52,7 @@ class Skipped:
 class Parts:
     """Gives one epoch part by part. All ranks construct it alike and take the same parts."""
 
-    feed: Feed
+    reader: Reader
     collective: Collective
     epoch: int
     audit: Audit | None
@@ -68,7 +68,7 @@ class Parts:
 
     def __iter__(self) -> Iterator[Iterator[Delivery]]:
         audit, vain, singly, before = self.audit, 0, False, 0
-        self.feed.failure = None
+        self.reader.failure = None
         rest = audit.rest() if audit is not None and audit.goes_on else None
         if rest is not None or audit is None or not audit.goes_on:
             yield self._open(rest, 0)
@@ -76,7 +76,7 @@ class Parts:
             if audit is not None:
                 audit.exchange(self.collective)
                 vain, before = (0 if audit.count > before else vain + 1), audit.count
-            (cut_off,) = self.collective.total([float(self.feed.was_cut_off)], "cut off")
+            (cut_off,) = self.collective.total([float(self.reader.was_cut_off)], "cut off")
             self.was_cut_off = bool(cut_off)
             if cut_off:
                 self.agree()
@@ -91,18 +91,18 @@ class Parts:
             if rest is None:
                 return
             if vain >= IN_VAIN:
-                if self.feed.failure is not None:
-                    raise self.feed.failure
+                if self.reader.failure is not None:
+                    raise self.reader.failure
                 if cut_off:
                     raise NotReady(f"the data service began anew {IN_VAIN} times and gave nothing meanwhile")
                 return
             few = self.skipped is not None and audit.sizes is not None and len(audit.missing()) <= FEW
-            if cut_off or (self.feed.is_served and (not vain or self.skipped is None) and not few):
+            if cut_off or (self.reader.is_served and (not vain or self.skipped is None) and not few):
                 audit.rereads += 1
                 yield self._open(rest, audit.rereads)
             elif self.skipped is not None and not singly:
                 audit.rereads, singly = audit.rereads + 1, True
-                yield self.feed.singly(self.epoch, audit.missing())
+                yield self.reader.singly(self.epoch, audit.missing())
             else:
                 if self.skipped is not None:
                     self._give_up(self.skipped, audit)
@@ -110,9 +110,9 @@ class Parts:
 
     def _open(self, rest: Rest | None, part: int) -> Iterator[Delivery]:
         if self.collective.rank == 0:
-            self.feed.offer(self.epoch, rest, part)
+            self.reader.offer(self.epoch, rest, part)
         self.collective.total([0.0], "offered")  # nobody reads what is not offered yet
-        return self.feed.epoch(self.epoch, rest, part)
+        return self.reader.epoch(self.epoch, rest, part)
 
     def _give_up(self, skipped: Skipped, audit: Audit) -> None:
         """What could not even be read by itself is bad. Raises DataError when that is too much."""
@@ -120,5 +120,5 @@ class Parts:
         skipped.ids = np.union1d(skipped.ids, new)
         audit.bad = skipped.ids
         if self.collective.rank == 0:
-            skipped.records += self.feed.diagnose(self.epoch, new[:LISTED])
+            skipped.records += self.reader.diagnose(self.epoch, new[:LISTED])
         skipped.check()

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
-import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
+from tfhet import arguments, strategies
 from tfhet.errors import UsageError
 
 
@@ -67,7 +65,7 @@ class Settings:
     export: bool = True
     """Whether rank 0 writes the SavedModel at the end."""
     collective: str = "auto"
-    """auto, solo or horovod."""
+    """Strategy by which the ranks train together: auto (the job's), solo or horovod."""
     threads: int = 0
     """CPU threads of this process for TensorFlow; 0: its share of the machine's cores."""
     seed: int = -1
@@ -96,7 +94,7 @@ class Settings:
             ("precision", ("float32", "float16", "bfloat16")),
             ("compression", ("none", "snappy")),
             ("on_bad_record", ("fail", "skip")),
-            ("collective", ("auto", "solo", "horovod")),
+            ("collective", (strategies.AUTO, *strategies.names())),
         ):
             if getattr(self, name) not in known:
                 raise UsageError(f"--{name} {getattr(self, name)!r} is unknown; known: {', '.join(known)}")
@@ -104,27 +102,4 @@ class Settings:
     @classmethod
     def parse(cls, argv: Sequence[str]) -> Settings:
         """From the command line; `-` and `_` in names are the same. Raises UsageError for values that do not fit."""
-        parser = argparse.ArgumentParser(prog="tfhet.trainer", exit_on_error=False, allow_abbrev=False)
-        for item in fields(cls):
-            parser.add_argument(f"--{item.name}", type=_KINDS[str(item.type)], default=item.default)
-        try:
-            known, _ = parser.parse_known_args(underscored(argv))
-        except argparse.ArgumentError as error:
-            raise UsageError(str(error)) from None
-        return cls(**vars(known))
-
-
-def underscored(argv: Sequence[str]) -> list[str]:
-    """`--batch-size` as `--batch_size`: SageMaker passes names on as the user wrote them."""
-    return [re.sub(r"^--[^=]*", lambda found: "--" + found.group()[2:].replace("-", "_"), word) for word in argv]
-
-
-def truth(word: str) -> bool:
-    """A yes or no as SageMaker writes it (`True`, `False`) or as people do. Raises ValueError."""
-    value = {"true": True, "1": True, "yes": True, "": True, "false": False, "0": False, "no": False}.get(word.lower())
-    if value is None:
-        raise ValueError(f"{word!r} is neither True nor False")
-    return value
-
-
-_KINDS: dict[str, Callable[[str], Any]] = {"int": int, "float": float, "str": str, "bool": truth}
+        return arguments.parse(cls, arguments.underscored(argv), "tfhet.trainer")[0]

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import tensorflow as tf
 
 from tfhet.clock import SYSTEM, Clock
-from tfhet.strategies.collective import Collective
+from tfhet.strategies import Collective
 from tfhet.trainer.emulated import EmulatedDevice
 from tfhet.trainer.loss_scale import LossScale
 

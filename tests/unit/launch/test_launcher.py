@@ -183,7 +183,7 @@ def events(tmp_path: Path, name: str) -> list[dict]:
 
 
 def test_notices_of_a_script_are_heard_and_not_printed(launch, tmp_path, capfd):
-    code = "from tfhet.planes.tf_service.notice import notify\nprint('hello')\nnotify('reads', endlessly=True)\n"
+    code = "from tfhet.planes.notice import notify\nprint('hello')\nnotify('reads', endlessly=True)\n"
     assert launch(code + "notify('reads', endlessly=False)\nnotify('something new', x=1)\nprint('@tfhet rubbish')") == 0
     out = capfd.readouterr().out
     assert "[t1/0] hello" in out and "[t1/0] @tfhet rubbish" in out
@@ -193,7 +193,7 @@ def test_notices_of_a_script_are_heard_and_not_printed(launch, tmp_path, capfd):
 
 SAYS = """
 import sys, time, urllib.request
-from tfhet.planes.tf_service.notice import notify
+from tfhet.planes.notice import notify
 from tfhet.record import MetricLine
 notify("goes on", steps=7, examples=896, step_s=1.5, wait_s=0.25)
 print(MetricLine(7, 0, 214.3, 597.0, 16.7, 2.5), flush=True)
@@ -283,7 +283,7 @@ def test_a_script_that_is_told_to_stop_may_finish_what_it_does(environment_of, t
 
 
 def test_a_script_that_told_of_its_progress_and_stops_to_is_ended(launch, tmp_path):
-    code = "import time; from tfhet.planes.tf_service.notice import notify\nnotify('goes on')\ntime.sleep(50)"
+    code = "import time; from tfhet.planes.notice import notify\nnotify('goes on')\ntime.sleep(50)"
     assert launch(code, "--stall_timeout_s", "0.5") == 1
     assert "0.5" in failure(tmp_path)
 

@@ -1,23 +1,29 @@
-"""tf.data service on the hosts: dispatcher, worker, the fleet that keeps them, and the data sets that clients read."""
+"""The data plane `tf_service`: tf.data service workers on data hosts, and on dnn hosts where that is asked for.
+
+    TF_SERVICE.launcher_side(settings, place, outlets)   # dispatcher and workers of one host, kept alive
+    TF_SERVICE.rank_side().reader(pipeline, job)         # one rank's batches
+
+All that is peculiar to tf.data service lives in this folder: its ports, processes, recovery, noise and private API.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tfhet.planes.tf_service.fleet import Fleet
+from tfhet.planes.tf_service.order import Order
+from tfhet.planes.tf_service.plane import TF_SERVICE
+from tfhet.planes.tf_service.settings import ServiceSettings
+
 if TYPE_CHECKING:
-    from tfhet.planes.distribute import distribute
-    from tfhet.planes.tf_service.epoch import EpochPart
-    from tfhet.planes.tf_service.fleet import Fleet
+    from tfhet.planes.tf_service.transport import Transport
 
-__all__ = ["EpochPart", "Fleet", "distribute"]
-
-_HOME = {"Fleet": "fleet", "distribute": "distribution", "EpochPart": "epoch"}
+__all__ = ["TF_SERVICE", "Fleet", "Order", "ServiceSettings", "Transport"]
 
 
 def __getattr__(name: str) -> Any:
-    # The launcher needs the fleet only: it must start in a moment, without TensorFlow.
-    if name not in _HOME:
-        raise AttributeError(name)
-    import importlib
+    if name != "Transport":  # it needs TensorFlow
+        raise AttributeError(f"module 'tfhet.planes.tf_service' has no attribute {name!r}")
+    from tfhet.planes.tf_service.transport import Transport
 
-    return getattr(importlib.import_module(f"tfhet.planes.tf_service.{_HOME[name]}"), name)
+    return Transport

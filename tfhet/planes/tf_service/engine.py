@@ -7,20 +7,13 @@ a process does without where it can: it serves after 0.2 s, which is what a resp
 from __future__ import annotations
 
 import ctypes
-import importlib
-import importlib.util
-import sys
-import types
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
-from pathlib import Path
 from typing import Any
 
 from tfhet import native
-
-_LIBRARY = "tensorflow.python.data.experimental.service._pywrap_server_lib"
-_CONFIGS = "tensorflow.core.protobuf.service_config_pb2"
+from tfhet.planes.tf_service import private
 
 
 @dataclass(frozen=True)
@@ -53,7 +46,7 @@ def whole_engine() -> Engine:
 
     stages.names()  # loads the plug-ins, and with them the ops of their own that graphs may hold
     kernels = native.load_all()
-    return Engine(importlib.import_module(_LIBRARY), importlib.import_module(_CONFIGS), kernels)
+    return Engine(*private.servers(), kernels)
 
 
 def lean_engine(env: Mapping[str, str]) -> Engine | None:
@@ -62,16 +55,11 @@ def lean_engine(env: Mapping[str, str]) -> Engine | None:
     Raises whatever goes wrong under names that are TensorFlow's own; this process must begin anew then.
     """
     found = native.built(env)
-    spec = importlib.util.find_spec("tensorflow")
-    if found is None or spec is None or not spec.submodule_search_locations or entry_points(group="tfhet.stages"):
+    if found is None or entry_points(group="tfhet.stages"):
         return None
-    root = Path(spec.submodule_search_locations[0])
-    parts = _LIBRARY.split(".")[:-1]
-    for depth in range(1, len(parts) + 1):  # packages whose __init__ never runs
-        package = types.ModuleType(".".join(parts[:depth]))
-        package.__path__ = [str(root.joinpath(*parts[1:depth]))]
-        sys.modules[package.__name__] = package
-    library, configs = importlib.import_module(_LIBRARY), importlib.import_module(_CONFIGS)
+    parts = private.servers_without_python()
+    if parts is None:
+        return None
     for path in found.values():
         ctypes.CDLL(str(path))  # its ops register themselves
-    return Engine(library, configs, tuple(found))
+    return Engine(*parts, tuple(found))

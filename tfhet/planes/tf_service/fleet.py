@@ -12,10 +12,10 @@ from typing import Any
 
 from tfhet.cluster import check_free
 from tfhet.errors import JobFailed, NotReady
-from tfhet.process import OnLine
 from tfhet.planes.cpus import confine, left_by, usable
 from tfhet.planes.memory import in_huge_pages
 from tfhet.planes.supervised import RestartPolicy, Supervised
+from tfhet.process import OnLine
 
 
 class Fleet:

@@ -1,72 +1,93 @@
-"""Recovery from the loss of a data host: the chief's launcher gives the ranks a dispatcher that does not know it."""
+"""Recovery from the loss of a host: the leader's launcher gives the ranks a dispatcher that does not know it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Protocol
 
-from tfhet.cluster import Serving
-from tfhet.launch.chief import Chief
-from tfhet.planes.tf_service import Fleet
+from tfhet.planes.tf_service.serving import Serving
 
 RENEWALS = 3
-"""So often the dispatcher is renewed because of workers of a lost host; if they still come then, they are welcome."""
+"""Maximum number of dispatcher renewals caused by workers of one lost host; after that they are accepted."""
+
+
+class Dispatcher(Protocol):
+    """What recovery needs of the fleet that has the dispatcher."""
+
+    workers_registered: int
+
+    def renew_dispatcher(self) -> None:
+        """Raises OSError."""
 
 
 class Recovery:
-    """What the launcher of rank 0 does about the data service of the job. `record`: where the script is told."""
+    """What the launcher of rank 0 does about the data service of the job."""
 
-    def __init__(self, record: Path, say: Callable[[str], None]):
+    def __init__(
+        self,
+        record: Path,
+        workers: Mapping[str, int],
+        say: Callable[[str], None],
+        fail: Callable[[str], None],
+    ):
+        """record: folder in which the script finds who serves. workers: their number on each host that serves. fail:
+        called with the cause when the job cannot go on."""
         self._record = record
+        self._workers = dict(workers)
         self._say = say
+        self._fail = fail
+        self._lost = False
         self._reads: list[bool] = []
         self._renewals = 0
 
-    def reads(self, endlessly: bool) -> bool:
-        """The script said that it reads a data set, and whether that is endless. Whether it is the first."""
+    @property
+    def serving(self) -> tuple[str, ...]:
+        """The hosts that serve and are not lost."""
+        return tuple(self._workers)
+
+    def reads(self, endlessly: bool) -> None:
+        """Notes that the script reads a data set, and whether that is endless."""
         self._reads.append(endlessly)
-        return len(self._reads) == 1
 
     @property
     def _reads_endlessly(self) -> bool:
         return bool(self._reads) and all(self._reads)
 
-    def go_on_without(self, chief: Chief, fleet: Fleet | None, host: str) -> None:
-        """A data host was lost: the ranks are to read the rest of their epoch from the others."""
-        why, left = chief.lost_hosts[host], ", ".join(chief.serving) or "no host"
-        self._say(f"{host} was lost: {why}; training goes on, {left} serves data")
-        # A data set without end goes on with the workers that are left; another dispatcher would end it.
-        if fleet is not None and not (self._reads_endlessly and chief.serving):
+    def lost(self, dispatcher: Dispatcher | None, host: str) -> None:
+        """Lets the ranks read the rest of their epoch from the hosts that are left."""
+        self._lost = True
+        self._workers.pop(host, None)
+        # An endless data set goes on with the workers that are left; another dispatcher would end it.
+        if dispatcher is not None and not (self._reads_endlessly and self._workers):
             self._renewals = 0
-            self._renew(chief, fleet)
+            self._renew(dispatcher)
 
-    def expect_workers(self, chief: Chief, fleet: Fleet) -> None:
-        """The dispatcher told how many workers it knows. After a loss, tells the script when all the others' are there.
+    def expect_workers(self, dispatcher: Dispatcher) -> None:
+        """The dispatcher has said how many workers it knows. After a loss, tells the script once all others are there.
 
-        A worker of the lost host that comes back, frozen until now, would be given work and taken away again: then the
+        A worker of the lost host that was frozen and comes back would be given work and taken away again: then the
         dispatcher is renewed once more.
         """
-        if not chief.lost_hosts or self._reads_endlessly:
+        if not self._lost or self._reads_endlessly:
             return
-        place = chief.place
-        lost = len(chief.lost_hosts.keys() & set(place.roles.data_hosts))
-        surplus = fleet.workers_registered - (place.workers - lost * place.settings.data_host_workers)
+        surplus = dispatcher.workers_registered - sum(self._workers.values())
         if surplus > 0 and self._renewals < RENEWALS:
             self._renewals += 1
-            self._renew(chief, fleet)
+            self._renew(dispatcher)
         elif surplus >= 0:
-            self.tell(Serving(chief.serving))
+            self.tell()
 
-    def tell(self, serving: Serving) -> None:
-        """Tells the script who serves data."""
+    def tell(self, is_complete: bool = True) -> None:
+        """Tells the script who serves, and whether the dispatcher knows all their workers."""
         try:
-            serving.write(self._record)
+            Serving(self.serving, is_complete).write(self._record)
         except OSError as error:
-            self._say(f"the script cannot be told who serves data: {error}")
+            self._say(f"the script cannot learn who serves data: {error}")
 
-    def _renew(self, chief: Chief, fleet: Fleet) -> None:
-        self.tell(Serving(chief.serving, is_complete=False))
+    def _renew(self, dispatcher: Dispatcher) -> None:
+        self.tell(is_complete=False)
         try:
-            fleet.renew_dispatcher()
+            dispatcher.renew_dispatcher()
         except OSError as error:
-            chief.report({"type": "failed", "code": 1, "cause": f"the dispatcher cannot begin anew: {error}"})
+            self._fail(f"the dispatcher cannot begin anew: {error}")

@@ -1,4 +1,4 @@
-"""The process that is a tf.data service dispatcher or worker: `python -m tfhet.planes.tf_service.server dispatcher|worker ...`.
+"""The process of a dispatcher or worker: `python -m tfhet.planes.tf_service.server dispatcher|worker ...`.
 
 It tells the launcher about itself in lines that begin with `@tfhet `, followed by one JSON object.
 """
@@ -16,8 +16,8 @@ from typing import Any, NoReturn
 
 from tfhet.cluster import environment
 from tfhet.planes.cpus import confine, give_way, in_batches
+from tfhet.planes.notice import notify
 from tfhet.planes.tf_service.engine import Engine, lean_engine, whole_engine
-from tfhet.planes.tf_service.notice import notify
 
 HEARTBEAT_MS = 1_000
 """A worker reports this often (TensorFlow: 30 s); a new data set reaches it at the latest by then."""

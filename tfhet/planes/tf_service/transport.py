@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.data.experimental.ops import data_service_ops
 
 from tfhet.clock import SYSTEM, Clock
 from tfhet.errors import NotReady
+from tfhet.planes.tf_service import private
 
 _POLL_S = 0.05
 
@@ -60,8 +59,7 @@ class Transport:
             "dynamic": tf.data.experimental.service.ShardingPolicy.DYNAMIC,
             "off": tf.data.experimental.service.ShardingPolicy.OFF,
         }[sharding]
-        # The public from_dataset_id has no task_refresh_interval_hint_ms; the function under it does, since TF 2.4.
-        dataset = data_service_ops._from_dataset_id(
+        return private.read_registered(
             mode,
             _target(dispatcher),
             dataset_id,
@@ -70,7 +68,6 @@ class Transport:
             max_outstanding_requests=self.max_outstanding,
             task_refresh_interval_hint_ms=self.task_refresh_ms,
         )
-        return dataset
 
 
 def _target(dispatcher: str) -> str:
@@ -79,12 +76,8 @@ def _target(dispatcher: str) -> str:
 
 def is_registered(dispatcher: str, dataset_id: str) -> bool:
     """Whether the dispatcher knows the data set. Raises NotReady when it does not answer."""
-    from tensorflow.python.data.experimental.service import _pywrap_server_lib
-
     try:
-        with warnings.catch_warnings():  # protobuf 4 warns of what TensorFlow 2.15 does in there
-            warnings.simplefilter("ignore")
-            _pywrap_server_lib.TF_DATA_GetDataServiceMetadataByID(dataset_id, dispatcher, "grpc")
+        private.registered_metadata(dataset_id, dispatcher)
     except (tf.errors.OpError, RuntimeError) as error:
         if "not found" not in str(error).lower():
             raise NotReady(f"the dispatcher at {dispatcher} does not answer: {error}") from None

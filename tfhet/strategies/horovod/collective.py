@@ -10,7 +10,7 @@ import tensorflow as tf
 from tfhet.errors import UsageError
 
 
-class Horovod:
+class HorovodCollective:
     """The ranks that mpirun, horovodrun or the tfhet launcher started. Raises UsageError when they are not `size`."""
 
     def __init__(self, size: int):

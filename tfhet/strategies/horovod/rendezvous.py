@@ -1,4 +1,4 @@
-"""The Horovod ring without MPI: Horovod's own rendezvous server, and the variables that tell each rank its place.
+"""The rendezvous of Horovod's ranks without MPI: its own server, and the variables that give each rank its place.
 
 The same variables as horovodrun sets for Gloo: horovod/runner/gloo_run.py, `create_slot_env_vars` and
 `create_run_env_vars`. Tensors on GPUs go by NCCL where Horovod was built with it, which is its own default.
@@ -15,14 +15,14 @@ from tfhet.cluster import Rank
 from tfhet.errors import ClusterError, UsageError, shown
 
 _CHOSEN = ("HOROVOD_GLOO_IFACE", "NCCL_SOCKET_IFNAME")
-"""Whoever sets these for a job knows its network better than resourceconfig.json."""
+"""Where a job sets these, they count, and not the interface of resourceconfig.json."""
 _PATIENCE = {"HOROVOD_GLOO_TIMEOUT_SECONDS": "120"}
-"""How much later than the first a rank may load TensorFlow and come; Horovod's own 30 s are little for a busy host."""
+"""How much later than the first rank another one may come; Horovod's own 30 s are little for a busy host."""
 
 
 @dataclass(frozen=True)
-class Meeting:
-    """Where the ranks of a ring find each other."""
+class Rendezvous:
+    """Where the ranks of a ring find each other: the order of this strategy."""
 
     address: str
     """Address or name of the host of the rendezvous server, as every rank reaches it."""
@@ -35,28 +35,28 @@ class Meeting:
         return asdict(self)
 
     @classmethod
-    def parse(cls, value: object) -> Meeting:
-        """A meeting out of a message. Raises ClusterError."""
+    def parse(cls, value: object) -> Rendezvous:
+        """The rendezvous that a message holds. Raises ClusterError."""
         fields = value if isinstance(value, dict) else {}
         address, port, interface = (fields.get(name) for name in ("address", "port", "interface"))
         for text in (address, interface):
             if not (isinstance(text, str) and 0 < len(text) <= 300 and text.isprintable() and " " not in text):
-                raise ClusterError(f"no place where ranks could meet: {shown(value)}")
+                raise ClusterError(f"no address of a rendezvous: {shown(value)}")
         if not isinstance(port, int) or isinstance(port, bool) or not 1 <= port <= 65535:
-            raise ClusterError(f"no port where ranks could meet: {shown(value)}")
+            raise ClusterError(f"no port of a rendezvous: {shown(value)}")
         return cls(str(address), port, str(interface))
 
     def environment(self, host: str, rank: Rank, env: Mapping[str, str]) -> dict[str, str]:
         """`env` with what Horovod reads in the process of a rank on `host`, this one.
 
-        Raises ClusterError where there is no such network interface: Gloo's own words for it name none.
+        Raises ClusterError where this host has no such network interface, which Gloo's own error does not name.
         """
         chosen = {name: env[name] for name in _CHOSEN if env.get(name)}
         whole = {**_PATIENCE, **env, **self.variables(host, rank), **chosen}
         interface, there = whole["HOROVOD_GLOO_IFACE"], [name for _, name in socket.if_nameindex()]
         if interface not in there:
             raise ClusterError(
-                f"{host} has no network interface {interface!r}, over which the ranks are to meet; it has "
+                f"{host} has no network interface {interface!r}, over which the ranks should meet; it has "
                 f"{', '.join(there)} (network_interface_name in resourceconfig.json)"
             )
         return whole
@@ -81,7 +81,7 @@ class Meeting:
 
 
 class Ring:
-    """Ranks on hosts, numbered host by host. Serves their rendezvous from `start` to `stop`."""
+    """The meeting of ranks on hosts, numbered host by host. Serves their rendezvous from `open` to `close`."""
 
     def __init__(self, hosts: Sequence[str], ranks_per_host: int):
         if ranks_per_host < 1 or not hosts:
@@ -90,40 +90,44 @@ class Ring:
         self._hosts = tuple(hosts)
         self._per_host = ranks_per_host
         self._server: Any = None
-        self._meeting: Meeting | None = None
+        self._rendezvous: Rendezvous | None = None
 
-    def load(self) -> tuple[Any, Any, Any]:
-        """Horovod's parts, which take a moment to load. Raises UsageError where it is not installed."""
+    def load(self) -> None:
+        """Loads Horovod's server, which takes a moment. Raises UsageError where Horovod is not installed."""
+        self._parts()
+
+    def open(self, address: str, interface: str) -> Mapping[str, Any]:
+        """Starts the rendezvous server, which ranks reach at `address`; Gloo uses the network `interface`.
+
+        Raises UsageError where Horovod is not installed.
+        """
+        get_host_assignments, parse_hosts, server = self._parts()
+        plan = get_host_assignments(parse_hosts(",".join(f"{h}:{self._per_host}" for h in self._hosts)), self.size)
+        self._server = server(0)
+        port = self._server.start()
+        # Without this, a peer that connects and sends nothing keeps this process from ending (Horovod 0.28.1).
+        self._server._httpd.daemon_threads = True
+        self._server.init(plan)
+        self._rendezvous = Rendezvous(address, port, interface)
+        return self._rendezvous.to_message()
+
+    def variables(self, host: str, local_rank: int) -> Mapping[str, str]:
+        """The variables of one rank."""
+        assert self._rendezvous is not None
+        number = self._hosts.index(host) * self._per_host + local_rank
+        return self._rendezvous.variables(host, Rank(number, self.size, local_rank, self._per_host, "horovod"))
+
+    def close(self) -> None:
+        """Ends the server, which takes up to half a second. Safe to call again."""
+        server, self._server = self._server, None
+        if server is not None:
+            server.stop()
+            server._httpd.server_close()  # Horovod leaves the listening socket to the garbage collector
+
+    def _parts(self) -> tuple[Any, Any, Any]:
         try:
             from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
             from horovod.runner.http.http_server import RendezvousServer
         except ImportError as error:
             raise UsageError(f"{self.size} ranks need Horovod: pip install tfhet[horovod] ({error})") from None
         return get_host_assignments, parse_hosts, RendezvousServer
-
-    def start(self, address: str, interface: str) -> Meeting:
-        """Starts the rendezvous server, which ranks reach at `address`; Gloo uses the network `interface`.
-
-        Raises UsageError where Horovod is not installed.
-        """
-        get_host_assignments, parse_hosts, server = self.load()
-        plan = get_host_assignments(parse_hosts(",".join(f"{h}:{self._per_host}" for h in self._hosts)), self.size)
-        self._server = server(0)
-        port = self._server.start()
-        self._server._httpd.daemon_threads = True  # or whoever connects and says nothing keeps this process from ending
-        self._server.init(plan)
-        self._meeting = Meeting(address, port, interface)
-        return self._meeting
-
-    def environment(self, host: str, local_rank: int) -> Mapping[str, str]:
-        """The variables of one rank."""
-        assert self._meeting is not None
-        number = self._hosts.index(host) * self._per_host + local_rank
-        return self._meeting.variables(host, Rank(number, self.size, local_rank, self._per_host, "horovod"))
-
-    def stop(self) -> None:
-        """Ends the server, which takes up to half a second. Safe to call again."""
-        server, self._server = self._server, None
-        if server is not None:
-            server.stop()
-            server._httpd.server_close()  # which Horovod leaves to the garbage collector

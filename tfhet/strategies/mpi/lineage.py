@@ -1,7 +1,7 @@
-"""The processes behind mpirun: the SageMaker toolkit's `train` dies of SIGTERM and leaves mpirun and our ranks running.
+"""The ancestors of mpirun: the SageMaker toolkit's `train` dies of SIGTERM and leaves mpirun and our ranks running.
 
-The kernel tells a process of the death of its parent only (`process.outlive_nobody`), and mpirun does not mind losing
-its own. So the launcher looks after those behind it. Linux only; nothing is watched elsewhere.
+The kernel tells a process only of the death of its parent (`process.outlive_nobody`), and mpirun survives that of its
+own. So the launcher watches the processes above mpirun. Linux only; nothing is watched elsewhere.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ POLL_S = 0.5
 _MPI = {"mpirun", "mpiexec", "orterun", "prterun", "prte", "mpirun.openmpi", "mpiexec.openmpi", "mpiexec.hydra"}
 _SHELLS = {"sh", "dash", "bash"}
 _REMOTE = {"sshd", "sshd-session", "orted", "prted", "hydra_pmi_proxy"}
-"""Behind these is another host, or nobody who started the job."""
+"""The parents of these are on another host, or did not start the job."""
 
 
 @dataclass(frozen=True)
 class Ancestor:
-    """One process, which no later one of the same number is."""
+    """One process, told apart from a later one with the same id."""
 
     pid: int
     name: str
     started: int
-    """When, in the kernel's ticks since it booted."""
+    """Start time in the kernel's ticks since it booted."""
 
     def is_alive(self, proc: Path = Path("/proc")) -> bool:
-        """Whether it still runs; one that nobody has buried does not."""
+        """Whether it still runs; a zombie does not."""
         found = _read(self.pid, proc)
         return found is not None and found[0] == self
 
@@ -54,14 +54,14 @@ def behind_mpirun(pid: int, proc: Path = Path("/proc")) -> tuple[Ancestor, ...]:
 
 
 def watched(env: Mapping[str, str], rank: Rank | None) -> tuple[Ancestor, ...]:
-    """Whose death the launcher with this rank has to take for the wish to stop: in a job, under mpirun, once a host."""
-    if rank is None or rank.local_rank or rank.by not in ("mpirun", "pmi") or not job_name(env):
+    """The processes whose death the launcher with this rank takes for a request to stop: in a job, once a host."""
+    if rank is None or rank.local_rank or not job_name(env):
         return ()
     return behind_mpirun(os.getppid())
 
 
 async def first_gone(line: Sequence[Ancestor], poll_s: float = POLL_S) -> Ancestor:
-    """Returns when one of them has ended, with it; waits for ever otherwise."""
+    """Returns the first of them that has ended, once one has."""
     while True:
         for process in reversed(line):
             if not process.is_alive():
@@ -70,7 +70,7 @@ async def first_gone(line: Sequence[Ancestor], poll_s: float = POLL_S) -> Ancest
 
 
 def _read(pid: int, proc: Path) -> tuple[Ancestor, int] | None:
-    """A living process and the number of its parent."""
+    """A living process and the id of its parent."""
     try:
         head, _, rest = (proc / str(pid) / "stat").read_bytes().rpartition(b")")  # the name may hold anything
         fields = rest.split()  # from the third field on: proc_pid_stat(5)

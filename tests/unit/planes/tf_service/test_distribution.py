@@ -19,7 +19,7 @@ from tfhet.planes.tf_service import distribute
 from tfhet.planes.tf_service.transport import Transport
 from tfhet.source import SyntheticSource
 
-MODULE = "tfhet.planes.distribute"
+MODULE = "tfhet.planes.distribution"
 
 
 @pytest.fixture(autouse=True)

@@ -17,7 +17,7 @@ from tfhet.cluster import JobContext, free_ports
 from tfhet.placement import Pipeline
 from tfhet.planes.tf_service.engine import lean_engine, whole_engine
 from tfhet.planes.tf_service.epoch import EpochPart
-from tfhet.planes.tf_service.notice import understood
+from tfhet.planes.notice import understood
 from tfhet.planes.tf_service.transport import Transport
 from tfhet.source import SyntheticSource
 

@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from tfhet.planes.tf_service.notice import notify, understood
+from tfhet.planes.notice import notify, understood
 
 
 class Pipe(io.StringIO):

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfhet.planes.tf_service.noise import is_noise
+from tfhet.planes.tensorflow_noise import is_noise
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,11 @@ _NOISE = re.compile(
     r"|All log messages before absl::InitializeLog"
     # The end of an epoch of a served data set is reported as a cancelled read.
     r"|tf_data_service.*Cancelled|OUT_OF_RANGE: End of sequence"
-    # A served data set whose autotuner we turned off says so each time that it asks for tasks: 30 lines a second.
+    # A served data set without autotuning says so each time that it asks for tasks: 30 lines a second.
     r"|tf.data Model is null in DataServiceIteratorContext"
 )
 
 
 def is_noise(line: str) -> bool:
-    """Whether a line of a child process may be left out of the log."""
+    """Whether a line that a child process has printed can be left out of the log."""
     return _NOISE.search(line) is not None

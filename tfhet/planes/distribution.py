@@ -1,0 +1,106 @@
+"""`tfhet.distribute(ds)`: the one line that a training script changes by.
+
+ds = tfhet.distribute(ds)      # a plain data set without a data group; this rank's share of it with one
+model.fit(ds, epochs=3)
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from typing import Any
+
+import tensorflow as tf
+
+from tfhet.cluster import environment
+from tfhet.errors import UsageError
+from tfhet.placement import Pipeline, without_autotune
+from tfhet.placement.inspect import without_last_assertion
+from tfhet.planes.notice import notify
+from tfhet.planes.registry import get
+from tfhet.strategies import JobContext
+
+log = logging.getLogger("tfhet")
+_ordinals = itertools.count()
+
+
+def distribute(
+    data: tf.data.Dataset | Pipeline,
+    *,
+    steps_per_epoch: int | None = None,
+    sharding: str = "auto",
+    transport: Any = None,
+    job: JobContext | None = None,
+) -> tf.data.Dataset:
+    """This rank's share of `data`: from the job's data plane, or prepared in this process where the job has none.
+
+    Without a data plane and with one rank, a plain data set comes back unchanged. Otherwise every rank gets the same
+    number of batches in each pass, so that `model.fit` never leaves a rank alone in an allreduce: `steps_per_epoch`,
+    or the data set's cardinality divided by the ranks. What one pass leaves over comes first in the next; nothing is
+    thrown away. An endless data set stays endless. So does, with several ranks, one whose cardinality is unknown: give
+    `steps_per_epoch`, here or to `model.fit`.
+
+    All ranks must call this in the same order. `sharding`: "dynamic" (each file, or other source element, goes to one
+    worker, once), "off" (every worker delivers everything), or "auto". `transport`: settings of the data plane's wire;
+    its own defaults otherwise. `job`: for tests; the environment otherwise.
+    Raises UsageError for what the data plane cannot run (Python functions), and for less than one batch per rank.
+    """
+    if steps_per_epoch is not None and steps_per_epoch < 1:
+        raise UsageError(f"steps_per_epoch must be at least 1, not {steps_per_epoch}; omit it for a whole pass")
+    job = job or JobContext.from_env(environment())
+    ordinal = next(_ordinals)  # counted in every shape, so that scripts may mix served and local data sets
+    if isinstance(data, Pipeline):
+        return _pipeline(data, steps_per_epoch, transport, job, ordinal)
+    if not isinstance(data, tf.data.Dataset):
+        raise UsageError(f"tfhet.distribute takes a tf.data.Dataset or a tfhet.Pipeline, not {type(data).__name__}")
+    if job.size == 1 and not job.is_served and steps_per_epoch is None:
+        _say_reading(job, data)
+        return data
+    cardinality = int(data.cardinality())
+    data = without_last_assertion(data)
+    steps = steps_per_epoch or _steps(cardinality, job.size)
+    if steps is None and cardinality == tf.data.UNKNOWN_CARDINALITY and job.size > 1:
+        log.warning(
+            "the data set does not know its number of batches: it repeats without end. Say model.fit(..., "
+            "steps_per_epoch=N), or tfhet.distribute(ds, steps_per_epoch=N) with N steps for each rank"
+        )
+    if steps is not None or job.size > 1:
+        data = data if cardinality == tf.data.INFINITE_CARDINALITY else data.repeat()
+    _say_reading(job, data)
+    share = get(job.plane).rank_side().plain(data, job, ordinal, sharding=sharding, transport=transport)
+    return share if steps is None else _passes(share, steps)
+
+
+def _say_reading(job: JobContext, data: tf.data.Dataset) -> None:
+    """Tells the launcher, which needs to know whether losing a host for good would keep the data from ever ending."""
+    if job.record_dir:
+        notify("reads", endlessly=bool(data.cardinality() == tf.data.INFINITE_CARDINALITY))
+
+
+def _pipeline(pipeline: Pipeline, steps: int | None, transport: Any, job: JobContext, ordinal: int) -> tf.data.Dataset:
+    count = pipeline.source.example_count()
+    if steps is None and count is not None and pipeline.repeat:
+        steps = _steps(-(-count * pipeline.repeat // pipeline.batch_size), job.size)
+    data = get(job.plane).rank_side().declared(pipeline, job, ordinal, transport)
+    _say_reading(job, data)
+    pairs = data.map(lambda element: (element["image"], element["label"]))
+    return pairs if steps is None else _passes(pairs, steps)
+
+
+def _steps(batches: int, ranks: int) -> int | None:
+    """Batches for each rank in one pass; None when the number of batches is unknown or endless."""
+    if batches < 0:
+        return None
+    if batches < ranks:
+        raise UsageError(
+            f"{batches} batches cannot be shared among {ranks} ranks; give every rank at least one "
+            "(smaller batches, or more data)"
+        )
+    return batches // ranks
+
+
+def _passes(endless_data: tf.data.Dataset, steps: int) -> tf.data.Dataset:
+    """A data set of `steps` elements that goes on, at each new pass, where the last one stopped."""
+    iterator = iter(endless_data)
+    data = tf.data.Dataset.range(steps).map(lambda _: next(iterator))
+    return without_autotune(data.prefetch(2).apply(tf.data.experimental.assert_cardinality(steps)))

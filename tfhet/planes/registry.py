@@ -1,0 +1,64 @@
+"""The data planes by name. Third parties add one by an entry point of the group `tfhet.planes`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tfhet.cluster import Roles
+from tfhet.errors import ClusterError
+from tfhet.planes.plane import DataPlane
+from tfhet.registry import Registry
+from tfhet.strategies.job import LOCAL_PLANE
+
+AUTO = "auto"
+PREFERRED = ("tf_service", LOCAL_PLANE)
+"""What `auto` takes: the first of these for which the job has hosts that serve."""
+PLANES: Registry[DataPlane] = Registry(
+    "data plane",
+    "tfhet.planes",
+    {"local": "tfhet.planes.local:LOCAL", "tf_service": "tfhet.planes.tf_service:TF_SERVICE"},
+)
+
+
+def names() -> tuple[str, ...]:
+    """The names of all data planes."""
+    return PLANES.names()
+
+
+def get(name: str) -> DataPlane:
+    """The data plane of a name. Raises UsageError, listing the known ones, for another name."""
+    return PLANES.get(name, (AUTO,))
+
+
+def candidates(name: str) -> tuple[DataPlane, ...]:
+    """The planes among which a job with `--data_plane name` chooses."""
+    return tuple(get(one) for one in (PREFERRED if name == AUTO else (name,)))
+
+
+def chosen(name: str, settings: Mapping[str, Any], roles: Roles) -> DataPlane:
+    """The plane of a job. settings: of each candidate, by name.
+
+    Raises UsageError for an unknown name, and ClusterError for data hosts that would have nothing to do.
+    """
+    found = candidates(name)
+    for plane in found[:-1]:
+        if plane.serving(settings[plane.name], roles):
+            return plane
+    plane = found[-1]
+    if roles.data_hosts and not plane.serving(settings[plane.name], roles):
+        raise ClusterError(
+            f"--data_plane {plane.name} with data hosts ({', '.join(roles.data_hosts)}): they would do nothing; take "
+            "another data plane, or omit the data group"
+        )
+    return plane
+
+
+def kinds() -> Mapping[str, bool]:
+    """The kinds of processes of all planes, and whether the leader's host has the only one."""
+    return {kind: alone for name in names() for kind, alone in get(name).kinds.items()}
+
+
+def kind_of(command: Sequence[str]) -> str | None:
+    """Which kind of a plane's processes a command line is of; None where it is none."""
+    return next((kind for name in names() if (kind := get(name).kind_of(command)) is not None), None)

@@ -1,0 +1,175 @@
+"""tf.data service in one launcher: the dispatcher beside the leader, and workers on the hosts that serve.
+
+The dispatcher runs beside the leader, whose loss ends the job anyway, so that no data host is one that the job cannot
+do without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+from tfhet.clock import SYSTEM
+from tfhet.cluster import Place
+from tfhet.errors import shown
+from tfhet.events import Event
+from tfhet.native import SWITCH
+from tfhet.planes.cpus import usable
+from tfhet.planes.memory import in_huge_pages
+from tfhet.planes.plane import Loss, Outlets
+from tfhet.planes.reserve import Reserve
+from tfhet.planes.tf_service.fleet import Fleet
+from tfhet.planes.tf_service.order import Order
+from tfhet.planes.tf_service.recovery import Recovery
+from tfhet.planes.tf_service.settings import ServiceSettings
+
+DISPATCHER, WORKERS = "dispatcher", "workers"
+"""Names of the ports."""
+
+
+class ServiceLauncherSide:
+    """See `LauncherSide`."""
+
+    def __init__(self, settings: ServiceSettings, place: Place, outlets: Outlets, workers: Mapping[str, int]):
+        """workers: their number on each host that serves, by its name."""
+        self._settings = settings
+        self._place = place
+        self._outlets = outlets
+        self._workers = dict(workers)
+        self._fleet: Fleet | None = None
+        self._recovery = Recovery(outlets.record, workers, outlets.say, self._failed)
+        self._ready: set[str] = set()
+        self._registered = 0
+        self._native: set[str] | None = None
+
+    @property
+    def _own_workers(self) -> int:
+        return self._workers.get(self._place.host, 0) if self._place.leads_host else 0
+
+    @property
+    def _dispatcher(self) -> str:
+        """`host:port` of the dispatcher."""
+        (port,) = self._place.ports.plane[DISPATCHER]
+        return f"{self._place.leader_address}:{port}"
+
+    @property
+    def serves(self) -> bool:
+        return self._place.is_leader or bool(self._own_workers)
+
+    @property
+    def words(self) -> str:
+        return f"dispatcher {self._dispatcher}, {sum(self._workers.values())} workers"
+
+    async def serve(self) -> NoReturn:
+        place, deadline_s = self._place, self._outlets.ready_timeout_s
+        self._fleet = Fleet(
+            place.host,
+            place.address(place.host),
+            place.env,
+            on_line=self._outlets.say,
+            tell=self._happened,
+            folder=place.paths.base / "tfhet",
+            gives_way=place.rank is not None,  # to the training, beside which it runs
+        )
+        keep, cpus = self._settings.reserve_cpus, usable()
+        if keep > 0 and self._own_workers and place.rank is not None and self._fleet.keep_off(keep) == cpus:
+            self._outlets.say(
+                f"--reserve_cpus {keep} has no effect: of {len(cpus)} CPUs none would be left for the workers"
+            )
+        if place.is_leader:
+            await self._fleet.start_dispatcher(place.ports.plane[DISPATCHER][0], deadline_s)
+        if self._own_workers:
+            await self._fleet.start_workers(place.ports.plane[WORKERS], self._dispatcher, deadline_s)
+        self._tell({"event": "serving", "host": place.host, "native": sorted(self._fleet.native or ())})
+        raise await self._fleet.failure()
+
+    async def stop(self, grace_s: float) -> None:
+        if self._fleet is not None:
+            await self._fleet.stop(grace_s)
+
+    def processes(self) -> Mapping[str, int]:
+        return self._fleet.pids if self._fleet is not None else {}
+
+    def counts(self) -> Mapping[str, float]:
+        fleet, found = self._fleet, {}
+        if self._own_workers:
+            found["workers"] = sum(name.startswith("worker-") for name in self.processes())
+        if self._place.is_leader:
+            found["workers_registered"] = 0 if fleet is None else fleet.workers_registered
+        if self.serves:
+            found["restarts"] = 0 if fleet is None else fleet.restarts
+        return found
+
+    async def beside(self, pid: int) -> None:
+        def keep(reserve: int, used: float) -> None:
+            if self._fleet is not None:
+                cpus = self._fleet.keep_off(reserve)
+                fields = {"cpus": list(cpus), "training_uses": used}
+                self._outlets.observe(Event("workers.confined", SYSTEM.wall(), fields))
+
+        if self._settings.reserve_cpus < 0 and self._own_workers:
+            await Reserve(self._place.local_size, keep).follow(pid)
+
+    def environment(self, order: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, str]:
+        native, found = Order.parse(order).native, in_huge_pages(env)
+        if native is not None and found.get(SWITCH) != "off":
+            found[SWITCH] = ",".join(native) or "off"
+        return found
+
+    def reads(self, endlessly: bool) -> None:
+        self._recovery.reads(endlessly)
+
+    def heard(self, facts: Mapping[str, Any]) -> str | None:
+        event = facts.get("event")
+        if event == "serving":
+            host, native = facts.get("host"), facts.get("native", [])
+            if not isinstance(host, str):
+                return f"serving: host is {shown(host)}"
+            if not isinstance(native, list) or not all(isinstance(name, str) for name in native):
+                return f"serving: native is {shown(native)}"
+            self._ready.add(host)
+            # A graph may hold only what every process that runs it knows: the compiled ops that all of them have.
+            self._native = set(native) if self._native is None else self._native & set(native)
+        elif event == "workers":
+            count = facts.get("count")
+            if not isinstance(count, int) or isinstance(count, bool):
+                return f"workers: count is {shown(count)}"
+            self._registered = count
+        return None
+
+    def missing(self) -> str | None:
+        silent = sorted({*self._workers, self._place.host} - self._ready)
+        wanted = sum(self._workers.values())
+        parts = [f"no data service on {', '.join(silent)}"] if silent else []
+        if self._registered < wanted:
+            parts.append(f"{self._registered} of {wanted} workers are registered with the dispatcher")
+        return "; ".join(parts) or None
+
+    def order(self) -> Mapping[str, Any]:
+        native = None if self._native is None else tuple(sorted(self._native))
+        roles, workers = self._place.roles, sum(self._workers.values())
+        return Order(self._dispatcher, workers, roles.data_hosts, native).to_json()
+
+    def begins(self) -> None:
+        self._recovery.tell()
+
+    def lost(self, host: str) -> Loss:
+        self._recovery.lost(self._fleet, host)
+        return Loss.GO_ON
+
+    def _happened(self, event: str, fields: Mapping[str, object]) -> None:
+        """A process of this host's fleet has said something, or died."""
+        if event == "service.workers":
+            self._tell({"event": "workers", "count": fields["count"]})
+            if self._fleet is not None:
+                self._recovery.expect_workers(self._fleet)
+        elif event == "service.died":
+            self._outlets.say(f"{fields['cause']}; starting it again")
+            died = {name: fields[name] for name in ("process", "code", "cause")}
+            self._outlets.report({"type": "restarted", "host": self._place.host, **died})
+
+    def _tell(self, facts: Mapping[str, object]) -> None:
+        self._outlets.report({"type": "plane", "facts": dict(facts)})
+
+    def _failed(self, cause: str) -> None:
+        self._outlets.report({"type": "failed", "code": 1, "cause": cause})

@@ -1,0 +1,69 @@
+"""The data plane of tf.data service, as the registry has it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tfhet.cluster import DATA, DNN, Place, PortRange, Role, Roles
+from tfhet.errors import ClusterError
+from tfhet.planes.plane import LauncherSide, Outlets, RankSide
+from tfhet.planes.tensorflow_noise import is_noise
+from tfhet.planes.tf_service.launcher_side import DISPATCHER, WORKERS, ServiceLauncherSide
+from tfhet.planes.tf_service.order import Order
+from tfhet.planes.tf_service.settings import ServiceSettings
+
+SERVER = "tfhet.planes.tf_service.server"
+
+
+class TfService:
+    """See `DataPlane`."""
+
+    name = "tf_service"
+    settings = ServiceSettings
+    kinds: Mapping[str, bool] = {"worker": False, "dispatcher": True}
+
+    def serving(self, settings: ServiceSettings, roles: Roles) -> tuple[str, ...]:
+        if roles.data_hosts and not settings.data_host_workers:
+            raise ClusterError(
+                f"--data_host_workers 0 with data hosts ({', '.join(roles.data_hosts)}): they would do nothing; "
+                "give at least 1, or omit the data group"
+            )
+        return (*roles.data_hosts, *(roles.dnn_hosts if settings.dnn_host_workers else ()))
+
+    def ports(self, settings: ServiceSettings, role: Role) -> Mapping[str, PortRange]:
+        return {
+            DISPATCHER: PortRange(settings.dispatcher_port, is_shared=True),
+            WORKERS: PortRange(settings.worker_port, _workers(settings, role)),
+        }
+
+    def host_facts(self, settings: ServiceSettings, role: Role) -> Mapping[str, Any]:
+        return {"workers_per_host": _workers(settings, role)}
+
+    def launcher_side(self, settings: ServiceSettings, place: Place, outlets: Outlets) -> LauncherSide:
+        hosts = {
+            host: settings.data_host_workers if host in place.roles.data_hosts else settings.dnn_host_workers
+            for host in self.serving(settings, place.roles)
+        }
+        return ServiceLauncherSide(settings, place, outlets, hosts)
+
+    def rank_side(self) -> RankSide:
+        from tfhet.planes.tf_service.rank_side import ServiceRankSide
+
+        return ServiceRankSide()
+
+    def check(self, order: Mapping[str, Any]) -> None:
+        Order.parse(order)
+
+    def kind_of(self, command: Sequence[str]) -> str | None:
+        return next((kind for kind in self.kinds if kind in command), None) if SERVER in command else None
+
+    def is_noise(self, line: str) -> bool:
+        return is_noise(line)
+
+
+def _workers(settings: ServiceSettings, role: Role) -> int:
+    return {DATA: settings.data_host_workers, DNN: settings.dnn_host_workers}.get(role, 0)
+
+
+TF_SERVICE = TfService()

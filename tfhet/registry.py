@@ -1,0 +1,47 @@
+"""A registry: things behind one protocol, by name, those of third parties by entry points.
+
+    PLANES = Registry("data plane", "tfhet.planes", {"local": "tfhet.planes.local:LOCAL"})
+    PLANES.get("local")
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Mapping
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Generic, TypeVar, cast
+
+from tfhet.errors import unknown
+
+T = TypeVar("T")
+
+
+class Registry(Generic[T]):
+    """Names and what they stand for. Nothing is imported before it is asked for."""
+
+    def __init__(self, kind: str, group: str, own: Mapping[str, str]):
+        """kind: what the things are called in messages. group: of the entry points of third parties. own: by name the
+        `module:attribute` of each thing that tfhet ships."""
+        self._kind = kind
+        self._group = group
+        self._own = dict(own)
+
+    def names(self) -> tuple[str, ...]:
+        """All names, those of third parties last."""
+        return tuple({**self._own, **dict.fromkeys(_points(self._group), "")})
+
+    def get(self, name: str, others: tuple[str, ...] = ()) -> T:
+        """What a name stands for. Raises UsageError, listing the known names and `others`, for another name."""
+        if name in self._own:
+            module, _, attribute = self._own[name].partition(":")
+            return cast("T", getattr(importlib.import_module(module), attribute))
+        points: Mapping[str, Any] = _points(self._group)
+        if name not in points:
+            unknown(self._kind, name, (*others, *self.names()))
+        return cast("T", points[name].load())
+
+
+@functools.cache
+def _points(group: str) -> Mapping[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=group)}

@@ -1,0 +1,32 @@
+"""How ranks train together: strategies behind one protocol, and where a rank finds its place in the job.
+
+import tfhet.strategies as strategies
+
+strategies.names()                       # ('solo', 'horovod', ...)
+strategies.get("horovod")                # a Strategy
+JobContext.from_env(environment())       # what the launcher tells the process of a rank
+"""
+
+from __future__ import annotations
+
+from tfhet.strategies.collective import Collective
+from tfhet.strategies.job import JobContext
+from tfhet.strategies.rank_source import OWN, RankSource
+from tfhet.strategies.registry import AUTO, chosen, get, names, rank_of, source_of, sources
+from tfhet.strategies.strategy import Meeting, Strategy
+
+__all__ = [
+    "AUTO",
+    "OWN",
+    "Collective",
+    "JobContext",
+    "Meeting",
+    "RankSource",
+    "Strategy",
+    "chosen",
+    "get",
+    "names",
+    "rank_of",
+    "source_of",
+    "sources",
+]

@@ -1,0 +1,7 @@
+"""The strategy `horovod`: ranks that sum their gradients by Horovod, over Gloo, MPI or NCCL."""
+
+from __future__ import annotations
+
+from tfhet.strategies.horovod.strategy import HOROVOD
+
+__all__ = ["HOROVOD"]

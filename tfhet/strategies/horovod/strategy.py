@@ -1,0 +1,55 @@
+"""The strategy of Horovod's ranks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tfhet.cluster import Place, Rank, Role
+from tfhet.strategies.collective import Collective
+from tfhet.strategies.horovod.rendezvous import Rendezvous, Ring
+from tfhet.strategies.rank_source import RankSource
+
+_CONSEQUENCE = re.compile(r"Horovod has been shut down|HorovodInternalError|Connection (closed|reset) by peer")
+"""What the ranks that are left say when another rank has ended (Horovod 0.28.1)."""
+
+RUN = RankSource(
+    "horovod",
+    "horovodrun",
+    "started by horovodrun, or with its variables",
+    ("HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE"),
+)
+"""Horovod's own launcher, over Gloo (horovod/runner/gloo_run.py)."""
+
+
+class HorovodStrategy:
+    """See `Strategy`."""
+
+    name = "horovod"
+    roles: Sequence[Role] = ()
+    sources: Sequence[RankSource] = (RUN,)
+
+    def meeting(self, hosts: Sequence[str], per_host: int) -> Ring:
+        return Ring(hosts, per_host)
+
+    def check(self, order: Mapping[str, Any]) -> None:
+        if order:
+            Rendezvous.parse(order)
+
+    def environment(self, order: Mapping[str, Any], host: str, rank: Rank, env: Mapping[str, str]) -> dict[str, str]:
+        return Rendezvous.parse(order).environment(host, rank, env) if order else dict(env)
+
+    async def serve(self, place: Place) -> None:
+        return None
+
+    def is_consequence(self, line: str) -> bool:
+        return _CONSEQUENCE.search(line) is not None
+
+    def collective(self, size: int) -> Collective:
+        from tfhet.strategies.horovod.collective import HorovodCollective
+
+        return HorovodCollective(size)
+
+
+HOROVOD = HorovodStrategy()

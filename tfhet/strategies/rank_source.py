@@ -1,0 +1,49 @@
+"""Rank sources: what may have started a process as one of several ranks, and the variables by which it says so.
+
+    rank = rank_of(environment())     # None where no source gave this process a rank
+    source_of(rank).words             # "started by mpirun"
+
+tfhet's own launcher is one source; MPI is another (`tfhet.strategies.mpi`); a strategy brings those of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tfhet.cluster import Place, Rank
+from tfhet.cluster.rank import VARIABLES
+
+
+@dataclass(frozen=True)
+class RankSource:
+    """One source of ranks."""
+
+    name: str
+    """What `Rank.source` says, like `mpi`."""
+    starter: str
+    """What starts the ranks, like `mpirun`."""
+    words: str
+    """How a launcher introduces a rank of this source."""
+    variables: tuple[str, str, str, str]
+    """The variables of rank, size, local rank and local size."""
+    own: bool = False
+    """Whether tfhet itself numbers the ranks, so that nothing but tfhet tells them how to find each other."""
+
+    def read(self, env: Mapping[str, str]) -> Rank | None:
+        """The rank that this source gave a process; None when it gave none. Raises ClusterError for variables that
+        are no numbers, incomplete, or contradictory."""
+        return Rank.read(env, self.variables, self.name) if self.variables[0] in env else None
+
+    async def gone(self, place: Place) -> str:
+        """Returns once the process that started the ranks of this host has ended, with words for it; the launcher takes
+        that for a request to stop. Most sources end their ranks themselves, so this one never returns."""
+        return await asyncio.get_running_loop().create_future()
+
+    def release(self, place: Place) -> None:
+        """Releases what waits for a job that has failed, where the source leaves something waiting."""
+
+
+OWN = RankSource("tfhet", "alone", "without MPI", VARIABLES, own=True)
+"""Ranks that a launcher of tfhet numbered itself, and one process that is the only rank."""

@@ -1,0 +1,66 @@
+"""The strategies by name, and the sources that may have given a process its rank.
+
+Third parties add a strategy by an entry point of the group `tfhet.strategies`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tfhet.cluster import Rank
+from tfhet.errors import ClusterError
+from tfhet.registry import Registry
+from tfhet.strategies.mpi import MPI, PMI
+from tfhet.strategies.rank_source import OWN, RankSource
+from tfhet.strategies.strategy import Strategy
+
+AUTO = "auto"
+STRATEGIES: Registry[Strategy] = Registry(
+    "strategy",
+    "tfhet.strategies",
+    {"solo": "tfhet.strategies.solo:SOLO", "horovod": "tfhet.strategies.horovod:HOROVOD"},
+)
+
+
+def names() -> tuple[str, ...]:
+    """The names of all strategies."""
+    return STRATEGIES.names()
+
+
+def get(name: str) -> Strategy:
+    """The strategy of a name. Raises UsageError, listing the known ones, for another name."""
+    return STRATEGIES.get(name, (AUTO,))
+
+
+def chosen(name: str, size: int) -> Strategy:
+    """The strategy for `size` ranks: of that name, or, for `auto`, solo for one rank and Horovod for several."""
+    return get(("solo" if size <= 1 else "horovod") if name == AUTO else name)
+
+
+def sources() -> Mapping[str, RankSource]:
+    """All sources of ranks by name, in the order in which they are asked."""
+    of_strategies = [source for name in names() for source in get(name).sources]
+    return {source.name: source for source in (MPI, *of_strategies, OWN, PMI)}
+
+
+def rank_of(env: Mapping[str, str]) -> Rank | None:
+    """The rank that something gave this process; None when nothing did.
+
+    Raises ClusterError for variables that are no numbers, incomplete or contradictory, and for two sources that
+    disagree.
+    """
+    every = sources()
+    found = [rank for source in every.values() if (rank := source.read(env)) is not None]
+    for other in found[1:]:
+        if (other.rank, other.size) != (found[0].rank, found[0].size):
+            raise ClusterError(
+                f"two launchers disagree: {found[0].source} says rank {found[0].rank} of {found[0].size}, "
+                f"{other.source} rank {other.rank} of {other.size}; unset the variables of one "
+                f"({', '.join(every[other.source].variables)})"
+            )
+    return found[0] if found else None
+
+
+def source_of(rank: Rank) -> RankSource:
+    """The source of a rank; tfhet's own where none of the known sources gave it."""
+    return sources().get(rank.source, OWN)

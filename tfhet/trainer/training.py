@@ -1,0 +1,256 @@
+"""The built-in training script: a pipeline, a model, epochs, checkpoints, and the record of it all."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tfhet import stages as stage_room
+from tfhet.clock import SYSTEM, Clock
+from tfhet.cluster import HostPaths
+from tfhet.errors import UsageError
+from tfhet.placement import bytes_per_example
+from tfhet.planes.notice import notify
+from tfhet.planes.reader import Reader
+from tfhet.record import RunFolder, RunSummary
+from tfhet.strategies import Collective, JobContext
+from tfhet.trainer.board import OFF, Board
+from tfhet.trainer.checkpoint import Checkpoints, Progress, export
+from tfhet.trainer.journal import Journal
+from tfhet.trainer.ledger import Ledger
+from tfhet.trainer.loop import Begun, Loop
+from tfhet.trainer.meter import Meter
+from tfhet.trainer.parts import Skipped
+from tfhet.trainer.schedule import WarmUp
+from tfhet.trainer.settings import Settings
+from tfhet.trainer.step import Accelerator, KerasAccelerator
+from tfhet.trainer.stop import StopRequest
+
+log = logging.getLogger("tfhet")
+
+
+@dataclass
+class Training:
+    """One rank of a training: everything built, nothing run yet."""
+
+    settings: Settings
+    job: JobContext
+    paths: HostPaths
+    reader: Reader
+    validation: Reader | None
+    accelerator: Accelerator
+    collective: Collective
+    clock: Clock = SYSTEM
+    stop: StopRequest = field(default_factory=StopRequest)
+    was_stopped: bool = False
+    """Whether `run` ended because all ranks had agreed to stop."""
+    _told_s: float = -math.inf
+    _meter: Meter = field(default_factory=Meter)
+    _journal: Journal = field(default_factory=Journal)
+
+    def run(self) -> RunSummary:
+        """Trains to the end, or until it is told to stop; rank 0 leaves checkpoints, model, TensorBoard logs and the
+        record."""
+        settings, chief = self.settings, self.collective.rank == 0
+        keras = self.accelerator if isinstance(self.accelerator, KerasAccelerator) else None
+        checkpoints = self._checkpoints(keras)
+        progress, begun = self._resume(keras, checkpoints)
+        if chief:
+            self._announce()
+        schedule = WarmUp(settings.learning_rate, self.collective.size, settings.warmup_epochs)
+
+        def save(epoch: int, begun: Begun | None = None) -> None:
+            """Where the training stands in `epoch`, or before it."""
+            if chief:
+                begun = begun or Begun(number=epoch)
+                with self._meter.pause("checkpoint", self.clock):
+                    checkpoints.save(Progress(epoch, loop.step, begun.steps, begun.number), self._ledger(begun))
+
+        board = Board.of(settings.tensorboard if chief else OFF, self.paths.output / "tensorboard", self.clock)
+        loop = Loop(
+            self.reader,
+            self.accelerator,
+            self.collective,
+            accumulate=settings.accumulate,
+            audit=settings.audit,
+            log_every=settings.log_every,
+            set_epoch=(lambda epoch: keras.optimizer.learning_rate.assign(schedule.at(epoch))) if keras else _ignore,
+            on_line=lambda line: print(line, flush=True),
+            on_metrics=board.line,
+            on_epoch_end=keras.average_statistics if keras else lambda: None,
+            on_progress=self._say_progress,
+            is_told_to_stop=lambda: self.stop.is_made,
+            skipped=self._skipped(),
+            save_every=settings.checkpoint_every_steps,
+            on_save=save,
+            clock=self.clock,
+            meter=self._meter,
+            step=progress.step,
+        )
+        self._journal = Journal.of(self.job, self._meter, self.clock)
+        results: list[dict[str, Any]] = []
+        (validating,) = self.collective.total([float(self.validation is not None)], "validation")
+        if 0 < validating < self.collective.size:
+            raise UsageError(
+                f"{int(validating)} of {self.collective.size} ranks see the channel {settings.validation!r}: show it "
+                "to all dnn hosts, or say --validation none"
+            )
+        self.stop.listen()
+        loop.agree()
+        if self._record_dir:
+            notify("reads", endlessly=False)
+        self._say_progress()
+        for epoch in range(progress.epoch, settings.epochs):
+            result = loop.epoch(epoch, settings.steps_per_epoch, begun)
+            begun, last, every = None, epoch + 1 == settings.epochs, settings.checkpoint_every_epochs
+            is_due = bool(every) and (last or (epoch + 1) % every == 0)
+            # A pass goes on over the ends of epochs that are so many steps.
+            at = replace(loop.begun, steps=0) if settings.steps_per_epoch else None
+            if loop.stopped:
+                save(epoch, loop.begun)
+            elif is_due:
+                save(epoch + 1, at)
+            if self.validation is not None and keras and not loop.stopped:
+                result.update(loop.evaluate(self.validation))
+                if loop.agree_to_stop() and not is_due:
+                    save(epoch + 1, at)
+            results.append(result)
+            if chief:
+                _report_epoch(result, board, loop.step)
+            if loop.stopped:
+                break
+        loop.close()
+        self._journal.write()
+        self.was_stopped = loop.stopped
+        if chief:
+            print(self._meter.parts_line(), flush=True)
+        weights = f" weights={keras.digest()}" if keras else ""
+        print(f"[tfhet] rank={self.collective.rank} batches={loop.batches}{weights}", flush=True)
+        summary = self._summary(loop, results)
+        board.close()
+        if chief:
+            if loop.stopped:
+                kept = self.paths.checkpoints
+                print(f"[tfhet] stopped at step={loop.step}, as told; the next run goes on from {kept}", flush=True)
+            elif settings.export and keras:
+                export(keras.model, self.paths.model)
+            RunFolder(self._record_dir or self.paths.output_data / "tfhet").create().write_summary(summary)
+        return summary
+
+    def _say_progress(self) -> None:
+        """Tells the launcher, which takes a long silence for a hang; once a second is enough."""
+        now_s = self.clock.monotonic()
+        if self._record_dir and now_s > self._told_s + 1.0:
+            self._told_s = now_s
+            notify("goes on", **self._meter.totals())
+            self._journal.write()
+
+    @property
+    def _record_dir(self) -> Path | None:
+        return Path(self.job.record_dir) if self.job.record_dir else None
+
+    def _announce(self) -> None:
+        """Says what is about to happen: the first step builds the graph, which takes a while."""
+        count = self.reader.pipeline.source.example_count()
+        keras = self.accelerator if isinstance(self.accelerator, KerasAccelerator) else None
+        size = f", {keras.model.count_params() / 1e6:.1f} M parameters" if keras else ""
+        print(
+            f"[tfhet] training {self.settings.model}{size}: {self.settings.epochs} epochs of "
+            f"{'an unknown number of' if count is None else count} examples, {self.collective.size} ranks of batch "
+            f"{self.settings.batch_size}; the first step builds the graph",
+            flush=True,
+        )
+
+    def _checkpoints(self, keras: KerasAccelerator | None) -> Checkpoints:
+        state = keras.state() if keras else {}
+        return Checkpoints(self.paths.checkpoints, self.settings.keep_checkpoints, **state)
+
+    def _ledger(self, begun: Begun) -> Ledger | None:
+        source = self.reader.pipeline.source
+        return None if begun.seen is None else Ledger.of(source.fingerprint(), begun.seen, source.split_sizes())
+
+    def _resume(self, keras: KerasAccelerator | None, checkpoints: Checkpoints) -> tuple[Progress, Begun | None]:
+        """Rank 0's state, from its newest checkpoint if there is one, becomes everybody's."""
+        progress, seen = Progress(), np.zeros(0, np.int64)
+        if self.collective.rank == 0 and not self.settings.resume:
+            checkpoints.set_aside()
+        elif self.collective.rank == 0:
+            progress, ledger = checkpoints.restore() or (progress, None)
+            source = self.reader.pipeline.source
+            if ledger is not None and ledger.fingerprint == source.fingerprint():
+                seen = ledger.seen(source.split_sizes())
+            elif ledger is not None:
+                log.warning("the data are not those of the checkpoint: epoch %d is read from its start", progress.epoch)
+        if keras:
+            self.collective.broadcast(keras.variables())
+        stand = [progress.epoch, progress.step, progress.begun, progress.number]
+        stand = [int(n) for n in self.collective.total(stand if self.collective.rank == 0 else [0] * 4, "progress")]
+        progress, seen = Progress(*stand), self.collective.gather(seen, "ledger")
+        if progress.step and self.collective.rank == 0:
+            inside = f", {progress.begun} steps into it" if progress.begun else ""
+            inside += f", {len(seen)} examples of pass {progress.number} seen" if seen.size else ""
+            print(f"[tfhet] resumed at epoch={progress.epoch} step={progress.step}{inside}", flush=True)
+        goes_on = progress.begun or seen.size or self.settings.steps_per_epoch
+        return progress, Begun(progress.begun, progress.number, seen if seen.size else None) if goes_on else None
+
+    def _skipped(self) -> Skipped | None:
+        """Raises DataError when the check of the source has passed over too much."""
+        if self.settings.on_bad_record == "fail":
+            return None
+        readers = [self.reader, *([self.validation] if self.validation else [])]
+        damages = [damage for reader in readers for damage in reader.pipeline.source.damages()]
+        lost = sum(damage.examples or 1 for damage in damages)
+        skipped = Skipped(self.settings.bad_record_budget, records=damages, unreachable=lost)
+        skipped.check()
+        return skipped
+
+    def _summary(self, loop: Loop, results: list[dict[str, Any]]) -> RunSummary:
+        pipeline, meter, job = self.reader.pipeline, loop.meter, self.job
+        served_by = "data_group" if job.mode == "heterogeneous" else "dnn_group"
+        remote = served_by if job.is_served else "trainer"
+        where: dict[str, str] = {}
+        for index, placed in enumerate(pipeline.placed()):
+            text = stage_room.text((placed.stage,))
+            name = f"{text} at {placed.declared}" if text in where else text
+            where[name] = remote if index < self.reader.cut.position else "trainer"
+        mine = meter.wait_pct()
+        (waited,) = self.collective.total([mine or 0.0], "waiting")
+        final = results[-1] if results else {}
+        return RunSummary(
+            job_id=job.job_id,
+            mode=job.mode,
+            steps=loop.step,
+            batch_size=pipeline.batch_size,
+            ranks=self.collective.size,
+            step_ms=meter.step_ms(),
+            wait_ms=meter.wait_ms(),
+            step_parts_ms=meter.parts_ms(),
+            checkpoint_s=meter.paused_s("checkpoint"),
+            wait_pct=None if mine is None else waited / self.collective.size,
+            examples_per_s=meter.examples_per_s(),
+            bytes_per_example=float(bytes_per_example(self.reader.cut.spec(pipeline))) if job.is_served else None,
+            first_batch_s=self.reader.first_batch_s,
+            epochs=results,
+            stages_where=where,
+            bad_records=[record.to_json() for record in loop.skipped.records] if loop.skipped else (),
+            metrics={k: v for k, v in final.items() if "loss" in k or "accuracy" in k},
+        )
+
+
+def _report_epoch(result: Mapping[str, Any], board: Board, step: int) -> None:
+    numbers = {key: value for key, value in result.items() if isinstance(value, (int, float))}
+    shown = " ".join(f"{k}={v:.4f}" if isinstance(v, float) else f"{k}={v}" for k, v in numbers.items())
+    print(f"[tfhet] end of {shown}", flush=True)
+    if result.get("repeated"):
+        log.error("%d examples came more than once, and at most once is promised: please report it", result["repeated"])
+    board.epoch(step, numbers)
+
+
+def _ignore(number: float) -> None:
+    return None
