@@ -11,9 +11,9 @@ import pytest
 from rubbish import fuzz
 from siege import NONCE, SECRET, Visit, run, visits
 
-from tfhet.control import MAX_LINE_BYTES, Coordinator, Member
+from tfhet.control import MAX_LINE_BYTES, LinkClient, LinkServer
 from tfhet.control.connection import Connection
-from tfhet.control.handshake import Newcomer, _proof, introduce
+from tfhet.control.handshake import JoinRequest, _proof, introduce
 from tfhet.control.message import encode
 from tfhet.errors import TfhetError
 from tfhet.events import Event
@@ -28,7 +28,7 @@ async def _pay(visit: Visit, port: int) -> Connection:
     connection = Connection(reader, writer)
     with contextlib.suppress(OSError, TfhetError):
         if visit.stage == "joined":
-            await introduce(connection, SECRET, Newcomer(visit.name, f"{visit.name} itself", {}, 0))
+            await introduce(connection, SECRET, JoinRequest(visit.name, f"{visit.name} itself", {}, 0))
         elif visit.stage == "proved":
             hello = await connection.read()
             said = (visit.name, f"{visit.name} itself", hello["nonce"], NONCE)
@@ -57,7 +57,7 @@ class Link:
     def __init__(self) -> None:
         self.told: list[tuple[Any, ...]] = []
         self.events: list[Event] = []
-        self.coordinator = Coordinator(
+        self.coordinator = LinkServer(
             ["honest", "late", "evil-0", "evil-1", "evil-2"],
             SECRET,
             60.0,
@@ -74,8 +74,8 @@ class Link:
         self.told.append(what)
         self._news.set()
 
-    async def joined(self, name: str) -> Member:
-        member = Member(
+    async def joined(self, name: str) -> LinkClient:
+        member = LinkClient(
             name,
             "127.0.0.1",
             self.port,

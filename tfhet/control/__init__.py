@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from tfhet.control.coordinator import Coordinator
-from tfhet.control.member import Member
+from tfhet.control.client import LinkClient
 from tfhet.control.message import MAX_LINE_BYTES, Message, ProtocolError
 from tfhet.control.secret import SECRET_VARIABLE, Secret, new_secret
+from tfhet.control.server import LinkServer
 
 __all__ = [
     "MAX_LINE_BYTES",
     "SECRET_VARIABLE",
-    "Coordinator",
-    "Member",
+    "LinkServer",
+    "LinkClient",
     "Message",
     "ProtocolError",
     "Secret",

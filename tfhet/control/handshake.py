@@ -39,7 +39,7 @@ class Unauthenticated(TfhetError):
 
 
 @dataclass(frozen=True)
-class Newcomer:
+class JoinRequest:
     """A member that dials."""
 
     name: str
@@ -51,7 +51,7 @@ class Newcomer:
     """Number of the last message that it has from the coordinator; 0 the first time."""
 
 
-async def admit(connection: Connection, secret: Secret, objection: Callable[[str, str], str | None]) -> Newcomer:
+async def admit(connection: Connection, secret: Secret, objection: Callable[[str, str], str | None]) -> JoinRequest:
     """The coordinator's side, up to the member's facts; answering those is left to the caller.
 
     `objection(name, instance)` gives the reason to refuse an authenticated member, or None.
@@ -69,7 +69,7 @@ async def admit(connection: Connection, secret: Secret, objection: Callable[[str
     connection.write({"type": "welcome", "proof": _proof(secret, "coordinator", *said)})
     facts = _expect(await connection.read(), "facts")
     refuse_for(connection, name, objection(name, instance))
-    return Newcomer(name, instance, facts["facts"], facts["seen"])
+    return JoinRequest(name, instance, facts["facts"], facts["seen"])
 
 
 def refuse_for(connection: Connection, name: str, reason: str | None) -> None:
@@ -79,7 +79,7 @@ def refuse_for(connection: Connection, name: str, reason: str | None) -> None:
         raise Refused(f"{name}: {reason}")
 
 
-async def introduce(connection: Connection, secret: Secret, newcomer: Newcomer) -> Message:
+async def introduce(connection: Connection, secret: Secret, newcomer: JoinRequest) -> Message:
     """The member's side; gives the coordinator's `joined`. Raises Unauthenticated, Refused, ProtocolError, OSError."""
     hello = _expect(await connection.read(), "hello")
     if hello["version"] != VERSION:

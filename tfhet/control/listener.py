@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 
 from tfhet.cluster.address import busy
 from tfhet.control.connection import Connection
-from tfhet.control.handshake import Newcomer, Refused, Unauthenticated, admit
+from tfhet.control.handshake import JoinRequest, Refused, Unauthenticated, admit
 from tfhet.control.message import ProtocolError
 from tfhet.control.secret import Secret
 from tfhet.deadline import Deadline
@@ -41,7 +41,7 @@ class Listener:
         self,
         secret: Secret,
         objection: Callable[[str, str], str | None],
-        welcome: Callable[[Newcomer, Connection], Awaitable[None]],
+        welcome: Callable[[JoinRequest, Connection], Awaitable[None]],
         dropped: Callable[[str, str], None],
         handshake_s: float,
         max_unauthenticated: int = MAX_UNAUTHENTICATED,

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tfhet.control import Member, Message, Secret
+from tfhet.control import LinkClient, Message, Secret
 from tfhet.deadline import Deadline
 from tfhet.errors import NotReady
 from tfhet.events import Observer
@@ -26,7 +26,7 @@ class Branch:
         loop = asyncio.get_running_loop()
         self._start: asyncio.Future[Message] = loop.create_future()
         self._verdict: asyncio.Future[Verdict] = loop.create_future()
-        self._member = Member(
+        self._member = LinkClient(
             place.member,
             place.coordinator,
             place.ports.control,

@@ -10,7 +10,7 @@ from typing import Any
 
 from tfhet.clock import SYSTEM, Clock
 from tfhet.cluster import job_name
-from tfhet.control import Coordinator, Message, Secret
+from tfhet.control import LinkServer, Message, Secret
 from tfhet.deadline import Deadline
 from tfhet.errors import NotReady
 from tfhet.events import Event, Observer
@@ -54,7 +54,7 @@ class Chief:
         self._on_stop, self._on_host_lost = on_stop, on_host_lost
         self._observer = observer
         self._clock = clock
-        self._coordinator = Coordinator(
+        self._coordinator = LinkServer(
             place.members,
             secret,
             place.settings.lease_s,

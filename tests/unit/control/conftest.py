@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tfhet.control import Coordinator, Member, Secret
+from tfhet.control import LinkClient, LinkServer, Secret
 
 SECRET = Secret.from_text("the secret of these tests")
 DEADLINE_S = 20.0
@@ -109,8 +109,8 @@ class Link:
         self._news = asyncio.Event()
         self.lease_s = lease_s
         self.port = 0
-        self.members: dict[str, Member] = {}
-        self.coordinator = Coordinator(
+        self.members: dict[str, LinkClient] = {}
+        self.coordinator = LinkServer(
             names,
             secret,
             lease_s,
@@ -127,12 +127,12 @@ class Link:
     async def start(self) -> None:
         self.port = await self.coordinator.start("127.0.0.1", self.port)
 
-    def member(self, name: str, *, port: int | None = None, secret: Secret = SECRET, **options: Any) -> Member:
+    def member(self, name: str, *, port: int | None = None, secret: Secret = SECRET, **options: Any) -> LinkClient:
         async def on_end(code: int, cause: str) -> None:
             self.tell("end", name, code, cause)
             await member.leave(code)
 
-        member = Member(
+        member = LinkClient(
             name,
             "127.0.0.1",
             self.port if port is None else port,

@@ -8,13 +8,13 @@ import pytest
 
 from tfhet.control import ProtocolError, Secret
 from tfhet.control.connection import Connection
-from tfhet.control.handshake import Newcomer, Refused, Unauthenticated, admit, introduce
+from tfhet.control.handshake import JoinRequest, Refused, Unauthenticated, admit, introduce
 from tfhet.errors import TfhetError
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 SECRET = Secret.from_text("the secret of these tests")
 OTHER = Secret.from_text("another job's secret here")
-NEWCOMER = Newcomer("algo-2", "i1", {"cores": 4}, 3)
+JOINING = JoinRequest("algo-2", "i1", {"cores": 4}, 3)
 Side = Callable[[Connection], Awaitable[Any]]
 
 
@@ -40,7 +40,7 @@ async def _meet(coordinator: Side, member: Side) -> tuple[Any, Any]:
 
 
 def _admit(secret: Secret, objection: Callable[[str, str], str | None] = lambda n, i: None) -> Side:
-    async def side(connection: Connection) -> Newcomer:
+    async def side(connection: Connection) -> JoinRequest:
         newcomer = await admit(connection, secret, objection)
         connection.write({"type": "joined", "lease_s": 10.0, "seen": 0})
         return newcomer
@@ -49,12 +49,12 @@ def _admit(secret: Secret, objection: Callable[[str, str], str | None] = lambda 
 
 
 def _introduce(secret: Secret) -> Side:
-    return lambda connection: introduce(connection, secret, NEWCOMER)
+    return lambda connection: introduce(connection, secret, JOINING)
 
 
 def test_two_that_know_the_secret_meet(run: Run) -> None:
     there, here = run(_meet(_admit(SECRET), _introduce(SECRET)))
-    assert there == NEWCOMER
+    assert there == JOINING
     assert here == {"type": "joined", "lease_s": 10.0, "seen": 0}
 
 
@@ -100,7 +100,7 @@ def test_an_overheard_proof_is_of_no_use(run: Run) -> None:
     overheard: list[dict[str, Any]] = []
 
     async def listening_member(connection: Connection) -> None:
-        await introduce(connection, SECRET, NEWCOMER)
+        await introduce(connection, SECRET, JOINING)
 
     async def spying_coordinator(connection: Connection) -> None:
         read = connection.read

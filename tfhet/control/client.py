@@ -10,7 +10,7 @@ from typing import Any
 
 from tfhet.clock import SYSTEM, Clock
 from tfhet.control.connection import Connection
-from tfhet.control.handshake import Newcomer, Refused, Unauthenticated, introduce
+from tfhet.control.handshake import JoinRequest, Refused, Unauthenticated, introduce
 from tfhet.control.inbox import Inbox
 from tfhet.control.message import MAX_NUMBER, Message, ProtocolError, sound_code
 from tfhet.control.outbox import Outbox
@@ -29,7 +29,7 @@ SHORTEST_LEASE_S, LONGEST_LEASE_S = 0.01, 86400.0
 """A member takes no other lease: it would be busy with nothing but renewals, or never end."""
 
 
-class Member:
+class LinkClient:
     """Dials the coordinator at `address`:`port` under a name that it expects.
 
     Callbacks, plain or coroutine functions, are called one after another: `on_message(message)` for what the
@@ -156,7 +156,7 @@ class Member:
         connection = await Connection.dial(self._address, self._port)
         asked_s = self._clock.monotonic()
         try:
-            newcomer = Newcomer(self.name, self._instance, self._facts, self._outbox.seen)
+            newcomer = JoinRequest(self.name, self._instance, self._facts, self._outbox.seen)
             joined = await introduce(connection, self._secret, newcomer)
             self._compare_clocks(joined.get("wall_s"), self._clock.monotonic() - asked_s)
             if not SHORTEST_LEASE_S <= joined["lease_s"] <= LONGEST_LEASE_S:

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tfhet.control.connection import Connection
-from tfhet.control.handshake import Newcomer
+from tfhet.control.handshake import JoinRequest
 from tfhet.control.outbox import Outbox
 
 
 @dataclass
-class Seat:
+class Session:
     """A member that has joined. It stays the same seat when the member dials again."""
 
-    newcomer: Newcomer
+    newcomer: JoinRequest
     facts: Mapping[str, Any]
     """What the member said about itself when it joined."""
     connection: Connection | None

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rubbish import RAN, fuzz
 from siege import DEADLINE_S, NONCE, SECRET, Visit, run, visits
 
-from tfhet.control import MAX_LINE_BYTES, Member
+from tfhet.control import MAX_LINE_BYTES, LinkClient
 from tfhet.control.connection import Connection
 from tfhet.control.handshake import admit
 from tfhet.errors import ClusterError, NotReady, TfhetError
@@ -77,7 +77,7 @@ async def _deceived(paid: list[Visit]) -> None:
     told: list[tuple[Any, ...]] = []
     coordinator = FalseCoordinator(paid)
     await coordinator.start()
-    member = Member(
+    member = LinkClient(
         "honest",
         "127.0.0.1",
         coordinator.port,

@@ -13,12 +13,12 @@ from typing import Any
 
 from tfhet.clock import SYSTEM, Clock
 from tfhet.control.connection import Connection
-from tfhet.control.handshake import Newcomer, refuse_for
+from tfhet.control.handshake import JoinRequest, refuse_for
 from tfhet.control.inbox import Inbox
 from tfhet.control.listener import MAX_UNAUTHENTICATED, Listener
 from tfhet.control.message import Message, ProtocolError, sound_code
-from tfhet.control.seat import Seat
 from tfhet.control.secret import Secret
+from tfhet.control.session import Session
 from tfhet.deadline import Deadline
 from tfhet.errors import NotReady, UsageError
 from tfhet.events import Event, Observer, ignore
@@ -29,7 +29,7 @@ STEPS_PER_LEASE = 20
 """How often per lease the members are looked at. A renewal goes out at least four times per lease."""
 
 
-class Coordinator:
+class LinkServer:
     """Keeps the leases of the members named in `expected`.
 
     Callbacks, plain or coroutine functions, are called one after another:
@@ -61,7 +61,7 @@ class Coordinator:
         self._on_message, self._on_lost, self._on_left = on_message, on_lost, on_left
         self._clock = clock
         self._observer = observer
-        self._seats: dict[str, Seat] = {}
+        self._seats: dict[str, Session] = {}
         self._end: Message | None = None
         self._closed = False
         self._changed = asyncio.Event()
@@ -207,12 +207,12 @@ class Coordinator:
             return "has left"
         return f"was given up: {seat.lost_why}" if seat.lost_why is not None else None
 
-    async def _welcome(self, newcomer: Newcomer, connection: Connection) -> None:
+    async def _welcome(self, newcomer: JoinRequest, connection: Connection) -> None:
         refuse_for(connection, newcomer.name, self._objection(newcomer.name, newcomer.instance))
         seat = self._seats.get(newcomer.name)
         now = self._clock.monotonic()
         if seat is None:
-            seat = Seat(newcomer, newcomer.facts, connection, now)
+            seat = Session(newcomer, newcomer.facts, connection, now)
             self._seats[newcomer.name] = seat
             self._tell("link.member_joined", member=newcomer.name, peer=connection.peer)
         else:
@@ -237,7 +237,7 @@ class Coordinator:
                 if seat.is_here and self._end is None:
                     logger.warning("the connection of %s broke: %s", seat.name, error)
 
-    async def _listen(self, seat: Seat, connection: Connection) -> None:
+    async def _listen(self, seat: Session, connection: Connection) -> None:
         while True:
             message = await connection.read()
             seat.heard_s = self._clock.monotonic()
@@ -283,7 +283,7 @@ class Coordinator:
                 if why is not None:
                     self._give_up(seat, why)
 
-    def _give_up(self, seat: Seat, why: str) -> None:
+    def _give_up(self, seat: Session, why: str) -> None:
         seat.lost_why = why
         if seat.connection is not None:
             seat.connection.abort()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tfhet.clock import FakeClock
-from tfhet.control import Member, ProtocolError, Secret
+from tfhet.control import LinkClient, ProtocolError, Secret
 from tfhet.control.connection import Connection
 from tfhet.control.handshake import admit
 from tfhet.errors import NotReady, UsageError
@@ -44,7 +44,7 @@ def test_a_coordinator_may_come_up_later(run: Run, link_of: Any) -> None:
 def test_a_coordinator_that_never_comes_up_is_named_at_the_deadline(run: Run) -> None:
     async def scenario() -> None:
         port = _free_port()
-        member = Member("a", "127.0.0.1", port, SECRET)
+        member = LinkClient("a", "127.0.0.1", port, SECRET)
         with pytest.raises(NotReady, match=f"127.0.0.1:{port} was not reached within 0.2 s: nobody listens there"):
             await member.join({}, 0.2)
         await member.leave()
@@ -69,7 +69,7 @@ def test_a_host_that_accepts_and_says_nothing_is_left_at_the_deadline(run: Run) 
         with socket.socket() as silent:
             silent.bind(("127.0.0.1", 0))
             silent.listen()
-            member = Member("a", "127.0.0.1", silent.getsockname()[1], SECRET, handshake_s=0.1)
+            member = LinkClient("a", "127.0.0.1", silent.getsockname()[1], SECRET, handshake_s=0.1)
             with pytest.raises(NotReady, match="no answer"):
                 await member.join({}, 0.3)
             await member.leave()
@@ -87,7 +87,7 @@ def test_a_false_coordinator_gets_no_member(run: Run) -> None:
             await connection.close()
 
         server = await asyncio.start_server(false_coordinator, "127.0.0.1", 0)
-        member = Member("a", "127.0.0.1", server.sockets[0].getsockname()[1], SECRET)
+        member = LinkClient("a", "127.0.0.1", server.sockets[0].getsockname()[1], SECRET)
         with pytest.raises(NotReady, match="does not know the job's secret"):
             await member.join({}, 1.0)
         server.close()
@@ -251,7 +251,7 @@ def test_a_coordinator_that_breaks_the_protocol_is_dialled_again(run: Run, line:
                 await connection.close()
 
         server = await asyncio.start_server(odd_coordinator, "127.0.0.1", 0)
-        member = Member("a", "127.0.0.1", server.sockets[0].getsockname()[1], SECRET)
+        member = LinkClient("a", "127.0.0.1", server.sockets[0].getsockname()[1], SECRET)
         await member.join({}, 5)
         await twice.wait()
         await member.leave(flush_s=0.0)
@@ -263,7 +263,7 @@ def test_a_coordinator_that_breaks_the_protocol_is_dialled_again(run: Run, line:
 
 def test_leaving_twice_or_without_having_joined_is_nothing(run: Run, link_of: Any) -> None:
     async def scenario() -> None:
-        await Member("a", "127.0.0.1", 1, SECRET).leave()
+        await LinkClient("a", "127.0.0.1", 1, SECRET).leave()
         link = link_of("a")
         await link.start()
         await link.join("a")
@@ -335,7 +335,7 @@ def test_a_join_that_is_cancelled_leaves_nothing(run: Run) -> None:
         with socket.socket() as silent:
             silent.bind(("127.0.0.1", 0))
             silent.listen()
-            joining = asyncio.create_task(Member("a", "127.0.0.1", silent.getsockname()[1], SECRET).join({}, 60))
+            joining = asyncio.create_task(LinkClient("a", "127.0.0.1", silent.getsockname()[1], SECRET).join({}, 60))
             await asyncio.sleep(0.05)
             joining.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -355,7 +355,7 @@ def test_a_lease_in_which_nothing_could_be_renewed_is_not_taken(run: Run) -> Non
             await connection.close()
 
         server = await asyncio.start_server(hasty_coordinator, "127.0.0.1", 0)
-        member = Member("a", "127.0.0.1", server.sockets[0].getsockname()[1], SECRET)
+        member = LinkClient("a", "127.0.0.1", server.sockets[0].getsockname()[1], SECRET)
         with pytest.raises(NotReady, match="a lease of 1e-300 s"):
             await member.join({}, 0.3)
         await member.leave()
@@ -384,7 +384,7 @@ def test_a_member_knows_how_far_the_coordinators_clock_is_ahead(
 
         server = await asyncio.start_server(coordinator, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
-        member = Member("a", "127.0.0.1", port, SECRET, clock=FakeClock(1000.0))
+        member = LinkClient("a", "127.0.0.1", port, SECRET, clock=FakeClock(1000.0))
         assert member.clock_offset is None
         await member.join({}, 5)
         assert member.clock_offset == (None if ahead_s is None else (ahead_s, 0.0))
@@ -408,7 +408,7 @@ def test_both_ends_of_a_link_agree_on_the_time(run: Run, link_of: Any) -> None:
 
 
 def test_of_several_comparisons_of_the_clocks_the_quickest_counts() -> None:
-    member = Member("a", "127.0.0.1", 1, SECRET, clock=FakeClock(1000.0))
+    member = LinkClient("a", "127.0.0.1", 1, SECRET, clock=FakeClock(1000.0))
     for theirs_s, took_s in ((1003.0, 2.0), (1001.5, 1.0), (1009.0, 8.0)):
         member._compare_clocks(theirs_s, took_s)
     assert member.clock_offset == (2.0, 0.5)

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tfhet.clock import FakeClock
-from tfhet.control import Coordinator, ProtocolError, Secret
+from tfhet.control import LinkServer, ProtocolError, Secret
 from tfhet.control.connection import Connection
-from tfhet.control.handshake import Newcomer, Refused, introduce
+from tfhet.control.handshake import JoinRequest, Refused, introduce
 from tfhet.errors import ClusterError, NotReady, UsageError
 from tfhet.events import Event
 
@@ -22,7 +22,7 @@ WRONG = Secret.from_text("another job's secret here")
 async def _raw(link: Any, name: str, instance: str = "raw") -> Connection:
     """A member that has joined and does nothing by itself."""
     connection = await Connection.dial("127.0.0.1", link.port)
-    await introduce(connection, SECRET, Newcomer(name, instance, {}, 0))
+    await introduce(connection, SECRET, JoinRequest(name, instance, {}, 0))
     return connection
 
 
@@ -402,7 +402,7 @@ def test_a_busy_port_says_so(run: Run) -> None:
             taken.bind(("127.0.0.1", 0))
             taken.listen()
             port = taken.getsockname()[1]
-            coordinator = Coordinator(["a"], SECRET)
+            coordinator = LinkServer(["a"], SECRET)
             with pytest.raises(UsageError, match=f"port {port} at 127.0.0.1 is in use by process"):
                 await coordinator.start("127.0.0.1", port)
             await coordinator.close()
@@ -412,7 +412,7 @@ def test_a_busy_port_says_so(run: Run) -> None:
 
 def test_a_lease_must_be_positive() -> None:
     with pytest.raises(UsageError, match="lease_s must be positive"):
-        Coordinator([], SECRET, 0)
+        LinkServer([], SECRET, 0)
 
 
 def test_closing_twice_or_before_the_start_is_nothing(run: Run, link_of: Any) -> None:
