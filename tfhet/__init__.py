@@ -17,13 +17,13 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from tfhet import stages
-    from tfhet.cluster import JobContext
     from tfhet.errors import TfhetError, UsageError
     from tfhet.placement import Cut, Pipeline
+    from tfhet.planes.distribution import distribute
     from tfhet.record import Figure, Record, RunFolder, RunSummary
-    from tfhet.planes.tf_service import distribute
     from tfhet.source import SyntheticSource, TFRecordSource
     from tfhet.stages import ImageSpec, Stage
+    from tfhet.strategies import JobContext
 
 __all__ = [
     "Cut",

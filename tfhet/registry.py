@@ -1,7 +1,7 @@
 """A registry: things behind one protocol, by name, those of third parties by entry points.
 
-    PLANES = Registry("data plane", "tfhet.planes", {"local": "tfhet.planes.local:LOCAL"})
-    PLANES.get("local")
+PLANES = Registry("data plane", "tfhet.planes", {"local": "tfhet.planes.local:LOCAL"})
+PLANES.get("local")
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ from tfhet.clock import SYSTEM, Clock, cpu_of
 from tfhet.cluster import environment
 from tfhet.errors import JobFailed, UsageError
 from tfhet.events import Event, Observer
-from tfhet.record import Figure, Record
 from tfhet.planes.cpus import confine, left_by, usable
+from tfhet.record import Figure, Record
 
 ALONE, EQUAL, WAY, OFF = "alone", "equal", "gives_way", "keeps_off"
 WAYS = (ALONE, EQUAL, WAY, OFF)
@@ -172,8 +172,8 @@ SUITE = Suite(
 def _work(way: str) -> None:
     """A pipeline that is read for ever."""
     from tfhet.placement import Pipeline, one_epoch
-    from tfhet.process import outlive_nobody
     from tfhet.planes.cpus import give_way
+    from tfhet.process import outlive_nobody
     from tfhet.source import SyntheticSource
 
     outlive_nobody(signal.SIGKILL)

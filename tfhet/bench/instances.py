@@ -28,10 +28,10 @@ from tfhet.bench.watched import new_place
 from tfhet.container import kernel
 from tfhet.errors import UsageError
 from tfhet.events import Observer
+from tfhet.planes.cpus import usable
 from tfhet.record import Record
 from tfhet.report import numbers, table
 from tfhet.report.table import text
-from tfhet.planes.cpus import usable
 from tfhet.units import GIB
 
 SCALE = 0.1

@@ -7,6 +7,7 @@ import json
 import socket
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from tfhet.errors import ClusterError, UsageError, shown
 
@@ -70,9 +71,9 @@ class Ports:
         if unknown:
             known = ", ".join(["control", *plane])
             raise UsageError(f"{PORTS_VARIABLE}: unknown key {unknown[0]!r}; known: {known}")
-        found: dict[str, tuple[int, ...]] = {}
+        found: dict[str, tuple[Any, ...]] = {}
         for name, wanted in plane.items():
-            ports = given.get(name, [wanted.first + i for i in range(wanted.count)])
+            ports: Any = given.get(name, [wanted.first + i for i in range(wanted.count)])
             ports = ports if isinstance(ports, list) else [ports] if wanted.is_shared else None
             if ports is None:
                 raise UsageError(f"{PORTS_VARIABLE}: {name!r} must be a list of ports")

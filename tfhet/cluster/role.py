@@ -34,6 +34,7 @@ DATA = Role("data")
 DNN = Role("dnn", trains=True)
 """The hosts train; they may prepare examples on the side."""
 ROLES = (DATA, DNN)
+DATA_GROUP, DNN_GROUP = DATA.group, DNN.group
 
 
 @dataclass(frozen=True)

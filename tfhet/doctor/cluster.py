@@ -5,14 +5,16 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
+from tfhet import arguments
 from tfhet.catalogue import Instance, instance
 from tfhet.errors import UsageError
 from tfhet.launch.settings import LaunchSettings
+from tfhet.planes.tf_service import ServiceSettings
 from tfhet.simulate import ClusterFile, cluster_file
 from tfhet.simulate.channels import DIGITS
 
@@ -54,8 +56,13 @@ class ClusterFacts:
     @property
     def workers(self) -> int:
         """Of the data service, in the whole cluster."""
-        settings = self.settings
-        return self.data_hosts * settings.data_host_workers + self.dnn_hosts * settings.dnn_host_workers
+        service = self.service
+        return self.data_hosts * service.data_host_workers + self.dnn_hosts * service.dnn_host_workers
+
+    @property
+    def service(self) -> ServiceSettings:
+        """The arguments of tf.data service."""
+        return ServiceSettings.of(self.settings.planes)
 
     @property
     def ranks(self) -> int:
@@ -95,7 +102,7 @@ def _type(name: str) -> tuple[Instance | None, str]:
 
 
 def _mistyped(rest: list[str]) -> Iterator[tuple[str, str]]:
-    own = [item.name for item in fields(LaunchSettings)]
+    own = [item.name for kind in (LaunchSettings, ServiceSettings) for item in arguments.declared(kind)]
     for word in rest:
         name = word.removeprefix("--").replace("-", "_")
         for near in difflib.get_close_matches(name, own, n=1, cutoff=0.8) if word.startswith("--") else ():

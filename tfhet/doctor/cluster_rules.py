@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 
-from tfhet.cluster import Cluster, Group, Identity, Ports, roles
+from tfhet.cluster import Cluster, Group, Identity, PortRange, Ports, roles
 from tfhet.doctor.cluster import ClusterFacts
 from tfhet.doctor.rule import Finding, Rule, Subject, limited, ok, wrong
 from tfhet.errors import ClusterError, UsageError
@@ -37,30 +37,27 @@ def groups(facts: ClusterFacts) -> Finding:
         for name, group in facts.cluster.groups.items()
     )
     try:
-        roles(Identity("", made[0].name, Cluster(made, "")), facts.settings.data_group, facts.settings.dnn_group)
+        roles(Identity("", made[0].name, Cluster(made, "")), facts.settings.groups)
     except ClusterError as error:  # what every launcher would say
         return wrong(str(error), "change the groups, or say data_group and dnn_group under `launcher:`")
     return ok(Cluster(made, "").describe())
 
 
 def workers(facts: ClusterFacts) -> Finding:
-    if facts.data_hosts and not facts.settings.data_host_workers:
+    if facts.data_hosts and not facts.service.data_host_workers:
         return wrong("data hosts without workers", "data_host_workers 1 or more, or no data group")
     return ok(f"{facts.workers}, and {facts.ranks} ranks")
 
 
 def ports(facts: ClusterFacts) -> Finding:
-    settings = facts.settings
-    most = max(settings.data_host_workers, settings.dnn_host_workers)
+    control, service = facts.settings.control_port, facts.service
+    most = max(service.data_host_workers, service.dnn_host_workers)
+    plane = {"dispatcher": PortRange(service.dispatcher_port), "workers": PortRange(service.worker_port, most)}
     try:
-        Ports(
-            settings.control_port,
-            settings.dispatcher_port,
-            tuple(range(settings.worker_port, settings.worker_port + most)),
-        )
+        Ports.from_env({}, control=control, plane=plane)
     except UsageError as error:
         return wrong(str(error), "give control_port, dispatcher_port and worker_port ports of their own")
-    return ok(f"{settings.control_port}, {settings.dispatcher_port}, {settings.worker_port} and on")
+    return ok(f"{control}, {service.dispatcher_port}, {service.worker_port} and on")
 
 
 def types(facts: ClusterFacts) -> Finding:
@@ -106,8 +103,8 @@ def memory(facts: ClusterFacts) -> Finding:
 
 def reserve(facts: ClusterFacts) -> Finding | None:
     group = facts.cluster.groups.get(facts.dnn_group)
-    kept = facts.settings.reserve_cpus
-    if group is None or kept < 0 or not facts.settings.dnn_host_workers:
+    kept = facts.service.reserve_cpus
+    if group is None or kept < 0 or not facts.service.dnn_host_workers:
         return None
     row = facts.types.get(group.instance_type)
     there = math.ceil(group.cpus) if group.cpus else row.vcpus if row else facts.cpus
@@ -144,8 +141,8 @@ def files(facts: ClusterFacts) -> Finding | None:
 
 def _processes(facts: ClusterFacts, name: str, group: GroupFile) -> int:
     if name == facts.dnn_group:
-        return group.ranks + facts.settings.dnn_host_workers
-    return facts.settings.data_host_workers
+        return group.ranks + facts.service.dnn_host_workers
+    return facts.service.data_host_workers
 
 
 CLUSTER = Subject(

@@ -13,11 +13,13 @@ from pathlib import Path
 
 import psutil
 
-from tfhet.cluster.address import CONTROL_PORT, DISPATCHER_PORT, WORKER_BASE_PORT, check_free
+from tfhet.cluster import CONTROL_PORT, check_free
 from tfhet.errors import UsageError
+from tfhet.planes.tf_service import ServiceSettings
 from tfhet.record.machine import machine
 
-PORTS = (CONTROL_PORT, DISPATCHER_PORT, *range(WORKER_BASE_PORT, WORKER_BASE_PORT + 4))
+_WORKERS = ServiceSettings.worker_port
+PORTS = (CONTROL_PORT, ServiceSettings.dispatcher_port, *range(_WORKERS, _WORKERS + 4))
 """Those that a launcher takes unless told others, with up to four workers on a host."""
 _PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
 """gRPC's own order (doc/environment_variables.md of gRPC); it reads them in lower case only."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tfhet.cluster.address import CONTROL_PORT, DISPATCHER_PORT, WORKER_BASE_PORT
+from tfhet.cluster import CONTROL_PORT
 from tfhet.doctor.rule import Finding, Rule, Subject, limited, ok, wrong
 from tfhet.doctor.script import Call, ScriptFacts
+from tfhet.planes.tf_service import ServiceSettings
 
 PYTHON_CODE = ("py_function", "numpy_function", "py_func", "from_generator")
 SAVES = ("save", "save_weights", "save_model", "ModelCheckpoint", "BackupAndRestore")
@@ -139,7 +140,7 @@ def seeds(facts: ScriptFacts) -> Finding | None:
 def listens(facts: ScriptFacts) -> Finding | None:
     if facts.error:
         return None
-    taken = {CONTROL_PORT, DISPATCHER_PORT, WORKER_BASE_PORT}
+    taken = {CONTROL_PORT, ServiceSettings.dispatcher_port, ServiceSettings.worker_port}
     calls = [call for call in facts.named(*LISTENS) if call.numbers & taken]
     if calls:
         numbers = sorted({number for call in calls for number in call.numbers & taken})

@@ -1,154 +1,88 @@
-"""The place of one launcher in its job: host, role, rank and addresses, decided once at the start."""
+"""What one launcher does in its job: its place, its settings, the data plane and the strategy.
+
+    assignment = Assignment.of(environment(), settings)    # raises ClusterError, UsageError: the job cannot run so
+    assignment.serving_hosts
+
+Every launcher of a job comes to the same plane and strategy, each from its own side.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from tfhet.cluster import HostPaths, Identity, Ports, Rank, Role, Roles, host_paths, identify, resolve, roles
+from tfhet import planes, strategies
+from tfhet.cluster import ROLES, Place, Ports, Rank, Role, Roles, host_paths, identify, roles
 from tfhet.errors import ClusterError, UsageError
 from tfhet.launch.settings import LaunchSettings
+from tfhet.planes import DataPlane
+from tfhet.strategies import RankSource, Strategy
 
 
 @dataclass(frozen=True)
-class Place:
-    """What this launcher is. Every launcher of a job draws the same picture, each from its own side."""
+class Assignment:
+    """The part of one launcher."""
 
-    identity: Identity
-    roles: Roles
-    rank: Rank | None
-    """None on a data host."""
-    ports: Ports
-    paths: HostPaths
+    place: Place
     settings: LaunchSettings
-    env: Mapping[str, str]
+    plane: DataPlane
+    strategy: Strategy
 
     @classmethod
-    def of(cls, env: Mapping[str, str], settings: LaunchSettings) -> Place:
+    def of(cls, env: Mapping[str, str], settings: LaunchSettings) -> Assignment:
         """Reads the host's identity and the ranks. Raises ClusterError and UsageError."""
         identity = identify(env)
-        parts = roles(identity, settings.data_group, settings.dnn_group)
-        rank = _rank(env, parts) if parts.role_of_current_host is Role.DNN else None
-        wanted = settings.data_host_workers if rank is None else settings.dnn_host_workers
-        if parts.data_hosts and not settings.data_host_workers:
-            raise ClusterError(
-                f"--data_host_workers 0 with data hosts ({', '.join(parts.data_hosts)}): they would do nothing; "
-                "give at least 1, or leave the data group away"
-            )
-        ports = Ports.from_env(
-            env,
-            control=settings.control_port,
-            dispatcher=settings.dispatcher_port,
-            worker_base=settings.worker_port,
-            workers=wanted,
-        )
-        made = cls(identity, parts, rank, ports, host_paths(env), settings, env)
-        if made.metrics_port in (ports.control, ports.dispatcher, *ports.workers):
+        parts = roles(identity, settings.groups, known(settings))
+        rank = _rank(env, parts) if parts.current.trains else None
+        plane = planes.chosen(settings.data_plane, settings.planes, parts)
+        plane_ports = plane.ports(settings.planes[plane.name], parts.current)
+        ports = Ports.from_env(env, control=settings.control_port, plane=plane_ports)
+        place = Place(identity, parts, rank, ports, host_paths(env), env)
+        made = cls(place, settings, plane, strategies.chosen(settings.strategy, place.size))
+        if made.metrics_port in ports.every:
             raise UsageError(f"--metrics_port {settings.metrics_port}: port {made.metrics_port} is taken by the job")
         return made
 
     @property
-    def host(self) -> str:
-        return self.identity.current_host
-
-    @property
-    def is_chief(self) -> bool:
-        """Whether the coordinator of the job runs here: in the launcher of rank 0."""
-        return self.rank is not None and self.rank.rank == 0
-
-    @property
-    def leads_host(self) -> bool:
-        """Whether this launcher does what a host does once."""
-        return self.rank is None or self.rank.local_rank == 0
-
-    @property
-    def member(self) -> str:
-        """Its name on the link: the host's, or `rank-N`."""
-        return self.host if self.rank is None else f"rank-{self.rank.rank}"
-
-    @property
-    def label(self) -> str:
-        """What its lines in the log begin with."""
-        return self.host if self.rank is None else f"{self.host}/{self.rank.rank}"
-
-    @property
-    def size(self) -> int:
-        """Number of ranks; only a dnn host knows it."""
-        return self.rank.size if self.rank else 0
-
-    @property
-    def local_size(self) -> int:
-        """Number of ranks of this host."""
-        return self.rank.local_size if self.rank else 0
-
-    @property
-    def members(self) -> set[str]:
-        """Everybody but the chief, as the chief sees it."""
-        return {*self.roles.data_hosts, *(f"rank-{rank}" for rank in range(1, self.size))}
+    def plane_settings(self) -> Any:
+        """The arguments of the data plane."""
+        return self.settings.planes[self.plane.name]
 
     @property
     def serving_hosts(self) -> tuple[str, ...]:
-        """Hosts with data service workers."""
-        with_workers = self.roles.dnn_hosts if self.settings.dnn_host_workers else ()
-        return (*self.roles.data_hosts, *with_workers)
+        """The hosts of the job that prepare batches for others."""
+        return self.plane.serving(self.plane_settings, self.place.roles)
 
     @property
-    def serves(self) -> bool:
-        """Whether this launcher starts data service processes."""
-        return self.dispatches or (self.leads_host and self.host in self.serving_hosts)
+    def source(self) -> RankSource | None:
+        """What gave this launcher its rank; None on a host that does not train."""
+        return None if self.place.rank is None else strategies.source_of(self.place.rank)
 
     @property
-    def dispatches(self) -> bool:
-        """Whether the dispatcher runs here: with the chief, whose loss ends the job anyway, so that no data host is one
-        that the job cannot do without."""
-        return self.is_chief and bool(self.serving_hosts)
-
-    @property
-    def own_workers(self) -> int:
-        """Data service workers that this launcher starts."""
-        if not self.leads_host:
-            return 0
-        return self.settings.data_host_workers if self.rank is None else self.settings.dnn_host_workers
-
-    @property
-    def workers(self) -> int:
-        """Data service workers in the whole job."""
-        settings, parts = self.settings, self.roles
-        return len(parts.data_hosts) * settings.data_host_workers + len(parts.dnn_hosts) * settings.dnn_host_workers
-
-    @property
-    def dispatcher(self) -> str | None:
-        """`host:port` of the dispatcher, for every host; None when every rank prepares its own data."""
-        if not self.serving_hosts:
-            return None
-        return f"{self.coordinator}:{self.ports.dispatcher}"
-
-    @property
-    def coordinator(self) -> str:
-        """Address of the chief's host: rank 0 is on the first dnn host, for mpirun and the toolkit alike."""
-        return self.address(self.roles.dnn_hosts[0])
-
-    @property
-    def forms_ring(self) -> bool:
-        """Whether nobody but tfhet tells the ranks how to find each other."""
-        return self.rank is not None and self.rank.by == "alone" and self.size > 1
-
-    @property
-    def mode(self) -> str:
-        return "heterogeneous" if self.roles.data_hosts else "homogeneous"
+    def numbers_ranks(self) -> bool:
+        """Whether tfhet numbered several ranks, so that it has to tell them how to find each other."""
+        return self.source is not None and self.source.own and self.place.size > 1
 
     @property
     def metrics_port(self) -> int | None:
-        """Where this launcher answers Prometheus; None: nowhere."""
-        port = self.settings.metrics_port
-        return port + (self.rank.local_rank if self.rank else 0) if port else None
+        """Port of this launcher's Prometheus endpoint; None: it has none."""
+        port, rank = self.settings.metrics_port, self.place.rank
+        return port + (rank.local_rank if rank else 0) if port else None
 
-    def address(self, host: str) -> str:
-        return resolve(host, self.env, self.host)
+    def is_noise(self, line: str) -> bool:
+        """Whether a line of a child process can be left out of the log."""
+        return self.plane.is_noise(line)
+
+
+def known(settings: LaunchSettings) -> tuple[Role, ...]:
+    """The roles that hosts of a job can have."""
+    further = () if settings.strategy == strategies.AUTO else strategies.get(settings.strategy).roles
+    return (*ROLES, *further)
 
 
 def _rank(env: Mapping[str, str], parts: Roles) -> Rank:
-    rank = Rank.from_env(env)
+    rank = strategies.rank_of(env)
     if rank is not None:
         return rank
     if len(parts.dnn_hosts) > 1:

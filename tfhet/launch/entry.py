@@ -9,12 +9,12 @@ from collections.abc import Awaitable, Mapping, Sequence
 
 from tfhet.cluster import environment, host_paths, job_name
 from tfhet.errors import TfhetError
+from tfhet.launch.assignment import Assignment
 from tfhet.launch.failure import write_failure
 from tfhet.launch.init import LAUNCHER_NAME
 from tfhet.launch.launcher import STOP_SIGNALS, Launcher
-from tfhet.launch.place import Place
+from tfhet.launch.local_launchers import LocalLaunchers, ranks_to_start
 from tfhet.launch.settings import LaunchSettings
-from tfhet.launch.starter import Starter, ranks_to_start
 from tfhet.process import name_process, outlive_nobody
 
 
@@ -29,7 +29,9 @@ def main(argv: Sequence[str] | None = None, env: Mapping[str, str] | None = None
     try:
         settings, rest = LaunchSettings.parse(sys.argv[1:] if argv is None else argv)
         ranks = ranks_to_start(env, settings)
-        life = Starter(ranks, _same(argv), env, settings) if ranks else Launcher(Place.of(env, settings), rest)
+        life = (
+            LocalLaunchers(ranks, _same(argv), env, settings) if ranks else Launcher(Assignment.of(env, settings), rest)
+        )
     except TfhetError as error:
         print(f"[tfhet] error: {error}", file=sys.stderr, flush=True)
         write_failure(host_paths(env).failure, str(error), "the launcher", error.exit_code)

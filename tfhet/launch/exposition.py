@@ -6,10 +6,8 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from tfhet.cluster import job_name
+from tfhet.cluster import Place, job_name
 from tfhet.launch.hearing import Hearing
-from tfhet.launch.place import Place
-from tfhet.planes.tf_service import Fleet
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -47,23 +45,21 @@ class Exposition:
     hearing: Hearing
     processes: Callable[[], Mapping[str, int]]
     """Process ids by name, of those that run now."""
-    fleet: Callable[[], Fleet | None]
+    counts: Callable[[], Mapping[str, float]]
+    """Numbers of the data plane, by name."""
 
     def text(self) -> str:
         """All numbers that there are now."""
         return rendered(labels(self.place), dict(self._values()))
 
     def _values(self) -> Iterator[tuple[Metric, float]]:
-        place, totals, metrics, fleet = self.place, self.hearing.totals, self.hearing.metrics, self.fleet()
+        place, totals, metrics, counts = self.place, self.hearing.totals, self.hearing.metrics, self.counts()
         running = self.processes()
         workers = sum(name.startswith("worker-") for name in running)
         yield UP, float(workers > 0 if place.rank is None else f"rank-{place.rank.rank}" in running)
-        if place.own_workers:
-            yield WORKERS, workers
-        if place.dispatches:
-            yield REGISTERED, 0 if fleet is None else fleet.workers_registered
-        if place.serves:
-            yield RESTARTS, 0 if fleet is None else fleet.restarts
+        for metric, name in ((WORKERS, "workers"), (REGISTERED, "workers_registered"), (RESTARTS, "restarts")):
+            if name in counts:
+                yield metric, counts[name]
         for metric, name in ((STEPS, "steps"), (EXAMPLES, "examples"), (STEP_S, "step_s"), (WAIT_S, "wait_s")):
             if name in totals:
                 yield metric, totals[name]
@@ -76,7 +72,7 @@ class Exposition:
 def labels(place: Place) -> dict[str, str]:
     """Who it is, without what a host does not have. `training_job`: Prometheus calls something else a job."""
     rank = None if place.rank is None else str(place.rank.rank)
-    role = place.roles.role_of_current_host.value
+    role = place.roles.current.name
     every = {
         "training_job": job_name(place.env),
         "group": place.identity.current_group,

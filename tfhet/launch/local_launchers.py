@@ -1,4 +1,4 @@
-"""The starter: on a dnn host that nobody gave a rank, a launcher starts launchers of itself, one for each rank.
+"""The launchers of one host: where its ranks have no source, a launcher starts launchers of itself, one for each.
 
 So a job needs neither MPI nor ssh: every host is started alike, once, and numbers its ranks by its place in the group.
 """
@@ -12,8 +12,10 @@ import signal
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tfhet.cluster import Rank, Role, host_paths, identify, roles
+from tfhet import strategies
+from tfhet.cluster import Rank, host_paths, identify, roles
 from tfhet.errors import ClusterError
+from tfhet.launch.assignment import known
 from tfhet.launch.failure import write_failure
 from tfhet.launch.gpus import gpu_count
 from tfhet.launch.launcher import STOP_SIGNALS
@@ -23,7 +25,7 @@ from tfhet.process import Child, describe_exit
 STOP_GRACE_S = 28.0
 """From SIGTERM to SIGKILL, for launchers: a little more than a script's checkpoint and the goodbye take."""
 PATIENCE_S = 5.0
-"""A host's launchers end within its lease and so many seconds of each other."""
+"""Extra seconds, beyond the lease, before the remaining launchers of a host are killed."""
 
 
 def ranks_to_start(env: Mapping[str, str], settings: LaunchSettings) -> tuple[Rank, ...]:
@@ -32,15 +34,16 @@ def ranks_to_start(env: Mapping[str, str], settings: LaunchSettings) -> tuple[Ra
     Hosts in the dnn group's order, as many ranks on each. Raises ClusterError and UsageError.
     """
     identity = identify(env)
-    parts = roles(identity, settings.data_group, settings.dnn_group)
-    if parts.role_of_current_host is not Role.DNN:
+    parts = roles(identity, settings.groups, known(settings))
+    if not parts.current.trains:
         return ()
-    rank, count = Rank.from_env(env), settings.processes_per_host
+    rank, count = strategies.rank_of(env), settings.processes_per_host
     if rank is not None:
-        if rank.by != "alone" and count not in (0, rank.local_size):
+        source = strategies.source_of(rank)
+        if not source.own and count not in (0, rank.local_size):
             raise ClusterError(
-                f"--processes_per_host {count}, and {rank.by} started {rank.local_size} on {identity.current_host}; "
-                "leave it away where something else starts the ranks"
+                f"--processes_per_host {count}, and {source.starter} started {rank.local_size} on "
+                f"{identity.current_host}; omit it where something else starts the ranks"
             )
         return ()
     count = count or max(1, gpu_count(env))
@@ -51,7 +54,7 @@ def ranks_to_start(env: Mapping[str, str], settings: LaunchSettings) -> tuple[Ra
     return tuple(Rank(first + local, len(hosts) * count, local, count, "tfhet") for local in range(count))
 
 
-class Starter:
+class LocalLaunchers:
     """The launchers of one host. Their lines come through as they are."""
 
     def __init__(self, ranks: Sequence[Rank], command: Sequence[str], env: Mapping[str, str], settings: LaunchSettings):

@@ -10,9 +10,9 @@ from pathlib import Path
 import psutil
 
 from tfhet.clock import SYSTEM, Clock, cpu_of
+from tfhet.cluster import Place
 from tfhet.launch.gpus import gpu_count
 from tfhet.launch.nvml import Gpus
-from tfhet.launch.place import Place
 from tfhet.launch.usage import Counters, Counts, counters
 from tfhet.record.entry import ClockOffset, Entry, HostUse, Use
 from tfhet.record.timeline import Part

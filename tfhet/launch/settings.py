@@ -1,16 +1,18 @@
-"""The launcher's own arguments. What it does not know goes to the training script, as it came."""
+"""The launcher's own arguments. What neither it nor the data plane knows goes to the training script, as it came."""
 
 from __future__ import annotations
 
-import argparse
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
+from tfhet import arguments, planes, strategies
+from tfhet.cluster import CONTROL_PORT, DATA, DNN
 from tfhet.errors import UsageError
 
 _NAMESPACE = re.compile(r"(?!AWS/)[A-Za-z0-9._/#:-]{1,255}")
-"""What CloudWatch takes as one."""
+"""What CloudWatch accepts as a namespace."""
 
 
 @dataclass(frozen=True)
@@ -23,42 +25,36 @@ class LaunchSettings:
     """Name of the group that prepares data; "": `data_group`, where there is one."""
     dnn_group: str = ""
     """Name of the group that trains; "": `dnn_group`, or the only group."""
-    data_host_workers: int = 1
-    """tf.data service workers on each data host."""
-    dnn_host_workers: int = 0
-    """tf.data service workers on each dnn host."""
+    data_plane: str = planes.AUTO
+    """How batches come to the ranks: the name of a data plane; `auto`: the first that has hosts to serve."""
+    strategy: str = strategies.AUTO
+    """How ranks train together: the name of a strategy; `auto`: by the number of ranks."""
     processes_per_host: int = 0
-    """Ranks that a dnn host starts where neither mpirun nor horovodrun starts them; 0: as many as it has GPUs, at least
-    1."""
-    reserve_cpus: int = -1
-    """CPUs of a dnn host that its workers keep off; 0: none; -1: as many as the training is measured to use."""
-    control_port: int = 16000
-    dispatcher_port: int = 6000
-    worker_port: int = 6001
-    """Port of a host's first worker; the next ones follow."""
+    """Number of ranks that a dnn host starts where nothing else starts them; 0: as many as it has GPUs, at least 1."""
+    control_port: int = CONTROL_PORT
+    """Port of the leader, to which all other launchers connect."""
     lease_s: float = 10.0
-    """A host that hears nothing of the job for so long ends itself."""
+    """Seconds after which a host that hears nothing of the job ends itself."""
     ready_timeout_s: float = 300.0
-    """How long all hosts and workers may take to come up."""
+    """Seconds that all hosts and their processes may take to become ready."""
     stall_timeout_s: float = 1800.0
-    """A job whose built-in trainer takes no step for so long has failed; 0: never."""
+    """Seconds without a step after which a job of the built-in trainer has failed; 0: never."""
     on_data_loss: str = "stop"
     """What to do when the last host that serves data is lost: `stop` the job, or go on with `local` pipelines."""
     timeline: str = "hosts"
-    """What is noted of where the time goes: what the `hosts` use, once a second, the `steps` too, or nothing: `off`."""
+    """Timeline detail: `hosts` (usage once a second), `steps` (also every training step) or `off`."""
     emf_namespace: str = ""
-    """CloudWatch namespace of the metric lines, written once more in its embedded metric format; "": they are not."""
+    """CloudWatch namespace in which metric lines are printed once more, in embedded metric format; "": they are not."""
     metrics_port: int = 0
-    """Port at which the launcher of a host answers Prometheus, the one of local rank N at N more; 0: none does."""
+    """Port of the Prometheus endpoint; local rank N listens on this port + N. 0 disables the endpoint."""
     job_seed: int = 0
-    """Every random number of the job derives from it."""
+    """Seed from which every random number of the job derives."""
+    planes: Mapping[str, Any] = field(default_factory=dict, metadata=arguments.NOT_AN_ARGUMENT)
+    """Settings of the data planes among which the job chooses, by name."""
 
     def __post_init__(self) -> None:
-        for name in ("data_host_workers", "dnn_host_workers", "processes_per_host"):
-            if not 0 <= getattr(self, name) <= 256:
-                raise UsageError(f"--{name} must be between 0 and 256, not {getattr(self, name)}")
-        if self.reserve_cpus < -1:
-            raise UsageError(f"--reserve_cpus {self.reserve_cpus}: give a number of CPUs, or -1 to have it measured")
+        if not 0 <= self.processes_per_host <= 256:
+            raise UsageError(f"--processes_per_host must be between 0 and 256, not {self.processes_per_host}")
         if not self.stall_timeout_s >= 0:
             raise UsageError(f"--stall_timeout_s must not be negative: {self.stall_timeout_s}; 0 switches it off")
         if self.on_data_loss not in ("stop", "local"):
@@ -76,20 +72,25 @@ class LaunchSettings:
             if not getattr(self, name) > 0:
                 raise UsageError(f"--{name} must be positive, not {getattr(self, name)}")
 
+    @property
+    def groups(self) -> dict[str, str]:
+        """The names of groups that were given, by role."""
+        return {DATA.name: self.data_group, DNN.name: self.dnn_group}
+
     @classmethod
     def parse(cls, argv: Sequence[str]) -> tuple[LaunchSettings, list[str]]:
         """The settings, and the arguments left for the training script. Raises UsageError."""
-        parser = argparse.ArgumentParser(prog="launcher.py", exit_on_error=False, allow_abbrev=False, add_help=False)
-        for item in fields(cls):
-            kind = {"int": int, "float": float, "str": str}[str(item.type)]
-            names = {f"--{item.name}", f"--{item.name.replace('_', '-')}"}
-            parser.add_argument(*sorted(names), dest=item.name, type=kind, default=item.default)
+        settings, rest = arguments.parse(cls, argv, "launcher")
         # The secret may come as a hyperparameter; it is read from the environment and goes no further.
-        parser.add_argument("--tfhet_secret", "--tfhet-secret", dest="secret", default="")
-        try:
-            known, rest = parser.parse_known_args(list(argv))
-        except argparse.ArgumentError as error:
-            raise UsageError(f"launcher: {error}") from None
-        values = vars(known)
-        values.pop("secret")
-        return cls(**values), rest
+        _, rest = arguments.parse(_Secret, rest, "launcher")
+        of_planes: dict[str, Any] = {}
+        for plane in planes.candidates(settings.data_plane):
+            of_planes[plane.name], rest = arguments.parse(plane.settings, rest, "launcher")
+        if settings.strategy != strategies.AUTO:
+            strategies.get(settings.strategy)
+        return replace(settings, planes=of_planes), rest
+
+
+@dataclass(frozen=True)
+class _Secret:
+    tfhet_secret: str = ""

@@ -14,7 +14,7 @@ from tfhet.planes.plane import DataPlane, LauncherSide, Loss, Outlets, RankSide
 from tfhet.planes.registry import AUTO, candidates, chosen, get, kind_of, kinds, names
 
 if TYPE_CHECKING:
-    from tfhet.planes.distribute import distribute
+    from tfhet.planes.distribution import distribute
     from tfhet.planes.reader import Delivery, Reader
 
 __all__ = [

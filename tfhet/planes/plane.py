@@ -62,10 +62,13 @@ class Outlets:
 class LauncherSide(Protocol):
     """A data plane in one launcher."""
 
-    serves: bool
-    """Whether this launcher starts processes of the plane."""
-    words: str
-    """What the launcher says of the plane when it introduces itself."""
+    @property
+    def serves(self) -> bool:
+        """Whether this launcher starts processes of the plane."""
+
+    @property
+    def words(self) -> str:
+        """What the launcher says of the plane when it introduces itself."""
 
     async def serve(self) -> NoReturn:
         """Starts this host's processes and keeps them alive. Ends by raising: UsageError for a port in use, NotReady,

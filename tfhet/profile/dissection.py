@@ -8,9 +8,9 @@ from typing import Any
 import tensorflow as tf
 
 from tfhet.placement import Cut, Pipeline, remote_part
+from tfhet.placement.inspect import Inspection, inspect
 from tfhet.profile.anatomy import Anatomy, Step
 from tfhet.profile.plain import _chain, _examples, _kind, _names, _ops
-from tfhet.placement.inspect import Inspection, inspect
 
 MOST_GRAPH_BYTES = (1 << 31) - 1
 """Of one protobuf message, which a graph is."""

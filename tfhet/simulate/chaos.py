@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tfhet.launch.settings import LaunchSettings
+from tfhet.planes.tf_service import ServiceSettings
 from tfhet.simulate.cluster_file import ClusterFile
 from tfhet.simulate.fault import LASTING, NETWORK, OF_A_HOST, Fault
 
@@ -69,14 +70,15 @@ class Aim:
         """Of a job with these launcher arguments. networks: whether each host has one of its own."""
         dnn = cluster.training_group(settings.dnn_group)
         hosts = {True: 0, False: 0}
+        service = ServiceSettings.of(settings.planes)
         for name, group in cluster.groups.items():
             hosts[name == dnn] += group.hosts
         return cls(
             data_hosts=hosts[False],
             dnn_hosts=hosts[True],
             ranks=hosts[True] * (cluster.groups[dnn].ranks if dnn in cluster.groups else 0),
-            data_workers=settings.data_host_workers,
-            dnn_workers=settings.dnn_host_workers,
+            data_workers=service.data_host_workers,
+            dnn_workers=service.dnn_host_workers,
             lease_s=settings.lease_s,
             ready_timeout_s=settings.ready_timeout_s,
             on_data_loss=settings.on_data_loss,

@@ -32,14 +32,15 @@ import re
 from dataclasses import dataclass
 from decimal import Decimal
 
+from tfhet import planes
 from tfhet.container import kernel
 from tfhet.errors import UsageError, unknown
 
 NETWORK = {"loss": kernel.LOSE, "delay": kernel.DELAY, "rate": kernel.LIMIT}
 """Kinds with an amount (a share of the packets, seconds, bits per second), and what the kernel must be able to do."""
 KINDS = ("kill", "oom", "hang", "sigterm", "partition", *NETWORK, "slow-disk", "late-join", "bad-peer")
-PROCESSES = ("worker", "dispatcher", "script", "launcher", "host")
-WITH_MEMORY = ("worker", "dispatcher", "script")
+PROCESSES = (*planes.kinds(), "script", "launcher", "host")
+WITH_MEMORY = (*planes.kinds(), "script")
 """What can run out of it."""
 OF_A_HOST = ("partition", *NETWORK, "slow-disk", "late-join")
 """Kinds whose target is a host, or a group."""

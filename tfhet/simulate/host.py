@@ -24,13 +24,26 @@ class SimulatedHost:
     ranks: int
     """How often the launcher runs here."""
     paths: HostPaths
-    detour: tuple[int, int] | None = None
-    """The chief's control and dispatcher port as this host reaches them, where that is not directly."""
+    shared: tuple[str, ...] = ()
+    """Names of the data plane's ports that are the leader's, the same for all hosts."""
+    serves: bool = False
+    """Whether processes of the data plane prepare batches here."""
+    detour: tuple[int, ...] | None = None
+    """The leader's ports, control and then the shared ones, as this host reaches them, where that is not directly."""
 
     @property
-    def sees(self) -> Ports:
-        """The ports that its launchers are given."""
-        return self.ports if self.detour is None else Ports(*self.detour, self.ports.workers)
+    def leader_ports(self) -> tuple[int, ...]:
+        """The leader's ports: control, and then the shared ones of the data plane."""
+        return (self.ports.control, *(self.ports.plane[name][0] for name in self.shared))
+
+    @property
+    def sees(self) -> dict[str, str]:
+        """The variables with the ports that its launchers are given."""
+        ports = self.ports
+        if self.detour is not None:
+            others = {name: (port,) for name, port in zip(self.shared, self.detour[1:], strict=True)}
+            ports = Ports(self.detour[0], {**ports.plane, **others})
+        return ports.to_env(self.shared)
 
     def write(
         self,

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import psutil
 
+from tfhet import planes
 from tfhet.clock import SYSTEM
 from tfhet.cluster import environment
 from tfhet.container import delay
@@ -66,11 +67,12 @@ class Injector:
                 unknown(f"host of fault {fault}", fault.host, [*known, *names])
             if fault.rank is not None and fault.rank >= ranks:
                 unknown(f"rank of fault {fault}", fault.rank, range(ranks))
-            if fault.process == "worker" and not any(host.ports.workers for host in hosts):
-                where = ", ".join(host.name for host in self.hosts if host.ports.workers) or "on no host"
-                raise UsageError(f"fault {fault}: no data service worker runs there; workers: {where}")
-            if fault.process == "dispatcher" and self.hosts and _chief(self.hosts, self.dnn_group) not in hosts:
-                raise UsageError(f"fault {fault}: the dispatcher runs on dnn-1")
+            is_alone = planes.kinds().get(fault.process)
+            if is_alone is False and not any(host.serves for host in hosts):
+                where = ", ".join(host.name for host in self.hosts if host.serves) or "on no host"
+                raise UsageError(f"fault {fault}: no {fault.process} runs there; hosts that have one: {where}")
+            if is_alone and self.hosts and _chief(self.hosts, self.dnn_group) not in hosts:
+                raise UsageError(f"fault {fault}: the {fault.process} runs on dnn-1")
             if fault.kind == "partition" and len(hosts) == len(self.hosts):
                 raise UsageError(f"fault {fault}: that is every host of the cluster; nobody can be cut off from them")
 
@@ -164,7 +166,9 @@ class Injector:
         assert self.network is not None
         names = [host.name for host in hosts]
         # Forwarders leave the way from worker to rank open; a bridge does not.
-        workers = [Fault("hang", "worker", name) for name in names if isinstance(self.network, partition.Network)]
+        kinds = [kind for kind, is_alone in planes.kinds().items() if not is_alone]
+        is_forwarded = isinstance(self.network, partition.Network)
+        workers = [Fault("hang", kind, name) for name in names for kind in kinds if is_forwarded]
         self.tell(f"fault {fault}: {', '.join(names)} cut off")
         self.network.cut(names)
         stopped: list[psutil.Process] = []

@@ -90,7 +90,7 @@ class Network:
     def of(cls, hosts: Sequence[SimulatedHost], dnn_group: str) -> Network:
         """With forwarders at the ports of every host's detour."""
         chief = next(host for host in hosts if host.group == dnn_group)
-        targets = (chief.ports.control, chief.ports.dispatcher)
+        targets = chief.leader_ports
         return cls(
             chief.name,
             {

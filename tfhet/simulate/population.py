@@ -7,11 +7,9 @@ from dataclasses import dataclass, field
 
 import psutil
 
-from tfhet.cluster import Rank
+from tfhet import planes, strategies
 from tfhet.errors import TfhetError
 from tfhet.launch.init import LAUNCHER_NAME
-
-SERVER = "tfhet.planes.tf_service.server"
 
 
 @dataclass(frozen=True)
@@ -41,12 +39,12 @@ class Population:
         return any(_name(process) == LAUNCHER_NAME for process in self.everything)
 
     def servers(self, kind: str) -> list[psutil.Process]:
-        """Data service processes: `worker` or `dispatcher`."""
+        """Processes of the data plane, of one of `planes.kinds()`."""
         return [process for process in self.everything if _serves(process, kind)]
 
     def scripts(self, rank: int | None = None) -> list[psutil.Process]:
         """Training scripts, of one rank or of all."""
-        servers = {process.pid for kind in ("worker", "dispatcher") for process in self.servers(kind)}
+        servers = {process.pid for kind in planes.kinds() for process in self.servers(kind)}
         found = []
         for number, launcher in self.launchers.items():
             if rank is None or (number or 0) == rank:
@@ -66,7 +64,7 @@ def lives(process: psutil.Process) -> bool:
 def rank_of(process: psutil.Process) -> int | None:
     """The rank that its environment says; None without one."""
     try:
-        rank = Rank.from_env(process.environ())
+        rank = strategies.rank_of(process.environ())
     except (psutil.Error, TfhetError):
         return None
     return None if rank is None else rank.rank
@@ -91,4 +89,4 @@ def _serves(process: psutil.Process, kind: str) -> bool:
         words = process.cmdline()
     except psutil.Error:
         return False
-    return SERVER in words and kind in words
+    return planes.kind_of(words) == kind

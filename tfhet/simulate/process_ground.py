@@ -11,7 +11,6 @@ from typing import Any
 
 from tfhet.container.limits import Limits
 from tfhet.control import SECRET_VARIABLE, new_secret
-from tfhet.strategies.horovod.rendezvous import Ring
 from tfhet.process import Child
 from tfhet.simulate.ground import OnLine
 from tfhet.simulate.host import SimulatedHost, hyperparameters
@@ -19,6 +18,7 @@ from tfhet.simulate.partition import Network
 from tfhet.simulate.scale import limits_of
 from tfhet.simulate.slow_disk import SlowDisk, build
 from tfhet.simulate.submission import Submission
+from tfhet.strategies.horovod.rendezvous import Ring
 
 
 class ProcessGround:
@@ -57,7 +57,7 @@ class ProcessGround:
         training = [host for host in self.hosts if host.group == self._submission.dnn_group]
         if self._submission.start == "ranks" and sum(host.ranks for host in training) > 1:
             self._ring = Ring([host.name for host in training], training[0].ranks)
-            self._ring.start("127.0.0.1", "lo")
+            self._ring.open("127.0.0.1", "lo")
         if self.network is not None:
             await self.network.start()
 
@@ -75,7 +75,7 @@ class ProcessGround:
             **self._env,
             **job.environment,
             **variables,
-            **host.sees.to_env(),
+            **host.sees,
             "PYTHONPATH": path,
             "PYTHONUNBUFFERED": "1",
         }
@@ -83,7 +83,7 @@ class ProcessGround:
             env |= disk.variables(env, channels.values())
         is_dnn = host.group == job.dnn_group
         for local_rank in range(host.ranks if is_dnn and job.start == "ranks" else 1):
-            rank = self._ring.environment(host.name, local_rank) if self._ring and is_dnn else {}
+            rank = self._ring.variables(host.name, local_rank) if self._ring and is_dnn else {}
             command = [sys.executable, *job.command]
             if job.start == "alone":
                 command += ["--processes_per_host", str(host.ranks)]
@@ -115,4 +115,4 @@ class ProcessGround:
         if self.network is not None:
             await self.network.close()
         if self._ring is not None:
-            self._ring.stop()
+            self._ring.close()

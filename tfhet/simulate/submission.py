@@ -10,11 +10,13 @@ from ipaddress import ip_network
 from pathlib import Path
 from typing import TypeVar
 
+from tfhet import planes
 from tfhet.clock import SYSTEM
-from tfhet.cluster import HostPaths, Ports, free_ports
+from tfhet.cluster import DATA, DNN, ROLES, Group, HostPaths, Ports, Roles, free_ports
 from tfhet.container.bridge import SUBNET
-from tfhet.errors import UsageError, unknown
+from tfhet.errors import ClusterError, UsageError, unknown
 from tfhet.launch.settings import LaunchSettings
+from tfhet.planes import DataPlane
 from tfhet.simulate.cluster_file import ClusterFile, GroupFile
 from tfhet.simulate.host import SimulatedHost
 
@@ -118,6 +120,20 @@ class Submission:
         return LaunchSettings.parse(self.command[1:])[0]
 
     @property
+    def plane(self) -> DataPlane:
+        """The data plane that the launchers will choose; the first candidate where they will refuse the job."""
+        settings, groups = self.settings, self.cluster.groups
+        hosts = {name: tuple(f"{name}-{n}" for n in range(group.hosts)) for name, group in groups.items()}
+        dnn = self.dnn_group
+        by_role = {DNN.name if name == dnn else DATA.name: Group(name, hosts[name], None) for name in groups}
+        if DNN.name not in by_role:
+            return planes.candidates(settings.data_plane)[0]
+        try:
+            return planes.chosen(settings.data_plane, settings.planes, Roles(by_role, DNN))
+        except ClusterError:
+            return planes.candidates(settings.data_plane)[0]
+
+    @property
     def dnn_group(self) -> str:
         """Name of the group that trains."""
         return self.cluster.training_group(self.settings.dnn_group)
@@ -131,21 +147,43 @@ class Submission:
         dnn_group, settings = self.dnn_group, self.settings
         groups = [(name, group) for name, group in self.cluster.groups.items() for _ in range(group.hosts)]
         random.Random(seed).shuffle(groups)
-        workers = [settings.dnn_host_workers if g == dnn_group else settings.data_host_workers for g, _ in groups]
-        own_network = self.ground == "namespace"
-        free = iter(() if own_network else free_ports(2 + sum(workers) + 2 * len(groups) * detours))
-        both = (settings.control_port, settings.dispatcher_port) if own_network else (next(free), next(free))
+        plane, own_network = self.plane, self.ground == "namespace"
+        wanted = {role: plane.ports(settings.planes[plane.name], role) for role in ROLES}
+        shared = tuple(name for name, ports in wanted[DNN].items() if ports.is_shared)
+        roles = [DNN if name == dnn_group else DATA for name, _ in groups]
+        own = sum(ports.count for role in roles for ports in wanted[role].values() if not ports.is_shared)
+        count = 1 + len(shared)
+        free = iter(() if own_network else free_ports(count + own + count * len(groups) * detours))
+        leader = {name: wanted[DNN][name].first if own_network else next(free) for name in shared}
+        control = settings.control_port if own_network else next(free)
         hosts: list[SimulatedHost] = []
-        for index, ((group, spec), count) in enumerate(zip(groups, workers, strict=True), start=1):
-            name, is_dnn = f"algo-{index}", group == dnn_group
-            own = range(settings.worker_port, settings.worker_port + count)
-            ports = Ports(*both, tuple(own) if own_network else tuple(next(free) for _ in range(count)))
-            is_chief = is_dnn and all(host.group != group for host in hosts)
-            detour = (next(free), next(free)) if detours and not is_chief and not own_network else None
+        for index, ((group, spec), role) in enumerate(zip(groups, roles, strict=True), start=1):
+            name = f"algo-{index}"
+            of_plane = {
+                kind: (leader[kind],)
+                if ports.is_shared
+                else tuple(ports.first + i if own_network else next(free) for i in range(ports.count))
+                for kind, ports in wanted[role].items()
+            }
+            is_leader = role is DNN and all(host.group != group for host in hosts)
+            detour = tuple(next(free) for _ in range(count)) if detours and not is_leader and not own_network else None
             address = str(ip_network(SUBNET if own_network else "127.0.0.0/24")[index + 1])
             paths = HostPaths(folder.resolve() / "hosts" / name)
-            ranks = spec.ranks if is_dnn else 1
-            hosts.append(SimulatedHost(name, group, spec.instance_type, address, ports, ranks, paths, detour))
+            serves = any(of_plane[kind] for kind in of_plane if kind not in shared)
+            hosts.append(
+                SimulatedHost(
+                    name,
+                    group,
+                    spec.instance_type,
+                    address,
+                    Ports(control, of_plane),
+                    spec.ranks if role is DNN else 1,
+                    paths,
+                    shared,
+                    serves,
+                    detour,
+                )
+            )
         if not any(host.group == dnn_group for host in hosts):
             there = ", ".join(f"{name} ({group.hosts} hosts)" for name, group in self.cluster.groups.items())
             raise UsageError(

@@ -21,9 +21,9 @@ def main(argv: Sequence[str]) -> None:
 
     from tfhet.bench import as_written
     from tfhet.bench.scaling_alone import datasets
-    from tfhet.record import RunFolder, RunSummary
     from tfhet.planes.tf_service import distribute
     from tfhet.planes.tf_service.transport import Transport
+    from tfhet.record import RunFolder, RunSummary
     from tfhet.trainer.emulated import EmulatedDevice
     from tfhet.trainer.meter import Meter, StepTime
 

@@ -20,9 +20,9 @@ from tfhet.bench.wire.lane import CLIENTS, DISPATCHER, WORKERS, Lane
 from tfhet.bench.wire.load import SMALL_PAGES, TCMALLOC, Load
 from tfhet.cluster import environment, free_ports
 from tfhet.errors import UsageError, unknown
-from tfhet.record.wire_cost import bytes_of
-from tfhet.planes.tf_service import Fleet
 from tfhet.planes.memory import in_huge_pages
+from tfhet.planes.tf_service import Fleet
+from tfhet.record.wire_cost import bytes_of
 
 READY_S = 60.0
 ANSWER_LIMIT_S = 180.0

@@ -74,7 +74,7 @@ class Local:
         return {}
 
     def host_facts(self, settings: LocalSettings, role: Role) -> Mapping[str, Any]:
-        return {}
+        return {"workers_per_host": 0}
 
     def launcher_side(self, settings: LocalSettings, place: Place, outlets: Outlets) -> LauncherSide:
         return LocalLauncherSide()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from tfhet.errors import UsageError
 
@@ -24,6 +26,14 @@ class ServiceSettings:
     """Port of the dispatcher, on the leader's host."""
     worker_port: int = 6001
     """Port of a host's first worker; the next workers take the next ports."""
+
+    @classmethod
+    def of(cls, planes: Mapping[str, Any]) -> ServiceSettings:
+        """The settings of this plane among those of several, by name; without workers where it is not among them."""
+        found = planes.get("tf_service")
+        if isinstance(found, cls):
+            return found
+        return cls(data_host_workers=0) if planes else cls()
 
     def __post_init__(self) -> None:
         for name in ("data_host_workers", "dnn_host_workers"):
