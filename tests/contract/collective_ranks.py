@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfhet.cluster import JobContext
 from tfhet.placement import Pipeline
-from tfhet.source import SyntheticSource
-from tfhet.trainer import Collective, collective
 from tfhet.planes.tf_service.reader import Feed
+from tfhet.source import SyntheticSource
+from tfhet.strategies import JobContext
+from tfhet.trainer import Collective, collective
 from tfhet.trainer.loop import Loop
 from tfhet.trainer.step import Batch, KerasAccelerator
 
@@ -149,7 +149,7 @@ def everything(together: Collective) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    joined = collective(sys.argv[1], int(sys.argv[2]))
+    joined = strategies.get(sys.argv[1]).collective(int(sys.argv[2]))
     outcome = everything(joined)
     joined.shutdown()
     Path(sys.argv[3]).write_bytes(pickle.dumps(outcome))

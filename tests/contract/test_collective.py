@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tfhet import strategies
 from tfhet.errors import UsageError
 from tfhet.strategies.horovod.rendezvous import Ring
-from tfhet.trainer import Solo, collective
+from tfhet.strategies.solo.collective import SoloCollective
 
 SCRIPT = Path(__file__).with_name("collective_ranks.py")
 LIMIT_S = 240
@@ -30,16 +31,16 @@ def solo() -> list[dict[str, Any]]:
     assert spec is not None and spec.loader is not None
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
-    return [script.everything(Solo())]
+    return [script.everything(SoloCollective())]
 
 
 def horovod(folder: Path) -> list[dict[str, Any]]:
     ring = Ring(["localhost"], RANKS)
-    ring.start("127.0.0.1", "lo")
+    ring.open("127.0.0.1", "lo")
     ranks: list[subprocess.Popen] = []
     try:
         for rank in range(RANKS):
-            env = {**os.environ, **ring.environment("localhost", rank), "OMP_NUM_THREADS": "1"}
+            env = {**os.environ, **ring.variables("localhost", rank), "OMP_NUM_THREADS": "1"}
             command = [sys.executable, str(SCRIPT), "horovod", str(RANKS), str(folder / f"{rank}.pickle")]
             with (folder / f"{rank}.log").open("wb") as log:
                 ranks.append(subprocess.Popen(command, env=env, stdout=log, stderr=subprocess.STDOUT))
@@ -50,7 +51,7 @@ def horovod(folder: Path) -> list[dict[str, Any]]:
         for rank in ranks:
             rank.kill()
             rank.wait()
-        ring.stop()
+        ring.close()
     return [pickle.loads((folder / f"{rank}.pickle").read_bytes()) for rank in range(RANKS)]
 
 
@@ -184,15 +185,15 @@ def test_rank_0_alone_prints_each_metric_line_once(ranks):
 
 def test_one_rank_needs_no_horovod(monkeypatch):
     monkeypatch.setitem(sys.modules, "horovod.tensorflow", None)
-    assert isinstance(collective("auto", 1), Solo)
-    assert isinstance(collective("solo", 1), Solo)
+    assert isinstance(strategies.chosen("auto", 1).collective(1), SoloCollective)
+    assert isinstance(strategies.chosen("solo", 1).collective(1), SoloCollective)
 
 
 @pytest.mark.parametrize("kind", ["auto", "horovod"])
 def test_several_ranks_without_horovod_are_told_what_to_install(monkeypatch, kind):
     monkeypatch.setitem(sys.modules, "horovod.tensorflow", None)
     with pytest.raises(UsageError, match=r"2 ranks, which needs Horovod .*tfhet\[horovod\]"):
-        collective(kind, 2)
+        strategies.chosen(kind, 2).collective(2)
 
 
 @pytest.mark.parametrize("knows_mpi", [True, False])
@@ -210,13 +211,13 @@ def test_horovod_that_sees_other_ranks_than_the_job_is_refused_and_left(monkeypa
     monkeypatch.setitem(sys.modules, "horovod.tensorflow", fake)
     monkeypatch.setitem(sys.modules, "horovod", types.SimpleNamespace(tensorflow=fake))
     with pytest.raises(UsageError, match="the job has 2 ranks and Horovod sees 1") as found:
-        collective("horovod", 2)
+        strategies.get("horovod").collective(2)
     assert ("without MPI" in str(found.value)) is not knows_mpi
     assert calls == ["init", "shutdown"]
 
 
 def test_wrong_choices_are_refused():
-    with pytest.raises(UsageError, match="unknown collective 'nccl'; known: auto, horovod, solo"):
-        collective("nccl", 2)
+    with pytest.raises(UsageError, match="unknown strategy 'nccl'; known: auto, horovod, solo"):
+        strategies.chosen("nccl", 2)
     with pytest.raises(UsageError, match="'solo' is for one rank, and this job has 2"):
-        collective("solo", 2)
+        strategies.get("solo").collective(2)

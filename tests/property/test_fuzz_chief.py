@@ -16,11 +16,11 @@ from tfhet.control import ProtocolError, Secret
 from tfhet.control.message import decode
 from tfhet.events import Event
 from tfhet.launch import LaunchSettings
-from tfhet.launch.chief import Chief
-from tfhet.launch.place import Place
+from tfhet.launch.assignment import Place
+from tfhet.launch.job_result import JobResult
+from tfhet.launch.leader import Leader
+from tfhet.launch.reports import objection_to_start
 from tfhet.strategies.horovod.rendezvous import Meeting
-from tfhet.launch.said import objection_to_start
-from tfhet.launch.verdict import Verdict
 
 SECRET = Secret.from_text("the secret of these tests")
 REPORTS: list[dict[str, Any]] = [
@@ -112,7 +112,7 @@ def test_a_word_to_start_is_objected_to_or_can_be_followed(body: Any) -> None:
 def test_a_chief_comes_to_a_verdict_whatever_the_members_say(place: Place) -> None:
     async def scenario(reports: list[tuple[str, Any]], begun: bool) -> None:
         events: list[Event] = []
-        chief = Chief(place, SECRET, events.append)
+        chief = Leader(place, SECRET, events.append)
         chief._begun = begun
         for member, body in reports:
             message = _sent(body)
@@ -121,7 +121,7 @@ def test_a_chief_comes_to_a_verdict_whatever_the_members_say(place: Place) -> No
         for rank in range(place.size):
             chief._heard(f"rank-{rank}", {"type": "result", "rank": rank, "code": 1, "cause": f"rank {rank} failed"})
         verdict = await asyncio.wait_for(chief.ended(), 30)
-        assert isinstance(verdict, Verdict)
+        assert isinstance(verdict, JobResult)
         assert abs(verdict.code) <= 255
         if verdict.code == 0:
             good = {m["rank"] for m in map(_sent, (body for _, body in reports)) if m and m["type"] == "result"}

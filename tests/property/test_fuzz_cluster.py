@@ -11,12 +11,14 @@ import pytest
 from hypothesis import strategies as st
 from rubbish import filled, fuzz, json_bytes, json_text, mutated, spoilt, texts
 
-from tfhet.cluster import Identity, JobContext, Ports, Rank, Serving, identify, resolve, roles
+from tfhet.cluster import Identity, Ports, Rank, identify, resolve, roles
 from tfhet.cluster.environment import job_name
 from tfhet.control import Secret
 from tfhet.errors import ClusterError, UsageError
 from tfhet.planes.notice import understood
+from tfhet.planes.tf_service.serving import Serving
 from tfhet.simulate.cluster_file import load
+from tfhet.strategies import JobContext, rank_of
 
 HETEROGENEOUS = {
     "current_host": "algo-1",
@@ -190,7 +192,7 @@ def test_any_variables_of_a_launcher_are_read_or_a_usage_error(env: dict[str, st
         with contextlib.suppress(UsageError):
             assert resolve(host, env).isprintable()
     with contextlib.suppress(ClusterError):
-        rank = Rank.from_env(env)
+        rank = rank_of(env)
         assert rank is None or 0 <= rank.local_rank <= rank.rank < rank.size
     assert isinstance(job_name(env), str)
     with contextlib.suppress(UsageError):

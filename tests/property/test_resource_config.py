@@ -9,9 +9,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfhet.cluster import Identity, JobContext, Ports, Rank, resolve, roles
+from tfhet.cluster import Identity, Ports, Rank, resolve, roles
 from tfhet.cluster.resource_config import describe, parse
 from tfhet.errors import ClusterError, UsageError
+from tfhet.strategies import JobContext, rank_of
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
 ANYTHING = st.recursive(
@@ -113,6 +114,6 @@ def test_a_sound_description_is_read_and_its_roles_found(document: dict[str, Any
 @given(st.text(max_size=60) | (ANYTHING | ALMOST).map(json.dumps))
 def test_any_variable_of_ours_is_read_or_a_usage_error(text: str) -> None:
     env = {"TFHET_PORTS": text, "TFHET_ADDRESSES": text, "TFHET_JOB": text, "OMPI_COMM_WORLD_RANK": text}
-    for read in (Ports.from_env, JobContext.from_env, Rank.from_env, lambda e: resolve("algo-1", e)):
+    for read in (Ports.from_env, JobContext.from_env, rank_of, lambda e: resolve("algo-1", e)):
         with contextlib.suppress(UsageError):
             read(env)  # type: ignore[operator]

@@ -9,11 +9,11 @@ Every launcher of a job comes to the same plane and strategy, each from its own 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tfhet import planes, strategies
-from tfhet.cluster import ROLES, Place, Ports, Rank, Role, Roles, host_paths, identify, roles
+from tfhet.cluster import ROLES, Place, PortRange, Ports, Rank, Role, Roles, host_paths, identify, roles
 from tfhet.errors import ClusterError, UsageError
 from tfhet.launch.settings import LaunchSettings
 from tfhet.planes import DataPlane
@@ -36,8 +36,7 @@ class Assignment:
         parts = roles(identity, settings.groups, known(settings))
         rank = _rank(env, parts) if parts.current.trains else None
         plane = planes.chosen(settings.data_plane, settings.planes, parts)
-        plane_ports = plane.ports(settings.planes[plane.name], parts.current)
-        ports = Ports.from_env(env, control=settings.control_port, plane=plane_ports)
+        ports = Ports.from_env(env, control=settings.control_port, plane=_ports(settings, plane, parts.current))
         place = Place(identity, parts, rank, ports, host_paths(env), env)
         made = cls(place, settings, plane, strategies.chosen(settings.strategy, place.size))
         if made.metrics_port in ports.every:
@@ -79,6 +78,17 @@ def known(settings: LaunchSettings) -> tuple[Role, ...]:
     """The roles that hosts of a job can have."""
     further = () if settings.strategy == strategies.AUTO else strategies.get(settings.strategy).roles
     return (*ROLES, *further)
+
+
+def _ports(settings: LaunchSettings, plane: DataPlane, role: Role) -> dict[str, PortRange]:
+    """The ports of the plane; none of those of the other candidates, whose names may be given all the same."""
+    others = (one for one in planes.candidates(settings.data_plane) if one is not plane)
+    unused = {name: replace(ports, count=0) for one in others for name, ports in _of(settings, one, role).items()}
+    return {**unused, **_of(settings, plane, role)}
+
+
+def _of(settings: LaunchSettings, plane: DataPlane, role: Role) -> Mapping[str, PortRange]:
+    return plane.ports(settings.planes[plane.name], role)
 
 
 def _rank(env: Mapping[str, str], parts: Roles) -> Rank:

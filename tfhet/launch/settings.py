@@ -53,6 +53,9 @@ class LaunchSettings:
     """Settings of the data planes among which the job chooses, by name."""
 
     def __post_init__(self) -> None:
+        candidates = planes.candidates(self.data_plane)
+        given = {plane.name: self.planes.get(plane.name) or plane.settings() for plane in candidates}
+        object.__setattr__(self, "planes", given)
         if not 0 <= self.processes_per_host <= 256:
             raise UsageError(f"--processes_per_host must be between 0 and 256, not {self.processes_per_host}")
         if not self.stall_timeout_s >= 0:

@@ -16,7 +16,8 @@ import signal
 import sys
 import time
 
-from tfhet.cluster import JobContext, environment
+from tfhet.cluster import environment
+from tfhet.strategies import JobContext
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--how", required=True)

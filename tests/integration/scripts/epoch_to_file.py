@@ -13,11 +13,12 @@ from pathlib import Path
 
 import numpy as np
 
-from tfhet.cluster import JobContext, environment
+from tfhet.cluster import environment
 from tfhet.placement import Pipeline
 from tfhet.planes.tf_service.epoch import EpochPart
 from tfhet.planes.tf_service.transport import Transport
 from tfhet.source import SyntheticSource
+from tfhet.strategies import JobContext
 
 CHAIN = """
 dilate(size=3); gaussian_blur(size=5, sigma=0.8, backend="own"); rescale(); random_flip(horizontal=True);

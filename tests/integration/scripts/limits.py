@@ -7,7 +7,8 @@ import os
 import socket
 import time
 
-from tfhet.cluster import JobContext, environment
+from tfhet.cluster import environment
+from tfhet.strategies import JobContext
 
 until, before = time.monotonic() + 3.0, time.process_time()
 while time.monotonic() < until:

@@ -6,25 +6,36 @@ import socket
 
 import pytest
 
-from tfhet.cluster import Ports, check_free, free_ports, resolve
+from tfhet.cluster import PortRange, Ports, check_free, free_ports, resolve
 from tfhet.errors import ClusterError, UsageError
 
 
-def test_ports_have_defaults_and_one_port_per_worker() -> None:
-    assert Ports.from_env({}) == Ports(16000, 6000, (6001,))
-    assert Ports.from_env({}, workers=3).workers == (6001, 6002, 6003)
-    assert Ports.from_env({}, control=1, dispatcher=2, worker_base=7, workers=0) == Ports(1, 2, ())
+def plane(first: int = 6001, count: int = 1, dispatcher: int = 6000) -> dict[str, PortRange]:
+    """The ports of a data plane: one that all hosts share, and a range of each host's own."""
+    return {"dispatcher": PortRange(dispatcher, is_shared=True), "workers": PortRange(first, count)}
+
+
+def test_ports_have_defaults_and_one_port_for_each_process() -> None:
+    assert Ports.from_env({}) == Ports(16000)
+    assert Ports.from_env({}, plane=plane()) == Ports(16000, {"dispatcher": (6000,), "workers": (6001,)})
+    assert Ports.from_env({}, plane=plane(count=3)).plane["workers"] == (6001, 6002, 6003)
+    found = Ports.from_env({}, control=1, plane=plane(7, 0, 2))
+    assert found == Ports(1, {"dispatcher": (2,), "workers": ()})
+    assert found.every == (1, 2)
 
 
 def test_the_variable_wins_over_the_arguments() -> None:
     env = {"TFHET_PORTS": '{"control": 20000, "workers": [20001, 20002]}'}
-    assert Ports.from_env(env, control=5, dispatcher=7000, workers=2) == Ports(20000, 7000, (20001, 20002))
-    assert Ports.from_env(env, workers=1).workers == (20001,)
+    found = Ports.from_env(env, control=5, plane=plane(count=2, dispatcher=7000))
+    assert found == Ports(20000, {"dispatcher": (7000,), "workers": (20001, 20002)})
+    assert Ports.from_env(env, plane=plane()).plane["workers"] == (20001,)
 
 
 def test_ports_go_into_an_environment_and_back() -> None:
-    ports = Ports(20000, 20001, (20002, 20003))
-    assert Ports.from_env(ports.to_env(), workers=2) == ports
+    ports = Ports(20000, {"dispatcher": (20001,), "workers": (20002, 20003)})
+    env = ports.to_env(shared=("dispatcher",))
+    assert env == {"TFHET_PORTS": '{"control": 20000, "dispatcher": 20001, "workers": [20002, 20003]}'}
+    assert Ports.from_env(env, plane=plane(count=2)) == ports
 
 
 @pytest.mark.parametrize(
@@ -34,7 +45,7 @@ def test_ports_go_into_an_environment_and_back() -> None:
         ("[1]", "expected a JSON object"),
         ('{"worker": 1}', "unknown key 'worker'"),
         ('{"workers": 6001}', "must be a list"),
-        ('{"workers": []}', "gives 0 worker ports"),
+        ('{"workers": []}', "gives 0 workers ports, this host needs 1"),
         ('{"control": 0}', "not a TCP port"),
         ('{"control": 70000}', "not a TCP port"),
         ('{"control": true}', "not a TCP port"),
@@ -45,7 +56,7 @@ def test_ports_go_into_an_environment_and_back() -> None:
 )
 def test_a_wrong_variable_is_explained(text: str, says: str) -> None:
     with pytest.raises(UsageError, match=f"TFHET_PORTS.*{says}"):
-        Ports.from_env({"TFHET_PORTS": text})
+        Ports.from_env({"TFHET_PORTS": text}, plane=plane())
 
 
 def test_a_host_is_reached_by_its_address_or_else_by_its_name() -> None:

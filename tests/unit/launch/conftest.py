@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 
 from tfhet.cluster import free_ports
+from tfhet.events import ignore
 from tfhet.launch import LaunchSettings
-from tfhet.launch.place import Place
+from tfhet.launch.assignment import Assignment
+from tfhet.launch.leader import Leader
+from tfhet.planes import Outlets
 
 
 @pytest.fixture
@@ -63,11 +66,23 @@ def environment_of(tmp_path: Path, control_port: int) -> Callable[..., dict[str,
 
 
 @pytest.fixture
-def place_of(environment_of: Callable[..., dict[str, str]]) -> Callable[..., Place]:
-    """`place_of(host, rank=None, *arguments, data=..., dnn=..., ranks=1)`: the place of that launcher."""
+def assignment_of(environment_of: Callable[..., dict[str, str]]) -> Callable[..., Assignment]:
+    """`assignment_of(host, rank=None, *arguments, data=..., dnn=..., ranks=1)`: the assignment of that launcher."""
 
-    def build(host: str, rank: int | None = None, *arguments: object, **shape: object) -> Place:
+    def build(host: str, rank: int | None = None, *arguments: object, **shape: object) -> Assignment:
         settings, _ = LaunchSettings.parse([str(argument) for argument in arguments])
-        return Place.of(environment_of(host, rank, **shape), settings)
+        return Assignment.of(environment_of(host, rank, **shape), settings)
+
+    return build
+
+
+@pytest.fixture
+def leader_of(tmp_path: Path) -> Callable[..., Leader]:
+    """`leader_of(assignment, secret, observer, ...)`: a leader whose data plane starts nothing."""
+
+    def build(assignment: Assignment, *arguments: object, **options: object) -> Leader:
+        outlets = Outlets(lambda line: None, lambda message: None, ignore, tmp_path, 20.0)
+        side = assignment.plane.launcher_side(assignment.plane_settings, assignment.place, outlets)
+        return Leader(assignment, side, *arguments, **options)
 
     return build

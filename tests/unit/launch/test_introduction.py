@@ -8,8 +8,8 @@ import pytest
 
 from tfhet.control import Secret
 from tfhet.job.hosts import Introduction
+from tfhet.launch.assignment import Place
 from tfhet.launch.launcher import Launcher
-from tfhet.launch.place import Place
 
 
 @pytest.mark.parametrize("derived", [False, True])

@@ -3,37 +3,37 @@ from __future__ import annotations
 import pytest
 
 from tfhet.errors import JobFailed, UsageError
-from tfhet.launch.verdict import LOG_LIMIT, Verdict
+from tfhet.launch.job_result import LOG_LIMIT, JobResult
 
 
 def test_the_cause_is_one_line_and_the_log_follows():
-    verdict = Verdict.of(3, "train.py ended on a:\nexit code 3", ["Traceback", "  line", "ValueError: x"])
+    verdict = JobResult.of(3, "train.py ended on a:\nexit code 3", ["Traceback", "  line", "ValueError: x"])
     assert verdict.headline == "train.py ended on a: exit code 3"
     assert verdict.log == ["Traceback", "  line", "ValueError: x"]
-    assert Verdict(3, verdict.cause) == verdict  # what goes over the link
+    assert JobResult(3, verdict.cause) == verdict  # what goes over the link
 
 
 def test_a_verdict_without_a_log_is_its_headline():
-    assert Verdict.of(0, "training is complete") == Verdict(0, "training is complete")
-    assert Verdict.of(1, "x", ["", ""]).log == []
+    assert JobResult.of(0, "training is complete") == JobResult(0, "training is complete")
+    assert JobResult.of(1, "x", ["", ""]).log == []
 
 
 def test_the_end_of_a_long_log_is_kept():
-    verdict = Verdict.of(1, "x", [f"line {i}" for i in range(2000)])
+    verdict = JobResult.of(1, "x", [f"line {i}" for i in range(2000)])
     assert verdict.log[-1] == "line 1999"
     assert len(verdict.cause) <= LOG_LIMIT + 2
 
 
 def test_noise_stays_out_of_the_log():
     noise = "E0000 Unable to register cuDNN factory: Attempting to register"
-    assert Verdict.of(1, "x", ["one", noise, "two"]).log == ["one", "two"]
+    assert JobResult.of(1, "x", ["one", noise, "two"]).log == ["one", "two"]
 
 
 def test_the_end_of_a_script_is_told_by_its_last_word():
-    verdict = Verdict.of_script(3, "train.py ended on algo-1, rank 0", ["Traceback", "ValueError: no image"])
+    verdict = JobResult.of_script(3, "train.py ended on algo-1, rank 0", ["Traceback", "ValueError: no image"])
     assert verdict.code == 3 and verdict.log == ["Traceback", "ValueError: no image"]
     assert verdict.headline == "train.py ended on algo-1, rank 0: exit code 3: ValueError: no image"
-    assert Verdict.of_script(-9, "train.py ended on algo-1, rank 0", []).code == 137
+    assert JobResult.of_script(-9, "train.py ended on algo-1, rank 0", []).code == 137
 
 
 @pytest.mark.parametrize(
@@ -45,5 +45,5 @@ def test_the_end_of_a_script_is_told_by_its_last_word():
     ],
 )
 def test_an_error_of_a_launcher_has_a_code_and_says_where(error, code, headline):
-    verdict = Verdict.of_error(error, "algo-1")
+    verdict = JobResult.of_error(error, "algo-1")
     assert (verdict.code, verdict.headline) == (code, headline)

@@ -20,8 +20,8 @@ from prometheus_text import read
 from tfhet.cluster import check_free, free_ports
 from tfhet.launch import main
 from tfhet.launch.launcher import Launcher
-from tfhet.record import RunFolder, Timeline
 from tfhet.planes.cpus import left_by, usable
+from tfhet.record import RunFolder, Timeline
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -78,7 +78,7 @@ Path({str(tmp_path / "seen")!r}).write_text(json.dumps([sys.argv[1:], json.loads
     arguments, job = json.loads((tmp_path / "seen").read_text())
     assert arguments == ["--batch-size", "7", "word"]
     assert job["job_id"].startswith("job-")
-    expected = {"mode": "homogeneous", "rank": 0, "size": 1, "seed": 11, "dispatcher": None, "host": "t1"}
+    expected = {"mode": "homogeneous", "rank": 0, "size": 1, "seed": 11, "plane": "local", "order": {}, "host": "t1"}
     assert {name: job[name] for name in expected} == expected
     assert job["output_dir"] == str(tmp_path / "t1" / "output" / "data")
 
@@ -249,13 +249,14 @@ def test_a_metric_line_is_followed_by_one_for_cloudwatch_where_that_is_wanted(la
     assert "_aws" not in capfd.readouterr().out
 
 
-def test_the_script_is_told_where_the_record_is_and_who_serves(launch, tmp_path, capfd):
+def test_the_script_is_told_who_serves(serving, capfd):
     code = (
-        "import os; from pathlib import Path; from tfhet.cluster import JobContext, environment, Serving\n"
-        "job = JobContext.from_env(environment()); print('serving', Serving.read(Path(job.record_dir)))"
+        "from pathlib import Path; from tfhet.cluster import environment; from tfhet.strategies import JobContext\n"
+        "from tfhet.planes.tf_service.serving import Serving\n"
+        "job = JobContext.from_env(environment()); print('hosts', Serving.read(Path(job.record_dir)))"
     )
-    assert launch(code) == 0
-    assert "[t1/0] serving Serving(hosts=(), is_complete=True)" in capfd.readouterr().out
+    assert serving(code) == 0
+    assert "[t1/0] hosts Serving(hosts=('t1',), is_complete=True)" in capfd.readouterr().out
 
 
 @pytest.mark.parametrize(("code", "expected"), [(143, 143), (7, 143), (0, 0)])
@@ -321,14 +322,14 @@ def serving(launch, monkeypatch):
 def test_workers_beside_the_training_give_way_and_keep_off_the_cpus_that_are_reserved(serving, capfd):
     assert serving("show('sees')", "--reserve_cpus", "1") == 0
     told = capfd.readouterr().out
-    assert f"[t1/0] sees {[*left_by(1, usable())]} {{{os.SCHED_IDLE}}}" in told and "is not kept" not in told
+    assert f"[t1/0] sees {[*left_by(1, usable())]} {{{os.SCHED_IDLE}}}" in told and "has no effect" not in told
 
 
 def test_a_reservation_that_would_leave_the_workers_none_is_not_kept_and_that_is_said(serving, capfd):
     assert serving("show('sees')", "--reserve_cpus", str(len(usable()))) == 0
     told = capfd.readouterr().out
     assert f"[t1/0] sees {[*usable()]} " in told
-    assert f"--reserve_cpus {len(usable())} is not kept" in told
+    assert f"--reserve_cpus {len(usable())} has no effect" in told
 
 
 def test_no_cpu_is_reserved_when_none_is_to_be(serving, capfd, tmp_path):
@@ -350,13 +351,13 @@ def test_as_many_cpus_are_reserved_as_the_training_uses(serving, capfd, tmp_path
     assert list(left_by(1, usable())) in [event["cpus"] for event in confined]
 
 
-def test_the_processes_of_a_launcher_have_names(place_of):
-    launcher = Launcher(place_of("t1", 1, ranks=2), [])
+def test_the_processes_of_a_launcher_have_names(assignment_of):
+    launcher = Launcher(assignment_of("t1", 1, ranks=2), [])
     assert launcher._processes() == {"launcher": os.getpid()}
-    launcher._trainer = SimpleNamespace(pid=7, code=None)
-    launcher._fleet = SimpleNamespace(pids={"worker-0": 8})
+    launcher._script = SimpleNamespace(pid=7, code=None)
+    launcher._side = SimpleNamespace(processes=lambda: {"worker-0": 8})
     assert launcher._processes() == {"launcher": os.getpid(), "rank-1": 7, "worker-0": 8}
-    launcher._trainer = SimpleNamespace(pid=7, code=0)
+    launcher._script = SimpleNamespace(pid=7, code=0)
     assert launcher._processes() == {"launcher": os.getpid(), "worker-0": 8}
 
 
@@ -378,12 +379,14 @@ def sampled(launcher: Launcher, tmp_path: Path, monkeypatch) -> Timeline:
     return RunFolder(tmp_path / "t1" / "output" / "data" / "tfhet").timeline()
 
 
-def test_a_launcher_notes_what_it_uses_and_what_its_host_does(place_of, tmp_path, monkeypatch):
-    found = sampled(Launcher(place_of("t1", data=()), []), tmp_path, monkeypatch)
+def test_a_launcher_notes_what_it_uses_and_what_its_host_does(assignment_of, tmp_path, monkeypatch):
+    found = sampled(Launcher(assignment_of("t1", data=()), []), tmp_path, monkeypatch)
     assert {name for use in found.uses for name in use.processes} == {"launcher"}
     assert all(use.machine is not None for use in found.uses)
     assert [(each.host, each.offset_s, each.error_s) for each in found.clocks] == [("t1", 0.0, 0.0)]
 
 
-def test_a_launcher_that_is_not_asked_to_notes_nothing(place_of, tmp_path, monkeypatch):
-    assert sampled(Launcher(place_of("t1", None, "--timeline", "off", data=()), []), tmp_path, monkeypatch).is_empty
+def test_a_launcher_that_is_not_asked_to_notes_nothing(assignment_of, tmp_path, monkeypatch):
+    assert sampled(
+        Launcher(assignment_of("t1", None, "--timeline", "off", data=()), []), tmp_path, monkeypatch
+    ).is_empty

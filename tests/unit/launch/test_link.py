@@ -1,4 +1,4 @@
-"""Chief and branch over real loopback connections, with results that are made up."""
+"""Leader and branch over real loopback connections, with results that are made up."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tfhet.control import Secret
 from tfhet.errors import ClusterError, NotReady, UsageError
 from tfhet.events import Event, ignore
 from tfhet.launch import LaunchSettings
-from tfhet.launch.branch import Branch
-from tfhet.launch.chief import Chief
-from tfhet.launch.place import Place
-from tfhet.launch.verdict import Verdict
+from tfhet.launch.assignment import Assignment
+from tfhet.launch.follower import Follower
+from tfhet.launch.job_result import JobResult
+from tfhet.launch.leader import Leader
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -36,27 +36,27 @@ def result(rank: int, code: int = 0) -> dict[str, object]:
 class Job:
     """A job of one data host and one dnn host with two ranks: chief (rank 0), rank 1, and the data host."""
 
-    def __init__(self, place_of, *arguments: object):
+    def __init__(self, assignment_of, leader_of, *arguments: object):
         shape = {"ranks": 2}
         self.events: list[Event] = []
         self.patient: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self.chief = Chief(place_of("t1", 0, *QUICK, *arguments, **shape), SECRET, self.events.append)
-        self.rank = Branch(place_of("t1", 1, *QUICK, *arguments, **shape), SECRET, ignore)
-        self.data = Branch(place_of("d1", None, *QUICK, *arguments, **shape), SECRET, ignore)
+        self.chief = leader_of(assignment_of("t1", 0, *QUICK, *arguments, **shape), SECRET, self.events.append)
+        self.rank = Follower(assignment_of("t1", 1, *QUICK, *arguments, **shape), SECRET, ignore)
+        self.data = Follower(assignment_of("d1", None, *QUICK, *arguments, **shape), SECRET, ignore)
 
     async def join(self) -> None:
         await self.chief.join()
         await asyncio.gather(self.rank.join(), self.data.join())
 
     def ready(self) -> None:
-        self.chief.report({"type": "serving", "host": "t1"})
-        self.data.report({"type": "serving", "host": "d1"})
-        self.data.report({"type": "workers", "count": 1})
+        self.chief.report({"type": "plane", "facts": {"event": "serving", "host": "t1"}})
+        self.data.report({"type": "plane", "facts": {"event": "serving", "host": "d1"}})
+        self.data.report({"type": "plane", "facts": {"event": "workers", "count": 1}})
 
-    async def end(self) -> list[Verdict]:
+    async def end(self) -> list[JobResult]:
         """The verdicts of all three, who leave with its code as soon as they know it."""
 
-        async def ended(link: Chief | Branch) -> Verdict:
+        async def ended(link: Leader | Follower) -> JobResult:
             verdict = await link.ended()
             await link.leave(verdict.code, verdict.cause, self.patient)
             return verdict
@@ -64,22 +64,22 @@ class Job:
         return list(await asyncio.gather(ended(self.chief), ended(self.rank), ended(self.data)))
 
 
-def test_all_start_once_every_host_serves_and_every_worker_is_known(place_of):
+def test_all_start_once_every_host_serves_and_every_worker_is_known(assignment_of, leader_of):
     async def scenario() -> None:
-        job = Job(place_of)
+        job = Job(assignment_of, leader_of)
         await job.join()
         starts = [asyncio.create_task(link.started()) for link in (job.chief, job.rank, job.data)]
-        job.data.report({"type": "serving", "host": "d1", "native": ["tone", "jpeg"]})
+        job.data.report({"type": "plane", "facts": {"event": "serving", "host": "d1", "native": ["tone", "jpeg"]}})
         await asyncio.sleep(0.2)
         assert not any(task.done() for task in starts)
-        job.data.report({"type": "workers", "count": 1})
+        job.data.report({"type": "plane", "facts": {"event": "workers", "count": 1}})
         await asyncio.sleep(0.2)
         assert not any(task.done() for task in starts)
-        job.chief.report({"type": "serving", "host": "t1", "native": ["jpeg", "sampling"]})
+        job.chief.report({"type": "plane", "facts": {"event": "serving", "host": "t1", "native": ["jpeg", "sampling"]}})
         messages = await asyncio.gather(*starts)
         assert messages[0] == messages[1] == messages[2]
         assert messages[0]["job_id"].startswith("job-")
-        assert messages[0]["native"] == ["jpeg"]
+        assert messages[0]["plane"]["native"] == ["jpeg"]
         job.chief.report(result(0))
         job.rank.report(result(1))
         await job.end()
@@ -87,16 +87,16 @@ def test_all_start_once_every_host_serves_and_every_worker_is_known(place_of):
     run(scenario())
 
 
-def test_the_job_succeeds_when_the_last_rank_has(place_of):
+def test_the_job_succeeds_when_the_last_rank_has(assignment_of, leader_of):
     async def scenario() -> None:
-        job = Job(place_of)
+        job = Job(assignment_of, leader_of)
         await job.join()
         job.rank.report(result(1))
         verdict = asyncio.create_task(job.chief.ended())
         await asyncio.sleep(0.2)
         assert not verdict.done() and job.chief.trained_s is None
         job.chief.report(result(0))
-        assert await job.end() == [Verdict(0, "training is complete")] * 3
+        assert await job.end() == [JobResult(0, "training is complete")] * 3
         assert job.chief.exit_codes == {"rank-1": 0, "d1": 0}
         assert job.chief.trained_s is not None
         assert [event.name for event in job.events if event.name.startswith(("rank.", "job."))] == [
@@ -109,9 +109,9 @@ def test_the_job_succeeds_when_the_last_rank_has(place_of):
     run(scenario())
 
 
-def test_the_same_rank_twice_is_not_two_ranks(place_of):
+def test_the_same_rank_twice_is_not_two_ranks(assignment_of, leader_of):
     async def scenario() -> None:
-        job = Job(place_of)
+        job = Job(assignment_of, leader_of)
         await job.join()
         job.chief.report(result(0))
         job.chief.report(result(0))
@@ -125,22 +125,22 @@ def test_the_same_rank_twice_is_not_two_ranks(place_of):
     run(scenario())
 
 
-def test_the_first_failure_decides_for_all(place_of):
+def test_the_first_failure_decides_for_all(assignment_of, leader_of):
     async def scenario() -> None:
-        job = Job(place_of)
+        job = Job(assignment_of, leader_of)
         await job.join()
         job.rank.report(result(1, 3))
         await job.chief.ended()
         job.chief.report(result(0, 4))
-        assert await job.end() == [Verdict(3, "rank 1: exit code 3")] * 3
+        assert await job.end() == [JobResult(3, "rank 1: exit code 3")] * 3
         assert job.chief.exit_codes == {"rank-1": 3, "d1": 3}
 
     run(scenario())
 
 
-def test_a_host_that_cannot_go_on_ends_the_job(place_of):
+def test_a_host_that_cannot_go_on_ends_the_job(assignment_of, leader_of):
     async def scenario() -> None:
-        job = Job(place_of)
+        job = Job(assignment_of, leader_of)
         await job.join()
         job.data.report({"type": "failed", "code": 2, "cause": "d1: port 7 is in use\nlast line"})
         assert [v.code for v in await job.end()] == [2, 2, 2]
@@ -148,9 +148,9 @@ def test_a_host_that_cannot_go_on_ends_the_job(place_of):
     run(scenario())
 
 
-def test_a_failure_is_never_reported_as_success(place_of):
+def test_a_failure_is_never_reported_as_success(assignment_of, leader_of):
     async def scenario() -> None:
-        job = Job(place_of)
+        job = Job(assignment_of, leader_of)
         await job.join()
         job.data.report({"type": "failed", "code": 0, "cause": "worker-0 ended by itself"})
         assert {v.code for v in await job.end()} == {1}
@@ -158,13 +158,13 @@ def test_a_failure_is_never_reported_as_success(place_of):
     run(scenario())
 
 
-def test_a_member_that_leaves_before_the_end_ends_the_job(place_of):
+def test_a_member_that_leaves_before_the_end_ends_the_job(assignment_of, leader_of):
     async def scenario() -> None:
-        job = Job(place_of)
+        job = Job(assignment_of, leader_of)
         await job.join()
         await job.data.leave(0, "", job.patient)
         verdict = await job.chief.ended()
-        assert verdict == Verdict(1, "d1 left before the end (exit code 0)")
+        assert verdict == JobResult(1, "d1 left before the end (exit code 0)")
         leaving = asyncio.create_task(job.chief.leave(verdict.code, verdict.cause, job.patient))
         assert await job.rank.ended() == verdict
         await job.rank.leave(1, "", job.patient)
@@ -174,11 +174,11 @@ def test_a_member_that_leaves_before_the_end_ends_the_job(place_of):
     run(scenario())
 
 
-def test_a_member_that_is_lost_ends_the_job(place_of):
+def test_a_member_that_is_lost_ends_the_job(assignment_of, leader_of):
     async def scenario() -> None:
-        job = Job(place_of)
+        job = Job(assignment_of, leader_of)
         await job.join()
-        for task in job.data._member._tasks:  # as if it had been killed: nobody says goodbye
+        for task in job.data._client._tasks:  # as if it had been killed: nobody says goodbye
             task.cancel()
         verdict = await job.chief.ended()
         assert verdict.code == 1
@@ -190,12 +190,12 @@ def test_a_member_that_is_lost_ends_the_job(place_of):
     run(scenario())
 
 
-def test_a_branch_whose_chief_is_gone_ends_itself_within_the_lease(place_of):
+def test_a_branch_whose_chief_is_gone_ends_itself_within_the_lease(assignment_of, leader_of):
     async def scenario() -> None:
-        job = Job(place_of)
+        job = Job(assignment_of, leader_of)
         await job.join()
         began = time.monotonic()
-        await job.chief._coordinator.close()  # as if it had been killed: nobody is told
+        await job.chief._server.close()  # as if it had been killed: nobody is told
         verdicts = await asyncio.gather(job.rank.ended(), job.data.ended())
         assert time.monotonic() - began < 10
         assert [v.code for v in verdicts] == [1, 1]
@@ -205,9 +205,9 @@ def test_a_branch_whose_chief_is_gone_ends_itself_within_the_lease(place_of):
     run(scenario())
 
 
-def test_who_is_missing_is_named_when_the_job_does_not_get_ready(place_of):
+def test_who_is_missing_is_named_when_the_job_does_not_get_ready(assignment_of, leader_of):
     async def scenario() -> None:
-        job = Job(place_of, "--ready_timeout_s", 0.5)
+        job = Job(assignment_of, leader_of, "--ready_timeout_s", 0.5)
         await asyncio.gather(job.chief.join(), job.rank.join())
         with pytest.raises(NotReady, match="d1"):
             await job.chief.started()
@@ -217,9 +217,9 @@ def test_who_is_missing_is_named_when_the_job_does_not_get_ready(place_of):
     run(scenario())
 
 
-def test_a_data_service_that_does_not_come_up_is_named(place_of):
+def test_a_data_service_that_does_not_come_up_is_named(assignment_of, leader_of):
     async def scenario() -> None:
-        job = Job(place_of, "--ready_timeout_s", 0.5)
+        job = Job(assignment_of, leader_of, "--ready_timeout_s", 0.5)
         await job.join()
         with pytest.raises(NotReady, match=r"no data service on d1, t1; 0 of 1 workers are registered"):
             await job.chief.started()
@@ -229,9 +229,9 @@ def test_a_data_service_that_does_not_come_up_is_named(place_of):
     run(scenario())
 
 
-def test_a_branch_without_a_chief_gives_up(place_of):
+def test_a_branch_without_a_chief_gives_up(assignment_of, leader_of):
     async def scenario() -> None:
-        job = Job(place_of, "--ready_timeout_s", 0.3)
+        job = Job(assignment_of, leader_of, "--ready_timeout_s", 0.3)
         with pytest.raises(NotReady, match="nobody listens there"):
             await job.data.join()
         with pytest.raises(UsageError):
@@ -241,9 +241,9 @@ def test_a_branch_without_a_chief_gives_up(place_of):
     run(scenario())
 
 
-def test_hosts_that_come_up_late_are_told_of_a_job_that_has_failed(place_of):
+def test_hosts_that_come_up_late_are_told_of_a_job_that_has_failed(assignment_of, leader_of):
     async def scenario() -> None:
-        job = Job(place_of)
+        job = Job(assignment_of, leader_of)
         await job.chief.join()
         job.chief.report({"type": "failed", "code": 2, "cause": "t1/0: no such file"})
         verdict = await job.chief.ended()
@@ -260,9 +260,9 @@ def test_hosts_that_come_up_late_are_told_of_a_job_that_has_failed(place_of):
     run(scenario())
 
 
-def test_a_chief_that_is_told_to_stop_does_not_wait_for_late_hosts(place_of, control_port):
+def test_a_chief_that_is_told_to_stop_does_not_wait_for_late_hosts(assignment_of, leader_of, control_port):
     async def scenario() -> None:
-        job = Job(place_of)
+        job = Job(assignment_of, leader_of)
         await job.chief.join()
         leaving = asyncio.create_task(job.chief.leave(143, "told to stop", job.patient))
         await asyncio.sleep(0.1)
@@ -274,9 +274,9 @@ def test_a_chief_that_is_told_to_stop_does_not_wait_for_late_hosts(place_of, con
     run(scenario())
 
 
-def test_a_busy_control_port_is_named_and_nothing_is_left_to_wait_for(place_of, control_port):
+def test_a_busy_control_port_is_named_and_nothing_is_left_to_wait_for(assignment_of, leader_of, control_port):
     async def scenario() -> None:
-        first, second = Job(place_of), Job(place_of)
+        first, second = Job(assignment_of, leader_of), Job(assignment_of, leader_of)
         await first.chief.join()
         with pytest.raises(UsageError, match=f"port {control_port} at 0.0.0.0 is in use by process"):
             await second.chief.join()
@@ -290,26 +290,26 @@ def test_a_busy_control_port_is_named_and_nothing_is_left_to_wait_for(place_of, 
 # Ranks that nobody but tfhet started
 
 
-def of_starter(environment_of, host: str, rank: int, size: int, per_host: int) -> Place:
+def numbered(environment_of, host: str, rank: int, size: int, per_host: int) -> Assignment:
     """The place of a launcher on one of two dnn hosts, whose starter has counted so many ranks."""
     env = environment_of(host, data=(), dnn=("t1", "t2"))
     env |= Rank(rank, size, rank % per_host, per_host, "tfhet").to_env()
-    return Place.of(env, LaunchSettings.parse([str(word) for word in QUICK])[0])
+    return Assignment.of(env, LaunchSettings.parse([str(word) for word in QUICK])[0])
 
 
-def test_ranks_without_mpi_are_told_where_they_meet_and_the_place_is_gone_with_the_chief(environment_of):
+def test_ranks_without_mpi_are_told_where_they_meet_and_the_place_is_gone_with_the_chief(environment_of, leader_of):
     pytest.importorskip("horovod.runner")
 
     async def scenario() -> None:
         events: list[Event] = []
-        chief = Chief(of_starter(environment_of, "t1", 0, 2, 1), SECRET, events.append)
-        rank = Branch(of_starter(environment_of, "t2", 1, 2, 1), SECRET, ignore)
+        chief = leader_of(numbered(environment_of, "t1", 0, 2, 1), SECRET, events.append)
+        rank = Follower(numbered(environment_of, "t2", 1, 2, 1), SECRET, ignore)
         await chief.join()
         await rank.join()
         start, theirs = await asyncio.gather(chief.started(), rank.started())
         assert start == theirs
-        assert (start["ring"]["address"], start["ring"]["interface"]) == ("127.0.0.1", "eth0")
-        port = start["ring"]["port"]
+        assert (start["strategy"]["address"], start["strategy"]["interface"]) == ("127.0.0.1", "eth0")
+        port = start["strategy"]["port"]
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.close()
         chief.report(result(0, 3))
@@ -325,12 +325,12 @@ def test_ranks_without_mpi_are_told_where_they_meet_and_the_place_is_gone_with_t
     run(scenario())
 
 
-def test_ranks_that_something_else_started_are_told_of_no_meeting(place_of):
+def test_ranks_that_something_else_started_are_told_of_no_meeting(assignment_of, leader_of):
     async def scenario() -> None:
-        job = Job(place_of)
+        job = Job(assignment_of, leader_of)
         await job.join()
         job.ready()
-        assert (await job.chief.started())["ring"] is None
+        assert (await job.chief.started())["strategy"] == {}
         job.chief.report(result(0))
         job.rank.report(result(1))
         await job.end()
@@ -343,10 +343,10 @@ def test_ranks_that_something_else_started_are_told_of_no_meeting(place_of):
     [((0, 2, 1), (2, 4, 2)), ((0, 4, 2), (1, 2, 1))],
     ids=["it starts more than the chief's", "it starts fewer than the chief's"],
 )
-def test_a_host_that_starts_another_number_of_ranks_ends_the_job_at_once(environment_of, here, there):
+def test_a_host_that_starts_another_number_of_ranks_ends_the_job_at_once(environment_of, leader_of, here, there):
     async def scenario() -> None:
-        chief = Chief(of_starter(environment_of, "t1", *here), SECRET, ignore)
-        rank = Branch(of_starter(environment_of, "t2", *there), SECRET, ignore)
+        chief = leader_of(numbered(environment_of, "t1", *here), SECRET, ignore)
+        rank = Follower(numbered(environment_of, "t2", *there), SECRET, ignore)
         await chief.join()
         joining = asyncio.create_task(rank.join())
         verdict = await chief.ended()
@@ -362,13 +362,15 @@ def test_a_host_that_starts_another_number_of_ranks_ends_the_job_at_once(environ
     run(scenario())
 
 
-def test_a_chief_that_cannot_be_understood_ends_the_branch(place_of):
+def test_a_chief_that_cannot_be_understood_ends_the_branch(assignment_of, leader_of):
     async def scenario() -> None:
-        job = Job(place_of)
+        job = Job(assignment_of, leader_of)
         await job.join()
-        job.chief._coordinator.send("rank-1", {"type": "start", "job_id": "j", "ring": {"address": "t1"}})
+        job.chief._server.send("rank-1", {"type": "start", "job_id": "j", "plane": {"dispatcher": 1}, "strategy": {}})
         verdict = await job.rank.ended()
-        assert verdict == Verdict(1, "t1/1 cannot understand the chief: start: no place where ranks could meet: dict")
+        assert verdict == JobResult(
+            1, "t1/1 cannot follow the leader: start: tf.data service: dispatcher must be host:port, got 1"
+        )
         job.chief.report(result(0, 1))
         await job.end()
 

@@ -15,7 +15,7 @@ import pytest
 from tfhet.cluster import Rank
 from tfhet.errors import ClusterError
 from tfhet.launch import LaunchSettings
-from tfhet.launch.starter import ranks_to_start
+from tfhet.launch.local_launchers import ranks_to_start
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -36,7 +36,7 @@ starter.STOP_GRACE_S = float(os.environ.get("GRACE_S", 20))
 settings, rest = LaunchSettings.parse(sys.argv[2:])
 env = dict(os.environ)
 ranks = starter.ranks_to_start(env, settings)
-one = starter.Starter(ranks, [sys.executable, sys.argv[1], *rest], env, settings)
+one = starter.LocalLaunchers(ranks, [sys.executable, sys.argv[1], *rest], env, settings)
 sys.exit(asyncio.run(_then_deaf(one.run())))
 """
 
@@ -206,13 +206,13 @@ def test_nothing_is_left_of_a_starter_that_is_killed(start):
 def test_a_launcher_that_cannot_be_started_is_a_failure_that_is_told(environment_of, tmp_path, capfd):
     import asyncio
 
-    from tfhet.launch.starter import Starter
+    from tfhet.launch.local_launchers import LocalLaunchers
 
     env = environment_of("t2", dnn=("t1", "t2"))
     ranks = ranks_to_start({"CUDA_VISIBLE_DEVICES": "", **env}, LaunchSettings())
 
     async def scenario() -> int:
-        return await Starter(ranks, [str(tmp_path / "nothing")], env, LaunchSettings()).run()
+        return await LocalLaunchers(ranks, [str(tmp_path / "nothing")], env, LaunchSettings()).run()
 
     assert asyncio.run(scenario()) == 1
     assert "[t2] t2 cannot start the launcher of rank 1: [Errno 2]" in capfd.readouterr().out

@@ -10,10 +10,9 @@ import pytest
 
 from tfhet.control import Secret
 from tfhet.events import Event, ignore
-from tfhet.launch import chief as chief_room
-from tfhet.launch.branch import Branch
-from tfhet.launch.chief import Chief
-from tfhet.launch.verdict import Verdict
+from tfhet.launch import leader as leader_room
+from tfhet.launch.follower import Follower
+from tfhet.launch.job_result import JobResult
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -38,59 +37,62 @@ def result(rank: int, code: int = 0) -> dict[str, object]:
 class Job:
     """A job of two data hosts and one dnn host with two ranks, ready to start."""
 
-    def __init__(self, place_of: Any, *arguments: object, data: tuple[str, ...] = ("d1", "d2")):
+    def __init__(self, assignment_of: Any, leader_of: Any, *arguments: object, data: tuple[str, ...] = ("d1", "d2")):
         shape = {"ranks": 2, "data": data}
         self.events: list[Event] = []
         self.lost: list[str] = []
         self.stops: list[str] = []
         self.patient: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self.chief = Chief(
-            place_of("t1", 0, *QUICK, *arguments, **shape),
+        self.chief = leader_of(
+            assignment_of("t1", 0, *QUICK, *arguments, **shape),
             SECRET,
             self.events.append,
             on_stop=lambda: self.stops.append("t1/0"),
             on_host_lost=self.lost.append,
         )
-        self.rank = Branch(
-            place_of("t1", 1, *QUICK, *arguments, **shape), SECRET, ignore, on_stop=lambda: self.stops.append("t1/1")
+        self.rank = Follower(
+            assignment_of("t1", 1, *QUICK, *arguments, **shape),
+            SECRET,
+            ignore,
+            on_stop=lambda: self.stops.append("t1/1"),
         )
         self.data = [
-            Branch(
-                place_of(host, None, *QUICK, *arguments, **shape),
+            Follower(
+                assignment_of(host, None, *QUICK, *arguments, **shape),
                 SECRET,
                 ignore,
                 on_stop=lambda host=host: self.stops.append(host),
             )
             for host in data
         ]
-        self.gone: list[Branch] = []
+        self.gone: list[Follower] = []
 
     async def begin(self, started: bool = True) -> None:
         await self.chief.join()
         await asyncio.gather(self.rank.join(), *(branch.join() for branch in self.data))
         if not started:
             return
-        self.chief.report({"type": "serving", "host": "t1"})
+        self.chief.report({"type": "plane", "facts": {"event": "serving", "host": "t1"}})
         for branch in self.data:
-            branch.report({"type": "serving", "host": branch._member.name})
-        self.data[0].report({"type": "workers", "count": len(self.data)})
+            branch.report({"type": "plane", "facts": {"event": "serving", "host": branch._client.name}})
+        self.data[0].report({"type": "plane", "facts": {"event": "workers", "count": len(self.data)}})
         await self.chief.started()
 
     def kill(self, index: int) -> None:
         """Nobody says goodbye."""
-        for task in self.data[index]._member._tasks:
+        for task in self.data[index]._client._tasks:
             task.cancel()
         self.gone.append(self.data[index])
 
     def told(self, name: str) -> list[dict[str, Any]]:
         return [dict(event.fields) for event in self.events if event.name == name]
 
-    async def end(self) -> Verdict:
+    async def end(self) -> JobResult:
         """The verdict, the same for all who are still there."""
         verdict = await self.chief.ended()
         here = [branch for branch in (self.rank, *self.data) if branch not in self.gone]
 
-        async def leave(branch: Branch) -> None:
+        async def leave(branch: Follower) -> None:
             assert await branch.ended() == verdict
             await branch.leave(verdict.code, "", self.patient)
 
@@ -104,9 +106,9 @@ class Job:
 # Data hosts
 
 
-def test_a_data_host_that_is_lost_is_told_and_the_job_goes_on(place_of):
+def test_a_data_host_that_is_lost_is_told_and_the_job_goes_on(assignment_of, leader_of):
     async def scenario() -> None:
-        job = Job(place_of)
+        job = Job(assignment_of, leader_of)
         await job.begin()
         assert job.chief.serving == ("d1", "d2")
         job.kill(1)
@@ -117,15 +119,15 @@ def test_a_data_host_that_is_lost_is_told_and_the_job_goes_on(place_of):
         assert (told["host"], told["serving"]) == ("d2", ["d1"]) and told["reason"] == job.chief.lost_hosts["d2"]
         job.chief.report(result(0))
         job.rank.report(result(1))
-        assert await job.end() == Verdict(0, "training is complete")
+        assert await job.end() == JobResult(0, "training is complete")
 
     run(scenario())
 
 
 @pytest.mark.parametrize("how", ["failed", "left"])
-def test_a_data_host_that_fails_or_leaves_is_a_lost_one(place_of, how):
+def test_a_data_host_that_fails_or_leaves_is_a_lost_one(assignment_of, leader_of, how):
     async def scenario() -> None:
-        job = Job(place_of)
+        job = Job(assignment_of, leader_of)
         await job.begin()
         if how == "failed":
             job.data[0].report({"type": "failed", "code": 3, "cause": "worker-0 died too often\nlast words"})
@@ -145,9 +147,9 @@ def test_a_data_host_that_fails_or_leaves_is_a_lost_one(place_of, how):
     run(scenario())
 
 
-def test_a_host_that_fails_and_is_then_lost_is_lost_once(place_of):
+def test_a_host_that_fails_and_is_then_lost_is_lost_once(assignment_of, leader_of):
     async def scenario() -> None:
-        job = Job(place_of)
+        job = Job(assignment_of, leader_of)
         await job.begin()
         job.data[0].report({"type": "failed", "code": 3, "cause": "no disk"})
         await until(lambda: job.lost)
@@ -163,9 +165,9 @@ def test_a_host_that_fails_and_is_then_lost_is_lost_once(place_of):
 
 
 @pytest.mark.parametrize("how", ["failed", "killed"])
-def test_before_the_start_every_host_is_needed(place_of, how):
+def test_before_the_start_every_host_is_needed(assignment_of, leader_of, how):
     async def scenario() -> None:
-        job = Job(place_of)
+        job = Job(assignment_of, leader_of)
         await job.begin(started=False)
         if how == "failed":
             job.data[1].report({"type": "failed", "code": 2, "cause": "d2: port 7 is in use"})
@@ -179,11 +181,11 @@ def test_before_the_start_every_host_is_needed(place_of, how):
     run(scenario())
 
 
-def test_a_rank_that_is_lost_ends_the_job_as_ever(place_of):
+def test_a_rank_that_is_lost_ends_the_job_as_ever(assignment_of, leader_of):
     async def scenario() -> None:
-        job = Job(place_of)
+        job = Job(assignment_of, leader_of)
         await job.begin()
-        for task in job.rank._member._tasks:
+        for task in job.rank._client._tasks:
             task.cancel()
         job.gone.append(job.rank)
         verdict = await job.end()
@@ -192,9 +194,9 @@ def test_a_rank_that_is_lost_ends_the_job_as_ever(place_of):
     run(scenario())
 
 
-def test_without_the_last_one_the_job_ends_and_says_how_it_could_have_gone_on(place_of):
+def test_without_the_last_one_the_job_ends_and_says_how_it_could_have_gone_on(assignment_of, leader_of):
     async def scenario() -> None:
-        job = Job(place_of)
+        job = Job(assignment_of, leader_of)
         await job.begin()
         job.kill(0)
         await until(lambda: job.lost)
@@ -207,9 +209,9 @@ def test_without_the_last_one_the_job_ends_and_says_how_it_could_have_gone_on(pl
     run(scenario())
 
 
-def test_without_the_last_one_the_job_goes_on_where_that_is_allowed(place_of):
+def test_without_the_last_one_the_job_goes_on_where_that_is_allowed(assignment_of, leader_of):
     async def scenario() -> None:
-        job = Job(place_of, "--on_data_loss", "local", data=("d1",))
+        job = Job(assignment_of, leader_of, "--on_data_loss", "local", data=("d1",))
         await job.begin()
         job.kill(0)
         await until(lambda: job.lost)
@@ -221,9 +223,9 @@ def test_without_the_last_one_the_job_goes_on_where_that_is_allowed(place_of):
     run(scenario())
 
 
-def test_workers_on_the_dnn_hosts_serve_when_no_data_host_does(place_of):
+def test_workers_on_the_dnn_hosts_serve_when_no_data_host_does(assignment_of, leader_of):
     async def scenario() -> None:
-        job = Job(place_of, "--dnn_host_workers", 1, data=("d1",))
+        job = Job(assignment_of, leader_of, "--dnn_host_workers", 1, data=("d1",))
         job.chief._begun = True
         job.chief._lost("d1", "silent")
         assert job.chief.serving == ("t1",) and job.lost == ["d1"]
@@ -232,9 +234,9 @@ def test_workers_on_the_dnn_hosts_serve_when_no_data_host_does(place_of):
     run(scenario())
 
 
-def test_a_script_that_fails_after_a_loss_says_so(place_of):
+def test_a_script_that_fails_after_a_loss_says_so(assignment_of, leader_of):
     async def scenario() -> None:
-        job = Job(place_of)
+        job = Job(assignment_of, leader_of)
         await job.begin()
         job.kill(0)
         await until(lambda: job.lost)
@@ -253,21 +255,21 @@ def stop(code: int = 143, cause: str = "d1 was told to stop (SIGTERM)") -> dict[
     return {"type": "stop", "code": code, "cause": cause}
 
 
-def test_before_the_start_a_stop_is_the_end(place_of):
+def test_before_the_start_a_stop_is_the_end(assignment_of, leader_of):
     async def scenario() -> None:
-        job = Job(place_of)
+        job = Job(assignment_of, leader_of)
         await job.begin(started=False)
         job.data[0].report(stop())
-        assert await job.end() == Verdict(143, "d1 was told to stop (SIGTERM)")
+        assert await job.end() == JobResult(143, "d1 was told to stop (SIGTERM)")
         assert job.stops == []
 
     run(scenario())
 
 
 @pytest.mark.parametrize("codes", [(143, 143), (0, 143), (143, -9)])
-def test_every_script_is_told_and_the_job_ends_when_all_have_stopped(place_of, codes):
+def test_every_script_is_told_and_the_job_ends_when_all_have_stopped(assignment_of, leader_of, codes):
     async def scenario() -> None:
-        job = Job(place_of)
+        job = Job(assignment_of, leader_of)
         await job.begin()
         job.data[0].report(stop())
         await until(lambda: len(job.stops) == 4)
@@ -278,45 +280,45 @@ def test_every_script_is_told_and_the_job_ends_when_all_have_stopped(place_of, c
         await asyncio.sleep(0.1)
         assert not verdict.done()  # rank 0 may still be writing its checkpoint
         job.chief.report(result(0, codes[0]))
-        assert await verdict == await job.end() == Verdict(143, "d1 was told to stop (SIGTERM)")
+        assert await verdict == await job.end() == JobResult(143, "d1 was told to stop (SIGTERM)")
 
     run(scenario())
 
 
-def test_a_training_that_was_complete_all_the_same_has_succeeded(place_of):
+def test_a_training_that_was_complete_all_the_same_has_succeeded(assignment_of, leader_of):
     async def scenario() -> None:
-        job = Job(place_of)
+        job = Job(assignment_of, leader_of)
         await job.begin()
         job.rank.report(result(1))
         job.data[0].report(stop())
         await until(lambda: job.stops)
         job.chief.report(result(0))
-        assert await job.end() == Verdict(0, "training is complete")
+        assert await job.end() == JobResult(0, "training is complete")
 
     run(scenario())
 
 
-def test_the_first_of_two_stops_counts_and_scripts_are_told_once(place_of):
+def test_the_first_of_two_stops_counts_and_scripts_are_told_once(assignment_of, leader_of):
     async def scenario() -> None:
-        job = Job(place_of)
+        job = Job(assignment_of, leader_of)
         await job.begin()
         job.chief.report(stop(130, "t1/0 was told to stop (SIGINT)"))
         job.data[1].report(stop())
         job.rank.report(result(1, 130))
         await until(lambda: 1 in job.chief._results)
         job.chief.report(result(0, 130))
-        assert await job.end() == Verdict(130, "t1/0 was told to stop (SIGINT)")
+        assert await job.end() == JobResult(130, "t1/0 was told to stop (SIGINT)")
         assert sorted(job.stops) == ["d1", "d2", "t1/0", "t1/1"]
         assert len(job.told("job.stopping")) == 1
 
     run(scenario())
 
 
-def test_ranks_that_do_not_stop_are_not_waited_for_for_ever(place_of, monkeypatch):
-    monkeypatch.setattr(chief_room, "STOP_S", 0.3)
+def test_ranks_that_do_not_stop_are_not_waited_for_for_ever(assignment_of, leader_of, monkeypatch):
+    monkeypatch.setattr(leader_room, "STOP_S", 0.3)
 
     async def scenario() -> None:
-        job = Job(place_of)
+        job = Job(assignment_of, leader_of)
         await job.begin()
         job.data[0].report(stop())
         verdict = await job.end()
@@ -326,13 +328,13 @@ def test_ranks_that_do_not_stop_are_not_waited_for_for_ever(place_of, monkeypatc
     run(scenario())
 
 
-def test_what_breaks_while_a_job_stops_does_not_change_its_code(place_of):
+def test_what_breaks_while_a_job_stops_does_not_change_its_code(assignment_of, leader_of):
     async def scenario() -> None:
-        job = Job(place_of)
+        job = Job(assignment_of, leader_of)
         await job.begin()
         job.data[0].report(stop())
         await until(lambda: len(job.stops) == 4)
-        for task in job.rank._member._tasks:
+        for task in job.rank._client._tasks:
             task.cancel()
         job.gone.append(job.rank)
         verdict = await job.end()
@@ -342,9 +344,9 @@ def test_what_breaks_while_a_job_stops_does_not_change_its_code(place_of):
     run(scenario())
 
 
-def test_a_stop_without_a_code_is_never_a_success(place_of):
+def test_a_stop_without_a_code_is_never_a_success(assignment_of, leader_of):
     async def scenario() -> None:
-        job = Job(place_of)
+        job = Job(assignment_of, leader_of)
         await job.begin(started=False)
         job.chief.report(stop(0))
         assert (await job.end()).code == 1

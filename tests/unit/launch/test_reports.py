@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from tfhet.launch.said import objection, objection_to_start
+from tfhet.launch.reports import objection, objection_to_start
 
-START = {"type": "start", "job_id": "job-1", "native": ["tone"], "ring": None}
+SERVICE = {"dispatcher": "t1:6000", "workers": 1, "data_hosts": ["d1"], "native": ["tone"]}
+START = {"type": "start", "job_id": "job-1", "plane": SERVICE, "strategy": {}}
 RING = {"address": "algo-1", "port": 4000, "interface": "eth0"}
 
 
@@ -12,14 +13,13 @@ RING = {"address": "algo-1", "port": 4000, "interface": "eth0"}
     "message",
     [
         START,
-        {**START, "native": None},
-        {**START, "ring": RING},
-        {"type": "start", "job_id": "job-1"},
+        {**START, "plane": {**SERVICE, "native": None}},
+        {**START, "strategy": RING},
         {**START, "something": "of a later version"},
     ],
 )
-def test_the_word_to_start_is_understood(message):
-    assert objection_to_start(message) is None
+def test_the_order_to_start_is_understood(assignment_of, message):
+    assert objection_to_start(message, assignment_of("t1", 1, ranks=2)) is None
 
 
 @pytest.mark.parametrize(
@@ -28,15 +28,18 @@ def test_the_word_to_start_is_understood(message):
         ({"type": "start"}, "start: job_id is missing"),
         ({**START, "job_id": 3}, "start: job_id is 3"),
         ({**START, "job_id": ""}, "start: job_id is empty"),
-        ({**START, "native": "tone"}, "start: native is 'tone'"),
-        ({**START, "native": [1]}, "start: native holds something else than names"),
-        ({**START, "ring": []}, "start: ring is list"),
-        ({**START, "ring": {}}, "start: no place where ranks could meet: dict"),
-        ({**START, "ring": {**RING, "port": -1}}, "start: no port where ranks could meet: dict"),
+        ({**START, "plane": None}, "start: plane is None"),
+        (
+            {**START, "plane": {**SERVICE, "native": "tone"}},
+            "start: tf.data service: native must be names of compiled ops, got 'tone'",
+        ),
+        ({**START, "strategy": []}, "start: strategy is list"),
+        ({**START, "strategy": {"port": 1}}, "start: no address of a rendezvous: dict"),
+        ({**START, "strategy": {**RING, "port": -1}}, "start: no port of a rendezvous: dict"),
     ],
 )
-def test_what_is_wrong_with_the_word_to_start_is_said(message, reason):
-    assert objection_to_start(message) == reason
+def test_what_is_wrong_with_the_order_to_start_is_said(assignment_of, message, reason):
+    assert objection_to_start(message, assignment_of("t1", 1, ranks=2)) == reason
 
 
 @pytest.mark.parametrize(
@@ -44,9 +47,9 @@ def test_what_is_wrong_with_the_word_to_start_is_said(message, reason):
     [
         ({"type": "result", "rank": 2, "code": 0, "cause": ""}, "result: there is no rank 2"),
         ({"type": "failed", "code": 256, "cause": ""}, "failed: no process exits with code 256"),
-        ({"type": "serving", "host": "d1", "native": None}, "serving: native is None"),
-        ({"type": "workers", "count": True}, "workers: count is True"),
-        ({"type": "serving", "host": "d1"}, None),
+        ({"type": "plane", "facts": []}, "plane: facts is list"),
+        ({"type": "plane"}, "plane: facts is missing"),
+        ({"type": "plane", "facts": {}}, None),
         ({"type": "odd"}, None),
     ],
 )

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tfhet.planes.tf_service import Fleet
 from tfhet.planes.memory import HUGE_PAGES, TUNABLES, in_huge_pages
+from tfhet.planes.tf_service import Fleet
 
 THP = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 ALLOCATES = """

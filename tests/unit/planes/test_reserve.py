@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tfhet.launch import reserve
+from tfhet.planes import reserve
 from tfhet.planes.reserve import WINDOWS, Reserve, cpu_s
 
 pytestmark = pytest.mark.timeout(60)

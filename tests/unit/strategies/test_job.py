@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from tfhet.cluster import JobContext
 from tfhet.errors import ClusterError
+from tfhet.strategies import JobContext
 
 JOB = JobContext(
     job_id="run-1",
@@ -14,9 +14,9 @@ JOB = JobContext(
     size=2,
     local_rank=1,
     local_size=2,
-    dispatcher="127.0.0.2:6000",
-    workers=3,
-    data_hosts=("algo-2", "algo-3"),
+    plane="tf_service",
+    order={"dispatcher": "127.0.0.2:6000", "workers": 3, "data_hosts": ["algo-2", "algo-3"]},
+    strategy="horovod",
     seed=7,
     host="algo-1",
     group="dnn_group",
@@ -69,13 +69,11 @@ def test_an_inherited_job_that_contradicts_the_rank_is_refused() -> None:
         {"rank": True},
         {"size": "2"},
         {"seed": 1.5},
-        {"workers": None},
-        {"data_hosts": "algo-2"},
-        {"data_hosts": [1]},
-        {"dispatcher": "algo-2"},
-        {"dispatcher": "algo-2:x"},
-        {"dispatcher": ":6000"},
-        {"dispatcher": "algo-2:0"},
+        {"plane": ""},
+        {"plane": None},
+        {"strategy": 7},
+        {"order": None},
+        {"order": [1]},
         {"output_dir": 7},
         {"more": 1},
     ],

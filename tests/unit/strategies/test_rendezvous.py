@@ -10,7 +10,7 @@ import pytest
 
 from tfhet.cluster import Rank
 from tfhet.errors import ClusterError, UsageError
-from tfhet.strategies.horovod.rendezvous import Meeting, Ring
+from tfhet.strategies.horovod.rendezvous import Rendezvous, Ring
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -19,15 +19,15 @@ pytestmark = pytest.mark.timeout(60)
 def ring():
     pytest.importorskip("horovod.runner")
     ring = Ring(["algo-3", "algo-1"], 2)
-    ring.start("127.0.0.1", "lo")
+    ring.open("127.0.0.1", "lo")
     yield ring
-    ring.stop()
+    ring.close()
 
 
 def test_ranks_are_numbered_host_by_host(ring):
     places = [("algo-3", 0), ("algo-3", 1), ("algo-1", 0), ("algo-1", 1)]
     for rank, (host, local) in enumerate(places):
-        env = ring.environment(host, local)
+        env = ring.variables(host, local)
         numbers = {name: env[f"HOROVOD_{name}"] for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE")}
         assert numbers == {"RANK": str(rank), "SIZE": "4", "LOCAL_RANK": str(local), "LOCAL_SIZE": "2"}
         assert (env["HOROVOD_CROSS_RANK"], env["HOROVOD_CROSS_SIZE"]) == (str(rank // 2), "2")
@@ -35,7 +35,7 @@ def test_ranks_are_numbered_host_by_host(ring):
 
 
 def test_all_ranks_are_told_where_the_rendezvous_is_and_to_use_gloo(ring):
-    env = ring.environment("algo-1", 1)
+    env = ring.variables("algo-1", 1)
     assert env["HOROVOD_CONTROLLER"] == env["HOROVOD_CPU_OPERATIONS"] == "gloo"
     assert env["HOROVOD_GLOO_RENDEZVOUS_ADDR"] == "127.0.0.1"
     assert env["HOROVOD_GLOO_IFACE"] == "lo"
@@ -44,11 +44,11 @@ def test_all_ranks_are_told_where_the_rendezvous_is_and_to_use_gloo(ring):
 
 
 def test_nothing_is_left_of_a_ring_that_was_stopped_whoever_still_holds_a_connection(ring):
-    port = int(ring.environment("algo-1", 0)["HOROVOD_GLOO_RENDEZVOUS_PORT"])
+    port = int(ring.variables("algo-1", 0)["HOROVOD_GLOO_RENDEZVOUS_PORT"])
     before = {thread for thread in threading.enumerate() if not thread.daemon}
     with socket.create_connection(("127.0.0.1", port), 5):  # and says nothing
-        ring.stop()
-        ring.stop()
+        ring.close()
+        ring.close()
         assert {thread for thread in threading.enumerate() if not thread.daemon} <= before
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port), 5)
@@ -60,14 +60,14 @@ def test_the_variables_are_those_of_horovodrun(hosts, per_host):
     from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
     from horovod.runner.gloo_run import create_run_env_vars, create_slot_env_vars
 
-    meeting, size = Meeting("algo-4", 4321, "eth7"), hosts * per_host
+    rendezvous, size = Rendezvous("algo-4", 4321, "eth7"), hosts * per_host
     plan = get_host_assignments(parse_hosts(",".join(f"algo-{n}:{per_host}" for n in range(hosts))), size)
     shared = create_run_env_vars("algo-4", ["eth7"], 4321)
     assert len(plan) == size
     for slot in plan:
         rank = Rank(slot.rank, slot.size, slot.local_rank, slot.local_size, "tfhet")
         theirs = {name: str(value) for name, value in {**shared, **create_slot_env_vars(slot)}.items()}
-        assert meeting.variables(slot.hostname, rank) == theirs
+        assert rendezvous.variables(slot.hostname, rank) == theirs
 
 
 def test_the_launcher_has_the_rendezvous_without_tensorflow():
@@ -77,9 +77,9 @@ def test_the_launcher_has_the_rendezvous_without_tensorflow():
     assert done.stdout == "False\n"
 
 
-def test_a_meeting_arrives_as_it_was():
-    meeting = Meeting("10.0.0.2", 4321, "eth0")
-    assert Meeting.parse(json.loads(json.dumps(meeting.to_message()))) == meeting
+def test_a_rendezvous_arrives_as_it_was():
+    rendezvous = Rendezvous("10.0.0.2", 4321, "eth0")
+    assert Rendezvous.parse(json.loads(json.dumps(rendezvous.to_message()))) == rendezvous
 
 
 @pytest.mark.parametrize(
@@ -98,23 +98,23 @@ def test_a_meeting_arrives_as_it_was():
         {"address": "a", "port": 1},
     ],
 )
-def test_what_is_no_meeting_is_refused(value):
+def test_what_is_no_rendezvous_is_refused(value):
     with pytest.raises(ClusterError, match="where ranks could meet"):
-        Meeting.parse(value)
+        Rendezvous.parse(value)
 
 
 def test_a_rank_has_the_hosts_variables_and_the_rings_and_what_the_user_chose():
-    rank, meeting = Rank(1, 2, 0, 1, "tfhet"), Meeting("127.0.0.1", 1, "lo")
-    plain = meeting.environment("algo-1", rank, {"PATH": "/bin", "HOROVOD_CONTROLLER": "mpi"})
-    assert plain == {"PATH": "/bin", "HOROVOD_GLOO_TIMEOUT_SECONDS": "120", **meeting.variables("algo-1", rank)}
+    rank, rendezvous = Rank(1, 2, 0, 1, "tfhet"), Rendezvous("127.0.0.1", 1, "lo")
+    plain = rendezvous.environment("algo-1", rank, {"PATH": "/bin", "HOROVOD_CONTROLLER": "mpi"})
+    assert plain == {"PATH": "/bin", "HOROVOD_GLOO_TIMEOUT_SECONDS": "120", **rendezvous.variables("algo-1", rank)}
     chosen = {"HOROVOD_GLOO_IFACE": "lo", "NCCL_SOCKET_IFNAME": "^docker", "HOROVOD_GLOO_TIMEOUT_SECONDS": "9"}
-    other = Meeting("127.0.0.1", 1, "eth99").environment("algo-1", rank, chosen)
+    other = Rendezvous("127.0.0.1", 1, "eth99").environment("algo-1", rank, chosen)
     assert {name: other[name] for name in chosen} == chosen
 
 
 def test_an_interface_that_a_host_lacks_is_named_with_those_that_it_has():
     with pytest.raises(ClusterError, match=r"algo-1 has no network interface 'eth99'.*it has .*lo.*resourceconfig"):
-        Meeting("127.0.0.1", 1, "eth99").environment("algo-1", Rank(0, 2, 0, 2, "tfhet"), {})
+        Rendezvous("127.0.0.1", 1, "eth99").environment("algo-1", Rank(0, 2, 0, 2, "tfhet"), {})
 
 
 @pytest.mark.parametrize(("hosts", "ranks"), [([], 1), (["a"], 0)])
@@ -129,9 +129,9 @@ import sys
 sys.modules["horovod"] = None
 from tfhet.cluster import Rank
 from tfhet.errors import ClusterError, UsageError
-from tfhet.strategies.horovod.rendezvous import Meeting, Ring
+from tfhet.strategies.horovod.rendezvous import Rendezvous, Ring
 try:
-    Ring(["a"], 2).start("127.0.0.1", "lo")
+    Ring(["a"], 2).open("127.0.0.1", "lo")
 except UsageError as error:
     print(error)
 """

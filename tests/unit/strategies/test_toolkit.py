@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tfhet.launch import LaunchSettings
-from tfhet.launch.place import Place
+from tfhet.launch.assignment import Place
 from tfhet.strategies.mpi.toolkit import release
 
 pytest.importorskip("sagemaker_training")

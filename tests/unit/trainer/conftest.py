@@ -15,8 +15,8 @@ import tensorflow as tf
 
 from tfhet.clock import FakeClock
 from tfhet.placement import Rest
+from tfhet.planes.reader import Delivery
 from tfhet.source import example_id, split_of
-from tfhet.planes.tf_service.reader import Delivery
 
 SHAPE, CLASSES = (2, 2, 1), 3
 
@@ -54,6 +54,7 @@ class FakeFeed:
     given: int = 0
     """Batches that were asked for and delivered."""
     is_served: bool = False
+    serving: bool = True
     was_cut_off: bool = False
     failure: Exception | None = None
 
@@ -66,6 +67,12 @@ class FakeFeed:
 
     def agree(self) -> None:
         return None
+
+    def has_servers(self, is_given_up: Callable[[], bool]) -> bool:
+        return self.serving
+
+    def go_local(self) -> None:
+        self.is_served = False
 
     def offer(self, epoch: int, rest: Rest | None = None, part: int = 0) -> None:
         return None
@@ -94,6 +101,8 @@ class FakeService:
     """Part -> rank -> after so many batches that reader is cut off."""
     lost: dict[int, Sequence[int]] = field(default_factory=dict)
     """Part -> numbers of the batches that nobody gets."""
+    serves: bool = True
+    """Whether any host is left that serves, once the readers have agreed for the first time."""
     offered: dict[tuple[int, int], list[int]] = field(default_factory=dict)
     """(Epoch, part) -> ids."""
     rests: dict[tuple[int, int], Rest | None] = field(default_factory=dict)
@@ -121,6 +130,9 @@ class ServedFeed:
 
     def agree(self) -> None:
         self.agreed += 1
+
+    def has_servers(self, is_given_up: Callable[[], bool]) -> bool:
+        return self._service.serves or not self.agreed
 
     def go_local(self) -> None:
         self.is_served = False

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfhet.source import example_id
-from tfhet.trainer import Solo
+from tfhet.strategies.solo.collective import SoloCollective
 from tfhet.trainer.audit import Audit, Visits
 
 
@@ -66,11 +66,11 @@ def test_what_was_not_exchanged_is_not_known_yet():
     audit = Audit(source(4))
     audit.saw(numbers(1, 2))
     assert audit.seen.tolist() == [] and audit.count == 0
-    audit.exchange(Solo())
+    audit.exchange(SoloCollective())
     audit.saw(numbers(3))
     assert audit.seen.tolist() == [1, 2]
-    audit.exchange(Solo())
-    audit.exchange(Solo())
+    audit.exchange(SoloCollective())
+    audit.exchange(SoloCollective())
     assert audit.seen.tolist() == [1, 2, 3] and audit.count == 3
     assert audit.visits().missing == 1
 
@@ -83,7 +83,7 @@ def test_what_earlier_runs_saw_and_what_is_bad_is_no_rest():
     assert rest.splits.tolist() == [False, True] and rest.seen.tolist() == [example_id(1, 2)]
     assert audit.missing().tolist() == [example_id(1, 0), example_id(1, 1)]
     audit.saw(numbers(example_id(1, 0), example_id(1, 1)))
-    audit.exchange(Solo())
+    audit.exchange(SoloCollective())
     assert audit.rest() is None and audit.missing().size == 0
     assert audit.seen.tolist() == [0, 1, example_id(1, 0), example_id(1, 1)]
 

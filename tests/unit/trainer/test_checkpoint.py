@@ -8,14 +8,14 @@ import pytest
 import tensorflow as tf
 
 from tfhet.errors import DataError
-from tfhet.trainer import Solo
+from tfhet.strategies.solo.collective import SoloCollective
 from tfhet.trainer.checkpoint import Checkpoints, Progress, export
 from tfhet.trainer.ledger import Ledger
 from tfhet.trainer.step import KerasAccelerator
 
 
 def accelerator(made: tf.keras.Model, **how: bool) -> KerasAccelerator:
-    return KerasAccelerator(made, tf.keras.optimizers.Adam(0.1), Solo(), **how)
+    return KerasAccelerator(made, tf.keras.optimizers.Adam(0.1), SoloCollective(), **how)
 
 
 def checkpoints(folder: Path, trained: KerasAccelerator, keep: int = 3) -> Checkpoints:

@@ -4,10 +4,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from tfhet.clock import FakeClock
-from tfhet.cluster import JobContext
 from tfhet.record import Timeline
 from tfhet.record.entry import Span, Step
 from tfhet.record.timeline import Part
+from tfhet.strategies import JobContext
 from tfhet.trainer.journal import Journal
 from tfhet.trainer.meter import Meter, StepTime
 

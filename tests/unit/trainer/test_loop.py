@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from tfhet.clock import FakeClock
-from tfhet.cluster import Serving
 from tfhet.record import MetricLine
-from tfhet.trainer import Solo
-from tfhet.trainer.loop import WORKERS_S, Begun, Loop
+from tfhet.strategies.solo.collective import SoloCollective
+from tfhet.trainer.loop import Begun, Loop
 from tfhet.trainer.step import Batch, EmulatedAccelerator, KerasAccelerator
 
 
@@ -58,7 +57,7 @@ def steps_told(lines: list[str]) -> list[int]:
 
 
 def test_an_epoch_takes_every_batch_and_says_what_was_in_it(fake_feed):
-    loop = Loop(fake_feed([4, 4, 2]), Recording(), Solo())
+    loop = Loop(fake_feed([4, 4, 2]), Recording(), SoloCollective())
     result = loop.epoch(3)
     assert result == {
         "epoch": 3,
@@ -80,7 +79,7 @@ def test_an_epoch_takes_every_batch_and_says_what_was_in_it(fake_feed):
 
 def test_sums_are_read_one_step_late(fake_feed):
     accelerator = Recording()
-    Loop(fake_feed([4, 4, 2]), accelerator, Solo()).epoch(0)
+    Loop(fake_feed([4, 4, 2]), accelerator, SoloCollective()).epoch(0)
     assert accelerator.calls[:6] == ["step 4", "step 4", "read 4", "step 2", "read 4", "step 0"]
     # After the last example: a step to learn that all are dry, and the one that was begun before that was read.
     assert accelerator.calls[6:] == ["read 2", "step 0", "read 0", "read 0"]
@@ -88,7 +87,7 @@ def test_sums_are_read_one_step_late(fake_feed):
 
 def test_batches_are_accumulated_and_the_last_group_may_be_smaller(fake_feed):
     accelerator = Recording()
-    loop = Loop(fake_feed([4, 4, 4, 4, 1]), accelerator, Solo(), accumulate=2)
+    loop = Loop(fake_feed([4, 4, 4, 4, 1]), accelerator, SoloCollective(), accumulate=2)
     result = loop.epoch(0)
     asked = [call for call in accelerator.calls if not call.startswith("read")]
     assert asked == ["accumulate 4", "step 8", "accumulate 4", "step 8", "step 1", "step 0", "step 0"]
@@ -103,8 +102,8 @@ def test_accumulating_groups_learns_what_larger_batches_teach(fake_feed, model):
     found = []
     for sizes, accumulate in (([6, 3], 1), ([3, 3, 3], 2)):
         optimizer = tf.keras.optimizers.SGD(0.5)
-        accelerator = KerasAccelerator(model(), optimizer, Solo(), accumulate=accumulate > 1)
-        result = Loop(fake_feed(sizes), accelerator, Solo(), accumulate=accumulate).epoch(0)
+        accelerator = KerasAccelerator(model(), optimizer, SoloCollective(), accumulate=accumulate > 1)
+        result = Loop(fake_feed(sizes), accelerator, SoloCollective(), accumulate=accumulate).epoch(0)
         found.append(([v.numpy() for v in accelerator.model.weights], result))
     assert found[0][1]["steps"] == found[1][1]["steps"] == 2
     assert found[0][1]["loss"] == pytest.approx(found[1][1]["loss"], rel=1e-5)
@@ -114,7 +113,7 @@ def test_accumulating_groups_learns_what_larger_batches_teach(fake_feed, model):
 
 def test_each_metric_line_comes_once_over_the_epochs(fake_feed):
     lines: list[str] = []
-    loop = Loop(fake_feed([4] * 9), Recording(), Solo(), log_every=10, on_line=lines.append)
+    loop = Loop(fake_feed([4] * 9), Recording(), SoloCollective(), log_every=10, on_line=lines.append)
     for epoch in range(3):
         assert loop.epoch(epoch)["steps"] == 9
     assert loop.step == 27
@@ -125,9 +124,11 @@ def test_each_metric_line_comes_once_over_the_epochs(fake_feed):
 def test_the_line_of_a_step_counts_that_step(fake_feed):
     clock, lines = FakeClock(), []  # type: ignore[var-annotated]
     feed = fake_feed([4] * 4, wait_s=0.75, clock=clock)
-    accelerator = EmulatedAccelerator(0.25, Solo(), clock)
+    accelerator = EmulatedAccelerator(0.25, SoloCollective(), clock)
     told: list[MetricLine] = []
-    loop = Loop(feed, accelerator, Solo(), log_every=2, on_line=lines.append, on_metrics=told.append, clock=clock)
+    loop = Loop(
+        feed, accelerator, SoloCollective(), log_every=2, on_line=lines.append, on_metrics=told.append, clock=clock
+    )
     loop.epoch(0)
     assert [str(line) for line in told] == lines
     # A step takes as long as its batch is waited for; a third of that, but for the first, the step before goes on.
@@ -138,7 +139,7 @@ def test_the_line_of_a_step_counts_that_step(fake_feed):
 
 def test_with_steps_an_epoch_is_that_many_and_the_next_goes_on_from_there(fake_feed):
     feed, accelerator = fake_feed([4, 4, 2]), Recording()
-    loop = Loop(feed, accelerator, Solo())
+    loop = Loop(feed, accelerator, SoloCollective())
     results = [loop.epoch(epoch, steps=4) for epoch in range(2)]
     assert [result["steps"] for result in results] == [4, 4]
     assert [result["examples"] for result in results] == [14, 4 + 2 + 4 + 4]
@@ -161,7 +162,7 @@ def test_a_step_is_measured_with_its_parts_and_its_place(fake_feed):
             self.allreduce_s = 0.125
             return super().step(batch, stop)
 
-    loop = Loop(fake_feed([4, 4], wait_s=0.25, clock=clock), Slow(), Solo(), clock=clock, step=40)
+    loop = Loop(fake_feed([4, 4], wait_s=0.25, clock=clock), Slow(), SoloCollective(), clock=clock, step=40)
     loop.epoch(3)
     first, second = loop.meter.steps
     assert (first.began_s, first.number, first.epoch, first.step_s) == (100.0, 41, 3, 1.25)
@@ -175,21 +176,21 @@ def test_an_allreduce_that_nobody_can_tell_is_none_and_none_is_longer_than_its_s
         clock = FakeClock()
         accelerator = Recording()
         accelerator.allreduce_s = told
-        loop = Loop(fake_feed([4], wait_s=0.5, clock=clock), accelerator, Solo(), clock=clock)
+        loop = Loop(fake_feed([4], wait_s=0.5, clock=clock), accelerator, SoloCollective(), clock=clock)
         loop.epoch(0)
         assert [step.allreduce_s for step in loop.meter.steps] == [expected]
 
 
 def test_validating_is_a_pause(fake_feed):
     clock = FakeClock(5.0)
-    loop = Loop(fake_feed([4]), Recording(), Solo(), clock=clock)
+    loop = Loop(fake_feed([4]), Recording(), SoloCollective(), clock=clock)
     loop.evaluate(fake_feed([4, 4], wait_s=0.5, clock=clock))
     assert [(each.name, each.began_s, each.took_s) for each in loop.meter.pauses] == [("validation", 5.0, 1.0)]
 
 
 def test_steps_go_on_counting_where_a_training_was_resumed(fake_feed):
     lines: list[str] = []
-    loop = Loop(fake_feed([4, 4]), Recording(), Solo(), log_every=1, on_line=lines.append, step=40)
+    loop = Loop(fake_feed([4, 4]), Recording(), SoloCollective(), log_every=1, on_line=lines.append, step=40)
     loop.epoch(5)
     assert loop.step == 42
     assert steps_told(lines) == [41, 42]
@@ -197,22 +198,22 @@ def test_steps_go_on_counting_where_a_training_was_resumed(fake_feed):
 
 def test_the_learning_rate_hears_how_far_the_epoch_is(fake_feed):
     heard: list[float] = []
-    Loop(fake_feed([4] * 4), Recording(), Solo(), set_epoch=heard.append).epoch(2)
+    Loop(fake_feed([4] * 4), Recording(), SoloCollective(), set_epoch=heard.append).epoch(2)
     assert heard[:4] == [2.0, 2.25, 2.5, 2.75]
     assert set(heard[4:]) == {3.0}
     heard.clear()
-    loop = Loop(fake_feed([4] * 4), Recording(), Solo(), set_epoch=heard.append)
+    loop = Loop(fake_feed([4] * 4), Recording(), SoloCollective(), set_epoch=heard.append)
     for epoch in range(2):
         loop.epoch(epoch, steps=2)
     assert heard == [0.0, 0.5, 1.0, 1.5]
 
 
 def test_an_accelerator_that_learns_nothing_has_no_loss(fake_feed):
-    assert "loss" not in Loop(fake_feed([4]), EmulatedAccelerator(0.0, Solo()), Solo()).epoch(0)
+    assert "loss" not in Loop(fake_feed([4]), EmulatedAccelerator(0.0, SoloCollective()), SoloCollective()).epoch(0)
 
 
 def test_an_epoch_without_examples_takes_no_step(fake_feed):
-    loop = Loop(fake_feed([]), Recording(), Solo())
+    loop = Loop(fake_feed([]), Recording(), SoloCollective())
     result = loop.epoch(0)
     assert (result["steps"], result["examples"], result["seen"], result["missing"]) == (0, 0, 0, 0)
     assert "loss" not in result
@@ -220,20 +221,20 @@ def test_an_epoch_without_examples_takes_no_step(fake_feed):
 
 
 def test_the_count_of_an_unknown_source_is_left_open(fake_feed):
-    result = Loop(fake_feed([4, 4], examples=-1), Recording(), Solo()).epoch(0)
+    result = Loop(fake_feed([4, 4], examples=-1), Recording(), SoloCollective()).epoch(0)
     assert (result["expected"], result["missing"], result["seen"]) == (None, None, 8)
 
 
 def test_the_end_of_an_epoch_is_told_once(fake_feed):
     ends: list[int] = []
-    loop = Loop(fake_feed([4]), Recording(), Solo(), on_epoch_end=lambda: ends.append(1), audit=False)
+    loop = Loop(fake_feed([4]), Recording(), SoloCollective(), on_epoch_end=lambda: ends.append(1), audit=False)
     assert "seen" not in loop.epoch(0)
     loop.epoch(1, steps=2)
     assert len(ends) == 2
 
 
 def test_validation_is_averaged_over_its_examples(fake_feed):
-    loop = Loop(fake_feed([]), Recording(), Solo())
+    loop = Loop(fake_feed([]), Recording(), SoloCollective())
     assert loop.evaluate(fake_feed([4, 1])) == {"val_loss": 2.0, "val_accuracy": 2 / 5}
     assert loop.evaluate(fake_feed([])) == {}
 
@@ -278,27 +279,20 @@ def test_rank_0_alone_prints(fake_feed, each_rank):
     assert lines[1:] == [[], []]
 
 
-def test_nobody_reads_before_all_workers_that_are_left_are_known(fake_feed):
-    clock = FakeClock()
-    found = iter([Serving(("a",), False)] * 5 + [Serving(("a",))] * 9)
-    feed = fake_feed([4])
-    feed.is_served = True
-    loop = Loop(feed, Recording(), Solo(), serving=lambda: next(found), clock=clock)
+def test_a_rank_whose_servers_are_all_gone_prepares_its_own_data(fake_feed):
+    reader = fake_feed([4])
+    reader.is_served = True
+    loop = Loop(reader, Recording(), SoloCollective())
     loop.agree()
-    assert clock.monotonic() == pytest.approx(5 * 0.05)
-    assert feed.is_served
-
-
-def test_workers_that_never_come_are_not_waited_for_without_end(fake_feed):
-    clock, feed = FakeClock(), fake_feed([4])
-    feed.is_served = True
-    Loop(feed, Recording(), Solo(), serving=lambda: Serving(("a",), False), clock=clock).agree()
-    assert WORKERS_S <= clock.monotonic() < WORKERS_S + 1
+    assert reader.is_served
+    reader.serving = False
+    loop.agree()
+    assert not reader.is_served
 
 
 def test_a_training_that_was_stopped_just_at_the_end_of_an_epoch_of_steps_stands_where_it_stood(fake_feed):
     begun = Begun(steps=2, number=7, seen=np.arange(5))
-    loop = Loop(fake_feed([4, 4]), Recording(), Solo(), step=40)
+    loop = Loop(fake_feed([4, 4]), Recording(), SoloCollective(), step=40)
     result = loop.epoch(3, steps=2, begun=begun)
     assert (result["steps"], loop.step, loop.begun) == (0, 40, begun)
 
@@ -313,7 +307,7 @@ def test_closing_ends_what_is_being_read(fake_feed):
             finally:
                 closed.append(1)
 
-    loop = Loop(Feed([4, 4, 4]), Recording(), Solo())
+    loop = Loop(Feed([4, 4, 4]), Recording(), SoloCollective())
     loop.epoch(0, steps=1)
     assert not closed
     loop.close()

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from tfhet.clock import FakeClock
-from tfhet.cluster import Serving
 from tfhet.errors import DataError, NotReady
-from tfhet.trainer import Solo
+from tfhet.strategies.solo.collective import SoloCollective
 from tfhet.trainer.loop import Begun, Loop
 from tfhet.trainer.parts import IN_VAIN
 from tfhet.trainer.step import EmulatedAccelerator
@@ -52,7 +51,7 @@ def test_after_readers_were_cut_off_the_rest_is_read_and_every_example_came_once
     assert all(result == results[0] for result in results)
     assert counts(results[0]) == (0, EXAMPLES, 0, 0 if knows else None, 1)
     assert results[0]["examples"] == EXAMPLES
-    assert [loop.feed.agreed for loop in loops] == [1] * 3  # all ranks, whoever was cut off
+    assert [loop.reader.agreed for loop in loops] == [1] * 3  # all ranks, whoever was cut off
     assert len(service.offered) == 2
 
 
@@ -60,7 +59,7 @@ def test_readers_may_be_cut_off_again_and_again(each_rank, fake_service, served_
     service = fake_service(SIZES, cuts={part: {0: 1, 1: 1} for part in range(4)})
     loops, results = on_ranks(each_rank, 2, service, served_feed)
     assert counts(results[0]) == (0, EXAMPLES, 0, 0, 4)
-    assert loops[0].feed.agreed == 4
+    assert loops[0].reader.agreed == 4
 
 
 def test_what_a_dead_worker_took_with_it_is_read_in_another_part(each_rank, fake_service, served_feed):
@@ -79,45 +78,45 @@ def test_an_epoch_of_which_nothing_was_lost_is_one_part(each_rank, fake_service,
 
 def test_what_a_local_pipeline_did_not_give_is_missing(fake_service, served_feed):
     service = fake_service(SIZES, lost={0: (1,)})
-    loop = loop_of(service, served_feed, Solo())
-    loop.feed.go_local()
+    loop = loop_of(service, served_feed, SoloCollective())
+    loop.reader.go_local()
     assert counts(loop.epoch(0)) == (0, EXAMPLES - 4, 0, 4, 0)
 
 
 def test_without_sizes_nobody_knows_that_something_is_missing(fake_service, served_feed):
-    loop = loop_of(fake_service(SIZES, lost={0: (1,)}, knows_sizes=False), served_feed, Solo())
+    loop = loop_of(fake_service(SIZES, lost={0: (1,)}, knows_sizes=False), served_feed, SoloCollective())
     assert counts(loop.epoch(0)) == (0, EXAMPLES - 4, 0, None, 0)
 
 
 def test_what_does_not_come_again_and_again_is_not_asked_for_for_ever(fake_service, served_feed):
     service = fake_service((4, 4), lost={part: (0,) if part else (1,) for part in range(99)})
-    assert counts(loop_of(service, served_feed, Solo()).epoch(0)) == (0, 4, 0, 4, IN_VAIN)
+    assert counts(loop_of(service, served_feed, SoloCollective()).epoch(0)) == (0, 4, 0, 4, IN_VAIN)
 
 
 def test_a_service_that_cuts_everybody_off_at_once_is_given_up_in_the_end(fake_service, served_feed):
     service = fake_service(SIZES, cuts={part: {0: 0} for part in range(99)})
     with pytest.raises(NotReady, match="gave nothing meanwhile"):
-        loop_of(service, served_feed, Solo()).epoch(0)
+        loop_of(service, served_feed, SoloCollective()).epoch(0)
     assert len(service.offered) == IN_VAIN
 
 
 def test_a_service_that_always_fails_ends_the_training_with_its_error(fake_service, served_feed, monkeypatch):
-    loop = loop_of(fake_service(SIZES, cuts={part: {0: 0} for part in range(99)}), served_feed, Solo())
+    loop = loop_of(fake_service(SIZES, cuts={part: {0: 0} for part in range(99)}), served_feed, SoloCollective())
     # What the feed notes when it is cut off by an error.
-    monkeypatch.setattr(loop.feed, "agree", lambda: setattr(loop.feed, "failure", OSError("the worker said no")))
+    monkeypatch.setattr(loop.reader, "agree", lambda: setattr(loop.reader, "failure", OSError("the worker said no")))
     with pytest.raises(OSError, match="the worker said no"):
         loop.epoch(0)
 
 
 def test_without_an_audit_a_cut_is_an_error_that_says_why(fake_service, served_feed):
-    loop = loop_of(fake_service(SIZES, cuts={0: {0: 2}}), served_feed, Solo(), audit=False)
+    loop = loop_of(fake_service(SIZES, cuts={0: {0: 2}}), served_feed, SoloCollective(), audit=False)
     with pytest.raises(DataError, match="--audit False nobody knows"):
         loop.epoch(0)
 
 
 def test_steps_go_on_over_a_cut_without_an_audit(fake_service, served_feed):
     service = fake_service(SIZES, cuts={0: {0: 2}})
-    result = loop_of(service, served_feed, Solo(), audit=False).epoch(0, steps=6)
+    result = loop_of(service, served_feed, SoloCollective(), audit=False).epoch(0, steps=6)
     assert (result["steps"], result["examples"]) == (6, 24)
 
 
@@ -141,29 +140,22 @@ def test_steps_of_passes_over_the_data_see_every_example_of_a_pass_once_whatever
 
 def test_a_source_without_an_example_is_no_endless_one(fake_service, served_feed):
     with pytest.raises(DataError, match="no example in 2 splits"):
-        loop_of(fake_service((0, 0)), served_feed, Solo()).epoch(0, steps=3)
+        loop_of(fake_service((0, 0)), served_feed, SoloCollective()).epoch(0, steps=3)
 
 
 def test_when_rank_0_hears_that_no_host_serves_all_ranks_prepare_their_own(each_rank, fake_service, served_feed):
-    service, lines = fake_service(SIZES, cuts={0: {1: 1}}), []  # type: ignore[var-annotated]
+    service, lines = fake_service(SIZES, cuts={0: {1: 1}}, serves=False), []  # type: ignore[var-annotated]
 
     def run(together: Any) -> Loop:
         feed = served_feed(service, together.rank, together.size)
         accelerator = EmulatedAccelerator(0.0, together, FakeClock())
-        loop = Loop(
-            feed,
-            accelerator,
-            together,
-            on_line=lines.append,
-            # The file that says it is on rank 0's host only.
-            serving=lambda: Serving(()) if together.rank == 0 and feed.agreed else None,
-        )
+        loop = Loop(feed, accelerator, together, on_line=lines.append)
         assert counts(loop.epoch(0)) == (0, EXAMPLES, 0, 0, 1)
         loop.agree()
         return loop
 
     loops = each_rank(3, run)
-    assert [loop.feed.is_served for loop in loops] == [False] * 3
+    assert [loop.reader.is_served for loop in loops] == [False] * 3
     assert lines == ["[tfhet] no data host is left: the ranks prepare their data themselves"]
 
 
@@ -186,7 +178,7 @@ def test_a_run_that_goes_on_reads_only_what_was_not_seen(each_rank, fake_service
 
 def test_a_run_that_goes_on_behind_the_last_example_takes_no_step(fake_service, served_feed):
     service = fake_service(SIZES)
-    loop = loop_of(service, served_feed, Solo(), step=9)
+    loop = loop_of(service, served_feed, SoloCollective(), step=9)
     result = loop.epoch(0, begun=Begun(9, 0, np.array(service.ids(), np.int64)))
     assert counts(result) == (EXAMPLES, 0, 0, 0, 0)
     assert (result["steps"], loop.step, service.offered) == (0, 9, {})
@@ -194,7 +186,7 @@ def test_a_run_that_goes_on_behind_the_last_example_takes_no_step(fake_service, 
 
 def test_steps_that_were_taken_in_an_epoch_are_not_taken_again(fake_service, served_feed):
     service = fake_service(SIZES)
-    loop = loop_of(service, served_feed, Solo(), step=25)
+    loop = loop_of(service, served_feed, SoloCollective(), step=25)
     result = loop.epoch(2, steps=10, begun=Begun(5, 6, np.array(service.ids()[:4], np.int64)))
     assert (result["steps"], loop.step) == (5, 30)
     assert list(service.offered) == [(6, 0)]  # the pass that was begun, whatever the epoch
@@ -258,7 +250,7 @@ def test_between_epochs_all_ranks_hear_of_the_wish_of_one(each_rank, fake_servic
 
 
 def test_a_loop_that_was_stopped_takes_no_further_step(fake_service, served_feed):
-    loop = loop_of(fake_service(SIZES), served_feed, Solo(), is_told_to_stop=lambda: True)
+    loop = loop_of(fake_service(SIZES), served_feed, SoloCollective(), is_told_to_stop=lambda: True)
     loop.epoch(0, steps=9)
     assert loop.stopped and loop.step == 2
     assert loop.epoch(1, steps=9)["steps"] == 0

@@ -5,7 +5,8 @@ from dataclasses import fields
 import pytest
 
 from tfhet.errors import UsageError
-from tfhet.trainer.settings import Settings, truth, underscored
+from tfhet.arguments import truth, underscored
+from tfhet.trainer.settings import Settings
 
 
 def test_nothing_said_is_the_defaults():

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from tfhet.clock import FakeClock
-from tfhet.trainer import Solo
+from tfhet.strategies.solo.collective import SoloCollective
 from tfhet.trainer.step import EmulatedAccelerator, KerasAccelerator, shares
 
 SGD = tf.keras.optimizers.SGD
@@ -21,7 +21,7 @@ def assert_equal(found: list[np.ndarray], expected: list[np.ndarray], exact: boo
 
 
 def test_a_step_follows_the_gradient_of_the_mean_loss(batch, model):
-    accelerator, reference, (images, labels) = KerasAccelerator(model(), SGD(0.5), Solo()), model(), batch(5)
+    accelerator, reference, (images, labels) = KerasAccelerator(model(), SGD(0.5), SoloCollective()), model(), batch(5)
     with tf.GradientTape() as tape:
         losses = tf.keras.losses.sparse_categorical_crossentropy(labels, reference(images))
         mean = tf.reduce_mean(losses)
@@ -37,7 +37,7 @@ def test_a_step_follows_the_gradient_of_the_mean_loss(batch, model):
 
 
 def test_a_step_without_a_batch_changes_nothing(model):
-    accelerator = KerasAccelerator(model(), tf.keras.optimizers.Adam(0.1), Solo(), accumulate=True)
+    accelerator = KerasAccelerator(model(), tf.keras.optimizers.Adam(0.1), SoloCollective(), accumulate=True)
     before = accelerator.digest()
     np.testing.assert_array_equal(accelerator.step(None), [0, 0, 0, 0])
     assert accelerator.digest() == before
@@ -46,8 +46,8 @@ def test_a_step_without_a_batch_changes_nothing(model):
 
 @pytest.mark.parametrize("scaling", [False, True])
 def test_accumulated_batches_make_the_step_of_one_batch_of_all(batch, model, scaling):
-    whole = KerasAccelerator(model(), SGD(0.5), Solo(), loss_scaling=scaling)
-    parts = KerasAccelerator(model(), SGD(0.5), Solo(), loss_scaling=scaling, accumulate=True)
+    whole = KerasAccelerator(model(), SGD(0.5), SoloCollective(), loss_scaling=scaling)
+    parts = KerasAccelerator(model(), SGD(0.5), SoloCollective(), loss_scaling=scaling, accumulate=True)
     for step in range(2):
         counts = np.asarray(whole.step(batch(8, 10 * step)))
         parts.accumulate(batch(3, 10 * step))
@@ -57,7 +57,7 @@ def test_accumulated_batches_make_the_step_of_one_batch_of_all(batch, model, sca
 
 
 def test_what_was_accumulated_counts_in_a_step_without_a_batch_too(batch, model):
-    whole, parts = (KerasAccelerator(model(), SGD(0.5), Solo(), accumulate=a) for a in (False, True))
+    whole, parts = (KerasAccelerator(model(), SGD(0.5), SoloCollective(), accumulate=a) for a in (False, True))
     whole.step(batch(4))
     parts.accumulate(batch(4))
     assert np.asarray(parts.step(None))[0] == 4
@@ -67,8 +67,8 @@ def test_what_was_accumulated_counts_in_a_step_without_a_batch_too(batch, model)
 
 @pytest.mark.parametrize("accumulate", [False, True])
 def test_class_numbers_and_their_rows_of_ones_make_the_same_step(batch, model, accumulate):
-    numbers = KerasAccelerator(model(), SGD(0.5), Solo(), accumulate=accumulate)
-    rows = KerasAccelerator(model(), SGD(0.5), Solo(), labels=shares(3), accumulate=accumulate)
+    numbers = KerasAccelerator(model(), SGD(0.5), SoloCollective(), accumulate=accumulate)
+    rows = KerasAccelerator(model(), SGD(0.5), SoloCollective(), labels=shares(3), accumulate=accumulate)
     for size in (5, 1):
         images, labels = batch(size)
         counts = np.asarray(numbers.step((images, labels)))
@@ -83,7 +83,7 @@ def test_class_numbers_and_their_rows_of_ones_make_the_same_step(batch, model, a
 def test_shared_labels_weigh_the_loss_and_the_largest_share_is_the_answer(batch, model):
     (images, labels), reference = batch(6), model()
     soft = 0.7 * tf.one_hot(labels, 3) + 0.3 * tf.one_hot((labels + 1) % 3, 3)
-    accelerator = KerasAccelerator(model(), SGD(0.5), Solo(), labels=shares(3))
+    accelerator = KerasAccelerator(model(), SGD(0.5), SoloCollective(), labels=shares(3))
     with tf.GradientTape() as tape:
         logarithms = tf.math.log(reference(images))
         losses = -tf.reduce_sum(soft * logarithms, axis=1)
@@ -99,7 +99,7 @@ def test_shared_labels_weigh_the_loss_and_the_largest_share_is_the_answer(batch,
 
 
 def test_evaluating_learns_nothing(batch, model):
-    accelerator = KerasAccelerator(model(), SGD(0.5), Solo())
+    accelerator = KerasAccelerator(model(), SGD(0.5), SoloCollective())
     before = accelerator.digest()
     counts = np.asarray(accelerator.evaluate(batch(6)))
     assert accelerator.digest() == before
@@ -107,7 +107,7 @@ def test_evaluating_learns_nothing(batch, model):
 
 
 def test_one_graph_serves_batches_of_every_size_and_kind(batch, model):
-    accelerator = KerasAccelerator(model(), SGD(0.5), Solo())
+    accelerator = KerasAccelerator(model(), SGD(0.5), SoloCollective())
     for size in (4, 3, 1):
         accelerator.step(batch(size))
     accelerator.step(None)
@@ -118,7 +118,7 @@ def test_one_graph_serves_batches_of_every_size_and_kind(batch, model):
 
 def test_the_learning_rate_can_be_set_between_steps_with_and_without_loss_scaling(batch, model):
     for scaling in (False, True):
-        accelerator = KerasAccelerator(model(), SGD(0.5), Solo(), loss_scaling=scaling)
+        accelerator = KerasAccelerator(model(), SGD(0.5), SoloCollective(), loss_scaling=scaling)
         before = weights(accelerator)
         accelerator.optimizer.learning_rate.assign(0.0)
         accelerator.step(batch(4))
@@ -130,7 +130,7 @@ def test_the_learning_rate_can_be_set_between_steps_with_and_without_loss_scalin
 
 def test_float16_learns_with_a_loss_scale(batch, model):
     tf.keras.mixed_precision.set_global_policy("mixed_float16")
-    accelerator = KerasAccelerator(model(hidden=True), SGD(0.1), Solo(), loss_scaling=True)
+    accelerator = KerasAccelerator(model(hidden=True), SGD(0.1), SoloCollective(), loss_scaling=True)
     assert accelerator.model.layers[-2].compute_dtype == "float16"
     losses = [float(np.asarray(accelerator.step(batch(12)))[1]) for _ in range(12)]
     assert losses[-1] < losses[0]
@@ -138,7 +138,7 @@ def test_float16_learns_with_a_loss_scale(batch, model):
 
 
 def test_a_step_that_overflows_is_left_out_and_halves_the_loss_scale(batch, model):
-    accelerator = KerasAccelerator(model(), SGD(0.5), Solo(), loss_scaling=True)
+    accelerator = KerasAccelerator(model(), SGD(0.5), SoloCollective(), loss_scaling=True)
     before, scale = weights(accelerator), float(accelerator.loss_scale.value)
     images, labels = batch(3)
     accelerator.step((images * np.inf, labels))
@@ -149,13 +149,13 @@ def test_a_step_that_overflows_is_left_out_and_halves_the_loss_scale(batch, mode
 
 
 def test_the_loss_scale_is_among_what_ranks_share(model):
-    plain, scaled = (KerasAccelerator(model(), SGD(0.5), Solo(), loss_scaling=s) for s in (False, True))
+    plain, scaled = (KerasAccelerator(model(), SGD(0.5), SoloCollective(), loss_scaling=s) for s in (False, True))
     assert len(scaled.variables()) == len(plain.variables()) + 2
     assert any(v.shape == () and float(v) == 2.0**15 for v in scaled.variables())
 
 
 def test_the_digest_tells_the_smallest_difference(model):
-    one, other = (KerasAccelerator(model(), SGD(0.5), Solo()) for _ in range(2))
+    one, other = (KerasAccelerator(model(), SGD(0.5), SoloCollective()) for _ in range(2))
     assert one.digest() == other.digest()
     bias = other.model.weights[-1]
     bias.assign(np.nextafter(bias.numpy(), np.float32(9)))
@@ -171,7 +171,7 @@ def test_statistics_of_one_rank_stay_as_they_are(batch):
             tf.keras.layers.Dense(3, activation="softmax"),
         ]
     )
-    accelerator = KerasAccelerator(model, SGD(0.5), Solo())
+    accelerator = KerasAccelerator(model, SGD(0.5), SoloCollective())
     start = [v.numpy() for v in model.non_trainable_variables]
     accelerator.step(batch(4))
     moved = [v.numpy() for v in model.non_trainable_variables]
@@ -181,7 +181,7 @@ def test_statistics_of_one_rank_stay_as_they_are(batch):
 
 
 def test_the_wish_to_stop_is_counted_and_changes_nothing_that_is_learned(batch, model):
-    wishing, other = (KerasAccelerator(model(), tf.keras.optimizers.SGD(0.5), Solo()) for _ in range(2))
+    wishing, other = (KerasAccelerator(model(), tf.keras.optimizers.SGD(0.5), SoloCollective()) for _ in range(2))
     for stop in (True, False, True):
         assert np.asarray(wishing.step(batch(4), stop))[3] == stop
         assert np.asarray(other.step(batch(4)))[3] == 0
@@ -202,7 +202,7 @@ def test_the_wishes_of_all_ranks_are_added(each_rank, batch):
 
 def test_an_emulated_step_takes_time_on_the_clock_and_does_nothing_else(batch):
     clock = FakeClock()
-    accelerator = EmulatedAccelerator(0.25, Solo(), clock)
+    accelerator = EmulatedAccelerator(0.25, SoloCollective(), clock)
     assert tuple(accelerator.step(batch(4))) == (4, 0, 0, 0)
     accelerator.accumulate(batch(3))
     assert tuple(accelerator.step(batch(2), stop=True)) == (5, 0, 0, 1)
@@ -212,7 +212,7 @@ def test_an_emulated_step_takes_time_on_the_clock_and_does_nothing_else(batch):
 
 def test_an_emulated_step_is_as_long_as_its_file_says_and_keeps_its_length_where_that_says_nothing(batch, tmp_path):
     clock, file = FakeClock(), tmp_path / "step_ms"
-    accelerator = EmulatedAccelerator(0.25, Solo(), clock, file)
+    accelerator = EmulatedAccelerator(0.25, SoloCollective(), clock, file)
     lengths = []
     for text in (None, "500", "125.5", "", "-1"):
         if text is not None:
@@ -226,7 +226,7 @@ def test_an_emulated_step_is_as_long_as_its_file_says_and_keeps_its_length_where
 
 def test_an_emulated_rank_without_a_batch_does_not_sleep(batch):
     clock = FakeClock()
-    accelerator = EmulatedAccelerator(0.25, Solo(), clock)
+    accelerator = EmulatedAccelerator(0.25, SoloCollective(), clock)
     assert tuple(accelerator.step(None)) == (0, 0, 0, 0)
     assert tuple(accelerator.evaluate(batch(7))) == (7, 0, 0)
     assert clock.monotonic() == 0
@@ -235,7 +235,7 @@ def test_an_emulated_rank_without_a_batch_does_not_sleep(batch):
 # Where the time goes
 
 
-class Slow(Solo):
+class Slow(SoloCollective):
     """Two ranks, of which the other one is late by a second each time."""
 
     size = 2
@@ -274,7 +274,7 @@ def test_the_allreduce_of_a_step_lies_between_the_gradients_and_their_sums(batch
 
 
 def test_one_rank_waits_for_nobody_and_asks_no_clock_in_its_graph(batch, model):
-    accelerator = KerasAccelerator(model(), SGD(0.5), Solo())
+    accelerator = KerasAccelerator(model(), SGD(0.5), SoloCollective())
     accelerator.step(batch(4))
     assert accelerator.allreduce_s == 0.0
     operations = accelerator._step.get_concrete_function().graph.get_operations()
@@ -294,7 +294,7 @@ def test_bringing_batches_to_the_device_is_measured(batch, model):
             self.sleep(0.5)
             return super().monotonic()
 
-    accelerator = KerasAccelerator(model(), SGD(0.5), Solo(), accumulate=True, clock=Ticking())
+    accelerator = KerasAccelerator(model(), SGD(0.5), SoloCollective(), accumulate=True, clock=Ticking())
     accelerator.accumulate(batch(3))
     accelerator.step(batch(4))
     assert accelerator.copied_s == 1.0

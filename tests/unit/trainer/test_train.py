@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfhet.cluster import JobContext, host_paths
+from tfhet.cluster import host_paths
 from tfhet.errors import DataError, UsageError
 from tfhet.placement import PlacedStage
 from tfhet.record import RunFolder, Timeline
 from tfhet.source import Raw, Scalar, write_tfrecords
 from tfhet.stages import ImageSpec, parse
+from tfhet.strategies import JobContext
 from tfhet.trainer.settings import Settings
 from tfhet.trainer.step import EmulatedAccelerator
 from tfhet.trainer.train import build, main

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tfhet.clock import SYSTEM
-from tfhet.cluster import JobContext, environment, host_paths
+from tfhet.cluster import environment, host_paths
+from tfhet.strategies import JobContext
 
 
 def main(argv: Sequence[str]) -> None:

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from tfhet.cluster import JobContext, free_ports
+from tfhet.cluster import free_ports
 from tfhet.planes.tf_service import server
 from tfhet.planes.tf_service.engine import whole_engine
+from tfhet.strategies import JobContext
 
 _jobs = itertools.count()
 ENGINE = whole_engine()
@@ -34,8 +35,8 @@ class Cluster:
             size=size,
             local_rank=rank,
             local_size=size,
-            dispatcher=self.dispatcher,
-            workers=self.workers,
+            plane="tf_service",
+            order={"dispatcher": self.dispatcher, "workers": self.workers},
         )
 
     def ranks(self, size: int) -> list[JobContext]:

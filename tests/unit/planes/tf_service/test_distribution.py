@@ -12,12 +12,12 @@ import tensorflow as tf
 
 import tfhet
 import tfhet.planes.tf_service
-from tfhet.cluster import JobContext
 from tfhet.errors import UsageError
 from tfhet.placement import Pipeline, without_autotune
-from tfhet.planes.tf_service import distribute
+from tfhet.planes import distribute
 from tfhet.planes.tf_service.transport import Transport
 from tfhet.source import SyntheticSource
+from tfhet.strategies import JobContext
 
 MODULE = "tfhet.planes.distribution"
 

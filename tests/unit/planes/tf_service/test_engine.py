@@ -13,13 +13,14 @@ import numpy as np
 import pytest
 
 from tfhet import native
-from tfhet.cluster import JobContext, free_ports
+from tfhet.cluster import free_ports
 from tfhet.placement import Pipeline
+from tfhet.planes.notice import understood
 from tfhet.planes.tf_service.engine import lean_engine, whole_engine
 from tfhet.planes.tf_service.epoch import EpochPart
-from tfhet.planes.notice import understood
 from tfhet.planes.tf_service.transport import Transport
 from tfhet.source import SyntheticSource
+from tfhet.strategies import JobContext
 
 CHAIN = "dilate(3); gaussian_blur(3, 0.8); random_rotation(0.2); random_flip(); rescale()"
 
@@ -88,7 +89,10 @@ def test_lean_and_whole_workers_give_the_same_bits(start, built):
         worker = start("worker", "--port", ports[1], "--address", "127.0.0.1", "--dispatcher", address, *how)
         assert tuple(worker.ready()["native"]) == built
         assert [one.imports_tensorflow() for one in (dispatcher, worker)] == [bool(how)] * 2
-        job, part = JobContext("job", "heterogeneous", dispatcher=address, workers=1), EpochPart(declared, 1)
+        job, part = (
+            JobContext("job", "heterogeneous", plane="tf_service", order={"dispatcher": address, "workers": 1}),
+            EpochPart(declared, 1),
+        )
         part.register(job, Transport())
         batches = list(part.dataset(job, Transport()))
         found.append({int(i): x for batch in batches for i, x in zip(batch["id"], batch["image"].numpy(), strict=True)})

@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfhet.cluster import JobContext
 from tfhet.errors import UsageError
 from tfhet.placement import Cut, Pipeline
-from tfhet.planes.tf_service.epoch import EpochPart, sharing_advice, threads_per_rank
+from tfhet.planes.local.threads import threads_per_rank
+from tfhet.planes.tf_service.epoch import EpochPart, sharing_advice
 from tfhet.planes.tf_service.transport import Transport
 from tfhet.source import SyntheticSource, example_id
+from tfhet.strategies import JobContext
 
 CHAIN = "dilate(3); random_rotation(0.1); rescale(); random_flip()"
 
@@ -31,8 +32,9 @@ def epoch_dataset(
 ) -> tf.data.Dataset:
     """This rank's share, registered by whoever comes first."""
     it, transport = EpochPart(declared, epoch, **part), transport or Transport()
-    it.register(job, transport)
-    return it.dataset(job, transport)
+    where = (job.job_id, job.order["dispatcher"], transport)
+    it.register(*where)
+    return it.dataset(*where)
 
 
 def ids(batches: Iterable[Mapping[str, tf.Tensor]]) -> list[int]:

@@ -17,9 +17,9 @@ import tensorflow as tf
 
 from tfhet.cluster import check_free, free_ports
 from tfhet.errors import JobFailed, NotReady, UsageError
-from tfhet.planes.tf_service import Fleet
 from tfhet.planes.cpus import left_by, usable
 from tfhet.planes.supervised import RestartPolicy
+from tfhet.planes.tf_service import Fleet
 from tfhet.planes.tf_service.transport import Transport, is_registered
 
 HOST = "algo-1"

@@ -10,19 +10,20 @@ import numpy as np
 import pytest
 
 from tfhet.clock import SYSTEM, FakeClock
-from tfhet.cluster import JobContext, free_ports
-from tfhet.errors import DataError, UsageError
-from tfhet.placement import Cut, Pipeline, Rest
+from tfhet.cluster import free_ports
+from tfhet.errors import DataError
+from tfhet.placement import Pipeline, Rest
+from tfhet.planes.reader import Delivery
 from tfhet.planes.tf_service import server
 from tfhet.planes.tf_service.engine import whole_engine
-from tfhet.planes.tf_service.transport import Transport
+from tfhet.planes.tf_service.reader import WORKERS_S, ServiceReader
+from tfhet.planes.tf_service.serving import Serving
 from tfhet.source import Raw, Scalar, SyntheticSource, TFRecordSource, write_tfrecords
-from tfhet.trainer import Solo
-from tfhet.planes.tf_service.reader import Delivery, Feed
+from tfhet.strategies import JobContext
+from tfhet.strategies.solo.collective import SoloCollective
 from tfhet.trainer.loop import Loop
 from tfhet.trainer.step import EmulatedAccelerator
 
-LOCAL = JobContext("job", "local")
 ENGINE = whole_engine()
 
 
@@ -56,69 +57,46 @@ def corrupted(folder: Path) -> tuple[TFRecordSource, str, int]:
     return source, str(file), 5 * length
 
 
-def test_the_first_batch_of_all_is_told_once_with_how_long_it_took():
-    clock, told = FakeClock(), []
-    feed = Feed(pipeline(), LOCAL, clock=clock, on_first_batch=told.append)
-    for epoch in range(2):
-        for _ in feed.epoch(epoch):
-            clock.sleep(1.0)
-    assert told == [feed.first_batch_s] == [0.0]
-
-
-def test_deliveries_are_batches_with_ids_epoch_and_the_time_they_took():
-    clock = FakeClock()
-    feed = Feed(pipeline(), LOCAL, clock=clock)
-    assert feed.first_batch_s is None
-    found = list(feed.epoch(3))
-    assert sorted(i for d in found for i in d.ids.tolist()) == sorted(
-        [*range(5), *(2**32 + position for position in range(5))]
-    )
-    assert all(d.ids.dtype == np.int64 and d.epoch == 3 and d.wait_s == 0 for d in found)
-    assert found[0].images.shape == (4, 4, 4, 1) and found[0].labels.shape == (4,)
-    assert feed.first_batch_s == 0
-
-
-def test_the_wait_is_what_passes_on_the_clock_before_a_batch():
-    class Ticking(FakeClock):
-        def monotonic(self) -> float:
-            self.sleep(1.0)
-            return super().monotonic()
-
-    feed = Feed(pipeline(), LOCAL, clock=Ticking())
-    assert [d.wait_s for d in feed.epoch(0)] == [1.0] * 3
-    assert feed.first_batch_s == 2.0
-    list(feed.epoch(1))
-    assert feed.first_batch_s == 2.0
-
-
-def test_the_cut_is_the_smallest_unless_given_and_must_exist():
-    assert Feed(pipeline("dilate(3); rescale()"), LOCAL).cut == Cut(1)
-    assert Feed(pipeline("dilate(3); rescale()"), LOCAL, cut=Cut(2)).cut == Cut(2)
-    with pytest.raises(UsageError, match="between 0 and 2"):
-        Feed(pipeline("dilate(3); rescale()"), LOCAL, cut=Cut(3))
-
-
-@pytest.mark.parametrize("served", [False, True])
-def test_a_corrupt_record_ends_in_an_error_that_names_file_and_byte(tmp_path, served):
+def test_a_corrupt_record_ends_in_an_error_that_names_file_and_byte(tmp_path):
     source, file, offset = corrupted(tmp_path)
-    source.check()  # looks at the framing only, and that is whole
-    with contextlib.ExitStack() as stack:
-        job = LOCAL
-        if served:
-            job = JobContext("job", "heterogeneous", dispatcher=stack.enter_context(service()), workers=1)
+    with service() as dispatcher:
+        job = JobContext("job", "heterogeneous", plane="tf_service", order={"dispatcher": dispatcher, "workers": 1})
         with pytest.raises(DataError, match=rf"bad record in {file} at byte {offset}: .*checksum") as found:
-            feed = Feed(Pipeline(source, batch_size=4), job, transport=Transport())
-            feed.agree()
-            feed.offer(0)
-            list(feed.epoch(0))
+            reader = ServiceReader(Pipeline(source, batch_size=4), job)
+            reader.agree()
+            reader.offer(0)
+            list(reader.epoch(0))
     assert (found.value.path, found.value.offset) == (file, offset)
 
 
-def test_a_record_that_reads_well_the_second_time_is_told_as_such(tmp_path, monkeypatch):
-    source, _, _ = corrupted(tmp_path)
-    monkeypatch.setattr("tfhet.planes.tf_service.reader.find", lambda *given: None)
-    with pytest.raises(DataError, match="a record cannot be read, and it was not found in 60 s"):
-        list(Feed(Pipeline(source, batch_size=4), LOCAL).epoch(0))
+def served_job(record: Path | None = None) -> JobContext:
+    """A job of a dispatcher that nothing listens for."""
+    order = {"dispatcher": "127.0.0.1:1", "workers": 1}
+    return JobContext("job", "heterogeneous", plane="tf_service", order=order, record_dir=str(record))
+
+
+@pytest.mark.parametrize(("hosts", "left"), [(("a",), True), ((), False)])
+def test_a_reader_waits_until_all_workers_that_are_left_are_known(tmp_path, hosts, left):
+    class Clock(FakeClock):
+        def sleep(self, seconds: float) -> None:
+            super().sleep(seconds)
+            if self.monotonic() > 0.24:
+                Serving(hosts).write(tmp_path)
+
+    clock = Clock()
+    Serving(hosts, is_complete=False).write(tmp_path)
+    assert ServiceReader(pipeline(), served_job(tmp_path), clock=clock).has_servers(lambda: False) is left
+    assert clock.monotonic() == pytest.approx(5 * 0.05)
+
+
+def test_workers_that_never_come_are_waited_for_until_the_deadline_or_a_stop(tmp_path):
+    clock = FakeClock()
+    Serving(("a",), is_complete=False).write(tmp_path)
+    reader = ServiceReader(pipeline(), served_job(tmp_path), clock=clock)
+    assert reader.has_servers(lambda: True)
+    assert clock.monotonic() == 0.0
+    assert reader.has_servers(lambda: False)
+    assert WORKERS_S <= clock.monotonic() < WORKERS_S + 1
 
 
 # A dispatcher that begins anew
@@ -144,7 +122,16 @@ class Renewed:
             SYSTEM.sleep(0.02)
 
     def job(self, rank: int = 0, size: int = 1) -> JobContext:
-        return JobContext("job", "heterogeneous", rank, size, rank, size, dispatcher=self.address, workers=2)
+        return JobContext(
+            "job",
+            "heterogeneous",
+            rank,
+            size,
+            rank,
+            size,
+            plane="tf_service",
+            order={"dispatcher": self.address, "workers": 2},
+        )
 
     def stop(self) -> None:
         gc.collect()
@@ -161,8 +148,8 @@ def renewed() -> Iterator[Renewed]:
 
 
 def test_a_reader_is_cut_off_by_a_fresh_dispatcher_and_what_is_left_comes_exactly_once(renewed):
-    feed, cut_off, given = Feed(pipeline("rescale()", 400, 40), renewed.job()), [], []
-    whole = feed.epoch
+    reader, cut_off, given = ServiceReader(pipeline("rescale()", 400, 40), renewed.job()), [], []
+    whole = reader.epoch
 
     def epoch(*part: Any) -> Iterator[Delivery]:
         given.append(0)
@@ -171,49 +158,49 @@ def test_a_reader_is_cut_off_by_a_fresh_dispatcher_and_what_is_left_comes_exactl
                 renewed.renew()
             given[-1] += len(delivery.ids)
             yield delivery
-        cut_off.append(feed.was_cut_off)
+        cut_off.append(reader.was_cut_off)
 
-    feed.epoch = epoch
-    loop = Loop(feed, EmulatedAccelerator(0.0, Solo()), Solo())
+    reader.epoch = epoch
+    loop = Loop(reader, EmulatedAccelerator(0.0, SoloCollective()), SoloCollective())
     loop.agree()
     result = loop.epoch(0)
     assert (result["once"], result["missing"], result["repeated"]) == (400, 0, 0)
     assert sum(given) == 400 and result["rereads"] == len(given) - 1
     # A worker that was asking the dispatcher for a split goes on asking, and takes one from the fresh one for work that
     # it has given up (TF 2.15.1 and 2.21): at most one each, which come in a last part.
-    assert cut_off in ([True, True, False], [True, True, False, False]), feed.failure
+    assert cut_off in ([True, True, False], [True, True, False, False]), reader.failure
     assert sum(given[3:]) <= 2 * 10
     result = loop.epoch(1)
     assert (result["once"], result["missing"], result["repeated"], result["rereads"]) == (400, 0, 0, 0)
 
 
 def test_a_dispatcher_without_the_mark_is_not_read_from(renewed):
-    feed = Feed(pipeline(), renewed.job())
-    feed.agree()
+    reader = ServiceReader(pipeline(), renewed.job())
+    reader.agree()
     renewed.renew()
-    feed.offer(0)
-    assert list(feed.epoch(0)) == []
-    assert feed.was_cut_off
-    feed.agree()
-    feed.offer(0, None, 1)
-    assert sum(len(delivery.ids) for delivery in feed.epoch(0, None, 1)) == 10
-    assert not feed.was_cut_off
+    reader.offer(0)
+    assert list(reader.epoch(0)) == []
+    assert reader.was_cut_off
+    reader.agree()
+    reader.offer(0, None, 1)
+    assert sum(len(delivery.ids) for delivery in reader.epoch(0, None, 1)) == 10
+    assert not reader.was_cut_off
 
 
-def test_a_feed_that_goes_local_needs_no_dispatcher(renewed):
-    feed = Feed(pipeline(), renewed.job(1, 2))
-    assert feed.is_served
-    feed.go_local()
-    assert not feed.is_served
-    feed.agree()
-    feed.offer(0)
+def test_a_reader_that_goes_local_needs_no_dispatcher(renewed):
+    reader = ServiceReader(pipeline(), renewed.job(1, 2))
+    assert reader.is_served
+    reader.go_local()
+    assert not reader.is_served
+    reader.agree()
+    reader.offer(0)
     rest = Rest.after(np.arange(2**32, 2**32 + 2), (5, 5), 2)
     # The second of two ranks: of the splits 0 and 1 in the order of the epoch it has the second.
     found = [int(i) for rank in (0, 1) for d in local(renewed, rank).epoch(0, rest) for i in d.ids]
     assert sorted(found) == [*range(5), *(2**32 + position for position in (2, 3, 4))]
 
 
-def local(service: Renewed, rank: int) -> Feed:
-    feed = Feed(pipeline(), service.job(rank, 2))
-    feed.go_local()
-    return feed
+def local(service: Renewed, rank: int) -> ServiceReader:
+    reader = ServiceReader(pipeline(), service.job(rank, 2))
+    reader.go_local()
+    return reader

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfhet.cluster import Serving
-from tfhet.planes.tf_service.serving import NAME
+from tfhet.planes.tf_service.serving import NAME, Serving
 
 
 @pytest.mark.parametrize("told", [Serving(("algo-1", "algo-2")), Serving((), False)])

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tfhet.clock import FakeClock
+from tfhet.errors import DataError, UsageError
+from tfhet.placement import Cut, Pipeline
+from tfhet.planes.local.reader import LocalReader
+from tfhet.source import Raw, Scalar, SyntheticSource, TFRecordSource, write_tfrecords
+from tfhet.strategies import JobContext
+
+LOCAL = JobContext("job", "local")
+
+
+def pipeline(stages: str = "rescale()", examples: int = 10, splits: int = 2) -> Pipeline:
+    return Pipeline(SyntheticSource(examples, splits, (4, 4, 1)), stages, batch_size=4)
+
+
+def corrupted(folder: Path) -> tuple[TFRecordSource, str, int]:
+    """Four files of eight records; a bit of the sixth record of the third is wrong. -> source, file, byte."""
+    features = {"image": Raw((4, 4, 1)), "label": Scalar()}
+    image = np.zeros((4, 4, 1), np.uint8)
+    write_tfrecords(folder / "set", ({"image": image, "label": i} for i in range(32)), 4, features)
+    source = TFRecordSource.from_directory(folder / "set")
+    file = Path(source.files[2])
+    data = bytearray(file.read_bytes())
+    length = len(data) // 8
+    data[5 * length + 20] ^= 1
+    file.write_bytes(data)
+    return source, str(file), 5 * length
+
+
+def test_a_corrupt_record_ends_in_an_error_that_names_file_and_byte(tmp_path):
+    source, file, offset = corrupted(tmp_path)
+    source.check()  # looks at the framing only, and that is whole
+    with pytest.raises(DataError, match=rf"bad record in {file} at byte {offset}: .*checksum") as found:
+        list(LocalReader(Pipeline(source, batch_size=4), LOCAL).epoch(0))
+    assert (found.value.path, found.value.offset) == (file, offset)
+
+
+def test_the_first_batch_of_all_is_told_once_with_how_long_it_took():
+    clock, told = FakeClock(), []
+    reader = LocalReader(pipeline(), LOCAL, clock=clock, on_first_batch=told.append)
+    for epoch in range(2):
+        for _ in reader.epoch(epoch):
+            clock.sleep(1.0)
+    assert told == [reader.first_batch_s] == [0.0]
+
+
+def test_deliveries_are_batches_with_ids_epoch_and_the_time_they_took():
+    clock = FakeClock()
+    reader = LocalReader(pipeline(), LOCAL, clock=clock)
+    assert reader.first_batch_s is None
+    found = list(reader.epoch(3))
+    assert sorted(i for d in found for i in d.ids.tolist()) == sorted(
+        [*range(5), *(2**32 + position for position in range(5))]
+    )
+    assert all(d.ids.dtype == np.int64 and d.epoch == 3 and d.wait_s == 0 for d in found)
+    assert found[0].images.shape == (4, 4, 4, 1) and found[0].labels.shape == (4,)
+    assert reader.first_batch_s == 0
+
+
+def test_the_wait_is_what_passes_on_the_clock_before_a_batch():
+    class Ticking(FakeClock):
+        def monotonic(self) -> float:
+            self.sleep(1.0)
+            return super().monotonic()
+
+    reader = LocalReader(pipeline(), LOCAL, clock=Ticking())
+    assert [d.wait_s for d in reader.epoch(0)] == [1.0] * 3
+    assert reader.first_batch_s == 2.0
+    list(reader.epoch(1))
+    assert reader.first_batch_s == 2.0
+
+
+def test_the_cut_is_the_smallest_unless_given_and_must_exist():
+    assert LocalReader(pipeline("dilate(3); rescale()"), LOCAL).cut == Cut(1)
+    assert LocalReader(pipeline("dilate(3); rescale()"), LOCAL, cut=Cut(2)).cut == Cut(2)
+    with pytest.raises(UsageError, match="between 0 and 2"):
+        LocalReader(pipeline("dilate(3); rescale()"), LOCAL, cut=Cut(3))
+
+
+def test_a_record_that_reads_well_the_second_time_is_told_as_such(tmp_path, monkeypatch):
+    source, _, _ = corrupted(tmp_path)
+    monkeypatch.setattr("tfhet.planes.local.reader.find", lambda *given: None)
+    with pytest.raises(DataError, match="a record cannot be read, and it was not found in 60 s"):
+        list(LocalReader(Pipeline(source, batch_size=4), LOCAL).epoch(0))
