@@ -12,8 +12,8 @@ import pytest
 from tfhet.__main__ import main
 from tfhet.container import kernel
 from tfhet.control import SECRET_VARIABLE
-from tfhet.job import Submission, read
 from tfhet.simulate import ClusterFile, GroupFile, simulate
+from tfhet.submit import Submission, read
 
 pytestmark = [pytest.mark.timeout(280), pytest.mark.mpi, pytest.mark.slow]
 

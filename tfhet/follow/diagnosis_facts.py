@@ -1,0 +1,106 @@
+"""What a diagnosis of a training job rests on, gathered from SageMaker, its log and CloudWatch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tfhet import catalogue
+from tfhet import clock as clocks
+from tfhet.follow.diagnosis import Diagnosis, Waiting, diagnose
+from tfhet.follow.heard import Heard
+from tfhet.follow.log_streams import LogStreams
+from tfhet.follow.state import JobState
+from tfhet.follow.utilisation import METRICS, Use, measured
+from tfhet.record import Spread, median
+from tfhet.report import numbers
+from tfhet.submit import Patient
+
+SCHEMA = 1
+COLUMNS = ("host", "group", "type", "CPU %", "GPU %", "memory %", "GPU memory %", "disk %")
+LEAST_TRAINED_S = 180.0
+"""Of a job whose metric lines span as much, only that time is looked at: what is before and behind is no training."""
+
+
+@dataclass(frozen=True)
+class Examined:
+    """A job with its diagnosis."""
+
+    state: JobState
+    hosts: Sequence[Use]
+    diagnosis: Diagnosis
+
+    @property
+    def rows(self) -> list[list[object]]:
+        """A row for each host, in the order of COLUMNS: medians with the tenth and ninetieth percentile."""
+        return [
+            [use.host, use.group or None, use.instance_type or None, *(_told(getattr(use, field)) for field in METRICS)]
+            for use in self.hosts
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """In JSON values, with the raw samples."""
+        found = self.diagnosis
+        hosts = [
+            {
+                "host": use.host,
+                "group": use.group,
+                "instance_type": use.instance_type,
+                **{field: s.to_json() if (s := getattr(use, field)) is not None else None for field in METRICS},
+            }
+            for use in self.hosts
+        ]
+        return {
+            "schema": SCHEMA,
+            "job": self.state.name,
+            "status": self.state.status,
+            "kind": found.kind,
+            "verdict": found.verdict,
+            "evidence": list(found.evidence),
+            "levers": list(found.levers),
+            "next_run": list(found.next_run),
+            "hosts": hosts,
+        }
+
+
+def _told(spread: Spread | None) -> str | None:
+    return None if spread is None else f"{numbers.number(spread.median)} ({spread.p10:.0f} to {spread.p90:.0f})"
+
+
+def examine(
+    job_name: str,
+    sagemaker: Any,
+    logs: Any,
+    cloudwatch: Any,
+    *,
+    known: catalogue.Catalogue | None = None,
+    clock: clocks.Clock = clocks.SYSTEM,
+) -> Examined:
+    """Gathers and diagnoses. sagemaker, logs, cloudwatch: boto3's clients of these services.
+
+    Raises UsageError for a job that is not there, or without the right to see it; NotReady when AWS does not answer.
+    """
+    aws, known = Patient(clock), known or catalogue.default()
+    state = JobState.ask(job_name, sagemaker, aws)
+    heard = Heard()
+    for line in LogStreams(job_name, logs, aws).peek():
+        heard.hear(line)
+    now_s = clock.wall()
+    hosts: list[Use] = []
+    if state.started_s is not None:
+        told = {host: said.group for host, said in heard.introduced.items()}
+        hosts = measured(state, told, cloudwatch, aws, known, _between_s(state, heard, now_s), now_s)
+    lines = heard.steps[1:] or heard.steps  # the first has the warm-up in it
+    waiting = Waiting(median([line.wait_pct for line in lines]), len(lines)) if lines else None
+    return Examined(state, hosts, diagnose(state, hosts, waiting, known))
+
+
+def _between_s(state: JobState, heard: Heard, now_s: float) -> tuple[float, float]:
+    """Of which time the utilisation tells."""
+    if heard.trained_ms is not None:
+        first_s, last_s = (ms / 1000 for ms in heard.trained_ms)
+        if last_s - first_s >= LEAST_TRAINED_S:
+            return first_s, last_s
+    begin_s = state.started_s or now_s
+    return begin_s, max(state.ended_s or now_s, begin_s)

@@ -1,0 +1,168 @@
+"""How much of its hosts a training job uses, as CloudWatch has measured it, minute by minute.
+
+SageMaker publishes CPU, GPU, memory and disk of each instance, under the dimension Host = JOB/algo-N; nothing of the
+network. CPUUtilization and the two of GPUs are sums over all CPUs, or GPUs, of an instance.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+from tfhet.catalogue import Catalogue, Instance
+from tfhet.errors import UsageError
+from tfhet.follow.hosts import placed
+from tfhet.follow.state import InstanceGroup, JobState
+from tfhet.record import Spread
+from tfhet.submit import Patient
+
+NAMESPACE = "/aws/sagemaker/TrainingJobs"
+MINUTE_S = 60
+_DAY_S = 86400
+_QUERIES = 500
+"""Of one call."""
+_KEPT = ((63 * _DAY_S, 3600), (15 * _DAY_S, 300))
+"""Of what is so old, CloudWatch keeps only means over so long."""
+LONG_S = _DAY_S
+"""Of a job that took longer, means over 5 minutes will do."""
+
+
+@dataclass(frozen=True)
+class Use:
+    """What one host used, in percent of what it has; None where CloudWatch has nothing. The samples are means over a
+    minute, or longer."""
+
+    host: str
+    group: str = ""
+    """"" where it is not known."""
+    instance_type: str = ""
+    cpu_pct: Spread | None = None
+    """Of all CPUs; None also where the catalogue does not know how many there are."""
+    gpu_pct: Spread | None = None
+    """Of all GPUs: the share of the time in which anything ran on them."""
+    memory_pct: Spread | None = None
+    gpu_memory_pct: Spread | None = None
+    disk_pct: Spread | None = None
+    """How full it is."""
+
+    @property
+    def is_empty(self) -> bool:
+        return all(getattr(self, field) is None for field in METRICS)
+
+
+METRICS: Mapping[str, str] = {
+    "cpu_pct": "CPUUtilization",
+    "gpu_pct": "GPUUtilization",
+    "memory_pct": "MemoryUtilization",
+    "gpu_memory_pct": "GPUMemoryUtilization",
+    "disk_pct": "DiskUtilization",
+}
+"""CloudWatch's name of each field."""
+
+
+def measured(
+    state: JobState,
+    told: Mapping[str, str],
+    cloudwatch: Any,
+    aws: Patient,
+    known: Catalogue,
+    between_s: tuple[float, float],
+    now_s: float,
+) -> list[Use]:
+    """What each host of a job used, in order; empty of a host of which CloudWatch has nothing.
+
+    told: the groups of hosts, as their launchers said. cloudwatch: boto3's client of that service. between_s: of which
+    time, seconds since 1970. Raises as `Patient` does.
+    """
+    hosts = [f"algo-{number + 1}" for number in range(state.hosts)]
+    samples = _samples(state.name, hosts, cloudwatch, aws, between_s, now_s)
+    kinds = {group.name: _kind(group.instance_type, known) for group in state.groups}
+    with_gpus = {host for host in hosts if samples.get((host, "gpu_pct"))}
+    places = placed(state.groups, _by_gpus(state.groups, kinds, with_gpus, hosts) | dict(told), hosts)
+    types = {group.name: group.instance_type for group in state.groups}
+    found = []
+    for host in hosts:
+        group = places.get(host, "")
+        kind = kinds.get(group)
+        of = {"cpu_pct": kind.vcpus if kind else 0, "memory_pct": 1, "disk_pct": 1}
+        of |= dict.fromkeys(("gpu_pct", "gpu_memory_pct"), kind.gpus if kind else 0)
+        spreads = {
+            field: Spread.of([min(100.0, value / of[field]) for value in samples[host, field]])
+            for field in METRICS
+            if of[field] and samples.get((host, field))
+        }
+        found.append(Use(host, group, types.get(group, ""), **spreads))
+    return found
+
+
+def _kind(instance_type: str, known: Catalogue) -> Instance | None:
+    try:
+        return known.instance(instance_type)
+    except UsageError:
+        return None
+
+
+def _by_gpus(
+    groups: Sequence[InstanceGroup],
+    kinds: Mapping[str, Instance | None],
+    with_gpus: set[str],
+    hosts: Sequence[str],
+) -> dict[str, str]:
+    """The hosts of the only group with GPUs, where CloudWatch has seen some on just as many hosts."""
+    having = [group for group in groups if (kind := kinds[group.name]) and kind.gpus]
+    if len(having) == 1 and len(with_gpus) == having[0].count and None not in kinds.values():
+        return {host: having[0].name for host in hosts if host in with_gpus}
+    return {}
+
+
+def _samples(
+    job: str,
+    hosts: Sequence[str],
+    cloudwatch: Any,
+    aws: Patient,
+    between_s: tuple[float, float],
+    now_s: float,
+) -> dict[tuple[str, str], list[float]]:
+    """By host and field the means, in the order of time."""
+    period_s = _period_s(between_s, now_s)
+    begin, end = math.floor(between_s[0] / period_s) * period_s, math.ceil(between_s[1] / period_s) * period_s
+    names = [(host, field) for host in hosts for field in METRICS]
+    found: dict[tuple[str, str], list[float]] = {name: [] for name in names}
+    for start in range(0, len(names), _QUERIES):
+        queries = [_query(f"q{start + n}", job, name, period_s) for n, name in enumerate(names[start:][:_QUERIES])]
+        request: dict[str, Any] = {
+            "MetricDataQueries": queries,
+            "StartTime": datetime.fromtimestamp(begin, timezone.utc),
+            "EndTime": datetime.fromtimestamp(max(end, begin + period_s), timezone.utc),
+            "ScanBy": "TimestampAscending",
+        }
+        for result in _results(cloudwatch, aws, request):
+            found[names[int(result["Id"][1:])]] += [float(value) for value in result.get("Values", ())]
+    return found
+
+
+def _query(name: str, job: str, wanted: tuple[str, str], period_s: int) -> dict[str, Any]:
+    host, field = wanted
+    dimensions = [{"Name": "Host", "Value": f"{job}/{host}"}]
+    metric = {"Namespace": NAMESPACE, "MetricName": METRICS[field], "Dimensions": dimensions}
+    return {"Id": name, "MetricStat": {"Metric": metric, "Period": period_s, "Stat": "Average"}}
+
+
+def _results(cloudwatch: Any, aws: Patient, request: dict[str, Any]) -> Iterator[Mapping[str, Any]]:
+    while True:
+        page = aws(cloudwatch.get_metric_data, **request)
+        yield from page.get("MetricDataResults", ())
+        if not page.get("NextToken"):
+            return
+        request = {**request, "NextToken": page["NextToken"]}
+
+
+def _period_s(between_s: tuple[float, float], now_s: float) -> int:
+    age_s = now_s - between_s[0]
+    for old_s, period_s in _KEPT:
+        if age_s > old_s:
+            return period_s
+    return 300 if between_s[1] - between_s[0] > LONG_S else MINUTE_S
