@@ -1,10 +1,10 @@
 """A training job followed: its log, state, utilisation, diagnosis, cost, and the record of its run.
 
-    import boto3
-    from tfhet.follow import follow
+import boto3
+from tfhet.follow import follow
 
-    followed = follow("JOB_NAME", boto3.client("sagemaker"), boto3.client("logs"))
-    print(followed.summary.usd, followed.exit_code)
+followed = follow("JOB_NAME", boto3.client("sagemaker"), boto3.client("logs"))
+print(followed.summary.usd, followed.exit_code)
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from tfhet import lazy
 
 if TYPE_CHECKING:
-    from tfhet.follow.diagnosis_facts import Examined, examine
+    from tfhet.follow.examination import Examined, examine
     from tfhet.follow.following import Followed, follow
 
 __all__ = ["Examined", "Followed", "examine", "follow"]

@@ -55,7 +55,8 @@ def run_follow(args: argparse.Namespace) -> int:
 def run_diagnose(args: argparse.Namespace) -> int:
     """Prints the verdict, what it rests on, and what to do first; 0 whatever the verdict is."""
     from tfhet import report
-    from tfhet.follow.diagnosis_facts import COLUMNS, examine
+    from tfhet.advice import sentence, sentences
+    from tfhet.follow.examination import COLUMNS, examine
     from tfhet.record import document
     from tfhet.submit import client
 
@@ -64,14 +65,15 @@ def run_diagnose(args: argparse.Namespace) -> int:
     if any(not use.is_empty for use in found.hosts):
         title = f"{found.state.name}: used, median (p10 to p90) over time"
         report.show(report.table(found.rows, columns=COLUMNS, title=title))
-    print(found.diagnosis.verdict)
-    for title, sentences in (
+    print(sentence(found.diagnosis.verdict))
+    for title, findings in (
         ("It rests on:", found.diagnosis.evidence),
         ("What to do, the first first:", found.diagnosis.levers),
         ("To know more next time:", found.diagnosis.next_run),
     ):
-        if sentences:
-            print("\n".join(["", title, *(f"  {number}. {text}" for number, text in enumerate(sentences, 1))]))
+        if findings:
+            lines = [f"  {number}. {text}" for number, text in enumerate(sentences(findings), 1)]
+            print("\n".join(["", title, *lines]))
     if args.json:
         document.write(args.json, found.to_json())
     return 0

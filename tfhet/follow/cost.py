@@ -15,7 +15,7 @@ from tfhet.units import HOUR_S
 
 
 @dataclass(frozen=True)
-class Cost:
+class JobCost:
     """Seconds, and money where the prices are known."""
 
     billable_s: float
@@ -38,10 +38,10 @@ class Cost:
         return f"{'at most ' if self.is_at_most and self.billable_s else ''}{numbers.usd(self.usd)}"
 
 
-def cost_of(state: JobState, cluster: Mapping[str, Mapping[str, Any]], price_of: PriceOf, now_s: float) -> Cost:
+def cost_of(state: JobState, cluster: Mapping[str, Mapping[str, Any]], price_of: PriceOf, now_s: float) -> JobCost:
     """The cost of a job at `now_s` seconds since 1970. cluster: as `RunSummary.cluster`."""
     paid = bill(RunSummary(cluster=cluster), price_of)
-    return Cost(state.billable_s(now_s), paid.usd_per_hour, state.is_spot and not state.is_over, paid.why)
+    return JobCost(state.billable_s(now_s), paid.usd_per_hour, state.is_spot and not state.is_over, paid.why)
 
 
 def training_prices(region: str) -> PriceOf:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tfhet.follow.cost import Cost
+from tfhet.follow.cost import JobCost
 from tfhet.follow.heard import Heard
 from tfhet.follow.hosts import cluster_of, number
 from tfhet.follow.state import COMPLETED, JobState
@@ -14,7 +14,7 @@ from tfhet.units import HOUR_S
 _EXIT_CODE = re.compile(r"exit ?code:? *(\d{1,3})", re.IGNORECASE)
 
 
-def summary_of(state: JobState, heard: Heard, cost: Cost) -> RunSummary:
+def summary_of(state: JobState, heard: Heard, cost: JobCost) -> RunSummary:
     """The run as far as it is known. A sample of its step times is the mean of the steps between two metric lines.
 
     The first of several metric lines, in whose steps graphs are traced, is left out of the times.
@@ -100,7 +100,7 @@ def _cause(state: JobState, heard: Heard) -> str | None:
     return (said[0] if said else state.failure_reason) or str(state)
 
 
-def _per_million(state: JobState, cost: Cost, timed: Timed) -> float | None:
+def _per_million(state: JobState, cost: JobCost, timed: Timed) -> float | None:
     """While it trains: the time before and after that is left out."""
     if cost.usd_per_hour is None or not timed.examples_per_s:
         return None

@@ -11,19 +11,19 @@ from typing import IO, Any
 
 from tfhet import clock as clocks
 from tfhet.errors import NotReady
-from tfhet.follow.cost import Cost, cost_of, training_prices
+from tfhet.follow.cost import JobCost, cost_of, training_prices
 from tfhet.follow.follow_record import summary_of
 from tfhet.follow.heard import Heard
 from tfhet.follow.hosts import cluster_of, placed
 from tfhet.follow.live import Glance, Screen, screen
-from tfhet.follow.log_stream_window import Window
+from tfhet.follow.log_stream_window import LogWindow
 from tfhet.follow.log_streams import LogLine, LogStreams
 from tfhet.follow.state import JobState
 from tfhet.record import RunFolder, RunSummary
 from tfhet.report.cost import PriceOf
 from tfhet.report.run import run_table
 from tfhet.report.table import show
-from tfhet.submit import Patient, Refused
+from tfhet.submit import AwsRefused, Patient
 
 START_S = 86400.0
 """How long a job may wait for its instances, beside the time that it may take."""
@@ -95,7 +95,7 @@ def follow(
             every_s=every_s,
             clock=clock,
             aws=aws,
-            window=Window(clock),
+            window=LogWindow(clock),
         )
         following.run(state.limit_s + START_S if deadline_s is None else deadline_s)
     summary = folder.read_summary()
@@ -117,7 +117,7 @@ class _Following:
     every_s: float
     clock: clocks.Clock
     aws: Patient
-    window: Window
+    window: LogWindow
     heard: Heard = field(default_factory=Heard)
     _is_told_to_stop: bool = False
     _changed_s: float = 0.0
@@ -159,7 +159,7 @@ class _Following:
         return f"`tfhet follow {self._name}` shows it again"
 
     @property
-    def _cost(self) -> Cost:
+    def _cost(self) -> JobCost:
         cluster = cluster_of(self.state.groups, self.heard.introduced, self.heard.hosts)
         return cost_of(self.state, cluster, self.price_of, self.clock.wall())
 
@@ -218,7 +218,7 @@ class _Following:
         self._is_told_to_stop = True
         try:
             self.aws(self.sagemaker.stop_training_job, TrainingJobName=self._name)
-        except Refused as error:  # it ended while we asked
+        except AwsRefused as error:  # it ended while we asked
             if error.code not in ("ResourceNotFound", "ValidationException"):
                 raise
         self.shown.tell(f"{self._name} is told to stop; a second Ctrl-C does not wait for that")

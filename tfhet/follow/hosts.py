@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tfhet.follow.state import InstanceGroup
+from tfhet.catalogue import InstanceGroup
 
 _INTRODUCTION = re.compile(
     r"(?:heterogeneous|homogeneous) job: (?:(?P<data>delivers data)|rank \d+ of (?P<ranks>\d{1,9}) \([^)]*\))"

@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from tfhet.follow.cost import Cost
+from tfhet.follow.cost import JobCost
 from tfhet.follow.state import JobState
 from tfhet.record import MetricLine
 from tfhet.report import numbers
@@ -34,7 +34,7 @@ class Glance:
     state: JobState
     steps: Sequence[MetricLine]
     """All metric lines, in order."""
-    cost: Cost
+    cost: JobCost
 
     @property
     def headline(self) -> str:

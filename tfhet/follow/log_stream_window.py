@@ -10,7 +10,7 @@ from tfhet.follow.log_streams import LogLine
 WINDOW_S = 5.0
 
 
-class Window:
+class LogWindow:
     """Holds lines for `window_s` and gives them in the order of their times, those of one time as they were added.
 
     A line that comes so late that younger ones have been given is given at once.

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from tfhet.submit import Patient, Refused
+from tfhet.submit import AwsRefused, Patient
 
 GROUP = "/aws/sagemaker/TrainingJobs"
 HORIZON_S = 120.0
@@ -135,7 +135,7 @@ class LogStreams:
         self.calls += 1
         try:
             return self._aws(call, **request)
-        except Refused as error:
+        except AwsRefused as error:
             if error.code == "ResourceNotFoundException":
                 return None
             raise

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from tfhet.catalogue import InstanceGroup
 from tfhet.cluster.group import HOMOGENEOUS_GROUP
 from tfhet.errors import UsageError
-from tfhet.submit import Patient, Refused
+from tfhet.submit import AwsRefused, Patient
 
 COMPLETED, FAILED, STOPPED = "Completed", "Failed", "Stopped"
 _GOES_ON = ("InProgress", "Stopping")
@@ -17,15 +18,6 @@ ONLY_GROUP = HOMOGENEOUS_GROUP
 """What SageMaker calls the group of a job that has none, in resourceconfig.json."""
 USUAL_LIMIT_S = 86400.0
 """MaxRuntimeInSeconds of a job that names none."""
-
-
-@dataclass(frozen=True)
-class InstanceGroup:
-    """Instances of one type."""
-
-    name: str
-    instance_type: str
-    count: int
 
 
 @dataclass(frozen=True)
@@ -99,7 +91,7 @@ class JobState:
         """As it is now. Raises UsageError for a job that is not there; the rest as `Patient`."""
         try:
             return cls.of(aws(sagemaker.describe_training_job, TrainingJobName=job_name))
-        except Refused as error:
+        except AwsRefused as error:
             if error.code not in ("ResourceNotFound", "ValidationException"):
                 raise
             where = getattr(getattr(sagemaker, "meta", None), "region_name", None) or "this region"

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
-from tfhet.catalogue import Catalogue, Instance
+from tfhet.advice import HostUtilisation
+from tfhet.catalogue import Catalogue, Instance, InstanceGroup
 from tfhet.errors import UsageError
 from tfhet.follow.hosts import placed
-from tfhet.follow.state import InstanceGroup, JobState
+from tfhet.follow.state import JobState
 from tfhet.record import Spread
 from tfhet.submit import Patient
 
@@ -28,29 +28,6 @@ _KEPT = ((63 * _DAY_S, 3600), (15 * _DAY_S, 300))
 """Of what is so old, CloudWatch keeps only means over so long."""
 LONG_S = _DAY_S
 """Of a job that took longer, means over 5 minutes will do."""
-
-
-@dataclass(frozen=True)
-class Use:
-    """What one host used, in percent of what it has; None where CloudWatch has nothing. The samples are means over a
-    minute, or longer."""
-
-    host: str
-    group: str = ""
-    """"" where it is not known."""
-    instance_type: str = ""
-    cpu_pct: Spread | None = None
-    """Of all CPUs; None also where the catalogue does not know how many there are."""
-    gpu_pct: Spread | None = None
-    """Of all GPUs: the share of the time in which anything ran on them."""
-    memory_pct: Spread | None = None
-    gpu_memory_pct: Spread | None = None
-    disk_pct: Spread | None = None
-    """How full it is."""
-
-    @property
-    def is_empty(self) -> bool:
-        return all(getattr(self, field) is None for field in METRICS)
 
 
 METRICS: Mapping[str, str] = {
@@ -71,7 +48,7 @@ def measured(
     known: Catalogue,
     between_s: tuple[float, float],
     now_s: float,
-) -> list[Use]:
+) -> list[HostUtilisation]:
     """What each host of a job used, in order; empty of a host of which CloudWatch has nothing.
 
     told: the groups of hosts, as their launchers said. cloudwatch: boto3's client of that service. between_s: of which
@@ -94,7 +71,7 @@ def measured(
             for field in METRICS
             if of[field] and samples.get((host, field))
         }
-        found.append(Use(host, group, types.get(group, ""), **spreads))
+        found.append(HostUtilisation(host, group, types.get(group, ""), **spreads))
     return found
 
 

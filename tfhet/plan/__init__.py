@@ -8,7 +8,7 @@ from tfhet import lazy
 
 if TYPE_CHECKING:
     from tfhet.plan.ceiling import Resource, Where
-    from tfhet.plan.decision import Cheaper, make_plan
+    from tfhet.plan.decision import make_plan
     from tfhet.plan.host import Cluster, HostType
     from tfhet.plan.interval import Interval
     from tfhet.plan.money import Candidate, Limits, Market
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Candidate",
-    "Cheaper",
     "Cluster",
     "CutCost",
     "HostType",

@@ -1,4 +1,4 @@
-"""What an input pipeline costs, part by part: measured together and alone, with what would help most."""
+"""What an input pipeline costs, part by part: measured together and alone, and whether the parts explain the whole."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from tfhet import lazy
 
 if TYPE_CHECKING:
-    from tfhet.profile.advice import Advice, advise, feeding
     from tfhet.profile.anatomy import Anatomy
     from tfhet.profile.declared import parts_of_pipeline
     from tfhet.profile.dissection import anatomy_of
@@ -18,15 +17,12 @@ if TYPE_CHECKING:
     from tfhet.profile.target import load
 
 __all__ = [
-    "Advice",
     "Anatomy",
     "Cost",
     "Effort",
     "Part",
     "Profile",
-    "advise",
     "anatomy_of",
-    "feeding",
     "load",
     "measure",
     "parts_of_dataset",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfhet.errors import DataError
+from tfhet.profile.part import PYTHON_OPS
 from tfhet.record import Figure, Record, median
 
 WHOLE = "the whole pipeline"
@@ -35,6 +36,11 @@ class Cost:
     """As `Part.ops`."""
     parallel: bool | None = None
     """As `Part.parallel`."""
+
+    @property
+    def runs_python(self) -> bool:
+        """Whether a function of this part calls Python for every element."""
+        return bool(set(self.ops) & set(PYTHON_OPS))
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfhet import errors
+from tfhet.advice import Finding, choice_of
 from tfhet.record import RunSummary, Spread, document
 from tfhet.report import numbers
 from tfhet.report.chart import HEIGHT, MOST, WIDTH, Tick, nice_ticks
@@ -61,6 +62,18 @@ class PlanView:
     decision: Sequence[str]
     """In the order in which to act."""
     notes: Sequence[str]
+
+    @property
+    def choice(self) -> Finding:
+        """What the plan chose."""
+        index, role = next(((i, role) for i, role in self.roles.items() if "chosen" in role), (None, ""))
+        chosen = None if index is None else self.candidates[index]
+        return choice_of(
+            None if chosen is None else chosen.text,
+            binding=chosen.binding if chosen else "",
+            has_data=chosen is not None and any(host.startswith("data ") for host in chosen.hosts),
+            is_today="today" in role,
+        )
 
     @property
     def numbered(self) -> list[int]:

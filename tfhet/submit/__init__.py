@@ -1,10 +1,10 @@
 """The job file, its checks, the request to SageMaker that it makes, its archive, and sending them.
 
-    from pathlib import Path
-    from tfhet.submit import Submission, read
+from pathlib import Path
+from tfhet.submit import Submission, read
 
-    submission = Submission.of(read(Path("job.yaml")))
-    print(submission.shown)  # the arguments of create_training_job, without the secret
+submission = Submission.of(read(Path("job.yaml")))
+print(submission.shown)  # the arguments of create_training_job, without the secret
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from tfhet import lazy
 
 if TYPE_CHECKING:
     from tfhet.submit.archive import Archive
-    from tfhet.submit.aws import Patient, Refused, client
+    from tfhet.submit.aws import AwsRefused, Patient, client
     from tfhet.submit.hyperparameters import MPI_OPTIONS
-    from tfhet.submit.job import ALONE, PIPE, Channel, Checkpoints, Code, Group, Job, Limits, Spot, Vpc
+    from tfhet.submit.job import ALONE, PIPE, Channel, CheckpointPlace, Code, Job, JobGroup, JobLimits, Spot, Vpc
     from tfhet.submit.job_file import parse, read
     from tfhet.submit.metrics import DEFINITIONS
     from tfhet.submit.planned import with_plan
@@ -31,14 +31,14 @@ __all__ = [
     "MPI_OPTIONS",
     "PIPE",
     "Archive",
+    "AwsRefused",
     "Channel",
-    "Checkpoints",
+    "CheckpointPlace",
     "Code",
-    "Group",
     "Job",
-    "Limits",
+    "JobGroup",
+    "JobLimits",
     "Patient",
-    "Refused",
     "Spot",
     "Submission",
     "Vpc",

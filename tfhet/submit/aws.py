@@ -11,7 +11,7 @@ from tfhet.catalogue.price_list import INSTALL
 from tfhet.errors import NotReady, TfhetError, UsageError
 
 CONNECT_S, READ_S, ATTEMPTS = 5, 30, 3
-"""Limits of a connection, an answer, and the tries of a request that boto3 makes by itself."""
+"""JobLimits of a connection, an answer, and the tries of a request that boto3 makes by itself."""
 PATIENCE_S = 180.0
 """For how long a call is tried again."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
@@ -33,7 +33,7 @@ _LATER = (
 _IDENTITY = ("Token", "Credential", "Signature", "UnrecognizedClient")
 
 
-class Refused(TfhetError):
+class AwsRefused(TfhetError):
     """AWS does not do what it was asked for. `code` is its word for why."""
 
     def __init__(self, message: str, code: str):
@@ -68,8 +68,8 @@ class Patient:
     def __call__(self, call: Callable[..., Any], **request: Any) -> Any:
         """What the call answers. `call`: a method of a boto3 client.
 
-        Raises Refused for what AWS does not do, UsageError without credentials or rights, and NotReady when it is still
-        too busy, or not to be reached, after `patience_s`.
+        Raises AwsRefused for what AWS does not do, UsageError without credentials or rights, and NotReady when it is
+        still too busy, or not to be reached, after `patience_s`.
         """
         import botocore.exceptions as wrong
 
@@ -105,4 +105,4 @@ def _refusal(error: Any) -> TfhetError:
         return UsageError(f"AWS refused {error.operation_name}: the credentials lack the right to it ({message})")
     if any(word in code for word in _IDENTITY):
         return UsageError(f"AWS did not take the credentials ({code}: {message}): renew them, or set AWS_PROFILE")
-    return Refused(f"AWS refused {error.operation_name} ({code}: {message})", code)
+    return AwsRefused(f"AWS refused {error.operation_name} ({code}: {message})", code)

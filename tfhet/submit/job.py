@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
+from tfhet.catalogue import InstanceGroup
 from tfhet.cluster.role import DATA_GROUP, DNN_GROUP
 from tfhet.errors import UsageError
 
@@ -28,13 +29,9 @@ CHECKPOINTS = "/opt/ml/checkpoints"
 
 
 @dataclass(frozen=True)
-class Group:
-    """Hosts of one type."""
+class JobGroup(InstanceGroup):
+    """A group of instances with what it does in the job."""
 
-    name: str
-    instance_type: str
-    """With `ml.`."""
-    count: int
     role: str
     """One of ROLES."""
     ranks: int = 0
@@ -67,7 +64,7 @@ class Code:
 
 
 @dataclass(frozen=True)
-class Checkpoints:
+class CheckpointPlace:
     """A directory of each host that SageMaker keeps in step with S3, and fills again before a retry."""
 
     uri: str | None = None
@@ -86,7 +83,7 @@ class Spot:
 
 
 @dataclass(frozen=True)
-class Limits:
+class JobLimits:
     """What a job may take."""
 
     max_run_s: int
@@ -117,8 +114,8 @@ class Job:
     output: str
     """S3 prefix for model.tar.gz and output.tar.gz."""
     code: Code
-    groups: tuple[Group, ...]
-    limits: Limits
+    groups: tuple[JobGroup, ...]
+    limits: JobLimits
     grouped: bool = True
     """Whether SageMaker is told of groups; else there is one, called HOMOGENEOUS."""
     start: str = MPI
@@ -128,7 +125,7 @@ class Job:
     """Hyperparameters that `tfhet plan --write` may change."""
     environment: Mapping[str, str] = field(default_factory=dict)
     channels: tuple[Channel, ...] = ()
-    checkpoints: Checkpoints | None = None
+    checkpoints: CheckpointPlace | None = None
     spot: Spot | None = None
     vpc: Vpc | None = None
     encrypt_traffic: bool = False
@@ -141,12 +138,12 @@ class Job:
     """Where the file says what, like `groups: dnn_group: count`; "" is the whole."""
 
     @property
-    def dnn(self) -> Group:
+    def dnn(self) -> JobGroup:
         """The group that trains."""
         return next(group for group in self.groups if group.role == DNN)
 
     @property
-    def data(self) -> Group | None:
+    def data(self) -> JobGroup | None:
         """The group that prepares data."""
         return next((group for group in self.groups if group.role == DATA), None)
 

@@ -35,11 +35,11 @@ from tfhet.submit.job import (
     HOMOGENEOUS,
     MPI,
     Channel,
-    Checkpoints,
+    CheckpointPlace,
     Code,
-    Group,
     Job,
-    Limits,
+    JobGroup,
+    JobLimits,
     Spot,
     Vpc,
 )
@@ -102,7 +102,7 @@ def parse(text: str, file: str, known: Catalogue | None = None) -> Job:
         code=_code(parts["code"], Path(file).parent, said["output"]),
         groups=groups,
         grouped=grouped,
-        limits=Limits(**parts["limits"].values(_LIMITS, needed=("max_run_s",))),
+        limits=JobLimits(**parts["limits"].values(_LIMITS, needed=("max_run_s",))),
         start=start,
         hyperparameters=_named(parts.get("hyperparameters"), values.PARAMETER, values.plain),
         pipeline=parts["pipeline"].values(values.PIPELINE, ()) if "pipeline" in parts else {},
@@ -110,7 +110,9 @@ def parse(text: str, file: str, known: Catalogue | None = None) -> Job:
             parts.get("environment"), values.VARIABLE, lambda part: str(part.value(values.VARIABLE_VALUE))
         ),
         channels=tuple(_channels(parts.get("channels"))),
-        checkpoints=Checkpoints(**parts["checkpoints"].values(_CHECKPOINTS, ())) if "checkpoints" in parts else None,
+        checkpoints=CheckpointPlace(**parts["checkpoints"].values(_CHECKPOINTS, ()))
+        if "checkpoints" in parts
+        else None,
         spot=Spot(**parts["spot"].values(_SPOT, needed=("max_wait_s",))) if "spot" in parts else None,
         vpc=_vpc(parts["vpc"]) if "vpc" in parts else None,
         tags=_named(parts.get("tags"), values.TAG, lambda part: str(part.value(values.TAG_VALUE))),
@@ -127,7 +129,7 @@ def _code(node: Node, beside: Path, output: str) -> Code:
     return Code(directory, said["script"], uri.rstrip("/"))
 
 
-def _groups(node: Node, known: Catalogue) -> tuple[Group, ...]:
+def _groups(node: Node, known: Catalogue) -> tuple[JobGroup, ...]:
     parts = node.mapping()
     usual = {DATA_GROUP: DATA, DNN_GROUP: DNN}
     found = []
@@ -143,12 +145,12 @@ def _groups(node: Node, known: Catalogue) -> tuple[Group, ...]:
     return tuple(found)
 
 
-def _instances(node: Node, known: Catalogue) -> Group:
+def _instances(node: Node, known: Catalogue) -> JobGroup:
     fields = node.mapping(("type", "count", "ranks"), needed=("type", "count"))
     return _group(HOMOGENEOUS, DNN, fields, known)
 
 
-def _group(name: str, role: str, fields: Mapping[str, Node], known: Catalogue) -> Group:
+def _group(name: str, role: str, fields: Mapping[str, Node], known: Catalogue) -> JobGroup:
     text = fields["type"].value(_GROUP["type"])
     try:
         kind = known.instance(text)
@@ -161,7 +163,7 @@ def _group(name: str, role: str, fields: Mapping[str, Node], known: Catalogue) -
         ranks = fields["ranks"].value(values.RANKS)
         if kind.gpus and ranks > kind.gpus:
             raise fields["ranks"].refused(f"at most {kind.gpus}: {kind.name} has so many GPUs, one for each rank")
-    return Group(name, kind.name, fields["count"].value(values.COUNT), role, ranks)
+    return JobGroup(name, kind.name, fields["count"].value(values.COUNT), role, ranks)
 
 
 def _channels(node: Node | None) -> Iterator[Channel]:

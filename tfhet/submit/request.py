@@ -8,7 +8,7 @@ from typing import Any
 
 from tfhet.control import SECRET_VARIABLE
 from tfhet.submit.hyperparameters import hyperparameters
-from tfhet.submit.job import Channel, Checkpoints, Job
+from tfhet.submit.job import Channel, CheckpointPlace, Job
 from tfhet.submit.metrics import DEFINITIONS
 
 REDACTED = "(a fresh one, made when the job is sent)"
@@ -51,7 +51,7 @@ def create_request(job: Job, job_name: str, archive_uri: str, secret: str) -> di
     return request
 
 
-def checkpoints_of(job: Job, job_name: str) -> Checkpoints | None:
+def checkpoints_of(job: Job, job_name: str) -> CheckpointPlace | None:
     """Where checkpoints are kept; None where they are not.
 
     A job on spot hosts has them in any case. Where the file names no place they lie below the training job's own
@@ -59,8 +59,8 @@ def checkpoints_of(job: Job, job_name: str) -> Checkpoints | None:
     """
     if job.checkpoints is None and job.spot is None:
         return None
-    said = job.checkpoints or Checkpoints()
-    return Checkpoints(said.uri or f"{job.output.rstrip('/')}/{job_name}/checkpoints", said.directory)
+    said = job.checkpoints or CheckpointPlace()
+    return CheckpointPlace(said.uri or f"{job.output.rstrip('/')}/{job_name}/checkpoints", said.directory)
 
 
 def redacted(request: Mapping[str, Any]) -> dict[str, Any]:

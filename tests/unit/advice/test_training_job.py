@@ -1,25 +1,27 @@
-"""follow/diagnosis.py: whether a job waits for its input, and what to change first."""
+"""advice/training_job.py: whether a job waits for its input, and what to change first."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from tfhet import catalogue
+from tfhet.advice import HostUtilisation, InputState, ObservedJob, of_training_job, sentence, sentences, thresholds
+from tfhet.catalogue import InstanceGroup
 from tfhet.cluster.group import HOMOGENEOUS_GROUP
-from tfhet.follow import diagnosis
-from tfhet.follow.diagnosis import INPUT, PARTLY, STEP, UNKNOWN, Diagnosis, Waiting, diagnose
 from tfhet.follow.log_stream_window import WINDOW_S
 from tfhet.follow.log_streams import HORIZON_S
-from tfhet.follow.state import InstanceGroup, JobState
-from tfhet.follow.utilisation import Use
 from tfhet.record import Spread
-from tfhet.report.verdict import BOUND_PCT, FREE_PCT
 
-ALONE = JobState(
-    "demo", "Completed", groups=(InstanceGroup(HOMOGENEOUS_GROUP, "ml.g5.xlarge", 1),), output_path="s3://bucket/out/"
+INPUT, PARTLY, STEP, UNKNOWN = InputState.BOUND, InputState.HARDLY, InputState.NOT, InputState.UNKNOWN
+ALONE = ObservedJob(
+    "demo",
+    "Completed",
+    True,
+    groups=(InstanceGroup(HOMOGENEOUS_GROUP, "ml.g5.xlarge", 1),),
+    output_path="s3://bucket/out/",
 )
 MIXED = replace(
     ALONE,
@@ -33,20 +35,33 @@ def flat(pct: float | None) -> Spread | None:
 
 def trains(
     gpu: float | None, cpu: float | None, host: str = "algo-1", kind: str = "ml.g5.xlarge", **more: float
-) -> Use:
+) -> HostUtilisation:
     rest = {f"{name}_pct": flat(pct) for name, pct in more.items()}
     group = HOMOGENEOUS_GROUP if kind == "ml.g5.xlarge" else "dnn_group"
-    return Use(host, group, kind, flat(cpu), flat(gpu), **rest)
+    return HostUtilisation(host, group, kind, flat(cpu), flat(gpu), **rest)
 
 
-def mixed(gpu: float, cpu: float, *data_cpu: float) -> list[Use]:
-    data = [Use(f"algo-{n + 2}", "data_group", "ml.c5.xlarge", flat(pct)) for n, pct in enumerate(data_cpu)]
+def mixed(gpu: float, cpu: float, *data_cpu: float) -> list[HostUtilisation]:
+    data = [HostUtilisation(f"algo-{n + 2}", "data_group", "ml.c5.xlarge", flat(pct)) for n, pct in enumerate(data_cpu)]
     return [trains(gpu, cpu, kind="ml.p4d.24xlarge"), *data]
 
 
-def judged(hosts: list[Use], wait_pct: float | None = None, state: JobState = ALONE) -> Diagnosis:
-    waiting = None if wait_pct is None else Waiting(wait_pct, 12)
-    return diagnose(state, hosts, waiting, catalogue.shipped())
+@dataclass(frozen=True)
+class Judged:
+    """A diagnosis in sentences."""
+
+    kind: InputState
+    verdict: str
+    evidence: list[str]
+    levers: list[str]
+    next_run: list[str]
+
+
+def judged(hosts: list[HostUtilisation], wait_pct: float | None = None, state: ObservedJob = ALONE) -> Judged:
+    job = replace(state, hosts=hosts, wait_pct=wait_pct, metric_lines=12)
+    found = of_training_job(job, catalogue.shipped())
+    lists = (sentences(findings) for findings in (found.evidence, found.levers, found.next_run))
+    return Judged(found.state, sentence(found.verdict), *lists)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +127,9 @@ def test_idle_data_hosts_do_not_mean_more_of_them() -> None:
 
 def test_an_input_that_keeps_up_leaves_the_step_and_what_is_too_much() -> None:
     found = judged(mixed(95, 10, 20, 20), 1.0, MIXED)
-    assert found.kind == STEP and found.levers[0].startswith("Neither cheaper stages nor more CPUs")
+    assert found.kind == STEP and found.levers[0].startswith(
+        "First shorten the training step itself: neither cheaper stages nor"
+    )
     assert any(lever.startswith("Fewer data hosts: their CPUs are used to 20.0 %") for lever in found.levers)
     found = judged([trains(95, 10, gpu_memory=20)], 1.0)
     assert any(lever.startswith("A larger batch: 20.0 % of the GPUs' memory") for lever in found.levers)
@@ -136,8 +153,8 @@ def test_memory_and_disks_that_are_nearly_full_are_named() -> None:
 
 
 def test_before_the_first_minute_it_says_to_ask_again() -> None:
-    starting = replace(ALONE, status="InProgress", secondary="Downloading")
-    for hosts in ([], [Use("algo-1")]):
+    starting = replace(ALONE, status="InProgress, Downloading", is_over=False)
+    for hosts in ([], [HostUtilisation("algo-1")]):
         found = judged(hosts, state=starting)
         assert found.kind == UNKNOWN and "There is nothing of demo yet (InProgress, Downloading)" in found.verdict
         assert "Ask again" in found.verdict and not found.levers
@@ -148,21 +165,21 @@ def test_what_is_off_is_to_be_switched_on_for_the_next_run() -> None:
     lines, timeline, profiler = judged([trains(30, 95)]).next_run
     assert "metric line" in lines and "timeline=steps" in timeline
     assert "{'ProfilerConfig': {'S3OutputPath': 's3://bucket/out/profiler'" in profiler
-    on = replace(ALONE, profiler={"S3OutputPath": "s3://bucket"}, hyperparameters={"timeline": "steps"})
-    assert judged([trains(30, 95)], 20.0, on).next_run == ()
-    off = replace(on, profiler={"DisableProfiler": True})
+    on = replace(ALONE, has_profiler=True, has_step_timeline=True)
+    assert judged([trains(30, 95)], 20.0, on).next_run == []
+    off = replace(on, has_profiler=False)
     assert len(judged([trains(30, 95)], 20.0, off).next_run) == 1
 
 
 def test_the_guide_tells_the_limits_that_hold() -> None:
     guide = (Path(__file__).parents[3] / "docs" / "follow-and-diagnose.md").read_text()
     for limit in (
-        f"GPUs busy for {diagnosis.BUSY_PCT:g} % or more",
-        f"GPUs busy for {diagnosis.LOW_PCT:g} % to {diagnosis.BUSY_PCT:g} %, CPUs below {diagnosis.BUSY_PCT:g} %",
-        f"waiting for {BOUND_PCT:g} % of the step or more",
-        f"waiting for {FREE_PCT:g} % to {BOUND_PCT:g} %",
-        f"full to {diagnosis.FULL_PCT:g} % or more",
-        f"differ by {diagnosis.UNEVEN_PCT:g} points",
+        f"GPUs busy for {thresholds.BUSY_PCT:g} % or more",
+        f"GPUs busy for {thresholds.IDLE_PCT:g} % to {thresholds.BUSY_PCT:g} %, CPUs below {thresholds.BUSY_PCT:g} %",
+        f"waiting for {thresholds.INPUT_BOUND_PCT:g} % of the step or more",
+        f"waiting for {thresholds.INPUT_KEEPS_UP_PCT:g} % to {thresholds.INPUT_BOUND_PCT:g} %",
+        f"full to {thresholds.FULL_PCT:g} % or more",
+        f"differ by {thresholds.UNEVEN_PCT:g} points",
         f"They wait for {WINDOW_S:g} s",
         f"more than {HORIZON_S:g} s behind",
     ):

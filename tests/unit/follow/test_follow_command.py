@@ -1,4 +1,4 @@
-"""follow/command.py and follow/diagnosis_facts.py: `tfhet follow` and `tfhet diagnose`."""
+"""follow/command.py and follow/examination.py: `tfhet follow` and `tfhet diagnose`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tfhet import catalogue  # noqa: E402
 from tfhet.clock import FakeClock  # noqa: E402
 from tfhet.errors import UsageError  # noqa: E402
 from tfhet.follow.command import add  # noqa: E402
-from tfhet.follow.diagnosis_facts import examine  # noqa: E402
+from tfhet.follow.examination import examine  # noqa: E402
 from tfhet.record import MetricLine, RunFolder  # noqa: E402
 from tfhet.submit import aws  # noqa: E402
 

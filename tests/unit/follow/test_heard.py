@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from tfhet.follow.cost import Cost
+from tfhet.catalogue import InstanceGroup
+from tfhet.follow.cost import JobCost
 from tfhet.follow.follow_record import Timed, summary_of
 from tfhet.follow.heard import Heard
 from tfhet.follow.log_streams import LogLine
-from tfhet.follow.state import InstanceGroup, JobState
+from tfhet.follow.state import JobState
 from tfhet.record import MetricLine, RunSummary
 
 GROUPS = (InstanceGroup("dnn_group", "ml.g5.xlarge", 2),)
-COST = Cost(100.0, None, False, "")
+COST = JobCost(100.0, None, False, "")
 
 
 def heard(*texts: str, host: str = "algo-1") -> Heard:

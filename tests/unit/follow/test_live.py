@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from tfhet.follow.cost import Cost
+from tfhet.follow.cost import JobCost
 from tfhet.follow.live import STEPS_SHOWN, TOLD_EVERY_S, Glance, Plain, Redrawn, printable, screen
 from tfhet.follow.state import JobState
 from tfhet.record import MetricLine
@@ -21,7 +21,7 @@ def glance(
     steps: int = 2, *, usd_per_hour: float | None = 36.0, status: str = "InProgress", spot: bool = False
 ) -> Glance:
     lines = [MetricLine(100 * (n + 1), 0, 86.1 + n, 950.0, 3.5, 2.25) for n in range(steps)]
-    cost = Cost(725.0, usd_per_hour, spot, "no price of ml.new is known")
+    cost = JobCost(725.0, usd_per_hour, spot, "no price of ml.new is known")
     return Glance(JobState("demo", status, "Training" if status == "InProgress" else status), lines, cost)
 
 

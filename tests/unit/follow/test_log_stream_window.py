@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfhet.clock import FakeClock
-from tfhet.follow.log_stream_window import Window
+from tfhet.follow.log_stream_window import LogWindow
 from tfhet.follow.log_streams import LogLine
 
 
@@ -16,7 +16,7 @@ def line(at_s: float, text: str = "", host: str = "algo-1") -> LogLine:
 
 def test_lines_of_several_hosts_come_in_the_order_of_their_times() -> None:
     clock = FakeClock()
-    window = Window(clock, 5.0)
+    window = LogWindow(clock, 5.0)
     window.add([line(2), line(4)])
     window.add([line(1, host="algo-2"), line(3, host="algo-2")])
     assert window.due() == []
@@ -27,7 +27,7 @@ def test_lines_of_several_hosts_come_in_the_order_of_their_times() -> None:
 
 def test_a_line_that_is_late_by_less_than_the_window_still_comes_in_its_place() -> None:
     clock = FakeClock()
-    window = Window(clock, 5.0)
+    window = LogWindow(clock, 5.0)
     window.add([line(10)])
     clock.sleep(4.9)
     window.add([line(9)])
@@ -37,7 +37,7 @@ def test_a_line_that_is_late_by_less_than_the_window_still_comes_in_its_place() 
 
 def test_a_line_that_is_later_than_the_window_is_given_at_once() -> None:
     clock = FakeClock()
-    window = Window(clock, 5.0)
+    window = LogWindow(clock, 5.0)
     window.add([line(10)])
     clock.sleep(5)
     assert window.due() == [line(10)]
@@ -47,7 +47,7 @@ def test_a_line_that_is_later_than_the_window_is_given_at_once() -> None:
 
 def test_no_line_waits_longer_than_the_window_however_many_come() -> None:
     clock = FakeClock()
-    window = Window(clock, 5.0)
+    window = LogWindow(clock, 5.0)
     given_s: dict[int, float] = {}
     for second in range(30):
         window.add([line(second)])
@@ -57,7 +57,7 @@ def test_no_line_waits_longer_than_the_window_however_many_come() -> None:
 
 
 def test_lines_of_one_time_keep_their_order() -> None:
-    window = Window(FakeClock())
+    window = LogWindow(FakeClock())
     window.add([line(1, "b"), line(1, "a")])
     assert [each.text for each in window.rest()] == ["b", "a"]
 
@@ -67,7 +67,7 @@ def test_lines_of_one_time_keep_their_order() -> None:
 def test_every_line_comes_once_and_those_that_are_not_too_late_in_order(arrivals: list[tuple[int, int]]) -> None:
     """Each arrival: the line's time, and the pause behind it. Late is who comes long after a younger line."""
     clock, given_lines, window_s = FakeClock(), [], 5
-    window = Window(clock, float(window_s))
+    window = LogWindow(clock, float(window_s))
     added: list[tuple[float, int]] = []
     for number, (at_s, pause_s) in enumerate(arrivals):
         window.add([line(at_s, str(number))])

@@ -16,7 +16,7 @@ from hypothesis import strategies as st  # noqa: E402
 from tfhet.clock import FakeClock  # noqa: E402
 from tfhet.errors import UsageError  # noqa: E402
 from tfhet.follow.log_streams import GROUP, LogLine, LogStreams, host_of  # noqa: E402
-from tfhet.submit.aws import Patient, Refused  # noqa: E402
+from tfhet.submit.aws import AwsRefused, Patient  # noqa: E402
 
 AWS = Patient(FakeClock())
 HORIZON_S = 10.0
@@ -214,7 +214,7 @@ def test_what_cloudwatch_does_not_do_is_told() -> None:
         with pytest.raises(UsageError, match="DescribeLogStreams: the credentials lack the right"):
             LogStreams("demo", logs, AWS).read()
         stub.add_client_error("describe_log_streams", "InvalidParameterException", "no such prefix")
-        with pytest.raises(Refused, match="no such prefix"):
+        with pytest.raises(AwsRefused, match="no such prefix"):
             LogStreams("demo", logs, AWS).read()
 
 

@@ -12,10 +12,12 @@ boto3 = pytest.importorskip("boto3")
 from botocore.stub import ANY, Stubber  # noqa: E402
 
 from tfhet import catalogue  # noqa: E402
+from tfhet.advice import HostUtilisation  # noqa: E402
+from tfhet.catalogue import InstanceGroup
 from tfhet.clock import FakeClock  # noqa: E402
 from tfhet.cluster.group import HOMOGENEOUS_GROUP  # noqa: E402
-from tfhet.follow.state import InstanceGroup, JobState  # noqa: E402
-from tfhet.follow.utilisation import METRICS, Use, measured  # noqa: E402
+from tfhet.follow.state import JobState  # noqa: E402
+from tfhet.follow.utilisation import METRICS, measured  # noqa: E402
 from tfhet.submit.aws import Patient  # noqa: E402
 
 NOW_S = 1_700_000_000.0
@@ -44,7 +46,7 @@ class CloudWatch:
         return {"MetricDataResults": results[place : place + self.per_page], **more}
 
 
-def look(state: JobState, cloud: Any, told: dict[str, str] | None = None, **times: Any) -> list[Use]:
+def look(state: JobState, cloud: Any, told: dict[str, str] | None = None, **times: Any) -> list[HostUtilisation]:
     between_s, now_s = times.get("between_s", BETWEEN_S), times.get("now_s", NOW_S)
     return measured(state, told or {}, cloud, Patient(FakeClock()), catalogue.shipped(), between_s, now_s)
 

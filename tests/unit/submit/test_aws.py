@@ -12,7 +12,7 @@ import botocore.exceptions as wrong  # noqa: E402
 
 from tfhet.clock import FakeClock  # noqa: E402
 from tfhet.errors import NotReady, UsageError  # noqa: E402
-from tfhet.submit.aws import PATIENCE_S, Patient, Refused, client  # noqa: E402
+from tfhet.submit.aws import PATIENCE_S, AwsRefused, Patient, client  # noqa: E402
 
 
 class Call:
@@ -66,7 +66,7 @@ def test_patience_ends() -> None:
         (refused("UnrecognizedClientException"), UsageError, "renew them"),
         (wrong.NoCredentialsError(), UsageError, "aws configure"),
         (wrong.ParamValidationError(report="no name"), UsageError, "no name"),
-        (refused("ValidationException"), Refused, "so it is"),
+        (refused("ValidationException"), AwsRefused, "so it is"),
     ],
 )
 def test_what_does_not_pass_is_told_at_once(error: Exception, kind: type[Exception], words: str) -> None:
@@ -77,7 +77,7 @@ def test_what_does_not_pass_is_told_at_once(error: Exception, kind: type[Excepti
 
 
 def test_a_refusal_carries_the_code() -> None:
-    with pytest.raises(Refused) as raised:
+    with pytest.raises(AwsRefused) as raised:
         Patient(FakeClock())(Call(refused("ResourceInUse")))
     assert raised.value.code == "ResourceInUse"
 

@@ -1,4 +1,4 @@
-"""What a diagnosis of a training job rests on, gathered from SageMaker, its log and CloudWatch."""
+"""The diagnosis of a training job, from what SageMaker, its log and CloudWatch say."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 from tfhet import catalogue
 from tfhet import clock as clocks
-from tfhet.follow.diagnosis import Diagnosis, Waiting, diagnose
+from tfhet.advice import Diagnosis, HostUtilisation, ObservedJob, of_training_job, sentence, sentences
 from tfhet.follow.heard import Heard
 from tfhet.follow.log_streams import LogStreams
 from tfhet.follow.state import JobState
-from tfhet.follow.utilisation import METRICS, Use, measured
+from tfhet.follow.utilisation import METRICS, measured
 from tfhet.record import Spread, median
 from tfhet.report import numbers
 from tfhet.submit import Patient
@@ -28,7 +28,7 @@ class Examined:
     """A job with its diagnosis."""
 
     state: JobState
-    hosts: Sequence[Use]
+    hosts: Sequence[HostUtilisation]
     diagnosis: Diagnosis
 
     @property
@@ -55,11 +55,12 @@ class Examined:
             "schema": SCHEMA,
             "job": self.state.name,
             "status": self.state.status,
-            "kind": found.kind,
-            "verdict": found.verdict,
-            "evidence": list(found.evidence),
-            "levers": list(found.levers),
-            "next_run": list(found.next_run),
+            "kind": found.state.value,
+            "verdict": sentence(found.verdict),
+            "evidence": sentences(found.evidence),
+            "levers": sentences(found.levers),
+            "next_run": sentences(found.next_run),
+            "findings": [each.to_json() for each in (found.verdict, *found.evidence, *found.levers, *found.next_run)],
             "hosts": hosts,
         }
 
@@ -87,13 +88,24 @@ def examine(
     for line in LogStreams(job_name, logs, aws).peek():
         heard.hear(line)
     now_s = clock.wall()
-    hosts: list[Use] = []
+    hosts: list[HostUtilisation] = []
     if state.started_s is not None:
         told = {host: said.group for host, said in heard.introduced.items()}
         hosts = measured(state, told, cloudwatch, aws, known, _between_s(state, heard, now_s), now_s)
     lines = heard.steps[1:] or heard.steps  # the first has the warm-up in it
-    waiting = Waiting(median([line.wait_pct for line in lines]), len(lines)) if lines else None
-    return Examined(state, hosts, diagnose(state, hosts, waiting, known))
+    job = ObservedJob(
+        name=state.name,
+        status=state.status if state.is_over else str(state).rstrip(". "),
+        is_over=state.is_over,
+        groups=state.groups,
+        hosts=hosts,
+        wait_pct=median([line.wait_pct for line in lines]) if lines else None,
+        metric_lines=len(lines),
+        has_step_timeline=state.hyperparameter("timeline") == "steps",
+        has_profiler=bool(state.profiler) and not state.profiler.get("DisableProfiler"),
+        output_path=state.output_path,
+    )
+    return Examined(state, hosts, of_training_job(job, known))
 
 
 def _between_s(state: JobState, heard: Heard, now_s: float) -> tuple[float, float]:
