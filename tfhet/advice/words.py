@@ -37,6 +37,7 @@ _PIPELINE = {
     "dominant_part": "{part!r} is {share:.0%} of the cost " + _PART + ": look here first (the estimate is half of it)",
     "dominant_part_with_stage": "{part!r} is {share:.0%} of the cost " + _PART + ": tfhet's {stages} does its work on"
     " whole batches (the estimate is half of it)",
+    "named_change": "{change}",
     "feeding": "{examples_per_s:g} examples per second, cut after {part!r}: {worker_cores:.2f} data worker cores"
     " ({whole_cores} whole ones), {trainer_cores:.2f} on the trainer, {mb_per_s:.1f} MB/s between them",
 }

@@ -88,7 +88,7 @@ def test_diagnose_prints_the_hosts_the_verdict_and_what_to_do(
     file = tmp_path / "found.json"
     assert run(monkeypatch, Cloud(), "diagnose", "demo", "--json", str(file)) == 0
     out = capsys.readouterr().out
-    assert "Input-bound: 42.0 % of the step is waiting for data; the CPUs are used up." in out
+    assert "waiting for data, without which it would be 1.72 times faster; the CPUs are used up." in out
     assert "97.5 (96 to 100)" in out and "ml.g5.xlarge" in out
     assert "1. Cheaper stages first" in out and "To know more next time:" in out
     found = json.loads(file.read_text())

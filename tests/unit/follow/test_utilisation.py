@@ -13,7 +13,7 @@ from botocore.stub import ANY, Stubber  # noqa: E402
 
 from tfhet import catalogue  # noqa: E402
 from tfhet.advice import HostUtilisation  # noqa: E402
-from tfhet.catalogue import InstanceGroup
+from tfhet.catalogue import InstanceGroup  # noqa: E402
 from tfhet.clock import FakeClock  # noqa: E402
 from tfhet.cluster.group import HOMOGENEOUS_GROUP  # noqa: E402
 from tfhet.follow.state import JobState  # noqa: E402
