@@ -32,6 +32,13 @@ class JobCost:
         """Without storage and transfer; None where a price is not known."""
         return None if self.usd_per_hour is None else self.usd_per_hour * self.billable_s / HOUR_S
 
+    def told(self, *, is_over: bool) -> str:
+        """The cost in words: `12 min 03 s, $3.21 so far`; "" before the job is paid for."""
+        if not self.billable_s:
+            return ""
+        so_far = " so far" if self.usd and not is_over else ""
+        return f"{numbers.duration(self.billable_s)}, {self}{so_far}"
+
     def __str__(self) -> str:
         if self.usd is None:
             return self.why

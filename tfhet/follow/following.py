@@ -15,13 +15,14 @@ from tfhet.follow.cost import JobCost, cost_of, training_prices
 from tfhet.follow.follow_record import summary_of
 from tfhet.follow.heard import Heard
 from tfhet.follow.hosts import cluster_of, placed
-from tfhet.follow.live import Glance, Screen, screen
 from tfhet.follow.log_stream_window import LogWindow
 from tfhet.follow.log_streams import LogLine, LogStreams
 from tfhet.follow.state import JobState
 from tfhet.record import RunFolder, RunSummary
 from tfhet.report.cost import PriceOf
+from tfhet.report.picture import Picture
 from tfhet.report.run import run_table
+from tfhet.report.screen import Screen, screen
 from tfhet.report.table import show
 from tfhet.submit import AwsRefused, Patient
 
@@ -83,7 +84,7 @@ def follow(
     aws = Patient(clock)
     state = JobState.ask(job_name, sagemaker, aws)
     folder = RunFolder(run_dir or Path("runs") / job_name)
-    with screen(out) as shown:
+    with screen(out, "follow", has_log=True) as shown:
         following = _Following(
             state=state,
             sagemaker=sagemaker,
@@ -177,7 +178,29 @@ class _Following:
             self._changed_s = now_s
         self.window.add(fresh)
         self._show(self.window.due())
-        self.shown.show(Glance(self.state, self.heard.steps, self._cost), now_s)
+        self.shown.show(self._picture(), now_s)
+
+    def _picture(self) -> Picture:
+        cost, state = self._cost, self.state
+        return Picture(
+            state=str(state).rstrip(". "),
+            is_over=state.is_over,
+            exit_code=None,
+            elapsed_s=cost.billable_s or None,
+            steps=self.heard.steps,
+            workers=None,
+            hosts={host: f"runs in {group}" for host, group in self._places().items()},
+            restarts=self.heard.restarts,
+            incidents=(),
+            quiet_s=None,
+            name=state.name,
+            cost=cost.told(is_over=state.is_over),
+        )
+
+    def _places(self) -> dict[str, str]:
+        """The group of each host whose group is known, in a job of several groups."""
+        groups = {host: each.group for host, each in self.heard.introduced.items()}
+        return placed(self.state.groups, groups, self.heard.hosts) if self.state.is_heterogeneous else {}
 
     def _is_done(self) -> bool:
         now_s = self.clock.monotonic()
@@ -191,21 +214,20 @@ class _Following:
             with open(path, "a" if host in self._begun else "w", encoding="utf-8", errors="replace") as file:
                 file.writelines(f"{line.text}\n" for line in lines if line.host == host)
             self._begun.add(host)
-        told = {host: each.group for host, each in self.heard.introduced.items()}
-        places = placed(self.state.groups, told, self.heard.hosts) if self.state.is_heterogeneous else {}
+        places = self._places()
         while self._waiting:
             line, is_metric = self._waiting[0]
             group = places.get(line.host)
-            self.shown.line(f"{line.host} {group}" if group else line.host, line.text, is_metric=is_metric)
+            self.shown.log(f"{line.host} {group}" if group else line.host, line.text, is_metric=is_metric)
             self._waiting.popleft()  # behind it, so that Ctrl-C takes no line away
 
     def _stop(self) -> bool:
         """After Ctrl-C: whether the job is to stop, and its end to be waited for."""
         if self._is_told_to_stop or self.state.is_over:
-            self.shown.tell(f"{self._name} is {self.state.status}; {self._again}")
+            self.shown.say(f"{self._name} is {self.state.status}; {self._again}")
             return False
         if self.ask is None:
-            self.shown.tell(
+            self.shown.say(
                 f"{self._name} runs on, and is paid for; `tfhet follow {self._name}` shows it again, and "
                 f"`aws sagemaker stop-training-job --training-job-name {self._name}` stops it"
             )
@@ -213,7 +235,7 @@ class _Following:
         with self.shown.paused():
             wanted = self.ask(f"{QUESTION}.")
         if not wanted:
-            self.shown.tell(f"{self._name} runs on, and is paid for; {self._again}")
+            self.shown.say(f"{self._name} runs on, and is paid for; {self._again}")
             return False
         self._is_told_to_stop = True
         try:
@@ -221,7 +243,7 @@ class _Following:
         except AwsRefused as error:  # it ended while we asked
             if error.code not in ("ResourceNotFound", "ValidationException"):
                 raise
-        self.shown.tell(f"{self._name} is told to stop; a second Ctrl-C does not wait for that")
+        self.shown.say(f"{self._name} is told to stop; a second Ctrl-C does not wait for that")
         return True
 
 

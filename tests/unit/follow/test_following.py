@@ -268,7 +268,7 @@ def test_a_terminal_shows_the_steps_in_a_table_and_asks_on_it(tmp_path: Path) ->
 
     found = follow("demo", cloud, cloud, run_dir=tmp_path, out=out, ask=ask, price_of=price, clock=clock)
     said = out.getvalue()
-    assert "algo-1 data_group | the same" in said and "waiting %" in said and "so far" in said
+    assert "algo-1 data_group | the same" in said and "waiting for data" in said and "so far" in said
     assert "step_ms=100.0" not in said, "metric lines stand in the table only"
     assert len(asked) == 1 and found.summary.status == "Stopped" and said.startswith(asked[0])
 

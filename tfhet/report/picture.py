@@ -50,7 +50,16 @@ class Picture:
     incidents: Sequence[Mapping[str, Any]]
     """The events among INCIDENTS, in order."""
     quiet_s: float | None
-    """For how long nothing in the folder has changed; None of an empty one."""
+    """Seconds since anything in the folder changed; None for an empty folder."""
+    name: str = ""
+    """Name of the job, or the folder."""
+    cost: str = ""
+    """What the run has cost, for how long; "" where it costs nothing."""
+
+    @property
+    def headline(self) -> str:
+        """The picture in one line: `demo: InProgress, Training; 12 min 03 s, $3.21 so far`."""
+        return f"{self.name}: {self.state}{f'; {self.cost}' if self.cost else ''}"
 
 
 class Watcher:
@@ -88,6 +97,7 @@ class Watcher:
             restarts=sum(event["event"] == "service.restarted" for event in events),
             incidents=[event for event in events if event["event"] in INCIDENTS],
             quiet_s=max(0.0, now - max(changed)) if changed else None,
+            name=str(self._folder.path),
         )
 
     def _new_lines(self, path: Path) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""report/live.py: a run as its folder shows it while it goes on."""
+"""report/picture.py: a run as its folder shows it while it goes on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tfhet.clock import FakeClock
 from tfhet.errors import DataError
 from tfhet.events import Event
 from tfhet.record import RunFolder, RunSummary
-from tfhet.report.live import Watcher
+from tfhet.report.picture import Watcher
 from tfhet.trainer.meter import Meter, StepTime
 
 
