@@ -1,11 +1,13 @@
 """What a profile, a plan, a run or a training job says of its input, and what to do: findings first, words last.
 
-from tfhet import advice
-from tfhet.record import RunSummary
+    from tfhet import advice
+    from tfhet.record import RunSummary
 
-diagnosis = advice.of_run(RunSummary(wait_pct=42.0))
-print(diagnosis.state, diagnosis.verdict.facts["speedup"])
-print(advice.paragraph(diagnosis))
+    diagnosis = advice.of_run(RunSummary(wait_pct=42.0))
+    print(diagnosis.state, diagnosis.verdict.facts["speedup"])
+    print(advice.paragraph(diagnosis))
+
+`of_pipeline`, `of_plan`, `of_run` and `of_training_job` find; `sentence` and `paragraph` say.
 """
 
 from __future__ import annotations

@@ -1,10 +1,4 @@
-"""What would make an input pipeline cheaper, found in its profile. One function for each rule.
-
-from tfhet import advice, profile
-
-for finding in advice.of_pipeline(found):  # found: a profile.Profile
-    print(finding.saves_us, advice.sentence(finding))
-"""
+"""What would make an input pipeline cheaper, found in its profile. One function for each rule."""
 
 from __future__ import annotations
 

@@ -1,10 +1,12 @@
 """A training job followed: its log, state, utilisation, diagnosis, cost, and the record of its run.
 
-import boto3
-from tfhet.follow import follow
+    import boto3
+    from tfhet.follow import follow
 
-followed = follow("JOB_NAME", boto3.client("sagemaker"), boto3.client("logs"))
-print(followed.summary.usd, followed.exit_code)
+    followed = follow("JOB_NAME", boto3.client("sagemaker"), boto3.client("logs"))
+    print(followed.summary.usd, followed.exit_code)
+
+The command `tfhet diagnose` is `examine` of this room.
 """
 
 from __future__ import annotations

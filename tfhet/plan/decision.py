@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tfhet.plan.host import Cluster
+from tfhet.plan.host import ClusterShape
 from tfhet.plan.interval import Interval
-from tfhet.plan.money import Candidate, Limits, Market, break_even_usd_per_hour
+from tfhet.plan.money import Candidate, Market, PlanLimits, break_even_usd_per_hour
 from tfhet.plan.prediction import best_layout
 from tfhet.plan.result import Plan
 from tfhet.plan.search import Rated, Space, candidate, frontier, ranking, rated
@@ -19,16 +19,16 @@ SHOWN = 8
 SHORTLIST = 40
 """Number of best clusters among which the choice is made again when an input moves."""
 
-NO_LIMITS = Limits()
+NO_LIMITS = PlanLimits()
 
 
 def make_plan(
     workload: Workload,
-    today: Cluster,
+    today: ClusterShape,
     space: Space,
     market: Market,
     *,
-    limits: Limits = NO_LIMITS,
+    limits: PlanLimits = NO_LIMITS,
     saves_us: float = 0.0,
     notes: Sequence[str] = (),
 ) -> Plan:
@@ -86,7 +86,7 @@ def _without_price(order: Sequence[Rated]) -> list[str]:
 
 
 def _break_even(mixed: Candidate, alone: Candidate, market: Market) -> Interval | None:
-    dnn = market.usd_per_hour(Cluster(mixed.cluster.dnn, mixed.cluster.dnn_hosts))
+    dnn = market.usd_per_hour(ClusterShape(mixed.cluster.dnn, mixed.cluster.dnn_hosts))
     if dnn is None or alone.usd_per_million is None:
         return None
     return break_even_usd_per_hour(mixed, alone, dnn)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from tfhet.profile.anatomy import Anatomy
     from tfhet.profile.declared import parts_of_pipeline
     from tfhet.profile.dissection import anatomy_of
-    from tfhet.profile.part import Part
+    from tfhet.profile.part import PipelinePart
     from tfhet.profile.plain import parts_of_dataset
     from tfhet.profile.result import Cost, Profile
     from tfhet.profile.rounds import Effort, measure
@@ -20,7 +20,7 @@ __all__ = [
     "Anatomy",
     "Cost",
     "Effort",
-    "Part",
+    "PipelinePart",
     "Profile",
     "anatomy_of",
     "load",

@@ -1,10 +1,12 @@
 """The job file, its checks, the request to SageMaker that it makes, its archive, and sending them.
 
-from pathlib import Path
-from tfhet.submit import Submission, read
+    from pathlib import Path
+    from tfhet.submit import JobSubmission, read
 
-submission = Submission.of(read(Path("job.yaml")))
-print(submission.shown)  # the arguments of create_training_job, without the secret
+    submission = JobSubmission.of(read(Path("job.yaml")))
+    print(submission.shown)  # the arguments of create_training_job, without the secret
+
+Sending is `submission.send(sagemaker, s3)`, with boto3's clients.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from tfhet.submit.planned import with_plan
     from tfhet.submit.request import create_request, redacted
     from tfhet.submit.rules import check_code
-    from tfhet.submit.submission import Submission
+    from tfhet.submit.submission import JobSubmission
 
 __all__ = [
     "ALONE",
@@ -38,9 +40,9 @@ __all__ = [
     "Job",
     "JobGroup",
     "JobLimits",
+    "JobSubmission",
     "Patient",
     "Spot",
-    "Submission",
     "Vpc",
     "check_code",
     "client",

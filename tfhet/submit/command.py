@@ -35,12 +35,12 @@ def run(args: argparse.Namespace) -> int:
     from tfhet import catalogue
     from tfhet.submit import job_file, rules
     from tfhet.submit.aws import client
-    from tfhet.submit.submission import Submission
+    from tfhet.submit.submission import JobSubmission
 
     known = catalogue.default()
     job = job_file.read(args.job, known.with_file(args.instances) if args.instances else known)
     check_arguments(job)
-    submission = Submission.of(job, args.name)
+    submission = JobSubmission.of(job, args.name)
     for note in rules.notes(job):
         print(f"[submit] {note}", file=sys.stderr)
     shown = json.dumps(submission.shown, indent=2, ensure_ascii=False)

@@ -17,7 +17,7 @@ from tfhet.submit.request import REDACTED, create_request, redacted
 
 
 @dataclass(frozen=True)
-class Submission:
+class JobSubmission:
     """A training job that can be sent. Its repr does not show the secret."""
 
     job: Job
@@ -28,7 +28,7 @@ class Submission:
     clock: Clock = field(default=SYSTEM, repr=False)
 
     @classmethod
-    def of(cls, job: Job, name: str | None = None, clock: Clock = SYSTEM) -> Submission:
+    def of(cls, job: Job, name: str | None = None, clock: Clock = SYSTEM) -> JobSubmission:
         """With a fresh secret, and where none is given a name of the job's and the time (UTC).
 
         Raises UsageError for a name that SageMaker would refuse, and for code that cannot be packed or would not start.

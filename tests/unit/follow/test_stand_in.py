@@ -20,7 +20,7 @@ from tfhet.clock import FakeClock  # noqa: E402
 from tfhet.follow.following import Followed, follow  # noqa: E402
 from tfhet.follow.log_streams import GROUP  # noqa: E402
 from tfhet.follow.state import STOPPED, JobState  # noqa: E402
-from tfhet.submit import Submission, read  # noqa: E402
+from tfhet.submit import JobSubmission, read  # noqa: E402
 from tfhet.submit.aws import Patient  # noqa: E402
 
 PRICE = Price(1.0, "us-east-1", TRAINING, "a test", datetime.date(2026, 1, 1))
@@ -84,8 +84,8 @@ def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
 
 
 @pytest.fixture
-def submission(repository: Path) -> Submission:
-    return Submission.of(read(repository / "tests/unit/submit/jobs" / "heterogeneous.yaml"), clock=FakeClock())
+def submission(repository: Path) -> JobSubmission:
+    return JobSubmission.of(read(repository / "tests/unit/submit/jobs" / "heterogeneous.yaml"), clock=FakeClock())
 
 
 class CtrlC(FakeClock):
@@ -100,7 +100,7 @@ class CtrlC(FakeClock):
             raise KeyboardInterrupt
 
 
-def followed(cloud: Cloud, submission: Submission, folder: Path, ask: Any) -> tuple[Followed, str]:
+def followed(cloud: Cloud, submission: JobSubmission, folder: Path, ask: Any) -> tuple[Followed, str]:
     out, clock = io.StringIO(), CtrlC(time.time())
     found = follow(
         submission.name,
@@ -115,7 +115,7 @@ def followed(cloud: Cloud, submission: Submission, folder: Path, ask: Any) -> tu
     return found, out.getvalue()
 
 
-def state(cloud: Cloud, submission: Submission) -> JobState:
+def state(cloud: Cloud, submission: JobSubmission) -> JobState:
     return JobState.ask(submission.name, cloud.sagemaker, Patient(FakeClock()))
 
 

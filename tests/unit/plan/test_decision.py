@@ -9,11 +9,11 @@ import pytest
 
 from tfhet.advice import Finding, of_plan, sentences
 from tfhet.errors import UsageError
-from tfhet.plan import Candidate, Cluster, Layout, Limits, Market, Resource, Space, make_plan, predict
+from tfhet.plan import Candidate, ClusterShape, Layout, Market, PlanLimits, Resource, Space, make_plan, predict
 from tfhet.plan.money import break_even_usd_per_hour
 from tfhet.plan.sensitivity import CHANGES_PCT
 
-TODAY = Cluster(plans.GPU)
+TODAY = ClusterShape(plans.GPU)
 SPACE = Space([plans.GPU, plans.BIGGER], [plans.CPU], [1], 3)
 MARKET = Market(plans.USD.get)
 
@@ -75,7 +75,7 @@ def test_at_the_break_even_price_of_a_data_host_both_cost_the_same():
 def test_a_data_host_that_helps_nothing_pays_at_no_price():
     needs = plans.workload(step_ms=50.0)
     one, two = (predict(needs, cluster, Layout()) for cluster in (TODAY, TODAY))
-    mixed = replace(two, cluster=Cluster(plans.GPU, 1, plans.CPU, 1))
+    mixed = replace(two, cluster=ClusterShape(plans.GPU, 1, plans.CPU, 1))
     even = break_even_usd_per_hour(Candidate(mixed, 5.0), Candidate(one, 4.0), 4.0)
     assert even.value == pytest.approx(0.0)
     assert "a data host pays at no price" in " ".join(decision(plan(needs)))
@@ -99,7 +99,7 @@ def test_a_deadline_that_the_cheapest_misses_costs_money():
     needs = plans.workload(step_ms=1.0)
     free, million = plan(needs), 1e9
     hours = million / 1e6 * free.candidates[free.chosen].s_per_million.value / 3600
-    rushed = plan(needs, limits=Limits(million, deadline_h=hours * 0.8))
+    rushed = plan(needs, limits=PlanLimits(million, deadline_h=hours * 0.8))
     assert rushed.candidates[rushed.chosen].s_per_million.value < free.candidates[free.chosen].s_per_million.value
     assert rushed.candidates[rushed.chosen].usd_per_million.value >= free.candidates[free.chosen].usd_per_million.value
     assert not rushed.candidates[rushed.chosen].missed
@@ -107,7 +107,7 @@ def test_a_deadline_that_the_cheapest_misses_costs_money():
 
 
 def test_limits_that_nothing_keeps_leave_no_choice():
-    found = plan(limits=Limits(1e9, budget_usd=0.01))
+    found = plan(limits=PlanLimits(1e9, budget_usd=0.01))
     assert found.chosen is None
     assert decision(found)[-1].startswith("No cluster keeps the limits")
     assert found.to_json()["chosen"] is None
@@ -115,9 +115,9 @@ def test_limits_that_nothing_keeps_leave_no_choice():
 
 def test_a_deadline_needs_to_know_of_how_many_examples():
     with pytest.raises(UsageError, match="--examples"):
-        Limits(deadline_h=1.0)
+        PlanLimits(deadline_h=1.0)
     with pytest.raises(UsageError, match="--budget_usd"):
-        Limits(1.0, budget_usd=0.0)
+        PlanLimits(1.0, budget_usd=0.0)
 
 
 def test_without_prices_the_fastest_is_taken_and_it_is_said():

@@ -10,14 +10,14 @@ import pytest
 from tfhet.clock import FakeClock
 from tfhet.control import SECRET_VARIABLE
 from tfhet.errors import TfhetError, UsageError
-from tfhet.submit import Submission, read
+from tfhet.submit import JobSubmission, read
 
 ARN = "arn:aws:sagemaker:us-east-1:123456789012:training-job/digits"
 
 
 @pytest.fixture
-def submission(jobs: Path) -> Submission:
-    return Submission.of(read(jobs / "heterogeneous.yaml"), clock=FakeClock())
+def submission(jobs: Path) -> JobSubmission:
+    return JobSubmission.of(read(jobs / "heterogeneous.yaml"), clock=FakeClock())
 
 
 class Service:
@@ -48,7 +48,7 @@ def test_the_code_is_stored_where_the_request_says_before_the_job_is_created(sub
 
 def test_each_submission_has_a_name_of_its_job_and_the_time_and_a_secret_of_its_own(jobs):
     job = read(jobs / "spot.yaml")
-    first, second = Submission.of(job, clock=FakeClock()), Submission.of(job, "mine", clock=FakeClock())
+    first, second = JobSubmission.of(job, clock=FakeClock()), JobSubmission.of(job, "mine", clock=FakeClock())
     assert first.name.startswith("spot-19700101-0")
     assert second.name == second.request["TrainingJobName"] == "mine"
     secrets = [one.request["Environment"][SECRET_VARIABLE] for one in (first, second)]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tfhet.errors import UsageError
-from tfhet.submit import Submission, read
+from tfhet.submit import JobSubmission, read
 
 SOUND = """\
 name: digits
@@ -146,10 +146,10 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def submitted(folder: Path, text: str) -> Submission:
+def submitted(folder: Path, text: str) -> JobSubmission:
     file = folder / "job.yaml"
     file.write_text(text)
-    return Submission.of(read(file))
+    return JobSubmission.of(read(file))
 
 
 def test_the_file_that_is_made_wrong_is_sound(folder):
@@ -200,4 +200,4 @@ def test_a_file_that_holds_itself_ends(folder):
 def test_a_name_of_the_users_that_sagemaker_would_refuse_is_refused(folder, name):
     submitted(folder, SOUND)
     with pytest.raises(UsageError, match="--name"):
-        Submission.of(read(folder / "job.yaml"), name)
+        JobSubmission.of(read(folder / "job.yaml"), name)
