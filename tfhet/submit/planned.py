@@ -65,26 +65,22 @@ def _groups(job: Job, cluster: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _with_section(text: str, old: str, new: str, content: dict[str, Any]) -> str:
-    """A text whose section `old` is replaced by `new`; put at the end where there is none."""
-    lines = text.splitlines(keepends=True)
+    """The text with the top-level section `old` replaced by `new`; with `new` at the end where there is no `old`.
+
+    A section reaches to the next one; blank lines and comments that begin in the first column stay.
+    """
+    lines = [line.rstrip("\n") + "\n" for line in text.splitlines(keepends=True)]
     top = yaml.compose(text, Loader=yaml.SafeLoader)
+    keys = [key for key, _ in top.value] if isinstance(top, yaml.MappingNode) else []
+    begins = {key.value: key.start_mark.line for key in keys}
+    begin = begins.get(old, len(lines))
+    end = min((line for line in begins.values() if line > begin), default=len(lines))
+    while end > begin and (lines[end - 1].isspace() or lines[end - 1].startswith("#")):
+        end -= 1
     made = [f"{new}:\n", *(f"  {_flow(name)}: {_flow(value)}\n" for name, value in content.items())]
-    for key, value in top.value if isinstance(top, yaml.MappingNode) else ():
-        if key.value == old:
-            return "".join([*lines[: key.start_mark.line], *made, *lines[_end(value) :]])
-    if lines and not lines[-1].endswith("\n"):
-        lines[-1] += "\n"
-    return "".join([*lines, *made])
+    return "".join([*lines[:begin], *made, *lines[end:]])
 
 
 def _flow(value: object) -> str:
     """A value on one line."""
     return yaml.safe_dump([value], default_flow_style=True, width=100_000, sort_keys=False, allow_unicode=True)[1:-2]
-
-
-def _end(node: yaml.Node) -> int:
-    """The number of lines up to the end of a value, without the comments behind it."""
-    if isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
-        last = node.value[-1]
-        return _end(last[1] if isinstance(last, tuple) else last)
-    return int(node.end_mark.line) + bool(node.end_mark.column)

@@ -173,6 +173,7 @@ def test_what_is_off_is_to_be_switched_on_for_the_next_run() -> None:
 
 def test_the_guide_tells_the_limits_that_hold() -> None:
     guide = (Path(__file__).parents[3] / "docs" / "follow-and-diagnose.md").read_text()
+    guide = " ".join(guide.split())
     for limit in (
         f"GPUs busy for {thresholds.BUSY_PCT:g} % or more",
         f"GPUs busy for {thresholds.IDLE_PCT:g} % to {thresholds.BUSY_PCT:g} %, CPUs below {thresholds.BUSY_PCT:g} %",
