@@ -16,23 +16,23 @@ from tfhet.units import HOUR_S
 
 @dataclass(frozen=True)
 class JobCost:
-    """Seconds, and money where the prices are known."""
+    """The cost of a training job: seconds, and money where the prices are known."""
 
     billable_s: float
-    """That each instance is charged for."""
+    """Seconds that each instance is charged for."""
     usd_per_hour: float | None
-    """Of all instances; None where a price is not known."""
+    """Price of all instances; None where one is not known."""
     is_at_most: bool
-    """Whether it may be less: the discount of spot instances is told when the job has ended."""
+    """Whether it may be less: SageMaker says the discount of spot instances when the job has ended."""
     why: str
     """Why the price is not known, or where it is from."""
 
     @property
     def usd(self) -> float | None:
-        """Without storage and transfer; None where a price is not known."""
+        """Money in USD, without storage and transfer; None where a price is not known."""
         return None if self.usd_per_hour is None else self.usd_per_hour * self.billable_s / HOUR_S
 
-    def told(self, *, is_over: bool) -> str:
+    def in_words(self, *, is_over: bool) -> str:
         """The cost in words: `12 min 03 s, $3.21 so far`; "" before the job is paid for."""
         if not self.billable_s:
             return ""

@@ -20,7 +20,7 @@ from tfhet.submit import Patient
 SCHEMA = 1
 COLUMNS = ("host", "group", "type", "CPU %", "GPU %", "memory %", "GPU memory %", "disk %")
 LEAST_TRAINED_S = 180.0
-"""Of a job whose metric lines span as much, only that time is looked at: what is before and behind is no training."""
+"""Where metric lines span at least this, only their time is looked at: what comes before and after is no training."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,12 @@ class Examined:
     def rows(self) -> list[list[object]]:
         """A row for each host, in the order of COLUMNS: medians with the tenth and ninetieth percentile."""
         return [
-            [use.host, use.group or None, use.instance_type or None, *(_told(getattr(use, field)) for field in METRICS)]
+            [
+                use.host,
+                use.group or None,
+                use.instance_type or None,
+                *(_median_and_range(getattr(use, field)) for field in METRICS),
+            ]
             for use in self.hosts
         ]
 
@@ -65,7 +70,7 @@ class Examined:
         }
 
 
-def _told(spread: Spread | None) -> str | None:
+def _median_and_range(spread: Spread | None) -> str | None:
     return None if spread is None else f"{numbers.number(spread.median)} ({spread.p10:.0f} to {spread.p90:.0f})"
 
 
@@ -90,8 +95,8 @@ def examine(
     now_s = clock.wall()
     hosts: list[HostUtilisation] = []
     if state.started_s is not None:
-        told = {host: said.group for host, said in heard.introduced.items()}
-        hosts = measured(state, told, cloudwatch, aws, known, _between_s(state, heard, now_s), now_s)
+        groups = {host: said.group for host, said in heard.introduced.items()}
+        hosts = measured(state, groups, cloudwatch, aws, known, _between_s(state, heard, now_s), now_s)
     lines = heard.steps[1:] or heard.steps  # the first has the warm-up in it
     job = ObservedJob(
         name=state.name,
@@ -109,7 +114,7 @@ def examine(
 
 
 def _between_s(state: JobState, heard: Heard, now_s: float) -> tuple[float, float]:
-    """Of which time the utilisation tells."""
+    """Begin and end of the time whose utilisation counts, in seconds since 1970."""
     if heard.trained_ms is not None:
         first_s, last_s = (ms / 1000 for ms in heard.trained_ms)
         if last_s - first_s >= LEAST_TRAINED_S:

@@ -1,4 +1,4 @@
-"""The record of a paid run, made of its log and of what SageMaker tells of it."""
+"""The record of a paid run, made of its log and of SageMaker's description."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Timed:
 
     @classmethod
     def of(cls, steps: list[MetricLine]) -> Timed:
-        """Of metric lines in order, the first left out where there are more."""
+        """The times of metric lines in order, without the first where there are more."""
         counts = [line.step - before.step for before, line in zip(steps, steps[1:], strict=False)]
         return cls(list(zip(steps[1:], counts, strict=True)) if counts else [(line, line.step) for line in steps])
 
@@ -82,8 +82,8 @@ def _exit_code(state: JobState, heard: Heard) -> int | None:
     if state.status == COMPLETED:
         return 0
     said = [code for code, _ in heard.ends.values() if code]
-    told = _EXIT_CODE.search(state.failure_reason or "")
-    return (said[0] if said else int(told[1]) if told else 0) or 1
+    stated = _EXIT_CODE.search(state.failure_reason or "")
+    return (said[0] if said else int(stated[1]) if stated else 0) or 1
 
 
 def _exit_codes(state: JobState, heard: Heard) -> dict[str, int | None]:

@@ -27,26 +27,26 @@ from tfhet.report.table import show
 from tfhet.submit import AwsRefused, Patient
 
 START_S = 86400.0
-"""How long a job may wait for its instances, beside the time that it may take."""
+"""Seconds that a job may wait for its instances, in addition to its own time limit."""
 STOP_S = 1800.0
-"""How long a job that is told to stop may take to: 120 s for its hosts, the rest to upload what it leaves."""
+"""Seconds that a stopping job may take: 120 s for its hosts, the rest to upload its results."""
 QUIET_S = 15.0
-"""The log of a job that is over has ended when nothing has come for so long."""
+"""Seconds without a new line after which the log of an ended job is complete."""
 SETTLE_S = 120.0
-"""And after so long in any case."""
+"""Seconds after the end of a job after which its log is complete in any case."""
 CALLS_PER_S = 4.0
-"""Of CloudWatch: with many hosts the pauses between looks become longer."""
+"""Maximum rate of calls of CloudWatch: with many hosts the pauses between looks become longer."""
 QUESTION = "Stop the job too? It goes on otherwise, and is paid for"
 
 
 @dataclass(frozen=True)
 class Followed:
-    """How it went."""
+    """The result of following a job."""
 
     summary: RunSummary
-    """Of the run, as far as it went while it was followed."""
+    """Summary of the run, as far as it was followed."""
     folder: RunFolder
-    """Where that was written, with a log for each host."""
+    """The folder with the summary and a log for each host."""
 
     @property
     def exit_code(self) -> int:
@@ -120,11 +120,11 @@ class _Following:
     aws: Patient
     window: LogWindow
     heard: Heard = field(default_factory=Heard)
-    _is_told_to_stop: bool = False
+    _is_asked_to_stop: bool = False
     _changed_s: float = 0.0
-    """When the last new line came, or the job ended, on the clock."""
+    """Time of the last new line, or of the end of the job, on the monotonic clock."""
     _over_s: float | None = None
-    """When the job was seen to be over."""
+    """Time at which the job was seen to be over, on the monotonic clock."""
     _begun: set[str] = field(default_factory=set)
     """Hosts whose logs are begun."""
     _waiting: deque[tuple[LogLine, bool]] = field(default_factory=deque)
@@ -194,7 +194,7 @@ class _Following:
             incidents=(),
             quiet_s=None,
             name=state.name,
-            cost=cost.told(is_over=state.is_over),
+            cost=cost.in_words(is_over=state.is_over),
         )
 
     def _places(self) -> dict[str, str]:
@@ -219,11 +219,11 @@ class _Following:
             line, is_metric = self._waiting[0]
             group = places.get(line.host)
             self.shown.log(f"{line.host} {group}" if group else line.host, line.text, is_metric=is_metric)
-            self._waiting.popleft()  # behind it, so that Ctrl-C takes no line away
+            self._waiting.popleft()  # after it was shown, so that Ctrl-C loses no line
 
     def _stop(self) -> bool:
         """After Ctrl-C: whether the job is to stop, and its end to be waited for."""
-        if self._is_told_to_stop or self.state.is_over:
+        if self._is_asked_to_stop or self.state.is_over:
             self.shown.say(f"{self._name} is {self.state.status}; {self._again}")
             return False
         if self.ask is None:
@@ -237,13 +237,13 @@ class _Following:
         if not wanted:
             self.shown.say(f"{self._name} runs on, and is paid for; {self._again}")
             return False
-        self._is_told_to_stop = True
+        self._is_asked_to_stop = True
         try:
             self.aws(self.sagemaker.stop_training_job, TrainingJobName=self._name)
         except AwsRefused as error:  # it ended while we asked
             if error.code not in ("ResourceNotFound", "ValidationException"):
                 raise
-        self.shown.say(f"{self._name} is told to stop; a second Ctrl-C does not wait for that")
+        self.shown.say(f"{self._name} was asked to stop; a second Ctrl-C does not wait for that")
         return True
 
 

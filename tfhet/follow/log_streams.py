@@ -1,9 +1,9 @@
 """The log of a training job: its streams in CloudWatch, read while they grow, each line once.
 
 A stream is called JOB/algo-N-TIME. It may come late, and a host that is started again has another one. GetLogEvents
-gives the events of a stream in the order of their times, with a token for those behind them; an event that comes in
-late, with a time that was passed already, is behind no token. So every look reads the last `horizon_s` again, and takes
-what it has not had. (FilterLogEvents, which numbers events, is a right of its own that those who train may lack.)
+gives the events of a stream in the order of their times, with a token for those after them; an event that comes in
+late, with a time that was passed already, comes after no token. So every look reads the last `horizon_s` again, and
+takes what is new. (FilterLogEvents, which numbers events, is a right of its own that those who train may lack.)
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from tfhet.submit import AwsRefused, Patient
 
 GROUP = "/aws/sagemaker/TrainingJobs"
 HORIZON_S = 120.0
-"""A line that comes in later than that, behind a younger one of its stream, is not looked for."""
+"""Maximum delay in seconds of log time of a line after a younger one of its stream; later ones are not read."""
 PEEKED = 2
-"""Pages at each end of a stream that are looked into."""
+"""Number of pages that `peek` reads at each end of a stream."""
 PAGES = 10_000
-"""Of a stream at one look; a page has up to 10,000 lines, or 1 MB."""
+"""Maximum number of pages of a stream at one look; a page has up to 10,000 lines, or 1 MB."""
 _HOST = re.compile(r"(algo-\d+)(?:-|$)")
 
 
@@ -34,7 +34,7 @@ class LogLine:
     host: str
     """`algo-1`."""
     at_ms: int
-    """When, in milliseconds since 1970."""
+    """Time in milliseconds since 1970."""
     text: str
     """Without its end."""
 
@@ -58,7 +58,7 @@ class LogStreams:
     def __init__(self, job_name: str, logs: Any, aws: Patient, horizon_s: float = HORIZON_S):
         """logs: boto3's client of the service `logs`."""
         self.calls = 0
-        """Of AWS, so far."""
+        """Number of calls of AWS so far."""
         self._job, self._logs, self._aws = job_name, logs, aws
         self._horizon_ms = round(1000 * horizon_s)
         self._streams: dict[str, _Stream] = {}
@@ -85,7 +85,7 @@ class LogStreams:
         return sorted(lines, key=lambda line: line.at_ms)
 
     def _names(self) -> list[str]:
-        """Of all streams that there are."""
+        """Names of all streams."""
         request: dict[str, Any] = {"logGroupName": GROUP, "logStreamNamePrefix": f"{self._job}/"}
         names: list[str] = []
         while True:
@@ -146,7 +146,7 @@ def _since(oldest_ms: int, counted: Counter[tuple[int, int, str]]) -> Counter[tu
 
 
 def host_of(stream: str) -> str:
-    """The host of a stream: algo-2 of JOB/algo-2-1700000000; all behind the job's name where that is none."""
+    """The host of a stream: algo-2 of JOB/algo-2-1700000000; else all that follows the job's name."""
     own = stream.partition("/")[2] or stream
     found = _HOST.match(own)
     return found.group(1) if found else own.replace("/", "_")

@@ -1,4 +1,4 @@
-"""A training job as SageMaker tells of it."""
+"""A training job as SageMaker describes it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tfhet.submit import AwsRefused, Patient
 COMPLETED, FAILED, STOPPED = "Completed", "Failed", "Stopped"
 _GOES_ON = ("InProgress", "Stopping")
 ONLY_GROUP = HOMOGENEOUS_GROUP
-"""What SageMaker calls the group of a job that has none, in resourceconfig.json."""
+"""SageMaker's name for the group of a job without groups, in resourceconfig.json."""
 USUAL_LIMIT_S = 86400.0
 """MaxRuntimeInSeconds of a job that names none."""
 
@@ -35,18 +35,18 @@ class JobState:
     groups: Sequence[InstanceGroup] = ()
     """One, called ONLY_GROUP, of a homogeneous job."""
     started_s: float | None = None
-    """From when on it is paid for."""
+    """Time from which the job is paid for."""
     ended_s: float | None = None
     billed_s: float | None = None
-    """That each instance is charged for; known at the end."""
+    """Seconds that each instance is charged for; known at the end."""
     trained_s: float | None = None
-    """Of which these are more of a job on spot instances, in the ratio of the prices; known at the end."""
+    """Seconds of training; more than `billed_s` on spot instances, in the ratio of the prices. Known at the end."""
     limit_s: float = USUAL_LIMIT_S
-    """How long it may take, the waiting for spot instances included."""
+    """Maximum seconds that it may take, including the wait for spot instances."""
     is_spot: bool = False
     hyperparameters: Mapping[str, str] = field(default_factory=dict)
     output_path: str = ""
-    """Where in S3 its results go."""
+    """S3 prefix of its results."""
     profiler: Mapping[str, Any] = field(default_factory=dict)
     """ProfilerConfig; empty where it has none."""
     final_metrics: Mapping[str, float] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class JobState:
 
     @classmethod
     def of(cls, answer: Mapping[str, Any]) -> JobState:
-        """Of the answer of DescribeTrainingJob."""
+        """The state in an answer of DescribeTrainingJob."""
         resources, limits = answer.get("ResourceConfig", {}), answer.get("StoppingCondition", {})
         trained_s = answer.get("TrainingTimeInSeconds")
         billed_s = answer.get("BillableTimeInSeconds", trained_s)
@@ -88,7 +88,7 @@ class JobState:
 
     @classmethod
     def ask(cls, job_name: str, sagemaker: Any, aws: Patient) -> JobState:
-        """As it is now. Raises UsageError for a job that is not there; the rest as `Patient`."""
+        """Asks SageMaker for the state. Raises UsageError for a job that is not there; the rest as `Patient`."""
         try:
             return cls.of(aws(sagemaker.describe_training_job, TrainingJobName=job_name))
         except AwsRefused as error:

@@ -23,11 +23,11 @@ NAMESPACE = "/aws/sagemaker/TrainingJobs"
 MINUTE_S = 60
 _DAY_S = 86400
 _QUERIES = 500
-"""Of one call."""
+"""Maximum number of queries in one call."""
 _KEPT = ((63 * _DAY_S, 3600), (15 * _DAY_S, 300))
-"""Of what is so old, CloudWatch keeps only means over so long."""
+"""(age, period) in seconds: of older data CloudWatch keeps only means over the period."""
 LONG_S = _DAY_S
-"""Of a job that took longer, means over 5 minutes will do."""
+"""Seconds from which means over 5 minutes are asked for."""
 
 
 METRICS: Mapping[str, str] = {
@@ -42,7 +42,7 @@ METRICS: Mapping[str, str] = {
 
 def measured(
     state: JobState,
-    told: Mapping[str, str],
+    known_groups: Mapping[str, str],
     cloudwatch: Any,
     aws: Patient,
     known: Catalogue,
@@ -51,14 +51,14 @@ def measured(
 ) -> list[HostUtilisation]:
     """What each host of a job used, in order; empty of a host of which CloudWatch has nothing.
 
-    told: the groups of hosts, as their launchers said. cloudwatch: boto3's client of that service. between_s: of which
+    known_groups: by host, as their launchers said. cloudwatch: boto3's client of that service. between_s: of which
     time, seconds since 1970. Raises as `Patient` does.
     """
     hosts = [f"algo-{number + 1}" for number in range(state.hosts)]
     samples = _samples(state.name, hosts, cloudwatch, aws, between_s, now_s)
     kinds = {group.name: _kind(group.instance_type, known) for group in state.groups}
     with_gpus = {host for host in hosts if samples.get((host, "gpu_pct"))}
-    places = placed(state.groups, _by_gpus(state.groups, kinds, with_gpus, hosts) | dict(told), hosts)
+    places = placed(state.groups, _by_gpus(state.groups, kinds, with_gpus, hosts) | dict(known_groups), hosts)
     types = {group.name: group.instance_type for group in state.groups}
     found = []
     for host in hosts:

@@ -22,7 +22,7 @@ INCIDENTS = (
     "link.member_returned",
     "service.restarted",
 )
-"""Events that say that something went wrong, or was made to."""
+"""Events of something that went wrong, or was made to."""
 
 _WORKERS = re.compile(r" job: .*, (\d+) workers\b")
 
@@ -36,17 +36,17 @@ class Picture:
     is_over: bool
     """Whether the run has ended."""
     exit_code: int | None
-    """Of the job, once it is over."""
+    """Exit code of the job, once it is over."""
     elapsed_s: float | None
-    """Since the first event; of a run that is over, how long it took."""
+    """Seconds since the first event; the duration of a run that is over."""
     steps: Sequence[MetricLine]
     """All metric lines in the order of steps; the last one is now."""
     workers: int | None
-    """Of data, as the launchers said; None where none said."""
+    """Number of data workers, as the launchers said; None where none said."""
     hosts: Mapping[str, str]
     """By host, or member of the link (`rank-1`), what it does."""
     restarts: int
-    """How often a part was started again."""
+    """Number of processes that were started again."""
     incidents: Sequence[Mapping[str, Any]]
     """The events among INCIDENTS, in order."""
     quiet_s: float | None
@@ -174,7 +174,7 @@ def _host_of(launcher: str) -> str:
     return launcher.partition("/")[0]
 
 
-def told(event: Mapping[str, Any]) -> str:
+def event_line(event: Mapping[str, Any]) -> str:
     """An event in one line, its time apart."""
     rest = (f"{key}={json.dumps(value, default=str)}" for key, value in event.items() if key not in ("time_s", "event"))
     return " ".join([str(event.get("event")), *rest])

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from tfhet.record import MetricLine
 from tfhet.report import numbers
-from tfhet.report.picture import Picture, told
+from tfhet.report.picture import Picture, event_line
 from tfhet.report.table import show, table
 
 COST_EVERY_S = 60.0
@@ -64,7 +64,7 @@ class Plain:
 
     def show(self, picture: Picture, now_s: float) -> None:
         new = [] if self._has_log else [step for step in picture.steps if step.step > self._shown_step]
-        lines = [*map(step_line, new), *map(told, picture.incidents[self._incidents :])]
+        lines = [*map(step_line, new), *map(event_line, picture.incidents[self._incidents :])]
         if picture.state != self._state or self._cost_is_due(picture, now_s):
             lines.append(picture.headline if self._has_log else picture.state)
             self._cost = (now_s, len(picture.steps))
@@ -168,7 +168,7 @@ def parts(picture: Picture, stale_s: float = math.inf) -> list[RenderableType]:
     last = picture.incidents[-INCIDENTS_SHOWN:]
     if last:
         title = f"faults, the last {len(last)} of {len(picture.incidents)}"
-        made.append(table([[told(event)] for event in last], columns=(title,)))
+        made.append(table([[event_line(event)] for event in last], columns=(title,)))
     if warning := stale(picture, stale_s):
         made.append(Text(warning, style="bold"))
     return made

@@ -44,7 +44,7 @@ class StageCosts:
         return [(part.name, part.added) for part in self.parts]
 
     def share(self, part: PartCost) -> str:
-        """Of the whole, in percent."""
+        """Share of the whole in percent."""
         whole = self.whole.value if self.whole else 0.0
         return numbers.percent(100.0 * max(0.0, part.added.value) / whole) if whole > 0 else numbers.MISSING
 

@@ -23,19 +23,19 @@ class HostCpu:
     group: str
     """"" where the record does not say."""
     cpu_s: float | None
-    """CPU seconds, of its whole life."""
+    """CPU seconds of its whole life."""
     reading_cpu_s: float | None
-    """Those while the ranks read."""
+    """CPU seconds while the ranks read."""
     cpus_used: float | None
-    """In the mean, while the ranks read; where the record does not say when that was, of the whole run."""
+    """Mean number of CPUs used while the ranks read; of the whole run where the record does not say when that was."""
     cpus: float | None
-    """That it may use; None without a limit."""
+    """Number of CPUs that it may use; None without a limit."""
     used_pct: float | None
-    """The one as a part of the other, in percent."""
+    """`cpus_used` as a share of `cpus`, in percent."""
     memory_bytes: int | None
-    """That it may use; None without a limit."""
+    """Memory that it may use; None without a limit."""
     bits_per_s: float | None
-    """That its network may carry; None without a limit."""
+    """Limit of its network in each direction; None without a limit."""
 
 
 def reading_s(events: Iterable[Mapping[str, Any]]) -> float | None:

@@ -16,9 +16,9 @@ from tfhet.submit.job import Code
 
 NAME = "sourcedir.tar.gz"
 LEFT_OUT = ("__pycache__", ".git", ".venv", ".ipynb_checkpoints", ".mypy_cache", ".pytest_cache", ".ruff_cache")
-"""Files and folders that no host needs, wherever they lie."""
+"""Names of files and folders that are never packed."""
 MOST_BYTES = 200 * 2**20
-"""Of all files. Every host fetches them before it begins: data belongs into a channel."""
+"""Maximum size of all files. Every host fetches them before it begins: data belongs into a channel."""
 
 
 @dataclass(frozen=True)

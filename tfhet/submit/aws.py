@@ -1,4 +1,4 @@
-"""AWS's services: their clients, and calls of them that are patient, whose errors say what to do."""
+"""Clients of AWS's services, and calls that retry and whose errors say what to do."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tfhet.errors import NotReady, TfhetError, UsageError
 CONNECT_S, READ_S, ATTEMPTS = 5, 30, 3
 """JobLimits of a connection, an answer, and the tries of a request that boto3 makes by itself."""
 PATIENCE_S = 180.0
-"""For how long a call is tried again."""
+"""Seconds for which a call is retried."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
-"""Between two tries: twice as long each time."""
+"""Pause between two attempts, which doubles each time."""
 _LATER = (
     "InternalFailure",
     "InternalServerError",
@@ -29,12 +29,12 @@ _LATER = (
     "ThrottledException",
     "TooManyRequestsException",
 )
-"""Codes of errors that pass."""
+"""Codes of transient errors."""
 _IDENTITY = ("Token", "Credential", "Signature", "UnrecognizedClient")
 
 
 class AwsRefused(TfhetError):
-    """AWS does not do what it was asked for. `code` is its word for why."""
+    """AWS refused a request. `code` is AWS's error code."""
 
     def __init__(self, message: str, code: str):
         super().__init__(message)
@@ -60,15 +60,15 @@ def client(service: str, region: str | None = None) -> Any:
 
 @dataclass(frozen=True)
 class Patient:
-    """Calls AWS, and tries again where it is only too busy, or cannot be reached."""
+    """Calls AWS, and retries while it is too busy or cannot be reached."""
 
     clock: clocks.Clock = clocks.SYSTEM
     patience_s: float = PATIENCE_S
 
     def __call__(self, call: Callable[..., Any], **request: Any) -> Any:
-        """What the call answers. `call`: a method of a boto3 client.
+        """Returns the answer of a call. `call`: a method of a boto3 client.
 
-        Raises AwsRefused for what AWS does not do, UsageError without credentials or rights, and NotReady when it is
+        Raises AwsRefused for what AWS refuses, UsageError without credentials or rights, and NotReady when it is
         still too busy, or not to be reached, after `patience_s`.
         """
         import botocore.exceptions as wrong
@@ -99,8 +99,8 @@ def _passes(error: Any) -> bool:
 
 
 def _refusal(error: Any) -> TfhetError:
-    told = error.response.get("Error", {})
-    code, message = str(told.get("Code", "?")), str(told.get("Message", ""))
+    details = error.response.get("Error", {})
+    code, message = str(details.get("Code", "?")), str(details.get("Message", ""))
     if "AccessDenied" in code:
         return UsageError(f"AWS refused {error.operation_name}: the credentials lack the right to it ({message})")
     if any(word in code for word in _IDENTITY):

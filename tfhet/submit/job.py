@@ -12,13 +12,13 @@ from tfhet.cluster.role import DATA_GROUP, DNN_GROUP
 from tfhet.errors import UsageError
 
 Value = str | int | float | bool
-"""Of a hyperparameter."""
+"""The value of a hyperparameter."""
 
 HOMOGENEOUS = "homogeneousCluster"
-"""What SageMaker calls the only group of a job that was given no groups."""
+"""SageMaker's name for the only group of a job without groups."""
 DATA, DNN, SPARE = "data", "dnn", "spare"
 ROLES = (DATA, DNN, SPARE)
-"""What a group is for. A spare one has no hosts (yet)."""
+"""What a group is for. A spare group has no hosts (yet)."""
 MPI, ALONE = "mpi", "alone"
 STARTS = (MPI, ALONE)
 """Who starts the ranks: SageMaker's toolkit by MPI, or the launcher of each host."""
@@ -47,14 +47,14 @@ class Channel:
     mode: str = FILE
     """One of MODES."""
     groups: tuple[str, ...] = ()
-    """Names of those that see it; empty: all."""
+    """Names of the groups that see it; empty: all."""
     local: str | None = None
     """A directory that takes its place in a simulation."""
 
 
 @dataclass(frozen=True)
 class Code:
-    """What is packed, and what of it is run."""
+    """The code that is packed, and the script in it that runs."""
 
     directory: Path
     script: str
@@ -79,19 +79,19 @@ class Spot:
     max_wait_s: int
     """For the hosts and the training together."""
     attempts: int = 0
-    """After an error inside of SageMaker the job is started again so often; interruptions do not count."""
+    """Maximum number of restarts after an error of SageMaker's own; interruptions do not count."""
 
 
 @dataclass(frozen=True)
 class JobLimits:
-    """What a job may take."""
+    """Limits of a job's time, and what its hosts have."""
 
     max_run_s: int
-    """The last bound on the bill."""
+    """Maximum training time in seconds: the last bound on the bill."""
     volume_gib: int = 30
-    """Of disk, on each host."""
+    """Disk of each host in GiB."""
     keep_alive_s: int = 0
-    """Hosts stay, and are paid for, so long after the job, for the next one."""
+    """Seconds for which hosts stay, and are paid for, after the job, for the next one."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Job:
     """A training job."""
 
     name: str
-    """The training jobs made of it are called this and the time."""
+    """Prefix of the names of its training jobs; the time follows."""
     image: str
     role: str
     """ARN of the role that hosts act in."""
@@ -117,7 +117,7 @@ class Job:
     groups: tuple[JobGroup, ...]
     limits: JobLimits
     grouped: bool = True
-    """Whether SageMaker is told of groups; else there is one, called HOMOGENEOUS."""
+    """Whether the request names groups; else there is one, called HOMOGENEOUS."""
     start: str = MPI
     """One of STARTS."""
     hyperparameters: Mapping[str, Value] = field(default_factory=dict)
@@ -129,13 +129,13 @@ class Job:
     spot: Spot | None = None
     vpc: Vpc | None = None
     encrypt_traffic: bool = False
-    """Of what hosts send each other."""
+    """Whether the traffic between hosts is encrypted."""
     tags: Mapping[str, str] = field(default_factory=dict)
     region: str | None = None
-    """None: what AWS's own configuration says."""
+    """AWS region; None: that of AWS's own configuration."""
     file: str = ""
     lines: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
-    """Where the file says what, like `groups: dnn_group: count`; "" is the whole."""
+    """Line number of each field, like `groups: dnn_group: count`; "" is the whole file."""
 
     @property
     def dnn(self) -> JobGroup:
@@ -149,20 +149,20 @@ class Job:
 
     @property
     def ranks(self) -> int:
-        """Of all hosts."""
+        """Number of training processes on all hosts."""
         return self.dnn.ranks * self.dnn.count
 
     @property
     def parameters(self) -> dict[str, Value]:
-        """All hyperparameters that the launcher and the training script are given, by name."""
-        told: dict[str, Value] = {**self.hyperparameters, **self.pipeline}
+        """All hyperparameters of the launcher and the training script, by name."""
+        given: dict[str, Value] = {**self.hyperparameters, **self.pipeline}
         if self.grouped and self.dnn.name != DNN_GROUP:
-            told["dnn_group"] = self.dnn.name
+            given["dnn_group"] = self.dnn.name
         if self.data and self.data.name != DATA_GROUP:
-            told["data_group"] = self.data.name
+            given["data_group"] = self.data.name
         if self.start == ALONE:
-            told["processes_per_host"] = self.dnn.ranks
-        return dict(sorted(told.items()))
+            given["processes_per_host"] = self.dnn.ranks
+        return dict(sorted(given.items()))
 
     @property
     def arguments(self) -> list[str]:
@@ -171,12 +171,11 @@ class Job:
         return [word for name, value in named for word in (name, str(value))]
 
     def refuse(self, where: str, why: str) -> NoReturn:
-        """Raises a UsageError that names the file, the line of a field like `code: script` (else that of the nearest
-        part above it that there is), the field, and `why`."""
+        """Raises a UsageError that names the file, the line of a field like `code: script`, the field, and `why`."""
         raise UsageError(f"{self.file}:{self.line(where)}: {where or 'the file'} {why}")
 
     def line(self, where: str) -> int:
-        """From 1 on."""
+        """Line number of a field, from 1; of the nearest part above it where it is not there."""
         while where and where not in self.lines:
             where = where.rpartition(": ")[0]
         return self.lines.get(where, 1)

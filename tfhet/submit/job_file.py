@@ -45,7 +45,7 @@ from tfhet.submit.job import (
 )
 
 _DEEPEST = 4
-"""Of what a job file nests."""
+"""Maximum depth of a job file's nesting."""
 T = TypeVar("T")
 
 _WORDS: Mapping[str, Kind] = {
@@ -190,7 +190,7 @@ def _vpc(node: Node) -> Vpc:
 
 
 def _named(node: Node | None, names: Kind, value: Any) -> dict[str, Any]:
-    """Values by names of the user's own."""
+    """Values under names that the user chose."""
     found = {}
     for name, part in node.mapping().items() if node else ():
         _name(part, name, names)

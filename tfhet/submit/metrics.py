@@ -15,13 +15,13 @@ class MetricDefinition:
     """One number of the log."""
 
     name: str
-    """In CloudWatch, at most 255 characters."""
+    """Name in CloudWatch, at most 255 characters."""
     regex: str
     """Its only group is the number. At most 500 characters."""
     unit: str
-    """In CloudWatch's words."""
+    """Unit, in CloudWatch's words."""
     says: str
-    """What it is, in one line."""
+    """Description in one line."""
 
     def to_request(self) -> dict[str, str]:
         """An element of AlgorithmSpecification.MetricDefinitions in CreateTrainingJob."""

@@ -12,7 +12,7 @@ from tfhet.submit.job import Channel, CheckpointPlace, Job
 from tfhet.submit.metrics import DEFINITIONS
 
 REDACTED = "(a fresh one, made when the job is sent)"
-"""What is shown in the place of the secret."""
+"""Stands in the place of the secret wherever a request is shown."""
 
 
 def create_request(job: Job, job_name: str, archive_uri: str, secret: str) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def create_request(job: Job, job_name: str, archive_uri: str, secret: str) -> di
 
 
 def checkpoints_of(job: Job, job_name: str) -> CheckpointPlace | None:
-    """Where checkpoints are kept; None where they are not.
+    """The place of the checkpoints; None without checkpoints.
 
     A job on spot hosts has them in any case. Where the file names no place they lie below the training job's own
     output: its retries go on from them, and another job does not.
@@ -64,7 +64,7 @@ def checkpoints_of(job: Job, job_name: str) -> CheckpointPlace | None:
 
 
 def redacted(request: Mapping[str, Any]) -> dict[str, Any]:
-    """A request as it may be shown: without the secret."""
+    """The request without the secret."""
     shown = deepcopy(dict(request))
     shown["Environment"][SECRET_VARIABLE] = REDACTED
     return shown

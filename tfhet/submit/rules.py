@@ -1,4 +1,4 @@
-"""What the parts of a job must agree on, and what is worth knowing before it is paid for."""
+"""Rules that the parts of a job must keep together, and notes worth reading before it is paid for."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tfhet.submit.hyperparameters import MOST_GIVEN, OWN
 from tfhet.submit.job import ALONE, CHECKPOINTS, DATA, DNN, PIPE, SPARE, Job
 
 MOST_GROUPS, MOST_CHANNELS, MOST_VARIABLES, MOST_TAGS = 5, 20, 99, 50
-"""As SageMaker takes them; one variable is the secret's."""
+"""Limits of SageMaker; one of its 100 variables is the secret's."""
 _SAID_BY_GROUPS = {"data_group": "role", "dnn_group": "role", "processes_per_host": "ranks"}
 _SECRET_PARAMETER = HYPERPARAMETER_VARIABLE.removeprefix("SM_HP_").lower()
 
@@ -38,8 +38,8 @@ def _check_groups(job: Job) -> None:
         names = [group.name for group in job.groups if group.role == role]
         if not least <= len(names) <= most:
             which = "exactly one" if least else "at most one"
-            told = f"; they are {', '.join(names)}" if names else "; there is none"
-            job.refuse("groups", f"must be {which} with the role {role}{told}")
+            which_ones = f"; they are {', '.join(names)}" if names else "; there is none"
+            job.refuse("groups", f"must be {which} with the role {role}{which_ones}")
     for group in job.groups:
         where = f"groups: {group.name}: count" if job.grouped else "instances: count"
         if group.role == SPARE and group.count:
@@ -98,10 +98,10 @@ def _check_spot(job: Job) -> None:
             "spot: max_wait_s",
             f"must be at least max_run_s, which it contains, {job.limits.max_run_s}; it is {job.spot.max_wait_s}",
         )
-    told = {name.replace("-", "_"): value for name, value in job.hyperparameters.items()}
-    if str(told.get("resume", True)).lower() in ("false", "0", "no"):
+    plain = {name.replace("-", "_"): value for name, value in job.hyperparameters.items()}
+    if str(plain.get("resume", True)).lower() in ("false", "0", "no"):
         job.refuse("hyperparameters: resume", "must be true with spot: a retry would begin from nothing")
-    if told.get("checkpoint_every_epochs", 1) == 0 and not told.get("checkpoint_every_steps", 0):
+    if plain.get("checkpoint_every_epochs", 1) == 0 and not plain.get("checkpoint_every_steps", 0):
         job.refuse(
             "hyperparameters: checkpoint_every_epochs",
             "must be above 0 with spot (or checkpoint_every_steps): a retry would begin from nothing",

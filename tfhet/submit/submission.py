@@ -22,7 +22,7 @@ class JobSubmission:
 
     job: Job
     name: str
-    """Of the training job."""
+    """Name of the training job."""
     archive: Archive = field(repr=False)
     secret: str = field(repr=False)
     clock: Clock = field(default=SYSTEM, repr=False)
@@ -45,12 +45,12 @@ class JobSubmission:
 
     @property
     def request(self) -> dict[str, Any]:
-        """As it is sent: with the secret."""
+        """The request that is sent, with the secret."""
         return create_request(self.job, self.name, self.archive.uri, self.secret)
 
     @property
     def shown(self) -> dict[str, Any]:
-        """As it may be shown."""
+        """The request that may be shown, without the secret."""
         return redacted(self.request)
 
     def send(self, sagemaker: Any, s3: Any) -> str:

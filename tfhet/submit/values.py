@@ -16,15 +16,15 @@ from tfhet.catalogue.node import Kind, Node
 from tfhet.submit.job import MODES, ROLES, STARTS, Value
 
 NAME_CHARACTERS = 47
-"""Of a job's name: SageMaker takes 63, and 16 are the time's."""
+"""Maximum length of a job's name: SageMaker takes 63 characters, and the time needs 16."""
 JOB_NAME_CHARACTERS = 63
 VALUE_CHARACTERS = 2500
-"""Of a hyperparameter, as JSON."""
+"""Maximum length of a hyperparameter, as JSON."""
 _BUCKET = r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]"
 
 
 def matching(pattern: str, wanted: str, most: int | None = None) -> Kind:
-    """Text that a regular expression matches, with at most so many characters."""
+    """Text that a regular expression matches, with at most `most` characters."""
     compiled = re.compile(pattern)
 
     def parse(text: str) -> str:

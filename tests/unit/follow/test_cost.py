@@ -26,16 +26,16 @@ def test_all_instances_are_paid_for_the_time_since_they_were_there() -> None:
     found = cost_of(RUNS, CLUSTER, price, 1000.0 + 1800)
     assert found.usd_per_hour == 2.0 and found.billable_s == 1800 and found.usd == pytest.approx(1.0)
     assert str(found) == "$1.00"
-    assert found.told(is_over=False) == "30 min 00 s, $1.00 so far"
-    assert found.told(is_over=True) == "30 min 00 s, $1.00"
-    assert cost_of(JobState("demo", "InProgress"), CLUSTER, price, 2800.0).told(is_over=False) == ""
+    assert found.in_words(is_over=False) == "30 min 00 s, $1.00 so far"
+    assert found.in_words(is_over=True) == "30 min 00 s, $1.00"
+    assert cost_of(JobState("demo", "InProgress"), CLUSTER, price, 2800.0).in_words(is_over=False) == ""
 
 
 def test_one_price_that_is_missing_makes_the_cost_unknown_and_is_named() -> None:
     cluster = {**CLUSTER, "data_group": {"hosts": ["algo-2"], "instance_type": "ml.c5.24xlarge"}}
     found = cost_of(RUNS, cluster, price, 2800.0)
     assert found.usd is None and str(found) == "no price of ml.c5.24xlarge is known"
-    assert found.told(is_over=False) == "30 min 00 s, no price of ml.c5.24xlarge is known"
+    assert found.in_words(is_over=False) == "30 min 00 s, no price of ml.c5.24xlarge is known"
 
 
 def test_spot_costs_at_most_the_price_on_demand_until_sagemaker_says_what_it_did() -> None:

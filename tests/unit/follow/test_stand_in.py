@@ -144,7 +144,7 @@ def test_a_job_that_was_sent_and_followed_is_stopped_by_ctrl_c_and_described_as_
     after = state(cloud, submission)
     assert after.status == STOPPED and after.billable_s(0.0) == 120.0
     assert found.summary.status == STOPPED and found.exit_code == 1
-    assert "algo-1 | it trains" in out and f"{submission.name} is told to stop" in out
+    assert "algo-1 | it trains" in out and f"{submission.name} was asked to stop" in out
     assert found.folder.log_tail("algo-1", 1) == ["it trains"]
 
 
