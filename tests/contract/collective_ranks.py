@@ -17,7 +17,7 @@ from tfhet.placement import Pipeline
 from tfhet.planes.tf_service.reader import Feed
 from tfhet.source import SyntheticSource
 from tfhet.strategies import JobContext
-from tfhet.trainer import Collective, collective
+from tfhet.trainer import Collective
 from tfhet.trainer.loop import Loop
 from tfhet.trainer.step import Batch, KerasAccelerator
 
