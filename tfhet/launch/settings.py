@@ -18,40 +18,46 @@ class LaunchSettings:
     """How to run the job. Every field is an argument `--NAME VALUE`, the same on every host."""
 
     train_script: str = ""
-    """Python file to run on every rank; "": the built-in trainer (`python -m tfhet.trainer`)."""
+    """Python file that every rank runs. Empty: the built-in trainer, `python -m tfhet.trainer`."""
     data_group: str = ""
-    """Name of the group that prepares data; "": `data_group`, where there is one."""
+    """Name of the group that prepares data. Empty: `data_group`, if the job has one."""
     dnn_group: str = ""
-    """Name of the group that trains; "": `dnn_group`, or the only group."""
+    """Name of the group that trains. Empty: `dnn_group`, or the only group."""
     data_host_workers: int = 1
     """tf.data service workers on each data host."""
     dnn_host_workers: int = 0
     """tf.data service workers on each dnn host."""
     processes_per_host: int = 0
-    """Ranks that a dnn host starts where neither mpirun nor horovodrun starts them; 0: as many as it has GPUs, at least
+    """Number of ranks that a dnn host starts if neither mpirun nor horovodrun starts them. 0: one per GPU, at least
     1."""
     reserve_cpus: int = -1
-    """CPUs of a dnn host that its workers keep off; 0: none; -1: as many as the training is measured to use."""
+    """Number of CPUs of a dnn host that its workers leave to the training. 0: none. -1: as many as the training is
+    measured to use."""
     control_port: int = 16000
+    """TCP port of the leader, to which the other launchers connect."""
     dispatcher_port: int = 6000
+    """TCP port of the tf.data service dispatcher."""
     worker_port: int = 6001
-    """Port of a host's first worker; the next ones follow."""
+    """TCP port of a host's first worker. Further workers take the next ports."""
     lease_s: float = 10.0
-    """A host that hears nothing of the job for so long ends itself."""
+    """Seconds without a message from the job after which a host ends itself."""
     ready_timeout_s: float = 300.0
-    """How long all hosts and workers may take to come up."""
+    """Maximum seconds until all hosts have joined and all workers are ready."""
     stall_timeout_s: float = 1800.0
-    """A job whose built-in trainer takes no step for so long has failed; 0: never."""
+    """Seconds without a step of the built-in trainer after which the job has failed. 0: no limit."""
     on_data_loss: str = "stop"
-    """What to do when the last host that serves data is lost: `stop` the job, or go on with `local` pipelines."""
+    """What happens when the last host that serves data is lost: `stop` ends the job, `local` lets the built-in trainer
+    continue with local pipelines."""
     timeline: str = "hosts"
-    """What is noted of where the time goes: what the `hosts` use, once a second, the `steps` too, or nothing: `off`."""
+    """Detail of the timeline: `hosts` (usage of processes and hosts, once a second), `steps` (also every training step)
+    or `off`."""
     emf_namespace: str = ""
-    """CloudWatch namespace of the metric lines, written once more in its embedded metric format; "": they are not."""
+    """CloudWatch namespace under which metric lines are printed again in the embedded metric format. Empty: they are
+    not."""
     metrics_port: int = 0
-    """Port at which the launcher of a host answers Prometheus, the one of local rank N at N more; 0: none does."""
+    """TCP port of each host's Prometheus endpoint. Local rank N listens on this port + N. 0: no endpoint."""
     job_seed: int = 0
-    """Every random number of the job derives from it."""
+    """Seed from which every random number of the job derives."""
 
     def __post_init__(self) -> None:
         for name in ("data_host_workers", "dnn_host_workers", "processes_per_host"):
