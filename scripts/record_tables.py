@@ -3,10 +3,11 @@
 A query names a figure, or a path of keys, in a record, `*` standing for any:
 
     faults.worst_exit_s                       the figure's value; `:low`, `:high`, `:n`, `:unit` for its other parts
-    machine.cpu                               what stands there in the record
+    details.case.chain                        what stands there in the record
+    machine                                   cores and CPU of the machine
     count details.schedules {kind: failure}   how many; `median`, `min` and `max` are the other functions
     count scaling.*.data_hosts_* <= 1.05      how many values are in that range
-    median details.a.*.ms / median details.b.*.ms
+    median details.a.*.ms / median details.b.*.ms   of each list, where there are several
     faults.kill_every_5s.demand as .0%        in a format of Python; `as d` rounds to a whole number
 
 A value without a format has three digits that matter. KINDS are the kinds of tables.
@@ -47,10 +48,15 @@ def read(name: str) -> dict[str, Any]:
 
 def value(record: Mapping[str, Any], query: str) -> str:
     """What a query finds, as text; "" for null. Raises UsageError for what is not there."""
+    if query == "machine":
+        return f"{record['machine']['cores']} cores ({record['machine']['cpu'].replace('(R)', '')})"
     query, _, form = query.partition(" as ")
     found = [_term(record, term) for term in query.split(" / ")]
-    number = found[0] if len(found) == 1 else found[0] / found[1]
-    return _shown(number, form)
+    if len(found) == 1:
+        return _shown(found[0], form)
+    if not isinstance(found[0], list):
+        return _shown(found[0] / found[1], form)
+    return ", ".join(_shown(above / below, form) for above, below in zip(*found, strict=True))
 
 
 def _shown(number: Any, form: str) -> str:
@@ -76,7 +82,10 @@ def _term(record: Mapping[str, Any], term: str) -> Any:
         found = [each for each in found if each <= float(most)]
     if isinstance(found, (list, dict)) != bool(function):
         raise UsageError(f"{term!r} is {'many values: name a function' if not function else 'one value'}")
-    return function(found) if function else found
+    if function in (len, None):
+        return function(found) if function else found
+    found = [each for each in found if each is not None]
+    return [function(each) for each in found] if isinstance(found[0], list) else function(found)
 
 
 def _find(record: Mapping[str, Any], path: str) -> Any:
@@ -118,13 +127,14 @@ def _fenced(text: str) -> str:
     return f"```text\n{text}```\n"
 
 
-def _figures(source: str, only: str = "*") -> str:
-    """All figures of a record, or those whose names match `only`."""
+def _figures(source: str, only: Sequence[str] = ("*",)) -> str:
+    """The figures of a record whose names match one of the patterns `only`, in the order of the record."""
     from tfhet.record import Record
     from tfhet.report import figure_table, text
 
     figures = Record.read(ROOT / source).figures
-    return _fenced(text(figure_table({name: figures[name] for name in fnmatch.filter(figures, only)})))
+    shown = {name for pattern in only for name in fnmatch.filter(figures, pattern)}
+    return _fenced(text(figure_table({name: figure for name, figure in figures.items() if name in shown})))
 
 
 def _run(source: str) -> str:
