@@ -169,8 +169,10 @@ def _printed(call: Callable[[], object], first: str = "", last: str = "") -> str
         if call():
             raise UsageError("the command fails")
     lines = out.buffer.getvalue().decode().splitlines()
-    begin = next((i for i, line in enumerate(lines) if line.startswith(first)), 0)
-    end = next((i for i in range(begin, len(lines)) if last and lines[i].startswith(last)), len(lines) - 1)
+    begin = next((i for i, line in enumerate(lines) if line.startswith(first)), None)
+    end = next((i for i, line in enumerate(lines) if last and line.startswith(last)), None if last else len(lines) - 1)
+    if begin is None or end is None:
+        raise UsageError(f"no line that is printed begins with {first!r}, or with {last!r}")
     gap = ["[...]"]
     shown = (gap if begin else []) + lines[begin : end + 1] + (gap if end < len(lines) - 1 else [])
     return _fenced("".join(f"{line}\n" for line in shown))
