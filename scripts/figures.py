@@ -62,10 +62,10 @@ def fill(text: str) -> str:
 
     if opened := re.search(r"^ *<!--=", text, flags=re.MULTILINE):
         raise MarkerError(f"line {line(opened)}: a line that begins with a comment is no part of its paragraph")
-    for ends, opens, pattern in (("<!-- end -->", "", BLOCK), ("<!--/-->", "<!--=", INLINE)):
-        closed = len(pattern.findall(text))
-        if text.count(ends) != closed or (opens and text.count(opens) != closed):
-            raise MarkerError(f"{closed} markers are closed by {text.count(ends)} times {ends}")
+    ends = re.findall(r"^<!-- end -->$", text, flags=re.MULTILINE)
+    for count, pattern in ((len(ends), BLOCK), (text.count("<!--/-->"), INLINE), (text.count("<!--="), INLINE)):
+        if count != len(pattern.findall(text)):
+            raise MarkerError(f"{count} comments open or close a marked place, and {len(pattern.findall(text))} match")
     return INLINE.sub(inline, BLOCK.sub(block, text))
 
 
