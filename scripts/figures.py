@@ -85,7 +85,8 @@ def main() -> int:
         if new == old:
             continue
         if args.check:
-            print("".join(difflib.unified_diff(*(t.splitlines(True) for t in (old, new)), name, "its records")), end="")
+            diff = difflib.unified_diff(old.splitlines(True), new.splitlines(True), name, f"{name}, filled")
+            print("".join(diff), end="")
             print(f"figures: {name} is stale: run python scripts/figures.py", file=sys.stderr)
             status = 1
         else:

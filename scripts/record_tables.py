@@ -247,7 +247,7 @@ def _settings(source: str, links: Mapping[str, str] | None = None) -> str:
     rows = []
     for kind in source.split():
         for name, words, default in _fields(kind):
-            shown = f"[`--{name}`]({links[name]})" if name in (links or {}) else f"`--{name}`"
+            shown = f"[`--{name}`]({links[name]})" if links and name in links else f"`--{name}`"
             rows.append([shown, words, "" if default == "" else f"`{default}`"])
     return _markdown(["argument", "meaning", "default"], rows)
 
