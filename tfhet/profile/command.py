@@ -5,9 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tfhet.errors import UsageError
 from tfhet.events import Event
+
+if TYPE_CHECKING:
+    from tfhet.profile.result import Profile
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -42,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     """Measures and prints; the exit code is 0. Raises UsageError for options that do not fit."""
     from tfhet import advice, profile, report
     from tfhet.placement import Pipeline
-    from tfhet.record import Figure, median
+    from tfhet.record import Figure
 
     for name in ("batch_size", "repeats", "budget_s", "accelerator_examples_per_s"):
         if getattr(args, name) is not None and not getattr(args, name) > 0:
@@ -54,6 +58,23 @@ def run(args: argparse.Namespace) -> int:
     parts = profile.parts_of_pipeline(target) if isinstance(target, Pipeline) else profile.parts_of_dataset(target)
     effort = profile.Effort(args.budget_s, args.repeats)
     found = profile.measure("pipeline" if declared else "dataset", parts, effort, observer=_profiled)
+    show(found)
+    if args.accelerator_examples_per_s:
+        print(advice.clause(advice.feeding(found, args.accelerator_examples_per_s)))
+    if args.json:
+        command = ("tfhet", *sys.argv[1:])
+        print(f"record: {found.record(command).write(args.json)}")
+    if args.plot:
+        bars = {cost.name: Figure.of(found.added_us(i), unit="us") for i, cost in enumerate(found.costs)}
+        print(f"plot: {report.plot_bars(bars, args.plot, title='CPU microseconds per example')}")
+    return 0
+
+
+def show(found: Profile) -> None:
+    """Prints the table of a profile's parts, how well they explain the whole, and what would help most."""
+    from tfhet import advice, report
+    from tfhet.record import median
+
     rows = [
         [cost.name, found.us(i), f"{found.share(i):.0%}", median(found.alone_us(i)), cost.bytes_per_example]
         for i, cost in enumerate(found.costs)
@@ -66,15 +87,6 @@ def run(args: argparse.Namespace) -> int:
     for finding in advice.of_pipeline(found):
         saves = f"saves up to {finding.saves_us:.1f} us: " if finding.saves_us else ""
         print(f"- {saves}{advice.clause(finding)}")
-    if args.accelerator_examples_per_s:
-        print(advice.clause(advice.feeding(found, args.accelerator_examples_per_s)))
-    if args.json:
-        command = ("tfhet", *sys.argv[1:])
-        print(f"record: {found.record(command).write(args.json)}")
-    if args.plot:
-        bars = {cost.name: Figure.of(found.added_us(i), unit="us") for i, cost in enumerate(found.costs)}
-        print(f"plot: {report.plot_bars(bars, args.plot, title='CPU microseconds per example')}")
-    return 0
 
 
 def _profiled(event: Event) -> None:

@@ -26,85 +26,88 @@ class RunSummary:
     """One run in numbers. None means that it was not measured or does not apply; 0 means zero."""
 
     name: str = ""
-    """What the run is called: the simulated cluster, the benchmark case, or the training job."""
+    """Name of the run: that of the simulated cluster, the benchmark case, or the training job."""
     job_id: str = ""
-    """The identity that the job's hosts share."""
+    """Identity that the job's hosts share."""
     mode: str = "local"
-    """`local`, `homogeneous` or `heterogeneous`."""
+    """Shape of the job: `local`, `homogeneous` or `heterogeneous`."""
     started: float | None = None
-    """When: seconds since 1970-01-01 UTC."""
+    """Start of the run, in seconds since 1970-01-01 UTC."""
     duration_s: float | None = None
-    """From the first launcher's start to the last launcher's exit."""
+    """Seconds from the start of the first launcher to the exit of the last one."""
     machine: Mapping[str, Any] = field(default_factory=dict)
-    """`record.machine()` of the machine that wrote the summary."""
+    """Machine that wrote the summary: `record.machine()`."""
     versions: Mapping[str, str] = field(default_factory=dict)
-    """`record.versions()` there."""
+    """Versions of the packages that matter, on that machine: `record.versions()`."""
     cluster: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """By group: hosts (names), instance_type, role, workers_per_host, ranks_per_host."""
+    """By group: `hosts` (names), `instance_type`, `role`, `workers_per_host`, `ranks_per_host`."""
     exit_codes: Mapping[str, int | None] = field(default_factory=dict)
-    """By host, or by `host/rank`; negative for a signal, None when it was never seen to end."""
+    """Exit code by host, or by `host/rank`: negative for a signal, null if the end was not seen."""
     exit_code: int | None = None
-    """The code of the whole job; None while it runs."""
+    """Exit code of the whole job; null while it runs."""
     cause: str | None = None
-    """Why it ended badly, in one or a few lines; None when it did not."""
+    """Why the job failed, in one or a few lines; null if it did not."""
     steps: int | None = None
     """Training steps of rank 0."""
     batch_size: int | None = None
     """Examples per step and rank."""
     ranks: int | None = None
-    """Training processes."""
+    """Number of training processes."""
     step_ms: Spread | None = None
-    """Wall time of a step of rank 0 in milliseconds, warm-up apart."""
+    """Wall time of a step of rank 0, in milliseconds: median, p10, p90 and all samples. The first 3 steps are left
+    out."""
     wait_ms: Spread | None = None
-    """The part of each of those steps that rank 0 spent waiting for data, in milliseconds."""
+    """Part of each of those steps that rank 0 spent waiting for data, in milliseconds."""
     step_parts_ms: Mapping[str, float] = field(default_factory=dict)
-    """Median milliseconds of rank 0's steps by part: `wait`, `copy`, `compute`, and `allreduce` where it was told apart
+    """Median milliseconds of rank 0's steps by part: `wait`, `copy`, `compute`, and `allreduce` if it can be separated
     from `compute`."""
     checkpoint_s: float | None = None
     """Seconds that rank 0 spent on checkpoints, between steps."""
     wait_pct: float | None = None
     """Share of the steps' time spent waiting for data, 0 to 100; the mean of all ranks."""
     examples_per_s: float | None = None
-    """All ranks together."""
+    """Throughput of all ranks together, in examples per second."""
     bytes_per_example: float | None = None
-    """On the wire between data hosts and ranks; None without a data service."""
+    """Bytes of one image on the wire between data hosts and ranks; null without a data service."""
     first_batch_s: float | None = None
-    """From the trainer's first request to its first batch."""
+    """Seconds from the trainer's first request to its first batch."""
     teardown_s: float | None = None
-    """From the end of the last rank to the end of the last host."""
+    """Seconds from the end of the last rank to the end of the last host."""
     epochs: Sequence[Mapping[str, Any]] = ()
-    """By epoch: epoch, seen, expected, once, missing, repeated, loss, accuracy and whatever else was measured."""
+    """By epoch: `epoch`, `steps`, `loss`, `accuracy`, validation, and the audit: `expected`, `before` (seen by earlier
+    runs), `seen`, `once`, `repeated`, `bad` (skipped), `missing`, `rereads`."""
     stages_where: Mapping[str, str] = field(default_factory=dict)
-    """Each stage as text, in order, to where it ran: `data_group`, `dnn_group` or `trainer`."""
+    """Where each stage ran, in the order of the pipeline: `data_group`, `dnn_group` or `trainer`."""
     restarts: int | None = None
-    """How often a part was started anew."""
+    """Number of restarts of data service processes."""
     lost_hosts: Mapping[str, str] = field(default_factory=dict)
-    """Why, by name of each data host that was lost after training had begun."""
+    """By name of each data host that was lost after training had begun: why."""
     bad_records: Sequence[Mapping[str, Any]] = ()
-    """Records that were skipped because they cannot be read: file, offset (bytes), reason and so on; the first ones."""
+    """The first records that were skipped: file, offset in bytes, reason, and how many examples are lost with each."""
     status: str | None = None
-    """What a platform would say of the job: `Completed`, `Failed` or `Stopped`."""
+    """Status that the platform would give the job: `Completed`, `Failed` or `Stopped`. A lost host fails a job there,
+    even if the training went on without it."""
     failure_reason: str | None = None
-    """And why."""
+    """Failure reason that the platform would give."""
     billable_s: float | None = None
-    """Seconds that a platform charges for each of the instances; None of a run that is not paid for."""
+    """Seconds that the platform charges for each instance; null for a run that is not paid for."""
     usd: float | None = None
-    """What all of them cost, without storage and transfer; None where a price is not known."""
+    """Cost of all instances, without storage and transfer; null if a price is not known."""
     host_cpu_s: Mapping[str, float] = field(default_factory=dict)
-    """CPU seconds of each host, by name, from its start to its end."""
+    """CPU seconds of each container, by host, from its start to its end."""
     reading_cpu_s: Mapping[str, float] = field(default_factory=dict)
-    """The part of them from the first read of the ranks to their end."""
+    """Part of those from the first read of the ranks to the end of the last rank."""
     host_use: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Of each simulated host, by name: memory_peak_bytes, out_of_memory_kills, sent_bytes, received_bytes; null where
-    that was not counted."""
+    """By simulated host: `memory_peak_bytes` (file cache included), `out_of_memory_kills`, `sent_bytes`,
+    `received_bytes`; null for what was not counted."""
     limits: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Of each simulated host, by name: cpus, cpu_set, memory_bytes, bits_per_s; null for no limit."""
+    """By simulated host: `cpus`, `cpu_set`, `memory_bytes`, `bits_per_s`; null for no limit."""
     not_limited: Sequence[str] = ()
-    """Which of the limits that were asked for could not be had."""
+    """Limits that were asked for and could not be set."""
     usd_per_million_examples: float | None = None
-    """None where no price is known."""
+    """Cost of a million examples; null if a price is not known."""
     metrics: Mapping[str, Any] = field(default_factory=dict)
-    """The final values: loss, accuracy, val_accuracy."""
+    """Final values: `loss`, `accuracy`, `val_accuracy`."""
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:
