@@ -19,27 +19,25 @@ from tfhet.errors import JobFailed, TfhetError, UsageError
 from tfhet.events import Event, Observer, ignore
 from tfhet.launch.branch import Branch
 from tfhet.launch.chief import LINGER_S, SCRIPT_GRACE_S, STOP_S, Chief
-from tfhet.launch.emf import emf_line
-from tfhet.launch.endpoint import Endpoint
-from tfhet.launch.exposition import Exposition, labels
 from tfhet.launch.failure import write_failure
 from tfhet.launch.hearing import Hearing
 from tfhet.launch.lineage import first_gone, watched
+from tfhet.launch.metrics import labels, metrics_of
 from tfhet.launch.noise import is_noise
 from tfhet.launch.outcome import write_outcome
 from tfhet.launch.place import Place
 from tfhet.launch.recovery import Recovery
 from tfhet.launch.reserve import Reserve
 from tfhet.launch.ring import Meeting
-from tfhet.launch.sampler import Sampler
 from tfhet.launch.toolkit import release
 from tfhet.launch.verdict import Verdict
 from tfhet.process import Child
 from tfhet.record import MetricLine, RunFolder
-from tfhet.record.folder import PARTS
+from tfhet.record.folder import TIMELINE
 from tfhet.service import Fleet
 from tfhet.service.cpus import usable
 from tfhet.service.memory import in_huge_pages
+from tfhet.telemetry import Endpoint, Sampler, emf_line, gpu_count
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 KILL_GRACE_S = 1.0
@@ -86,7 +84,7 @@ class Launcher:
         self._ending: asyncio.Task[int] | None = None
         self._hearing = Hearing(self.say, self._write_emf, self._reads)
         self._record = place.paths.output_data / "tfhet"
-        self._timeline = self._record / PARTS
+        self._timeline = self._record / TIMELINE
         self._recovery = Recovery(self._record, self.say)
         # One launcher writes the events of the job: lines of several hosts would need one clock.
         self._observe: Observer = self._write_event if place.is_chief else ignore
@@ -259,14 +257,19 @@ class Launcher:
 
     async def _sample(self, link: Link) -> None:
         """Notes what this launcher's processes use, and, where it leads its host, what the host does."""
-        if self.place.settings.timeline != "off":
-            await Sampler.of(self.place, self._timeline, self._processes, link.clock_offset, self.say).run()
+        place = self.place
+        if place.settings.timeline != "off":
+            names, gpus = (place.host, place.member), gpu_count(place.env)
+            given = (self._timeline, *names, self._processes, link.clock_offset, self.say)
+            await Sampler.of(*given, leads_host=place.leads_host, gpus=gpus).run()
 
     async def _expose(self) -> None:
         """Answers Prometheus, where it is wanted."""
-        place, exposed = self.place, Exposition(self.place, self._hearing, self._processes, lambda: self._fleet)
+        place = self.place
         if place.metrics_port is not None:
-            await Endpoint(exposed.text, self.say).run(place.address(place.host), place.metrics_port)
+            hearing, processes = self._hearing, self._processes
+            endpoint = Endpoint(lambda: metrics_of(place, hearing, processes(), self._fleet), labels(place), self.say)
+            await endpoint.run(place.address(place.host), place.metrics_port)
 
     def _processes(self) -> dict[str, int]:
         """Ids of what runs for this launcher, by name."""

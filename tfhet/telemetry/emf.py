@@ -1,6 +1,6 @@
-"""Metric lines in CloudWatch's embedded metric format: a JSON object a line, of which CloudWatch makes metrics.
+"""Metric lines in CloudWatch's embedded metric format (EMF): log lines that CloudWatch turns into metrics.
 
-The format: "Specification: Embedded metric format", Amazon CloudWatch User Guide.
+Source: "Specification: Embedded metric format", Amazon CloudWatch User Guide.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ from tfhet.record.metric_line import UNITS
 
 
 def emf_line(namespace: str, dimensions: Mapping[str, str], line: MetricLine, at_s: float) -> str:
-    """One line, without its end. dimensions: values by name, at most 30 of them, all in one set; at_s: since 1970.
+    """A metric line as one JSON object, without a line break.
 
-    A loss that is no finite number is left out: neither JSON nor CloudWatch has such values.
+    dimensions: values by name, at most 30, all in one set. at_s: seconds since 1970. A loss that is not finite is left
+    out, because neither JSON nor CloudWatch can represent it.
     """
     numbers = {name: value for name, value in line.numbers().items() if math.isfinite(value)}
-    about = {
+    directive = {
         "Namespace": namespace,
         "Dimensions": [list(dimensions)],
         "Metrics": [{"Name": name, "Unit": UNITS[name]} for name in numbers],
     }
-    told = {"_aws": {"Timestamp": round(1e3 * at_s), "CloudWatchMetrics": [about]}, **dimensions, **numbers}
-    return json.dumps(told, allow_nan=False)
+    content = {"_aws": {"Timestamp": round(1e3 * at_s), "CloudWatchMetrics": [directive]}, **dimensions, **numbers}
+    return json.dumps(content, allow_nan=False)

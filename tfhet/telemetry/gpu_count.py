@@ -1,4 +1,4 @@
-"""How many GPUs a host has, without loading what could use them."""
+"""The number of GPUs of a host, found without loading a library that would use them."""
 
 from __future__ import annotations
 
@@ -6,20 +6,22 @@ from collections.abc import Mapping
 from pathlib import Path
 
 DRIVER = Path("/proc/driver/nvidia/gpus")
-"""One folder for each GPU; in a container, for each that it was given."""
+"""Folder of the driver with one entry per GPU; in a container, per GPU that the container may use."""
 
 
 def gpu_count(env: Mapping[str, str], driver: Path = DRIVER) -> int:
-    """GPUs that a process of this host may use: as `CUDA_VISIBLE_DEVICES` says, else `SM_NUM_GPUS`, else the driver."""
+    """Number of GPUs that a process with these variables may use.
+
+    The first source that is present decides: `CUDA_VISIBLE_DEVICES`, `SM_NUM_GPUS`, the driver.
+    """
     visible = env.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         names = [name.strip() for name in visible.split(",")]
-        # CUDA takes the names up to the first that is none, like -1 (CUDA programming guide, environment variables).
-        bad = next((i for i, name in enumerate(names) if not name or name.startswith("-")), len(names))
-        return bad
-    told = env.get("SM_NUM_GPUS", "")
-    if told.isascii() and told.isdigit() and len(told) < 5:
-        return int(told)
+        # CUDA ignores everything from the first invalid name on, such as -1 (CUDA programming guide).
+        return next((i for i, name in enumerate(names) if not name or name.startswith("-")), len(names))
+    count = env.get("SM_NUM_GPUS", "")
+    if count.isascii() and count.isdigit() and len(count) < 5:
+        return int(count)
     try:
         return sum(1 for _ in driver.iterdir())
     except OSError:

@@ -1,128 +1,129 @@
-"""What a timeline says in short: where the steps of each rank went, and how busy each process and host was."""
+"""A timeline in short: the components of each rank's steps, and how busy each process and each host was."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tfhet.record.entry import Step
-from tfhet.record.run import WARM_UP_STEPS
-from tfhet.record.statistics import median
-from tfhet.record.timeline import Timeline, natural
+from tfhet.record import Timeline, median
+from tfhet.record.step_time import StepTime, measured, share_pct
+from tfhet.record.timeline import natural
 from tfhet.units import MIB
 
 
 @dataclass(frozen=True)
-class RankShare:
-    """The steps of one rank, without the first ones."""
+class RankSummary:
+    """The measured steps of one rank, and its checkpoints."""
 
     rank: int
     host: str
     steps: int
     step_ms: float
-    """Median."""
+    """Median duration of a step in milliseconds."""
     wait_pct: float
-    """Share of the time of all steps, as the next ones."""
+    """Share of the time of all measured steps, 0 to 100; the next three likewise."""
     copy_pct: float
     compute_pct: float
-    """Holds the allreduce where that was not told apart."""
+    """Includes the allreduce where it is not known."""
     allreduce_pct: float | None
+    """None where a step has no time for it."""
     checkpoint_s: float
-    """Of all checkpoints."""
+    """Seconds of all checkpoints."""
 
 
 @dataclass(frozen=True)
-class ProcessShare:
-    """One process that a launcher started, or the launcher."""
+class ProcessSummary:
+    """CPU usage of a launcher, or of one process that it started."""
 
     host: str
     name: str
     cpus: float
-    """Mean CPU seconds per second, while it was looked at."""
+    """Mean CPU seconds per second over its samples."""
     most_cpus: float
-    """In one look."""
+    """The largest of its samples."""
 
 
 @dataclass(frozen=True)
-class HostShare:
-    """What was used of a host, by whomever."""
+class HostSummary:
+    """What all processes on one host used together."""
 
     host: str
     counted: str
+    """What was counted as the host: `machine` or `cgroup`."""
     cpus: float
-    """Mean."""
+    """Mean CPU seconds per second."""
     of_cpus: float
+    """Number of CPUs that can be used."""
     memory_mib: float
-    """The most."""
+    """The largest of its samples."""
     received_mib_per_s: float
     """Mean."""
     sent_mib_per_s: float
     """Mean."""
     gpu_busy_pct: float | None
-    """Mean of all GPUs; None where none was looked at."""
+    """Mean of all GPUs; None without GPUs."""
 
 
-def of_ranks(timeline: Timeline) -> list[RankShare]:
-    """By rank."""
-    steps: dict[tuple[int, str], list[Step]] = defaultdict(list)
+def of_ranks(timeline: Timeline) -> list[RankSummary]:
+    """One summary per rank, in the order of ranks."""
+    steps: dict[tuple[int, str], list[StepTime]] = defaultdict(list)
     for step in timeline.steps:
         steps[step.rank, step.host].append(step)
     saved: dict[int, float] = defaultdict(float)
-    for span in timeline.spans:
-        saved[span.rank] += span.dur_s if span.name == "checkpoint" else 0.0
+    for pause in timeline.pauses:
+        saved[pause.rank] += pause.dur_s if pause.name == "checkpoint" else 0.0
     return [_of_rank(rank, host, own, saved[rank]) for (rank, host), own in sorted(steps.items())]
 
 
-def _of_rank(rank: int, host: str, steps: Sequence[Step], checkpoint_s: float) -> RankShare:
-    steps = steps[WARM_UP_STEPS:] or steps
-    total_s = sum(step.dur_s for step in steps)
+def _of_rank(rank: int, host: str, every: Sequence[StepTime], checkpoint_s: float) -> RankSummary:
+    steps = measured(every)
+    is_known = all(step.allreduce_s is not None for step in steps)
 
-    def share(parts: Iterable[float]) -> float:
-        return 100 * sum(parts) / total_s if total_s else 0.0
+    def share(seconds_of: Callable[[StepTime], float]) -> float:
+        return share_pct(steps, seconds_of) or 0.0
 
-    told = [step.allreduce_s for step in steps if step.allreduce_s is not None]
-    return RankShare(
+    return RankSummary(
         rank,
         host,
         len(steps),
         1e3 * median([step.dur_s for step in steps]),
-        share(step.wait_s for step in steps),
-        share(step.copy_s for step in steps),
-        share(step.compute_s for step in steps),
-        share(told) if len(told) == len(steps) else None,
+        share(lambda step: step.wait_s),
+        share(lambda step: step.copy_s),
+        share(lambda step: step.compute_s),
+        share(lambda step: step.allreduce_s or 0.0) if is_known else None,
         checkpoint_s,
     )
 
 
-def of_processes(timeline: Timeline) -> list[ProcessShare]:
-    """By host and name."""
-    looks: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
-    for use in timeline.uses:
+def of_processes(timeline: Timeline) -> list[ProcessSummary]:
+    """One summary per process, in the order of hosts and names."""
+    samples: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
+    for use in timeline.usage:
         for name, cpus in use.processes.items():
             shown = f"{name} of {use.member}" if name == "launcher" else name
-            looks[use.host, shown].append((cpus, use.dur_s))
-    ordered = sorted(looks.items(), key=lambda item: (natural(item[0][0]), natural(item[0][1])))
-    return [ProcessShare(host, name, _mean(own), max(cpus for cpus, _ in own)) for (host, name), own in ordered]
+            samples[use.host, shown].append((cpus, use.dur_s))
+    ordered = sorted(samples.items(), key=lambda item: (natural(item[0][0]), natural(item[0][1])))
+    return [ProcessSummary(host, name, _mean(own), max(cpus for cpus, _ in own)) for (host, name), own in ordered]
 
 
-def of_hosts(timeline: Timeline) -> list[HostShare]:
-    """By host, those whose launcher looked."""
+def of_hosts(timeline: Timeline) -> list[HostSummary]:
+    """One summary per host that has samples, in the order of hosts."""
     found = []
     for host in timeline.hosts:
-        looks = [(use.machine, use.dur_s) for use in timeline.uses if use.host == host and use.machine is not None]
-        if looks:
-            gpus = [(busy, dur_s) for machine, dur_s in looks for busy in machine.gpus_busy_pct]
+        samples = [(use.machine, use.dur_s) for use in timeline.usage if use.host == host and use.machine is not None]
+        if samples:
+            gpus = [(busy, dur_s) for machine, dur_s in samples for busy in machine.gpus_busy_pct]
             found.append(
-                HostShare(
+                HostSummary(
                     host,
-                    looks[-1][0].counted,
-                    _mean([(machine.cpus, dur_s) for machine, dur_s in looks]),
-                    looks[-1][0].of_cpus,
-                    max(machine.memory_bytes for machine, _ in looks) / MIB,
-                    _mean([(machine.received_bytes_per_s, dur_s) for machine, dur_s in looks]) / MIB,
-                    _mean([(machine.sent_bytes_per_s, dur_s) for machine, dur_s in looks]) / MIB,
+                    samples[-1][0].counted,
+                    _mean([(machine.cpus, dur_s) for machine, dur_s in samples]),
+                    samples[-1][0].of_cpus,
+                    max(machine.memory_bytes for machine, _ in samples) / MIB,
+                    _mean([(machine.received_bytes_per_s, dur_s) for machine, dur_s in samples]) / MIB,
+                    _mean([(machine.sent_bytes_per_s, dur_s) for machine, dur_s in samples]) / MIB,
                     _mean(gpus) if gpus else None,
                 )
             )
@@ -130,7 +131,7 @@ def of_hosts(timeline: Timeline) -> list[HostShare]:
 
 
 def tables(timeline: Timeline) -> list[tuple[str, Sequence[str], list[list[Any]]]]:
-    """Title, columns and rows of what there is."""
+    """Title, columns and rows of each table that has rows."""
     every = [
         (
             "steps",
@@ -152,12 +153,12 @@ def tables(timeline: Timeline) -> list[tuple[str, Sequence[str], list[list[Any]]
 
 
 def to_json(timeline: Timeline) -> dict[str, Any]:
-    """The same, by the names of the fields."""
+    """The tables as JSON values, with the names of the fields."""
     every = {"ranks": of_ranks(timeline), "processes": of_processes(timeline), "hosts": of_hosts(timeline)}
     return {name: [dict(vars(each)) for each in found] for name, found in every.items()}  # type: ignore[attr-defined]
 
 
-def _mean(looks: Sequence[tuple[float, float]]) -> float:
-    """Of values that held for so long each."""
-    total_s = sum(dur_s for _, dur_s in looks)
-    return sum(value * dur_s for value, dur_s in looks) / total_s if total_s else 0.0
+def _mean(samples: Sequence[tuple[float, float]]) -> float:
+    """Mean of values, each weighted by its duration in seconds."""
+    total_s = sum(dur_s for _, dur_s in samples)
+    return sum(value * dur_s for value, dur_s in samples) / total_s if total_s else 0.0

@@ -14,10 +14,11 @@ from tfhet.clock import SYSTEM, Clock
 from tfhet.cluster import Serving
 from tfhet.errors import DataError
 from tfhet.record import MetricLine
+from tfhet.record.step_time import StepTime
 from tfhet.trainer.audit import Audit, Visits
 from tfhet.trainer.collective import Collective
 from tfhet.trainer.feed import Delivery, Feed
-from tfhet.trainer.meter import Meter, StepTime
+from tfhet.trainer.meter import Meter
 from tfhet.trainer.parts import Parts, Skipped
 from tfhet.trainer.step import Accelerator, Batch
 

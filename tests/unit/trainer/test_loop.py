@@ -184,7 +184,7 @@ def test_validating_is_a_pause(fake_feed):
     clock = FakeClock(5.0)
     loop = Loop(fake_feed([4]), Recording(), Solo(), clock=clock)
     loop.evaluate(fake_feed([4, 4], wait_s=0.5, clock=clock))
-    assert [(each.name, each.began_s, each.took_s) for each in loop.meter.pauses] == [("validation", 5.0, 1.0)]
+    assert [(each.name, each.at_s, each.dur_s) for each in loop.meter.pauses] == [("validation", 5.0, 1.0)]
 
 
 def test_steps_go_on_counting_where_a_training_was_resumed(fake_feed):
