@@ -189,7 +189,7 @@ def test_a_port_that_cannot_be_had_is_said_and_nothing_else_happens(port):
 def test_without_prometheus_client_it_says_what_to_install_and_nothing_else_happens(monkeypatch):
     monkeypatch.setitem(sys.modules, "tfhet.telemetry.metrics_server", None)
     said: list[str] = []
-    run(Endpoint(lambda: {}, LABELS, said.append).run(HOST, 0))
+    run(Endpoint(dict, LABELS, said.append).run(HOST, 0))
     assert len(said) == 1 and said[0].endswith("(pip install prometheus_client)")
 
 
