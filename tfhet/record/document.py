@@ -123,8 +123,8 @@ def check_schema(document: Mapping[str, Any], kind: str, schema: int, where: str
     found = document.get("schema")
     if found != schema or isinstance(found, bool):
         place = f" in {where}" if where else ""
-        said = "no schema version" if found is None else f"schema {shown(found)}"
+        version = "no schema version" if found is None else f"schema {shown(found)}"
         raise UsageError(
-            f"{kind}{place} has {said}; this tfhet reads schema {schema}: "
+            f"{kind}{place} has {version}; this tfhet reads schema {schema}: "
             "read it with the tfhet that wrote it, or run again to write it anew"
         )

@@ -56,7 +56,7 @@ class UsageSample:
 
 @dataclass(frozen=True)
 class ClockOffset:
-    """How far a host's clock is behind the leader's."""
+    """Difference between the leader's clock and that of a host."""
 
     host: str
     at_s: float

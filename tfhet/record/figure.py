@@ -1,7 +1,7 @@
 """A measured number with its unit, its interval, and the raw samples that it follows from.
 
 >>> from tfhet.record import Figure
->>> Figure.ratio([40.0, 44.0, 42.0], [10.0, 11.0, 10.5], against="plain TensorFlow").value
+>>> Figure.ratio([40.0, 44.0, 42.0], [10.0, 11.0, 10.5], against="the library").value
 4.0
 """
 

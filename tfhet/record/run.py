@@ -148,9 +148,9 @@ class RunSummary:
             kind = _KINDS.get(item.name, (str,))
             value = document.number(value) if float in kind else value
             if not isinstance(value, kind) or isinstance(value, bool) or not _fits(item.name, value):
-                said = " or ".join(one.__name__ for one in kind)
+                wanted = " or ".join(one.__name__ for one in kind)
                 shown = errors.shown(value)
-                raise errors.DataError(f"{KIND} {where}: `{item.name}` is {shown}, not {said}", where or None)
+                raise errors.DataError(f"{KIND} {where}: `{item.name}` is {shown}, not {wanted}", where or None)
             values[item.name] = value
         try:
             values["metrics"] = _numbers(values.get("metrics", {}))

@@ -8,7 +8,7 @@ divides into four components, which add up to `dur_s`:
 - **copy**: batches are brought to the device, in the type that the model takes.
 - **allreduce**: from the moment when the rank's own gradients are complete to the moment when those of all ranks are
   summed. It holds the exchange, as far as computing does not hide it, and the wait for slower ranks.
-- **compute**: the rest. It holds the allreduce where the two cannot be told apart.
+- **compute**: the rest. It holds the allreduce where the two cannot be separated.
 
 The wait share (`wait_pct`) is the sum of the waits of all measured steps over the sum of their durations; the first
 steps of a run are not measured (`measured`).
