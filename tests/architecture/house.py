@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 ROOMS = (
     "lazy", "errors", "units", "clock", "events", "deadline", "process",
     "record", "cluster", "catalogue", "control",
-    "native", "source", "stages", "placement", "service", "trainer", "profile",
+    "telemetry", "native", "source", "stages", "placement", "strategies", "planes", "trainer", "profile",
     "plan", "advice", "report", "submit", "follow", "launch", "container", "simulate", "bench", "doctor", "__main__",
 )
 # fmt: on

@@ -10,7 +10,11 @@ from pathlib import Path
 import house
 import pytest
 
-QUICK_ROOMS = ["record", "cluster", "catalogue", "control", "plan", "report", "job", "launch", "simulate", "__main__"]
+# fmt: off
+QUICK_ROOMS = [
+    "record", "cluster", "catalogue", "control", "telemetry", "plan", "report", "job", "launch", "simulate", "__main__",
+]
+# fmt: on
 """They start in a moment, because nothing that they load needs TensorFlow."""
 
 HEAVY = ["tensorflow", "keras", "horovod.tensorflow", "tensorflow_addons"]

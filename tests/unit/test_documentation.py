@@ -186,7 +186,7 @@ def test_the_metric_definitions_find_the_numbers_of_the_metric_lines():
     for block in blocks(guide, "python"):
         exec(block.content, names)
     meter = Meter()
-    meter.add(StepTime(step_s=0.1, wait_s=0.025, examples=128))
+    meter.add(StepTime(dur_s=0.1, wait_s=0.025, examples=128))
     (end,) = re.findall(r"^\[tfhet\] end of .*$", guide.read_text(), flags=re.MULTILINE)
     lines = [f"[algo-2/0] {meter.line(10, 0, 1.5)}", end]
     found = {

@@ -109,26 +109,26 @@ def _noted_run(mode: str, options: argparse.Namespace, folder: Path) -> NotedRun
     noted = RunFolder(folder).timeline()
     shutil.rmtree(folder, ignore_errors=True)
     cpu_s = sum(summary.host_cpu_s.values())
-    return NotedRun(mode, cpu_s, summary.step_ms.median, len(noted.steps), len(noted.uses))
+    return NotedRun(mode, cpu_s, summary.step_ms.median, len(noted.steps), len(noted.usage))
 
 
 def note_cost(folder: Path, notes: int = NOTES) -> NoteCost:
     """Makes so many notes of both kinds in files of `folder`, one behind the other."""
     # Here: the command lists its suites without what a trainer needs.
     from tfhet.cluster import JobContext
-    from tfhet.launch.sampler import HELD, Sampler
-    from tfhet.launch.usage import counters
-    from tfhet.record.timeline import Part
+    from tfhet.record.timeline import TimelineFile
+    from tfhet.telemetry.host_counters import host_counters
+    from tfhet.telemetry.sampler import BATCH, Sampler
     from tfhet.trainer.journal import Journal
     from tfhet.trainer.meter import Meter, StepTime
 
     folder.mkdir(parents=True, exist_ok=True)
     processes = dict.fromkeys(("launcher", "dispatcher", "worker-0", "rank-0"), os.getpid())
-    sampler = Sampler("host", "host", Part(folder / "use.jsonl"), lambda: processes, counters=counters())
+    sampler = Sampler("host", "host", TimelineFile(folder / "use.jsonl"), lambda: processes, counters=host_counters())
     began_s = SYSTEM.cpu()
     for number in range(notes):
         sampler.sample()
-        if number % HELD == 0:
+        if number % BATCH == 0:
             sampler.write()
     sampled_s = SYSTEM.cpu()
     meter = Meter()

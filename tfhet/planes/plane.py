@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from tfhet.cluster import Place, PortRange, Role, Roles
 from tfhet.events import Observer
+from tfhet.telemetry import Metric
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -80,8 +81,8 @@ class LauncherSide(Protocol):
     def processes(self) -> Mapping[str, int]:
         """Process ids of those that run, by name."""
 
-    def counts(self) -> Mapping[str, float]:
-        """Numbers for the metrics endpoint, by name."""
+    def metrics(self) -> Mapping[Metric, float]:
+        """What the metrics endpoint of this launcher shows of the plane."""
 
     async def beside(self, pid: int) -> None:
         """Runs while the training process `pid` of this launcher does; a plane may yield CPUs to it."""

@@ -1,4 +1,14 @@
-"""What was measured: figures with their raw samples, records of benchmarks, the folder of one run, the machine."""
+"""What was measured: figures, records of benchmarks, and the folder that a run leaves.
+
+    >>> from tfhet.record import Figure, Record
+    >>> cost = Figure.of([12.1, 11.9, 12.4, 12.0, 12.2], unit="us")
+    >>> round(cost.value, 1), round(cost.low, 1), round(cost.high, 1), cost.n
+    (12.1, 11.9, 12.4, 5)
+    >>> Record.of("blur", {"blur.us": cost}).write("results/blur.json")
+    PosixPath('results/blur.json')
+
+A run's folder holds its summary, events, logs and timeline: `RunFolder("runs/a").read_summary().wait_pct`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The metric line: what rank 0 says of its steps now and then, for people and for what reads logs."""
+"""The metric line, which rank 0 prints every few steps; programs that read logs parse it."""
 
 from __future__ import annotations
 
@@ -19,37 +19,36 @@ UNITS = {
     "loss": "None",
     "wait_pct": "Percent",
 }
-"""The units of its numbers, in CloudWatch's words."""
+"""Unit of each number, as CloudWatch names it."""
 
 
 @dataclass(frozen=True)
 class MetricLine:
-    """The numbers of one metric line: the step and epoch that were reached, and means over the steps since the one
-    before."""
+    """The numbers of one metric line: the step and epoch reached, and means over the steps since the previous line."""
 
     step: int
     epoch: int
     step_ms: float
     examples_per_s: float
-    """Of all ranks."""
+    """Throughput of all ranks together."""
     wait_pct: float
-    """Share of the steps' time spent waiting for data, 0 to 100."""
+    """Wait share of these steps on rank 0, 0 to 100 (`record.step_time`)."""
     loss: float | None = None
-    """Mean over the epoch so far; None of a training that has none. May be nan or infinite."""
+    """Mean over the epoch so far; None for a training without a loss. May be nan or infinite."""
 
     @classmethod
     def parse(cls, line: str) -> MetricLine | None:
-        """What a line of a log says, whatever stands before it or behind; None for one that is no metric line."""
+        """The metric line within a line of a log, whatever surrounds it; None for any other line."""
         found = _LINE.search(line)
         if found is None:
             return None
-        told = found.groupdict()
+        fields = found.groupdict()
         try:
-            step_ms, pace, wait_pct = (float(told[name]) for name in ("step_ms", "examples_per_s", "wait_pct"))
-            loss = None if told["loss"] is None else float(told["loss"])
-        except ValueError:  # 1.2.3: the output of two processes, mixed
+            step_ms, pace, wait_pct = (float(fields[name]) for name in ("step_ms", "examples_per_s", "wait_pct"))
+            loss = None if fields["loss"] is None else float(fields["loss"])
+        except ValueError:  # such as 1.2.3: mixed output of two processes
             return None
-        return cls(int(told["step"]), int(told["epoch"]), step_ms, pace, wait_pct, loss)
+        return cls(int(fields["step"]), int(fields["epoch"]), step_ms, pace, wait_pct, loss)
 
     def __str__(self) -> str:
         loss = "" if self.loss is None else f" loss={self.loss:.4f}"
@@ -59,5 +58,5 @@ class MetricLine:
         )
 
     def numbers(self) -> Mapping[str, float]:
-        """By the names that stand in the line, without those that are not there."""
+        """The numbers by their names in the line; those that the line lacks are left out."""
         return {name: value for name, value in vars(self).items() if value is not None}

@@ -14,9 +14,10 @@ from tfhet.clock import SYSTEM, Clock
 from tfhet.errors import DataError
 from tfhet.planes.reader import Delivery, Reader
 from tfhet.record import MetricLine
+from tfhet.record.step_time import StepTime
 from tfhet.strategies import Collective
 from tfhet.trainer.audit import Audit, Visits
-from tfhet.trainer.meter import Meter, StepTime
+from tfhet.trainer.meter import Meter
 from tfhet.trainer.parts import Parts, Skipped
 from tfhet.trainer.step import Accelerator, Batch
 

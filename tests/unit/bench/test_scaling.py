@@ -26,7 +26,7 @@ from tfhet.errors import JobFailed, TfhetError, UsageError
 from tfhet.launch.settings import LaunchSettings
 from tfhet.record import Record, RunSummary
 from tfhet.record.spread import Spread
-from tfhet.trainer import meter
+from tfhet.record.step_time import WARM_UP_STEPS
 from tfhet.trainer.settings import Settings
 
 IDEAL = Ideal(stages_s=0.08, wire_s=0.02, reader_s=0.01, step_s=0.1, cpus=0.2)
@@ -232,7 +232,7 @@ def test_the_arguments_of_a_load_are_understood_by_the_launcher_and_by_the_train
 def test_the_record_leaves_out_as_many_steps_as_the_suite_thinks() -> None:
     from tfhet.bench.scaling_point import RECORD_SKIPS
 
-    assert RECORD_SKIPS == meter.WARM_UP_STEPS
+    assert RECORD_SKIPS == WARM_UP_STEPS
 
 
 def test_without_data_hosts_there_is_no_data_group() -> None:

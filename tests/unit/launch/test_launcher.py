@@ -363,7 +363,7 @@ def test_the_processes_of_a_launcher_have_names(assignment_of):
 
 def sampled(launcher: Launcher, tmp_path: Path, monkeypatch) -> Timeline:
     """What a launcher noted of itself until it was cancelled."""
-    monkeypatch.setattr("tfhet.launch.sampler.PERIOD_S", 0.01)
+    monkeypatch.setattr("tfhet.telemetry.sampler.PERIOD_S", 0.01)
 
     async def scenario() -> None:
         link = SimpleNamespace(clock_offset=lambda: (0.0, 0.0))
@@ -381,8 +381,8 @@ def sampled(launcher: Launcher, tmp_path: Path, monkeypatch) -> Timeline:
 
 def test_a_launcher_notes_what_it_uses_and_what_its_host_does(assignment_of, tmp_path, monkeypatch):
     found = sampled(Launcher(assignment_of("t1", data=()), []), tmp_path, monkeypatch)
-    assert {name for use in found.uses for name in use.processes} == {"launcher"}
-    assert all(use.machine is not None for use in found.uses)
+    assert {name for use in found.usage for name in use.processes} == {"launcher"}
+    assert all(use.machine is not None for use in found.usage)
     assert [(each.host, each.offset_s, each.error_s) for each in found.clocks] == [("t1", 0.0, 0.0)]
 
 

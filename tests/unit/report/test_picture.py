@@ -22,7 +22,7 @@ def folder(tmp_path: Path) -> RunFolder:
 
 def metric_line(step: int, step_s: float = 0.1) -> str:
     meter = Meter()
-    meter.add(StepTime(step_s=step_s, wait_s=step_s / 4, examples=128))
+    meter.add(StepTime(dur_s=step_s, wait_s=step_s / 4, examples=128))
     return f"[algo-2/0] {meter.line(step, 1, 1.5)}\n"
 
 

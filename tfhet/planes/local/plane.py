@@ -10,6 +10,7 @@ from tfhet.cluster import Place, PortRange, Role, Roles
 from tfhet.planes.memory import in_huge_pages
 from tfhet.planes.plane import LauncherSide, Loss, Outlets, RankSide
 from tfhet.planes.tensorflow_noise import is_noise
+from tfhet.telemetry import Metric
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class LocalLauncherSide:
     def processes(self) -> Mapping[str, int]:
         return {}
 
-    def counts(self) -> Mapping[str, float]:
+    def metrics(self) -> Mapping[Metric, float]:
         return {}
 
     async def beside(self, pid: int) -> None:

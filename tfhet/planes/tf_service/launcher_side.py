@@ -19,9 +19,12 @@ from tfhet.planes.memory import in_huge_pages
 from tfhet.planes.plane import Loss, Outlets
 from tfhet.planes.reserve import Reserve
 from tfhet.planes.tf_service.fleet import Fleet
+from tfhet.planes.tf_service.metrics import REGISTERED, RESTARTS
+from tfhet.planes.tf_service.metrics import WORKERS as WORKERS_RUNNING
 from tfhet.planes.tf_service.order import Order
 from tfhet.planes.tf_service.recovery import Recovery
 from tfhet.planes.tf_service.settings import ServiceSettings
+from tfhet.telemetry import UP, Metric
 
 DISPATCHER, WORKERS = "dispatcher", "workers"
 """Names of the ports."""
@@ -90,15 +93,16 @@ class ServiceLauncherSide:
     def processes(self) -> Mapping[str, int]:
         return self._fleet.pids if self._fleet is not None else {}
 
-    def counts(self) -> Mapping[str, float]:
-        fleet, found = self._fleet, {}
+    def metrics(self) -> Mapping[Metric, float]:
+        fleet, workers = self._fleet, sum(name.startswith("worker-") for name in self.processes())
+        values: dict[Metric, float] = {UP: float(workers > 0)}
         if self._own_workers:
-            found["workers"] = sum(name.startswith("worker-") for name in self.processes())
+            values[WORKERS_RUNNING] = workers
         if self._place.is_leader:
-            found["workers_registered"] = 0 if fleet is None else fleet.workers_registered
+            values[REGISTERED] = 0 if fleet is None else fleet.workers_registered
         if self.serves:
-            found["restarts"] = 0 if fleet is None else fleet.restarts
-        return found
+            values[RESTARTS] = 0 if fleet is None else fleet.restarts
+        return values
 
     async def beside(self, pid: int) -> None:
         def keep(reserve: int, used: float) -> None:

@@ -7,13 +7,30 @@ from pathlib import Path
 import pytest
 
 from tfhet.errors import UsageError
-from tfhet.record import Timeline, scalars
-from tfhet.record.entry import HostUse, Step, Use
+from tfhet.record import Timeline
+from tfhet.record.entry import HostUsage, UsageSample
+from tfhet.record.step_time import StepTime
+from tfhet.telemetry import tensorboard
 
-STEPS = [Step("algo-1", 10.0 + n, 0.5, 0, n + 1, 0, 0.125, 0.0625, 0.25) for n in range(3)]
-UNTOLD = Step("algo-2", 10.5, 0.5, 1, 1, 0, 0.125, 0.0625, None)
-USE = Use(
-    "algo-2", 11.0, 1.0, "algo-2", {"worker-0": 0.75, "launcher": 0.5}, HostUse(1.5, 4, "cgroup", 3 << 20, 0, 1 << 20)
+STEPS = [
+    StepTime(
+        host="algo-1",
+        rank=0,
+        step=n + 1,
+        epoch=0,
+        at_s=10.0 + n,
+        dur_s=0.5,
+        wait_s=0.125,
+        copy_s=0.0625,
+        allreduce_s=0.25,
+    )
+    for n in range(3)
+]
+UNTOLD = StepTime(
+    host="algo-2", rank=1, step=1, epoch=0, at_s=10.5, dur_s=0.5, wait_s=0.125, copy_s=0.0625, allreduce_s=None
+)
+USE = UsageSample(
+    "algo-2", 11.0, 1.0, "algo-2", {"worker-0": 0.75, "launcher": 0.5}, HostUsage(1.5, 4, "cgroup", 3 << 20, 0, 1 << 20)
 )
 
 
@@ -29,7 +46,7 @@ def read(folder: Path) -> dict[str, list[tuple[float, int, float]]]:
 
 
 def test_tensorboard_reads_the_steps_of_each_rank(tmp_path):
-    scalars.write(Timeline.of([*STEPS, UNTOLD]), tmp_path)
+    tensorboard.write(Timeline.of([*STEPS, UNTOLD]), tmp_path)
     found = read(tmp_path / "rank-0")
     assert found == {
         f"step/{name}": [(10.5 + n, n + 1, value) for n in range(3)]
@@ -45,7 +62,7 @@ def test_tensorboard_reads_the_steps_of_each_rank(tmp_path):
 
 
 def test_tensorboard_reads_the_use_of_each_host_by_seconds(tmp_path):
-    scalars.write(Timeline.of([*STEPS, USE]), tmp_path)
+    tensorboard.write(Timeline.of([*STEPS, USE]), tmp_path)
     assert read(tmp_path / "host-algo-2") == {
         tag: [(12.0, 2, value)]
         for tag, value in (
@@ -60,23 +77,24 @@ def test_tensorboard_reads_the_use_of_each_host_by_seconds(tmp_path):
 
 
 def test_writing_again_replaces_what_was_written(tmp_path):
-    first = scalars.write(Timeline.of(STEPS), tmp_path)
-    assert scalars.write(Timeline.of(STEPS), tmp_path) == first
+    first = tensorboard.write(Timeline.of(STEPS), tmp_path)
+    assert tensorboard.write(Timeline.of(STEPS), tmp_path) == first
     assert len(read(tmp_path / "rank-0")["step/ms"]) == 3
 
 
 def test_without_tensorboard_it_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorboard.compat.proto.event_pb2", None)
     with pytest.raises(UsageError, match="pip install tensorboard"):
-        scalars.write(Timeline.of(STEPS), tmp_path)
+        tensorboard.write(Timeline.of(STEPS), tmp_path)
     assert not list(tmp_path.rglob("*tfevents*"))
 
 
 def test_tensorflow_is_not_loaded_for_it(tmp_path):
     program = (
-        "import sys; from pathlib import Path; from tfhet.record import Timeline, scalars\n"
-        "from tfhet.record.entry import Span, Step\n"
-        f"scalars.write(Timeline.of([Step('a', 1.0, 0.5, 0, 1, 0, 0.0, 0.0, None)]), Path({str(tmp_path)!r}))\n"
+        "import sys; from pathlib import Path; from tfhet.record import Timeline\n"
+        "from tfhet.telemetry import tensorboard\n"
+        "from tfhet.record.step_time import StepTime\n"
+        f"tensorboard.write(Timeline.of([StepTime(0.5, 0.0)]), Path({str(tmp_path)!r}))\n"
         "sys.exit('tensorflow' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], timeout=120, check=False).returncode == 0

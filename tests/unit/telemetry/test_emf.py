@@ -1,4 +1,4 @@
-"""launch/emf.py: lines that keep the schema of CloudWatch's embedded metric format."""
+"""telemetry/emf.py: lines that keep the schema of CloudWatch's embedded metric format."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfhet.launch.emf import emf_line
-from tfhet.launch.exposition import labels
 from tfhet.record import MetricLine
+from tfhet.telemetry import emf_line
 
 UNITS = {
     "Count",
@@ -50,14 +49,14 @@ def check(told: dict) -> None:
             assert type(value) in (int, float) and math.isfinite(value)
 
 
-def test_a_line_holds_the_numbers_and_who_says_them(place_of):
-    told = json.loads(emf_line("tfhet", labels(place_of("t1", 0)), LINE, 1_700_000_000.1234))
+def test_a_line_holds_the_numbers_and_who_says_them():
+    who = {"training_job": "job", "group": "dnn_group", "host": "t1", "role": "dnn", "rank": "0"}
+    told = json.loads(emf_line("tfhet", who, LINE, 1_700_000_000.1234))
     check(told)
     assert told["_aws"]["Timestamp"] == 1_700_000_000_123
     (directive,) = told["_aws"]["CloudWatchMetrics"]
     assert directive["Namespace"] == "tfhet"
     assert directive["Dimensions"] == [["training_job", "group", "host", "role", "rank"]]
-    who = {"training_job": "job", "group": "dnn_group", "host": "t1", "role": "dnn", "rank": "0"}
     assert {name: told[name] for name in told if name != "_aws"} == {**who, **LINE.numbers()}
     assert {metric["Name"]: metric["Unit"] for metric in directive["Metrics"]} == {
         "step": "Count",

@@ -1,4 +1,4 @@
-"""How busy the GPUs of a host are, by NVIDIA's management library, through nvidia-ml-py where that is installed."""
+"""Utilisation of a host's GPUs from NVIDIA's management library (NVML), through nvidia-ml-py where it is installed."""
 
 from __future__ import annotations
 
@@ -10,43 +10,46 @@ from dataclasses import dataclass
 from typing import Any
 
 PERIOD_S = 1.0
+"""Interval between two readings."""
 
 
 @dataclass(frozen=True)
-class GpuUse:
-    """Of one GPU."""
+class GpuUsage:
+    """One reading of one GPU."""
 
     busy_pct: float
-    """Share of the last moments in which anything ran on it, 0 to 100 (nvmlDeviceGetUtilizationRates)."""
+    """Share of the driver's last sampling period in which a kernel ran, 0 to 100 (nvmlDeviceGetUtilizationRates)."""
     memory_bytes: int
+    """Memory in use."""
 
 
-class Gpus:
-    """Reads all GPUs once a second, in a thread of its own: the driver may take long to answer, or hang."""
+class GpuMonitor:
+    """Reads all GPUs once a second in a thread of its own, because the driver may answer slowly or hang."""
 
     def __init__(self, load: Callable[[], Any] = lambda: importlib.import_module("pynvml")):
-        """load: gives the module of nvidia-ml-py, or raises ImportError."""
+        """load: returns the module of nvidia-ml-py, or raises ImportError."""
         self.missing = ""
-        """Why nothing is read; "" while something is, or may be."""
-        self.latest: tuple[GpuUse, ...] = ()
+        """Why there are no readings; "" while there are, or may be."""
+        self.latest: tuple[GpuUsage, ...] = ()
+        """The last reading of each GPU, in the driver's order."""
         self._ended = threading.Event()
         try:
             self._nvml = load()
         except ImportError:
             self.missing = "nvidia-ml-py is not installed (pip install nvidia-ml-py)"
 
-    def start(self) -> Gpus:
-        """Begins to read, where it can. The thread does not keep the process from ending."""
+    def start(self) -> GpuMonitor:
+        """Starts the thread, if the library is there. The thread does not keep the process alive."""
         if not self.missing:
             threading.Thread(target=self.run, name="tfhet-nvml", daemon=True).start()
         return self
 
     def stop(self) -> None:
-        """Ends the reading, soon."""
+        """Ends the thread within about a second."""
         self._ended.set()
 
     def run(self, period_s: float = PERIOD_S) -> None:
-        """Reads until it is stopped, or the driver refuses."""
+        """Reads until `stop` is called or the driver reports an error."""
         nvml = self._nvml
         try:
             nvml.nvmlInit()
@@ -59,8 +62,8 @@ class Gpus:
                 with contextlib.suppress(nvml.NVMLError):
                     nvml.nvmlShutdown()
         except nvml.NVMLError as error:
-            self.latest, self.missing = (), f"NVML says: {error}"
+            self.latest, self.missing = (), f"NVML reports: {error}"
 
-    def _read(self, handle: Any) -> GpuUse:
+    def _read(self, handle: Any) -> GpuUsage:
         rates, memory = self._nvml.nvmlDeviceGetUtilizationRates(handle), self._nvml.nvmlDeviceGetMemoryInfo(handle)
-        return GpuUse(float(rates.gpu), int(memory.used))
+        return GpuUsage(float(rates.gpu), int(memory.used))

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfhet.launch.gpus import gpu_count
+from tfhet.telemetry.gpu_count import gpu_count
 
 
 @pytest.fixture

@@ -7,14 +7,28 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfhet.record import Timeline, chrome
-from tfhet.record.entry import HostUse, Span, Step, Use
+from tfhet.record import Timeline
+from tfhet.record.entry import HostUsage, UsageSample
+from tfhet.record.step_time import Pause, StepTime
+from tfhet.telemetry import chrome_trace
 
-MACHINE = HostUse(1.5, 4, "machine", 3 << 20, 2 << 20, 1 << 20, (50.0,), (5 << 20,))
+MACHINE = HostUsage(1.5, 4, "machine", 3 << 20, 2 << 20, 1 << 20, (50.0,), (5 << 20,))
 
 
-def step(at_s: float, dur_s: float = 0.5, rank: int = 0, number: int = 1, allreduce_s: float | None = 0.125) -> Step:
-    return Step(f"algo-{rank + 1}", at_s, dur_s, rank, number, 0, 0.0625, 0.03125, allreduce_s)
+def step(
+    at_s: float, dur_s: float = 0.5, rank: int = 0, number: int = 1, allreduce_s: float | None = 0.125
+) -> StepTime:
+    return StepTime(
+        host=f"algo-{rank + 1}",
+        rank=rank,
+        step=number,
+        epoch=0,
+        at_s=at_s,
+        dur_s=dur_s,
+        wait_s=0.0625,
+        copy_s=0.03125,
+        allreduce_s=allreduce_s,
+    )
 
 
 def of(events: list[dict[str, Any]], ph: str) -> list[dict[str, Any]]:
@@ -47,7 +61,7 @@ def assert_is_trace(content: dict[str, Any]) -> None:
 
 
 def test_a_step_holds_its_parts_one_behind_the_other():
-    content = chrome.trace(Timeline.of([step(10.0)]))
+    content = chrome_trace.trace(Timeline.of([step(10.0)]))
     assert_is_trace(content)
     found = [(event["name"], event["ts"], event["dur"]) for event in of(content["traceEvents"], "X")]
     assert found == [
@@ -61,14 +75,17 @@ def test_a_step_holds_its_parts_one_behind_the_other():
 
 def test_an_allreduce_that_was_not_told_apart_is_no_slice():
     names = [
-        event["name"] for event in of(chrome.trace(Timeline.of([step(1.0, allreduce_s=None)]))["traceEvents"], "X")
+        event["name"]
+        for event in of(chrome_trace.trace(Timeline.of([step(1.0, allreduce_s=None)]))["traceEvents"], "X")
     ]
     assert names == ["step", "wait for data", "copy", "compute"]
 
 
 def test_hosts_are_processes_and_ranks_threads_and_stay_so_whoever_wrote_first():
-    entries = [step(10.0, rank=rank) for rank in (0, 9, 1)] + [Use("algo-3", 11.0, 1.0, "algo-3", {"worker-0": 0.5})]
-    contents = [chrome.trace(Timeline.of(found)) for found in (entries, entries[::-1])]
+    entries = [step(10.0, rank=rank) for rank in (0, 9, 1)] + [
+        UsageSample("algo-3", 11.0, 1.0, "algo-3", {"worker-0": 0.5})
+    ]
+    contents = [chrome_trace.trace(Timeline.of(found)) for found in (entries, entries[::-1])]
     for content in contents:
         assert_is_trace(content)
         named = {
@@ -85,8 +102,8 @@ def test_hosts_are_processes_and_ranks_threads_and_stay_so_whoever_wrote_first()
 
 
 def test_what_is_used_is_counted_on_the_host():
-    use = Use("algo-1", 10.0, 1.0, "rank-0", {"launcher": 0.125, "worker-0": 0.75}, MACHINE)
-    content = chrome.trace(Timeline.of([use]))
+    use = UsageSample("algo-1", 10.0, 1.0, "rank-0", {"launcher": 0.125, "worker-0": 0.75}, MACHINE)
+    content = chrome_trace.trace(Timeline.of([use]))
     assert_is_trace(content)
     found = {event["name"]: event["args"] for event in of(content["traceEvents"], "C")}
     assert found == {
@@ -107,7 +124,7 @@ def test_what_happened_is_marked_across_all_and_what_has_no_time_is_left_out():
         {"time_s": "now", "event": "odd"},
         {"time_s": float("nan"), "event": "odd"},
     ]
-    content = chrome.trace(Timeline.of([step(10.0)]), events)
+    content = chrome_trace.trace(Timeline.of([step(10.0)]), events)
     assert_is_trace(content)
     (mark,) = of(content["traceEvents"], "i")
     assert (mark["name"], mark["s"], mark["ts"], mark["args"]) == ("training.started", "g", 0.0, {"job_id": "j"})
@@ -118,27 +135,35 @@ times = st.floats(0, 1e6)
 short = st.floats(0, 10)
 ranks = st.integers(0, 2)
 steps = st.builds(
-    lambda at, dur, rank, wait, copy, reduce: Step(f"h{rank}", at, dur, rank, 1, 0, wait, copy, reduce),
+    lambda at, dur, rank, wait, copy, reduce: StepTime(dur, wait, 8, copy, reduce, at, 1, 0, rank, f"h{rank}"),
     times, short, ranks, short, short, st.none() | short,
 )  # fmt: skip
-spans = st.builds(lambda at, dur, rank: Span(f"h{rank}", at, dur, rank, "checkpoint"), times, short, ranks)
-near = st.builds(lambda at, dur: Step("h0", 1.7e9 + at, dur, 0, 1, 0, dur / 3, dur / 7, dur), short, short)
+spans = st.builds(
+    lambda at, dur, rank: Pause(host=f"h{rank}", rank=rank, name="checkpoint", at_s=at, dur_s=dur), times, short, ranks
+)
+near = st.builds(
+    lambda at, dur: StepTime(
+        host="h0", rank=0, step=1, epoch=0, at_s=1.7e9 + at, dur_s=dur, wait_s=dur / 3, copy_s=dur / 7, allreduce_s=dur
+    ),
+    short,
+    short,
+)
 
 
 @given(st.lists(steps | spans, max_size=12) | st.lists(near, max_size=12))
 def test_whatever_ranks_noted_makes_a_trace_whose_slices_nest(entries):
-    assert_is_trace(chrome.trace(Timeline.of(entries)))
+    assert_is_trace(chrome_trace.trace(Timeline.of(entries)))
 
 
 def test_nothing_makes_an_empty_trace():
-    content = chrome.trace(Timeline())
+    content = chrome_trace.trace(Timeline())
     assert_is_trace(content)
     assert not of(content["traceEvents"], "X")
 
 
 def test_the_file_holds_the_trace(tmp_path):
-    timeline = Timeline.of([step(10.0), Span("algo-1", 11.0, 0.5, 0, "checkpoint")])
-    path = chrome.write(
+    timeline = Timeline.of([step(10.0), Pause(host="algo-1", rank=0, name="checkpoint", at_s=11.0, dur_s=0.5)])
+    path = chrome_trace.write(
         timeline, [{"time_s": 9.0, "event": "odd", "value": float("nan")}], tmp_path / "a" / "trace.json"
     )
     content = json.loads(path.read_text(), parse_constant=lambda word: 1 / 0)

@@ -3,7 +3,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from tfhet.launch.nvml import Gpus, GpuUse
+from tfhet.telemetry.nvml import GpuMonitor, GpuUsage
 
 
 class FakeNvml:
@@ -14,7 +14,7 @@ class FakeNvml:
 
     def __init__(self, rounds: int = 1, refuses: str = ""):
         self.calls: list[str] = []
-        self.gpus: Gpus | None = None
+        self.gpus: GpuMonitor | None = None
         self._rounds, self._refuses = rounds, refuses
 
     def __getattr__(self, name: str) -> Any:
@@ -38,8 +38,8 @@ class FakeNvml:
         return call
 
 
-def gpus_of(nvml: FakeNvml) -> Gpus:
-    nvml.gpus = Gpus(lambda: nvml)
+def gpus_of(nvml: FakeNvml) -> GpuMonitor:
+    nvml.gpus = GpuMonitor(lambda: nvml)
     return nvml.gpus
 
 
@@ -47,7 +47,7 @@ def test_every_gpu_is_read_until_the_reader_is_stopped():
     nvml = FakeNvml(rounds=3)
     gpus = gpus_of(nvml)
     gpus.run(period_s=0.0)
-    assert gpus.latest == (GpuUse(10.0, 1000), GpuUse(20.0, 1001))
+    assert gpus.latest == (GpuUsage(10.0, 1000), GpuUsage(20.0, 1001))
     assert (gpus.missing, nvml.calls.count("nvmlDeviceGetMemoryInfo")) == ("", 6)
     assert nvml.calls[0] == "nvmlInit" and nvml.calls[-1] == "nvmlShutdown"
 
@@ -55,16 +55,16 @@ def test_every_gpu_is_read_until_the_reader_is_stopped():
 def test_a_driver_that_refuses_is_named_and_nothing_old_is_told():
     for refuses in ("nvmlInit", "nvmlDeviceGetCount", "nvmlDeviceGetMemoryInfo"):
         gpus = gpus_of(FakeNvml(refuses=refuses))
-        gpus.latest = (GpuUse(99.0, 1),)
+        gpus.latest = (GpuUsage(99.0, 1),)
         gpus.run(period_s=0.0)
-        assert (gpus.latest, gpus.missing) == ((), f"NVML says: {refuses} failed")
+        assert (gpus.latest, gpus.missing) == ((), f"NVML reports: {refuses} failed")
 
 
 def test_without_nvidia_ml_py_nothing_runs_and_it_is_named():
     def missing() -> Any:
         raise ImportError("No module named 'pynvml'")
 
-    gpus = Gpus(missing).start()
+    gpus = GpuMonitor(missing).start()
     assert gpus.latest == ()
     assert "pip install nvidia-ml-py" in gpus.missing
     gpus.stop()

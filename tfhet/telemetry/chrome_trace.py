@@ -1,7 +1,7 @@
-"""A timeline as Chrome trace (the Trace Event Format, JSON object form), which Perfetto and chrome://tracing open.
+"""A timeline as a Chrome trace (Trace Event Format, JSON object form), which Perfetto and chrome://tracing open.
 
-A host is a process, a rank one of its threads; what processes and hosts use are counters; what happened, marks that
-cross all of it. Times are microseconds since the first entry.
+Each host is a process of the trace and each rank a thread of it. Usage samples become counters, and events become marks
+across all processes. Times are microseconds since the first entry.
 """
 
 from __future__ import annotations
@@ -12,40 +12,40 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tfhet.record import document
-from tfhet.record.entry import Span, Step, Use
-from tfhet.record.timeline import Timeline
+from tfhet.record import Timeline, document
+from tfhet.record.entry import UsageSample
+from tfhet.record.step_time import Pause, StepTime
 from tfhet.units import MIB
 
 JOB = 0
-"""The process of the marks; hosts are 1, 2, ... in the order of their names, rank r is thread r + 1."""
+"""Process number of the marks. Hosts are 1, 2, ... in the order of their names; rank r is thread r + 1."""
 
 TraceEvent = dict[str, Any]
 
 
 def trace(timeline: Timeline, events: Iterable[Mapping[str, Any]] = ()) -> dict[str, Any]:
-    """The trace, as JSON values. events: as `RunFolder.events` gives them."""
+    """The trace as JSON values. events: as `RunFolder.events` returns them."""
     marks = [event for event in events if _is_time(event.get("time_s"))]
     began_s = min([timeline.began_s] * (not timeline.is_empty) + [event["time_s"] for event in marks], default=0.0)
     processes = {host: number for number, host in enumerate(timeline.hosts, start=1)}
     made = [_named("process_name", JOB, 0, "the job"), *_names(timeline, processes)]
     for (host, rank), on_thread in _threads(timeline).items():
         made += _thread(on_thread, processes[host], rank + 1, began_s)
-    for use in timeline.uses:
+    for use in timeline.usage:
         made += _counters(use, processes[use.host], began_s)
     made += [_mark(event, began_s) for event in marks]
     return {"traceEvents": made, "displayTimeUnit": "ms"}
 
 
 def write(timeline: Timeline, events: Iterable[Mapping[str, Any]], path: Path) -> Path:
-    """Writes the trace, whole or not at all; makes the folder."""
+    """Writes the trace to `path`, whole or not at all; makes the folder."""
     return document.write_text(path, json.dumps(document.plain(trace(timeline, events)), separators=(",", ":")) + "\n")
 
 
-def _threads(timeline: Timeline) -> dict[tuple[str, int], list[Step | Span]]:
-    """What each rank did, in the order of time."""
-    found: dict[tuple[str, int], list[Step | Span]] = defaultdict(list)
-    every: list[Step | Span] = [*timeline.steps, *timeline.spans]
+def _threads(timeline: Timeline) -> dict[tuple[str, int], list[StepTime | Pause]]:
+    """Steps and pauses of each rank, by host and rank, in the order of time."""
+    found: dict[tuple[str, int], list[StepTime | Pause]] = defaultdict(list)
+    every: list[StepTime | Pause] = [*timeline.steps, *timeline.pauses]
     for each in sorted(every, key=lambda each: each.at_s):
         found[each.host, each.rank].append(each)
     return found
@@ -63,26 +63,26 @@ def _named(what: str, process: int, thread: int, name: str) -> TraceEvent:
     return {"ph": "M", "name": what, "pid": process, "tid": thread, "args": {"name": name}}
 
 
-def _thread(on_thread: list[Step | Span], process: int, thread: int, began_s: float) -> Iterator[TraceEvent]:
-    """Steps with their parts within them, one behind the other; nothing reaches into what comes next.
+def _thread(on_thread: list[StepTime | Pause], process: int, thread: int, began_s: float) -> Iterator[TraceEvent]:
+    """Steps with their components nested in them, one after another; none overlaps the next step.
 
-    The parts stand in the order of a step. What of its computing comes behind the allreduce stands before it too.
+    Components are shown in the order of a step; computing that follows the allreduce is shown before it.
     """
     starts = [_ns(each.at_s, began_s) for each in on_thread]
     ends = [start + round(each.dur_s * 1e9) for start, each in zip(starts, on_thread, strict=True)]
     limits = [*starts[1:], ends[-1] if ends else 0]
     for each, start, end, limit in zip(on_thread, starts, ends, limits, strict=True):
         end = max(start, min(end, limit))
-        if isinstance(each, Span):
+        if isinstance(each, Pause):
             yield _slice(each.name, start, end, process, thread, {})
             continue
         yield _slice("step", start, end, process, thread, {"step": each.step, "epoch": each.epoch})
-        parts = {"wait for data": each.wait_s, "copy": each.copy_s, "compute": each.compute_s}
-        for name, part_s in {**parts, "allreduce": each.allreduce_s or 0.0}.items():
-            behind = min(end, start + round(part_s * 1e9))
-            if behind > start:
-                yield _slice(name, start, behind, process, thread, {})
-            start = behind
+        components = {"wait for data": each.wait_s, "copy": each.copy_s, "compute": each.compute_s}
+        for name, seconds in {**components, "allreduce": each.allreduce_s or 0.0}.items():
+            ended = min(end, start + round(seconds * 1e9))
+            if ended > start:
+                yield _slice(name, start, ended, process, thread, {})
+            start = ended
 
 
 def _slice(name: str, start: int, end: int, process: int, thread: int, args: Mapping[str, Any]) -> TraceEvent:
@@ -91,7 +91,7 @@ def _slice(name: str, start: int, end: int, process: int, thread: int, args: Map
     return {"ph": "X", "name": name, "cat": "rank", **times, "pid": process, "tid": thread, "args": dict(args)}
 
 
-def _counters(use: Use, process: int, began_s: float) -> Iterator[TraceEvent]:
+def _counters(use: UsageSample, process: int, began_s: float) -> Iterator[TraceEvent]:
     at = {"ts": _ns(use.at_s, began_s) / 1000, "pid": process, "tid": 0}
 
     def counter(name: str, **series: float) -> TraceEvent:
@@ -112,9 +112,9 @@ def _counters(use: Use, process: int, began_s: float) -> Iterator[TraceEvent]:
 
 
 def _mark(event: Mapping[str, Any], began_s: float) -> TraceEvent:
-    told = {key: value for key, value in event.items() if key not in ("event", "time_s")}
+    details = {key: value for key, value in event.items() if key not in ("event", "time_s")}
     at = {"ts": _ns(event["time_s"], began_s) / 1000, "pid": JOB, "tid": 0}
-    return {"ph": "i", "name": str(event.get("event")), "s": "g", **at, "args": told}
+    return {"ph": "i", "name": str(event.get("event")), "s": "g", **at, "args": details}
 
 
 def _ns(at_s: float, began_s: float) -> int:

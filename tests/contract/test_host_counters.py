@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tfhet.launch.usage import CgroupCounters, Counters, MachineCounters, counters
+from tfhet.telemetry.host_counters import CgroupCounters, HostCounters, MachineCounters, host_counters
 
 
 def cgroup(top: Path, version: int, place: str, shown_as_root: bool = False) -> CgroupCounters | None:
-    """Counters of a group that was given 2.5 CPU seconds and 4096 bytes; None when it is not found."""
+    """HostCounters of a group that was given 2.5 CPU seconds and 4096 bytes; None when it is not found."""
     own = top / "self"
     where = "" if shown_as_root else place.lstrip("/")
     if version == 2:
@@ -32,9 +32,9 @@ def cgroup(top: Path, version: int, place: str, shown_as_root: bool = False) -> 
     return CgroupCounters.find(own, top)
 
 
-MAKERS: dict[str, Callable[[Path], Counters | None]] = {
+MAKERS: dict[str, Callable[[Path], HostCounters | None]] = {
     "machine": lambda top: MachineCounters(),
-    "this host": lambda top: counters(),
+    "this host": lambda top: host_counters(),
     "version 1": lambda top: cgroup(top, 1, "/docker/abc"),
     "version 2": lambda top: cgroup(top, 2, "/kubepods/abc"),
     "version 1, shown as the root": lambda top: cgroup(top, 1, "/docker/abc", shown_as_root=True),
@@ -43,7 +43,7 @@ MAKERS: dict[str, Callable[[Path], Counters | None]] = {
 
 
 @pytest.fixture(params=MAKERS)
-def made(request, tmp_path: Path) -> Counters:
+def made(request, tmp_path: Path) -> HostCounters:
     found = MAKERS[request.param](tmp_path)
     assert found is not None
     return found

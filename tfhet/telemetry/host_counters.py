@@ -1,5 +1,4 @@
-"""What a host uses: counters of its CPU, memory and network, read at one moment; through psutil, or the cgroup of a
-container that sees its own."""
+"""Counters of a host's CPU, memory and network: of the whole machine, or of the container that this process is in."""
 
 from __future__ import annotations
 
@@ -9,63 +8,64 @@ from typing import Protocol
 
 import psutil
 
-from tfhet.planes.cpus import usable
+from tfhet.record.machine import usable_cores
 
 CGROUPS = Path("/sys/fs/cgroup")
 OWN_CGROUP = Path("/proc/self/cgroup")
 
 
 @dataclass(frozen=True)
-class Counts:
-    """Counters of a host. Those that only grow are sums since its start."""
+class HostCounts:
+    """The counters of a host at one moment. CPU and network are sums since the host started."""
 
     cpu_s: float
     memory_bytes: int
-    """In use now; in a cgroup the file cache counts too."""
+    """Memory in use now; a cgroup counts the file cache too."""
     received_bytes: int
-    """By all network interfaces but the loopback."""
+    """Through all network interfaces except the loopback."""
     sent_bytes: int
+    """Through all network interfaces except the loopback."""
 
 
-class Counters(Protocol):
-    """Where they are read."""
+class HostCounters(Protocol):
+    """A source of `HostCounts`."""
 
     counted: str
-    """What they count: `machine` or `cgroup`."""
+    """What is counted as the host: `machine` or `cgroup`."""
     of_cpus: int
-    """How many CPUs there are to use."""
+    """Number of CPUs that can be used."""
 
-    def read(self) -> Counts:
-        """Now. Raises OSError or psutil.Error where the system does not tell."""
+    def read(self) -> HostCounts:
+        """Reads all counters. Raises OSError or psutil.Error where the system does not provide them."""
 
 
 class MachineCounters:
-    """The whole machine."""
+    """Counters of the whole machine, from psutil."""
 
     counted = "machine"
 
     def __init__(self) -> None:
         self.of_cpus = psutil.cpu_count() or 1
 
-    def read(self) -> Counts:
+    def read(self) -> HostCounts:
         times = psutil.cpu_times()
         busy_s = times.user + times.system + sum(getattr(times, name, 0.0) for name in ("irq", "softirq", "steal"))
-        return Counts(float(busy_s), int(psutil.virtual_memory().used), *_network())
+        return HostCounts(float(busy_s), int(psutil.virtual_memory().used), *_network())
 
 
 class CgroupCounters:
-    """The cgroup that this process is in, version 1 or 2 (kernel documentation, admin-guide/cgroup-v1 and -v2)."""
+    """Counters of the cgroup that this process is in, version 1 or 2 (kernel: admin-guide/cgroup-v1 and cgroup-v2)."""
 
     counted = "cgroup"
 
     def __init__(self, cpu: Path, memory: Path):
         """cpu: `cpu.stat` or `cpuacct.usage`. memory: `memory.current` or `memory.usage_in_bytes`."""
-        self.of_cpus = len(usable()) or psutil.cpu_count() or 1
+        self.of_cpus = usable_cores()
         self._cpu, self._memory = cpu, memory
 
     @classmethod
     def find(cls, own: Path = OWN_CGROUP, top: Path = CGROUPS) -> CgroupCounters | None:
-        """None where this process is in no cgroup but the root, or does not see its files."""
+        """Returns the counters; None where this process is in the root cgroup or cannot see its cgroup's files."""
         try:
             lines = [line.split(":", 2) for line in own.read_text(encoding="utf-8").splitlines()]
         except (OSError, UnicodeDecodeError):
@@ -84,8 +84,8 @@ class CgroupCounters:
                 return cls(files[0], files[1])
         return None
 
-    def read(self) -> Counts:
-        return Counts(self._cpu_s(), int(self._memory.read_text()), *_network())
+    def read(self) -> HostCounts:
+        return HostCounts(self._cpu_s(), int(self._memory.read_text()), *_network())
 
     def _cpu_s(self) -> float:
         text = self._cpu.read_text()
@@ -95,20 +95,22 @@ class CgroupCounters:
         return int(fields["usage_usec"]) / 1e6
 
 
-def counters() -> Counters:
-    """Those of this host."""
+def host_counters() -> HostCounters:
+    """The counters of this host: those of its container where it sees one, else those of the machine."""
     return CgroupCounters.find() or MachineCounters()
 
 
 def _file(tree: Path, place: str | None, name: str) -> Path | None:
-    """A file of the group at `place` in a tree; or of the tree's root, as a container sees it that is told its place on
-    the machine and shown its group as the root."""
+    """The file `name` of the group at `place` in a tree, or of the tree's root; None where neither has it.
+
+    The root is right in a container that reads its group's place on the machine but is shown that group as the root.
+    """
     places = [] if place is None else [tree / place.lstrip("/") / name, tree / name]
     return next((path for path in places if path.is_file()), None)
 
 
 def _network() -> tuple[int, int]:
-    """Bytes received and sent."""
+    """Bytes received and bytes sent."""
     found = psutil.net_io_counters(pernic=True)
     every = [counts for name, counts in found.items() if name != "lo"]
     return sum(int(each.bytes_recv) for each in every), sum(int(each.bytes_sent) for each in every)
