@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 # fmt: off
 ROOMS = (
     "lazy", "errors", "units", "clock", "events", "deadline", "process",
-    "record", "cluster", "catalogue", "control",
+    "record", "cluster", "catalogue", "control", "messages",
     "native", "source", "stages", "placement", "service", "trainer", "profile",
     "plan", "report", "job", "launch", "container", "simulate", "bench", "doctor", "__main__",
 )

@@ -8,7 +8,8 @@ from tfhet.job.cost import Cost
 from tfhet.job.heard import Heard
 from tfhet.job.hosts import cluster_of, number
 from tfhet.job.state import COMPLETED, JobState
-from tfhet.record import MetricLine, RunSummary, Spread
+from tfhet.messages import MetricLine
+from tfhet.record import RunSummary, Spread
 from tfhet.units import HOUR_S
 
 _EXIT_CODE = re.compile(r"exit ?code:? *(\d{1,3})", re.IGNORECASE)

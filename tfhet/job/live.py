@@ -15,7 +15,7 @@ from rich.text import Text
 
 from tfhet.job.cost import Cost
 from tfhet.job.state import JobState
-from tfhet.record import MetricLine
+from tfhet.messages import MetricLine
 from tfhet.report import numbers
 from tfhet.report.table import table
 

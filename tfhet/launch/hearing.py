@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tfhet.clock import SYSTEM, Clock
-from tfhet.record import MetricLine
+from tfhet.messages import MetricLine
 from tfhet.service.notice import understood
 
 TOTALS = ("steps", "examples", "step_s", "wait_s")

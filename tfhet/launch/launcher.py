@@ -34,8 +34,9 @@ from tfhet.launch.ring import Meeting
 from tfhet.launch.sampler import Sampler
 from tfhet.launch.toolkit import release
 from tfhet.launch.verdict import Verdict
+from tfhet.messages import HostLine, JobResultLine, MetricLine, RestartLine
 from tfhet.process import Child
-from tfhet.record import MetricLine, RunFolder
+from tfhet.record import RunFolder
 from tfhet.record.folder import PARTS
 from tfhet.service import Fleet
 from tfhet.service.cpus import usable
@@ -99,6 +100,7 @@ class Launcher:
         names = {*place.roles.data_hosts, *place.roles.dnn_hosts}
         secret = Secret.from_env(place.env, job_name(place.env), names)
         self.say(self._introduction(secret))
+        self.say(str(self._host_line()))
         link: Chief | Branch
         if place.is_chief:
             link = chief = Chief(
@@ -158,6 +160,7 @@ class Launcher:
                     self._recovery.expect_workers(link, self._fleet)
             elif event == "service.died":
                 self.say(f"{fields['cause']}; starting it again")
+                self.say(str(RestartLine(str(fields["process"]), int(str(fields["code"])))))
                 told = {name: fields[name] for name in ("process", "code", "cause")}
                 link.report({"type": "restarted", "host": place.host, **told})
 
@@ -328,7 +331,7 @@ class Launcher:
         await asyncio.gather(*ends)
 
     def _tell_why(self, verdict: Verdict) -> None:
-        self.say(f"the job ended with exit code {verdict.code}: {verdict.headline}")
+        self.say(str(JobResultLine(verdict.code, verdict.headline)))
         write_failure(self.place.paths.failure, verdict.headline, self.place.label, verdict.code, verdict.log)
         release(self.place)
 
@@ -346,6 +349,11 @@ class Launcher:
         served = f"dispatcher {place.dispatcher}, {place.workers} workers" if place.dispatcher else "no data service"
         weak = "; secret derived from the job's name (set TFHET_SECRET for a real one)" if secret.derived else ""
         return f"{place.mode} job: {part}, {served}, group {place.identity.current_group}{weak}"
+
+    def _host_line(self) -> HostLine:
+        place = self.place
+        role, plane = "dnn" if place.rank else "data", {"workers": str(place.workers)}
+        return HostLine(place.mode, role, place.identity.current_group, place.size, plane)
 
     def _on_signals(self, stopped: asyncio.Future[Verdict]) -> None:
         def on_signal(number: signal.Signals) -> None:

@@ -11,7 +11,8 @@ from rich.text import Text
 
 from tfhet import clock as clocks
 from tfhet.errors import UsageError
-from tfhet.record import MetricLine, RunFolder
+from tfhet.messages import MetricLine
+from tfhet.record import RunFolder
 from tfhet.report import numbers
 from tfhet.report.live import Picture, Watcher, told
 from tfhet.report.table import show, table

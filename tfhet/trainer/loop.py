@@ -13,7 +13,7 @@ import numpy as np
 from tfhet.clock import SYSTEM, Clock
 from tfhet.cluster import Serving
 from tfhet.errors import DataError
-from tfhet.record import MetricLine
+from tfhet.messages import MetricLine
 from tfhet.trainer.audit import Audit, Visits
 from tfhet.trainer.collective import Collective
 from tfhet.trainer.feed import Delivery, Feed

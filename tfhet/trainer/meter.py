@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tfhet.clock import Clock
-from tfhet.record import MetricLine, Spread, median
+from tfhet.messages import MetricLine, StepPartsLine
+from tfhet.record import Spread, median
 from tfhet.record.run import WARM_UP_STEPS
 
 
@@ -120,8 +121,8 @@ class Meter:
 
     def parts_line(self) -> str:
         """The line at the end of a run that says where a step goes."""
-        parts = " ".join(f"{name}_ms={ms:.2f}" for name, ms in self.parts_ms().items())
-        return f"[tfhet] parts of a step, median: {parts}" if parts else "[tfhet] no step was taken"
+        parts = self.parts_ms()
+        return str(StepPartsLine(parts)) if parts else "[tfhet] no step was taken"
 
     def paused_s(self, name: str) -> float:
         """Seconds of all pauses of a name."""

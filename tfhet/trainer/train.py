@@ -17,6 +17,7 @@ from tfhet import stages as stage_room
 from tfhet.clock import SYSTEM, Clock
 from tfhet.cluster import HostPaths, JobContext, Serving, environment, host_paths
 from tfhet.errors import UsageError
+from tfhet.messages import EpochLine, FirstBatchLine
 from tfhet.placement import Cut, Pipeline, bytes_per_example
 from tfhet.placement.labels import label_spec
 from tfhet.record import RunFolder, RunSummary
@@ -380,15 +381,14 @@ def _classes(source: Source, paths: HostPaths, channel: str) -> int:
 
 def _report_epoch(result: Mapping[str, Any], board: Board, step: int) -> None:
     numbers = {key: value for key, value in result.items() if isinstance(value, (int, float))}
-    shown = " ".join(f"{k}={v:.4f}" if isinstance(v, float) else f"{k}={v}" for k, v in numbers.items())
-    print(f"[tfhet] end of {shown}", flush=True)
+    print(EpochLine(numbers), flush=True)
     if result.get("repeated"):
         log.error("%d examples came more than once, and at most once is promised: please report it", result["repeated"])
     board.epoch(step, numbers)
 
 
 def _say_first_batch(after_s: float) -> None:
-    print(f"[tfhet] first batch after {after_s:.2f} s", flush=True)
+    print(FirstBatchLine(after_s), flush=True)
 
 
 def _ignore(number: float) -> None:

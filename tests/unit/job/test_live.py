@@ -9,7 +9,7 @@ import pytest
 from tfhet.job.cost import Cost
 from tfhet.job.live import STEPS_SHOWN, TOLD_EVERY_S, Glance, Plain, Redrawn, printable, screen
 from tfhet.job.state import JobState
-from tfhet.record import MetricLine
+from tfhet.messages import MetricLine
 
 
 class Terminal(io.StringIO):

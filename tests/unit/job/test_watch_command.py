@@ -19,7 +19,8 @@ from tfhet.errors import UsageError  # noqa: E402
 from tfhet.job import aws  # noqa: E402
 from tfhet.job.diagnosis_facts import examine  # noqa: E402
 from tfhet.job.watch_command import add  # noqa: E402
-from tfhet.record import MetricLine, RunFolder  # noqa: E402
+from tfhet.messages import MetricLine  # noqa: E402
+from tfhet.record import RunFolder  # noqa: E402
 
 T0 = 1_700_000_000.0
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tfhet.launch.emf import emf_line
 from tfhet.launch.exposition import labels
-from tfhet.record import MetricLine
+from tfhet.messages import MetricLine
 
 UNITS = {
     "Count",

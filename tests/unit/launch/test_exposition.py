@@ -12,7 +12,7 @@ from prometheus_text import read
 
 from tfhet.launch.exposition import METRICS, Exposition, rendered
 from tfhet.launch.hearing import Hearing
-from tfhet.record import MetricLine
+from tfhet.messages import MetricLine
 
 TRAINER = '@tfhet {"event": "goes on", "steps": 7, "examples": 896.0, "step_s": 1.5, "wait_s": 0.25}'
 LINE = str(MetricLine(7, 2, 200.0, 640.0, 12.5, 1.25))

@@ -10,7 +10,7 @@ import pytest
 
 from tfhet.clock import FakeClock
 from tfhet.cluster import Serving
-from tfhet.record import MetricLine
+from tfhet.messages import MetricLine
 from tfhet.trainer import Solo
 from tfhet.trainer.loop import WORKERS_S, Begun, Loop
 from tfhet.trainer.step import Batch, EmulatedAccelerator, KerasAccelerator
