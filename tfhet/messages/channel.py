@@ -43,6 +43,7 @@ MAX_BYTES = 32 * KIB
 """Longest message. A socket's buffer holds several of them (net.core.wmem_default is 208 KiB)."""
 MAX_UNSENT = 256
 """Messages that the launcher keeps for a process that does not read, beyond those in the socket's buffer."""
+_RETRY_S = 0.02
 _MAX_LEFT = 10_000
 """More packets than a socket's buffer holds: when that many were left by a process, another one still writes."""
 
@@ -179,9 +180,12 @@ class ProcessChannel:
                 end.send(packet)
                 return True
             except BlockingIOError:
-                if not _comes(end, select.POLLOUT, until_s):
+                now_s = SYSTEM.monotonic()
+                if now_s >= until_s:
                     self.dropped += 1
                     return False
+                # Not for longer: the system calls a socket writable when three quarters of its buffer are free.
+                _comes(end, select.POLLOUT, min(until_s, now_s + _RETRY_S))
             except OSError:  # the launcher is gone, or this end was closed meanwhile
                 self.close()
         return False
