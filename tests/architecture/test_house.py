@@ -10,7 +10,19 @@ from pathlib import Path
 import house
 import pytest
 
-QUICK_ROOMS = ["record", "cluster", "catalogue", "control", "plan", "report", "job", "launch", "simulate", "__main__"]
+QUICK_ROOMS = [
+    "record",
+    "cluster",
+    "catalogue",
+    "control",
+    "messages",
+    "plan",
+    "report",
+    "job",
+    "launch",
+    "simulate",
+    "__main__",
+]
 """They start in a moment, because nothing that they load needs TensorFlow."""
 
 HEAVY = ["tensorflow", "keras", "horovod.tensorflow", "tensorflow_addons"]
@@ -45,6 +57,7 @@ def modules(texts: dict[str, str]) -> dict[str, str]:
         house.clock_read,
         house.has_docstring,
         house.module_length,
+        house.sentence_read,
     ],
     ids=lambda rule: rule.__name__,
 )

@@ -192,7 +192,7 @@ class LinkServer:
         """The reason to refuse a member that has proved that it knows the secret."""
         reason = self._reason_against(name, instance)
         if reason is not None:
-            self._tell("link.member_refused", member=name, reason=reason)
+            self._tell("link.member_refused", member=name, reason=reason, is_expected=name in self.expected)
         return reason
 
     def _reason_against(self, name: str, instance: str) -> str | None:

@@ -173,7 +173,7 @@ class Chief:
         if self._begun or not self.place.forms_ring or not member.startswith("rank-"):
             return
         theirs = self._coordinator.facts.get(member, {})
-        refused = event.name == "link.member_refused" and str(event.fields.get("reason")).startswith("not a member")
+        refused = event.name == "link.member_refused" and not event.fields["is_expected"]
         if refused or (event.name == "link.member_joined" and theirs.get("ranks") != self.place.size):
             self._differs = True
             host = theirs.get("host", "another host")

@@ -125,7 +125,31 @@ class JobResultLine:
         return cls(whole(fields["code"]), fields["cause"])
 
 
-RunLine = MetricLine | HostLine | FirstBatchLine | EpochLine | StepPartsLine | RestartLine | JobResultLine
+@dataclass(frozen=True)
+class ContainerFailureLine:
+    """The container of a simulated host could not be made."""
+
+    cause: str
+
+    def __str__(self) -> str:
+        return write("container_failure", vars(self))
+
+    @classmethod
+    def of(cls, fields: Mapping[str, str]) -> ContainerFailureLine:
+        """Raises KeyError."""
+        return cls(fields["cause"])
+
+
+RunLine = (
+    MetricLine
+    | HostLine
+    | FirstBatchLine
+    | EpochLine
+    | StepPartsLine
+    | RestartLine
+    | JobResultLine
+    | ContainerFailureLine
+)
 
 KINDS: Mapping[str, Callable[[Mapping[str, str]], RunLine]] = {
     "": MetricLine.of,
@@ -135,6 +159,7 @@ KINDS: Mapping[str, Callable[[Mapping[str, str]], RunLine]] = {
     "step_parts": StepPartsLine.of,
     "restart": RestartLine.of,
     "job_result": JobResultLine.of,
+    "container_failure": ContainerFailureLine.of,
 }
 """How the fields of each kind are read, by the words that stand after the mark."""
 

@@ -36,6 +36,7 @@ from tfhet.simulate.submission import Submission
 STOP_GRACE_S = {"process": 30.0, "namespace": 120.0}
 """From SIGTERM to SIGKILL, by ground: what launchers promise, and what SageMaker gives."""
 TOLD_TO_STOP = "told to stop"
+NO_REASON = "no launcher said why"
 SILENT_SCRIPT_S = 30.0
 """A script that does not say, through tfhet, that it reads its data is taken to have begun after so long."""
 _POLL_S = 0.1
@@ -321,7 +322,7 @@ class Simulation:
             if host.paths.failure.is_file():
                 return host.paths.failure.read_text(encoding="utf-8", errors="replace").split("\n")[0]
         codes = ", ".join(f"{label}: {describe_exit(code)}" for label, code in sorted(self.codes.items()))
-        return f"no launcher said why ({codes})"
+        return f"{NO_REASON} ({codes})"
 
     def _logger(self, host: str) -> Callable[[str], None]:
         path = self.folder.log_path(host)

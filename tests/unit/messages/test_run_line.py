@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfhet.messages import (
+    ContainerFailureLine,
     EpochLine,
     FirstBatchLine,
     HostLine,
@@ -38,6 +39,7 @@ LINES: dict[type[Any], st.SearchStrategy[Any]] = {
     ),
     StepPartsLine: st.builds(StepPartsLine, st.dictionaries(names, hundredths, min_size=1, max_size=4)),
     RestartLine: st.builds(RestartLine, texts, st.integers(-255, 255)),
+    ContainerFailureLine: st.builds(ContainerFailureLine, texts),
     JobResultLine: st.builds(JobResultLine, st.integers(-255, 255), texts),
 }
 lines = st.one_of(list(LINES.values()))
