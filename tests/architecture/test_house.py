@@ -12,7 +12,8 @@ import pytest
 
 # fmt: off
 QUICK_ROOMS = [
-    "record", "cluster", "catalogue", "control", "telemetry", "plan", "report", "job", "launch", "simulate", "__main__",
+    "record", "cluster", "catalogue", "control", "messages", "telemetry", "strategies", "planes", "plan", "report",
+    "submit", "follow", "launch", "simulate", "__main__",
 ]
 # fmt: on
 """They start in a moment, because nothing that they load needs TensorFlow."""
@@ -49,6 +50,7 @@ def modules(texts: dict[str, str]) -> dict[str, str]:
         house.clock_read,
         house.has_docstring,
         house.module_length,
+        house.sentence_read,
     ],
     ids=lambda rule: rule.__name__,
 )

@@ -12,6 +12,7 @@ from tfhet.bench.fault_case import EPOCHS, LIMITS_S, bare
 from tfhet.record import RunSummary
 from tfhet.simulate import Fault
 from tfhet.simulate.chaos import FAILURE, GOES_ON, NEVER_JOINED, STOP, Aim, allowed, harmful, silences
+from tfhet.simulate.simulation import NO_REASON
 
 BOUNDARY_S = 2.0
 """A fault that comes so shortly before the ranks have finished may come too late to matter."""
@@ -155,7 +156,7 @@ class ChaosOutcome:
             words = f"{self.kind} ({bare(str(self.summary.cause))})"
             found.append(f"the job's end: {words}; it might have been: {', '.join(sorted(self.allowed))}")
         cause = self.summary.cause or ""
-        if self.kind != GOES_ON and (not cause or cause.startswith("no launcher said why")):
+        if self.kind != GOES_ON and (not cause or cause.startswith(NO_REASON)):
             found.append(f"no cause is named: {cause}")
         if self.resumed is not None and self.resumed.exit_code:
             found.append(f"the job that took it up failed: {bare(str(self.resumed.cause))}")

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from dataclasses import dataclass, field
 
 from tfhet.bench.flow.stamp import read
 from tfhet.clock import SYSTEM, Clock
-from tfhet.record.metric_line import MetricLine
-
-_FIRST_BATCH = re.compile(r"\[tfhet\] first batch after ")
+from tfhet.messages import FirstBatchLine, MetricLine, parse_line
 
 
 @dataclass
@@ -36,10 +33,11 @@ class Ear:
         with self._lock:
             self.lines = [*self.lines[-39:], line]
             at_s = self.clock.wall()
-            if _FIRST_BATCH.search(line):
+            said = parse_line(line)
+            if isinstance(said, FirstBatchLine):
                 self._first(at_s)
-            elif (line_of_step := MetricLine.parse(line)) is not None:
-                self._step(at_s, line_of_step.step_ms)
+            elif isinstance(said, MetricLine):
+                self._step(at_s, said.step_ms)
             elif (stamped := read(line)) is not None:
                 name, fields = stamped
                 if name == "first_batch":

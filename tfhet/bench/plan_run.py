@@ -16,8 +16,8 @@ from tfhet.bench.stopped import unless_stopped
 from tfhet.clock import SYSTEM
 from tfhet.container.limits import Limits
 from tfhet.errors import JobFailed
+from tfhet.messages import MetricLine
 from tfhet.record import RunSummary
-from tfhet.record.metric_line import MetricLine
 from tfhet.simulate import Simulation
 from tfhet.simulate.namespace_ground import NamespaceGround
 from tfhet.simulate.scale import limits_of

@@ -13,8 +13,8 @@ from tfhet.bench.host_cpu import KINDS, HostCpu
 from tfhet.bench.scaling_load import Course, Ideal, ScalingLoad
 from tfhet.bench.stopped import unless_stopped
 from tfhet.errors import JobFailed
+from tfhet.messages import MetricLine
 from tfhet.record import RunSummary
-from tfhet.record.metric_line import MetricLine
 from tfhet.simulate import ClusterFile, GroupFile, Simulation
 
 WINDOWS = 4

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -14,13 +13,11 @@ from typing import Any
 from tfhet.bench.stopped import unless_stopped
 from tfhet.clock import SYSTEM, Clock
 from tfhet.cluster import environment
-from tfhet.record import RunFolder, RunSummary
-from tfhet.record.metric_line import MetricLine
+from tfhet.messages import EpochLine, MetricLine, parse_line
+from tfhet.record import RunSummary
 from tfhet.simulate import ClusterFile, Fault
 from tfhet.simulate.host import SimulatedHost
 from tfhet.simulate.simulation import Simulation
-
-_EPOCH = re.compile(r"\[tfhet\] end of epoch=(\d+) ")
 
 
 @dataclass(frozen=True)
@@ -83,12 +80,13 @@ class Watched(Simulation):
 
     def hear(self, line: str) -> None:
         """Takes note of a line of the job."""
-        if told := MetricLine.parse(line):
-            self.steps.append(Moment(self._clock.monotonic(), told.step, told.epoch))
+        said = parse_line(line)
+        if isinstance(said, MetricLine):
+            self.steps.append(Moment(self._clock.monotonic(), said.step, said.epoch))
             if len(self.steps) == 1:
                 self.on_first_step()
-        elif found := _EPOCH.search(line):
-            self.epoch_ends.append(Moment(self._clock.monotonic(), 0, int(found[1])))
+        elif isinstance(said, EpochLine):
+            self.epoch_ends.append(Moment(self._clock.monotonic(), 0, int(said.numbers["epoch"])))
 
     def named(self, place: str) -> list[SimulatedHost]:
         """The hosts that `data-1`, `dnn-2` or a host's own name stands for; all for ""."""
@@ -101,10 +99,9 @@ class Watched(Simulation):
     def _has_begun(self) -> bool:
         if not self._early:
             return super()._has_begun()
-        chief = self.named("dnn-1")[0]
-        return any(
-            event["event"] == "training.started" for event in RunFolder(chief.paths.output_data / "tfhet").events()
-        )
+        with contextlib.suppress(OSError):
+            return "training.started" in self._events.read()
+        return False
 
 
 @contextlib.contextmanager

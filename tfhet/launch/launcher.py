@@ -30,9 +30,10 @@ from tfhet.launch.leader import LINGER_S, SCRIPT_GRACE_S, STOP_S, Leader
 from tfhet.launch.metrics import labels, metrics_of
 from tfhet.launch.outcome import write_outcome
 from tfhet.launch.script import command_of, environment_of
+from tfhet.messages import HostLine, JobResultLine, MetricLine
 from tfhet.planes import Outlets
 from tfhet.process import Child
-from tfhet.record import MetricLine, RunFolder
+from tfhet.record import RunFolder
 from tfhet.record.folder import TIMELINE
 from tfhet.telemetry import Endpoint, Sampler, emf_line, gpu_count
 
@@ -90,6 +91,7 @@ class Launcher:
         names = {*place.roles.other_hosts, *place.roles.dnn_hosts}
         secret = Secret.from_env(place.env, job_name(place.env), names)
         self.say(self._introduction(secret))
+        self.say(str(self._host_line()))
         self._link = link = self._linked(secret)
         beside = [
             asyncio.create_task(self._watch(stopped), name="source of ranks"),
@@ -282,7 +284,7 @@ class Launcher:
         await asyncio.gather(*ends)
 
     def _tell_why(self, result: JobResult) -> None:
-        self.say(f"the job ended with exit code {result.code}: {result.headline}")
+        self.say(str(JobResultLine(result.code, result.headline)))
         write_failure(self.place.paths.failure, result.headline, self.place.label, result.code, result.log)
         if self.assignment.source is not None:
             self.assignment.source.release(self.place)
@@ -301,6 +303,12 @@ class Launcher:
         part = "delivers data" if rank is None else f"rank {rank.rank} of {rank.size} ({words})"
         weak = "; secret derived from the job's name (set TFHET_SECRET for a real one)" if secret.derived else ""
         return f"{place.mode} job: {part}, {self._side.words}, group {place.identity.current_group}{weak}"
+
+    def _host_line(self) -> HostLine:
+        place = self.place
+        return HostLine(
+            place.mode, place.roles.current.name, place.identity.current_group, place.size, self._side.facts
+        )
 
     def _on_signals(self, stopped: asyncio.Future[JobResult]) -> None:
         def on_signal(number: signal.Signals) -> None:

@@ -71,6 +71,10 @@ class LauncherSide(Protocol):
     def words(self) -> str:
         """What the launcher says of the plane when it introduces itself."""
 
+    @property
+    def facts(self) -> Mapping[str, str]:
+        """The same for programs that read the log: names without spaces, and short values."""
+
     async def serve(self) -> NoReturn:
         """Starts this host's processes and keeps them alive. Ends by raising: UsageError for a port in use, NotReady,
         JobFailed."""

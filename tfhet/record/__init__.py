@@ -12,10 +12,10 @@ A run's folder holds its summary, events, logs and timeline: `RunFolder("runs/a"
 
 from __future__ import annotations
 
+from tfhet.record.event_tail import EventTail
 from tfhet.record.figure import Figure
 from tfhet.record.folder import RunFolder
 from tfhet.record.machine import machine, versions
-from tfhet.record.metric_line import MetricLine
 from tfhet.record.record import Record
 from tfhet.record.run import RunSummary
 from tfhet.record.spread import Spread
@@ -23,8 +23,8 @@ from tfhet.record.statistics import median, percentile
 from tfhet.record.timeline import Timeline
 
 __all__ = [
+    "EventTail",
     "Figure",
-    "MetricLine",
     "Record",
     "RunFolder",
     "RunSummary",

@@ -12,7 +12,7 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from tfhet.record import MetricLine
+from tfhet.messages import MetricLine
 from tfhet.report import numbers
 from tfhet.report.picture import Picture, event_line
 from tfhet.report.table import show, table

@@ -9,8 +9,8 @@ import json
 import math
 from collections.abc import Mapping
 
-from tfhet.record import MetricLine
-from tfhet.record.metric_line import UNITS
+from tfhet.messages import MetricLine
+from tfhet.messages.metric_line import UNITS
 
 
 def emf_line(namespace: str, dimensions: Mapping[str, str], line: MetricLine, at_s: float) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from tfhet.record import MetricLine
+from tfhet.messages import MetricLine
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ import numpy as np
 
 from tfhet.clock import SYSTEM, Clock
 from tfhet.errors import DataError
+from tfhet.messages import MetricLine
 from tfhet.planes.reader import Delivery, Reader
-from tfhet.record import MetricLine
 from tfhet.record.step_time import StepTime
 from tfhet.strategies import Collective
 from tfhet.trainer.audit import Audit, Visits

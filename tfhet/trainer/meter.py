@@ -9,7 +9,8 @@ import contextlib
 from collections.abc import Iterator, Sequence
 
 from tfhet.clock import Clock
-from tfhet.record import MetricLine, Spread, median
+from tfhet.messages import MetricLine, StepPartsLine
+from tfhet.record import Spread, median
 from tfhet.record.step_time import Pause, StepTime, measured, wait_pct
 
 
@@ -88,8 +89,8 @@ class Meter:
 
     def parts_line(self) -> str:
         """The line at the end of a run with the median of each component of a step."""
-        parts = " ".join(f"{name}_ms={ms:.2f}" for name, ms in self.parts_ms().items())
-        return f"[tfhet] parts of a step, median: {parts}" if parts else "[tfhet] no step was taken"
+        parts = self.parts_ms()
+        return str(StepPartsLine(parts)) if parts else "[tfhet] no step was taken"
 
     def paused_s(self, name: str) -> float:
         """Seconds of all pauses of one name."""

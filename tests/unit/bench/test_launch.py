@@ -17,6 +17,7 @@ from tfhet.clock import FakeClock
 from tfhet.errors import JobFailed, UsageError
 from tfhet.events import Event
 from tfhet.launch.settings import LaunchSettings
+from tfhet.messages import FirstBatchLine
 from tfhet.record import RunFolder, RunSummary
 from tfhet.trainer.settings import Settings
 
@@ -66,7 +67,7 @@ def test_the_times_of_a_run_are_from_its_start_and_from_the_end_of_its_last_step
 
 def test_lines_of_both_trainers_count_when_they_are_heard() -> None:
     step = "[tfhet] step=1 epoch=0 step_ms=40.0 examples_per_s=3 wait_pct=0.0"
-    own = heard([(100.0, "[algo-1/0] [tfhet] first batch after 0.31 s"), (101.0, step)])
+    own = heard([(100.0, f"[algo-1/0] {FirstBatchLine(0.31)}"), (101.0, step)])
     other = heard([(100.0, "[stamp] first_batch"), (101.0, "[stamp] step step=1 step_ms=40.0")])
     for ear in (own, other):
         assert (ear.first_batch_s, ear.step_s, ear.step_ms) == (100.0, [101.0], [40.0])

@@ -194,7 +194,7 @@ def test_notices_of_a_script_are_heard_and_not_printed(launch, tmp_path, capfd):
 SAYS = """
 import sys, time, urllib.request
 from tfhet.planes.notice import notify
-from tfhet.record import MetricLine
+from tfhet.messages import MetricLine
 notify("goes on", steps=7, examples=896, step_s=1.5, wait_s=0.25)
 print(MetricLine(7, 0, 214.3, 597.0, 16.7, 2.5), flush=True)
 """

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 from tfhet.launch.hearing import Hearing
 from tfhet.launch.metrics import labels, metrics_of
-from tfhet.record import MetricLine
+from tfhet.messages import MetricLine
 
 TRAINER = '@tfhet {"event": "goes on", "steps": 7, "examples": 896.0, "step_s": 1.5, "wait_s": 0.25}'
 LINE = str(MetricLine(7, 2, 200.0, 640.0, 12.5, 1.25))

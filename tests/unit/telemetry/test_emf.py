@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfhet.record import MetricLine
+from tfhet.messages import MetricLine
 from tfhet.telemetry import emf_line
 
 UNITS = {

@@ -19,7 +19,7 @@ from prometheus_text import read
 from siege import run
 
 from tfhet.cluster import check_free
-from tfhet.record import MetricLine
+from tfhet.messages import MetricLine
 from tfhet.telemetry import METRICS, UP, Endpoint, Metric, metrics_server, training_metrics
 from tfhet.telemetry.metrics_server import CONNECTIONS
 

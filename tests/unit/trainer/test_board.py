@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tfhet.clock import FakeClock
-from tfhet.record import MetricLine
+from tfhet.messages import MetricLine
 from tfhet.trainer.board import OFF, Board
 
 LINE = MetricLine(10, 1, 86.125, 1280.0, 3.5, 2.25)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tfhet.clock import FakeClock
-from tfhet.record import MetricLine
+from tfhet.messages import MetricLine
 from tfhet.strategies.solo.collective import SoloCollective
 from tfhet.trainer.loop import Begun, Loop
 from tfhet.trainer.step import Batch, EmulatedAccelerator, KerasAccelerator

@@ -61,7 +61,7 @@ def of_parts(*allreduce_s: float | None) -> Meter:
 def test_the_parts_of_a_step_are_told_as_medians():
     assert of_parts(0.5, 0.25, 0.0).parts_ms() == {"wait": 250.0, "copy": 125.0, "compute": 375.0, "allreduce": 250.0}
     assert Meter().parts_ms() == {}
-    told = "[tfhet] parts of a step, median: wait_ms=250.00 copy_ms=125.00 compute_ms=375.00 allreduce_ms=250.00"
+    told = "[tfhet] step_parts wait_ms=250.00 copy_ms=125.00 compute_ms=375.00 allreduce_ms=250.00"
     assert of_parts(0.5, 0.25, 0.0).parts_line() == told
     assert Meter().parts_line() == "[tfhet] no step was taken"
 

@@ -23,6 +23,7 @@ class LocalLauncherSide:
 
     serves = False
     words = "no data service"
+    facts: Mapping[str, str] = {}
 
     async def serve(self) -> NoReturn:
         raise AssertionError("the local plane starts nothing")

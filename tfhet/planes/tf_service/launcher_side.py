@@ -13,6 +13,7 @@ from tfhet.clock import SYSTEM
 from tfhet.cluster import Place
 from tfhet.errors import shown
 from tfhet.events import Event
+from tfhet.messages import RestartLine
 from tfhet.native import SWITCH
 from tfhet.planes.cpus import usable
 from tfhet.planes.memory import in_huge_pages
@@ -62,6 +63,10 @@ class ServiceLauncherSide:
     @property
     def words(self) -> str:
         return f"dispatcher {self._dispatcher}, {sum(self._workers.values())} workers"
+
+    @property
+    def facts(self) -> Mapping[str, str]:
+        return {"workers": str(sum(self._workers.values()))}
 
     async def serve(self) -> NoReturn:
         place, deadline_s = self._place, self._outlets.ready_timeout_s
@@ -169,6 +174,7 @@ class ServiceLauncherSide:
                 self._recovery.expect_workers(self._fleet)
         elif event == "service.died":
             self._outlets.say(f"{fields['cause']}; starting it again")
+            self._outlets.say(str(RestartLine(str(fields["process"]), int(str(fields["code"])))))
             died = {name: fields[name] for name in ("process", "code", "cause")}
             self._outlets.report({"type": "restarted", "host": self._place.host, **died})
 

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfhet.record import MetricLine
-from tfhet.record.metric_line import UNITS
+from tfhet.messages import UNITS, MetricLine
 
 DOCUMENTED = "[tfhet] step=500 epoch=2 step_ms=86.1 examples_per_s=95143 loss=2.3000 wait_pct=3.1"
 LINE = MetricLine(500, 2, 86.1, 95143.0, 3.1, 2.3)
