@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from tfhet.stages import costs, levels
+from tfhet import native
+from tfhet.stages import levels
 
 
 def mixed(
@@ -18,7 +19,7 @@ def mixed(
     Each colour (a row) times its matrix, float32 [1 or batch, 3, 3], plus offsets, [1 or batch, 3] in the images'
     units, clipped; then the hue turned, float32 [batch] in turns. Either may be left out.
     """
-    ops = costs.compiled("colour", "colour", images)
+    ops = native.ops("colour")
     if ops is None:
         return plain_mixed(images, matrices, offsets, turns)
     if matrices is None:

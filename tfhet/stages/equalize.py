@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-from tfhet.stages import costs, levels
+from tfhet import native
+from tfhet.stages import levels
 from tfhet.stages.registry import register
 from tfhet.stages.spec import ImageSpec
 from tfhet.stages.stage import Stage
@@ -32,7 +33,7 @@ class Equalize(Stage):
 
 def tables(images: tf.Tensor) -> tf.Tensor:
     """uint8 [batch, H, W, C] -> uint8 [batch, 256, C]: what each level of each image becomes."""
-    ops = costs.compiled("equalize", "statistics", images)
+    ops = native.ops("statistics")
     if ops is None:
         return plain_tables(images)
     result = ops.tfhet_equalizer(images)

@@ -11,7 +11,6 @@ import tensorflow as tf
 
 from tfhet import native
 from tfhet.errors import unknown
-from tfhet.stages import costs
 from tfhet.stages.registry import register
 from tfhet.stages.spec import ImageSpec
 from tfhet.stages.stage import Stage
@@ -41,7 +40,7 @@ class GaussianBlur(Stage):
     sigma: float = 0.8
     """Standard deviation in pixels."""
     backend: str = "auto"
-    """`own` (a compiled op or matrix products, whichever is cheaper), `addons` (tensorflow_addons), or `auto`: own."""
+    """`own` (a compiled op, else matrix products), `addons` (tensorflow_addons), or `auto`, which is `own`."""
     padding: str = "REFLECT"
     """What lies beyond the edge: REFLECT (the edge once), SYMMETRIC (the edge twice) or CONSTANT (0)."""
 
@@ -71,7 +70,7 @@ class GaussianBlur(Stage):
         if self.backend == "addons":
             return self._by_addons(images)
         ops = native.ops("filters")
-        if ops is None or costs.cheapest("blur", images, ("native", "matrix")) == "matrix":
+        if ops is None:
             return self._by_matrices(images)
         weights = self.kept_weights().tolist()
         blurred = ops.tfhet_separable(images, rows=weights, columns=weights, padding=self.padding, addend=CUT_MARGIN)

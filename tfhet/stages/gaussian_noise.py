@@ -9,7 +9,8 @@ from typing import ClassVar
 
 import tensorflow as tf
 
-from tfhet.stages import costs, levels, randomness
+from tfhet import native
+from tfhet.stages import levels, randomness
 from tfhet.stages.registry import register
 from tfhet.stages.spec import ImageSpec
 from tfhet.stages.stage import Stage
@@ -41,7 +42,7 @@ class GaussianNoise(Stage):
         return {"noise": randomness.bits(keys, 0)}
 
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        ops, deviation = costs.compiled("noise", "noise", images), self.stddev * levels.FULL[images.dtype.name]
+        ops, deviation = native.ops("noise"), self.stddev * levels.FULL[images.dtype.name]
         if ops is None:
             return self._plain(images, parameters["noise"], deviation)
         noisy = ops.tfhet_noise(images, parameters["noise"], deviation=deviation)

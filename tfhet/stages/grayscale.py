@@ -8,7 +8,8 @@ from typing import ClassVar
 
 import tensorflow as tf
 
-from tfhet.stages import costs, levels
+from tfhet import native
+from tfhet.stages import levels
 from tfhet.stages.registry import register
 from tfhet.stages.spec import ImageSpec
 from tfhet.stages.stage import Stage
@@ -39,7 +40,7 @@ class Grayscale(Stage):
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
         if images.shape[3] == 1:
             return images if self.channels == 1 else tf.tile(images, [1, 1, 1, 3])
-        ops = costs.compiled("grey", "colour", images)
+        ops = native.ops("colour")
         if ops is None:
             return self._plain(images)
         grey = ops.tfhet_grey(images, channels=self.channels)

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import tensorflow as tf
 
-from tfhet.stages import costs
+from tfhet import native
 
 Number: TypeAlias = float | Sequence[float] | tf.Tensor
 
@@ -60,7 +60,7 @@ def _matrix(part: Number, axis: int) -> tf.Tensor:
 def apply_line(images: tf.Tensor, line: Line, dtype: tf.DType) -> tf.Tensor:
     """images: uint8 or float32 [batch, H, W, C] -> `dtype` of the same shape: float32, or uint8, for which the results
     are rounded to the nearest level and clipped to 0..255."""
-    ops = costs.compiled("line", "tone", images)
+    ops = native.ops("tone")
     if ops is None:
         return plain_line(images, line, dtype)
     result = ops.tfhet_line(images, line.scale, line.offset, line.low, line.high, result_type=dtype)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import tensorflow as tf
 
-from tfhet.stages import costs
+from tfhet import native
 from tfhet.stages.stage import Stage
 
 
@@ -34,7 +34,7 @@ def extremes(images: tf.Tensor, size: int, largest: bool) -> tf.Tensor:
     of an even number one more below and to the right, the largest value or the smallest."""
     if size == 1:
         return images
-    compiled = costs.compiled("morphology", "morphology", images)
+    compiled = native.ops("morphology")
     if compiled is None:
         return _plain(images, size, largest)
     result = compiled.tfhet_morphology(images, size=size, largest=largest)

@@ -9,8 +9,9 @@ from typing import ClassVar
 import numpy as np
 import tensorflow as tf
 
+from tfhet import native
 from tfhet.errors import unknown
-from tfhet.stages import costs, projection
+from tfhet.stages import projection
 from tfhet.stages.registry import register
 from tfhet.stages.spec import ImageSpec
 from tfhet.stages.stage import Stage
@@ -82,7 +83,7 @@ class Pad(Stage):
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
         height, width = images.shape[1], images.shape[2]
         rows, columns = self._borders(height, width)
-        compiled = costs.compiled("project", "sampling", images)
+        compiled = native.ops("sampling")
         if compiled is not None and self.mode in FILLS and height is not None and width is not None:
             size = height + sum(rows), width + sum(columns)
             moves = projection.translation(tf.constant([float(rows[0])]), tf.constant([float(columns[0])]))

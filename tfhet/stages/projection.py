@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from tfhet.stages import costs
+from tfhet import native
 
 FILLS = ("constant", "nearest", "reflect", "wrap")
 """What lies beyond the edge: `fill_value`, the edge pixel, the image mirrored (the edge twice), the image again."""
@@ -116,7 +116,7 @@ def project(
     such that float32 has fractions for them.
     """
     shape = tf.shape(images)[1:3] if size is None else tf.constant(size, tf.int32)
-    compiled = costs.compiled("project", "sampling", images)
+    compiled = native.ops("sampling")
     if compiled is None:
         projected = _plain(images, transforms, fill_mode, fill_value, shape)
     else:

@@ -10,7 +10,8 @@ from typing import ClassVar
 import numpy as np
 import tensorflow as tf
 
-from tfhet.stages import costs, randomness
+from tfhet import native
+from tfhet.stages import randomness
 from tfhet.stages.registry import register
 from tfhet.stages.spec import ImageSpec
 from tfhet.stages.stage import Stage
@@ -90,7 +91,7 @@ def painted(
 ) -> tf.Tensor:
     """images: uint8 or finite float32 [batch, H, W, C]; float32 [batch] in pixels, bottom and right just outside, all
     possibly beyond the edges -> the same shape and dtype, `value` in each image's rectangle."""
-    ops = costs.compiled("paint", "painting", images)
+    ops = native.ops("painting")
     if ops is None:
         return plain_painted(images, top, bottom, left, right, value)
     result = ops.tfhet_painting(images, tf.stack([top, bottom, left, right], axis=1), value=value)

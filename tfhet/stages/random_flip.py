@@ -8,7 +8,8 @@ from typing import ClassVar
 
 import tensorflow as tf
 
-from tfhet.stages import costs, projection, randomness
+from tfhet import native
+from tfhet.stages import projection, randomness
 from tfhet.stages.geometric import Geometric
 from tfhet.stages.registry import register
 from tfhet.stages.spec import ImageSpec
@@ -47,7 +48,7 @@ class RandomFlip(Geometric):
         return projection.flipping(across, upright, height, width)
 
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        if costs.compiled("project", "sampling", images) is not None:
+        if native.ops("sampling") is not None:
             return super().apply(images, parameters)
         for name, axis in (("flip_horizontal", 2), ("flip_vertical", 1)):
             if name in parameters:

@@ -8,7 +8,8 @@ from typing import ClassVar
 
 import tensorflow as tf
 
-from tfhet.stages import costs, levels, randomness
+from tfhet import native
+from tfhet.stages import levels, randomness
 from tfhet.stages.registry import register
 from tfhet.stages.spec import ImageSpec
 from tfhet.stages.stage import Stage
@@ -45,7 +46,7 @@ class RandomSaturation(Stage):
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
         if images.shape[3] == 1:
             return images
-        ops = costs.compiled("saturation", "colour", images)
+        ops = native.ops("colour")
         if ops is None:
             return self._plain(images, parameters["saturation"])
         result = ops.tfhet_saturation(images, parameters["saturation"])

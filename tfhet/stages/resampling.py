@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from tfhet.stages import costs
+from tfhet import native
 
 
 def resize_windows(
@@ -30,7 +30,7 @@ def resize_windows(
     """
     windows = tf.cast(windows, tf.float32)
     flips = tf.zeros([1], tf.bool) if flips is None else flips
-    operations = costs.compiled("resize", "resize", images)
+    operations = native.ops("resize")
     if operations is None:
         result = plain(images, windows, flips, height, width, antialias, confined)
     else:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-from tfhet.stages import costs, levels
+from tfhet import native
+from tfhet.stages import levels
 from tfhet.stages.registry import register
 from tfhet.stages.spec import ImageSpec
 from tfhet.stages.stage import Stage
@@ -46,7 +47,7 @@ def sharpened(images: tf.Tensor, amounts: tf.Tensor) -> tf.Tensor:
     """images: uint8 in 0..255 or float32 in 0..1, [batch, H, W, C]; amounts: float32 [batch], or [1] for all images ->
     the same shape and dtype: each image sharpened by its own amount."""
     softenings = (1.0 - amounts) / 13.0
-    compiled = costs.compiled("sharpen", "filters", images)
+    compiled = native.ops("filters")
     if compiled is None:
         return _plain(images, softenings)
     result = compiled.tfhet_sharpen(images, softenings)

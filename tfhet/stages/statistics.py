@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-from tfhet.stages import costs, levels
+from tfhet import native
+from tfhet.stages import levels
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class Statistics:
     @classmethod
     def of(cls, images: tf.Tensor) -> Statistics:
         """images: uint8 or float32 [batch, H, W, C], none of them empty."""
-        ops = costs.compiled("statistics", "statistics", images)
+        ops = native.ops("statistics")
         if ops is None:
             return cls.plain(images)
         parts = ops.tfhet_statistics(images)

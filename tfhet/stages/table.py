@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from tfhet.stages import costs
+from tfhet import native
 from tfhet.stages.line import Line, plain_line
 
 
 def lookup(images: tf.Tensor, tables: tf.Tensor) -> tf.Tensor:
     """images: uint8, or float32 in 0..1, whose values count as the nearest of the 256 levels [batch, H, W, C]; tables:
     uint8 or float32 [1 or batch, 256, 1 or C] -> the images' shape, the tables' dtype."""
-    ops = costs.compiled("lookup", "tone", images)
+    ops = native.ops("tone")
     if ops is None:
         return plain_lookup(images, tables)
     result = ops.tfhet_lookup(images, tables)
