@@ -29,8 +29,7 @@ from tfhet.container import kernel
 from tfhet.errors import UsageError
 from tfhet.events import Observer
 from tfhet.record import Record
-from tfhet.report import numbers, table
-from tfhet.report.table import text
+from tfhet.report import numbers, table, text
 from tfhet.service.cpus import usable
 from tfhet.units import GIB
 

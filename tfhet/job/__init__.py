@@ -34,4 +34,15 @@ __all__ = [
     "with_plan",
 ]
 
-lazy.names_on_demand(__name__)
+lazy.names_on_demand(
+    __name__,
+    {
+        "archive": "Archive",
+        "job": "Channel Checkpoints Code Group Job Limits Spot Vpc",
+        "job_file": "parse read",
+        "planned": "with_plan",
+        "request": "create_request redacted",
+        "sdk": "script",
+        "submission": "Submission",
+    },
+)

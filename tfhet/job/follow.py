@@ -21,9 +21,9 @@ from tfhet.job.log_stream_window import Window
 from tfhet.job.log_streams import LogLine, LogStreams
 from tfhet.job.state import JobState
 from tfhet.record import RunFolder, RunSummary
+from tfhet.report import show
 from tfhet.report.cost import PriceOf
 from tfhet.report.run import run_table
-from tfhet.report.table import show
 
 START_S = 86400.0
 """How long a job may wait for its instances, beside the time that it may take."""

@@ -16,8 +16,7 @@ from rich.text import Text
 from tfhet.job.cost import Cost
 from tfhet.job.state import JobState
 from tfhet.record import MetricLine
-from tfhet.report import numbers
-from tfhet.report.table import table
+from tfhet.report import numbers, table
 
 STEPS_SHOWN = 8
 TOLD_EVERY_S = 60.0

@@ -33,4 +33,17 @@ __all__ = [
     "parts_of_pipeline",
 ]
 
-lazy.names_on_demand(__name__)
+lazy.names_on_demand(
+    __name__,
+    {
+        "advice": "Advice advise feeding",
+        "anatomy": "Anatomy",
+        "declared": "parts_of_pipeline",
+        "dissection": "anatomy_of",
+        "part": "Part",
+        "plain": "parts_of_dataset",
+        "result": "Cost Profile",
+        "rounds": "Effort measure",
+        "target": "load",
+    },
+)

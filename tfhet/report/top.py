@@ -14,7 +14,7 @@ from tfhet.errors import UsageError
 from tfhet.record import MetricLine, RunFolder
 from tfhet.report import numbers
 from tfhet.report.live import Picture, Watcher, told
-from tfhet.report.table import show, table
+from tfhet.report.tables import show, table
 
 STALE_S = 60.0
 """After so long without a change the view says so."""

@@ -44,4 +44,17 @@ __all__ = [
     "write_tfrecords",
 ]
 
-lazy.names_on_demand(__name__)
+lazy.names_on_demand(
+    __name__,
+    {
+        "damage": "BadRecord Prepare diagnose find",
+        "feature": "Encoded Feature Fixed Raw Scalar",
+        "folder": "from_image_folder",
+        "framing": "Corruption corruption",
+        "sidecar": "Sidecar",
+        "source": "BlockSource Source example_id position_of split_of",
+        "synthetic": "SyntheticSource",
+        "tfrecord": "TFRecordSource",
+        "writing": "write_tfrecords",
+    },
+)
