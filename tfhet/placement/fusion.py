@@ -182,7 +182,7 @@ def _sampled(run: Sequence[PlacedStage], spec: ImageSpec) -> bool:
     """Whether all only move pixels, and agree on what lies beyond the edge."""
     stages = [placed.stage for placed in run]
     if spec.form != "images" or not all(
-        isinstance(stage, Geometric) and stage.moves and _speaks(stage, "transforms") for stage in stages
+        isinstance(stage, Geometric) and stage.moves and _describes("transforms", stage) for stage in stages
     ):
         return False
     return len({stage.fill for stage in stages if isinstance(stage, Geometric) and stage.fill is not None}) <= 1
@@ -200,14 +200,14 @@ def _straight(run: Sequence[PlacedStage], spec: ImageSpec) -> bool:
     dtypes = [spec.dtype, *(placed.output.dtype for placed in run)]
     if ("float32", "uint8") in itertools.pairwise(dtypes):
         return False  # rounding is what that stage is for
-    lines = all(type(p.stage).line is not Stage.line and _speaks(p.stage, "line") for p in run)
+    lines = all(type(p.stage).line is not Stage.line and _describes("line", p.stage) for p in run)
     return dtypes[-1] == "float32" and lines
 
 
 def _looked_up(run: Sequence[PlacedStage], spec: ImageSpec) -> bool:
     """Whether 256 results are all that there are."""
     return spec.dtype == "uint8" and all(
-        placed.stage.pointwise and _speaks(placed.stage, "pointwise") for placed in run
+        placed.stage.pointwise and _describes("pointwise", placed.stage) for placed in run
     )
 
 
@@ -223,19 +223,25 @@ def _resampled(run: Sequence[PlacedStage], spec: ImageSpec) -> bool:
 def _flipped(run: Sequence[PlacedStage]) -> bool:
     """Whether it is a window and a flip to the side."""
     flip = run[1].stage
-    plain = isinstance(flip, RandomFlip) and not flip.vertical and _speaks(flip, "transforms")
+    plain = isinstance(flip, RandomFlip) and not flip.vertical and _describes("transforms", flip)
     return plain and len(run) == 2 and _is_window(run[0])
 
 
 def _is_window(placed: PlacedStage) -> bool:
-    return isinstance(placed.stage, Window) and placed.stage.bilinear and _speaks(placed.stage, "windows")
+    return isinstance(placed.stage, Window) and placed.stage.bilinear and _describes("windows", placed.stage)
 
 
-def _speaks(stage: Stage, name: str) -> bool:
-    """Whether what `name` says of a stage was said for the `apply` that it has: a subclass may have another one."""
-    kinds = type(stage).__mro__
-    said, applied = (next(i for i, kind in enumerate(kinds) if each in vars(kind)) for each in (name, "apply"))
-    return said <= applied
+def _describes(name: str, stage: Stage) -> bool:
+    """Whether the stage's member `name` describes the `apply` that the stage has.
+
+    A subclass that replaces `apply` alone inherits members that describe another `apply`: such a stage is not fused.
+    """
+    return issubclass(_definer(name, type(stage)), _definer("apply", type(stage)))
+
+
+def _definer(name: str, kind: type[Stage]) -> type:
+    """The class that `kind` has the member `name` from."""
+    return next(each for each in kind.__mro__ if name in vars(each))
 
 
 KINDS: tuple[tuple[type[Step], Callable[[Sequence[PlacedStage], ImageSpec], bool]], ...] = (

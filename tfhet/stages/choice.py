@@ -31,16 +31,32 @@ class Choice(Stage):
         raise NotImplementedError
 
     def check_branches(self) -> None:
-        """Raises UsageError for a branch that is no image stage. Sets what follows from the branches."""
-        stages = [branch for branch in self.branches if branch is not None]
-        for stage in stages:
+        """Raises UsageError for a branch that is not a stage of images."""
+        for stage in self._stages:
             if not isinstance(stage, Stage):
                 self.refuse(f"chooses among stages like posterize(4), not {stage!r}")
             if isinstance(stage, Stream):
                 self.refuse(f"{stage.name} says how examples flow: it cannot be chosen for one image and not another")
-        for flag in ("keeps_shape", "keeps_range", "commutes_with_rescale"):
-            object.__setattr__(self, flag, all(getattr(stage, flag) for stage in stages))
-        object.__setattr__(self, "relabels", any(stage.relabels for stage in stages))
+
+    @property
+    def _stages(self) -> tuple[Stage, ...]:
+        return tuple(branch for branch in self.branches if branch is not None)
+
+    @property
+    def keeps_shape(self) -> bool:
+        return all(stage.keeps_shape for stage in self._stages)
+
+    @property
+    def keeps_range(self) -> bool:
+        return all(stage.keeps_range for stage in self._stages)
+
+    @property
+    def commutes_with_rescale(self) -> bool:
+        return all(stage.commutes_with_rescale for stage in self._stages)
+
+    @property
+    def relabels(self) -> bool:
+        return any(stage.relabels for stage in self._stages)
 
     def spec(self, spec: ImageSpec) -> ImageSpec:
         for branch in self.branches:

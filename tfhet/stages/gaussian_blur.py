@@ -52,8 +52,11 @@ class GaussianBlur(Stage):
             unknown(f"backend of stage {self.name}", self.backend, BACKENDS)
         if self.padding not in PADDINGS:
             unknown(f"padding of stage {self.name}", self.padding, PADDINGS)
-        # 0 would be another level behind a rescale with an offset.
-        object.__setattr__(self, "commutes_with_rescale", self.padding != "CONSTANT")
+
+    @property
+    def commutes_with_rescale(self) -> bool:
+        # After a rescale with an offset, 0 would be another level.
+        return self.padding != "CONSTANT"
 
     def spec(self, spec: ImageSpec) -> ImageSpec:
         reach = {"REFLECT": self.size // 2 + 1, "SYMMETRIC": self.size // 2, "CONSTANT": 1}[self.padding]

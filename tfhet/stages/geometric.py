@@ -53,8 +53,11 @@ class Filled(Geometric):
         super().__post_init__()
         if self.fill_mode not in projection.FILLS:
             unknown(f"fill_mode of stage {self.name}", self.fill_mode, projection.FILLS)
+
+    @property
+    def commutes_with_rescale(self) -> bool:
         # A constant would be rescaled together with the images, or not.
-        object.__setattr__(self, "commutes_with_rescale", self.fill_mode != "constant")
+        return self.fill_mode != "constant"
 
     def spec(self, spec: ImageSpec) -> ImageSpec:
         if self.fill_mode == "constant" and not spec.low <= self.fill_value <= spec.high:

@@ -54,8 +54,11 @@ class Pad(Stage):
             self.refuse("give either the size of the result or the border, not both along one axis")
         if self.mode not in MODES:
             unknown(f"mode of stage {self.name}", self.mode, MODES)
+
+    @property
+    def commutes_with_rescale(self) -> bool:
         # A constant would be rescaled together with the images, or not.
-        object.__setattr__(self, "commutes_with_rescale", self.mode != "constant")
+        return self.mode != "constant"
 
     def spec(self, spec: ImageSpec) -> ImageSpec:
         if self.mode == "constant" and not spec.low <= self.value <= spec.high:

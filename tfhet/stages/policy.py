@@ -70,8 +70,12 @@ class Policy(Stage):
     """Draws `layers` operations for each image, one after the other; each works on the images that drew it."""
 
     random: ClassVar[bool] = True
-    layers: ClassVar[int] = 1
     fill_value: float = 0.0
+
+    @property
+    def layers(self) -> int:
+        """Number of operations that each image meets."""
+        return 1
 
     @property
     def strengths(self) -> np.ndarray:

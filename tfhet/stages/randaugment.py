@@ -33,7 +33,10 @@ class RandAugment(Policy):
             self.refuse(
                 f"num_layers is at least 1, magnitude from 0 to {BINS - 1}; not {self.num_layers}, {self.magnitude}"
             )
-        object.__setattr__(self, "layers", self.num_layers)
+
+    @property
+    def layers(self) -> int:
+        return self.num_layers
 
     @property
     def strengths(self) -> np.ndarray:

@@ -44,8 +44,11 @@ class RandomCrop(Stage):
             self.refuse(f"height, width and padding are at least 0, not {self.height}, {self.width}, {self.padding}")
         if self.mode not in MODES:
             unknown(f"mode of stage {self.name}", self.mode, MODES)
+
+    @property
+    def commutes_with_rescale(self) -> bool:
         # A constant would be rescaled together with the images, or not.
-        object.__setattr__(self, "commutes_with_rescale", not self.padding or self.mode != "constant")
+        return not self.padding or self.mode != "constant"
 
     def spec(self, spec: ImageSpec) -> ImageSpec:
         if self.padding and self.mode == "constant":

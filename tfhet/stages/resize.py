@@ -50,8 +50,11 @@ class Resize(Window, Geometric):
             unknown(f"method of stage {self.name}", self.method, METHODS)
         if self.antialias and self.method != "bilinear":
             self.refuse(f"antialias goes with method bilinear, not {self.method}")
-        # Bicubic values overshoot, and uint8 cuts them off: behind a rescale they would be kept.
-        object.__setattr__(self, "commutes_with_rescale", self.method != "bicubic")
+
+    @property
+    def commutes_with_rescale(self) -> bool:
+        # Bicubic values overshoot: uint8 cuts them off, float32 would keep them.
+        return self.method != "bicubic"
 
     def spec(self, spec: ImageSpec) -> ImageSpec:
         """The size asked for; float32 gets a wider range from `bicubic`, which overshoots at edges."""

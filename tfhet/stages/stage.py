@@ -33,12 +33,6 @@ class Stage:
     """The name in the registry; set by `register`."""
     random: ClassVar[bool] = False
     """Whether `parameters` draws anything."""
-    keeps_shape: ClassVar[bool] = True
-    """Whether height, width and channels come out as they went in."""
-    keeps_range: ClassVar[bool] = True
-    """Whether dtype, low and high come out as they went in."""
-    commutes_with_rescale: ClassVar[bool] = False
-    """Whether x -> a*x + b (a > 0) may be moved from before this stage to behind it, within one grey level."""
     rescales: ClassVar[bool] = False
     """Whether this stage is itself x -> a*x + b."""
     pointwise: ClassVar[bool] = False
@@ -47,13 +41,34 @@ class Stage:
     """Whether `line` also wants what `measured` finds in the very images that the stage gets, so that of several lines
     that are drawn together only the first may be of such a stage."""
 
-    relabels: ClassVar[bool] = False
-    """Whether `labels` does anything."""
     variadic: ClassVar[str] = ""
     """The field that all positional arguments go to when the stage is written as text; "": each has its own."""
 
     takes: ClassVar[tuple[str, ...]] = ("images",)
     """The forms of images that it works on: see `ImageSpec.form`."""
+
+    # Four flags that may follow from the configuration. Where they do not, a subclass states them like the others:
+    # `keeps_shape: ClassVar[bool] = False`.
+
+    @property
+    def keeps_shape(self) -> bool:
+        """Whether height, width and channels come out as they went in."""
+        return True
+
+    @property
+    def keeps_range(self) -> bool:
+        """Whether dtype, low and high come out as they went in."""
+        return True
+
+    @property
+    def commutes_with_rescale(self) -> bool:
+        """Whether x -> a*x + b (a > 0) may be moved from before this stage to after it, within one grey level."""
+        return False
+
+    @property
+    def relabels(self) -> bool:
+        """Whether `labels` changes anything."""
+        return False
 
     def __post_init__(self) -> None:
         """Brings each field to its declared type; raises UsageError for one that does not fit."""
