@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from tfhet import lazy
 
 if TYPE_CHECKING:
-    from tfhet.source.damage import BadRecord, Prepare, diagnose, find
+    from tfhet.source.bad_record import BadRecord
+    from tfhet.source.damage import Prepare, diagnose, find
     from tfhet.source.feature import Encoded, Feature, Fixed, Raw, Scalar
     from tfhet.source.folder import from_image_folder
     from tfhet.source.framing import Corruption, corruption
@@ -47,7 +48,8 @@ __all__ = [
 lazy.names_on_demand(
     __name__,
     {
-        "damage": "BadRecord Prepare diagnose find",
+        "bad_record": "BadRecord",
+        "damage": "Prepare diagnose find",
         "feature": "Encoded Feature Fixed Raw Scalar",
         "folder": "from_image_folder",
         "framing": "Corruption corruption",

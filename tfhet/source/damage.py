@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
 import functools
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +16,7 @@ import tensorflow as tf
 from tfhet.clock import SYSTEM, Clock
 from tfhet.errors import DataError, UsageError
 from tfhet.source import framing
+from tfhet.source.bad_record import BadRecord
 from tfhet.source.examples import held
 from tfhet.source.source import Source, example_id, position_of, split_of
 
@@ -28,30 +27,6 @@ SOUND = "nothing is wrong with it now, though it did not come when it should hav
 ERRORS = (tf.errors.OpError, UnicodeDecodeError)
 """What a record raises that does not fit; the second where TensorFlow's message quotes bytes that are no text."""
 _BATCH = 64
-
-
-@dataclass(frozen=True)
-class BadRecord:
-    """One place where data are lost."""
-
-    file: str
-    """"" in a source without files."""
-    offset: int
-    """Byte at which the record starts."""
-    split: int
-    position: int
-    """In its split."""
-    reason: str
-    """What is wrong, for people."""
-    examples: int | None = 1
-    """How many are lost with it; more than one where nothing behind it can be reached. None: nobody knows."""
-
-    def __str__(self) -> str:
-        place = f"{self.file} at byte {self.offset}" if self.file else f"split {self.split}, position {self.position}"
-        return f"{place}: {self.reason}"
-
-    def to_json(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
 
 
 def diagnose(

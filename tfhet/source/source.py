@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import tensorflow as tf
 
 from tfhet.errors import UsageError
-
-if TYPE_CHECKING:
-    from tfhet.source.damage import BadRecord
+from tfhet.source.bad_record import BadRecord
 
 POSITION_BITS = 32
 IdT = TypeVar("IdT", int, tf.Tensor)

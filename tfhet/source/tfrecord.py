@@ -15,15 +15,16 @@ import tensorflow as tf
 
 from tfhet.errors import DataError, UsageError
 from tfhet.source import examples
-from tfhet.source.damage import SOUND, BadRecord, examine
+from tfhet.source.bad_record import BadRecord
+from tfhet.source.damage import SOUND, examine
 from tfhet.source.feature import Encoded, Feature, Native
+from tfhet.source.files import found as files_of
+from tfhet.source.files import identities
 from tfhet.source.framing import fault, offsets, walk
 from tfhet.source.sidecar import Sidecar
 from tfhet.source.source import checked_ids, example_id, position_of, split_of
 
-PATTERN = "*.tfrecord*"
 ON_BAD_RECORD = ("fail", "skip")
-_EDGE_BYTES = 4096
 _READ_BYTES = 64 << 10
 """Of a file at once, for one record."""
 _READERS = 4
@@ -52,7 +53,7 @@ class TFRecordSource:
         """
         if on_bad_record not in ON_BAD_RECORD:
             raise UsageError(f"on_bad_record is one of {', '.join(ON_BAD_RECORD)}, not {on_bad_record!r}")
-        self.files = _found(files)
+        self.files = files_of(files)
         self.features: dict[str, Feature] = {
             name: feature if isinstance(feature, Feature) else Native(feature) for name, feature in features.items()
         }
@@ -76,7 +77,7 @@ class TFRecordSource:
         size: height and width to which encoded images are brought. Raises UsageError when the directory is missing,
         holds no such file or lacks one that `tfhet.json` lists, or when neither that nor the caller names the features.
         """
-        files = _found(directory)
+        files = files_of(directory)
         sidecar = Sidecar.read(directory)
         if features is None:
             if sidecar is None:
@@ -161,11 +162,9 @@ class TFRecordSource:
         return {name: feature.spec for name, feature in self.features.items()}
 
     def fingerprint(self) -> str:
-        """Of the files' names and sizes and the features; not of their common directory, which may differ by host."""
-        shared = os.path.commonprefix(self.files).rfind("/") + 1
-        files = [[file[shared:], _size(file), _edges(file)] for file in self.files]
+        """Hex digest of the features, and of the files' names, sizes and ends."""
         features = {name: feature.as_json() for name, feature in self.features.items()}
-        document = json.dumps([self.name, files, features], sort_keys=True)
+        document = json.dumps([self.name, identities(self.files), features], sort_keys=True)
         return hashlib.blake2b(document.encode(), digest_size=16).hexdigest()
 
     def check(self) -> None:
@@ -238,50 +237,8 @@ class TFRecordSource:
         )
 
 
-def _found(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
-    if isinstance(files, (str, os.PathLike)):
-        place = os.fspath(files)
-        if tf.io.gfile.isdir(place):
-            found = tf.io.gfile.glob(os.path.join(place, PATTERN))
-            wanted = f"{PATTERN} in {place}"
-        elif any(mark in place for mark in "*?["):
-            found, wanted = tf.io.gfile.glob(place), place
-        else:
-            found, wanted = [place] if tf.io.gfile.exists(place) else [], place
-        if not found:
-            raise UsageError(f"no TFRecord files: {wanted} does not exist; check the path or the channel's name")
-    else:
-        found = [os.fspath(file) for file in files]
-        if not found:
-            raise UsageError("no TFRecord files: the list of files is empty")
-    ordered = tuple(sorted(found))
-    twice = {a for a, b in itertools.pairwise(ordered) if a == b}
-    if twice:
-        raise UsageError(f"files named twice: {', '.join(sorted(twice))}")
-    return ordered
-
-
 def _sized(feature: Any, size: tuple[int, int]) -> Any:
     return dataclasses.replace(feature, height=size[0], width=size[1]) if isinstance(feature, Encoded) else feature
-
-
-def _size(file: str) -> int:
-    try:
-        return int(tf.io.gfile.stat(file).length)
-    except tf.errors.OpError as error:
-        raise DataError(f"cannot look at {file}: {_first_line(error)}", path=file) from None
-
-
-def _edges(file: str) -> str:
-    """A digest of a local file's beginning and end, which hold the first and the last record or their checksums: data
-    that were written anew differ there, under the same names and often of the same size. "" for a remote file."""
-    try:
-        with open(file, "rb") as content:
-            head = content.read(_EDGE_BYTES)
-            content.seek(max(0, os.fstat(content.fileno()).st_size - _EDGE_BYTES))
-            return hashlib.blake2b(head + content.read(), digest_size=8).hexdigest()
-    except OSError:
-        return ""
 
 
 def _record_at(file: tf.Tensor, offset: tf.Tensor) -> tf.Tensor:
@@ -301,7 +258,3 @@ def _opening(file: tf.Tensor) -> tf.Tensor:
     seen = tf.data.TFRecordDataset(file).take(1).reduce(tf.constant(0, tf.int64), lambda count, _: count + 1)
     with tf.control_dependencies([seen]):
         return tf.identity(file)
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n")[0]
