@@ -1,11 +1,13 @@
 """Public names of a package that are loaded when they are first used, so that a command line starts in a moment.
 
-if TYPE_CHECKING:  # type checkers see the names
-    from tfhet.profile.advice import Advice, advise
+    if TYPE_CHECKING:
+        from tfhet.profile.advice import Advice, advise
 
-__all__ = ["Advice", "advise"]
+    __all__ = ["Advice", "advise"]
 
-lazy.names_on_demand(__name__, {"advice": "Advice advise"})
+    lazy.names_on_demand(__name__, {"advice": "Advice advise"})
+
+The imports for TYPE_CHECKING show the names and their types to type checkers.
 """
 
 from __future__ import annotations

@@ -1,6 +1,11 @@
-"""Where records begin: TFRecord files, image folders, synthetic sets. Every example has an id from here on.
+"""Sources: where the records of a pipeline come from. Every example has an id from here on.
 
-The demonstration data are in `tfhet.source.digits`, which also runs as a program.
+    from tfhet.source import SyntheticSource, TFRecordSource
+
+    source = TFRecordSource.from_directory("/opt/ml/input/data/train")  # what `tfhet convert` wrote
+    source = SyntheticSource(examples=10_000, splits=16)                # noise, for measurements
+
+The demonstration data are in `tfhet.source.digits` and `tfhet.source.photos`, which also run as programs.
 """
 
 from __future__ import annotations
