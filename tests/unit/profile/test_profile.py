@@ -109,7 +109,7 @@ def test_the_parts_add_up_to_the_whole_and_are_held_against_it_alone():
 
 def test_an_empty_data_set_and_effort_out_of_range_are_refused():
     nothing = tf.data.Dataset.range(0).map(lambda x: x + 1)
-    with pytest.raises(UsageError, match="gave no element"):
+    with pytest.raises(UsageError, match="has no elements"):
         measure("x", parts_of_dataset(nothing), SMALL)
     with pytest.raises(UsageError, match="at least 1 round"):
         measure("x", parts_of_dataset(plain()), Effort(1.0, 0))
@@ -127,7 +127,7 @@ def test_a_file_gives_its_pipeline_or_says_what_it_has(tmp_path: Path):
     ):
         with pytest.raises(UsageError, match=said):
             load(target)
-    with pytest.raises(UsageError, match="--stages is for a source"):
+    with pytest.raises(UsageError, match="--stages needs a source"):
         load(f"{file}:dataset", "rescale()")
     made = load("synthetic", "rescale()", 4)
     assert isinstance(made, Pipeline) and made.batch_size == 4
