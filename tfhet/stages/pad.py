@@ -18,13 +18,13 @@ from tfhet.stages.stage import Stage
 
 MODES = ("constant", "edge", "reflect", "symmetric")
 FILLS = {"constant": "constant", "edge": "nearest", "symmetric": "reflect"}
-"""The modes that a sampling has too, by its name for them."""
+"""Modes that a sampling has too, with its names for them."""
 
 
 @register("pad")
 @dataclass(frozen=True)
 class Pad(Stage):
-    """By a number of pixels on each side, or, along an axis whose size is given, by what is missing to that size."""
+    """Adds a number of pixels on each side or, along an axis whose size is given, as many as are missing."""
 
     top: int = 0
     """Rows added above."""
@@ -35,14 +35,14 @@ class Pad(Stage):
     right: int = 0
     """Columns added on the right."""
     height: int = 0
-    """Rows of the result, the image in the middle (an odd one goes below); 0: by top and bottom."""
+    """Rows of the result with the image in the middle (an odd row goes below); 0 adds top and bottom instead."""
     width: int = 0
-    """Columns of the result, the image in the middle (an odd one goes to the right); 0: by left and right."""
+    """Columns of the result with the image in the middle (an odd one goes right); 0 adds left and right instead."""
     mode: str = "constant"
-    """constant (`value`), edge (the last pixel), reflect (the edge once) or symmetric (the edge twice), as `numpy.pad`
-    has them: mirrored again where the border is larger than the image."""
+    """constant (`value`), edge (the last pixel), reflect (the edge once) or symmetric (the edge twice), as in
+    `numpy.pad`, which mirrors again where the border is larger than the image."""
     value: float = 0.0
-    """For `constant`: within the range of the images; a whole number for uint8."""
+    """Value of `constant`, within the range of the images; a whole number for uint8."""
 
     keeps_shape: ClassVar[bool] = False
 
@@ -65,9 +65,9 @@ class Pad(Stage):
             self.refuse(f"value {self.value:g} is outside the images' range, {spec.low:g} to {spec.high:g}")
         if spec.dtype == "uint8" and self.mode == "constant" and self.value != int(self.value):
             self.refuse(f"value {self.value:g} is not a whole number, as uint8 images need")
-        (above, below), (before, behind) = self._borders(spec.height, spec.width)
+        (above, below), (before, after) = self._borders(spec.height, spec.width)
         height = None if spec.height is None else above + spec.height + below
-        width = None if spec.width is None else before + spec.width + behind
+        width = None if spec.width is None else before + spec.width + after
         return replace(spec, height=height, width=width)
 
     def _borders(self, height: int | None, width: int | None) -> tuple[tuple[int, int], tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""Mirrors each image, or not."""
+"""Mirrors each image at random."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tfhet.stages.spec import ImageSpec
 @register("random_flip")
 @dataclass(frozen=True)
 class RandomFlip(Geometric):
-    """Each direction with probability 1/2, independently, as the Keras layer RandomFlip does."""
+    """Mirrors in each direction with probability 1/2, independently, as the Keras layer RandomFlip does."""
 
     horizontal: bool = True
     """Whether left and right may be exchanged."""
@@ -31,10 +31,10 @@ class RandomFlip(Geometric):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not (self.horizontal or self.vertical):
-            self.refuse("neither horizontal nor vertical: leave the stage out")
+            self.refuse("neither horizontal nor vertical is set: omit the stage")
 
     def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
-        """`flip_horizontal`, `flip_vertical`: bool [batch]; only those that the configuration allows."""
+        """Returns `flip_horizontal` and `flip_vertical`, those that are set: bool [batch]."""
         drawn = {}
         if self.horizontal:
             drawn["flip_horizontal"] = randomness.bernoulli(keys, 0)

@@ -1,4 +1,4 @@
-"""What an image looks like, per channel: the mean, and the smallest and the largest value."""
+"""Statistics of images per channel: the mean, and the smallest and the largest value."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tfhet.stages import levels
 
 @dataclass(frozen=True)
 class Statistics:
-    """Each float32 [batch, channels], in the units of the images."""
+    """Statistics of a batch, each float32 [batch, channels] in the units of the images."""
 
     mean: tf.Tensor
     low: tf.Tensor
@@ -20,7 +20,7 @@ class Statistics:
 
     @classmethod
     def of(cls, images: tf.Tensor) -> Statistics:
-        """images: uint8 or float32 [batch, H, W, C], none of them empty."""
+        """Computes them for images, uint8 or float32 [batch, H, W, C], none of which is empty."""
         ops = native.ops("statistics")
         if ops is None:
             return cls.plain(images)
@@ -31,7 +31,7 @@ class Statistics:
 
     @classmethod
     def plain(cls, images: tf.Tensor) -> Statistics:
-        """The same by TensorFlow's own operations."""
+        """Does the same as `of` by TensorFlow's own operations."""
         values = tf.cast(images, tf.float32)
         reducers = (tf.reduce_mean, tf.reduce_min, tf.reduce_max)
         return cls(*(levels.over_pixels(reduce, values)[:, 0, 0] for reduce in reducers))

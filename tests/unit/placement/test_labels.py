@@ -30,7 +30,7 @@ def test_labels_stay_what_they_are_unless_a_stage_says_otherwise():
     [
         ("mixup()", r"mixup: cannot mix labels of int64: put one_hot\(classes\) before"),
         ("cutmix(); one_hot(3)", "cutmix: cannot mix labels of int64"),
-        ("one_hot(3); one_hot(3)", "one_hot: wants class numbers"),
+        ("one_hot(3); one_hot(3)", "one_hot: needs class numbers"),
         ("probability(mixup(), 0.5)", "mixup: cannot mix labels of int64"),
     ],
 )
