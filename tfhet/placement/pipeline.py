@@ -145,7 +145,7 @@ class Pipeline:
         for begin, end in ((0, cut.position), (cut.position, None)):
             for step in lowering.steps(self, begin, end):
                 for placed in step.stages:
-                    moved = "  (moved back: it commutes with the stages before it)" if placed.declared < latest else ""
+                    moved = "  (moved after its neighbours)" if placed.declared < latest else ""
                     latest = max(latest, placed.declared)
                     gutter = "  " if len(step.stages) == 1 else "| "
                     lines.append(_line(gutter + stage_room.text((placed.stage,)), placed.output) + moved)

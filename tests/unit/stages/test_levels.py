@@ -41,7 +41,7 @@ def test_a_stage_that_works_with_levels_refuses_images_of_another_range_and_says
         ImageSpec(8, 8, 3, "float32", -math.inf, math.inf),
         ImageSpec(8, 8, 3, "uint8", 0.0, 16.0),
     ):
-        with pytest.raises(UsageError, match=f"stage {name}: wants {spec.dtype} images from 0 to .*: put it before"):
+        with pytest.raises(UsageError, match=f"stage {name}: needs {spec.dtype} images from 0 to .*: put it before"):
             stage.spec(spec)
 
 
