@@ -43,4 +43,15 @@ __all__ = [
     "stages",
 ]
 
-lazy.names_on_demand(__name__)
+lazy.names_on_demand(
+    __name__,
+    {
+        "stages": "stages ImageSpec Stage",
+        "cluster": "JobContext",
+        "errors": "TfhetError UsageError",
+        "placement": "Cut Pipeline",
+        "record": "Figure Record RunFolder RunSummary",
+        "service": "distribute",
+        "source": "SyntheticSource TFRecordSource",
+    },
+)

@@ -16,4 +16,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Case", "Measurement", "Meter", "ProcessMeter", "Sample", "Suite", "measure", "run"]
 
-lazy.names_on_demand(__name__)
+lazy.names_on_demand(
+    __name__,
+    {
+        "case": "Case",
+        "command": "run",
+        "harness": "measure",
+        "measurement": "Measurement",
+        "meter": "Meter ProcessMeter Sample",
+        "suite": "Suite",
+    },
+)

@@ -28,8 +28,7 @@ from tfhet.container import kernel
 from tfhet.errors import JobFailed, UsageError
 from tfhet.events import Event, Observer
 from tfhet.record import Record, machine, median, versions
-from tfhet.report import numbers, table
-from tfhet.report.table import text
+from tfhet.report import numbers, table, text
 
 REPEATS = 3
 SECONDS = 8.0

@@ -17,8 +17,7 @@ from tfhet.bench.suite import Suite
 from tfhet.errors import UsageError
 from tfhet.events import Observer
 from tfhet.record import Figure, Record
-from tfhet.report import table
-from tfhet.report.table import text
+from tfhet.report import table, text
 
 
 def _options(parser: argparse.ArgumentParser) -> None:

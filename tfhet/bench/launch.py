@@ -19,8 +19,7 @@ from tfhet.clock import SYSTEM
 from tfhet.errors import UsageError
 from tfhet.events import Event, Observer
 from tfhet.record import Figure, Record
-from tfhet.report import numbers, table
-from tfhet.report.table import text
+from tfhet.report import numbers, table, text
 from tfhet.simulate import ClusterFile, GroupFile
 
 EXAMPLE = "example"

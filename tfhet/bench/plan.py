@@ -28,9 +28,8 @@ from tfhet.container import kernel
 from tfhet.errors import JobFailed, UsageError
 from tfhet.events import Event, Observer
 from tfhet.record import Figure, Record
-from tfhet.report import table
+from tfhet.report import table, text
 from tfhet.report.scatter import plot_points
-from tfhet.report.table import text
 
 TARGETS = {"plan.error_median_pct": 5.0, "plan.error_p95_pct": 15.0}
 """At most."""

@@ -31,9 +31,8 @@ from tfhet.container.limits import Limits
 from tfhet.errors import JobFailed, UsageError
 from tfhet.events import Event, Observer
 from tfhet.record import Figure, Record, median
-from tfhet.report import numbers, table
+from tfhet.report import numbers, table, text
 from tfhet.report.panels import Panel, plot_panels
-from tfhet.report.table import text
 
 WORST = "scaling.worst_over_ideal"
 TARGET = 1.05

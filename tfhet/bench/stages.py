@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfhet.bench import calibration, chain, each, example, forms, harness, records, rivals
+from tfhet.bench import chain, each, example, forms, harness, records, rivals
 from tfhet.bench.suite import Suite
 from tfhet.errors import UsageError
 from tfhet.events import Observer
@@ -39,11 +39,6 @@ def _options(parser: argparse.ArgumentParser) -> None:
         const="",
         metavar="NAMES",
         help="instead of a chain: every stage, or those named, against its counterpart in TensorFlow, Keras or Addons",
-    )
-    what.add_argument(
-        "--calibrate",
-        action="store_true",
-        help="instead: measure the implementations of each operation, and let this machine's tfhet choose by that",
     )
     parser.add_argument(
         "--peers",
@@ -76,8 +71,6 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
             raise UsageError(f"--{name} {value}: give at least 1")
     rivals.wanted(options.peers)
     _without_gpu()
-    if options.calibrate:
-        return calibration.run(options, observer, command)
     if options.each is not None:
         return each.run(options, observer, command)
     return _chain(options, observer, command)

@@ -43,4 +43,18 @@ __all__ = [
     "wire_of",
 ]
 
-lazy.names_on_demand(__name__)
+lazy.names_on_demand(
+    __name__,
+    {
+        "ceiling": "Resource Where",
+        "decision": "Cheaper make_plan",
+        "host": "Cluster HostType",
+        "interval": "Interval",
+        "money": "Candidate Limits Market",
+        "prediction": "Layout Prediction best_layout predict",
+        "result": "Plan",
+        "search": "Space",
+        "wire": "Stream Wire wire_of",
+        "workload": "CutCost PipelineCost Trainer Workload",
+    },
+)

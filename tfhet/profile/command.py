@@ -1,4 +1,4 @@
-"""`tfhet profile`: what an input pipeline costs, and what would help most."""
+"""The command `tfhet profile`: measures what an input pipeline costs, and advises."""
 
 from __future__ import annotations
 
@@ -16,15 +16,13 @@ if TYPE_CHECKING:
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds `tfhet profile`."""
-    profile = commands.add_parser(
-        "profile", help="the CPU of an input pipeline, part by part, and what would help most"
-    )
+    profile = commands.add_parser("profile", help="measure the CPU of an input pipeline, part by part, and advise")
     profile.add_argument(
         "target", help="a directory of TFRecords, `synthetic`, or FILE.py:NAME of a Pipeline or tf.data.Dataset"
     )
     profile.add_argument("--stages", metavar="TEXT", help="stages, or the name of a chain")
     profile.add_argument(
-        "--batch_size", "--batch-size", type=int, default=128, metavar="N", help="of a source (default %(default)s)"
+        "--batch_size", "--batch-size", type=int, default=128, metavar="N", help="for a source (default %(default)s)"
     )
     profile.add_argument(
         "--budget_s", "--budget-s", type=float, default=30.0, metavar="S", help="CPU seconds (default %(default)s)"
@@ -35,7 +33,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "--accelerator-examples-per-s",
         type=float,
         metavar="N",
-        help="also say how many cores feed an accelerator that takes so many",
+        help="also say how many cores feed an accelerator of this speed",
     )
     profile.add_argument("--json", type=Path, metavar="FILE", help="write the record, raw samples included")
     profile.add_argument("--plot", type=Path, metavar="FILE", help="write bars (.png, .svg or .pdf)")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tfhet.catalogue.catalogue import Catalogue
-from tfhet.catalogue.price import Price
+from tfhet.catalogue.market_price import Price
 
 COLUMNS = ("type", "vCPU", "GiB", "GPUs", "Gbit/s", "USD/h", "USD per vCPU-h", "market", "date", "source")
 
