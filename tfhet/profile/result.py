@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfhet.errors import DataError
+from tfhet.profile.part import PYTHON_OPS
 from tfhet.record import Figure, Record, median
 
 WHOLE = "the whole pipeline"
