@@ -42,7 +42,7 @@ def test_a_data_host_that_is_cut_off_ends_itself_and_with_the_last_one_the_job_e
 
 @pytest.mark.slow
 def test_schedules_that_are_drawn_end_as_they_may_and_leave_nothing(repository, tmp_path):
-    from tfhet.bench import chaos
+    from benchmarks.chaos import suite as chaos
 
     launcher, kept = repository / "scripts" / "launcher.py", tmp_path / "kept"
     options = argparse.Namespace(seeds=2, first=25, launcher=launcher, folder=kept, hosts="process")

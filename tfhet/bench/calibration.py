@@ -6,7 +6,8 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tfhet.bench import each, harness
+from benchmarks.stages import each
+from tfhet.bench import harness
 from tfhet.bench.case import Case
 from tfhet.bench.chain import alone
 from tfhet.errors import TfhetError

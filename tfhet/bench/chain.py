@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tfhet.bench import example
+from benchmarks.peers.job import LINEAR
+from benchmarks.stages.peer_cases import Entry
+from tfhet.bench import plain as example
 from tfhet.bench.case import Case
 from tfhet.bench.forms import Form, shaped
 from tfhet.bench.measurement import Measurement
-from tfhet.bench.peers.job import LINEAR
-from tfhet.bench.rivals import Entry
 from tfhet.errors import TfhetError
 from tfhet.record import Figure
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfhet.bench.peers.job import ANTIALIAS, LINEAR
+from benchmarks.peers.job import ANTIALIAS, LINEAR
 
 if TYPE_CHECKING:
     from tfhet.placement import Pipeline

@@ -15,7 +15,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfhet.bench import calibration, chain, each, example, forms, harness, records, rivals
+from benchmarks.stages import each
+from benchmarks.stages import peer_cases as rivals
+from tfhet.bench import calibration, chain, forms, harness, records
+from tfhet.bench import plain as example
 from tfhet.bench.suite import Suite
 from tfhet.errors import UsageError
 from tfhet.events import Observer

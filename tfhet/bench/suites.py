@@ -9,18 +9,18 @@ from tfhet.bench.suite import Suite
 
 _MODULES = {
     "stages": "tfhet.bench.stages",
-    "faults": "tfhet.bench.faults",
-    "chaos": "tfhet.bench.chaos",
-    "launch": "tfhet.bench.launch",
-    "scaling": "tfhet.bench.scaling",
-    "limits": "tfhet.bench.limits",
-    "beside": "tfhet.bench.beside",
+    "faults": "benchmarks.faults.suite",
+    "chaos": "benchmarks.chaos.suite",
+    "launch": "benchmarks.launch.suite",
+    "scaling": "benchmarks.scaling.suite",
+    "limits": "benchmarks.limits.suite",
+    "beside": "benchmarks.beside.suite",
     "cpu": "tfhet.bench.cpu",
     "transport": "tfhet.bench.transport",
-    "cluster": "tfhet.bench.cluster",
-    "instances": "tfhet.bench.instances",
-    "timeline": "tfhet.bench.timeline",
-    "plan": "tfhet.bench.plan",
+    "cluster": "benchmarks.cluster.suite",
+    "instances": "benchmarks.instances.suite",
+    "timeline": "benchmarks.timeline.suite",
+    "plan": "benchmarks.plan.suite",
 }
 """Suite name to the module whose `SUITE` it is."""
 

@@ -15,10 +15,11 @@ from typing import Any
 
 import psutil
 
-from tfhet.bench.peers.place import Place
-from tfhet.bench.rivals import INSTALL
+from benchmarks.peers.place import Place
+from benchmarks.stages.peer_cases import INSTALL
+from benchmarks.transport import allocator
 from tfhet.bench.suite import Suite
-from tfhet.bench.wire import allocator, load, ways
+from tfhet.bench.wire import load, ways
 from tfhet.bench.wire.figures import figures_of
 from tfhet.bench.wire.lane import Turn, rounds
 from tfhet.bench.wire.load import TCMALLOC, Load

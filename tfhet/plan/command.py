@@ -30,11 +30,11 @@ def exit_code(plan: Plan) -> int:
 
 def show(args: argparse.Namespace) -> Plan:
     """Prints the plan that the options ask for, and writes what they say."""
+    from benchmarks.charts.scatter import plot_points
     from tfhet import report
     from tfhet.plan import words
     from tfhet.plan.asked import plan_of
     from tfhet.record import document
-    from tfhet.report.scatter import plot_points
 
     if args.plot:
         report.check_plot(args.plot)

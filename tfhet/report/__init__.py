@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from tfhet import lazy
 
 if TYPE_CHECKING:
+    from benchmarks.charts.plot import check_plot, plot_bars
     from tfhet.report.figures import figure_table
     from tfhet.report.given import Given, read_given
     from tfhet.report.html import page, render_html, write_html
-    from tfhet.report.plot import check_plot, plot_bars
     from tfhet.report.run import compare, run_table
     from tfhet.report.table import show, table, text
 

@@ -10,10 +10,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from benchmarks.charts.plot import LOG_FROM
 from tfhet.record import Figure
 from tfhet.report import numbers
 from tfhet.report.chart import MOST, WIDTH, Tick, nice_ticks
-from tfhet.report.plot import LOG_FROM
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tfhet.bench import calibration, each
+from benchmarks.stages import each
+from tfhet.bench import calibration
 from tfhet.errors import TfhetError
 
 tf = pytest.importorskip("tensorflow")

@@ -21,12 +21,12 @@ from tfhet.process import outlive_nobody
 
 KINDS = {
     "reader": "tfhet.bench.wire.reader:read",
-    "socket sender": "tfhet.bench.wire.raw_socket:send",
-    "socket receiver": "tfhet.bench.wire.raw_socket:receive",
-    "grpc sender": "tfhet.bench.wire.raw_grpc:send",
-    "grpc receiver": "tfhet.bench.wire.raw_grpc:receive",
-    "torch": "tfhet.bench.wire.torch_loader:read",
-    "ray": "tfhet.bench.wire.ray_data:read",
+    "socket sender": "benchmarks.transport.raw_socket:send",
+    "socket receiver": "benchmarks.transport.raw_socket:receive",
+    "grpc sender": "benchmarks.transport.raw_grpc:send",
+    "grpc receiver": "benchmarks.transport.raw_grpc:receive",
+    "torch": "benchmarks.transport.torch_loader:read",
+    "ray": "benchmarks.transport.ray_data:read",
 }
 """Kind to the function that opens it."""
 

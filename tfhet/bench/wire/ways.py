@@ -12,10 +12,10 @@ from pathlib import Path
 
 import psutil
 
+from benchmarks.peers.place import Place
+from benchmarks.stages.peer_cases import INSTALL, NONE
+from benchmarks.transport import allocator
 from tfhet.bench.answering import AnsweringProcess
-from tfhet.bench.peers.place import Place
-from tfhet.bench.rivals import INSTALL, NONE
-from tfhet.bench.wire import allocator
 from tfhet.bench.wire.lane import CLIENTS, DISPATCHER, WORKERS, Lane
 from tfhet.bench.wire.load import SMALL_PAGES, TCMALLOC, Load
 from tfhet.cluster import environment, free_ports
