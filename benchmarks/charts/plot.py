@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from tfhet.bench.command import PICTURES
 from tfhet.errors import UsageError
-from tfhet.record import Figure
+from tfhet.record import Figure, Record
 from tfhet.report import numbers
+from tfhet.report.bars import LOG_FROM
 
-SUFFIXES = (".png", ".svg", ".pdf")
-LOG_FROM = 30.0
-"""Largest over smallest value from which the axis is logarithmic: below it short bars are still to be seen."""
+
+def drawn_bars(bars: Callable[[Record], tuple[str, Mapping[str, Figure]]]) -> Callable[[Record, Path], Path]:
+    """A suite's `draw` that draws bars. bars: a record to a title and figures of one unit."""
+
+    def draw(record: Record, path: Path) -> Path:
+        title, figures = bars(record)
+        return plot_bars(figures, path, title=title)
+
+    return draw
 
 
 def check_plot(path: Path | str) -> None:
     """Raises UsageError when a plot could not be written to `path`: unknown suffix, or matplotlib is missing."""
     _matplotlib()
     suffix = Path(path).suffix.lower()
-    if suffix not in SUFFIXES:
-        raise UsageError(f"plot {path}: the name must end with one of {', '.join(SUFFIXES)}")
+    if suffix not in PICTURES:
+        raise UsageError(f"plot {path}: the name must end with one of {', '.join(PICTURES)}")
 
 
 def _matplotlib() -> Any:

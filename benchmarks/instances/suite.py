@@ -23,7 +23,7 @@ from benchmarks.instances.reason import Standing
 from benchmarks.instances.run import InstanceRun, measured
 from benchmarks.instances.table import best, draw, figures_of, rows
 from tfhet import catalogue
-from tfhet.bench.rounds import in_rounds
+from tfhet.bench.harness import in_rounds
 from tfhet.bench.suite import Suite, chosen
 from tfhet.container import kernel
 from tfhet.errors import UsageError

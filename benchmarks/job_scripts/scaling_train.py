@@ -19,8 +19,9 @@ def main(argv: Sequence[str]) -> None:
     """Takes the steps."""
     given = _arguments(argv)
 
-    from benchmarks.cluster_runs import plain_chains as as_written
     from benchmarks.scaling.alone import datasets
+    from tfhet import stages
+    from tfhet.bench import plain
     from tfhet.record import RunFolder, RunSummary
     from tfhet.service import distribute
     from tfhet.service.transport import Transport
@@ -35,7 +36,7 @@ def main(argv: Sequence[str]) -> None:
         data = whole.take(1).cache().repeat()
     else:
         files = sorted(str(path) for path in channel.glob("*.tfrecord*"))
-        data = as_written.dataset(given.chain, files, given.batch_size)
+        data = plain.dataset(files, (32, 32, 3), stages.parse(given.chain), given.batch_size)
     transport = Transport(compression="AUTO" if given.compression == "snappy" else None)
     batches = iter(distribute(data, transport=transport))
     device, meter, began_s = EmulatedDevice(), Meter(), SYSTEM.monotonic()

@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from benchmarks.charts.plot import drawn_bars
 from benchmarks.cluster_runs.job_data import write_apart
 from benchmarks.cluster_runs.observed_job import new_place
 from benchmarks.launch.flow_run import FLOWS, FlowRun, Load, flow_run
@@ -201,7 +202,7 @@ SUITE = Suite(
     does="this launcher and that of AWS's example on the same cluster: step, start to first batch, last step to end",
     options=_options,
     run=_run,
-    bars=_bars,
+    draw=drawn_bars(_bars),
     notes=_notes,
     is_kept=lambda record: not breaches(record),
 )

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import psutil
 
 from benchmarks.limits import busy_process as load
-from tfhet.bench.rounds import in_rounds
+from tfhet.bench.harness import in_rounds
 from tfhet.bench.suite import Suite
 from tfhet.clock import SYSTEM, Clock, cpu_of
 from tfhet.container import kernel, sweeper

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-LINEAR, ANTIALIAS = "linear", "antialias"
-"""Bilinear between the four nearest pixels, or over all that a pixel of the result covers: two different pictures, so
-each is compared only with its like."""
+from tfhet.bench.chain_form import ANTIALIAS as ANTIALIAS
+from tfhet.bench.chain_form import LINEAR as LINEAR
+
 AS_WRITTEN, COMPOSED = "as-written", "composed"
 """Each geometric step by itself, or all of them as one sampling."""
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)

@@ -21,6 +21,8 @@ from typing import Protocol
 from tfhet.cluster import cache_dir, environment
 from tfhet.errors import TfhetError
 
+INSTALL, NONE = "install", "none"
+"""Values of the option `--peers` that are not names of peers."""
 INSTALL_LIMIT_S = 1800.0
 LOOK_LIMIT_S = 120.0
 

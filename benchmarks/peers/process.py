@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.peers.job import Job
 from benchmarks.peers.place import Place
-from tfhet.bench.answering import ANSWER_LIMIT_S, AnsweringProcess
+from tfhet.bench.child_process import ANSWER_LIMIT_S, AnsweringProcess
 
 
 class PeerProcess(AnsweringProcess):

@@ -12,21 +12,21 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Iterator
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
 from benchmarks import peers
 from benchmarks.peers.job import Job
 from benchmarks.peers.peer import Peer
-from tfhet.bench import answering
+from tfhet.bench import child_process
 
 
-def serve(peer: Peer, requests: IO[str], answers: IO[str]) -> None:
-    """Answers `requests` until they end."""
+def handler(peer: Peer) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """Answers the requests of one process."""
     jobs: list[Callable[[], Iterator[np.ndarray]]] = []
     begun: dict[int, Iterator[np.ndarray]] = {}
-    answering.serve(lambda request: _answer(peer, jobs, begun, request), requests, answers)
+    return lambda request: _answer(peer, jobs, begun, request)
 
 
 def _answer(
@@ -59,8 +59,7 @@ def versions(peer: Peer) -> dict[str, str]:
 
 
 def main(argv: list[str]) -> int:
-    with answering.output_for_answers() as answers:
-        serve(peers.get(argv[0]), sys.stdin, answers)
+    child_process.answer_requests(handler(peers.get(argv[0])))
     return 0
 
 

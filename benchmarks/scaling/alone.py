@@ -97,11 +97,12 @@ def _measured(batches: Iterator[Any], moved: Iterator[Any], size: int) -> dict[s
 
 def datasets(channel: Path, chain: str, form: str, batch_size: int) -> tuple[tf.data.Dataset, tf.data.Dataset]:
     """Without end: all of the pipeline in one process, and the part of it that runs on workers."""
-    from benchmarks.cluster_runs import plain_chains as as_written
+    from tfhet import stages
+    from tfhet.bench import plain
 
     if form == "example":
         files = sorted(str(path) for path in channel.glob("*.tfrecord*"))
-        made = as_written.dataset(chain, files, batch_size, repeat=-1)
+        made = plain.dataset(files, (32, 32, 3), stages.parse(chain), batch_size, repeat=-1)
         return made, made
     from tfhet.placement import Cut, Pipeline, one_epoch, remote_part
     from tfhet.source import TFRecordSource

@@ -124,6 +124,7 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
         "input_bound_hosts": INPUT_BOUND_HOSTS,
         "loads": {one.load.key: _load_json(one) for one in taken},
         "rows": [row for one in taken for row in rows(one)],
+        "over_ideal": points_of(taken),
         "runs": str(place) if options.keep else None,
     }
     return Record.of("scaling", figures_of(taken), details=details, command=command)
@@ -211,7 +212,7 @@ def _medians(alone: Alone) -> tuple[float, float, float]:
 def figures_of(taken: Sequence[Taken]) -> Mapping[str, Figure]:
     """The flat table: the worst point, all points, and what a batch costs apart."""
     points = {
-        f"scaling.{one.load.key}.data_hosts_{data_hosts}": Figure.of(
+        point_figure(one, data_hosts): Figure.of(
             [window for pair in one.at(data_hosts) for window in pair.over_ideal], unit="x", against=AGAINST
         )
         for one in taken
@@ -228,6 +229,20 @@ def figures_of(taken: Sequence[Taken]) -> Mapping[str, Figure]:
                 figures[f"scaling.{one.load.key}.stages_{name}_ms"] = Figure.of(samples, unit="ms")
         figures[f"scaling.{one.load.key}.accelerator_ms"] = Figure.single(1e3 * one.ideal.step_s, unit="ms")
     return figures
+
+
+def point_figure(taken: Taken, data_hosts: int) -> str:
+    """The name of a point's figure."""
+    return f"scaling.{taken.load.key}.data_hosts_{data_hosts}"
+
+
+def points_of(taken: Sequence[Taken]) -> list[dict[str, object]]:
+    """What the figure of each point is about, field by field, for `tfhet plan`."""
+    return [
+        {"load": one.load.key, "data_hosts": data_hosts, "figure": point_figure(one, data_hosts)}
+        for one in taken
+        for data_hosts in one.data_hosts
+    ]
 
 
 def rows(taken: Taken) -> list[dict[str, object]]:

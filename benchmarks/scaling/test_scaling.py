@@ -357,8 +357,8 @@ def test_batches_that_were_ready_are_no_part_of_a_round() -> None:
 def test_photos_as_the_example_writes_them_are_whole_batches_of_normalized_crops(tmp_path: Path) -> None:
     import tensorflow as tf
 
-    from benchmarks.cluster_runs import plain_chains as as_written
     from tfhet import stages
+    from tfhet.bench import plain
 
     picture = tf.io.encode_jpeg(tf.constant(200, tf.uint8, [40, 60, 3])).numpy()
     feature = {
@@ -368,7 +368,7 @@ def test_photos_as_the_example_writes_them_are_whole_batches_of_normalized_crops
     with tf.io.TFRecordWriter(str(tmp_path / "one.tfrecord")) as writer:
         for _ in range(3):
             writer.write(tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString())
-    (image, label), *rest = as_written.dataset("imagenet-train", [str(tmp_path / "one.tfrecord")], 3)
+    (image, label), *rest = plain.dataset([str(tmp_path / "one.tfrecord")], (), stages.parse("imagenet-train"), 3)
     assert image.shape == (3, 224, 224, 3) and label.numpy().tolist() == [1, 1, 1] and not rest
     normal = stages.parse("imagenet-train")[-1].config()
     expected = [(200 / 255 - mean) / std for mean, std in zip(normal["mean"], normal["std"], strict=True)]

@@ -1,4 +1,4 @@
-"""`tfhet bench stages --each`: every stage against its counterpart in TensorFlow, Keras or Addons, on one batch."""
+"""Every stage against its counterpart in TensorFlow, Keras or Addons, on one batch (`--each`)."""
 
 from __future__ import annotations
 

@@ -10,15 +10,13 @@ from pathlib import Path
 from benchmarks import peers
 from benchmarks.peers.job import ANTIALIAS, LINEAR, Job
 from benchmarks.peers.peer import Peer
-from benchmarks.peers.place import Place
+from benchmarks.peers.place import INSTALL, NONE, Place
 from benchmarks.peers.process import PeerProcess
 from tfhet.bench.case import Case
-from tfhet.bench.forms import Form
+from tfhet.bench.chain_form import Form
 from tfhet.clock import SYSTEM
 from tfhet.errors import TfhetError
 from tfhet.events import Event, Observer
-
-INSTALL, NONE = "install", "none"
 
 
 @dataclass(frozen=True)
@@ -49,8 +47,8 @@ class Entry:
 
 
 @dataclass
-class Rivals:
-    """What came of looking for them."""
+class PeerCases:
+    """The peers of one run."""
 
     entries: list[Entry] = field(default_factory=list)
     """To be measured."""
@@ -90,12 +88,12 @@ class Task:
 
 
 @contextlib.contextmanager
-def started(task: Task, observer: Observer) -> Iterator[Rivals]:
+def started(task: Task, observer: Observer) -> Iterator[PeerCases]:
     """Processes of all wanted peers that do the chain, each with its jobs prepared; ended on leaving.
 
-    A peer that is not there, or cannot do its job, is told to the observer (`peer.missing`) and named in `missing`.
+    A peer that is not there, or cannot do its job, is told to the observer (`case.missing`) and named in `missing`.
     """
-    found = Rivals()
+    found = PeerCases()
     with contextlib.ExitStack() as stack:
         for name in wanted(task.option):
             peer = peers.get(name)
@@ -108,7 +106,7 @@ def started(task: Task, observer: Observer) -> Iterator[Rivals]:
                 found.versions[name] = process.versions
             except TfhetError as error:
                 found.missing[name] = str(error)
-                observer(Event("peer.missing", SYSTEM.wall(), {"peer": name, "reason": str(error)}))
+                observer(Event("case.missing", SYSTEM.wall(), {"case": f"peer {name}", "reason": str(error)}))
         yield found
 
 

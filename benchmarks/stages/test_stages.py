@@ -13,7 +13,7 @@ from benchmarks.peers.place import Place
 from benchmarks.stages import peer_cases as rivals
 from tfhet.bench import Case, Measurement, Sample, chain, run, stages
 from tfhet.bench.chain import figures_of
-from tfhet.bench.forms import Form, forms, shaped
+from tfhet.bench.chain_form import Form, forms, shaped
 from tfhet.errors import TfhetError, UsageError
 from tfhet.events import Event
 from tfhet.record import Record

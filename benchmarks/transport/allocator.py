@@ -6,7 +6,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from tfhet.errors import TfhetError
+from tfhet.record.wire_cost import DEFAULT
 
+TCMALLOC, SMALL_PAGES = "tcmalloc", "small_pages"
+ALLOCATORS = (DEFAULT, SMALL_PAGES, TCMALLOC)
 PRELOAD = "LD_PRELOAD"
 _NAMES = ("libtcmalloc.so*", "libtcmalloc_minimal.so*")
 _FOLDERS = ("/usr/local/lib", "/usr/lib/*-linux-gnu", "/usr/lib64", "/usr/lib")

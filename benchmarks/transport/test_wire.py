@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.peers.place import Place
 from benchmarks.transport import allocator
-from tfhet.bench.answering import AnsweringProcess
+from tfhet.bench.child_process import AnsweringProcess
 from tfhet.bench.wire import lane, ways
 from tfhet.bench.wire.end import KINDS
 from tfhet.bench.wire.figures import figures_of

@@ -1,4 +1,4 @@
-"""The input pipeline in the style of AWS's heterogeneous-cluster example, written afresh.
+"""A chain as plain TensorFlow, in the style of AWS's heterogeneous-cluster example: what tfhet's chain is held against.
 
 For `aws-cifar` it does what that example does, in its order: TFRecord, then one map per step over single images, each
 with `num_parallel_calls=AUTOTUNE`, batching last. `tf.nn.dilation2d` with a zero kernel, Addons' `gaussian_filter2d`,
@@ -9,7 +9,7 @@ sides. Source: aws/amazon-sagemaker-examples, `train_dnn.py` and `train_data.py`
 heterogeneous-clusters example (last at the parent of commit 60142f1a6, 2023-07-17; reading TFRecords from its earlier
 version).
 
-Other chains of the same steps are written in the same style: what tfhet's chains are held against.
+Other chains of the same steps are written in the same style, and the chain `imagenet-train` by `plain_photos`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tfhet.bench import plain_photos
 from tfhet.errors import UsageError
 
 if TYPE_CHECKING:
@@ -30,6 +31,12 @@ STEPS = ("dilate", "gaussian_blur", "rescale", "random_flip", "random_rotation",
 """Stages that this style knows how to write."""
 
 
+def knows(stages: Sequence[Any]) -> bool:
+    """Whether the chain can be written in this style."""
+    names = tuple(getattr(stage, "name", "") for stage in stages)
+    return names == plain_photos.STEPS or all(name in STEPS for name in names)
+
+
 def dataset(
     files: Sequence[str],
     shape: Sequence[int],
@@ -38,12 +45,15 @@ def dataset(
     repeat: int = 1,
     shuffle: int = 0,
 ) -> tf.data.Dataset:
-    """(image float32 [batch, height, width, channels], label int64 [batch]) from TFRecord `files` of raw uint8 images.
+    """(image float32 [batch, height, width, channels], label int64 [batch]) from TFRecord `files` of raw uint8 images
+    of `shape`, or of JPEG images where the chain begins with `decode`.
 
     `stages` are those of a tfhet chain: their configuration is used, none of their code. `repeat` reads the files so
     often, -1 without end; `shuffle` is the size of a buffer of examples before it, 0: none. Raises UsageError for a
     stage outside STEPS, and when tensorflow_addons is missing for a chain that blurs.
     """
+    if stages and stages[0].name == "decode":
+        return plain_photos.dataset(files, stages, batch_size, repeat)
     import tensorflow as tf
 
     def parse(record: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

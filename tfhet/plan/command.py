@@ -30,14 +30,11 @@ def exit_code(plan: Plan) -> int:
 
 def show(args: argparse.Namespace) -> Plan:
     """Prints the plan that the options ask for, and writes what they say."""
-    from benchmarks.charts.scatter import plot_points
     from tfhet import report
     from tfhet.plan import words
     from tfhet.plan.asked import plan_of
     from tfhet.record import document
 
-    if args.plot:
-        report.check_plot(args.plot)
     plan = plan_of(args)
     report.show(report.table(words.rows(plan), columns=words.COLUMNS))
     columns, rows = words.sensitivity_rows(plan)
@@ -46,6 +43,4 @@ def show(args: argparse.Namespace) -> Plan:
     print(*plan.decision, *(f"- {note}" for note in plan.notes), sep="\n")
     if args.json:
         print(f"plan: {document.write(args.json, plan.to_json())}")
-    if args.plot and (drawn := words.frontier_plot(plan)):
-        print(f"plot: {plot_points(path=args.plot, **drawn)}")
     return plan

@@ -41,7 +41,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("market", metavar="NAME", help="of the prices: `sagemaker training` or `ec2` (default: one with all types)")
     add("instances", type=Path, metavar="FILE", help="types and prices of your own, in YAML")
     add("json", type=Path, metavar="FILE", help="write the plan")
-    add("plot", type=Path, metavar="FILE", help="write the frontier (.png, .svg or .pdf)")
 
 
 def _flags(name: str) -> list[str]:

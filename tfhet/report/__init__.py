@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from tfhet import lazy
 
 if TYPE_CHECKING:
-    from benchmarks.charts.plot import check_plot, plot_bars
     from tfhet.report.figures import figure_table
     from tfhet.report.given import Given, read_given
     from tfhet.report.html import page, render_html, write_html
@@ -16,11 +15,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Given",
-    "check_plot",
     "compare",
     "figure_table",
     "page",
-    "plot_bars",
     "read_given",
     "render_html",
     "run_table",

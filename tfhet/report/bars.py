@@ -10,10 +10,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from benchmarks.charts.plot import LOG_FROM
 from tfhet.record import Figure
 from tfhet.report import numbers
 from tfhet.report.chart import MOST, WIDTH, Tick, nice_ticks
+
+LOG_FROM = 30.0
+"""Largest over smallest value from which the axis is logarithmic: below it short bars are still to be seen."""
 
 
 @dataclass(frozen=True)

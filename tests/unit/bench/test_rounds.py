@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfhet.bench.rounds import in_rounds
+from tfhet.bench.harness import in_rounds
 from tfhet.clock import FakeClock
 from tfhet.errors import JobFailed
 from tfhet.events import Event

@@ -1,4 +1,4 @@
-"""The forms in which a chain is measured: what is compared must be the same picture in the same dtype."""
+"""The forms in which a chain is measured: only the same picture in the same dtype is compared."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from benchmarks.peers.job import ANTIALIAS, LINEAR
-
 if TYPE_CHECKING:
     from tfhet.placement import Pipeline
     from tfhet.stages import Stage
 
+LINEAR, ANTIALIAS = "linear", "antialias"
+"""Ways to resize: bilinear between the four nearest pixels, or over all pixels that one of the result covers. The
+pictures differ, so each way is compared only with itself."""
 WAYS = (LINEAR, ANTIALIAS)
 
 
@@ -32,19 +33,20 @@ class Form:
 
     @property
     def words(self) -> str:
+        """Its part of a case's name."""
         return f"{self.way} {self.dtype}" if self.way else ""
 
 
 def forms(pipeline: Pipeline, ways: Iterable[str] = WAYS) -> tuple[Form, ...]:
-    """Those of the pipeline's chain: with encoded images each of `ways` in uint8 and in float32."""
+    """The forms of the pipeline's chain: with encoded images each of `ways` in uint8 and in float32."""
     if pipeline.input.dtype != "encoded":
         return (Form("", pipeline.output.dtype),)
     return tuple(Form(way, dtype) for way in ways for dtype in ("uint8", "float32"))
 
 
 def shaped(pipeline: Pipeline, form: Form) -> Pipeline:
-    """The pipeline in one of its forms: stages that can resize either way do it that way, and for uint8 the stages at
-    the end that leave it are left out."""
+    """The pipeline in one of its forms: stages that can resize either way do it that way, and for uint8 it ends before
+    the stages that leave it."""
     if not form.way:
         return pipeline
     stages = [_resizing(stage, form.way) for stage in pipeline.stages]  # type: ignore[arg-type]
