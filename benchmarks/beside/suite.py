@@ -9,21 +9,20 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import itertools
-import os
+import functools
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
+from benchmarks import child_environment
+from tfhet.bench.child_process import AnsweringProcess
+from tfhet.bench.harness import in_rounds
 from tfhet.bench.suite import Suite
 from tfhet.clock import SYSTEM, Clock, cpu_of
-from tfhet.cluster import environment
 from tfhet.errors import JobFailed, UsageError
-from tfhet.events import Event, Observer
+from tfhet.events import Observer
 from tfhet.record import Figure, Record
 from tfhet.service.cpus import confine, left_by, usable
 
@@ -33,7 +32,6 @@ MOST = 1.05
 """A step beside a worker that gives way takes at most so many times as long as one without it, or nearly: the suite
 fails above."""
 STEP = "beside.step_vs_alone"
-CHAIN, BATCH = "aws-cifar", 128
 SECONDS = 3.0
 SETTLE_S = 0.5
 NUMBERS = 100_000
@@ -65,24 +63,19 @@ class Training:
 
 
 @contextlib.contextmanager
-def workers() -> Iterator[dict[str, subprocess.Popen[str]]]:
+def workers() -> Iterator[dict[str, AnsweringProcess]]:
     """A worker that takes its share and one that gives way, both stopped; killed at the end."""
-    begun: dict[str, subprocess.Popen[str]] = {}
-    env = {**environment(), "TF_CPP_MIN_LOG_LEVEL": "2"}
-    try:
+    env = {**child_environment(), "TF_CPP_MIN_LOG_LEVEL": "2"}
+    with contextlib.ExitStack() as stack:
+        begun = {}
         for way in (EQUAL, WAY):
-            command = [sys.executable, "-m", "benchmarks.beside.suite", way]
-            begun[way] = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True, start_new_session=True)
-        for way, process in begun.items():
-            assert process.stdout is not None
-            if process.stdout.readline() != "there\n":
-                raise JobFailed(f"the worker ({way}) ended with {process.wait()}")
-            process.send_signal(signal.SIGSTOP)
-        yield begun
-    finally:
+            begun[way] = stack.enter_context(AnsweringProcess.of_module("benchmarks.beside.busy_worker", way, env=env))
         for process in begun.values():
-            process.kill()
-            process.communicate()
+            process.request({})
+        for process in begun.values():
+            process.answer()
+            process.signal(signal.SIGSTOP)
+        yield begun
 
 
 def measured(
@@ -95,36 +88,40 @@ def measured(
     clock: Clock = SYSTEM,
 ) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
     """Mean milliseconds of a step, and CPUs that the worker used, round by round, for each way."""
-    steps: dict[str, list[float]] = {way: [] for way in WAYS}
-    used: dict[str, list[float]] = {way: [] for way in WAYS}
+
+    def turn(way: str, worker: AnsweringProcess | None, index: int) -> tuple[float, float]:
+        if worker is not None:
+            confine(worker.pid, left_by(keep, usable()) if way == OFF else usable())
+            worker.signal(signal.SIGCONT)
+        clock.sleep(SETTLE_S)
+        spent_s, begun_s = _spent_s(worker), clock.monotonic()
+        taken = training.steps_ms(seconds)
+        share = (_spent_s(worker) - spent_s) / (clock.monotonic() - begun_s)
+        if worker is not None:
+            worker.signal(signal.SIGSTOP)
+        return sum(taken) / len(taken), share
+
     with workers() as at_work:
-        for index in range(warmup + rounds):
-            for way in WAYS:
-                worker = at_work.get(EQUAL if way == EQUAL else WAY) if way != ALONE else None
-                if worker is not None:
-                    confine(worker.pid, left_by(keep, usable()) if way == OFF else usable())
-                    worker.send_signal(signal.SIGCONT)
-                clock.sleep(SETTLE_S)
-                spent_s, begun_s = _spent_s(worker), clock.monotonic()
-                taken = training.steps_ms(seconds)
-                share = (_spent_s(worker) - spent_s) / (clock.monotonic() - begun_s)
-                if worker is not None:
-                    worker.send_signal(signal.SIGSTOP)
-                if index >= warmup:
-                    steps[way].append(sum(taken) / len(taken))
-                    used[way].append(share)
-                said = [f"{sum(taken) / len(taken):.2f} ms a step, the worker uses {share:.2f} CPUs"]
-                told = {"case": way, "round": index + 1, "rounds": warmup + rounds, "exit_s": seconds, "said": said}
-                observer(Event("case.ended", clock.wall(), told))
+        beside = {ALONE: None, EQUAL: at_work[EQUAL], WAY: at_work[WAY], OFF: at_work[WAY]}
+        found = in_rounds(
+            {way: functools.partial(turn, way, worker) for way, worker in beside.items()},
+            lambda way, turn: f"{turn[0]:.2f} ms a step, the worker uses {turn[1]:.2f} CPUs",
+            warmup=warmup,
+            repeats=rounds,
+            observer=observer,
+            clock=clock,
+        )
+    steps, used = ({way: [turn[at] for turn in turns] for way, turns in found.items()} for at in (0, 1))
     return steps, used
 
 
-def _spent_s(worker: subprocess.Popen[str] | None) -> float:
+def _spent_s(worker: AnsweringProcess | None) -> float:
     if worker is None:
         return 0.0
-    if worker.poll() is not None:
-        raise JobFailed(f"the worker ended with {worker.returncode}")
-    return cpu_of(worker.pid)
+    try:
+        return cpu_of(worker.pid)
+    except OSError:
+        raise JobFailed("the worker has ended") from None
 
 
 def figures_of(steps: Mapping[str, Sequence[float]], used: Mapping[str, Sequence[float]]) -> dict[str, Figure]:
@@ -167,27 +164,3 @@ SUITE = Suite(
     notes=_notes,
     is_kept=lambda record: not _broken(record),
 )
-
-
-def _work(way: str) -> None:
-    """A pipeline that is read for ever."""
-    from tfhet.placement import Pipeline, one_epoch
-    from tfhet.process import outlive_nobody
-    from tfhet.service.cpus import give_way
-    from tfhet.source import SyntheticSource
-
-    outlive_nobody(signal.SIGKILL)
-    pipeline = Pipeline(SyntheticSource(1 << 20, 64), CHAIN, batch_size=BATCH)
-    batches = (batch for epoch in itertools.count() for batch in one_epoch(pipeline, epoch))
-    for _ in range(3):
-        next(batches)
-    if way == WAY:
-        give_way()
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-    print("there", flush=True)
-    for _ in batches:
-        pass
-
-
-if __name__ == "__main__":
-    _work(sys.argv[1])

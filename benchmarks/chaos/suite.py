@@ -20,10 +20,10 @@ from benchmarks.chaos.outcome import ChaosOutcome, strikes
 from benchmarks.cluster_runs.leftovers import Before, taken_away
 from benchmarks.cluster_runs.observed_job import Watched, new_place
 from benchmarks.faults.case import EPOCHS, LEASE_S, READY_S
+from tfhet.bench.harness import report
 from tfhet.bench.suite import Suite
-from tfhet.clock import SYSTEM
 from tfhet.errors import UsageError
-from tfhet.events import Event, Observer
+from tfhet.events import Observer
 from tfhet.launch.settings import LaunchSettings
 from tfhet.record import Figure, Record, RunFolder, RunSummary
 from tfhet.simulate import ClusterFile, Fault, GroupFile
@@ -115,9 +115,7 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
             seed = options.first + index
             outcome = run_seed(seed, options.launcher, place / str(seed), options.hosts)
             outcomes.append(outcome)
-            observer(
-                Event("case.ended", SYSTEM.wall(), {**_told(outcome), "round": index + 1, "rounds": options.seeds})
-            )
+            _tell(observer, outcome, index + 1, options.seeds)
             if outcome.breaches and options.folder is not None:
                 _keep(place / str(seed), options.folder / f"seed-{seed}")
             shutil.rmtree(place / str(seed), ignore_errors=True)
@@ -125,9 +123,9 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
     return Record.of("chaos", figures_of(outcomes), details=details, command=command)
 
 
-def _told(outcome: ChaosOutcome) -> dict[str, object]:
+def _tell(observer: Observer, outcome: ChaosOutcome, number: int, seeds: int) -> None:
     name = f"seed {outcome.seed} ({outcome.cluster}): {' '.join(map(str, outcome.faults))}: {outcome.kind}"
-    return {"case": name, "exit_s": outcome.summary.duration_s, "said": outcome.breaches}
+    report(observer, name, number, seeds, outcome.breaches, outcome.summary.duration_s)
 
 
 def _keep(run: Path, folder: Path) -> None:

@@ -22,11 +22,11 @@ from benchmarks.cluster_runs.load import Course
 from benchmarks.cluster_runs.observed_job import new_place
 from benchmarks.cluster_runs.point import Point
 from benchmarks.cluster_runs.stopped import Stopped
+from tfhet.bench.harness import report
 from tfhet.bench.suite import Suite, chosen
-from tfhet.clock import SYSTEM
 from tfhet.container import kernel
 from tfhet.errors import JobFailed, UsageError
-from tfhet.events import Event, Observer
+from tfhet.events import Observer
 from tfhet.record import Record, machine, median, versions
 from tfhet.report import numbers, table
 from tfhet.report.table import text
@@ -179,8 +179,7 @@ class Bench:
 
     def _tell(self, words: str, point: Point, turn: int, rounds: int) -> None:
         said = f"step {numbers.number(median(point.windows_ms))} ms, waited for data {point.wait_pct:.0f} % of it"
-        told = {"case": words, "round": turn, "rounds": rounds, "exit_s": None, "said": [said]}
-        self._observer(Event("case.ended", SYSTEM.wall(), told))
+        report(self._observer, words, turn, rounds, [said])
 
 
 def breaches(record: Record) -> list[str]:

@@ -1,18 +1,17 @@
 """The data of jobs that are measured: few records in as many files as a run reads, all of them links to the same.
 
-`python -m benchmarks.cluster_runs.job_data DIRECTORY CHAIN BATCH_SIZE BATCHES`, a process of its own, for it needs
-TensorFlow, and the suite's own process is to stay small.
+They are written by a process of its own: that needs TensorFlow, and the suite's own process is to stay small.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from benchmarks.cluster_runs import kept_process as apart
+from benchmarks import child_environment
+from tfhet.bench.child_process import AnsweringProcess, answer_requests
 
 PHOTOS = 512
 LEAST_FILES = 32
@@ -24,7 +23,9 @@ LIMIT_S = 180.0
 
 def write_apart(directory: Path, chain: str, batch_size: int, batches: int) -> None:
     """`write`, in a process of its own. Raises TfhetError."""
-    apart.run("benchmarks.cluster_runs.job_data", str(directory), chain, str(batch_size), str(batches), limit_s=LIMIT_S)
+    asked = {"directory": str(directory), "chain": chain, "batch_size": batch_size, "batches": batches}
+    with AnsweringProcess.of_module("benchmarks.cluster_runs.job_data", env=child_environment()) as process:
+        process.ask(asked, LIMIT_S)
 
 
 def write(directory: Path, chain: str, batch_size: int, batches: int) -> None:
@@ -62,10 +63,10 @@ def _link(file: str, name: Path) -> None:
         name.symlink_to(file)
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    directory, chain, batch_size, batches = argv if argv is not None else sys.argv[1:]
-    write(Path(directory), chain, int(batch_size), int(batches))
+def _written(asked: dict[str, Any]) -> dict[str, Any]:
+    write(Path(asked["directory"]), asked["chain"], asked["batch_size"], asked["batches"])
+    return {}
 
 
 if __name__ == "__main__":
-    main()
+    answer_requests(_written)

@@ -14,8 +14,8 @@ from typing import Any
 
 from benchmarks.cluster_runs.observed_job import new_place
 from benchmarks.faults.long_run import BATCH, CHAIN, SPLITS, WORKERS, Load, LongRun, long_run
-from tfhet.clock import SYSTEM
-from tfhet.events import Event, Observer
+from tfhet.bench.harness import report
+from tfhet.events import Observer
 from tfhet.record import Figure, Record
 
 FAULT = "kill:worker:after=2:every=5"
@@ -130,5 +130,4 @@ def row(name: str, run: LongRun) -> dict[str, Any]:
 
 def _tell(observer: Observer, name: str, index: int, rounds: int, run: LongRun) -> None:
     said = [f"{run.examples_per_s:.0f} examples/s", *run.breaches]
-    told = {"case": name, "round": index + 1, "rounds": rounds, "exit_s": run.wall_s, "said": said}
-    observer(Event("case.ended", SYSTEM.wall(), told))
+    report(observer, name, index + 1, rounds, said, run.wall_s)

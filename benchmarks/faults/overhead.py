@@ -17,8 +17,8 @@ from benchmarks.cluster_runs.observed_job import new_place
 from benchmarks.faults import endurance
 from benchmarks.faults.cpu_account import CpuAccount, CpuSeconds
 from benchmarks.faults.long_run import CHAIN, Load, LongRun, measured, watched
-from tfhet.clock import SYSTEM
-from tfhet.events import Event, Observer
+from tfhet.bench.harness import report
+from tfhet.events import Observer
 from tfhet.record import Figure, Record
 
 OVERHEAD = "faults.supervision_overhead_pct"
@@ -55,8 +55,7 @@ def run(options: argparse.Namespace, observer: Observer, command: Sequence[str])
             shutil.rmtree(place / str(index), ignore_errors=True)
             found.append(counted)
             said = [f"launchers {counted.whole.launchers_pct:.2f} % of the CPU"]
-            told = {"case": "overhead", "round": index + 1, "rounds": options.repeats, "exit_s": counted.run.wall_s}
-            observer(Event("case.ended", SYSTEM.wall(), {**told, "said": said}))
+            report(observer, "overhead", index + 1, options.repeats, said, counted.run.wall_s)
     details = {
         "chain": CHAIN,
         "rows": [row(index, counted) for index, counted in enumerate(found)],

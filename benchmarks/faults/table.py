@@ -16,9 +16,9 @@ from benchmarks.faults.case import BUSY, DAMAGES, FaultCase
 from benchmarks.faults.cases import CASES
 from benchmarks.faults.outcome import FaultOutcome
 from benchmarks.faults.sabotage import damaged_digits, taken
-from tfhet.clock import SYSTEM
+from tfhet.bench.harness import report
 from tfhet.errors import unknown
-from tfhet.events import Event, Observer
+from tfhet.events import Observer
 from tfhet.record import Figure, Record
 from tfhet.simulate import Fault, load
 
@@ -34,8 +34,7 @@ def run(options: argparse.Namespace, observer: Observer, command: Sequence[str])
         for index, case in enumerate(cases):
             outcome = run_case(case, options.launcher, place / str(index))
             outcomes.append(outcome)
-            told = {"case": case.name, "round": index + 1, "rounds": len(cases), "exit_s": outcome.exit_s}
-            observer(Event("case.ended", SYSTEM.wall(), {**told, "said": outcome.breaches or ["kept"]}))
+            report(observer, case.name, index + 1, len(cases), outcome.breaches or ["kept"], outcome.exit_s)
             if not outcome.breaches and not options.keep:
                 shutil.rmtree(place / str(index), ignore_errors=True)
     details = {

@@ -15,10 +15,10 @@ from benchmarks.charts.plot import drawn_bars
 from benchmarks.cluster_runs.job_data import write_apart
 from benchmarks.cluster_runs.observed_job import new_place
 from benchmarks.launch.flow_run import FLOWS, FlowRun, Load, flow_run
+from tfhet.bench.harness import report
 from tfhet.bench.suite import Suite, chosen
-from tfhet.clock import SYSTEM
 from tfhet.errors import UsageError
-from tfhet.events import Event, Observer
+from tfhet.events import Observer
 from tfhet.record import Figure, Record
 from tfhet.report import numbers, table
 from tfhet.report.table import text
@@ -193,8 +193,7 @@ def _tell(observer: Observer, run: FlowRun, index: int, rounds: int) -> None:
         f"first batch after {run.first_batch_s:.1f} s",
         f"last launcher {run.teardown_s:.2f} s after the last step",
     ]
-    told = {"case": run.flow, "round": index + 1, "rounds": rounds, "exit_s": None, "said": [", ".join(said)]}
-    observer(Event("case.ended", SYSTEM.wall(), told))
+    report(observer, run.flow, index + 1, rounds, [", ".join(said)])
 
 
 SUITE = Suite(

@@ -10,16 +10,16 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
-import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import psutil
 
-from benchmarks.limits import busy_process as load
+from benchmarks import child_environment
+from benchmarks.limits import busy_process
+from tfhet.bench.child_process import AnsweringProcess
 from tfhet.bench.harness import in_rounds
 from tfhet.bench.suite import Suite
 from tfhet.clock import SYSTEM, Clock, cpu_of
@@ -40,6 +40,7 @@ SETTLE_S = 0.5
 """Of busy threads, before they are measured."""
 END_S = 20.0
 PORT = 5001
+BUSY = "benchmarks.limits.busy_process"
 SUBNET = "10.78.0"
 
 
@@ -82,9 +83,9 @@ def cpus_had(name: str, limits: Limits, threads: int, seconds: float, clock: Clo
         refused = cgroup.limit(limits)
         if refused:
             raise UsageError(f"this machine cannot limit: {', '.join(refused)}; see tfhet doctor")
-        with _process(["cpu", str(threads)]) as process:
+        with AnsweringProcess.of_module(BUSY, env=child_environment()) as process:
             cgroup.add(process.pid)
-            _go(process)
+            process.ask({"spin": threads})
             clock.sleep(SETTLE_S)
             cpu_s, wall_s = cpu_of(process.pid), clock.monotonic()
             clock.sleep(seconds)
@@ -110,25 +111,23 @@ def bits_per_s_had(tag: str, bits_per_s: float, sends: bool, seconds: float) -> 
     """What a connection carries whose sender, or else receiver, is limited."""
     isolated = ("unshare", "--net")
     receiver, sender = f"{SUBNET}.2", f"{SUBNET}.3"
-    words = ["send", receiver, str(PORT), str(seconds + load.SETTLED_S)]
     with (
         _preferred(f"tfhet-{tag}-ends") as cgroup,
-        _process(["receive", str(PORT)], isolated) as to,
-        _process(words, isolated) as by,
+        AnsweringProcess.of_module(BUSY, env=child_environment(), before=isolated) as to,
+        AnsweringProcess.of_module(BUSY, env=child_environment(), before=isolated) as by,
         Bridge.create(tag, f"{SUBNET}.0/24") as bridge,
     ):
         cgroup.add(to.pid)
         cgroup.add(by.pid)
+        to.ask({"listen": PORT})
         bridge.attach("to", to.pid, receiver)
         bridge.attach("by", by.pid, sender)
         bridge.limit("by" if sends else "to", bits_per_s)
-        _go(to)
-        _heard(to)
-        _go(by)
-        by.wait(seconds + END_S)
-        had = json.loads(_heard(to))
+        to.request({"receive": 0})
+        by.ask({"send": PORT, "to": receiver, "seconds": seconds + busy_process.SETTLED_S}, seconds + END_S)
+        had = to.answer(END_S)
     if had["seconds"] <= 0:
-        raise JobFailed(f"nothing came from {sender} to {receiver} after the first {load.SETTLED_S} s")
+        raise JobFailed(f"nothing came from {sender} to {receiver} after the first {busy_process.SETTLED_S} s")
     return 8.0 * had["bytes"] / had["seconds"]
 
 
@@ -141,32 +140,6 @@ def _preferred(name: str) -> Iterator[Cgroup]:
         yield cgroup
     finally:
         cgroup.remove()
-
-
-@contextlib.contextmanager
-def _process(words: Sequence[str], before: Sequence[str] = ()) -> Iterator[subprocess.Popen[str]]:
-    """A load that has started and waits; killed at the end."""
-    command = [*before, sys.executable, "-m", "benchmarks.limits.busy_process", *words]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            _heard(process)
-            yield process
-        finally:
-            process.kill()
-
-
-def _go(process: subprocess.Popen[str]) -> None:
-    assert process.stdin is not None
-    process.stdin.write("\n")
-    process.stdin.flush()
-
-
-def _heard(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    if not line:
-        raise JobFailed(f"{' '.join(map(str, process.args))} ended with {process.wait(END_S)}")  # type: ignore[arg-type]
-    return line
 
 
 def _options(parser: argparse.ArgumentParser) -> None:

@@ -1,7 +1,7 @@
-"""What batches cost apart, on one CPU: `python -m benchmarks.plan.cut_costs CPU`, a process that is asked for it.
+"""What batches cost outside any job, at each place where the pipeline can be cut, on one CPU.
 
 It runs on that CPU from its first moment on, as the processes of a simulated host do: TensorFlow starts as many threads
-as it sees CPUs, and two that share a quota cost a third more than one. Reads a line of JSON, answers with one.
+as it sees CPUs, and two that share a quota cost a third more than one.
 """
 
 from __future__ import annotations
@@ -10,14 +10,12 @@ import argparse
 import asyncio
 import collections
 import itertools
-import json
 import os
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.cluster_runs import batch_cpu as spent
-from benchmarks.cluster_runs.kept_process import MARK
+from benchmarks.cluster_runs import batch_cpu
+from tfhet.bench.child_process import answer_requests
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -35,8 +33,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     given = parser.parse_args(argv)
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {given.cpu})
-    for line in sys.stdin:
-        print(MARK + json.dumps(costs(spent.pipeline_of(json.loads(line)))), flush=True)
+    answer_requests(lambda asked: costs(batch_cpu.pipeline_of(asked)))
 
 
 def costs(pipeline: Pipeline) -> dict[str, Any]:
@@ -49,7 +46,7 @@ def costs(pipeline: Pipeline) -> dict[str, Any]:
     for position in positions(pipeline):
         cut = Cut(position)
         remote = remote_part(pipeline, None, cut)
-        held[position] = spent.in_memory(remote)
+        held[position] = batch_cpu.in_memory(remote)
         dtype, size = _bytes(next(iter(held[position])))
         found.append(
             {
@@ -62,7 +59,7 @@ def costs(pipeline: Pipeline) -> dict[str, Any]:
         )
     wire = asyncio.run(_wire(held))
     cuts = [{**cut, "wire_s": wire[cut["position"]]} for cut in found]
-    return {"cuts": cuts, "whole_s": _rounds(spent.whole(pipeline))}
+    return {"cuts": cuts, "whole_s": _rounds(batch_cpu.whole(pipeline))}
 
 
 def positions(pipeline: Pipeline) -> list[int]:
@@ -88,17 +85,17 @@ def _bytes(element: Any) -> tuple[str, int]:
 
 
 def _rounds(batches: Iterator[Any]) -> list[tuple[float, ...]]:
-    return [(own_s + below_s, *at) for own_s, below_s, *at in spent.rounds(batches, ROUNDS, ROUND_CPU_S)]
+    return [(own_s + below_s, *at) for own_s, below_s, *at in batch_cpu.rounds(batches, ROUNDS, ROUND_CPU_S)]
 
 
-async def _wire(held: Mapping[int, tf.data.Dataset]) -> dict[int, list[spent.Round]]:
+async def _wire(held: Mapping[int, tf.data.Dataset]) -> dict[int, list[batch_cpu.Round]]:
     """By position of the cut: the reader's and that of the others."""
-    async with spent.service() as dispatcher:
+    async with batch_cpu.service() as dispatcher:
         return {at: await asyncio.to_thread(_moved, each, at, dispatcher) for at, each in held.items()}
 
 
-def _moved(held: tf.data.Dataset, position: int, dispatcher: str) -> list[spent.Round]:
-    return spent.rounds(spent.moved(held, dispatcher, f"held-{position}"), ROUNDS, ROUND_CPU_S)
+def _moved(held: tf.data.Dataset, position: int, dispatcher: str) -> list[batch_cpu.Round]:
+    return batch_cpu.rounds(batch_cpu.moved(held, dispatcher, f"held-{position}"), ROUNDS, ROUND_CPU_S)
 
 
 if __name__ == "__main__":

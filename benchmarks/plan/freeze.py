@@ -13,8 +13,9 @@ from benchmarks.plan.measured import measured, reference_of
 from benchmarks.plan.outcome import PlanOutcome
 from benchmarks.plan.phase import DRAWN
 from benchmarks.plan.yardstick import Pace, Yardstick
+from tfhet.bench.harness import report
 from tfhet.clock import SYSTEM
-from tfhet.events import Event, Observer
+from tfhet.events import Observer
 from tfhet.plan import Interval
 from tfhet.plan import Where as Place
 from tfhet.plan.asked import over_ideal
@@ -45,8 +46,7 @@ def freeze(
     rounds = len(written) + len(chains) * (len(TRIED) + 1)
 
     def tell(what: str, number: int, seconds: float, said: str) -> None:
-        told = {"case": what, "round": number, "rounds": rounds, "exit_s": seconds, "said": [said]}
-        observer(Event("case.ended", SYSTEM.wall(), told))
+        report(observer, what, number, rounds, [said], seconds)
 
     measured_apart: dict[PlanLoad, tuple[Mapping[str, Any], Pace]] = {}
     for load in written:

@@ -1,14 +1,13 @@
-"""The process that measures what batches cost apart, from the outside: started once, asked again and again."""
+"""The process that measures what batches cost outside any job: started once, asked again and again."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-from benchmarks.cluster_runs.kept_process import Apart
+from benchmarks.cluster_runs.limited_child import LimitedChild
 from benchmarks.plan.case import PlanLoad
 from benchmarks.plan.yardstick import Pace
 from tfhet.container.limits import Limits
@@ -20,29 +19,28 @@ COSTS_CPUS = 0.5
 
 
 class Gauge(Protocol):
-    """What the suite asks."""
+    """Measures what batches cost outside any job."""
 
     def costs(self, load: PlanLoad, channel: Path) -> Mapping[str, Any]:
-        """See `plan_alone.costs`."""
+        """See `cut_costs.costs`. Raises TfhetError where it fails or takes too long."""
 
 
-class ApartGauge:
-    """`plan_alone`. Raises TfhetError where it fails or takes too long."""
+class ChildGauge:
+    """A gauge that asks the process `cut_costs`."""
 
-    def __init__(self, apart: Apart):
-        self._apart = apart
+    def __init__(self, child: LimitedChild):
+        self._child = child
 
     def costs(self, load: PlanLoad, channel: Path) -> Mapping[str, Any]:
         asked = {"chain": load.chain, "batch_size": load.batch_size, "channel": str(channel)}
-        found: Mapping[str, Any] = json.loads(self._apart.ask(COSTS_LIMIT_S, Limits(COSTS_CPUS), json.dumps(asked)))
-        return found
+        return self._child.ask(asked, COSTS_LIMIT_S, Limits(COSTS_CPUS))
 
 
 @contextmanager
-def gauge() -> Iterator[ApartGauge]:
+def gauge() -> Iterator[ChildGauge]:
     """The process, which ends with the context."""
-    with Apart.kept("benchmarks.plan.cut_costs", str(max(usable() or (0,)))) as apart:
-        yield ApartGauge(apart)
+    with LimitedChild.started("benchmarks.plan.cut_costs", str(max(usable() or (0,)))) as child:
+        yield ChildGauge(child)
 
 
 def batches_s(said: Mapping[str, Any], pace: Pace) -> list[float]:

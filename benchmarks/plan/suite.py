@@ -23,11 +23,11 @@ from benchmarks.plan.measured import measured
 from benchmarks.plan.outcome import PlanOutcome, figures_of
 from benchmarks.plan.phase import AGAIN, DRAWN
 from benchmarks.plan.yardstick import yardstick
+from tfhet.bench.harness import report
 from tfhet.bench.suite import Suite
-from tfhet.clock import SYSTEM
 from tfhet.container import kernel
 from tfhet.errors import JobFailed, UsageError
-from tfhet.events import Event, Observer
+from tfhet.events import Observer
 from tfhet.record import Figure, Record
 from tfhet.report import table
 from tfhet.report.table import text
@@ -134,8 +134,7 @@ def _tell(observer: Observer, outcome: PlanOutcome, frozen: Frozen, cases: int) 
         f"{1e3 * found.step_s.value:.0f} ms predicted, {outcome.ran.drawn_ms:.0f} ms measured "
         f"({outcome.error_pct(frozen, corrected=True):+.1f} %): {found.binding.value}{right}"
     )
-    told = {"case": outcome.case.load.key, "round": outcome.case.number + 1, "rounds": cases}
-    observer(Event("case.ended", SYSTEM.wall(), {**told, "exit_s": outcome.ran.seconds, "said": [said]}))
+    report(observer, outcome.case.load.key, outcome.case.number + 1, cases, [said], outcome.ran.seconds)
 
 
 def _notes(record: Record) -> list[str]:

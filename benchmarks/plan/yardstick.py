@@ -10,19 +10,19 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 import select
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
-from benchmarks.cluster_runs import batch_cpu as spent
-from benchmarks.cluster_runs.kept_process import MARK, Apart
+from benchmarks.cluster_runs import batch_cpu
+from benchmarks.cluster_runs.limited_child import LimitedChild
+from tfhet.bench.child_process import answer_line, output_for_answers
 from tfhet.clock import SYSTEM
 from tfhet.errors import TfhetError
 
@@ -55,22 +55,21 @@ class Pace:
 class Yardstick:
     """The processes, one on each CPU."""
 
-    def __init__(self, each: Sequence[Apart]):
+    def __init__(self, each: Sequence[LimitedChild]):
         self._each = each
 
     @contextlib.contextmanager
     def beside(self, chain: str, batch_size: int, channel: Path) -> Iterator[list[Pace]]:
         """Makes batches of the whole pipeline as long as the context lasts; the list has the pace then. Between two
         contexts the CPUs are kept awake only. Raises TfhetError."""
-        asked = json.dumps({"chain": chain, "batch_size": batch_size, "channel": str(channel)})
         found: list[Pace] = []
-        for apart in self._each:
-            apart.ask(BEGIN_LIMIT_S, what=asked)
+        for child in self._each:
+            child.ask({"chain": chain, "batch_size": batch_size, "channel": str(channel)}, BEGIN_LIMIT_S)
         try:
             yield found
         finally:
-            said = [json.loads(apart.ask(END_LIMIT_S)) for apart in self._each]
-        found.append(Pace(said))
+            rows = [child.ask({}, END_LIMIT_S)["rows"] for child in self._each]
+        found.append(Pace(rows))
 
 
 @contextlib.contextmanager
@@ -79,7 +78,10 @@ def yardstick() -> Iterator[Yardstick]:
     with contextlib.ExitStack() as stack:
         cpus = sorted(os.sched_getaffinity(0))
         # In no control group of their own: against the hosts' groups they are to weigh as little as they can.
-        each = [stack.enter_context(Apart.kept("benchmarks.plan.yardstick", str(cpu), alone=False)) for cpu in cpus]
+        each = [
+            stack.enter_context(LimitedChild.started("benchmarks.plan.yardstick", str(cpu), alone=False))
+            for cpu in cpus
+        ]
         yield Yardstick(each)
 
 
@@ -90,22 +92,32 @@ def main(argv: Sequence[str] | None = None) -> None:
     given = parser.parse_args(argv)
     os.sched_setaffinity(0, {given.cpu})
     os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    with output_for_answers() as answers:
+        _work(answers)
+
+
+def _work(answers: IO[str]) -> None:
     pipelines: dict[str, Iterator[Any]] = {}
     batches: Iterator[Any] | None = None
     rows: list[tuple[float, float, float]] = []
+
+    def handle(asked: dict[str, Any]) -> dict[str, Any]:
+        nonlocal batches, rows
+        if not asked:
+            batches = None
+            return {"rows": rows}
+        batches, rows = _batches(pipelines, asked), []
+        rows.append((SYSTEM.monotonic(), SYSTEM.cpu(), 0))
+        return {}
+
     count = 0
     while True:
         if select.select([sys.stdin], [], [], 0.0)[0]:
             line = sys.stdin.readline()
             if not line:
                 return
-            if line.strip():
-                batches, rows, count = _batches(pipelines, json.loads(line)), [], 0
-                rows.append((SYSTEM.monotonic(), SYSTEM.cpu(), count))
-                print(MARK, flush=True)
-            else:
-                print(MARK + json.dumps(rows), flush=True)
-                batches = None
+            answer_line(handle, line, answers)
+            count = 0
         elif batches is None:
             for _ in range(_LOOPS):
                 pass
@@ -120,8 +132,8 @@ def _batches(pipelines: dict[str, Iterator[Any]], asked: Mapping[str, Any]) -> I
     """Of what is asked for; the first ones are made already."""
     channel = str(asked["channel"])
     if channel not in pipelines:
-        pipelines[channel] = spent.whole(spent.pipeline_of(asked))
-        for _ in range(spent.FIRST_BATCHES):
+        pipelines[channel] = batch_cpu.whole(batch_cpu.pipeline_of(asked))
+        for _ in range(batch_cpu.FIRST_BATCHES):
             next(pipelines[channel])
     return pipelines[channel]
 

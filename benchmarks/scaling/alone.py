@@ -1,5 +1,4 @@
-"""What a batch costs apart: `python -m benchmarks.scaling.alone CHANNEL ...`, a process of its own, which measures for
-each line that it reads.
+"""What a batch costs outside any job: a process of its own, which measures whenever it is asked.
 
 First the pipeline alone, in this process, without a service. Then the wire: batches of it that lie in a worker's
 memory are moved to this process through a dispatcher and a worker as jobs have them, and the CPU of all three counts.
@@ -12,17 +11,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.cluster_runs import batch_cpu as spent
-from benchmarks.cluster_runs.kept_process import MARK
-from tfhet.errors import TfhetError
+from benchmarks.cluster_runs import batch_cpu
+from tfhet.bench.child_process import answer_requests
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -52,14 +48,10 @@ class Alone:
         return Alone(stages_s, wire_s, reader_s, self.bytes_per_batch)
 
     @classmethod
-    def parse(cls, text: str) -> Alone:
-        """What the process says. Raises TfhetError for anything else."""
-        try:
-            found = json.loads(text)
-            stages_s, wire_s, reader_s = (tuple(found[name]) for name in ("stages_s", "wire_s", "reader_s"))
-            return cls(stages_s, wire_s, reader_s, int(found["bytes_per_batch"]))
-        except (ValueError, TypeError, KeyError):
-            raise TfhetError(f"the process that measures the parts alone said {text!r}") from None
+    def of(cls, answer: Mapping[str, Any]) -> Alone:
+        """From the answer of the process."""
+        stages_s, wire_s, reader_s = (tuple(answer[name]) for name in ("stages_s", "wire_s", "reader_s"))
+        return cls(stages_s, wire_s, reader_s, answer["bytes_per_batch"])
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -78,15 +70,14 @@ def main(argv: Sequence[str] | None = None) -> None:
 async def _serve(batches: Iterator[Any], remote: tf.data.Dataset) -> None:
     import tensorflow as tf
 
-    async with spent.service() as dispatcher:
-        wire = spent.moved(spent.in_memory(remote), dispatcher, "held")
+    async with batch_cpu.service() as dispatcher:
+        wire = batch_cpu.moved(batch_cpu.in_memory(remote), dispatcher, "held")
         size = sum(int(tf.size(part)) * part.dtype.size for part in tf.nest.flatten(next(wire)))
-        while await asyncio.to_thread(sys.stdin.readline):
-            print(MARK + json.dumps(await asyncio.to_thread(_measured, batches, wire, size)), flush=True)
+        await asyncio.to_thread(answer_requests, lambda asked: _measured(batches, wire, size))
 
 
 def _measured(batches: Iterator[Any], moved: Iterator[Any], size: int) -> dict[str, Any]:
-    stages, wire = (spent.rounds(each, ROUNDS, ROUND_CPU_S) for each in (batches, moved))
+    stages, wire = (batch_cpu.rounds(each, ROUNDS, ROUND_CPU_S) for each in (batches, moved))
     return {
         "stages_s": [one.own_s for one in stages],
         "wire_s": [one.own_s + one.below_s for one in wire],

@@ -19,18 +19,18 @@ from pathlib import Path
 from benchmarks.charts.panels import Panel, plot_panels
 from benchmarks.cluster_runs import job_data as channels
 from benchmarks.cluster_runs.awake_cpus import awake
-from benchmarks.cluster_runs.kept_process import Apart
+from benchmarks.cluster_runs.limited_child import LimitedChild
 from benchmarks.cluster_runs.load import LOADS, Course, Ideal, ScalingLoad
 from benchmarks.cluster_runs.observed_job import new_place
 from benchmarks.cluster_runs.point import Point, measured
 from benchmarks.cluster_runs.stopped import Stopped
 from benchmarks.scaling.alone import Alone
+from tfhet.bench.harness import report
 from tfhet.bench.suite import Suite, chosen
-from tfhet.clock import SYSTEM
 from tfhet.container import kernel
 from tfhet.container.limits import Limits
 from tfhet.errors import JobFailed, UsageError
-from tfhet.events import Event, Observer
+from tfhet.events import Observer
 from tfhet.record import Figure, Record, median
 from tfhet.report import numbers, table
 from tfhet.report.table import text
@@ -114,10 +114,10 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
             channel = place / f"{load.key}-data"
             _write(load, channel, points, options)
             words = [str(channel), "--chain", load.chain, "--form", load.form, "--batch_size", str(load.batch_size)]
-            with Apart.kept("benchmarks.scaling.alone", *words) as apart:
-                one = _measured(load, points, channel, apart, options, observer)
-                with Apart.kept("benchmarks.scaling.alone", *words) as other:
-                    one.beside = _beside(apart, other, options)
+            with LimitedChild.started("benchmarks.scaling.alone", *words) as child:
+                one = _measured(load, points, channel, child, options, observer)
+                with LimitedChild.started("benchmarks.scaling.alone", *words) as other:
+                    one.beside = _beside(child, other, options)
                 taken.append(one)
     details = {
         "cpus_per_host": options.cpus,
@@ -134,14 +134,14 @@ def _measured(
     load: ScalingLoad,
     points: Sequence[int],
     channel: Path,
-    apart: Apart,
+    child: LimitedChild,
     options: argparse.Namespace,
     observer: Observer,
 ) -> Taken:
     """All points of a load, in turn, between measurements of its parts alone. Raises JobFailed."""
     limits = _of_a_host(options)
-    free = Alone.parse(apart.ask(ALONE_LIMIT_S))
-    before = Alone.parse(apart.ask(ALONE_LIMIT_S, limits))
+    free = Alone.of(child.ask({}, ALONE_LIMIT_S))
+    before = Alone.of(child.ask({}, ALONE_LIMIT_S, limits))
     taken = Taken(load, Ideal.bound_by_input_until(*_medians(before), options.cpus, INPUT_BOUND_HOSTS), free, [before])
     _tell_alone(observer, taken)
     for index in range(options.warmup + options.repeats):
@@ -149,7 +149,7 @@ def _measured(
             folder = channel.with_name(f"{load.key}-{data_hosts}-{index}")
             ideal = taken.ideal.corrected(*_medians(before))
             point = _point(taken, ideal, data_hosts, channel, folder, options)
-            after = Alone.parse(apart.ask(ALONE_LIMIT_S, limits))
+            after = Alone.of(child.ask({}, ALONE_LIMIT_S, limits))
             taken.alone.append(after)
             pair = Pair(point, taken.ideal.corrected(*_medians(before.and_again(after))))
             before = after
@@ -165,11 +165,11 @@ def _of_a_host(options: argparse.Namespace) -> Limits:
     return Limits(options.cpus, cpu_set=(min(os.sched_getaffinity(0)),))
 
 
-def _beside(apart: Apart, other: Apart, options: argparse.Namespace) -> Alone:
-    other.ask(ALONE_LIMIT_S)  # the first time is compiled meanwhile
+def _beside(child: LimitedChild, other: LimitedChild, options: argparse.Namespace) -> Alone:
+    other.ask({}, ALONE_LIMIT_S)  # the first time is compiled meanwhile
     with ThreadPoolExecutor(2) as both:
-        asked = [both.submit(one.ask, ALONE_LIMIT_S, _of_a_host(options)) for one in (apart, other)]
-        first, second = (Alone.parse(one.result()) for one in asked)
+        asked = [both.submit(one.ask, {}, ALONE_LIMIT_S, _of_a_host(options)) for one in (child, other)]
+        first, second = (Alone.of(one.result()) for one in asked)
     return first.and_again(second)
 
 
@@ -295,15 +295,13 @@ def _tell_alone(observer: Observer, taken: Taken) -> None:
         f"{stages:.1f} ms CPU a batch of {taken.load.batch_size}, the wire {wire:.1f} ms, {reader:.1f} ms of it the "
         f"reader's; the accelerator's step {1e3 * ideal.step_s:.1f} ms"
     )
-    told = {"case": f"{taken.load.words}, alone", "round": 1, "rounds": 1, "exit_s": None, "said": [said]}
-    observer(Event("case.ended", SYSTEM.wall(), told))
+    report(observer, f"{taken.load.words}, alone", 1, 1, [said])
 
 
 def _tell(observer: Observer, taken: Taken, pair: Pair, index: int, rounds: int) -> None:
     said = f"step {numbers.number(median(pair.point.windows_ms))} ms, {median(pair.over_ideal):.3f} x ideal"
     case = f"{taken.load.words}, {pair.point.data_hosts} data hosts"
-    told = {"case": case, "round": index + 1, "rounds": rounds, "exit_s": None, "said": [said]}
-    observer(Event("case.ended", SYSTEM.wall(), told))
+    report(observer, case, index + 1, rounds, [said])
 
 
 def _notes(record: Record) -> list[str]:

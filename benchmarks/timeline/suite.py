@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.cluster_runs.observed_job import new_place
+from tfhet.bench.harness import report
 from tfhet.bench.suite import Suite
 from tfhet.clock import SYSTEM
 from tfhet.errors import JobFailed, UsageError
-from tfhet.events import Event, Observer
+from tfhet.events import Observer
 from tfhet.record import Figure, Record, RunFolder
 from tfhet.simulate import load, simulate
 from tfhet.units import MICROSECOND_S
@@ -87,8 +88,7 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
             if index >= options.warmup:
                 pairs.append((runs["off"], runs["steps"]))
             said = [f"{mode} {run.cpu_s:.2f} CPU s, {run.step_ms:.2f} ms a step" for mode, run in runs.items()]
-            told = {"case": "pair", "round": index + 1, "rounds": rounds, "said": ["; ".join(said)]}
-            observer(Event("case.ended", SYSTEM.wall(), told))
+            report(observer, "pair", index + 1, rounds, ["; ".join(said)])
     details = {
         "cluster": "demo",
         "step_ms": options.step_ms,
