@@ -172,8 +172,8 @@ def page() -> str:
         "Written by `scripts/catalogue.py` from the code. How to write chains of them: [pipelines and stages]"
         "(pipelines-and-stages.md).",
         "In the pictures the photograph comes first; what a random stage draws differs for every example. CPU times are"
-        " of RGB images in a batch in memory, from [this record](../results/stages-each.json); `tfhet bench stages"
-        " --each` makes one of your machine.",
+        " of RGB images in a batch in memory, from [this record](../results/stages-each.json);"
+        " `python -m benchmarks.stages --each` makes one of your machine.",
         "",
         "| | |",
         "|---|---|",

@@ -1,1 +1,1 @@
-"""beside."""
+"""What workers on a host cost the training on it."""

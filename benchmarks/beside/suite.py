@@ -1,4 +1,4 @@
-"""`tfhet bench beside`: what workers on a host cost the training on it, by how they share its CPUs.
+"""`benchmarks.beside`: what workers on a host cost the training on it, by how they share its CPUs.
 
 The training is a step of this process, some threads that compute and then an accelerator that takes its time; the
 worker is a pipeline in a process of its own that never has enough, which is the worst that a worker can be. In turns:

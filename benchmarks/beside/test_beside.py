@@ -5,7 +5,6 @@ import os
 import pytest
 
 from benchmarks.beside import suite as beside
-from tfhet.bench import suites
 from tfhet.clock import FakeClock
 from tfhet.events import Event
 from tfhet.record import Figure, Record
@@ -40,7 +39,7 @@ def test_steps_are_compared_with_those_without_a_worker_of_the_same_round():
 
 @pytest.mark.parametrize(("value", "kept"), [(1.0, True), (1.05, True), (1.06, False)])
 def test_a_training_that_is_slower_beside_workers_fails_the_suite(value, kept):
-    suite = suites.get("beside")
+    suite = beside.SUITE
     figures = {
         "beside.step_vs_alone.equal": Figure.single(2.0, unit="x"),
         "beside.step_vs_alone.gives_way": Figure.single(1.0, unit="x"),

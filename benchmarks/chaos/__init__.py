@@ -1,1 +1,1 @@
-"""chaos."""
+"""Jobs under faults that are drawn at random."""

@@ -1,4 +1,4 @@
-"""`tfhet bench chaos`: jobs to which faults are done at random, one schedule for each seed.
+"""`benchmarks.chaos`: jobs to which faults are done at random, one schedule for each seed.
 
 Two schedules count from the moment when the ranks begin to read their data, the next two from their first steps.
 Of every job: whether it ended within the promise for what was done to it, in a way that this allows, with launchers
@@ -18,7 +18,7 @@ from typing import Any
 
 from benchmarks.chaos.outcome import ChaosOutcome, strikes
 from benchmarks.cluster_runs.leftovers import Before, taken_away
-from benchmarks.cluster_runs.observed_job import Watched, new_place
+from benchmarks.cluster_runs.observed_job import ObservedJob, new_place
 from benchmarks.faults.case import EPOCHS, LEASE_S, READY_S
 from tfhet.bench.harness import report
 from tfhet.bench.suite import Suite
@@ -62,7 +62,7 @@ def run_seed(seed: int, launcher: Path, place: Path, hosts: str = "process") -> 
     before = Before.now()
     # Also while data sets are registered and graphs are built, which takes longer.
     early = seed // len(CLUSTERS) % 2 == 0
-    job = Watched(cluster, command, place, faults=faults, early=early, **how)
+    job = ObservedJob(cluster, command, place, faults=faults, early=early, **how)
     outcome = _outcome(seed, job, job.run(), faults, aim)
     gone = set().union(*(taken_away(strike.fault, job) for strike in outcome.strikes))
     outcome = dataclasses.replace(outcome, left=before.left_by(job, gone))
@@ -70,11 +70,11 @@ def run_seed(seed: int, launcher: Path, place: Path, hosts: str = "process") -> 
         return outcome
     (place / "resumed").mkdir()
     (place / "resumed" / "checkpoints").symlink_to(job.checkpoints)
-    resumed = Watched(cluster, command, place / "resumed", **how).run()
+    resumed = ObservedJob(cluster, command, place / "resumed", **how).run()
     return dataclasses.replace(outcome, resumed=resumed)
 
 
-def _outcome(seed: int, job: Watched, summary: RunSummary, faults: tuple[Fault, ...], aim: Aim) -> ChaosOutcome:
+def _outcome(seed: int, job: ObservedJob, summary: RunSummary, faults: tuple[Fault, ...], aim: Aim) -> ChaosOutcome:
     events = list(RunFolder(job.folder.path).events())
     trained = [float(e["time_s"]) for e in events if e["event"] == "rank.ended" and not e["code"]]
     gone = [float(e["time_s"]) for e in events if e["event"] == "launchers.gone"]

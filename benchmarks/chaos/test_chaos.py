@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.chaos import suite as chaos
 from benchmarks.chaos.outcome import ChaosOutcome, Strike, strikes
-from benchmarks.chaos.suite import arguments, figures_of
+from benchmarks.chaos.suite import figures_of
 from benchmarks.faults.case import LEASE_S, READY_S
 from tfhet.errors import UsageError
 from tfhet.events import Event
@@ -182,12 +182,3 @@ def test_seeds_are_run_in_order_and_the_runs_that_broke_a_promise_are_kept(tmp_p
 def test_wrong_use_is_refused(tmp_path: Path, given):
     with pytest.raises(UsageError):
         chaos.SUITE.run(options(tmp_path, **given), lambda event: None, ())
-
-
-def test_the_job_is_as_long_on_every_cluster():
-    for cluster in chaos.CLUSTERS:
-        ranks = Aim.of(cluster, LaunchSettings()).ranks
-        words = arguments(ranks)
-        assert int(words[words.index("--batch_size") + 1]) * ranks == chaos.GLOBAL_BATCH
-        settings, _ = LaunchSettings.parse(words)
-        assert (settings.lease_s, settings.ready_timeout_s) == (LEASE_S, READY_S)

@@ -1,1 +1,1 @@
-"""charts."""
+"""Pictures of records, through matplotlib (extra `demo`)."""

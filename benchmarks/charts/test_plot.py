@@ -1,4 +1,4 @@
-"""report/plot.py: bars through matplotlib."""
+"""Bars through matplotlib."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.charts.plot import plot_bars
 from tfhet.errors import UsageError
 from tfhet.record import Figure
-from tfhet.report import plot_bars
 
 
 def figures(*values: float) -> dict[str, Figure]:

@@ -1,1 +1,1 @@
-"""cluster."""
+"""AWS's comparison of clusters, and their price."""

@@ -1,4 +1,4 @@
-"""The cases of `tfhet bench cluster`: a chain, two instance types, and the jobs that take turns."""
+"""The cases of `benchmarks.cluster`: a chain, two instance types, and the jobs that take turns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The picture of a record of `tfhet bench cluster`: step time and money, variant by variant or over data hosts."""
+"""The picture of a record of `benchmarks.cluster`: step time and money, variant by variant or over data hosts."""
 
 from __future__ import annotations
 

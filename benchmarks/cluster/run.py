@@ -1,4 +1,4 @@
-"""One run of `tfhet bench cluster`."""
+"""One run of `benchmarks.cluster`."""
 
 from __future__ import annotations
 

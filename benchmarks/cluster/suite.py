@@ -1,4 +1,4 @@
-"""`tfhet bench cluster`: the same training without data hosts, with them, and from memory, in turns, and its price.
+"""`benchmarks.cluster`: the same training without data hosts, with them, and from memory, in turns, and its price.
 
 The accelerator is emulated. Each host has its instance type's vCPUs, scaled down until all of them fit on this machine;
 so the hosts are to each other what they are at AWS. Runs that have ended are kept, for `--resume`.
@@ -16,7 +16,7 @@ from benchmarks.cluster.chart import draw
 from benchmarks.cluster.run import measured
 from benchmarks.cluster.table import figures_of, price_of, rows
 from benchmarks.cluster.unfinished import Unfinished
-from benchmarks.cluster_runs import job_data as channels
+from benchmarks.cluster_runs import job_data
 from benchmarks.cluster_runs.awake_cpus import awake
 from benchmarks.cluster_runs.load import Course
 from benchmarks.cluster_runs.observed_job import new_place
@@ -57,7 +57,7 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
     unfinished = Unfinished.at(options.json, _settings(case, options), resume=options.resume)
     kernel.require("namespace")
     with new_place("cluster", keep=options.keep) as place, awake():
-        channels.write_apart(place / "data", case.chain, case.batch_size, case.batches())
+        job_data.write_apart(place / "data", case.chain, case.batch_size, case.batches())
         bench = Bench(case, place, options, observer, unfinished)
         try:
             step_s = bench.prepare()

@@ -1,4 +1,4 @@
-"""What the runs of `tfhet bench cluster` come to: step times, what they cost, and where data hosts stop paying.
+"""What the runs of `benchmarks.cluster` come to: step times, what they cost, and where data hosts stop paying.
 
 Money is that of the whole instances. A simulated host has a small part of its type's CPUs, and its accelerator is as
 much slower; a whole one does the same in as much less time.

@@ -103,13 +103,6 @@ def test_what_is_compared_is_there_and_each_form_has_its_ceiling() -> None:
         assert case.variants[0].data_hosts == 0 and not case.variants[0].in_memory
 
 
-def test_at_best_a_step_is_the_accelerators_or_the_first_ones_on_more_cpus() -> None:
-    assert AWS.least_s(variant(AWS, "example_heterogeneous"), 0.3, 0.1) == pytest.approx(0.12)
-    assert AWS.least_s(variant(AWS, "example_heterogeneous"), 0.3, 0.15) == 0.15
-    for key in ("tfhet_homogeneous", "tfhet_heterogeneous", "example_ceiling"):
-        assert AWS.least_s(variant(AWS, key), 0.3, 0.1) == 0.1
-
-
 @settings(deadline=None)
 @example(1.0, 5e-324, 60.0)
 @given(st.floats(0.001, 5.0), st.floats(0.0, 5.0), st.floats(0.1, 60.0))

@@ -1,4 +1,4 @@
-"""The finished runs of a `tfhet bench cluster` that has not ended: a file beside its record, for `--resume`."""
+"""The finished runs of a `benchmarks.cluster` that has not ended: a file beside its record, for `--resume`."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""cluster_runs."""
+"""Simulated jobs under observation, and what is measured beside them: shared by the suites that run clusters."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.cluster_runs.observed_job import Watched
+from benchmarks.cluster_runs.observed_job import ObservedJob
 from tfhet.clock import SYSTEM, Clock
 from tfhet.simulate import Fault
 
@@ -28,7 +28,7 @@ class Before:
     def now(cls, clock: Clock = SYSTEM) -> Before:
         return cls(clock.wall(), _shared())
 
-    def left_by(self, job: Watched, gone: Iterable[str] = (), clock: Clock = SYSTEM) -> tuple[str, ...]:
+    def left_by(self, job: ObservedJob, gone: Iterable[str] = (), clock: Clock = SYSTEM) -> tuple[str, ...]:
         """What `job`, which has ended, left: in words, one for each thing.
 
         gone: names of hosts that a fault took away for good: what lies on their disks went with them.
@@ -38,7 +38,7 @@ class Before:
             clock.sleep(0.2)
         return left
 
-    def _left_by(self, job: Watched, gone: set[str], clock: Clock) -> tuple[str, ...]:
+    def _left_by(self, job: ObservedJob, gone: set[str], clock: Clock) -> tuple[str, ...]:
         ports = {
             port for host in job.hosts for port in (host.ports.control, host.ports.dispatcher, *host.ports.workers)
         }
@@ -58,7 +58,7 @@ class Before:
         )
 
 
-def taken_away(fault: Fault, job: Watched) -> set[str]:
+def taken_away(fault: Fault, job: ObservedJob) -> set[str]:
     """Names of the hosts with a launcher that `fault` kills, or freezes for good, so that it cannot clean up."""
     for_good = fault.kind in ("kill", "hang") and fault.for_s is None
     return (

@@ -1,4 +1,4 @@
-"""The loads of `tfhet bench scaling`: which chain, written how, in batches of how many."""
+"""The loads of `benchmarks.scaling`: which chain, written how, in batches of how many."""
 
 from __future__ import annotations
 

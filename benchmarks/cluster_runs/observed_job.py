@@ -34,7 +34,7 @@ class Moment:
     epoch: int
 
 
-class Watched(Simulation):
+class ObservedJob(Simulation):
     """One run of a job in `place`, a new folder, which also holds the job's temporary files, and its checkpoints unless
     `checkpoints` says where they are.
 

@@ -1,4 +1,4 @@
-"""One point of `tfhet bench scaling`: a load on a dnn host and so many data hosts."""
+"""One point of `benchmarks.scaling`: a load on a dnn host and so many data hosts."""
 
 from __future__ import annotations
 

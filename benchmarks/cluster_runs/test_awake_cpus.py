@@ -1,4 +1,4 @@
-"""bench/awake.py: CPUs that do not sleep."""
+"""CPUs that do not sleep."""
 
 from __future__ import annotations
 

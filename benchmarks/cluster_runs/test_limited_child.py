@@ -1,10 +1,14 @@
-"""bench/apart.py: processes of a suite's own."""
+"""A child process that is kept, under limits."""
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
+import psutil
 import pytest
 
-from benchmarks.cluster_runs.kept_process import Apart, run
+from benchmarks.cluster_runs.limited_child import LimitedChild
 from tfhet.container.cgroup import Cgroup
 from tfhet.container.limits import Limits
 from tfhet.errors import TfhetError, UsageError
@@ -18,36 +22,38 @@ def groups() -> None:
         pytest.skip(f"no control groups here: {error}")
 
 
-def test_the_lines_of_a_process_come_back_and_its_failure_names_the_last_ones() -> None:
-    assert run("stages", limit_s=60.0) == []  # a module that does nothing by itself
-    with pytest.raises(TfhetError, match="channel failed.*not enough values"):
-        run("channel", limit_s=60.0)
-
-
-def test_a_process_that_is_kept_answers_each_time_and_ends_with_its_context(groups, tmp_path, monkeypatch) -> None:
-    package = tmp_path / "tfhet" / "bench"
-    package.mkdir(parents=True)
-    for folder in (package.parent, package):
-        (folder / "__init__.py").touch()
-    (package / "counting.py").write_text(
-        "import sys\n"
-        "for turn, line in enumerate(sys.stdin):\n"
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A module that counts the requests, or fails."""
+    (tmp_path / "counting_child.py").write_text(
+        "from tfhet.bench.child_process import answer_requests\n"
+        "answered = []\n"
+        "def answer(request):\n"
         "    print('noise')\n"
-        "    print('[measured]', turn, flush=True)\n"
+        "    if 'fail' in request: raise ValueError('no')\n"
+        "    if 'end' in request: raise SystemExit(3)\n"
+        "    answered.append(request)\n"
+        "    return {'turn': len(answered)}\n"
+        "answer_requests(answer)\n"
     )
-    monkeypatch.chdir(tmp_path)  # `python -m` looks there first
-    with Apart.kept("counting") as apart:
-        assert [apart.ask(60.0, limits).strip() for limits in (None, Limits(0.5), None)] == ["0", "1", "2"]
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
+    return "counting_child"
 
 
-def test_a_process_that_is_gone_is_an_error_with_what_it_said_last(groups) -> None:
-    with pytest.raises(TfhetError, match="channel ended.*not enough values"), Apart.kept("channel") as apart:
-        apart.ask(60.0)
+@pytest.mark.usefixtures("groups")
+def test_a_process_that_is_kept_answers_each_time_and_ends_with_its_context(module: str) -> None:
+    before = set(psutil.Process().children())
+    with LimitedChild.started(module) as child:
+        assert [child.ask({}, 60.0, limits)["turn"] for limits in (None, Limits(0.5), None)] == [1, 2, 3]
+        with pytest.raises(TfhetError, match="counting_child: ValueError: no"):
+            child.ask({"fail": 1}, 60.0)
+        assert child.ask({}, 60.0)["turn"] == 4
+    assert set(psutil.Process().children()) <= before
 
 
-def test_a_process_that_does_not_answer_in_time_is_an_error(groups) -> None:
-    with (
-        pytest.raises(TfhetError, match="took more than 0.2 s"),
-        Apart.kept("bench_sleeper_that_is_not_there") as apart,
-    ):
-        apart.ask(0.2)
+@pytest.mark.usefixtures("groups")
+def test_a_process_that_is_gone_or_slow_is_an_error(module: str) -> None:
+    with pytest.raises(TfhetError, match="counting_child ended with exit code 3"), LimitedChild.started(module) as one:
+        one.ask({"end": 1}, 60.0)
+    with pytest.raises(TfhetError, match="no answer within 0.01 s"), LimitedChild.started(module) as one:
+        one.ask({}, 0.01)

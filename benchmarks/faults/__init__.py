@@ -1,1 +1,1 @@
-"""faults."""
+"""What a job does when something is done to it."""

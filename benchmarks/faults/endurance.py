@@ -1,4 +1,4 @@
-"""`tfhet bench faults --endurance`: throughput while one worker after another is killed, against that without.
+"""`benchmarks.faults --endurance`: throughput while one worker after another is killed, against that without.
 
 The workers' rate is measured first (a step that takes no time); then the emulated step asks for 70 % of it. Undisturbed
 and disturbed runs take turns, and each two neighbours are a pair.

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.cluster_runs.observed_job import Watched
+from benchmarks.cluster_runs.observed_job import ObservedJob
 from tfhet.clock import SYSTEM
 from tfhet.errors import JobFailed
 from tfhet.record import RunSummary
@@ -112,13 +112,13 @@ def long_run(load: Load, launcher: Path, place: Path, faults: Sequence[str] = ()
     return measured(job, load, job.run())
 
 
-def watched(load: Load, launcher: Path, place: Path, faults: Sequence[str] = (), limit_s: float = 600.0) -> Watched:
+def watched(load: Load, launcher: Path, place: Path, faults: Sequence[str] = (), limit_s: float = 600.0) -> ObservedJob:
     """The job, built and not run yet."""
     parsed = [Fault.parse(text) for text in faults]
-    return Watched(CLUSTER, [str(launcher), *load.arguments], place, faults=parsed, max_run_s=limit_s, clock=SYSTEM)
+    return ObservedJob(CLUSTER, [str(launcher), *load.arguments], place, faults=parsed, max_run_s=limit_s, clock=SYSTEM)
 
 
-def measured(job: Watched, load: Load, summary: RunSummary) -> LongRun:
+def measured(job: ObservedJob, load: Load, summary: RunSummary) -> LongRun:
     """What `job` came to. Raises JobFailed."""
     if summary.exit_code or not job.steps or not job.epoch_ends:
         raise JobFailed(f"a run of {' '.join(load.arguments)} failed: {summary.cause}", code=summary.exit_code or 1)

@@ -1,4 +1,4 @@
-"""`tfhet bench faults`: what a job does when something is done to it.
+"""`benchmarks.faults`: what a job does when something is done to it.
 
 The table, case by case: whether it ended, how long after the fault the last launcher was gone, with which codes, what
 it named as the cause, which examples were missing or came twice, what was left behind; and whether that keeps the

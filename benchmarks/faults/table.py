@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.cluster_runs.leftovers import Before, taken_away
-from benchmarks.cluster_runs.observed_job import Watched, new_place
+from benchmarks.cluster_runs.observed_job import ObservedJob, new_place
 from benchmarks.faults.case import BUSY, DAMAGES, FaultCase
 from benchmarks.faults.cases import CASES
 from benchmarks.faults.outcome import FaultOutcome
@@ -61,7 +61,7 @@ def run_case(case: FaultCase, launcher: Path, place: Path) -> FaultOutcome:
         channel = damaged_digits(place / "data", case.before)
         cluster = dataclasses.replace(cluster, channels={"training": str(channel)})
     before = Before.now()
-    job = Watched(
+    job = ObservedJob(
         cluster,
         [str(launcher), *case.command()],
         place,
@@ -76,7 +76,7 @@ def run_case(case: FaultCase, launcher: Path, place: Path) -> FaultOutcome:
     again = None
     if case.resumes:
         command = [str(launcher), *case.command(again=True)]
-        again = Watched(cluster, command, place / "again", checkpoints=job.checkpoints, max_run_s=MAX_RUN_S)
+        again = ObservedJob(cluster, command, place / "again", checkpoints=job.checkpoints, max_run_s=MAX_RUN_S)
     faults = [Fault.parse(text) for text in case.faults]
     gone = set().union(*(taken_away(fault, job) for fault in faults))
     # A host that is cut off for good can clean up, and cannot hear how the job ended.
@@ -97,7 +97,7 @@ def run_case(case: FaultCase, launcher: Path, place: Path) -> FaultOutcome:
     )
 
 
-def places(job: Watched) -> dict[str, str]:
+def places(job: ObservedJob) -> dict[str, str]:
     """`data-1`, `dnn-1` and so on to the names of the hosts."""
     found = {}
     for kind in ("data", "dnn"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import io
 import os
 import socket
 import subprocess
@@ -16,14 +15,14 @@ from typing import Any
 import pytest
 
 from benchmarks.cluster_runs import leftovers
-from benchmarks.cluster_runs.observed_job import Watched
+from benchmarks.cluster_runs.observed_job import ObservedJob
 from benchmarks.faults import sabotage
 from benchmarks.faults import suite as faults
 from benchmarks.faults import table as fault_table
 from benchmarks.faults.case import BUSY, DAMAGES, EPOCHS, LIMITS_S, FaultCase
 from benchmarks.faults.cases import CASES
 from benchmarks.faults.outcome import FaultOutcome
-from tfhet.bench import progress, run
+from tfhet.bench import run
 from tfhet.cluster import HostPaths, Ports
 from tfhet.container.cgroup import Cgroup
 from tfhet.container.hierarchy import Hierarchy
@@ -239,11 +238,11 @@ def host(name: str, group: str, tmp_path: Path, ports: Ports) -> SimulatedHost:
     return SimulatedHost(name, group, "ml.c5.xlarge", "127.0.0.2", ports, 1, HostPaths(tmp_path / name))
 
 
-def watched(tmp_path: Path, *faults: str, early: bool = False) -> Watched:
+def watched(tmp_path: Path, *faults: str, early: bool = False) -> ObservedJob:
     launcher = tmp_path / "launcher.py"
     launcher.write_text("", encoding="utf-8")
     parsed = [Fault.parse(text) for text in faults]
-    return Watched(load("two-data-two-dnn"), [str(launcher)], tmp_path / "place", faults=parsed, early=early)
+    return ObservedJob(load("two-data-two-dnn"), [str(launcher)], tmp_path / "place", faults=parsed, early=early)
 
 
 def test_places_are_the_hosts_in_order_and_a_host_that_is_gone_for_good_cannot_clean_up(
@@ -262,7 +261,7 @@ def test_places_are_the_hosts_in_order_and_a_host_that_is_gone_for_good_cannot_c
 def test_a_case_that_is_run_comes_out_with_its_times_hosts_and_checkpoints(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Lost(Watched):
+    class Lost(ObservedJob):
         def run(self) -> RunSummary:
             self.folder.create()
             for name, at_s in (("fault.injected", 10.0), ("job.decided", 11.0), ("launchers.gone", 12.5)):
@@ -273,7 +272,7 @@ def test_a_case_that_is_run_comes_out_with_its_times_hosts_and_checkpoints(
             codes = {host.name: -9 if host.name == data else 1 for host in self.hosts}
             return RunSummary(exit_codes=codes, exit_code=1, cause=f"{data} was lost", started=5.0, duration_s=8.0)
 
-    monkeypatch.setattr(fault_table, "Watched", Lost)
+    monkeypatch.setattr(fault_table, "ObservedJob", Lost)
     monkeypatch.setattr(leftovers, "PATIENCE_S", 0.0)
     monkeypatch.setattr(leftovers.Before, "left_by", lambda *_: ())
     case = case_of("failure", "kill:host@data-1", named=("data-1",))
@@ -364,7 +363,7 @@ def test_a_control_group_that_was_not_removed_is_found(tmp_path: Path, monkeypat
     for tree in trees:
         (tree.top / "tfhet-abcd-algo-1").mkdir(parents=True)
     cgroups = {"algo-1": Cgroup("tfhet-abcd-algo-1", [(tree, tree.top / "tfhet-abcd-algo-1") for tree in trees])}
-    monkeypatch.setattr(Watched, "cgroups", cgroups)
+    monkeypatch.setattr(ObservedJob, "cgroups", cgroups)
     job, before = watched(tmp_path), leftovers.Before.now()
     left = {thing for thing in before.left_by(job) if thing.startswith("cgroup")}
     assert left == {f"cgroup {tree.top / 'tfhet-abcd-algo-1'}" for tree in trees}
@@ -392,14 +391,6 @@ def test_options_that_exclude_each_other_are_refused() -> None:
     faults.SUITE.options(parser)
     with pytest.raises((SystemExit, argparse.ArgumentError)):
         parser.parse_args(["--endurance", "--overhead"])
-
-
-def test_a_log_says_of_every_case_how_far_the_table_is_and_what_was_not_kept() -> None:
-    out = io.StringIO()
-    with progress.shown(out) as observer:
-        told = {"case": "kill:worker", "round": 3, "rounds": 40, "exit_s": 2.0, "said": ["a fault never happened"]}
-        observer(Event("case.ended", 0.0, told))
-    assert out.getvalue() == "[bench] 3/40 kill:worker (2.00 s): a fault never happened\n"
 
 
 def test_a_record_names_files_without_their_places():

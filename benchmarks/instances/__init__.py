@@ -1,1 +1,1 @@
-"""instances."""
+"""Which instance type is best for a job, by what binds it."""

@@ -1,4 +1,4 @@
-"""The instance types of `tfhet bench instances`: each with one accelerator, whose speed is assumed, and a price."""
+"""The instance types of `benchmarks.instances`: each with one accelerator, whose speed is assumed, and a price."""
 
 from __future__ import annotations
 

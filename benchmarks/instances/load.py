@@ -1,4 +1,4 @@
-"""The jobs of `tfhet bench instances`, each bound by something else. The script that runs them is
+"""The jobs of `benchmarks.instances`, each bound by something else. The script that runs them is
 `flow/instances_train.py`."""
 
 from __future__ import annotations

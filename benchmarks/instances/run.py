@@ -1,4 +1,4 @@
-"""One run of `tfhet bench instances`: a job on a simulated host, and what it used of it."""
+"""One run of `benchmarks.instances`: a job on a simulated host, and what it used of it."""
 
 from __future__ import annotations
 

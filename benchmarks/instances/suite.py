@@ -1,4 +1,4 @@
-"""`tfhet bench instances`: the same job with a fixed number of steps on each instance type, for jobs that are bound by
+"""`benchmarks.instances`: the same job with a fixed number of steps on each instance type, for jobs that are bound by
 different things: which type is best depends on that.
 
 A type is a simulated host: CPUs and memory are those of the type, scaled, its accelerator is emulated. How fast

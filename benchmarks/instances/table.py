@@ -1,4 +1,4 @@
-"""What `tfhet bench instances` found: figures, the printed table, the chart."""
+"""What `benchmarks.instances` found: figures, the printed table, the chart."""
 
 from __future__ import annotations
 

@@ -22,7 +22,6 @@ from benchmarks.instances.reason import Standing, bound, cheapest, fastest, reas
 from benchmarks.instances.run import InstanceRun, result_of
 from benchmarks.instances.table import best, draw, figures_of, rows
 from benchmarks.job_scripts.instances_train import INPUTS, paced
-from tfhet.bench import suites
 from tfhet.catalogue import shipped
 from tfhet.clock import FakeClock
 from tfhet.container import kernel
@@ -53,10 +52,6 @@ def options(*words: str) -> argparse.Namespace:
     parser.add_argument("--warmup", type=int)
     instances.SUITE.options(parser)
     return parser.parse_args(list(words))
-
-
-def test_the_suite_is_listed():
-    assert suites.get("instances") is instances.SUITE
 
 
 def test_a_speed_is_assumed_with_its_source_unless_it_is_given():

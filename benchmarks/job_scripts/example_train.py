@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.job_scripts.stamp import stamp
-from tfhet.bench import plain as example
+from tfhet.bench import plain
 from tfhet.clock import SYSTEM
 from tfhet.cluster import environment, host_paths
 from tfhet.process import outlive_nobody
@@ -79,7 +79,7 @@ def _data(given: argparse.Namespace) -> tf.data.Dataset:
 
     channel = host_paths(environment()).channel(given.data)
     files = sorted(str(path) for path in channel.glob("*.tfrecord*"))
-    return example.dataset(files, SHAPE, stages.parse(given.chain), given.batch_size, repeat=-1, shuffle=SHUFFLE)
+    return plain.dataset(files, SHAPE, stages.parse(given.chain), given.batch_size, repeat=-1, shuffle=SHUFFLE)
 
 
 def _served(data: tf.data.Dataset, dispatcher: str) -> tf.data.Dataset:

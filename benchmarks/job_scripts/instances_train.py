@@ -1,4 +1,4 @@
-"""The training script of `tfhet bench instances`: an emulated step, and input that is bound by something."""
+"""The training script of `benchmarks.instances`: an emulated step, and input that is bound by something."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A training script for `tfhet bench scaling` and `cluster`: a chain as the example writes it, `tfhet.distribute`, an
+"""A training script for `benchmarks.scaling` and `cluster`: a chain as the example writes it, `tfhet.distribute`, an
 emulated step. With `--in_memory FORM` one batch, in either form, again and again: input that costs nothing.
 
 It leaves the record that the built-in trainer leaves, as far as the suite reads it.

@@ -1,1 +1,1 @@
-"""launch."""
+"""The launcher beside that of AWS's example."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks import child_environment
 from benchmarks.job_scripts import SOURCE_DIR
-from benchmarks.launch.listener import Ear
+from benchmarks.launch.listener import JobListener
 from tfhet.errors import JobFailed
 from tfhet.record import RunFolder, RunSummary
 from tfhet.simulate import ClusterFile, simulate
@@ -103,47 +103,49 @@ def flow_run(
     flow: Flow, load: Load, cluster: ClusterFile, folder: Path, *, hosts: str, start: str, seed: int, limit_s: float
 ) -> FlowRun:
     """Runs the job in `folder`, which is new. `hosts`, `start`, `seed`: as `simulate` takes them. Raises JobFailed."""
-    ear = Ear()
+    listener = JobListener()
     summary = simulate(
         cluster,
         [flow.launcher, *flow.arguments, *load.arguments],
         folder,
         max_run_s=limit_s,
         seed=seed,
-        on_line=ear.hear,
+        on_line=listener.hear,
         hosts=hosts,
         start=start,
         code=SOURCE_DIR,
         env=child_environment(),
     )
-    return times(flow.name, load, ear, summary, RunFolder(folder))
+    return times(flow.name, load, listener, summary, RunFolder(folder))
 
 
-def times(flow: str, load: Load, ear: Ear, summary: RunSummary, folder: RunFolder) -> FlowRun:
+def times(flow: str, load: Load, listener: JobListener, summary: RunSummary, folder: RunFolder) -> FlowRun:
     """Of a job that has ended. Raises JobFailed for one that failed, or that did not say what was waited for."""
     missing = [
         what
         for what, there in (
-            ("a first batch", ear.first_batch_s is not None),
-            (f"{load.steps} steps", len(ear.step_s) == load.steps),
-            ("the end of its launchers", bool(ear.ended_s) and len(ear.ended_s) == len(ear.begun_s)),
+            ("a first batch", listener.first_batch_s is not None),
+            (f"{load.steps} steps", len(listener.step_s) == load.steps),
+            ("the end of its launchers", bool(listener.ended_s) and len(listener.ended_s) == len(listener.begun_s)),
         )
         if not there
     ]
     if summary.exit_code or missing:
         why = summary.cause or f"exit code {summary.exit_code}"
         why = why if summary.exit_code else f"nobody heard {' and '.join(missing)}"
-        raise JobFailed(f"a run of the flow {flow!r} failed: {why}", code=summary.exit_code or 1, log_tail=ear.lines)
-    assert ear.first_batch_s is not None and summary.started is not None
+        raise JobFailed(
+            f"a run of the flow {flow!r} failed: {why}", code=summary.exit_code or 1, log_tail=listener.lines
+        )
+    assert listener.first_batch_s is not None and summary.started is not None
     events = [(event.get("event"), float(event["time_s"])) for event in folder.events()]
     started_s = min([at_s for name, at_s in events if name == "hosts.started"], default=summary.started)
     gone = [at_s for name, at_s in events if name == "host.ended"]
-    end_s, last_s = max(ear.ended_s), ear.step_s[-1]
+    end_s, last_s = max(listener.ended_s), listener.step_s[-1]
     return FlowRun(
         flow,
-        ear.first_batch_s - started_s,
-        ear.step_s[0] - started_s,
-        tuple(ear.step_ms[WARM_UP_STEPS:] or ear.step_ms),
+        listener.first_batch_s - started_s,
+        listener.step_s[0] - started_s,
+        tuple(listener.step_ms[WARM_UP_STEPS:] or listener.step_ms),
         end_s - last_s,
         max([end_s, *gone]) - last_s,
     )

@@ -14,7 +14,7 @@ _FIRST_BATCH = re.compile(r"\[tfhet\] first batch after ")
 
 
 @dataclass
-class Ear:
+class JobListener:
     """What was heard, when it was heard, in seconds since 1970: the way of a line is the same for all flows. Both kinds
     of script print a line for every step of rank 0."""
 

@@ -1,4 +1,4 @@
-"""`tfhet bench launch`: the flow of AWS's example and tfhet's on the same simulated cluster, side by side.
+"""`benchmarks.launch`: the flow of AWS's example and tfhet's on the same simulated cluster, side by side.
 
 Same hosts, same quotas, same chain on the same data, in turns: the time of a step, from the start of the job to the
 first batch, and from the last step to the end of the last launcher.

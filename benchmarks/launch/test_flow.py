@@ -1,4 +1,4 @@
-"""bench/flow: both launchers end a job on hosts that are processes."""
+"""both launchers end a job on hosts that are processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tfhet bench limits`: whether a host of a simulated cluster gets the CPU and the bandwidth that it is said to have.
+"""`benchmarks.limits`: whether a host of a simulated cluster gets the CPU and the bandwidth that it is said to have.
 
 CPU: busy threads in a cgroup with a quota, by the kernel's clock of their process. Bandwidth: what one TCP connection
 carries between two hosts of which one is limited, in both directions, headers (4 %) not counted. Both go before all

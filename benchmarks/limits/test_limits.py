@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import argparse
 import os
-import subprocess
-import sys
+import socket
 import threading
 
 import pytest
 
-from benchmarks.limits import busy_process as load
+from benchmarks import child_environment
+from benchmarks.limits import busy_process
 from benchmarks.limits import suite as limits
 from benchmarks.limits.suite import BANDWIDTH, CPU, SUITE, Trial
+from tfhet.bench.child_process import AnsweringProcess
 from tfhet.clock import FakeClock
 from tfhet.container import kernel
-from tfhet.errors import UsageError
+from tfhet.errors import TfhetError, UsageError
 from tfhet.events import Event
 from tfhet.record import Record
 
@@ -79,41 +80,23 @@ def test_options_that_measure_nothing_are_refused():
         SUITE.run(options, lambda event: None, ("tfhet",))
 
 
-def test_a_load_waits_for_a_word_and_then_uses_the_cpu():
-    command = [sys.executable, "-m", "benchmarks.limits.busy_process", "cpu", "2"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None and process.stdin is not None
-        assert process.stdout.readline() == "there\n"
-        tasks = f"/proc/{process.pid}/task"
-        before = len(os.listdir(tasks))
-        process.stdin.write("\n")
-        process.stdin.flush()
-        while len(os.listdir(tasks)) == before:
-            assert process.poll() is None
-        process.kill()
-    assert before == 1
+def test_a_busy_process_uses_the_cpu_once_it_is_asked_to():
+    with AnsweringProcess.of_module("benchmarks.limits.busy_process", env=child_environment()) as process:
+        with pytest.raises(TfhetError, match="KeyError"):
+            process.ask({})
+        before = len(os.listdir(f"/proc/{process.pid}/task"))
+        process.ask({"spin": 2})
+        assert len(os.listdir(f"/proc/{process.pid}/task")) == before + 2
 
 
-def test_what_is_received_is_counted_without_the_beginning():
+def test_what_is_received_is_counted_without_the_beginning(monkeypatch):
+    monkeypatch.setattr(busy_process, "SETTLED_S", 0.0)
     found: dict[str, float] = {}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(load, "SETTLED_S", 0.0)
-        server = threading.Thread(target=lambda: found.update(load.receive(0)))
-        ports: list[int] = []
-        create = load.socket.create_server
-
-        def remembered(address: tuple[str, int]):
-            made = create(address)
-            ports.append(made.getsockname()[1])
-            listening.set()
-            return made
-
-        listening = threading.Event()
-        patch.setattr(load.socket, "create_server", remembered)
-        server.start()
-        assert listening.wait(60)
-        load.send("127.0.0.1", ports[0], 0.1)
-        server.join(60)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        receiver = threading.Thread(target=lambda: found.update(busy_process.receive(server)))
+        receiver.start()
+        busy_process.send("127.0.0.1", server.getsockname()[1], 0.1)
+        receiver.join(60)
     assert found["bytes"] > 0 and found["seconds"] > 0
 
 

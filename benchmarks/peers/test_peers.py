@@ -1,4 +1,4 @@
-"""bench/peers: each library, where it is installed, makes the same picture as tfhet of the same part of an image."""
+"""each library, where it is installed, makes the same picture as tfhet of the same part of an image."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""plan."""
+"""The plan's predictions against simulated clusters."""

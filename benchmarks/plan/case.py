@@ -1,4 +1,4 @@
-"""One case of `tfhet bench plan`: a load on a small cluster, as it is drawn; its command, its hosts and its prediction.
+"""One case of `benchmarks.plan`: a load on a small cluster, as it is drawn; its command, its hosts and its prediction.
 
 Everything here is frozen values: what a case needs of the machine was measured before it was drawn.
 """

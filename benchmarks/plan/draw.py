@@ -1,4 +1,4 @@
-"""How the cases of `tfhet bench plan` are drawn: from a seed, and from the frozen model.
+"""How the cases of `benchmarks.plan` are drawn: from a seed, and from the frozen model.
 
 The resources that are to bind take turns. For each, load, cut, hosts, CPUs and workers are drawn at random until the
 model's CPUs need a time in bounds; then the accelerator's step and the networks' limits are chosen so that the wanted

@@ -1,4 +1,4 @@
-"""What the model of `tfhet bench plan` needs: measured before a case is drawn, and not touched from then on."""
+"""What the model of `benchmarks.plan` needs: measured before a case is drawn, and not touched from then on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A case of `tfhet bench plan`, run once beside the yardstick, by which the machine's speed meanwhile is known."""
+"""A case of `benchmarks.plan`, run once beside the yardstick, by which the machine's speed meanwhile is known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What became of a case of `tfhet bench plan`: how far off the prediction was, and which resource really bound."""
+"""What became of a case of `benchmarks.plan`: how far off the prediction was, and which resource really bound."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The phases of one run of `tfhet bench plan`: when each begins, when its steps count, and what a step took in it.
+"""The phases of one run of `benchmarks.plan`: when each begins, when its steps count, and what a step took in it.
 
 Batches that are ready hide what a resource does, so each phase begins with an accelerator that takes no time, until a
 step has had to wait: all phases begin with empty buffers.

@@ -1,4 +1,4 @@
-"""One run of a case of `tfhet bench plan`: phase after phase in one job, whose limits change as it goes on."""
+"""One run of a case of `benchmarks.plan`: phase after phase in one job, whose limits change as it goes on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tfhet bench plan`: the step that the ceiling model predicts, against the step of a simulated cluster; case by case.
+"""`benchmarks.plan`: the step that the ceiling model predicts, against the step of a simulated cluster; case by case.
 
 First the model's inputs are measured, apart from any job, and what jobs take over that in a few runs of their own. Then
 they are frozen, and cases drawn by seed. Each is run once, and given more of the resource that was predicted to bind,
@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.charts.scatter import plot_points
-from benchmarks.cluster_runs import job_data as channels
+from benchmarks.cluster_runs import job_data
 from benchmarks.cluster_runs.observed_job import new_place
 from benchmarks.cluster_runs.stopped import Stopped
 from benchmarks.plan.case import LOADS, Frozen, PlanLoad
@@ -51,7 +51,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
         "--scaling",
         type=Path,
         metavar="FILE",
-        help="a record of tfhet bench scaling, for what a job takes over its parts (default: measured)",
+        help="a record of benchmarks.scaling, for what a job takes over its parts (default: measured)",
     )
     parser.add_argument(
         "--resume", action="store_true", help="go on from what the file of --json holds: its model and its cases"
@@ -123,7 +123,7 @@ def _keep(record: Record, path: Path | None) -> None:
 def _written(place: Path) -> Mapping[PlanLoad, Path]:
     found = {load: place / f"{load.key}-data" for load in LOADS}
     for load, channel in found.items():
-        channels.write_apart(channel, load.chain, load.batch_size, BATCHES)
+        job_data.write_apart(channel, load.chain, load.batch_size, BATCHES)
     return found
 
 

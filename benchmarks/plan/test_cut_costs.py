@@ -1,51 +1,44 @@
-"""bench/plan_alone.py and plan_gauge.py: the process that measures what batches cost apart, and how it is asked."""
+"""the process that measures what batches cost apart, and how it is asked."""
 
 from __future__ import annotations
 
-import io
-import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks.cluster_runs.kept_process import MARK
-from benchmarks.plan import cut_costs as plan_alone
+from benchmarks.plan import cut_costs
 from benchmarks.plan.case import LOADS
-from benchmarks.plan.gauge import COSTS_CPUS, ApartGauge, at_speed, batches_s
+from benchmarks.plan.gauge import COSTS_CPUS, ChildGauge, at_speed, batches_s
 from benchmarks.plan.yardstick import Pace
 from tfhet.container.limits import Limits
 
 
-def test_it_runs_on_one_cpu_and_answers_each_line_with_one(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_it_runs_on_one_cpu_and_answers_with_the_costs_of_the_pipeline(monkeypatch: pytest.MonkeyPatch) -> None:
     tied: list[Any] = []
-    monkeypatch.setattr(plan_alone.os, "sched_setaffinity", lambda pid, cpus: tied.append((pid, cpus)))
-    monkeypatch.setattr(plan_alone.spent, "pipeline_of", lambda asked: asked)
-    monkeypatch.setattr(plan_alone, "costs", lambda asked: {"of": asked["chain"]})
-    monkeypatch.setattr(sys, "stdin", io.StringIO('{"chain": "none"}\n{"chain": "aws-cifar"}\n'))
-    plan_alone.main(["1"])
-    said = [json.loads(line.removeprefix(MARK)) for line in capsys.readouterr().out.splitlines()]
-    assert said == [{"of": "none"}, {"of": "aws-cifar"}]
-    assert tied == [(0, {1})]
+    said: list[Any] = []
+    monkeypatch.setattr(cut_costs.os, "sched_setaffinity", lambda pid, cpus: tied.append((pid, cpus)))
+    monkeypatch.setattr(cut_costs.batch_cpu, "pipeline_of", lambda asked: asked)
+    monkeypatch.setattr(cut_costs, "costs", lambda asked: {"of": asked["chain"]})
+    monkeypatch.setattr(cut_costs, "answer_requests", lambda handle: said.append(handle({"chain": "none"})))
+    cut_costs.main(["1"])
+    assert said == [{"of": "none"}] and tied == [(0, {1})]
 
 
-class PlayedApart:
+class PlayedChild:
     def __init__(self) -> None:
         self.asked: list[tuple[Limits | None, Any]] = []
 
-    def ask(self, limit_s: float, limits: Limits | None = None, what: str = "") -> str:
-        self.asked.append((limits, json.loads(what)))
-        return '{"cuts": [], "whole_s": []}'
+    def ask(self, request: Any, limit_s: float, limits: Limits | None = None) -> dict[str, Any]:
+        self.asked.append((limits, request))
+        return {"cuts": [], "whole_s": []}
 
 
 def test_costs_are_measured_with_about_what_a_host_has(tmp_path: Path) -> None:
-    apart = PlayedApart()
-    assert ApartGauge(apart).costs(LOADS[0], tmp_path) == {"cuts": [], "whole_s": []}  # type: ignore[arg-type]
+    child = PlayedChild()
+    assert ChildGauge(child).costs(LOADS[0], tmp_path) == {"cuts": [], "whole_s": []}  # type: ignore[arg-type]
     asked = {"chain": LOADS[0].chain, "batch_size": LOADS[0].batch_size, "channel": str(tmp_path)}
-    assert apart.asked == [(Limits(COSTS_CPUS), asked)]
+    assert child.asked == [(Limits(COSTS_CPUS), asked)]
 
 
 SAID = {
@@ -78,4 +71,4 @@ def test_a_pipeline_is_cut_where_nothing_that_is_fused_is_taken_apart() -> None:
     from tfhet.placement import Pipeline
     from tfhet.source import SyntheticSource
 
-    assert plan_alone.positions(Pipeline(SyntheticSource(64, 4), "aws-cifar", 8)) == [0, 1, 2, 5, 6]
+    assert cut_costs.positions(Pipeline(SyntheticSource(64, 4), "aws-cifar", 8)) == [0, 1, 2, 5, 6]

@@ -1,4 +1,4 @@
-"""bench/plan*.py: how cases are drawn, what a run is led through, which resource bound, and what is kept of it."""
+"""how cases are drawn, what a run is led through, which resource bound, and what is kept of it."""
 
 from __future__ import annotations
 
@@ -222,10 +222,6 @@ def test_the_resource_of_which_more_shortens_the_step_more_is_the_one_that_bound
     assert outcome(ran(100, 80, 99)).bound is BOTH[0]
     assert outcome(ran(100, 98, 90)).bound is BOTH[1]
     assert outcome(ran(100, 80, 99)).is_clear and not outcome(ran(100, 98, 99)).is_clear
-
-
-def test_a_step_is_what_both_looks_at_the_case_as_drawn_say() -> None:
-    assert ran(100, 80, 99, again=104).drawn_ms == pytest.approx(102.0)
 
 
 def test_the_figures_are_the_errors_of_all_cases_and_how_often_the_right_resource_was_named() -> None:

@@ -1,4 +1,4 @@
-"""bench/yardstick.py: how fast the CPUs are while others use them."""
+"""how fast the CPUs are while others use them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from benchmarks.cluster_runs import job_data as channels
+from benchmarks.cluster_runs import job_data
 from benchmarks.plan.yardstick import Pace, yardstick
 from tfhet.clock import SYSTEM
 from tfhet.errors import TfhetError
@@ -31,7 +31,7 @@ def test_only_what_was_done_between_the_two_moments_counts() -> None:
 
 @pytest.mark.timeout(120)
 def test_it_works_on_each_cpu_when_nobody_else_does_and_ends_with_its_context(tmp_path: Path) -> None:
-    channels.write_apart(tmp_path / "data", "none", 64, 4)
+    job_data.write_apart(tmp_path / "data", "none", 64, 4)
     before = {child.pid for child in psutil.Process().children()}
     with yardstick() as yard:
         works = [child for child in psutil.Process().children() if child.pid not in before]
@@ -49,7 +49,7 @@ def test_it_works_on_each_cpu_when_nobody_else_does_and_ends_with_its_context(tm
 
 @pytest.mark.timeout(120)
 def test_its_processes_end_when_their_parent_is_killed_while_they_work(tmp_path: Path) -> None:
-    channels.write_apart(tmp_path / "data", "none", 64, 4)
+    job_data.write_apart(tmp_path / "data", "none", 64, 4)
     script = (
         "import sys, pathlib\nfrom benchmarks.plan.yardstick import yardstick\n"
         "with yardstick() as yard, yard.beside('none', 64, pathlib.Path(sys.argv[1])):\n"

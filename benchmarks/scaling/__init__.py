@@ -1,1 +1,1 @@
-"""scaling."""
+"""Step time over the number of data hosts, against the ideal."""

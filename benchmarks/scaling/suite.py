@@ -1,4 +1,4 @@
-"""`tfhet bench scaling`: the time of a step over the number of data hosts, against what the CPUs allow at best.
+"""`benchmarks.scaling`: the time of a step over the number of data hosts, against what the CPUs allow at best.
 
 The accelerator is emulated, every host has the same share of a CPU, and a worker runs on the dnn host too. At best a
 step takes as long as the accelerator, or as all CPUs together need for what a batch costs: the pipeline alone, measured
@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.charts.panels import Panel, plot_panels
-from benchmarks.cluster_runs import job_data as channels
+from benchmarks.cluster_runs import job_data
 from benchmarks.cluster_runs.awake_cpus import awake
 from benchmarks.cluster_runs.limited_child import LimitedChild
 from benchmarks.cluster_runs.load import LOADS, Course, Ideal, ScalingLoad
@@ -188,7 +188,7 @@ def _write(load: ScalingLoad, channel: Path, points: Sequence[int], options: arg
     most = max(Course.of(point + 1, 1e-9, options.seconds).steps for point in points)
     # What workers have taken, and nobody asks for any more, has to be there too.
     batches = most + 8 * (max(points) + 1)
-    channels.write_apart(channel, load.chain, load.batch_size, batches)
+    job_data.write_apart(channel, load.chain, load.batch_size, batches)
 
 
 def _point(

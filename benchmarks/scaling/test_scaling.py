@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import itertools
-import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -13,8 +12,7 @@ from typing import ClassVar
 
 import pytest
 
-from benchmarks.cluster_runs import batch_cpu as spent
-from benchmarks.cluster_runs import host_cpu
+from benchmarks.cluster_runs import batch_cpu, host_cpu
 from benchmarks.cluster_runs import point as scaling_point
 from benchmarks.cluster_runs.host_cpu import HostCpu
 from benchmarks.cluster_runs.load import LINE_STEPS, LOADS, MOST_RECEIVING, Course, Ideal
@@ -25,7 +23,7 @@ from benchmarks.scaling import suite as scaling
 from benchmarks.scaling.alone import Alone
 from tfhet.clock import FakeClock
 from tfhet.container.limits import Limits
-from tfhet.errors import JobFailed, TfhetError, UsageError
+from tfhet.errors import JobFailed, UsageError
 from tfhet.launch.settings import LaunchSettings
 from tfhet.record import Record, RunSummary
 from tfhet.record.spread import Spread
@@ -40,12 +38,6 @@ def point_of(data_hosts: int, *windows_ms: float, launchers_s: float = 0.0, idle
     kinds = {"workers": 0.8, "trainers": 0.2, "dispatcher": 0.0, "launchers": launchers_s}
     used = {"algo-1": 1.0 + launchers_s}
     return Point(data_hosts, windows_ms, 50.0, 10, 5.0, 1.0 + launchers_s + idle_s, used, {"algo-1": 4.0}, kinds)
-
-
-def test_at_best_the_input_takes_all_cpus_and_the_accelerator_its_step() -> None:
-    assert IDEAL.at(0) == pytest.approx(0.5) and IDEAL.at(1) == pytest.approx(0.25)
-    assert IDEAL.at(9) == 0.1
-    assert IDEAL.without_wire_at(0) == pytest.approx(0.4)
 
 
 def test_the_accelerator_is_such_that_some_points_wait_for_the_input_and_the_last_do_not() -> None:
@@ -63,12 +55,6 @@ def test_a_course_skips_what_may_be_ready_and_both_its_parts_end_with_a_line() -
 
 def test_the_samples_are_means_of_equal_parts_because_steps_come_in_bursts() -> None:
     assert windows([10.0, 30.0, 20.0, 20.0, 0.0, 80.0, 5.0, 5.0]) == (20.0, 20.0, 40.0, 5.0)
-
-
-def test_what_a_step_costs_beyond_a_batch_is_told_by_who_had_it() -> None:
-    shares = point_of(0, 500.0, launchers_s=0.05, idle_s=0.1).shares(IDEAL)
-    assert shares["launchers"] == pytest.approx(5.0) and shares["not used"] == pytest.approx(10.0)
-    assert shares["work"] == pytest.approx(0.0) and shares["dispatcher"] == 0.0
 
 
 ALONE = Alone((0.08, 0.08), (0.02, 0.02), (0.01, 0.01), 1000)
@@ -114,22 +100,22 @@ def test_what_cannot_be_measured_is_refused(words: Sequence[str]) -> None:
         scaling.SUITE.run(options_of(*words), lambda event: None, ())
 
 
-class FakeApart:
+class FakeChild:
     """Says what batches cost, again and again the last."""
 
     costs: ClassVar[list[float]] = []
 
     def __init__(self, module: str, *words: str):
-        self._costs = [*FakeApart.costs]
+        self._costs = [*FakeChild.costs]
 
-    def ask(self, limit_s: float, limits: Limits | None = None) -> str:
+    def ask(self, request: object, limit_s: float, limits: Limits | None = None) -> dict[str, object]:
         cost = self._costs.pop(0) if len(self._costs) > 1 else self._costs[0]
         found = {"stages_s": [0.8 * cost] * 3, "wire_s": [0.2 * cost] * 3, "reader_s": [0.1 * cost] * 3}
-        return json.dumps({**found, "bytes_per_batch": 1})
+        return {**found, "bytes_per_batch": 1}
 
     @classmethod
     @contextlib.contextmanager
-    def kept(cls, module: str, *words: str) -> Iterator[FakeApart]:
+    def started(cls, module: str, *words: str) -> Iterator[FakeChild]:
         yield cls(module, *words)
 
 
@@ -138,8 +124,8 @@ def suite(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Record]:
     """Runs the suite with runs of `measured`, whose parts cost `costs` each time that is asked."""
 
     def run(measured: Callable[..., Point], costs: Sequence[float], *words: str) -> Record:
-        FakeApart.costs = [*costs]
-        monkeypatch.setattr(scaling, "Apart", FakeApart)
+        FakeChild.costs = [*costs]
+        monkeypatch.setattr(scaling, "LimitedChild", FakeChild)
         monkeypatch.setattr(scaling, "awake", contextlib.nullcontext)
         monkeypatch.setattr(scaling, "measured", measured)
         monkeypatch.setattr(scaling, "_write", lambda *_: None)
@@ -238,11 +224,6 @@ def test_the_record_leaves_out_as_many_steps_as_the_suite_thinks() -> None:
     assert RECORD_SKIPS == meter.WARM_UP_STEPS
 
 
-def test_without_data_hosts_there_is_no_data_group() -> None:
-    assert list(cluster_of(0, 0.2, Path("data")).groups) == ["dnn_group"]
-    assert cluster_of(3, 0.2, Path("data")).groups["data_group"].hosts == 3
-
-
 def job_of(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, course: Course, looks: list[HostCpu]) -> scaling_point.Job:
     """Not run: told lines by the test, its hosts looked at in the looks' order."""
     launcher = tmp_path / "launcher.py"
@@ -328,14 +309,6 @@ def test_a_process_is_known_by_its_command_line(line: str, kind: str) -> None:
     assert host_cpu.kind(line.split()) == kind
 
 
-def test_what_the_measuring_process_says_is_read_and_anything_else_is_an_error() -> None:
-    said = '{"stages_s": [0.1], "wire_s": [0.2], "reader_s": [0.1], "bytes_per_batch": 3}'
-    assert Alone.parse(said) == Alone((0.1,), (0.2,), (0.1,), 3)
-    for text in ("Traceback", "[]", "{}"):
-        with pytest.raises(TfhetError, match="said"):
-            Alone.parse(text)
-
-
 def test_batches_that_were_ready_are_no_part_of_a_round() -> None:
     ready, made = 100, 0
     of_one_s: list[float] = []
@@ -349,9 +322,9 @@ def test_batches_that_were_ready_are_no_part_of_a_round() -> None:
                 of_one_s.append(time.process_time() - begun)
             yield None
 
-    found = spent.rounds(batches(), 2, 0.02)
+    found = batch_cpu.rounds(batches(), 2, 0.02)
     assert len(found) == 2 and all(one.own_s >= min(of_one_s) for one in found)
-    assert made >= ready + 2 * spent.LOOK_BATCHES
+    assert made >= ready + 2 * batch_cpu.LOOK_BATCHES
 
 
 def test_photos_as_the_example_writes_them_are_whole_batches_of_normalized_crops(tmp_path: Path) -> None:
@@ -376,13 +349,13 @@ def test_photos_as_the_example_writes_them_are_whole_batches_of_normalized_crops
 
 
 def test_the_data_are_links_to_few_files_a_batch_in_each(tmp_path: Path) -> None:
-    from benchmarks.cluster_runs import job_data as channel
+    from benchmarks.cluster_runs import job_data
     from tfhet.source import Sidecar, TFRecordSource
 
-    channel.main([str(tmp_path / "data"), "aws-cifar", "16", "40"])
+    job_data.write(tmp_path / "data", "aws-cifar", 16, 40)
     source = TFRecordSource.from_directory(tmp_path / "data")
     source.check()
-    assert (source.split_count(), source.example_count()) == (32, 32 * channel.FILE_BATCHES * 16)
+    assert (source.split_count(), source.example_count()) == (32, 32 * job_data.FILE_BATCHES * 16)
     assert len({Path(file).stat().st_ino for file in source.files}) == 4
     sidecar = Sidecar.read(tmp_path / "data")
     assert sidecar is not None and sidecar.classes == tuple("0123456789")

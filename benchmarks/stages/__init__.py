@@ -1,1 +1,1 @@
-"""stages."""
+"""The stages beside other libraries."""

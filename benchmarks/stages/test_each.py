@@ -1,4 +1,4 @@
-"""bench/each.py and counterparts.py: every counterpart does what its stage does, in shape and dtype."""
+"""every counterpart does what its stage does, in shape and dtype."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""bench/stages.py and bench/example.py: what the suite compares does the same work."""
+"""What the suite adds to `tfhet bench stages`: peers, beside the same chain."""
 
 from __future__ import annotations
 
@@ -10,98 +10,41 @@ import pytest
 from benchmarks import peers
 from benchmarks.peers.job import ANTIALIAS, AS_WRITTEN, COMPOSED, LINEAR, Job
 from benchmarks.peers.place import Place
-from benchmarks.stages import peer_cases as rivals
-from tfhet.bench import Case, Measurement, Sample, chain, run, stages
-from tfhet.bench.chain import figures_of
-from tfhet.bench.chain_form import Form, forms, shaped
+from benchmarks.stages import peer_cases
+from benchmarks.stages.suite import SUITE, as_files, figures_of
+from tfhet.bench import Case, Measurement, Sample, chain, run_suite
+from tfhet.bench.chain_form import Form
 from tfhet.errors import TfhetError, UsageError
 from tfhet.events import Event
 from tfhet.record import Record
 
-tf = pytest.importorskip("tensorflow")
+pytest.importorskip("tensorflow")
 pytest.importorskip("sklearn")
 
-from tfhet import stages as stage_room  # noqa: E402
-from tfhet.bench import plain as example  # noqa: E402
-from tfhet.bench import records  # noqa: E402
-from tfhet.placement import Pipeline  # noqa: E402
-from tfhet.source import TFRecordSource  # noqa: E402
+from tfhet.bench import records
+from tfhet.placement import Pipeline
 
 EXAMPLES = 37
 SHAPE = (32, 32, 3)
 
 
-@pytest.fixture(scope="module")
-def digits(tmp_path_factory: pytest.TempPathFactory) -> TFRecordSource:
-    folder = tmp_path_factory.mktemp("records")
-    return records.repeated_digits(folder, EXAMPLES, tmp_path_factory.mktemp("cache"))
+def course(name: str, forms: tuple[Form, ...] = (Form(),), cores: int = 1) -> chain.Course:
+    return chain.Course(name, None, forms, 1, None, cores)  # type: ignore[arg-type]
 
 
-def written(digits: TFRecordSource, chain: str, batch_size: int = 16) -> tuple[np.ndarray, np.ndarray]:
-    made = example.dataset(digits.files, SHAPE, stage_room.parse(chain), batch_size)
-    images, labels = zip(*made.as_numpy_iterator(), strict=True)
-    return np.concatenate(images), np.concatenate(labels)
-
-
-def test_the_records_are_exactly_as_many_as_asked_for_also_beyond_the_set(tmp_path: Path) -> None:
-    source = records.repeated_digits(tmp_path, 1500, tmp_path / "cache")
-    source.check()
-    assert source.example_count() == 1500
-
-
-def test_without_random_stages_the_example_and_tfhet_make_the_same_images(digits: TFRecordSource) -> None:
-    pytest.importorskip("tensorflow_addons")
-    chain = "dilate(3); gaussian_blur(11, 0.8)"
-    batches = list(Pipeline(digits, chain, 16).dataset().as_numpy_iterator())
-    in_file_order = np.argsort(np.concatenate([batch["id"] for batch in batches]))
-    ours = np.concatenate([batch["image"] for batch in batches])[in_file_order]
-    theirs, labels = written(digits, chain)
-    raw, _ = written(digits, "")
-    assert ours.dtype == theirs.dtype == np.uint8
-    assert (np.concatenate([batch["label"] for batch in batches])[in_file_order] == labels).all()
-    apart = np.abs(ours.astype(int) - theirs)
-    # The blur keeps a plain area's level where the addon's rounding loses one: see stages/gaussian_blur.py.
-    assert apart.max() <= 1 and (apart > 0).mean() < 0.002
-    assert (raw != theirs).mean() > 0.3
-
-
-def test_the_example_really_augments_each_image_in_its_own_way(digits: TFRecordSource) -> None:
-    pytest.importorskip("tensorflow_addons")
-    images, labels = written(digits, "aws-cifar")
-    plain, plain_labels = written(digits, "dilate(3); gaussian_blur(11, 0.8); rescale(1/255)")
-    assert images.shape == (EXAMPLES, *SHAPE) and images.dtype == np.float32
-    assert images.min() >= 0.0 and images.max() <= 1.0
-    assert (labels == plain_labels).all()
-    assert sum(not np.array_equal(a, b) for a, b in zip(images, plain, strict=True)) > EXAMPLES * 0.9
-
-
-def test_a_flip_alone_gives_each_image_or_its_mirror(digits: TFRecordSource) -> None:
-    images, _ = written(digits, "random_flip()")
-    plain, _ = written(digits, "")
-    flipped = 0
-    for image, before in zip(images, plain, strict=True):
-        mirrored = np.array_equal(image, before[:, ::-1])
-        assert mirrored or np.array_equal(image, before)
-        flipped += mirrored
-    assert 0 < flipped < EXAMPLES
-
-
-def test_a_stage_that_the_example_does_not_know_is_named() -> None:
-    class Foreign:
-        name = "solarize"
-
-    with pytest.raises(UsageError, match="no step like 'solarize'; it knows dilate"):
-        example.dataset([], SHAPE, [Foreign()], 1)  # type: ignore[list-item]
+def figures(of: chain.Course, measured: dict[str, Measurement], entries: list[peer_cases.Entry], *steps: str):
+    own = chain.figures_of(of, measured, {step: Case(f"{step} alone", print) for step in steps})
+    return figures_of(of, measured, entries, own)
 
 
 def taken(name: str, cpu_s: float) -> Measurement:
     return Measurement(name, "image", 1, (), (Sample(1.0, cpu_s), Sample(1.0, cpu_s)))
 
 
-def entry(name: str, chain: str, way: str, dtype: str) -> rivals.Entry:
+def entry(name: str, chain: str, way: str, dtype: str) -> peer_cases.Entry:
     peer, job = peers.get(name), Job(chain, way, dtype, (), 1, 1)
     case = f"{name} {way}" if way in (AS_WRITTEN, COMPOSED) else f"{name} {way} {dtype}"
-    return rivals.Entry(peer, job, Case(case, print))
+    return peer_cases.Entry(peer, job, Case(case, print))
 
 
 def test_the_figures_of_a_small_chain_carry_the_names_that_were_agreed() -> None:
@@ -109,9 +52,9 @@ def test_the_figures_of_a_small_chain_carry_the_names_that_were_agreed() -> None
     names |= {"opencv as-written": 3.0, "opencv composed": 1.5}
     entries = [entry("opencv", "aws-cifar", way, "float32") for way in (AS_WRITTEN, COMPOSED)]
     measured = {name: taken(name, cpu_s) for name, cpu_s in names.items()}
-    figures = figures_of("aws-cifar", measured, entries=entries, alone={"dilate": "dilate alone"}, cores=2)
+    found = figures(course("aws-cifar", cores=2), measured, entries, "dilate")
     prefix = "stages.aws-cifar."
-    assert [name.removeprefix(prefix) for name in figures] == [
+    assert {name.removeprefix(prefix) for name in found} == {
         "vs_example",
         "vs_opencv",
         "vs_best_peer",
@@ -126,12 +69,12 @@ def test_the_figures_of_a_small_chain_carry_the_names_that_were_agreed() -> None
         "opencv.composed.ratio",
         "decode_us",
         "dilate_us",
-    ]
-    assert figures[f"{prefix}vs_example"].value == pytest.approx(40.0)
-    assert figures[f"{prefix}vs_example"].against == "the example as written"
-    assert figures[f"{prefix}vs_opencv"].value == pytest.approx(1.5)
-    assert figures[f"{prefix}vs_opencv"].against == "OpenCV, composed"
-    assert figures[f"{prefix}examples_per_s_core"].value == pytest.approx(0.5)
+    }
+    assert found[f"{prefix}vs_example"].value == pytest.approx(40.0)
+    assert found[f"{prefix}vs_example"].against == "the example as written"
+    assert found[f"{prefix}vs_opencv"].value == pytest.approx(1.5)
+    assert found[f"{prefix}vs_opencv"].against == "OpenCV, composed"
+    assert found[f"{prefix}examples_per_s_core"].value == pytest.approx(0.5)
 
 
 def test_a_peer_is_compared_only_with_what_resizes_and_ends_as_it_does() -> None:
@@ -144,33 +87,25 @@ def test_a_peer_is_compared_only_with_what_resizes_and_ends_as_it_does() -> None
         entry("pillow", "imagenet-train", ANTIALIAS, "uint8"),
     ]
     measured |= {"opencv linear float32": taken("", 6.0), "pillow antialias uint8": taken("", 8.0)}
-    figures = figures_of("imagenet-train", measured, forms=forms, entries=entries)
+    found = figures(course("imagenet-train", forms), measured, entries)
     prefix = "stages.imagenet-train."
-    assert figures[f"{prefix}vs_opencv"].value == pytest.approx(3.0)
-    assert figures[f"{prefix}vs_pillow"].value == pytest.approx(2.0)
-    assert figures[f"{prefix}vs_best_peer"].value == pytest.approx(2.0)
-    assert figures[f"{prefix}vs_best_peer"].against == "Pillow, torchvision's steps, antialias uint8"
-    assert figures[f"{prefix}over_crop_decode"].value == pytest.approx(1.25)
-    assert figures[f"{prefix}linear.float32.us_per_image"].unit == "us"
-    assert figures[f"{prefix}crop_decode_us"].value == pytest.approx(0.8e6)
+    assert found[f"{prefix}vs_opencv"].value == pytest.approx(3.0)
+    assert found[f"{prefix}vs_pillow"].value == pytest.approx(2.0)
+    assert found[f"{prefix}vs_best_peer"].value == pytest.approx(2.0)
+    assert found[f"{prefix}vs_best_peer"].against == "Pillow, torchvision's steps, antialias uint8"
+    assert found[f"{prefix}over_crop_decode"].value == pytest.approx(1.25)
+    assert found[f"{prefix}linear.float32.us_per_image"].unit == "us"
+    assert found[f"{prefix}crop_decode_us"].value == pytest.approx(0.8e6)
 
 
-def test_a_chain_on_photos_is_measured_in_four_forms_and_each_is_what_it_says(tmp_path: Path) -> None:
-    pipeline = Pipeline(records.photos(3, cache=tmp_path), "imagenet-train", 2)
-    assert forms(pipeline) == tuple(Form(w, d) for w in (LINEAR, ANTIALIAS) for d in ("uint8", "float32"))
-    levels = shaped(pipeline, Form(ANTIALIAS, "uint8"))
-    assert [stage.name for stage in levels.stages] == ["decode", "random_resized_crop", "random_flip"]
-    assert [getattr(stage, "antialias", None) for stage in levels.stages] == [None, True, None]
-    assert shaped(pipeline, Form(LINEAR, "float32")).output.dtype == "float32"
-
-
-def test_peers_get_the_same_images_as_files(tmp_path: Path, digits: TFRecordSource) -> None:
-    source = records.photos(3, cache=tmp_path)
+def test_peers_get_the_same_images_as_files(tmp_path: Path) -> None:
     (tmp_path / "files").mkdir()
-    files = records.as_files(source, tmp_path / "files")
+    photos = Pipeline(records.photos(3, cache=tmp_path), "imagenet-train", 2)
+    files = as_files(chain.course_of("photos", photos, 3, None, 1), tmp_path / "files")
     contents = {Path(file).read_bytes() for file in files}
     assert len(contents) == 3 and all(content.startswith(b"\xff\xd8") for content in contents)
-    (array,) = records.as_files(digits, tmp_path)
+    digits = Pipeline(records.repeated_digits(tmp_path, EXAMPLES, tmp_path), "digits", 2)
+    (array,) = as_files(chain.course_of("digits", digits, EXAMPLES, None, 1), tmp_path)
     assert np.load(array).shape == (EXAMPLES, *SHAPE)
 
 
@@ -179,50 +114,32 @@ def test_a_missing_peer_is_named_in_the_record_and_below_the_table(
 ) -> None:
     heard: list[Event] = []
     monkeypatch.setattr(Place, "missing", lambda self: "ModuleNotFoundError: No module named 'cv2'")
-    task = rivals.Task("aws-cifar", (), 1, 1, 1)
-    with rivals.started(task, heard.append) as found:
+    task = peer_cases.Task("aws-cifar", (), 1, 1, 1)
+    with peer_cases.started(task, heard.append) as found:
         assert found.entries == [] and found.missing == {"opencv": "ModuleNotFoundError: No module named 'cv2'"}
-    assert [(event.name, event.fields["peer"]) for event in heard] == [("peer.missing", "opencv")]
+    assert [(event.name, event.fields["case"]) for event in heard] == [("case.missing", "peer opencv")]
     record = Record.of("stages.x", {}, details={"peers_missing": found.missing})
-    assert stages.SUITE.notes is not None
-    assert stages.SUITE.notes(record) == [
+    assert SUITE.notes is not None
+    assert SUITE.notes(record) == [
         "missing: peer opencv: ModuleNotFoundError: No module named 'cv2'",
-        "tfhet bench stages --peers install installs what a package index has",
+        "--peers install installs what a package index has",
     ]
 
 
 def test_a_peer_that_fails_while_it_prepares_is_left_out_and_named(tmp_path: Path) -> None:
-    task = rivals.Task("imagenet-train", (str(tmp_path / "x.jpg"),), 1, 1, 1, option="pillow")
-    with rivals.started(task, lambda event: None) as found:
+    task = peer_cases.Task("imagenet-train", (str(tmp_path / "x.jpg"),), 1, 1, 1, option="pillow")
+    with peer_cases.started(task, lambda event: None) as found:
         assert [entry.key for entry in found.entries] == ["pillow.antialias.uint8", "pillow.antialias.float32"]
         with pytest.raises(TfhetError, match="x.jpg"):
             found.entries[0].case.run(found.entries[0].case.begin(found.entries[0].case.prepare()))
 
 
 def test_peers_are_chosen_by_name() -> None:
-    assert rivals.wanted("none") == ()
-    assert rivals.wanted("") == rivals.wanted("install") == peers.names()
-    assert rivals.wanted("dali, opencv") == ("dali", "opencv")
+    assert peer_cases.wanted("none") == ()
+    assert peer_cases.wanted("") == peer_cases.wanted("install") == peers.names()
+    assert peer_cases.wanted("dali, opencv") == ("dali", "opencv")
     with pytest.raises(UsageError, match="unknown peer 'x'"):
-        rivals.wanted("x")
-
-
-def test_the_suite_runs_small_and_leaves_its_record(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(chain, "ALONE_IMAGES", {True: 1, False: 1})
-    monkeypatch.setattr(chain, "PASSES", 2)
-    path = tmp_path / "stages.json"
-    options = ["--chain", "digits", "--repeats", "2", "--examples", str(EXAMPLES), "--batch-size", "16"]
-    code = run(["stages", *options, "--threads", "1", "--cache", str(tmp_path), "--json", str(path)])
-    assert code == 0, capsys.readouterr().err
-    record = Record.read(path)
-    assert record.figures["stages.digits.vs_example"].n == 2
-    assert any(name.endswith("random_zoom_us") for name in record.figures)
-    assert len(record.details["cases"]["tfhet"]["samples"]) == 2
-    assert len(record.details["cases"]["tfhet"]["warmup"]) == 1
-    assert record.details["explained"][0].startswith("source: ")
-    assert record.details["peers"] == record.details["peers_missing"] == {}
+        peer_cases.wanted("x")
 
 
 def test_the_suite_measures_a_chain_on_photos_beside_a_peer(
@@ -233,15 +150,10 @@ def test_the_suite_measures_a_chain_on_photos_beside_a_peer(
     path, plot = tmp_path / "stages.json", tmp_path / "stages.svg"
     options = ["--chain", "imagenet-eval", "--repeats", "1", "--warmup", "0", "--examples", "3", "--batch_size", "2"]
     options += ["--peers", "pillow", "--threads", "1", "--cache", str(tmp_path)]
-    code = run(["stages", *options, "--json", str(path), "--plot", str(plot)])
+    code = run_suite(SUITE, [*options, "--json", str(path), "--plot", str(plot)], "python -m benchmarks.stages")
     assert code == 0, capsys.readouterr().err
     record = Record.read(path)
     assert {"stages.imagenet-eval.vs_best_peer", "stages.imagenet-eval.vs_pillow"} <= set(record.figures)
     assert record.figures["stages.imagenet-eval.pillow.antialias.uint8.us_per_image"].value > 0.0
     assert set(record.details["peers"]["pillow"]) == {"PIL"}
     assert "pillow antialias float32" in plot.read_text() or plot.stat().st_size > 1000
-
-
-def test_an_unknown_chain_lists_the_known(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["stages", "--chain", "nope"]) == 2
-    assert "aws-cifar" in capsys.readouterr().err

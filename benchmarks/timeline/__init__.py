@@ -1,1 +1,1 @@
-"""timeline."""
+"""What the notes of where the time goes cost."""

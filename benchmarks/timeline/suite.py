@@ -1,4 +1,4 @@
-"""`tfhet bench timeline`: what the notes of where the time goes (`--timeline`) cost a job, in CPU seconds.
+"""`benchmarks.timeline`: what the notes of where the time goes (`--timeline`) cost a job, in CPU seconds.
 
 The same job with `--timeline off` and `steps`, in turns, on a simulated cluster whose hosts are containers, so that all
 that a host uses is counted. A run differs from the next by more than notes cost; so what one note costs is measured

@@ -1,4 +1,4 @@
-"""bench/timeline.py: what notes cost, from runs of which none is made here."""
+"""what notes cost, from runs of which none is made here."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pytest
 
 from benchmarks.timeline import suite as timeline
 from benchmarks.timeline.suite import COST, COUNTED, STEP, NoteCost, NotedRun
-from tfhet.bench import suites
 from tfhet.errors import JobFailed, UsageError
 from tfhet.events import ignore
 from tfhet.record import Record, RunSummary, Spread
@@ -28,10 +27,6 @@ def options(*words: str) -> argparse.Namespace:
 
 def record(on: NotedRun, cost: NoteCost = COST_OF_ONE) -> Record:
     return Record.of("timeline", timeline.figures_of([(OFF, on)] * 3, [cost] * 3), command=("tfhet",))
-
-
-def test_the_command_knows_the_suite():
-    assert suites.get("timeline") is timeline.SUITE
 
 
 def test_the_cost_is_what_a_run_uses_more_and_what_its_notes_sum_to():

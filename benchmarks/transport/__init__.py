@@ -1,1 +1,1 @@
-"""transport."""
+"""tf.data service beside other ways to move bytes."""

@@ -79,11 +79,11 @@ def _workload(args: argparse.Namespace, profile: Profile, today: Cluster) -> Wor
 
 
 def over_ideal(record: Record) -> Interval:
-    """How much more CPU a job takes than its parts alone: of all points of a record of `tfhet bench scaling` the
+    """How much more CPU a job takes than its parts alone: of all points of a record of the scaling benchmark the
     median, the least and the most. Raises UsageError for another record."""
     ratios = [record.figures[point["figure"]].value for point in record.details.get("over_ideal", ())]
     if not ratios:
-        raise UsageError(f"the record is of {record.name!r}; wanted one of `tfhet bench scaling`")
+        raise UsageError(f"the record is of {record.name!r}; wanted one of the scaling benchmark")
     return Interval(median(ratios), min(ratios), max(ratios))
 
 

@@ -26,7 +26,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("batch_size", type=int, metavar="N", help="of one rank (default: that of the profile)")
     add("trainer_cpu_ms", type=float, default=0.0, metavar="X", help="CPU of one rank's process, a step (default 0)")
     add("transport", type=Path, metavar="FILE", help="a record of tfhet bench transport, for the CPU of the wire")
-    add("scaling", type=Path, metavar="FILE", help="a record of tfhet bench scaling, for what a job takes over that")
+    add("scaling", type=Path, metavar="FILE", help="a record of the scaling benchmark, for what a job takes over that")
     add("source_mb_per_s", type=float, metavar="X", help="that one host can read (default: no limit)")
     add("vcpu_speed", default="", metavar="TEXT", help="over the profiled CPU, like: ml.c5=1.1,ml.g5=0.9 (default 1)")
     add("dnn", metavar="TYPES", help="types or families that may train (default: today's family)")

@@ -136,7 +136,7 @@ def test_what_a_job_takes_over_its_parts_comes_from_the_record_of_scaling():
     record = Record("scaling", figures, details={"over_ideal": [{"figure": name} for name in figures]})
     found = over_ideal(record)
     assert (found.value, found.low, found.high) == (1.02, 1.01, 1.04)
-    with pytest.raises(UsageError, match="bench scaling"):
+    with pytest.raises(UsageError, match="scaling benchmark"):
         over_ideal(Record("stages"))
 
 
