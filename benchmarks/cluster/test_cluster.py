@@ -208,7 +208,7 @@ class Fake:
         self._fails: Sequence[int] = ()
         self._how: type[JobFailed] = JobFailed
         monkeypatch.setattr(cluster, "measured", self._measured)
-        monkeypatch.setattr(cluster.channels, "write_apart", lambda *_: None)
+        monkeypatch.setattr(cluster.job_data, "write_apart", lambda *_: None)
         monkeypatch.setattr(cluster.kernel, "require", lambda what: None)
         monkeypatch.setattr(cluster, "awake", contextlib.nullcontext)
 

@@ -22,7 +22,7 @@ from benchmarks.faults import table as fault_table
 from benchmarks.faults.case import BUSY, DAMAGES, EPOCHS, LIMITS_S, FaultCase
 from benchmarks.faults.cases import CASES
 from benchmarks.faults.outcome import FaultOutcome
-from tfhet.bench import run
+from tfhet.bench import run_suite
 from tfhet.cluster import HostPaths, Ports
 from tfhet.container.cgroup import Cgroup
 from tfhet.container.hierarchy import Hierarchy
@@ -222,15 +222,15 @@ def test_the_rows_and_every_breach_are_printed() -> None:
 
 
 def test_the_list_shows_the_cases_and_runs_none(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["faults", "--list", "--only", "partition"]) == 0
+    assert run_suite(faults.SUITE, ["--list", "--only", "partition"], "faults") == 0
     told = capsys.readouterr().out
     assert "partition:dnn-1" in told and "kill:rank" not in told
 
 
 def test_an_unknown_case_or_a_launcher_that_is_not_there_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["faults", "--only", "earthquake"]) == 2
+    assert run_suite(faults.SUITE, ["--only", "earthquake"], "faults") == 2
     assert "earthquake" in capsys.readouterr().err
-    assert run(["faults", "--launcher", "nowhere.py"]) == 2
+    assert run_suite(faults.SUITE, ["--launcher", "nowhere.py"], "faults") == 2
     assert "nowhere.py" in capsys.readouterr().err
 
 
