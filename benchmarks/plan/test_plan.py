@@ -300,7 +300,7 @@ def simulated(monkeypatch: pytest.MonkeyPatch) -> list[PlanCase]:
     monkeypatch.setattr(plan, "yardstick", lambda: nullcontext(Steady()))
     monkeypatch.setattr(plan_run, "run", run)
     monkeypatch.setattr(plan.kernel, "require", lambda what: None)
-    monkeypatch.setattr(plan.channels, "write_apart", lambda *words: None)
+    monkeypatch.setattr(plan.job_data, "write_apart", lambda *words: None)
     return cases
 
 
