@@ -34,7 +34,7 @@ MARK = "TFHET_TEST_SESSION"
 def looks_like_tfhet(command: list[str]) -> bool:
     """Whether a command line runs tfhet: as a module, by its console script, by a file of it, or by the launcher."""
     for before, word in zip(["", *command], command, strict=False):
-        module = before == "-m" and (word == "tfhet" or word.startswith("tfhet."))
+        module = before == "-m" and (word == "tfhet" or word.startswith(("tfhet.", "benchmarks.")))
         if (
             module
             or word.endswith(("scripts/launcher.py", "bin/tfhet"))

@@ -27,6 +27,9 @@ COMMAND = "command"
 """tfhet/ROOM/command.py: a room's part of the command line. It stands where `__main__` does: it may import every room,
 and no other room imports it."""
 
+PROOFS = "benchmarks"
+"""The package of proofs beside tfhet: it imports tfhet, and no room imports it."""
+
 FACADE = "__init__"
 """tfhet/__init__.py offers names of all rooms, loaded when asked for; no room imports it."""
 
@@ -36,8 +39,8 @@ TENSORFLOW_WHEN_CALLED = {"bench"}
 """These import TensorFlow inside functions only: their tables and arguments are there in a moment."""
 
 ONLY_IN: Mapping[str, tuple[str, ...]] = {
-    "horovod": ("tfhet/trainer/horovod.py", "tfhet/launch/ring.py", "tfhet/bench/flow/example_train.py"),
-    "tensorflow_addons": ("tfhet/stages/", "tfhet/bench/example.py", "tfhet/bench/counterparts.py"),
+    "horovod": ("tfhet/trainer/horovod.py", "tfhet/launch/ring.py"),
+    "tensorflow_addons": ("tfhet/stages/", "tfhet/bench/plain.py"),
     "sagemaker_training": ("tfhet/cluster/",),
     "boto3": ("tfhet/catalogue/", "tfhet/submit/aws.py"),
     "botocore": ("tfhet/catalogue/", "tfhet/submit/aws.py"),
@@ -141,6 +144,8 @@ def room_order(path: str, text: str) -> list[str]:
     room = "__main__" if PurePosixPath(path).stem == COMMAND else own
     for each in imports(path, text):
         parts = each.module.split(".")
+        if parts[0] == PROOFS:
+            breaches.append(f"{path}:{each.line}: the package imports {PROOFS}, which stands beside it")
         if parts[0] != "tfhet":
             continue
         other = parts[1] if len(parts) > 1 else ""

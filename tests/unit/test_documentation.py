@@ -19,6 +19,7 @@ from types import ModuleType
 
 import pytest
 
+from benchmarks.__main__ import suites as proofs
 from tfhet.__main__ import _parser
 from tfhet.bench import command, suites
 from tfhet.bench.suite import Suite
@@ -117,11 +118,9 @@ def test_the_commands_of_a_document_are_understood(path):
         if head.startswith(("scripts/", ".ci/")):
             assert (ROOT / head).is_file(), f"{name_of(path)} names {head}"
         elif head == "tfhet" and rest[0] == "bench":
-            command._parser(suites.get(rest[1])).parse_args(rest[2:])
-        elif words[:2] == ["python", "-m"] and words[2].startswith("benchmarks."):
-            command._parser(proof(words[2].removeprefix("benchmarks."))).parse_args(words[3:])
-        elif head == "python" and rest[0].startswith("scripts/"):
-            assert (ROOT / rest[0]).is_file(), f"{name_of(path)} runs {rest[0]}"
+            command.parser(suites.get(rest[1]), "tfhet bench").parse_args(rest[2:])
+        elif words[1:2] == ["-m"] and words[2].startswith("benchmarks."):
+            command.parser(proofs()[words[2].partition(".")[2]], "python").parse_args(words[3:])
         elif head == "tfhet":
             own, behind = (rest[: rest.index("--")], rest[rest.index("--") + 1 :]) if "--" in rest else (rest, [])
             made = getattr(_parser().parse_args(own), "source_dir", None)  # has our launcher

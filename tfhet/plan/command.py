@@ -35,10 +35,7 @@ def show(args: argparse.Namespace) -> Plan:
     from tfhet.plan.asked import plan_of
     from tfhet.profile import Profile
     from tfhet.record import Record, document
-    from tfhet.report.scatter import plot_points
 
-    if args.plot:
-        report.check_plot(args.plot)
     profile = Profile.of(Record.read(args.profile))
     cheaper = advice.of_pipeline(profile)
     plan = plan_of(args, profile, max((finding.saves_us for finding in cheaper), default=0.0))
@@ -52,6 +49,4 @@ def show(args: argparse.Namespace) -> Plan:
     if args.json:
         written = plan.to_json() | {"decision": decision, "findings": [finding.to_json() for finding in findings]}
         print(f"plan: {document.write(args.json, written)}")
-    if args.plot and (drawn := words.frontier_plot(plan)):
-        print(f"plot: {plot_points(path=args.plot, **drawn)}")
     return plan

@@ -36,21 +36,17 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help="also say how many cores feed an accelerator of this speed",
     )
     profile.add_argument("--json", type=Path, metavar="FILE", help="write the record, raw samples included")
-    profile.add_argument("--plot", type=Path, metavar="FILE", help="write bars (.png, .svg or .pdf)")
     profile.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Measures and prints; the exit code is 0. Raises UsageError for options that do not fit."""
-    from tfhet import advice, profile, report
+    from tfhet import advice, profile
     from tfhet.placement import Pipeline
-    from tfhet.record import Figure
 
     for name in ("batch_size", "repeats", "budget_s", "accelerator_examples_per_s"):
         if getattr(args, name) is not None and not getattr(args, name) > 0:
             raise UsageError(f"--{name} {getattr(args, name)}: give more than 0")
-    if args.plot:
-        report.check_plot(args.plot)
     target = profile.load(args.target, args.stages, args.batch_size)
     declared = isinstance(target, Pipeline)
     parts = profile.parts_of_pipeline(target) if isinstance(target, Pipeline) else profile.parts_of_dataset(target)
@@ -62,9 +58,6 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         command = ("tfhet", *sys.argv[1:])
         print(f"record: {found.record(command).write(args.json)}")
-    if args.plot:
-        bars = {cost.name: Figure.of(found.added_us(i), unit="us") for i, cost in enumerate(found.costs)}
-        print(f"plot: {report.plot_bars(bars, args.plot, title='CPU microseconds per example')}")
     return 0
 
 
