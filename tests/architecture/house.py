@@ -15,9 +15,9 @@ from pathlib import Path, PurePosixPath
 
 # fmt: off
 ROOMS = (
-    "lazy", "errors", "units", "clock", "events", "deadline", "process",
-    "record", "cluster", "catalogue", "control", "messages",
-    "telemetry", "native", "source", "stages", "placement", "strategies", "planes", "trainer", "profile",
+    "lazy", "errors", "units", "clock", "events", "deadline", "process", "registry", "arguments",
+    "record", "cluster", "catalogue", "control", "messages", "telemetry",
+    "native", "source", "stages", "placement", "strategies", "planes", "trainer", "profile",
     "plan", "advice", "report", "submit", "follow", "launch", "container", "simulate", "bench", "doctor", "__main__",
 )
 # fmt: on
@@ -34,12 +34,12 @@ FACADE = "__init__"
 """tfhet/__init__.py offers names of all rooms, loaded when asked for; no room imports it."""
 
 TENSORFLOW = ("tensorflow", "keras", "tf_keras")
-TENSORFLOW_ROOMS = {"native", "source", "stages", "placement", "service", "trainer", "profile"}
+TENSORFLOW_ROOMS = {"native", "source", "stages", "placement", "strategies", "planes", "trainer", "profile"}
 TENSORFLOW_WHEN_CALLED = {"bench"}
 """These import TensorFlow inside functions only: their tables and arguments are there in a moment."""
 
 ONLY_IN: Mapping[str, tuple[str, ...]] = {
-    "horovod": ("tfhet/trainer/horovod.py", "tfhet/launch/ring.py"),
+    "horovod": ("tfhet/strategies/horovod/",),
     "tensorflow_addons": ("tfhet/stages/", "tfhet/bench/plain.py"),
     "sagemaker_training": ("tfhet/cluster/",),
     "boto3": ("tfhet/catalogue/", "tfhet/submit/aws.py"),

@@ -106,8 +106,8 @@ def test_a_package_outside_its_place_is_found(path, source):
 @pytest.mark.parametrize(
     ("path", "source"),
     [
-        ("tfhet/trainer/horovod.py", "import horovod.tensorflow as hvd"),
-        ("tfhet/launch/ring.py", "from horovod.runner import run"),
+        ("tfhet/strategies/horovod/collective.py", "import horovod.tensorflow as hvd"),
+        ("tfhet/strategies/horovod/rendezvous.py", "from horovod.runner import run"),
         ("tfhet/stages/addons.py", "import tensorflow_addons as tfa"),
         ("tfhet/bench/plain.py", "import tensorflow_addons as tfa"),
         ("tfhet/cluster/toolkit.py", "from sagemaker_training import environment"),

@@ -34,8 +34,8 @@ lazy.names_on_demand(
     __name__,
     {
         "case": "Case",
-        "command": "run",
-        "harness": "measure",
+        "command": "run run_suite",
+        "harness": "in_rounds measure",
         "measurement": "Measurement",
         "meter": "Meter ProcessMeter Sample",
         "suite": "Suite",

@@ -30,7 +30,7 @@ lazy.names_on_demand(
     {
         "check": "Check Status",
         "examination": "COLUMNS Examination Question examine",
-        "rule": "Finding Rule Subject",
+        "rule": "Rule RuleAnswer Subject",
         "subjects": "SUBJECTS",
     },
 )

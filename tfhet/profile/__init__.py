@@ -42,11 +42,10 @@ __all__ = [
 lazy.names_on_demand(
     __name__,
     {
-        "advice": "Advice advise feeding",
         "anatomy": "Anatomy",
         "declared": "parts_of_pipeline",
         "dissection": "anatomy_of",
-        "part": "Part",
+        "part": "PipelinePart",
         "plain": "parts_of_dataset",
         "result": "Cost Profile",
         "rounds": "Effort measure",
