@@ -10,6 +10,7 @@ temporary folder of its own, and a mark in the environment of all that it starts
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib.metadata
 import importlib.util
 import os
@@ -241,6 +242,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="Horovod is not installed"))
         elif not mpirun and item.get_closest_marker("mpi"):
             item.add_marker(pytest.mark.skip(reason="mpirun is not installed"))
+
+
+def pytest_collection_finish() -> None:
+    """Takes what the test modules import (a million objects with TensorFlow) out of all later garbage collections.
+
+    Tests that collect garbage themselves take 0.05 s so, instead of 0.6 s.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_report_header() -> list[str]:
