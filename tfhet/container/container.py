@@ -246,8 +246,8 @@ def _become(container: Container, alive: int) -> None:
 def _wait_for(interface: str) -> None:
     until = SYSTEM.monotonic() + _NETWORK_S
     while not _is_up(interface):
-        if told := signal.sigpending():
-            raise InterruptedError(f"told to stop ({signal.Signals(min(told)).name})")
+        if pending := signal.sigpending():
+            raise InterruptedError(f"stopped by {signal.Signals(min(pending)).name}")
         if SYSTEM.monotonic() > until:
             raise TimeoutError(f"no network interface {interface} after {_NETWORK_S:g} s")
         SYSTEM.sleep(0.01)

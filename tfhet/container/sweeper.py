@@ -2,7 +2,7 @@
 
 A simulator claims a tag, by a lock on a file of that name, which the kernel drops when its process dies. All that could
 outlive the simulator bears the tag: cgroups are called `tfhet-TAG-HOST`, and folders are registered in the file. Only
-what belongs to a file that no living process has locked is removed, so simulators on one machine leave each other alone.
+what belongs to a file without a living owner is removed, so simulators on one machine leave each other alone.
 
     for line in sweep():
         print(line)
