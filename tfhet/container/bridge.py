@@ -26,7 +26,6 @@ import json
 import socket
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from types import TracebackType
 
 from tfhet.container.cable import GROUP, IP_BATCH, Cable, neighbours
 from tfhet.container.cuts import Cuts, Side
@@ -87,9 +86,7 @@ class Bridge:
     def __enter__(self) -> Bridge:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -8,12 +8,13 @@ for feature in kernel.probe():
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
@@ -62,14 +63,12 @@ class _Sandbox:
 
     directory: Path
     stack: contextlib.ExitStack
-    _namespace: NetworkNamespace | None = field(default=None, init=False)
 
-    @property
+    @functools.cached_property
     def namespace(self) -> NetworkNamespace:
-        if self._namespace is None:
-            self._namespace = NetworkNamespace.new()
-            self.stack.callback(self._namespace.close)
-        return self._namespace
+        made = NetworkNamespace.new()
+        self.stack.callback(made.close)
+        return made
 
 
 @dataclass(frozen=True)
@@ -106,9 +105,7 @@ def require(for_what: str, directory: Path | None = None) -> None:
         raise UsageError(f"{PURPOSES[for_what]}: this machine lacks {len(lacking)} of what they need. {named}")
 
 
-def _look_for(
-    probes: Iterator[_Probe] | list[_Probe] | tuple[_Probe, ...], directory: Path | None
-) -> Iterator[Feature]:
+def _look_for(probes: Iterable[_Probe], directory: Path | None) -> Iterator[Feature]:
     is_root = _lacking_capabilities() == []
     directory = Path(tempfile.gettempdir()) if directory is None else directory.absolute()
     while not directory.exists():  # it will be made there
@@ -190,10 +187,9 @@ def _random_loss(sandbox: _Sandbox) -> str:
 
 def _controller(name: str) -> Callable[[_Sandbox], str]:
     def look(sandbox: _Sandbox) -> str:
-        version = controllers().get(name)
-        if version is None:
-            raise UsageError(f"no cgroup hierarchy with the controller {name} that this process may use")
-        return f"cgroup v{version}"
+        if version := controllers().get(name):
+            return f"cgroup v{version}"
+        raise UsageError(f"no cgroup hierarchy with the controller {name} that this process may use")
 
     return look
 
@@ -209,10 +205,9 @@ def _tool(name: str) -> Callable[[_Sandbox], str]:
 
 
 def _compiler(sandbox: _Sandbox) -> str:
-    words = compiler(environment())
-    if not words:
-        raise UsageError("no c++, g++ or clang++ in PATH")
-    return " ".join(words)
+    if words := compiler(environment()):
+        return " ".join(words)
+    raise UsageError("no c++, g++ or clang++ in PATH")
 
 
 def _distribution(name: str) -> Callable[[_Sandbox], str]:

@@ -25,7 +25,6 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
 import psutil
 
@@ -76,9 +75,7 @@ class Owner:
     def __enter__(self) -> Owner:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.release()
 
 
@@ -246,7 +243,7 @@ def _locked(descriptor: int, path: Path) -> bool:
 def _lock_folder() -> Path:
     """A folder that this user's simulators share, and no other user can write to."""
     user = os.getuid()
-    for folder in (SYSTEM_FOLDER, Path(f"/run/user/{user}/tfhet"), Path(tempfile.gettempdir()) / f".tfhet-{user}"):
+    for folder in (SYSTEM_FOLDER, Path(tempfile.gettempdir()) / f".tfhet-{user}"):
         with contextlib.suppress(OSError):
             folder.mkdir(mode=0o700, exist_ok=True)
             found = folder.stat(follow_symlinks=False)
