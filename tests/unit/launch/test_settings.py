@@ -4,12 +4,15 @@ import pytest
 
 from tfhet.errors import UsageError
 from tfhet.launch import LaunchSettings
+from tfhet.planes.tf_service import ServiceSettings
 
 
 def test_names_are_taken_with_dashes_and_with_underscores():
     words = ["--lease-s", "4", "--ready_timeout_s=7.5", "--dnn-host-workers", "2", "--data_group", "cpu"]
     settings, rest = LaunchSettings.parse(words)
-    assert settings == LaunchSettings(lease_s=4.0, ready_timeout_s=7.5, dnn_host_workers=2, data_group="cpu")
+    service = ServiceSettings(dnn_host_workers=2)
+    expected = LaunchSettings(lease_s=4.0, ready_timeout_s=7.5, data_group="cpu", planes={"tf_service": service})
+    assert settings == expected
     assert rest == []
 
 
