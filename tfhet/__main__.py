@@ -9,15 +9,15 @@ from collections.abc import Sequence
 from tfhet.catalogue import command as catalogue
 from tfhet.doctor import command as doctor
 from tfhet.errors import TfhetError
-from tfhet.job import command as job
-from tfhet.job import watch_command as watch
+from tfhet.follow import command as follow
 from tfhet.plan import command as plan
 from tfhet.profile import command as profile
 from tfhet.report import command as report
 from tfhet.simulate import command as simulate
 from tfhet.source import command as source
+from tfhet.submit import command as submit
 
-ROOMS = (simulate, report, doctor, source, catalogue, profile, plan, job, watch)
+ROOMS = (simulate, report, doctor, source, catalogue, profile, plan, submit, follow)
 """In the order of the help."""
 
 

@@ -18,7 +18,7 @@ ROOMS = (
     "lazy", "errors", "units", "clock", "events", "deadline", "process",
     "record", "cluster", "catalogue", "control",
     "native", "source", "stages", "placement", "service", "trainer", "profile",
-    "plan", "report", "job", "launch", "container", "simulate", "bench", "doctor", "__main__",
+    "plan", "advice", "report", "submit", "follow", "launch", "container", "simulate", "bench", "doctor", "__main__",
 )
 # fmt: on
 """Each imports only those before it. A new folder or top-level module needs a place here, and in tfhet/README.md."""
@@ -39,8 +39,8 @@ ONLY_IN: Mapping[str, tuple[str, ...]] = {
     "horovod": ("tfhet/trainer/horovod.py", "tfhet/launch/ring.py", "tfhet/bench/flow/example_train.py"),
     "tensorflow_addons": ("tfhet/stages/", "tfhet/bench/example.py", "tfhet/bench/counterparts.py"),
     "sagemaker_training": ("tfhet/cluster/",),
-    "boto3": ("tfhet/catalogue/", "tfhet/job/"),
-    "botocore": ("tfhet/catalogue/", "tfhet/job/"),
+    "boto3": ("tfhet/catalogue/", "tfhet/submit/aws.py"),
+    "botocore": ("tfhet/catalogue/", "tfhet/submit/aws.py"),
     "time": ("tfhet/clock.py",),
 }
 """What only some files may import: ends with a slash for a folder."""

@@ -110,7 +110,7 @@ def test_a_package_outside_its_place_is_found(path, source):
         ("tfhet/stages/addons.py", "import tensorflow_addons as tfa"),
         ("tfhet/bench/example.py", "import tensorflow_addons as tfa"),
         ("tfhet/cluster/toolkit.py", "from sagemaker_training import environment"),
-        ("tfhet/job/request.py", "import boto3"),
+        ("tfhet/submit/aws.py", "import boto3"),
         ("tfhet/clock.py", "import time"),
         ("tfhet/control/lease.py", "import timeit, datetime"),
     ],

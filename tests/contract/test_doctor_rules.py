@@ -16,7 +16,7 @@ from tfhet.doctor.host import Host
 from tfhet.doctor.pipeline import PipelineFacts
 from tfhet.doctor.script import ScriptFacts, parse
 from tfhet.launch import LaunchSettings
-from tfhet.profile.anatomy import Anatomy, Step
+from tfhet.profile.anatomy import Anatomy, GraphStep
 from tfhet.simulate import ClusterFile
 from tfhet.units import GIB, MIB
 
@@ -65,14 +65,14 @@ channels: {training: data}
 launcher: {data_host_workers: 2, dnn_host_workers: 1, reserve_cpus: 1}
 """
 STEPS = (
-    Step("TensorSlice", "TensorSlice", elements=16),
-    Step("Interleave", "ParallelInterleave", elements=None),
-    Step("Shuffle", "Shuffle", buffer=100, elements=None),
-    Step("parse", "ParallelMap", frozenset({"DecodeRaw"}), 1, 3072, 3072, ("uint8",)),
-    Step("Cache", "Cache", frozenset(), 1, 3072, 3072, ("uint8",)),
-    Step("Batch", "Batch", frozenset(), 32, 3072, 3072, ("uint8",), elements=40),
-    Step("augment", "ParallelMap", frozenset({"RandomUniform"}), 32, 3072, 3072, ("uint8",), elements=40),
-    Step("Prefetch", "Prefetch", frozenset(), 32, 3072, 3072, ("uint8",), elements=40),
+    GraphStep("TensorSlice", "TensorSlice", elements=16),
+    GraphStep("Interleave", "ParallelInterleave", elements=None),
+    GraphStep("Shuffle", "Shuffle", buffer=100, elements=None),
+    GraphStep("parse", "ParallelMap", frozenset({"DecodeRaw"}), 1, 3072, 3072, ("uint8",)),
+    GraphStep("Cache", "Cache", frozenset(), 1, 3072, 3072, ("uint8",)),
+    GraphStep("Batch", "Batch", frozenset(), 32, 3072, 3072, ("uint8",), elements=40),
+    GraphStep("augment", "ParallelMap", frozenset({"RandomUniform"}), 32, 3072, 3072, ("uint8",), elements=40),
+    GraphStep("Prefetch", "Prefetch", frozenset(), 32, 3072, 3072, ("uint8",), elements=40),
 )
 ANATOMY = Anatomy(False, STEPS, elements=40, is_endless=False, splits=16, sources=1, graph_bytes=MIB, reads_files=True)
 SCRIPT = """
@@ -113,7 +113,7 @@ def pipeline(**changed: Any) -> PipelineFacts:
 
 
 def steps(**changed: Any) -> PipelineFacts:
-    """With another step of a kind: `Shuffle=Step(...)`."""
+    """With another step of a kind: `Shuffle=GraphStep(...)`."""
     return pipeline(steps=tuple(changed.get(step.kind, step) for step in STEPS))
 
 
@@ -137,7 +137,7 @@ def _known() -> dict[str, Any]:
 
 
 KNOWN = _known()
-FLOATS = Step("scale", "ParallelMap", frozenset(), 32, 12288, 3072, ("float32",), elements=40)
+FLOATS = GraphStep("scale", "ParallelMap", frozenset(), 32, 12288, 3072, ("float32",), elements=40)
 SOUND = {
     "machine": HOST,
     "versions": VERSIONS,
@@ -201,15 +201,15 @@ SPEAKS: dict[str, dict[str, Any]] = {
         "requests": pipeline(reads_files=False, splits=50_000),
         "sharding": pipeline(sources=2, splits=None),
         "fixed seeds": pipeline(sources=2, has_fixed_order=True),
-        "own shards": pipeline(steps=(*STEPS, Step("Shard", "Shard"))),
+        "own shards": pipeline(steps=(*STEPS, GraphStep("Shard", "Shard"))),
         "end of an epoch": pipeline(elements=None, is_endless=True),
         "assert_cardinality": pipeline(asserts_cardinality=True),
         "bytes on the wire": pipeline(steps=(*STEPS, FLOATS)),
         "batches": pipeline(steps=STEPS[:5]),
         "prefetch": pipeline(steps=STEPS[:-1]),
-        "parallel maps": steps(ParallelMap=Step("augment", "Map", frozenset({"DecodeRaw"}))),
-        "cache": steps(ParallelMap=Step("augment", "ParallelMap", frozenset({"StatelessRandomUniformV2"}))),
-        "shuffle buffer": pipeline(steps=(STEPS[5], Step("Shuffle", "Shuffle", examples=32, buffer=1000))),
+        "parallel maps": steps(ParallelMap=GraphStep("augment", "Map", frozenset({"DecodeRaw"}))),
+        "cache": steps(ParallelMap=GraphStep("augment", "ParallelMap", frozenset({"StatelessRandomUniformV2"}))),
+        "shuffle buffer": pipeline(steps=(STEPS[5], GraphStep("Shuffle", "Shuffle", examples=32, buffer=1000))),
     },
     "script": {
         "readable": parse("def train(:", "train.py"),
@@ -258,7 +258,7 @@ def test_there_are_rules_of_every_subject_and_more_than_twenty_in_all():
 
 
 def test_what_is_a_quarter_of_the_machine_s_memory_is_too_much_for_a_shuffle_buffer():
-    much = Step("Shuffle", "Shuffle", frozenset(), 1, 150_528, 150_528, ("uint8",), buffer=20_000)
+    much = GraphStep("Shuffle", "Shuffle", frozenset(), 1, 150_528, 150_528, ("uint8",), buffer=20_000)
     said = {rule.name: rule for _, rule in RULES}["shuffle buffer"].look(pipeline(steps=(STEPS[3], much)))
     assert said is not None and "GiB on each worker" in said.found
 

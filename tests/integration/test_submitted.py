@@ -12,8 +12,8 @@ import pytest
 from tfhet.__main__ import main
 from tfhet.container import kernel
 from tfhet.control import SECRET_VARIABLE
-from tfhet.job import Submission, read
 from tfhet.simulate import ClusterFile, GroupFile, simulate
+from tfhet.submit import JobSubmission, read
 
 pytestmark = [pytest.mark.timeout(280), pytest.mark.mpi, pytest.mark.slow]
 
@@ -68,7 +68,7 @@ def test_a_request_makes_the_processes_arguments_and_variables_that_the_simulate
     asked = ["simulate", "--job", str(tmp_path / "job.yaml"), "--hosts", "namespace", "--max-run-s", "120"]
     assert main([*asked, "--run-dir", str(tmp_path / "simulated")]) == 0
 
-    request = Submission.of(read(tmp_path / "job.yaml"), "submitted-job").request
+    request = JobSubmission.of(read(tmp_path / "job.yaml"), "submitted-job").request
     parameters = request["HyperParameters"]
     ranks = json.loads(parameters["sagemaker_mpi_num_of_processes_per_host"])
     groups = {

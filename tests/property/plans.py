@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from tfhet.plan import (
-    Cluster,
+    ClusterShape,
     CutCost,
     HostType,
     Interval,
@@ -85,10 +85,10 @@ def types(draw: st.DrawFn, name: str, gpus: int) -> HostType:
 
 
 @st.composite
-def mixed_clusters(draw: st.DrawFn) -> Cluster:
+def mixed_clusters(draw: st.DrawFn) -> ClusterShape:
     """With data hosts."""
     dnn = draw(types("ml.gpu.drawn", draw(st.sampled_from([1, 4, 8]))))
-    return Cluster(dnn, draw(st.integers(1, 4)), draw(types("ml.cpu.drawn", 0)), draw(st.integers(1, 8)))
+    return ClusterShape(dnn, draw(st.integers(1, 4)), draw(types("ml.cpu.drawn", 0)), draw(st.integers(1, 8)))
 
 
 SERVED = st.builds(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tfhet.plan import Cluster, Interval, Layout, Market, Resource, Space, Where, make_plan, predict
+from tfhet.plan import ClusterShape, Interval, Layout, Market, Resource, Space, Where, make_plan, predict
 from tfhet.plan.ceiling import ceilings, relaxed
 from tfhet.plan.interval import View
 from tfhet.plan.prediction import best_layout, demand, supply
@@ -120,9 +120,9 @@ def test_the_cpu_of_reference_changes_nothing(workload, cluster, unit):
 
 
 CLUSTERS = [
-    Cluster(plans.GPU),
-    Cluster(plans.BIGGER),
-    *(Cluster(plans.GPU, 1, plans.CPU, count) for count in (1, 2, 3)),
+    ClusterShape(plans.GPU),
+    ClusterShape(plans.BIGGER),
+    *(ClusterShape(plans.GPU, 1, plans.CPU, count) for count in (1, 2, 3)),
 ]
 PRICES = st.fixed_dictionaries({name: plans.numbers(0.01, 50.0) for name in plans.USD})
 
@@ -158,7 +158,7 @@ def test_more_clusters_to_choose_from_never_make_the_choice_dearer(workload, usd
 @given(plans.workloads(), PRICES)
 def test_a_plan_chooses_the_cheapest_and_its_frontier_beats_all_that_it_shows(workload, usd):
     space = Space([plans.GPU, plans.BIGGER], [plans.CPU], [1], 3)
-    plan = make_plan(workload, Cluster(plans.GPU), space, Market(usd.get))
+    plan = make_plan(workload, ClusterShape(plans.GPU), space, Market(usd.get))
     costs = [one.usd_per_million.value for one in plan.candidates]
     assert costs[plan.chosen] <= min(costs) * SLACK
     assert plan.candidates[plan.chosen].on_frontier
@@ -182,5 +182,5 @@ def test_an_interval_is_ordered_and_not_negative_or_is_refused(value, low, high)
 
 
 def test_the_layout_without_data_hosts_moves_nothing():
-    found = predict(plans.workload(), Cluster(plans.GPU), Layout())
+    found = predict(plans.workload(), ClusterShape(plans.GPU), Layout())
     assert set(found.ceilings_s) == {Resource.ACCELERATOR, Resource.DNN_CPUS, Resource.SOURCE}

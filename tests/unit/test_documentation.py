@@ -128,7 +128,7 @@ def test_the_commands_of_a_document_are_understood(path):
 @pytest.mark.parametrize("path", with_blocks("yaml"), ids=name_of)
 def test_the_yaml_of_a_document_is_read_as_a_cluster_file_or_as_what_its_mark_says(path):
     from tfhet.catalogue.catalogue_file import CatalogueFile
-    from tfhet.job import job_file
+    from tfhet.submit import job_file
 
     read = {"": ClusterFile.parse, "catalogue": CatalogueFile.parse, "job": job_file.parse}
     for block in blocks(path, "yaml"):

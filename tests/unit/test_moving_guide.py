@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tfhet.job import create_request, job_file, parse
 from tfhet.launch import LaunchSettings
+from tfhet.submit import create_request, job_file, parse
 
 GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "moving-from-the-aws-example.md").read_text()
 

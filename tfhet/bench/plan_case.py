@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from tfhet.plan import (
-    Cluster,
+    ClusterShape,
     CutCost,
     HostType,
     Interval,
@@ -193,7 +193,7 @@ class PlanCase:
                 ("data", self.data_cpus, self.data_mbit_per_s),
             )
         )
-        cluster = Cluster(dnn, 1, data if self.data_hosts else None, self.data_hosts)
+        cluster = ClusterShape(dnn, 1, data if self.data_hosts else None, self.data_hosts)
         layout = Layout(self.place, 0 if is_alone else self.cut, workers_per_host=self.workers)
         return predict(workload, cluster, layout)
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         refreshed_path,
         shipped,
     )
-    from tfhet.catalogue.instance import Instance
+    from tfhet.catalogue.instance import Instance, InstanceGroup
     from tfhet.catalogue.listing import COLUMNS, listing, notes, shown
     from tfhet.catalogue.price import EC2, MARKETS, TRAINING, Price
     from tfhet.catalogue.price_list import refresh
@@ -34,6 +34,7 @@ __all__ = [
     "TRAINING",
     "Catalogue",
     "Instance",
+    "InstanceGroup",
     "Price",
     "default",
     "instance",

@@ -1,4 +1,4 @@
-"""What one instance type is."""
+"""What one instance type is, and a group of instances of one type."""
 
 from __future__ import annotations
 
@@ -22,6 +22,17 @@ class Instance:
     """What it has all the time, in each direction; None where no number is published."""
     network_burst_gbit_per_s: float | None = None
     """What it may have for some minutes; None where that is no more."""
+
+
+@dataclass(frozen=True)
+class InstanceGroup:
+    """Instances of one type under one name, as a training job asks for them."""
+
+    name: str
+    instance_type: str
+    """Name with `ml.`: `ml.c5.xlarge`."""
+    count: int
+    """Number of instances; 0 of a group without hosts."""
 
 
 def full_name(name: str) -> str:

@@ -9,7 +9,7 @@ from tfhet import lazy
 if TYPE_CHECKING:
     from tfhet.doctor.check import Check, Status
     from tfhet.doctor.examination import COLUMNS, Examination, Question, examine
-    from tfhet.doctor.rule import Finding, Rule, Subject
+    from tfhet.doctor.rule import Rule, RuleAnswer, Subject
     from tfhet.doctor.subjects import SUBJECTS
 
 __all__ = [
@@ -17,9 +17,9 @@ __all__ = [
     "SUBJECTS",
     "Check",
     "Examination",
-    "Finding",
     "Question",
     "Rule",
+    "RuleAnswer",
     "Status",
     "Subject",
     "examine",

@@ -7,7 +7,7 @@ import math
 
 from tfhet.cluster import Cluster, Group, Identity, PortRange, Ports, roles
 from tfhet.doctor.cluster import ClusterFacts
-from tfhet.doctor.rule import Finding, Rule, Subject, limited, ok, wrong
+from tfhet.doctor.rule import Rule, RuleAnswer, Subject, limited, ok, wrong
 from tfhet.errors import ClusterError, UsageError
 from tfhet.simulate.cluster_file import GroupFile
 from tfhet.simulate.scale import BASE_BYTES, PROCESS_BYTES
@@ -17,20 +17,20 @@ FILES_FOR_EACH = 4
 """Files for each worker, so that none waits long for the others at the end of an epoch."""
 
 
-def arguments(facts: ClusterFacts) -> Finding:
+def arguments(facts: ClusterFacts) -> RuleAnswer:
     if facts.refused:
         return wrong(facts.refused, "correct it under `launcher:`")
     return ok(", ".join(f"{name} {value}" for name, value in facts.cluster.launcher.items()) or "the usual ones")
 
 
-def mistyped(facts: ClusterFacts) -> Finding:
+def mistyped(facts: ClusterFacts) -> RuleAnswer:
     if facts.mistyped:
         found = ", ".join(f"{word} is none of the launcher's" for word in facts.mistyped)
         return limited(found, f"if it was meant for the launcher: {', '.join(facts.mistyped.values())}")
     return ok("none")
 
 
-def groups(facts: ClusterFacts) -> Finding:
+def groups(facts: ClusterFacts) -> RuleAnswer:
     names = (f"algo-{number}" for number in itertools.count(1))
     made = tuple(
         Group(name, tuple(itertools.islice(names, group.hosts)), group.instance_type)
@@ -43,13 +43,13 @@ def groups(facts: ClusterFacts) -> Finding:
     return ok(Cluster(made, "").describe())
 
 
-def workers(facts: ClusterFacts) -> Finding:
+def workers(facts: ClusterFacts) -> RuleAnswer:
     if facts.data_hosts and not facts.service.data_host_workers:
         return wrong("data hosts without workers", "data_host_workers 1 or more, or no data group")
     return ok(f"{facts.workers}, and {facts.ranks} ranks")
 
 
-def ports(facts: ClusterFacts) -> Finding:
+def ports(facts: ClusterFacts) -> RuleAnswer:
     control, service = facts.settings.control_port, facts.service
     most = max(service.data_host_workers, service.dnn_host_workers)
     plane = {"dispatcher": PortRange(service.dispatcher_port), "workers": PortRange(service.worker_port, most)}
@@ -60,14 +60,14 @@ def ports(facts: ClusterFacts) -> Finding:
     return ok(f"{control}, {service.dispatcher_port}, {service.worker_port} and on")
 
 
-def types(facts: ClusterFacts) -> Finding:
+def types(facts: ClusterFacts) -> RuleAnswer:
     if facts.near:
         what = "correct it, or give its group cpus, memory_mib and mbit_per_s"
         return limited("; ".join(facts.near.values()), what)
     return ok(", ".join(facts.types))
 
 
-def gpus(facts: ClusterFacts) -> Finding | None:
+def gpus(facts: ClusterFacts) -> RuleAnswer | None:
     group = facts.cluster.groups.get(facts.dnn_group)
     row = facts.types.get(group.instance_type) if group else None
     if group is None or row is None:
@@ -80,7 +80,7 @@ def gpus(facts: ClusterFacts) -> Finding | None:
     return ok(found)
 
 
-def cpu_quotas(facts: ClusterFacts) -> Finding:
+def cpu_quotas(facts: ClusterFacts) -> RuleAnswer:
     wanted = sum(group.hosts * (group.cpus or 0.0) for group in facts.cluster.groups.values())
     found = f"{wanted:g} CPUs for all hosts, {facts.cpus} on this machine"
     if wanted > facts.cpus:
@@ -88,7 +88,7 @@ def cpu_quotas(facts: ClusterFacts) -> Finding:
     return ok(found if wanted else "none")
 
 
-def memory(facts: ClusterFacts) -> Finding:
+def memory(facts: ClusterFacts) -> RuleAnswer:
     needed = 0.0
     for name, group in facts.cluster.groups.items():
         least = _processes(facts, name, group) * PROCESS_BYTES + BASE_BYTES
@@ -101,7 +101,7 @@ def memory(facts: ClusterFacts) -> Finding:
     return limited(found, "fewer hosts, workers or ranks") if needed > facts.memory_bytes else ok(found)
 
 
-def reserve(facts: ClusterFacts) -> Finding | None:
+def reserve(facts: ClusterFacts) -> RuleAnswer | None:
     group = facts.cluster.groups.get(facts.dnn_group)
     kept = facts.service.reserve_cpus
     if group is None or kept < 0 or not facts.service.dnn_host_workers:
@@ -114,7 +114,7 @@ def reserve(facts: ClusterFacts) -> Finding | None:
     return ok(found)
 
 
-def channels(facts: ClusterFacts) -> Finding | None:
+def channels(facts: ClusterFacts) -> RuleAnswer | None:
     if not facts.cluster.channels:
         return None
     lost = [f"{name}: {facts.cluster.channels[name]}" for name, count in facts.files.items() if count is None]
@@ -123,7 +123,7 @@ def channels(facts: ClusterFacts) -> Finding | None:
     return ok(", ".join(facts.cluster.channels))
 
 
-def files(facts: ClusterFacts) -> Finding | None:
+def files(facts: ClusterFacts) -> RuleAnswer | None:
     counted = {name: count for name, count in facts.files.items() if count is not None}
     if not counted or not facts.workers:
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tfhet.doctor.host import Host
-from tfhet.doctor.rule import Finding, Rule, Subject, limited, ok
+from tfhet.doctor.rule import Rule, RuleAnswer, Subject, limited, ok
 from tfhet.units import GIB, MIB
 
 LITTLE_MEMORY_BYTES = 4 * GIB
@@ -17,34 +17,34 @@ FEW_FILES = 4096
 MUCH_STEAL = 0.05
 
 
-def cpus(host: Host) -> Finding:
+def cpus(host: Host) -> RuleAnswer:
     if host.cores_usable < host.cores:
         found = f"{host.cores_usable} of {host.cores}, {host.cpu}"
         return limited(found, "let this process run on all (taskset, cpuset)")
     return ok(f"{host.cores}, {host.cpu}")
 
 
-def quota(host: Host) -> Finding:
+def quota(host: Host) -> RuleAnswer:
     if host.cpu_quota is not None and host.cpu_quota < host.cores_usable:
         found = f"{host.cpu_quota:g} CPUs of time, {host.cores_usable} to be seen"
         return limited(found, "give a set of CPUs (docker run --cpuset-cpus) in place of a quota (--cpus)")
     return ok("none that is less than the CPUs")
 
 
-def steal(host: Host) -> Finding:
+def steal(host: Host) -> RuleAnswer:
     found = f"{host.steal_share:.1%} since boot"
     if host.steal_share > MUCH_STEAL:
         return limited(found, "measure on a machine of your own, or repeat more and compare within a run only")
     return ok(found)
 
 
-def governor(host: Host) -> Finding | None:
+def governor(host: Host) -> RuleAnswer | None:
     if host.governor == "powersave":
         return limited(host.governor, "cpupower frequency-set --governor performance, before anything is measured")
     return ok(host.governor) if host.governor else None
 
 
-def numa(host: Host) -> Finding:
+def numa(host: Host) -> RuleAnswer:
     if host.numa_nodes > 1:
         return limited(
             f"{host.numa_nodes} nodes", f"run a worker on each: --data_host_workers {host.numa_nodes} or a multiple"
@@ -52,21 +52,21 @@ def numa(host: Host) -> Finding:
     return ok("1 node")
 
 
-def memory(host: Host) -> Finding:
+def memory(host: Host) -> RuleAnswer:
     found = f"{host.memory_bytes / GIB:.1f} GiB"
     if host.memory_bytes < LITTLE_MEMORY_BYTES:
         return limited(found, "simulate few hosts, with few workers each")
     return ok(found)
 
 
-def free_memory(host: Host) -> Finding:
+def free_memory(host: Host) -> RuleAnswer:
     found = f"{host.memory_free_bytes / GIB:.1f} GiB"
     if host.memory_free_bytes < LITTLE_FREE_BYTES:
         return limited(found, "end what takes it; the kernel kills a process of the job otherwise")
     return ok(found)
 
 
-def allocator(host: Host) -> Finding:
+def allocator(host: Host) -> RuleAnswer:
     for name in ("tcmalloc", "jemalloc", "mimalloc"):
         if name in host.preloaded:
             return ok(name)
@@ -75,7 +75,7 @@ def allocator(host: Host) -> Finding:
     )
 
 
-def gpus(host: Host) -> Finding:
+def gpus(host: Host) -> RuleAnswer:
     if not host.gpus and not host.gpus_usable:
         return ok("none")
     names = ", ".join(sorted(set(host.gpus)))
@@ -87,33 +87,33 @@ def gpus(host: Host) -> Finding:
     return ok(f"{host.gpus_usable}, {names}")
 
 
-def open_files(host: Host) -> Finding:
+def open_files(host: Host) -> RuleAnswer:
     found = str(host.open_files) if host.open_files < 1 << 30 else "no limit"
     return limited(found, "ulimit -n 65536") if host.open_files < FEW_FILES else ok(found)
 
 
-def shared_memory(host: Host) -> Finding:
+def shared_memory(host: Host) -> RuleAnswer:
     if host.shm_bytes is None:
         return limited("there is no /dev/shm", "mount a tmpfs there")
     found = f"{host.shm_bytes / MIB:.0f} MiB"
     return limited(found, "docker run --shm-size=2g") if host.shm_bytes < LITTLE_SHM_BYTES else ok(found)
 
 
-def disk(host: Host) -> Finding:
+def disk(host: Host) -> RuleAnswer:
     found = f"{host.disk_free_bytes / GIB:.1f} GiB in {host.directory}"
     if host.disk_free_bytes < LITTLE_DISK_BYTES:
         return limited(found, "make room, or name a --run-dir on another disk")
     return ok(found)
 
 
-def ports(host: Host) -> Finding:
+def ports(host: Host) -> RuleAnswer:
     if host.busy_ports:
         what = "end it, or give the launcher --control_port, --dispatcher_port, --worker_port; a simulator takes others"
         return limited("; ".join(host.busy_ports), what)
     return ok("free")
 
 
-def host_name(host: Host) -> Finding:
+def host_name(host: Host) -> RuleAnswer:
     if not host.addresses:
         return limited(f"{host.name!r} leads to no address", "add it to /etc/hosts, or to the name server")
     found = f"{host.name} is {', '.join(host.addresses)}"
@@ -123,7 +123,7 @@ def host_name(host: Host) -> Finding:
     return ok(found)
 
 
-def addresses(host: Host) -> Finding:
+def addresses(host: Host) -> RuleAnswer:
     listed = ", ".join(f"{name} {address}" for name, address in host.interfaces.items()) or "none"
     if len(host.interfaces) > 1:
         used = f"; the default route uses {host.default_interface}" if host.default_interface else ""
@@ -132,7 +132,7 @@ def addresses(host: Host) -> Finding:
     return ok(listed)
 
 
-def clock(host: Host) -> Finding:
+def clock(host: Host) -> RuleAnswer:
     if host.is_clock_in_step is None:
         return ok("the machine does not tell")
     if host.is_clock_in_step:
@@ -140,7 +140,7 @@ def clock(host: Host) -> Finding:
     return limited("the kernel says that nothing keeps it in step", "run chronyd or systemd-timesyncd")
 
 
-def proxies(host: Host) -> Finding:
+def proxies(host: Host) -> RuleAnswer:
     if host.proxies:
         return limited(
             f"{', '.join(host.proxies)} is set",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tfhet.doctor.cluster_rules import FILES_FOR_EACH
 from tfhet.doctor.pipeline import PipelineFacts
-from tfhet.doctor.rule import Finding, Rule, Subject, limited, ok, wrong
+from tfhet.doctor.rule import Rule, RuleAnswer, Subject, limited, ok, wrong
 from tfhet.units import GIB, MIB
 
 MOST_GRAPH_BYTES = 2 * GIB - 1
@@ -20,7 +20,7 @@ RANDOM = ("Random", "StatelessRandom", "StatefulUniform", "StatefulStandardNorma
 """What operations that draw are called."""
 
 
-def builds(facts: PipelineFacts) -> Finding:
+def builds(facts: PipelineFacts) -> RuleAnswer:
     if not facts.error:
         return ok("it can be built")
     if "singleton tf.Variables" in facts.error or "created on a non-first call" in facts.error:
@@ -28,7 +28,7 @@ def builds(facts: PipelineFacts) -> Finding:
     return wrong(facts.error, "correct what raises it")
 
 
-def python_code(facts: PipelineFacts) -> Finding | None:
+def python_code(facts: PipelineFacts) -> RuleAnswer | None:
     if facts.anatomy is None:
         return None
     found = ", ".join(facts.anatomy.python_functions)
@@ -38,7 +38,7 @@ def python_code(facts: PipelineFacts) -> Finding | None:
     return wrong(found, what) if found else ok("none")
 
 
-def resources(facts: PipelineFacts) -> Finding | None:
+def resources(facts: PipelineFacts) -> RuleAnswer | None:
     if facts.anatomy is None:
         return None
     found = ", ".join(facts.anatomy.resources)
@@ -47,7 +47,7 @@ def resources(facts: PipelineFacts) -> Finding | None:
     return ok("none")
 
 
-def elements(facts: PipelineFacts) -> Finding | None:
+def elements(facts: PipelineFacts) -> RuleAnswer | None:
     if facts.anatomy is None:
         return None
     if facts.anatomy.no_tensors:
@@ -61,7 +61,7 @@ def elements(facts: PipelineFacts) -> Finding | None:
     return ok("tensors of known shapes")
 
 
-def graph_size(facts: PipelineFacts) -> Finding | None:
+def graph_size(facts: PipelineFacts) -> RuleAnswer | None:
     if facts.anatomy is None:
         return None
     size = facts.anatomy.graph_bytes
@@ -72,7 +72,7 @@ def graph_size(facts: PipelineFacts) -> Finding | None:
     return limited(found, what) if size > LARGE_GRAPH_BYTES else ok(found)
 
 
-def files(facts: PipelineFacts) -> Finding | None:
+def files(facts: PipelineFacts) -> RuleAnswer | None:
     found = facts.anatomy
     if found is None or found.splits is None:
         return None
@@ -90,7 +90,7 @@ def files(facts: PipelineFacts) -> Finding | None:
     return ok(told)
 
 
-def requests(facts: PipelineFacts) -> Finding | None:
+def requests(facts: PipelineFacts) -> RuleAnswer | None:
     found = facts.anatomy
     if found is None or found.is_declared or found.splits is None:
         return None
@@ -100,7 +100,7 @@ def requests(facts: PipelineFacts) -> Finding | None:
     return ok(f"{found.splits} for a pass")
 
 
-def sharding(facts: PipelineFacts) -> Finding | None:
+def sharding(facts: PipelineFacts) -> RuleAnswer | None:
     found = facts.anatomy
     if found is None or found.is_declared:
         return None
@@ -110,7 +110,7 @@ def sharding(facts: PipelineFacts) -> Finding | None:
     return ok("dynamic: each split goes to one worker, once")
 
 
-def same_batches(facts: PipelineFacts) -> Finding | None:
+def same_batches(facts: PipelineFacts) -> RuleAnswer | None:
     found = facts.anatomy
     if found is None or found.is_declared or found.sources == 1:
         return None
@@ -119,7 +119,7 @@ def same_batches(facts: PipelineFacts) -> Finding | None:
     return ok("no shuffle with a seed")
 
 
-def own_shards(facts: PipelineFacts) -> Finding | None:
+def own_shards(facts: PipelineFacts) -> RuleAnswer | None:
     found = facts.anatomy
     if found is None or found.is_declared:
         return None
@@ -130,7 +130,7 @@ def own_shards(facts: PipelineFacts) -> Finding | None:
     return ok("no shard()")
 
 
-def end(facts: PipelineFacts) -> Finding | None:
+def end(facts: PipelineFacts) -> RuleAnswer | None:
     found = facts.anatomy
     if found is None or found.is_declared:
         return None
@@ -140,7 +140,7 @@ def end(facts: PipelineFacts) -> Finding | None:
     return limited("it does not know its length", what) if found.elements is None else ok(f"{found.elements} elements")
 
 
-def assertion(facts: PipelineFacts) -> Finding | None:
+def assertion(facts: PipelineFacts) -> RuleAnswer | None:
     found = facts.anatomy
     if found is None or found.is_declared:
         return None
@@ -150,7 +150,7 @@ def assertion(facts: PipelineFacts) -> Finding | None:
     return ok("none inside")
 
 
-def wire(facts: PipelineFacts) -> Finding | None:
+def wire(facts: PipelineFacts) -> RuleAnswer | None:
     if facts.anatomy is None:
         return None
     *earlier, last = facts.anatomy.steps
@@ -169,7 +169,7 @@ def wire(facts: PipelineFacts) -> Finding | None:
     return ok(found)
 
 
-def batches(facts: PipelineFacts) -> Finding | None:
+def batches(facts: PipelineFacts) -> RuleAnswer | None:
     found = facts.anatomy
     if found is None or found.is_declared:
         return None
@@ -177,7 +177,7 @@ def batches(facts: PipelineFacts) -> Finding | None:
     return limited("single examples", "batch() before tfhet.distribute") if size == 1 else ok(f"{size} examples each")
 
 
-def prefetched(facts: PipelineFacts) -> Finding | None:
+def prefetched(facts: PipelineFacts) -> RuleAnswer | None:
     found = facts.anatomy
     if found is None or found.is_declared:
         return None
@@ -186,7 +186,7 @@ def prefetched(facts: PipelineFacts) -> Finding | None:
     return ok("at the end")
 
 
-def parallel(facts: PipelineFacts) -> Finding | None:
+def parallel(facts: PipelineFacts) -> RuleAnswer | None:
     found = facts.anatomy
     if found is None or found.is_declared:
         return None
@@ -196,7 +196,7 @@ def parallel(facts: PipelineFacts) -> Finding | None:
     return ok("all that map")
 
 
-def cached(facts: PipelineFacts) -> Finding | None:
+def cached(facts: PipelineFacts) -> RuleAnswer | None:
     found = facts.anatomy
     if found is None or found.is_declared:
         return None
@@ -210,7 +210,7 @@ def cached(facts: PipelineFacts) -> Finding | None:
     return ok("before what is random")
 
 
-def shuffled(facts: PipelineFacts) -> Finding | None:
+def shuffled(facts: PipelineFacts) -> RuleAnswer | None:
     found = facts.anatomy
     if found is None:
         return None

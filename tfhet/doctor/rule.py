@@ -12,7 +12,7 @@ Facts = TypeVar("Facts")
 
 
 @dataclass(frozen=True)
-class Finding:
+class RuleAnswer:
     """The answer."""
 
     status: Status
@@ -21,18 +21,18 @@ class Finding:
     """Where it is not ok."""
 
 
-def ok(found: str) -> Finding:
-    return Finding(Status.OK, found)
+def ok(found: str) -> RuleAnswer:
+    return RuleAnswer(Status.OK, found)
 
 
-def limited(found: str, what_to_do: str) -> Finding:
+def limited(found: str, what_to_do: str) -> RuleAnswer:
     """It works, and gives something up."""
-    return Finding(Status.LIMITED, found, what_to_do)
+    return RuleAnswer(Status.LIMITED, found, what_to_do)
 
 
-def wrong(found: str, what_to_do: str) -> Finding:
+def wrong(found: str, what_to_do: str) -> RuleAnswer:
     """It will fail."""
-    return Finding(Status.WRONG, found, what_to_do)
+    return RuleAnswer(Status.WRONG, found, what_to_do)
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Rule(Generic[Facts]):
 
     name: str
     """No two rules of a subject share one."""
-    look: Callable[[Facts], Finding | None]
+    look: Callable[[Facts], RuleAnswer | None]
     """None: the question does not arise."""
     why: str
     """What comes of it when it is not ok."""

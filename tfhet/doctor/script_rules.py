@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tfhet.cluster import CONTROL_PORT
-from tfhet.doctor.rule import Finding, Rule, Subject, limited, ok, wrong
+from tfhet.doctor.rule import Rule, RuleAnswer, Subject, limited, ok, wrong
 from tfhet.doctor.script import Call, ScriptFacts
 from tfhet.planes.tf_service import ServiceSettings
 
@@ -17,11 +17,11 @@ BROADCASTS = ("BroadcastGlobalVariablesCallback", "broadcast_variables", "Broadc
 LISTENS = ("bind", "DispatchServer", "DispatcherConfig", "WorkerServer", "WorkerConfig", "create_server", "HTTPServer")
 
 
-def readable(facts: ScriptFacts) -> Finding:
+def readable(facts: ScriptFacts) -> RuleAnswer:
     return wrong(facts.error, "correct it") if facts.error else ok(facts.path)
 
 
-def distribute(facts: ScriptFacts) -> Finding | None:
+def distribute(facts: ScriptFacts) -> RuleAnswer | None:
     if facts.error:
         return None
     calls = _distributes(facts)
@@ -33,7 +33,7 @@ def distribute(facts: ScriptFacts) -> Finding | None:
     return ok(_lines(calls))
 
 
-def initialised(facts: ScriptFacts) -> Finding | None:
+def initialised(facts: ScriptFacts) -> RuleAnswer | None:
     if not facts.imports_from("horovod"):
         return None
     if not any(call.name.startswith("horovod") for call in facts.named("init")):
@@ -41,7 +41,7 @@ def initialised(facts: ScriptFacts) -> Finding | None:
     return ok(_lines(facts.named("init")))
 
 
-def exchanged(facts: ScriptFacts) -> Finding | None:
+def exchanged(facts: ScriptFacts) -> RuleAnswer | None:
     if not facts.imports_from("horovod"):
         return None
     calls = facts.named(*EXCHANGES)
@@ -52,7 +52,7 @@ def exchanged(facts: ScriptFacts) -> Finding | None:
     return ok(", ".join(sorted({call.last for call in calls})))
 
 
-def broadcast(facts: ScriptFacts) -> Finding | None:
+def broadcast(facts: ScriptFacts) -> RuleAnswer | None:
     if not facts.imports_from("horovod"):
         return None
     calls = facts.named(*BROADCASTS)
@@ -63,7 +63,7 @@ def broadcast(facts: ScriptFacts) -> Finding | None:
     return ok(", ".join(sorted({call.last for call in calls})))
 
 
-def strategy(facts: ScriptFacts) -> Finding | None:
+def strategy(facts: ScriptFacts) -> RuleAnswer | None:
     calls = [call for call in facts.calls if call.last.endswith("Strategy") and "distribute" in call.name]
     if not calls:
         return None
@@ -72,7 +72,7 @@ def strategy(facts: ScriptFacts) -> Finding | None:
     return limited(f"{calls[0].last} ({_lines(calls)})", "the launchers start a rank for each GPU: use Horovod")
 
 
-def sharded(facts: ScriptFacts) -> Finding | None:
+def sharded(facts: ScriptFacts) -> RuleAnswer | None:
     if facts.error:
         return None
     calls = [call for call in facts.named("shard") if call.arguments + len(call.keywords) >= 2]
@@ -81,7 +81,7 @@ def sharded(facts: ScriptFacts) -> Finding | None:
     return ok("no shard() of its own")
 
 
-def steps(facts: ScriptFacts) -> Finding | None:
+def steps(facts: ScriptFacts) -> RuleAnswer | None:
     fits = facts.named("fit")
     if not fits:
         return None
@@ -93,7 +93,7 @@ def steps(facts: ScriptFacts) -> Finding | None:
     return ok("steps_per_epoch" if given else "no repeat() without end")
 
 
-def saved(facts: ScriptFacts) -> Finding | None:
+def saved(facts: ScriptFacts) -> RuleAnswer | None:
     if not facts.imports_from("horovod"):
         return None
     calls = [call for call in facts.named(*SAVES) if not call.is_rank_dependent]
@@ -102,7 +102,7 @@ def saved(facts: ScriptFacts) -> Finding | None:
     return ok("by one rank, or not at all")
 
 
-def python_code(facts: ScriptFacts) -> Finding | None:
+def python_code(facts: ScriptFacts) -> RuleAnswer | None:
     if facts.error:
         return None
     calls = facts.named(*PYTHON_CODE)
@@ -114,7 +114,7 @@ def python_code(facts: ScriptFacts) -> Finding | None:
     return ok("none")
 
 
-def layers(facts: ScriptFacts) -> Finding | None:
+def layers(facts: ScriptFacts) -> RuleAnswer | None:
     if facts.error:
         return None
     calls = [call for call in facts.calls if call.is_mapped and call.last.startswith("Random") and "keras" in call.name]
@@ -124,7 +124,7 @@ def layers(facts: ScriptFacts) -> Finding | None:
     return ok("none is made in a mapped function")
 
 
-def seeds(facts: ScriptFacts) -> Finding | None:
+def seeds(facts: ScriptFacts) -> RuleAnswer | None:
     off = [call for call in _distributes(facts) if "'off'" in call.text]
     if not off:
         return None
@@ -137,7 +137,7 @@ def seeds(facts: ScriptFacts) -> Finding | None:
     return ok("none is fixed")
 
 
-def listens(facts: ScriptFacts) -> Finding | None:
+def listens(facts: ScriptFacts) -> RuleAnswer | None:
     if facts.error:
         return None
     taken = {CONTROL_PORT, ServiceSettings.dispatcher_port, ServiceSettings.worker_port}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from tfhet.doctor.rule import Finding, Rule, Subject, limited, ok, wrong
+from tfhet.doctor.rule import Rule, RuleAnswer, Subject, limited, ok, wrong
 
 DISTRIBUTIONS = (
     "tensorflow",
@@ -37,7 +37,7 @@ def _both(versions: Versions, *names: str) -> str:
     return ", ".join(f"{name} {versions[name]}" for name in names) if all(name in versions for name in names) else ""
 
 
-def keras(versions: Versions) -> Finding | None:
+def keras(versions: Versions) -> RuleAnswer | None:
     pair = _both(versions, "tensorflow", "keras")
     if not pair:
         return None
@@ -48,7 +48,7 @@ def keras(versions: Versions) -> Finding | None:
     return ok(pair)
 
 
-def horovod(versions: Versions) -> Finding | None:
+def horovod(versions: Versions) -> RuleAnswer | None:
     pair = _both(versions, "tensorflow", "horovod")
     if not pair:
         return None
@@ -57,7 +57,7 @@ def horovod(versions: Versions) -> Finding | None:
     return ok(pair)
 
 
-def addons(versions: Versions) -> Finding | None:
+def addons(versions: Versions) -> RuleAnswer | None:
     pair = _both(versions, "tensorflow", "tensorflow-addons")
     if not pair:
         return None
@@ -66,7 +66,7 @@ def addons(versions: Versions) -> Finding | None:
     return ok(pair)
 
 
-def numpy(versions: Versions) -> Finding | None:
+def numpy(versions: Versions) -> RuleAnswer | None:
     pair = _both(versions, "tensorflow", "numpy")
     if not pair:
         return None
@@ -75,7 +75,7 @@ def numpy(versions: Versions) -> Finding | None:
     return ok(pair)
 
 
-def protobuf(versions: Versions) -> Finding | None:
+def protobuf(versions: Versions) -> RuleAnswer | None:
     pair = _both(versions, "tensorflow", "protobuf")
     if not pair:
         return None
@@ -86,7 +86,7 @@ def protobuf(versions: Versions) -> Finding | None:
     return ok(pair)
 
 
-def setuptools(versions: Versions) -> Finding | None:
+def setuptools(versions: Versions) -> RuleAnswer | None:
     pair = _both(versions, "tensorboard", "setuptools")
     if not pair:
         return None
@@ -95,14 +95,14 @@ def setuptools(versions: Versions) -> Finding | None:
     return ok(pair)
 
 
-def one_tensorflow(versions: Versions) -> Finding | None:
+def one_tensorflow(versions: Versions) -> RuleAnswer | None:
     there = [name for name in ("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tf-nightly") if name in versions]
     if len(there) > 1:
         return limited(", ".join(there), f"pip uninstall {' '.join(there)}, then install one of them")
     return ok(there[0]) if there else None
 
 
-def cuda(versions: Versions) -> Finding | None:
+def cuda(versions: Versions) -> RuleAnswer | None:
     """The rule is given the number of GPUs as the version of `gpus`."""
     there = [name for name in versions if name.startswith("nvidia-cudnn")]
     if there and versions.get("gpus", "0") == "0":

@@ -8,10 +8,10 @@ from tfhet import lazy
 
 if TYPE_CHECKING:
     from tfhet.plan.ceiling import Resource, Where
-    from tfhet.plan.decision import Cheaper, make_plan
-    from tfhet.plan.host import Cluster, HostType
+    from tfhet.plan.decision import make_plan
+    from tfhet.plan.host import ClusterShape, HostType
     from tfhet.plan.interval import Interval
-    from tfhet.plan.money import Candidate, Limits, Market
+    from tfhet.plan.money import Candidate, Market, PlanLimits
     from tfhet.plan.prediction import Layout, Prediction, best_layout, predict
     from tfhet.plan.result import Plan
     from tfhet.plan.search import Space
@@ -20,16 +20,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Candidate",
-    "Cheaper",
-    "Cluster",
+    "ClusterShape",
     "CutCost",
     "HostType",
     "Interval",
     "Layout",
-    "Limits",
     "Market",
     "PipelineCost",
     "Plan",
+    "PlanLimits",
     "Prediction",
     "Resource",
     "Space",

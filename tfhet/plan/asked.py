@@ -8,15 +8,15 @@ from collections.abc import Callable
 
 from tfhet import catalogue
 from tfhet.errors import UsageError
-from tfhet.plan.decision import Cheaper, make_plan
-from tfhet.plan.host import Cluster, HostType
+from tfhet.plan.decision import make_plan
+from tfhet.plan.host import ClusterShape, HostType
 from tfhet.plan.interval import Interval
-from tfhet.plan.money import Limits, Market
+from tfhet.plan.money import Market, PlanLimits
 from tfhet.plan.result import Plan
 from tfhet.plan.search import Space
 from tfhet.plan.wire import ASSUMED_WIRE, wire_of
 from tfhet.plan.workload import PipelineCost, Trainer, Workload
-from tfhet.profile import Profile, advise
+from tfhet.profile import Profile
 from tfhet.record import Record, median
 
 INTERRUPTION_PCT = 5.0
@@ -24,9 +24,11 @@ INTERRUPTION_PCT = 5.0
 OVER_IDEAL = re.compile(r"scaling\..+\.data_hosts_\d+")
 
 
-def plan_of(args: argparse.Namespace) -> Plan:
-    """The plan that the options ask for. Raises UsageError or DataError for options and files that do not fit."""
-    profile = Profile.of(Record.read(args.profile))
+def plan_of(args: argparse.Namespace, profile: Profile, saves_us: float = 0.0) -> Plan:
+    """The plan that the options ask for. Raises UsageError or DataError for options and files that do not fit.
+
+    saves_us: CPU microseconds per example that cheaper stages may save, at most.
+    """
     region = args.region or catalogue.REGION
     known = catalogue.default()
     if args.instances:
@@ -37,7 +39,7 @@ def plan_of(args: argparse.Namespace) -> Plan:
         found = known.instance(name)
         return HostType.of(found, speed(found.name))
 
-    today = Cluster.parse(args.cluster, type_of)
+    today = ClusterShape.parse(args.cluster, type_of)
     workload = _workload(args, profile, today)
     ranks = [today.ranks]
     while args.deadline_h and 2 * ranks[-1] <= args.max_hosts * today.dnn.ranks:
@@ -54,13 +56,13 @@ def plan_of(args: argparse.Namespace) -> Plan:
         today,
         space,
         Market(usd.get, args.spot_discount, overhead),
-        limits=Limits(args.examples, args.deadline_h, args.budget_usd),
-        cheaper=[Cheaper(advice.text, advice.saves_us) for advice in advise(profile)],
+        limits=PlanLimits(args.examples, args.deadline_h, args.budget_usd),
+        saves_us=saves_us,
         notes=_notes(args, workload, market),
     )
 
 
-def _workload(args: argparse.Namespace, profile: Profile, today: Cluster) -> Workload:
+def _workload(args: argparse.Namespace, profile: Profile, today: ClusterShape) -> Workload:
     batch_size = args.batch_size or profile.costs[-1].examples
     if batch_size < 2 and not args.batch_size:
         raise UsageError("the profile does not say how large a batch is: give --batch_size")

@@ -30,22 +30,28 @@ def exit_code(plan: Plan) -> int:
 
 def show(args: argparse.Namespace) -> Plan:
     """Prints the plan that the options ask for, and writes what they say."""
-    from tfhet import report
+    from tfhet import advice, report
     from tfhet.plan import words
     from tfhet.plan.asked import plan_of
-    from tfhet.record import document
+    from tfhet.profile import Profile
+    from tfhet.record import Record, document
     from tfhet.report.scatter import plot_points
 
     if args.plot:
         report.check_plot(args.plot)
-    plan = plan_of(args)
+    profile = Profile.of(Record.read(args.profile))
+    cheaper = advice.of_pipeline(profile)
+    plan = plan_of(args, profile, max((finding.saves_us for finding in cheaper), default=0.0))
+    findings = advice.of_plan(plan, cheaper)
+    decision = advice.sentences(findings)
     report.show(report.table(words.rows(plan), columns=words.COLUMNS))
     columns, rows = words.sensitivity_rows(plan)
     if rows:
         report.show(report.table(rows, columns=columns))
-    print(*plan.decision, *(f"- {note}" for note in plan.notes), sep="\n")
+    print(*decision, *(f"- {note}" for note in plan.notes), sep="\n")
     if args.json:
-        print(f"plan: {document.write(args.json, plan.to_json())}")
+        written = plan.to_json() | {"decision": decision, "findings": [finding.to_json() for finding in findings]}
+        print(f"plan: {document.write(args.json, written)}")
     if args.plot and (drawn := words.frontier_plot(plan)):
         print(f"plot: {plot_points(path=args.plot, **drawn)}")
     return plan

@@ -68,7 +68,7 @@ class HostType:
 
 
 @dataclass(frozen=True)
-class Cluster:
+class ClusterShape:
     """Hosts that train, and hosts that prepare data, which may be none. Raises UsageError for numbers out of range."""
 
     dnn: HostType
@@ -83,7 +83,7 @@ class Cluster:
             )
 
     @classmethod
-    def parse(cls, text: str, type_of: Callable[[str], HostType]) -> Cluster:
+    def parse(cls, text: str, type_of: Callable[[str], HostType]) -> ClusterShape:
         """`ml.p4d.24xlarge` or `2*ml.g5.xlarge+3*ml.c5.4xlarge`: dnn hosts, then data hosts."""
         groups = [re.fullmatch(r"\s*(?:(\d+)\s*\*)?\s*([\w.-]+)\s*", part) for part in text.split("+")]
         if not 1 <= len(groups) <= 2 or None in groups:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tfhet.errors import UsageError
-from tfhet.plan.host import Cluster
+from tfhet.plan.host import ClusterShape
 from tfhet.plan.interval import Interval
 from tfhet.plan.prediction import Prediction
 from tfhet.units import HOUR_S
@@ -39,7 +39,7 @@ class Market:
         """Times the time without interruptions."""
         return 1.0 + self.interruption_pct / 100.0
 
-    def usd_per_hour(self, cluster: Cluster) -> float | None:
+    def usd_per_hour(self, cluster: ClusterShape) -> float | None:
         """All hosts together; None where a price is missing."""
         dnn = self.price(cluster.dnn.name)
         data = self.price(cluster.data.name) if cluster.data else 0.0
@@ -62,7 +62,7 @@ class Candidate:
     """Whether none is both cheaper and faster."""
 
     @property
-    def cluster(self) -> Cluster:
+    def cluster(self) -> ClusterShape:
         return self.prediction.cluster
 
     @property
@@ -77,7 +77,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Limits:
+class PlanLimits:
     """What a cluster has to keep to. Raises UsageError for limits that need `examples`, or are not positive."""
 
     examples: float | None = None

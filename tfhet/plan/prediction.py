@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from tfhet.errors import UsageError
 from tfhet.plan.ceiling import Demand, Resource, Supply, Where, ceilings, longest
-from tfhet.plan.host import Cluster
+from tfhet.plan.host import ClusterShape
 from tfhet.plan.interval import Interval, View
 from tfhet.plan.workload import SPLIT_S, CutCost, Workload
 
@@ -31,7 +31,7 @@ class Layout:
 class Prediction:
     """What to expect of a step."""
 
-    cluster: Cluster
+    cluster: ClusterShape
     layout: Layout
     cut: CutCost
     step_s: Interval
@@ -56,7 +56,7 @@ class Prediction:
         return Interval(self.examples / step.value, self.examples / step.high, self.examples / step.low)
 
 
-def demand(workload: Workload, cluster: Cluster, layout: Layout, view: View = View.EXPECTED) -> Demand:
+def demand(workload: Workload, cluster: ClusterShape, layout: Layout, view: View = View.EXPECTED) -> Demand:
     """Of one step of all ranks of this cluster."""
     pipeline, trainer, wire = workload.pipeline, workload.trainer, workload.wire
     ranks, cut = cluster.ranks, pipeline.cuts[layout.cut]
@@ -86,7 +86,7 @@ def demand(workload: Workload, cluster: Cluster, layout: Layout, view: View = Vi
     )
 
 
-def supply(workload: Workload, cluster: Cluster, layout: Layout, view: View = View.EXPECTED) -> Supply:
+def supply(workload: Workload, cluster: ClusterShape, layout: Layout, view: View = View.EXPECTED) -> Supply:
     """Of this cluster."""
     dnn, data = cluster.dnn, cluster.data
     workers_on = cluster.data_hosts + (cluster.dnn_hosts if layout.where is Where.EVERYWHERE else 0)
@@ -103,13 +103,13 @@ def supply(workload: Workload, cluster: Cluster, layout: Layout, view: View = Vi
     )
 
 
-def step_s(workload: Workload, cluster: Cluster, layout: Layout) -> float:
+def step_s(workload: Workload, cluster: ClusterShape, layout: Layout) -> float:
     """The expected step alone: what a search compares."""
     found = ceilings(demand(workload, cluster, layout), supply(workload, cluster, layout), layout.where)
     return max(found.values())
 
 
-def predict(workload: Workload, cluster: Cluster, layout: Layout) -> Prediction:
+def predict(workload: Workload, cluster: ClusterShape, layout: Layout) -> Prediction:
     """The expected step, and the step with every input at its best and at its worst. Raises UsageError for a layout
     that the cluster or the pipeline does not have."""
     if not -len(workload.pipeline.cuts) <= layout.cut < len(workload.pipeline.cuts):
@@ -129,7 +129,7 @@ def predict(workload: Workload, cluster: Cluster, layout: Layout) -> Prediction:
     return Prediction(cluster, layout, cut, step, spread, cluster.ranks * workload.trainer.batch_size)
 
 
-def layouts(workload: Workload, cluster: Cluster) -> Iterator[Layout]:
+def layouts(workload: Workload, cluster: ClusterShape) -> Iterator[Layout]:
     """All that are worth a look: without data hosts one, with them every cut, compression and place."""
     if not cluster.data_hosts:
         yield Layout()
@@ -140,7 +140,7 @@ def layouts(workload: Workload, cluster: Cluster) -> Iterator[Layout]:
                 yield Layout(where, cut, compression)
 
 
-def best_layout(workload: Workload, cluster: Cluster) -> tuple[float, Layout]:
+def best_layout(workload: Workload, cluster: ClusterShape) -> tuple[float, Layout]:
     """The layout with the shortest step, and that step in seconds; of equal ones the first with the fewest bytes."""
 
     def judged(layout: Layout) -> tuple[float, float, float]:
@@ -157,7 +157,7 @@ def best_layout(workload: Workload, cluster: Cluster) -> tuple[float, Layout]:
     return step, best
 
 
-def _with_workers(workload: Workload, cluster: Cluster, layout: Layout, step: float) -> tuple[Layout, float]:
+def _with_workers(workload: Workload, cluster: ClusterShape, layout: Layout, step: float) -> tuple[Layout, float]:
     """More workers on a host as long as what is in flight is the limit."""
     while layout.workers_per_host < MOST_WORKERS:
         more = replace(layout, workers_per_host=2 * layout.workers_per_host)

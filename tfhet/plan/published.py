@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tfhet.plan.ceiling import Where
-from tfhet.plan.host import Cluster, HostType
+from tfhet.plan.host import ClusterShape, HostType
 from tfhet.plan.interval import Interval
 from tfhet.plan.prediction import Layout, Prediction, predict
 from tfhet.plan.wire import REQUEST_S, Stream, Wire
@@ -54,7 +54,7 @@ class Run:
     workload: Workload
     before_s: Interval
     """The step of the homogeneous run, as published."""
-    cluster: Cluster
+    cluster: ClusterShape
     """With the data hosts."""
     layout: Layout
     usd_per_hour: tuple[float, float]
@@ -113,7 +113,7 @@ def aws_tensorflow() -> Run:
             _wire(Interval(8.3, 0.86, 8.3), Interval(4.1, 0.80, 4.1)),
         ),
         before_s,
-        Cluster(
+        ClusterShape(
             HostType("ml.p4d.24xlarge", 96, 8, "A100", 400),
             1,
             HostType("ml.c5.18xlarge", 72, network_gbit_per_s=25, speed=Interval(1.0, 0.95, 1.05)),
@@ -148,7 +148,7 @@ def aws_pytorch() -> Run:
             _wire(Interval(0.86, 0.84, 2.6), Interval(0.80, 0.72, 1.4)),
         ),
         before_s,
-        Cluster(
+        ClusterShape(
             HostType("ml.p3.2xlarge", 8, 1, "V100", 2.5),
             1,
             HostType(
@@ -188,7 +188,7 @@ def ray() -> Run:
             overhead=Interval(1.0, 1.0, 1.1),
         ),
         before_s,
-        Cluster(
+        ClusterShape(
             HostType("ml.g5.xlarge", 4, 1, "A10G", 2.5),
             1,
             HostType("ml.c5.4xlarge", 16, network_gbit_per_s=5, speed=Interval(1.0, 0.85, 1.15)),

@@ -1,4 +1,4 @@
-"""A plan: what was compared, what is chosen, and why."""
+"""A plan: what was compared, and what is chosen. `tfhet.advice` says it in sentences."""
 
 from __future__ import annotations
 
@@ -25,12 +25,16 @@ class Plan:
     """Index of the next best."""
     today: int
     """Index of the cluster that one started from."""
+    alone: int | None
+    """Index of the best cluster without data hosts; None when none keeps the limits."""
+    mixed: int | None
+    """Index of the best cluster with data hosts; None when none keeps the limits."""
+    cheaper_step_s: float | None
+    """The step of today's cluster, were the stages as cheap as they may become; None where that was not asked."""
     break_even_usd_per_hour: Interval | None
     """Price of one data host at which the best cluster with data hosts costs as much as the best without."""
     changes: tuple[Change, ...]
     """What becomes of it when an input is another."""
-    decision: tuple[str, ...]
-    """In sentences, in the order in which one decides."""
     notes: tuple[str, ...]
     """What was assumed, or not known."""
 
@@ -43,9 +47,10 @@ class Plan:
             "chosen": self.chosen,
             "runner_up": self.runner_up,
             "today": self.today,
+            "alone": self.alone,
+            "mixed": self.mixed,
             "break_even_usd_per_hour": even.to_json() if even else None,
             "sensitivity": [change.to_json() for change in self.changes],
-            "decision": list(self.decision),
             "notes": list(self.notes),
         }
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tfhet.errors import UsageError
-from tfhet.plan.host import Cluster, HostType
+from tfhet.plan.host import ClusterShape, HostType
 from tfhet.plan.money import Candidate, Market
 from tfhet.plan.prediction import Layout, best_layout, predict
 from tfhet.plan.workload import Workload
@@ -29,13 +29,13 @@ class Space:
             ranks = " or ".join(str(number) for number in self.ranks)
             raise UsageError(f"no cluster of at most {self.max_hosts} hosts has {ranks} ranks; dnn types: {kinds}")
 
-    def clusters(self) -> Iterator[Cluster]:
+    def clusters(self) -> Iterator[ClusterShape]:
         """Without data hosts first."""
         for dnn, dnn_hosts in self._trainers():
-            yield Cluster(dnn, dnn_hosts)
+            yield ClusterShape(dnn, dnn_hosts)
             for data in self.data:
                 for data_hosts in range(1, self.max_hosts - dnn_hosts + 1):
-                    yield Cluster(dnn, dnn_hosts, data, data_hosts)
+                    yield ClusterShape(dnn, dnn_hosts, data, data_hosts)
 
     def _trainers(self) -> Iterator[tuple[HostType, int]]:
         for ranks in self.ranks:
@@ -48,7 +48,7 @@ class Space:
 class Rated:
     """A cluster as the search compares it: expected values only."""
 
-    cluster: Cluster
+    cluster: ClusterShape
     layout: Layout
     s_per_million: float
     usd_per_million: float | None
@@ -65,12 +65,12 @@ class Rated:
         return (self.s_per_million, self.cluster.hosts, _vcpus(self.cluster))
 
 
-def _vcpus(cluster: Cluster) -> float:
+def _vcpus(cluster: ClusterShape) -> float:
     data = cluster.data_hosts * cluster.data.vcpus if cluster.data else 0.0
     return cluster.dnn_hosts * cluster.dnn.vcpus + data
 
 
-def rated(workload: Workload, clusters: Iterable[Cluster], market: Market) -> list[Rated]:
+def rated(workload: Workload, clusters: Iterable[ClusterShape], market: Market) -> list[Rated]:
     """Each cluster with its best layout."""
     found = []
     for cluster in clusters:

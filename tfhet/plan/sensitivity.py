@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tfhet.plan.host import Cluster
+from tfhet.plan.host import ClusterShape
 from tfhet.plan.interval import Interval
 from tfhet.plan.money import Market
 from tfhet.plan.search import Rated, ranking, rated
@@ -25,7 +25,7 @@ class Change:
     step_s: float
     """Of the cluster that was chosen, laid out anew."""
     usd_per_million: float | None
-    best: Cluster
+    best: ClusterShape
     """What would be chosen then."""
 
     def to_json(self) -> dict[str, Any]:
@@ -70,7 +70,9 @@ WORKLOADS: Mapping[str, Callable[[Workload, float], Workload]] = {
 """Inputs of the workload that are moved: name -> the workload with it at `factor` times its value."""
 
 
-def sensitivity(workload: Workload, chosen: Cluster, shortlist: Sequence[Cluster], market: Market) -> list[Change]:
+def sensitivity(
+    workload: Workload, chosen: ClusterShape, shortlist: Sequence[ClusterShape], market: Market
+) -> list[Change]:
     """Each input moved by CHANGES_PCT, alone; what is chosen then is looked for among the shortlist only."""
     found = []
     for pct in CHANGES_PCT:
@@ -95,7 +97,7 @@ def _priced(market: Market, trainers: set[str], factor: float) -> Callable[[str]
     return price
 
 
-def _with_speed(cluster: Cluster, factor: float) -> Cluster:
+def _with_speed(cluster: ClusterShape, factor: float) -> ClusterShape:
     if cluster.data is None:
         return cluster
     speed: Interval = cluster.data.speed.times(factor)
@@ -103,7 +105,7 @@ def _with_speed(cluster: Cluster, factor: float) -> Cluster:
 
 
 def _change(
-    what: str, pct: int, workload: Workload, chosen: Cluster, shortlist: Sequence[Cluster], market: Market
+    what: str, pct: int, workload: Workload, chosen: ClusterShape, shortlist: Sequence[ClusterShape], market: Market
 ) -> Change:
     own: Rated = rated(workload, [chosen], market)[0]
     best = ranking(rated(workload, shortlist, market))[0]

@@ -1,4 +1,4 @@
-"""What an input pipeline costs, part by part: measured together and alone, with what would help most."""
+"""What an input pipeline costs, part by part: measured together and alone, and whether the parts explain the whole."""
 
 from __future__ import annotations
 
@@ -7,26 +7,22 @@ from typing import TYPE_CHECKING
 from tfhet import lazy
 
 if TYPE_CHECKING:
-    from tfhet.profile.advice import Advice, advise, feeding
     from tfhet.profile.anatomy import Anatomy
     from tfhet.profile.declared import parts_of_pipeline
     from tfhet.profile.dissection import anatomy_of
-    from tfhet.profile.part import Part
+    from tfhet.profile.part import PipelinePart
     from tfhet.profile.plain import parts_of_dataset
     from tfhet.profile.result import Cost, Profile
     from tfhet.profile.rounds import Effort, measure
     from tfhet.profile.target import load
 
 __all__ = [
-    "Advice",
     "Anatomy",
     "Cost",
     "Effort",
-    "Part",
+    "PipelinePart",
     "Profile",
-    "advise",
     "anatomy_of",
-    "feeding",
     "load",
     "measure",
     "parts_of_dataset",

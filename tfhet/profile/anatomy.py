@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Step:
+class GraphStep:
     """One transformation of a data set."""
 
     name: str
@@ -34,7 +34,7 @@ class Anatomy:
 
     is_declared: bool
     """Whether it is a Pipeline, whose batching, order and cut are tfhet's own."""
-    steps: tuple[Step, ...]
+    steps: tuple[GraphStep, ...]
     """From the source on."""
     elements: int | None
     """None: not known, or no end."""

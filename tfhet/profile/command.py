@@ -40,7 +40,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measures and prints; the exit code is 0. Raises UsageError for options that do not fit."""
-    from tfhet import profile, report
+    from tfhet import advice, profile, report
     from tfhet.placement import Pipeline
     from tfhet.record import Figure, median
 
@@ -63,11 +63,11 @@ def run(args: argparse.Namespace) -> int:
     report.show(report.table(rows, columns=columns))
     residue = found.sum_over_whole()
     print(f"The parts alone sum to {residue.value:.2f} of the whole ({residue.low:.2f} to {residue.high:.2f}).")
-    for advice in profile.advise(found):
-        saves = f"saves up to {advice.saves_us:.1f} us: " if advice.saves_us else ""
-        print(f"- {saves}{advice.text}")
+    for finding in advice.of_pipeline(found):
+        saves = f"saves up to {finding.saves_us:.1f} us: " if finding.saves_us else ""
+        print(f"- {saves}{advice.clause(finding)}")
     if args.accelerator_examples_per_s:
-        print(profile.feeding(found, args.accelerator_examples_per_s))
+        print(advice.clause(advice.feeding(found, args.accelerator_examples_per_s)))
     if args.json:
         command = ("tfhet", *sys.argv[1:])
         print(f"record: {found.record(command).write(args.json)}")

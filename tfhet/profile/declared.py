@@ -11,7 +11,7 @@ import tensorflow as tf
 from tfhet import stages as stage_room
 from tfhet.placement import Cut, Pipeline, PlacedStage, local_part, remote_part
 from tfhet.placement.lowering import steps
-from tfhet.profile.part import Part
+from tfhet.profile.part import PipelinePart
 
 READING = "read, parse and batch"
 
@@ -30,11 +30,11 @@ class _Until:
         return self.pipeline.placed()[: self.end]
 
 
-def parts_of_pipeline(pipeline: Pipeline) -> list[Part]:
+def parts_of_pipeline(pipeline: Pipeline) -> list[PipelinePart]:
     """All in one process and on one thread: what is fused there is one part. A step whose results make no batch (images
     of many sizes) is joined with those behind it."""
     batch, end = pipeline.batch_size, 0
-    parts = [Part(READING, remote_part(pipeline, None, Cut(0), threads=1), batch, kind="Source")]
+    parts = [PipelinePart(READING, remote_part(pipeline, None, Cut(0), threads=1), batch, kind="Source")]
     names: list[str] = []
     begin = 0
     for step in steps(pipeline):
@@ -47,7 +47,7 @@ def parts_of_pipeline(pipeline: Pipeline) -> list[Part]:
         if name in taken:
             name = next(f"{name} ({number})" for number in range(2, 99) if f"{name} ({number})" not in taken)
         upto = remote_part(pipeline, None, Cut(end), threads=1)
-        parts.append(Part(name, upto, batch, _alone(pipeline, begin, end), _idle, kind="Stage"))
+        parts.append(PipelinePart(name, upto, batch, _alone(pipeline, begin, end), _idle, kind="Stage"))
         names, begin = [], end
     return parts
 

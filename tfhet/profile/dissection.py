@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tfhet.placement import Cut, Pipeline, remote_part
 from tfhet.placement.inspect import Inspection, inspect
-from tfhet.profile.anatomy import Anatomy, Step
+from tfhet.profile.anatomy import Anatomy, GraphStep
 from tfhet.profile.plain import _chain, _examples, _kind, _names, _ops
 
 MOST_GRAPH_BYTES = (1 << 31) - 1
@@ -62,8 +62,8 @@ def _array_bytes(dataset: tf.data.Dataset) -> int:
     return sum(each.shape.num_elements() * each.dtype.size for each in getattr(dataset, "_tensors", ()))
 
 
-def _steps(dataset: tf.data.Dataset) -> tuple[Step, ...]:
-    steps: list[Step] = []
+def _steps(dataset: tf.data.Dataset) -> tuple[GraphStep, ...]:
+    steps: list[GraphStep] = []
     examples = 1
     for each in _chain(dataset):
         kind = _kind(each)
@@ -71,7 +71,7 @@ def _steps(dataset: tf.data.Dataset) -> tuple[Step, ...]:
         examples = _examples(each, kind, examples)
         size, values = _example_size(each.element_spec, examples)
         cardinality = int(each.cardinality())
-        step = Step(
+        step = GraphStep(
             name=" ".join(_names(functions)) or kind,
             kind=kind,
             ops=frozenset(op for function in functions for op in _ops(function.function.graph)),

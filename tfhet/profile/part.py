@@ -13,7 +13,7 @@ PYTHON_OPS = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
 
 
 @dataclass(frozen=True)
-class Part:
+class PipelinePart:
     """A step of a declared pipeline, or one transformation of a plain data set."""
 
     name: str

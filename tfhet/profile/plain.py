@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfhet.errors import UsageError
-from tfhet.profile.part import Part
+from tfhet.profile.part import PipelinePart
 
 _PASSED = ("Options", "Model", "Restructured")
 """Wrappers that do nothing to the elements."""
@@ -17,12 +17,12 @@ _SOURCES = ("Interleave", "FlatMap", "ParallelInterleave")
 """Up to the last of these, elements are files and the like: all of it counts as the source."""
 
 
-def parts_of_dataset(dataset: tf.data.Dataset) -> list[Part]:
+def parts_of_dataset(dataset: tf.data.Dataset) -> list[PipelinePart]:
     """Each transformation with the function that it maps. Raises UsageError where a data set has several inputs behind
     its source (`zip` after `map`, ...): profile its inputs one by one."""
     chain = _chain(dataset)
     first = max((i for i, each in enumerate(chain) if _kind(each).startswith(_SOURCES)), default=0)
-    parts: list[Part] = []
+    parts: list[PipelinePart] = []
     examples = 1
     for number, each in enumerate(chain[first:]):
         kind = _kind(each)
@@ -35,11 +35,13 @@ def parts_of_dataset(dataset: tf.data.Dataset) -> list[Part]:
         words = ["source" if number == 0 else str(number), kind, *_names(functions)]
         alone = _alone(each, kind, functions) if number else None
         parallel = kind == "ParallelMap" if kind.endswith("Map") else None
-        parts.append(Part(" ".join(words), _endless(each), examples, alone, kind=kind, ops=ops, parallel=parallel))
+        parts.append(
+            PipelinePart(" ".join(words), _endless(each), examples, alone, kind=kind, ops=ops, parallel=parallel)
+        )
     return parts
 
 
-def _with_batch(part: Part, dataset: tf.data.Dataset, kind: str, examples: int) -> Part:
+def _with_batch(part: PipelinePart, dataset: tf.data.Dataset, kind: str, examples: int) -> PipelinePart:
     """A parallel map and the batch behind it are one: tf.data makes them so."""
     mapped, batched = part.alone, _alone(dataset, kind, [])
     assert mapped is not None and batched is not None

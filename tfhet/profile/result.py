@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfhet.errors import DataError
+from tfhet.profile.part import PYTHON_OPS
 from tfhet.record import Figure, Record, median
 
 WHOLE = "the whole pipeline"
@@ -18,7 +19,7 @@ class Cost:
     """One part, measured."""
 
     name: str
-    """As `Part.name`."""
+    """As `PipelinePart.name`."""
     cumulative_us: tuple[float, ...]
     """CPU microseconds per example of everything up to and with this part, one value a round."""
     alone_us: tuple[float, ...] = ()
@@ -30,11 +31,16 @@ class Cost:
     examples: int = 1
     """In one element behind this part."""
     kind: str = ""
-    """As `Part.kind`."""
+    """As `PipelinePart.kind`."""
     ops: tuple[str, ...] = ()
-    """As `Part.ops`."""
+    """As `PipelinePart.ops`."""
     parallel: bool | None = None
-    """As `Part.parallel`."""
+    """As `PipelinePart.parallel`."""
+
+    @property
+    def runs_python(self) -> bool:
+        """Whether a function of this part calls Python for every element."""
+        return bool(set(self.ops) & set(PYTHON_OPS))
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ import tensorflow as tf
 from tfhet.clock import SYSTEM, Clock
 from tfhet.errors import UsageError
 from tfhet.events import Event, Observer, ignore
-from tfhet.profile.part import Part
+from tfhet.profile.part import PipelinePart
 from tfhet.profile.result import Cost, Profile
 
 HELD_BYTES = 4 << 20
@@ -100,7 +100,7 @@ def _draw(iterator: Any, count: int) -> None:
 
 def measure(
     name: str,
-    parts: Sequence[Part],
+    parts: Sequence[PipelinePart],
     effort: Effort = Effort(),
     *,
     observer: Observer = ignore,
@@ -155,7 +155,7 @@ def measure(
 def _rounds(
     uptos: Sequence[_Case],
     alone: Mapping[int, tuple[_Case, _Case]],
-    parts: Sequence[Part],
+    parts: Sequence[PipelinePart],
     held: Sequence[int],
     examples: int,
     repeats: int,
@@ -202,7 +202,7 @@ def _bind(cores: set[int]) -> None:
             os.sched_setaffinity(int(thread), cores)
 
 
-def _examples(whole: _Case, parts: Sequence[Part], effort: Effort, clock: Clock) -> int:
+def _examples(whole: _Case, parts: Sequence[PipelinePart], effort: Effort, clock: Clock) -> int:
     """How many to draw in each run, so that all rounds take about the budget."""
     count, least = parts[-1].examples, LEAST_ELEMENTS * max(part.examples for part in parts)
     each = whole.cpu_us(count, clock, 2)
@@ -218,7 +218,7 @@ def _fitting(limit: int, each: int) -> int:
     return max(1, min(256, limit // max(1, each)))
 
 
-def _element(part: Part) -> tuple[int, str]:
+def _element(part: PipelinePart) -> tuple[int, str]:
     """Of one example behind this part: its bytes, labels and all, and the dtype of most; by the first element."""
     element = next(iter(part.upto.take(1)), None)
     if element is None:

@@ -33,7 +33,7 @@ class Tick:
 
 
 @dataclass(frozen=True)
-class Spot:
+class ChartDot:
     """A region that the pointer finds, and what it says there."""
 
     x: float
@@ -62,7 +62,7 @@ class LineChart:
     """Where the median runs; 0 is the top."""
     middle: str
     """The median as text."""
-    spots: Sequence[Spot]
+    spots: Sequence[ChartDot]
     """Where the pointer learns values."""
     note: str
     """What the drawing leaves out, or empty."""
@@ -125,7 +125,7 @@ def line_chart(title: str, samples: Sequence[float], unit: str, *, top: float | 
         half = WIDTH / len(groups) / 2.0
         left = max(0.0, center - half)
         spots.append(
-            Spot(left, min(WIDTH, center + half) - left, f"{named}: {numbers.number(median(some), unit=unit)}")
+            ChartDot(left, min(WIDTH, center + half) - left, f"{named}: {numbers.number(median(some), unit=unit)}")
         )
     middle = median(values)
     return LineChart(

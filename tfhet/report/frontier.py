@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfhet import errors
+from tfhet.advice import Finding, choice_of
 from tfhet.record import RunSummary, Spread, document
 from tfhet.report import numbers
 from tfhet.report.chart import HEIGHT, MOST, WIDTH, Tick, nice_ticks
@@ -30,7 +31,7 @@ class Range:
 
 
 @dataclass(frozen=True)
-class Candidate:
+class PlannedCluster:
     """A cluster that the plan considered."""
 
     text: str
@@ -55,12 +56,24 @@ class Candidate:
 class PlanView:
     """The plan as a page shows it."""
 
-    candidates: Sequence[Candidate]
+    candidates: Sequence[PlannedCluster]
     roles: Mapping[int, str]
     """`chosen`, `runner-up`, `today`, by index of the candidate."""
     decision: Sequence[str]
     """In the order in which to act."""
     notes: Sequence[str]
+
+    @property
+    def choice(self) -> Finding:
+        """What the plan chose."""
+        index, role = next(((i, role) for i, role in self.roles.items() if "chosen" in role), (None, ""))
+        chosen = None if index is None else self.candidates[index]
+        return choice_of(
+            None if chosen is None else chosen.text,
+            binding=chosen.binding if chosen else "",
+            has_data=chosen is not None and any(host.startswith("data ") for host in chosen.hosts),
+            is_today="today" in role,
+        )
 
     @property
     def numbered(self) -> list[int]:
@@ -117,12 +130,12 @@ def read_plan(content: Mapping[str, Any], where: str = "") -> PlanView:
         raise errors.DataError(f"{KIND} {where}: cannot be read: {error!r}", where or None) from None
 
 
-def _candidate(one: Mapping[str, Any]) -> Candidate:
+def _candidate(one: Mapping[str, Any]) -> PlannedCluster:
     cluster, layout = one["cluster"], one.get("layout") or {}
     hosts = {f"dnn {cluster.get('dnn')}": int(cluster.get("dnn_hosts") or 0)}
     if cluster.get("data") and cluster.get("data_hosts"):
         hosts[f"data {cluster['data']}"] = int(cluster["data_hosts"])
-    return Candidate(
+    return PlannedCluster(
         text=str(cluster.get("text") or " + ".join(hosts)),
         hosts=hosts,
         step_ms=_range(one["step_ms"]),
@@ -191,7 +204,7 @@ def frontier_chart(plan: PlanView) -> FrontierChart | None:
 _Point = tuple[float, float, tuple[float, float], tuple[float, float]]
 
 
-def _point(one: Candidate) -> _Point:
+def _point(one: PlannedCluster) -> _Point:
     assert one.examples_per_s is not None and one.usd_per_million is not None
     speed, usd = one.examples_per_s, one.usd_per_million
     return speed.value, usd.value, (speed.low, speed.high), (usd.low, usd.high)
@@ -255,7 +268,7 @@ def projected_rows(plan: PlanView, runs: Mapping[str, RunSummary]) -> list[Proje
 
 
 def _hosts(run: RunSummary) -> dict[str, int]:
-    """As `Candidate.hosts`."""
+    """As `PlannedCluster.hosts`."""
     found: dict[str, int] = {}
     for group in run.cluster.values():
         hosts = group.get("hosts")

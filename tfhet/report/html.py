@@ -8,6 +8,7 @@ from pathlib import Path
 
 import jinja2
 
+from tfhet.advice import Diagnosis, of_run, paragraph
 from tfhet.record import RunFolder, document
 from tfhet.report import numbers
 from tfhet.report.benchmark import MANY, Benchmark
@@ -16,7 +17,7 @@ from tfhet.report.frontier import frontier_chart, projected_rows
 from tfhet.report.given import Given
 from tfhet.report.run_view import LOG_LINES, RunView, machine_facts, value
 from tfhet.report.stage_costs import StageCosts, stage_costs
-from tfhet.report.verdict import Verdict, verdict
+from tfhet.report.utilisation import busiest
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -40,6 +41,7 @@ def _environment() -> jinja2.Environment:
         interval=numbers.interval,
         spread=numbers.spread,
         usd=numbers.usd,
+        paragraph=paragraph,
         value=value,
     )
     return environment
@@ -56,7 +58,7 @@ def page(given: Given) -> str:
         .get_template("page.html.j2")
         .render(
             title=_title(given),
-            views=[(view, _verdict(view, given, costs)) for view in given.runs],
+            views=[(view, _diagnosis(view, given, costs)) for view in given.runs],
             cost_rows=rows,
             headline=headline(rows),
             is_simulated=any(view.is_simulated for view in given.runs),
@@ -87,9 +89,15 @@ def _stages_where(given: Given) -> dict[str, str]:
     )
 
 
-def _verdict(view: RunView, given: Given, costs: StageCosts | None) -> Verdict:
-    decision = given.plan.decision[-1] if given.plan and given.plan.decision else ""
-    return verdict(view.run, costs=costs.named if costs else (), hosts=view.hosts, decision=decision)
+def _diagnosis(view: RunView, given: Given, costs: StageCosts | None) -> Diagnosis:
+    data_groups = [name for name, group in view.run.cluster.items() if group.get("role") == "data"]
+    host = busiest(view.hosts, data_groups)
+    return of_run(
+        view.run,
+        costs=costs.named if costs else (),
+        busiest_data_host=(host.name, host.used_pct) if host and host.used_pct is not None else None,
+        choice=given.plan.choice if given.plan else None,
+    )
 
 
 def render_html(folder: RunFolder | Path | str, given: Given | None = None) -> str:

@@ -13,7 +13,7 @@ from tfhet.record.timeline import Timeline
 from tfhet.report import numbers
 from tfhet.report.bars import BarChart, bar_chart
 from tfhet.report.chart import LineChart, line_chart
-from tfhet.report.utilisation import HostUse, reading_s, use_chart, use_of_hosts
+from tfhet.report.utilisation import HostCpu, reading_s, use_chart, use_of_hosts
 
 EVENTS_SHOWN = 200
 LOG_LINES = 40
@@ -36,7 +36,7 @@ class RunView:
     """Under which the page shows it."""
     folder: RunFolder | None = None
     """What it left; None where only its summary is given."""
-    hosts: Sequence[HostUse] = ()
+    hosts: Sequence[HostCpu] = ()
     events: Sequence[Mapping[str, str]] = ()
     """Each with `when`, `name` and `rest`."""
     events_hidden: int = 0

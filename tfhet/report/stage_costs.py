@@ -16,7 +16,7 @@ MARKS = {"data_group": "solid", "dnn_group": "dashed", "trainer": "hollow"}
 
 
 @dataclass(frozen=True)
-class Part:
+class PartCost:
     """One part of the pipeline."""
 
     name: str
@@ -34,7 +34,7 @@ class Part:
 class StageCosts:
     """All parts in order, the source first."""
 
-    parts: Sequence[Part]
+    parts: Sequence[PartCost]
     whole: Figure | None
     """The whole pipeline, measured together."""
 
@@ -43,8 +43,8 @@ class StageCosts:
         """The parts as `verdict` takes them."""
         return [(part.name, part.added) for part in self.parts]
 
-    def share(self, part: Part) -> str:
-        """Of the whole, in percent."""
+    def share(self, part: PartCost) -> str:
+        """Share of the whole in percent."""
         whole = self.whole.value if self.whole else 0.0
         return numbers.percent(100.0 * max(0.0, part.added.value) / whole) if whole > 0 else numbers.MISSING
 
@@ -70,7 +70,7 @@ def stage_costs(record: Record, stages_where: Mapping[str, str] | None = None) -
         name, count = str(detail.get("name") or figure), detail.get("bytes_per_example")
         alone = record.figures.get(figure.removesuffix("us") + "alone_us")
         size = count if isinstance(count, int) and count > 0 else None
-        parts.append(Part(name, record.figures[figure], alone, size, _place(name, stages_where or {})))
+        parts.append(PartCost(name, record.figures[figure], alone, size, _place(name, stages_where or {})))
     return StageCosts(tuple(parts), record.figures.get(_WHOLE))
 
 

@@ -16,26 +16,26 @@ READING_BEGAN, RANK_ENDED = "reading.seen", "rank.ended"
 
 
 @dataclass(frozen=True)
-class HostUse:
+class HostCpu:
     """One host."""
 
     name: str
     group: str
     """"" where the record does not say."""
     cpu_s: float | None
-    """CPU seconds, of its whole life."""
+    """CPU seconds of its whole life."""
     reading_cpu_s: float | None
-    """Those while the ranks read."""
+    """CPU seconds while the ranks read."""
     cpus_used: float | None
-    """In the mean, while the ranks read; where the record does not say when that was, of the whole run."""
+    """Mean number of CPUs used while the ranks read; of the whole run where the record does not say when that was."""
     cpus: float | None
-    """That it may use; None without a limit."""
+    """Number of CPUs that it may use; None without a limit."""
     used_pct: float | None
-    """The one as a part of the other, in percent."""
+    """`cpus_used` as a share of `cpus`, in percent."""
     memory_bytes: int | None
-    """That it may use; None without a limit."""
+    """Memory that it may use; None without a limit."""
     bits_per_s: float | None
-    """That its network may carry; None without a limit."""
+    """Limit of its network in each direction; None without a limit."""
 
 
 def reading_s(events: Iterable[Mapping[str, Any]]) -> float | None:
@@ -51,7 +51,7 @@ def reading_s(events: Iterable[Mapping[str, Any]]) -> float | None:
     return lasted if lasted > 0 else None
 
 
-def use_of_hosts(summary: RunSummary, lasted_s: float | None = None) -> list[HostUse]:
+def use_of_hosts(summary: RunSummary, lasted_s: float | None = None) -> list[HostCpu]:
     """The hosts whose CPU was counted, in the order of the cluster. lasted_s: what `reading_s` gave."""
     groups = {
         str(host): name for name, group in summary.cluster.items() for host in _listed(group.get("hosts")) if host
@@ -65,7 +65,7 @@ def use_of_hosts(summary: RunSummary, lasted_s: float | None = None) -> list[Hos
     ]
 
 
-def use_chart(hosts: Sequence[HostUse]) -> BarChart | None:
+def use_chart(hosts: Sequence[HostCpu]) -> BarChart | None:
     """CPUs used by each host, with its limit where it has one."""
     figures, limits = {}, {}
     for host in hosts:
@@ -77,20 +77,20 @@ def use_chart(hosts: Sequence[HostUse]) -> BarChart | None:
     return bar_chart("CPUs used by each host, in the mean", figures, limits=limits, is_linear=True)
 
 
-def busiest(hosts: Sequence[HostUse], groups: Iterable[str]) -> HostUse | None:
+def busiest(hosts: Sequence[HostCpu], groups: Iterable[str]) -> HostCpu | None:
     """The host of some groups that used the largest part of its CPUs; None where no limit is known."""
     wanted = set(groups)
     known = [host for host in hosts if host.group in wanted and host.used_pct is not None]
     return max(known, key=lambda host: host.used_pct or 0.0, default=None)
 
 
-def _use(name: str, group: str, summary: RunSummary, lasted_s: float | None) -> HostUse:
+def _use(name: str, group: str, summary: RunSummary, lasted_s: float | None) -> HostCpu:
     limits = summary.limits.get(name) or {}
     whole, reading = _real(summary.host_cpu_s.get(name)), _real(summary.reading_cpu_s.get(name))
     counted, seconds = (reading, lasted_s) if reading is not None and lasted_s else (whole, _real(summary.duration_s))
     used = _real(counted / seconds) if counted is not None and seconds else None
     cpus = _real(limits.get("cpus"))
-    return HostUse(
+    return HostCpu(
         name=name,
         group=group,
         cpu_s=whole,
@@ -118,7 +118,7 @@ def _listed(value: object) -> Sequence[Any]:
     return value if isinstance(value, (list, tuple)) else ()
 
 
-def used_of(host: HostUse) -> str:
+def used_of(host: HostCpu) -> str:
     """`1.8 of 2.0 CPUs, 90.0 %`, as far as it is known."""
     said = numbers.number(host.cpus_used)
     if host.cpus is not None:

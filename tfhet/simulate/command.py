@@ -94,8 +94,8 @@ def run(args: argparse.Namespace) -> int:
         return 0
     how: dict[str, Any] = {}
     if args.job is not None:
-        from tfhet.job import read
         from tfhet.simulate import job
+        from tfhet.submit import read
 
         if args.cluster is not None:
             raise UsageError(f"--job {args.job} has a cluster of its own; leave {args.cluster} away")

@@ -7,12 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tfhet.job import Job
-from tfhet.job.job import ALONE, PIPE, Channel
-from tfhet.job.rules import check_code
 from tfhet.simulate.channels import DIGITS
 from tfhet.simulate.cluster_file import ClusterFile, GroupFile
 from tfhet.simulate.host import hyperparameters
+from tfhet.submit import ALONE, PIPE, Channel, Job, check_code
 
 
 def cluster_of(job: Job) -> ClusterFile:

@@ -28,12 +28,12 @@ from tfhet.container.limits import Limits
 from tfhet.control import SECRET_VARIABLE, new_secret
 from tfhet.deadline import Deadline
 from tfhet.errors import JobFailed, TfhetError, UsageError
-from tfhet.job.hyperparameters import MPI_OPTIONS
 from tfhet.process import Child, describe_exit
 from tfhet.simulate.ground import OnLine
 from tfhet.simulate.host import SimulatedHost, hyperparameters
 from tfhet.simulate.scale import limits_of
 from tfhet.simulate.submission import Submission
+from tfhet.submit import MPI_OPTIONS
 
 BASE = Path("/opt/ml")
 _PACKAGE = Path(__file__).resolve().parents[2]

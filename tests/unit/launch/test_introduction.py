@@ -1,4 +1,4 @@
-"""launch/launcher.py: the line that a launcher begins with is the one by which job/hosts.py knows its host."""
+"""launch/launcher.py: the line that a launcher begins with is the one by which follow/hosts.py knows its host."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tfhet.control import Secret
-from tfhet.job.hosts import Introduction
+from tfhet.follow.hosts import Introduction
 from tfhet.launch.assignment import Place
 from tfhet.launch.launcher import Launcher
 

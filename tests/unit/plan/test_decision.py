@@ -1,4 +1,4 @@
-"""plan/decision.py, search.py, money.py, sensitivity.py: what is chosen, and what is said about it."""
+"""plan/decision.py, search.py, money.py, sensitivity.py, and advice/plan.py: what is chosen, and what is said of it."""
 
 from __future__ import annotations
 
@@ -7,18 +7,23 @@ from dataclasses import replace
 import plans
 import pytest
 
+from tfhet.advice import Finding, of_plan, sentences
 from tfhet.errors import UsageError
-from tfhet.plan import Candidate, Cheaper, Cluster, Layout, Limits, Market, Resource, Space, make_plan, predict
+from tfhet.plan import Candidate, ClusterShape, Layout, Market, PlanLimits, Resource, Space, make_plan, predict
 from tfhet.plan.money import break_even_usd_per_hour
 from tfhet.plan.sensitivity import CHANGES_PCT
 
-TODAY = Cluster(plans.GPU)
+TODAY = ClusterShape(plans.GPU)
 SPACE = Space([plans.GPU, plans.BIGGER], [plans.CPU], [1], 3)
 MARKET = Market(plans.USD.get)
 
 
 def plan(workload=None, market=MARKET, **more):
     return make_plan(workload or plans.workload(), TODAY, SPACE, market, **more)
+
+
+def decision(found, cheaper=()) -> list[str]:
+    return sentences(of_plan(found, cheaper))
 
 
 def chosen(found) -> str:
@@ -28,31 +33,33 @@ def chosen(found) -> str:
 def test_a_data_group_is_taken_where_it_pays():
     found = plan()
     assert chosen(found) == "1*ml.gpu.small+1*ml.cpu.large"
-    assert found.decision[0].startswith("Today, 1*ml.gpu.small: 25 ms")
-    assert "CPUs of the dnn hosts bind, the accelerator next" in found.decision[0]
-    assert "waits 60% of the time" in found.decision[1]
-    assert found.decision[-1] == "So take 1*ml.gpu.small+1*ml.cpu.large: the accelerator binds."
+    said = decision(found)
+    assert said[0].startswith("Today, 1*ml.gpu.small: 25 ms")
+    assert "CPUs of the dnn hosts bind, the accelerator next" in said[0]
+    assert "waits 60% of the time" in said[1]
+    assert said[-1] == "Take 1*ml.gpu.small+1*ml.cpu.large: the accelerator binds."
     assert found.candidates[found.runner_up].cluster != found.candidates[found.chosen].cluster
 
 
 def test_cheaper_stages_come_before_a_bigger_host_and_a_bigger_host_before_a_data_group():
-    found = plan(cheaper=[Cheaper("batch first", 60.0), Cheaper("something small", 1.0)])
-    told = [line.split(":")[0].split(" the best")[0].split(" first,")[0] for line in found.decision]
-    assert told[2:5] == ["Cheaper stages", "Without a data group", "With a data group"]
-    assert "batch first. A step would take 10 ms at best" in found.decision[2]
+    changes = [Finding("named_change", facts={"change": f"batch {n}"}, saves_us=60.0 / n) for n in (2, 1)]
+    said = decision(plan(saves_us=60.0), changes)
+    kinds = [line.split(":")[0].split(" the best")[0].split(" first,")[0] for line in said]
+    assert kinds[2:5] == ["Cheaper stages", "Without a data group", "With a data group"]
+    assert "batch 1. A step would take 10 ms at best" in said[2]
 
 
 def test_where_the_accelerator_binds_one_stays_as_one_is():
     found = plan(plans.workload(step_ms=50.0))
     assert chosen(found) == "1*ml.gpu.small"
-    assert found.decision[-1] == "Stay with 1*ml.gpu.small: the accelerator binds."
-    assert "The input keeps up" in found.decision[1]
+    assert decision(found)[-1] == "Stay with 1*ml.gpu.small: the accelerator binds."
+    assert "The input keeps up" in decision(found)[1]
 
 
 def test_a_bigger_host_is_taken_where_it_is_cheaper_than_a_data_group():
     found = plan(market=Market({**plans.USD, "ml.gpu.large": 4.1}.get))
     assert chosen(found) == "1*ml.gpu.large"
-    assert found.decision[-1].startswith("So stay homogeneous: take 1*ml.gpu.large")
+    assert decision(found)[-1].startswith("Stay homogeneous: take 1*ml.gpu.large")
 
 
 def test_at_the_break_even_price_of_a_data_host_both_cost_the_same():
@@ -68,10 +75,10 @@ def test_at_the_break_even_price_of_a_data_host_both_cost_the_same():
 def test_a_data_host_that_helps_nothing_pays_at_no_price():
     needs = plans.workload(step_ms=50.0)
     one, two = (predict(needs, cluster, Layout()) for cluster in (TODAY, TODAY))
-    mixed = replace(two, cluster=Cluster(plans.GPU, 1, plans.CPU, 1))
+    mixed = replace(two, cluster=ClusterShape(plans.GPU, 1, plans.CPU, 1))
     even = break_even_usd_per_hour(Candidate(mixed, 5.0), Candidate(one, 4.0), 4.0)
     assert even.value == pytest.approx(0.0)
-    assert "a data host pays at no price" in " ".join(plan(needs).decision)
+    assert "a data host pays at no price" in " ".join(decision(plan(needs)))
 
 
 def test_what_a_million_examples_cost_is_the_price_of_their_time():
@@ -92,7 +99,7 @@ def test_a_deadline_that_the_cheapest_misses_costs_money():
     needs = plans.workload(step_ms=1.0)
     free, million = plan(needs), 1e9
     hours = million / 1e6 * free.candidates[free.chosen].s_per_million.value / 3600
-    rushed = plan(needs, limits=Limits(million, deadline_h=hours * 0.8))
+    rushed = plan(needs, limits=PlanLimits(million, deadline_h=hours * 0.8))
     assert rushed.candidates[rushed.chosen].s_per_million.value < free.candidates[free.chosen].s_per_million.value
     assert rushed.candidates[rushed.chosen].usd_per_million.value >= free.candidates[free.chosen].usd_per_million.value
     assert not rushed.candidates[rushed.chosen].missed
@@ -100,17 +107,17 @@ def test_a_deadline_that_the_cheapest_misses_costs_money():
 
 
 def test_limits_that_nothing_keeps_leave_no_choice():
-    found = plan(limits=Limits(1e9, budget_usd=0.01))
+    found = plan(limits=PlanLimits(1e9, budget_usd=0.01))
     assert found.chosen is None
-    assert found.decision[-1].startswith("No cluster keeps the limits")
+    assert decision(found)[-1].startswith("No cluster keeps the limits")
     assert found.to_json()["chosen"] is None
 
 
 def test_a_deadline_needs_to_know_of_how_many_examples():
     with pytest.raises(UsageError, match="--examples"):
-        Limits(deadline_h=1.0)
+        PlanLimits(deadline_h=1.0)
     with pytest.raises(UsageError, match="--budget_usd"):
-        Limits(1.0, budget_usd=0.0)
+        PlanLimits(1.0, budget_usd=0.0)
 
 
 def test_without_prices_the_fastest_is_taken_and_it_is_said():

@@ -10,17 +10,17 @@ import pytest
 
 from tfhet import catalogue
 from tfhet.errors import DataError, UsageError
-from tfhet.plan import Cluster, HostType, Interval, Layout, PipelineCost, Resource, Where, best_layout, predict
+from tfhet.plan import ClusterShape, HostType, Interval, Layout, PipelineCost, Resource, Where, best_layout, predict
 from tfhet.plan.prediction import demand
 from tfhet.plan.wire import ASSUMED_WIRE, Stream, wire_of
 from tfhet.profile import Cost, Profile
 from tfhet.record import Figure, Record
 
-MIXED = Cluster(plans.GPU, 1, plans.CPU, 1)
+MIXED = ClusterShape(plans.GPU, 1, plans.CPU, 1)
 
 
 def test_a_step_that_waits_for_cpus_takes_what_it_costs_over_what_there_is():
-    found = predict(plans.workload(), Cluster(plans.GPU), Layout())
+    found = predict(plans.workload(), ClusterShape(plans.GPU), Layout())
     assert found.step_s.value == pytest.approx(0.1 / 4)
     assert found.binding is Resource.DNN_CPUS
     assert found.runner_up is Resource.ACCELERATOR
@@ -37,21 +37,21 @@ def test_with_data_hosts_the_wire_is_paid_for_too():
 
 def test_a_slower_vcpu_counts_as_less_than_one():
     slow = replace(plans.GPU, speed=Interval(0.5, 0.4, 0.6))
-    found = predict(plans.workload(), Cluster(slow), Layout())
+    found = predict(plans.workload(), ClusterShape(slow), Layout())
     assert found.step_s.value == pytest.approx(0.1 / 2)
     assert (found.step_s.low, found.step_s.high) == (pytest.approx(0.1 / 2.4), pytest.approx(0.1 / 1.6))
 
 
 def test_what_a_launcher_takes_is_not_there_for_the_job():
     small, busy = replace(plans.GPU, vcpus=0.5), replace(plans.workload(), launcher_cpus=Interval(0.1, 0.0, 0.2))
-    found = predict(busy, Cluster(small), Layout()).ceilings_s[Resource.DNN_CPUS]
+    found = predict(busy, ClusterShape(small), Layout()).ceilings_s[Resource.DNN_CPUS]
     assert (found.value, found.low, found.high) == (*(pytest.approx(0.1 / cpus) for cpus in (0.4, 0.5, 0.3)),)
     with pytest.raises(UsageError, match="the launcher alone takes"):
-        predict(busy, Cluster(replace(plans.GPU, vcpus=0.05)), Layout())
+        predict(busy, ClusterShape(replace(plans.GPU, vcpus=0.05)), Layout())
 
 
 def test_every_rank_has_a_batch_and_every_host_its_network():
-    needs = demand(plans.workload(), Cluster(plans.GPU, 3, plans.CPU, 2), Layout(Where.DATA))
+    needs = demand(plans.workload(), ClusterShape(plans.GPU, 3, plans.CPU, 2), Layout(Where.DATA))
     assert needs.wire_bytes == pytest.approx(3e6)
     assert needs.accelerator_s == pytest.approx(0.01)
     assert needs.batch_s == pytest.approx(0.0005 + 0.001 / 0.6 + 1e6 / (0.96 * 10e9 / 8))
@@ -60,7 +60,7 @@ def test_every_rank_has_a_batch_and_every_host_its_network():
 def test_a_batch_takes_longer_where_a_host_has_less_than_one_cpu():
     small = replace(plans.CPU, vcpus=0.2)
     one, fifth = (
-        demand(plans.workload(), Cluster(plans.GPU, 1, data, 1), Layout(Where.DATA)) for data in (plans.CPU, small)
+        demand(plans.workload(), ClusterShape(plans.GPU, 1, data, 1), Layout(Where.DATA)) for data in (plans.CPU, small)
     )
     assert fifth.batch_s - one.batch_s == pytest.approx(4 * 0.001 / 0.6)
 
@@ -68,10 +68,10 @@ def test_a_batch_takes_longer_where_a_host_has_less_than_one_cpu():
 def test_the_best_cut_sends_few_bytes_where_the_network_binds_and_none_of_the_work_where_it_does_not():
     wide = plans.workload(remote_us=50.0, local_us=10.0, size=5000.0)
     thin = replace(plans.CPU, network_gbit_per_s=1.0)
-    _, layout = best_layout(wide, Cluster(plans.BIGGER, 1, thin, 4))
+    _, layout = best_layout(wide, ClusterShape(plans.BIGGER, 1, thin, 4))
     assert wide.pipeline.cuts[layout.cut].behind == "stages"
     heavy = plans.workload(step_ms=1.0, remote_us=50.0, local_us=50.0, size=10.0)
-    _, layout = best_layout(heavy, Cluster(replace(plans.GPU, vcpus=1), 1, plans.CPU, 8))
+    _, layout = best_layout(heavy, ClusterShape(replace(plans.GPU, vcpus=1), 1, plans.CPU, 8))
     assert heavy.pipeline.cuts[layout.cut].behind == "rescale"
 
 
@@ -84,7 +84,7 @@ def test_workers_are_added_while_what_is_in_flight_binds():
 
 def test_an_accelerator_whose_step_nobody_stated_is_refused():
     with pytest.raises(UsageError, match="unknown accelerator 'H'; known: G"):
-        predict(plans.workload(), Cluster(replace(plans.GPU, gpu_kind="H")), Layout())
+        predict(plans.workload(), ClusterShape(replace(plans.GPU, gpu_kind="H")), Layout())
 
 
 def test_a_cut_that_is_not_there_is_refused():
@@ -94,14 +94,14 @@ def test_a_cut_that_is_not_there_is_refused():
 
 def test_a_cluster_is_written_as_it_is_read():
     types = {kind.name: kind for kind in (plans.GPU, plans.CPU)}
-    made = Cluster.parse("2*ml.gpu.small + 3*ml.cpu.large", types.__getitem__)
+    made = ClusterShape.parse("2*ml.gpu.small + 3*ml.cpu.large", types.__getitem__)
     assert (made.dnn, made.dnn_hosts, made.data, made.data_hosts) == (plans.GPU, 2, plans.CPU, 3)
     assert str(made) == "2*ml.gpu.small+3*ml.cpu.large"
-    assert Cluster.parse(str(made), types.__getitem__) == made
-    assert Cluster.parse("ml.gpu.small", types.__getitem__) == Cluster(plans.GPU)
+    assert ClusterShape.parse(str(made), types.__getitem__) == made
+    assert ClusterShape.parse("ml.gpu.small", types.__getitem__) == ClusterShape(plans.GPU)
     for wrong in ("", "a+b+c", "x*ml.gpu.small", "0*ml.gpu.small"):
         with pytest.raises(UsageError, match="cluster|hosts"):
-            Cluster.parse(wrong, lambda name: plans.GPU)
+            ClusterShape.parse(wrong, lambda name: plans.GPU)
 
 
 def test_types_come_from_the_catalogue():

@@ -26,9 +26,9 @@ def test_what_was_published_lies_in_the_predicted_interval(key):
 
 @pytest.mark.parametrize("run", [aws_tensorflow(), aws_pytorch(), ray()], ids=lambda run: run.key)
 def test_the_homogeneous_step_that_went_in_comes_out_where_there_are_no_data_hosts(run):
-    from tfhet.plan import Cluster, Layout, predict
+    from tfhet.plan import ClusterShape, Layout, predict
 
-    found = predict(run.workload, Cluster(run.cluster.dnn), Layout())
+    found = predict(run.workload, ClusterShape(run.cluster.dnn), Layout())
     assert found.step_s.value == pytest.approx(run.before_s.value)
     assert found.binding is Resource.DNN_CPUS
 

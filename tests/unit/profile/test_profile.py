@@ -141,7 +141,7 @@ def test_the_command_prints_the_table_and_writes_record_and_picture(tmp_path: Pa
     assert main([*words, "--json", str(record), "--plot", str(picture)]) == 0
     told = capsys.readouterr()
     assert "read, parse and batch" in told.out and "rescale()" in told.out and "the whole" in told.out
-    assert "The parts alone sum to" in told.out and "1000 examples per second, cut behind" in told.out
+    assert "The parts alone sum to" in told.out and "1000 examples per second, cut after" in told.out
     assert "[profile] round 2 of 2" in told.err
     figures = Record.read(record).figures
     assert {"profile.rescale.us", "profile.whole.us", "profile.sum_over_whole"} <= figures.keys()

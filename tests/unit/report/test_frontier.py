@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tfhet.advice import of_plan, sentence
 from tfhet.errors import DataError, UsageError
-from tfhet.plan import Cluster, Market, Space, make_plan
+from tfhet.plan import ClusterShape, Market, Space, make_plan
 from tfhet.record import RunSummary, Spread, document
 from tfhet.report.frontier import DRAWN, frontier_chart, projected_rows, read_plan
 
@@ -82,11 +83,13 @@ def test_a_run_stands_beside_what_its_own_cluster_was_projected() -> None:
 
 def test_what_a_plan_writes_is_read() -> None:
     space = Space([plans.GPU, plans.BIGGER], [plans.CPU], [1], 3)
-    made = make_plan(plans.workload(), Cluster(plans.GPU), space, Market(plans.USD.get))
-    found = read_plan(json.loads(document.text(made.to_json())))
+    made = make_plan(plans.workload(), ClusterShape(plans.GPU), space, Market(plans.USD.get))
+    choice = of_plan(made)[-1]
+    found = read_plan(json.loads(document.text(made.to_json() | {"decision": [sentence(choice)]})))
     chosen = next(index for index, role in found.roles.items() if "chosen" in role)
     assert found.candidates[chosen].text == str(made.candidates[made.chosen].cluster)
-    assert found.decision == made.decision and found.notes == made.notes
+    assert found.choice == choice and found.decision == (sentence(choice),)
+    assert found.notes == made.notes
     assert {"dnn ml.gpu.small": 1, "data ml.cpu.large": 1} in [one.hosts for one in found.candidates]
     assert frontier_chart(found) is not None
 

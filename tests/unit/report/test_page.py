@@ -107,7 +107,7 @@ def plan() -> dict[str, Any]:
             "fits": True,
         }
 
-    decision = ["Today data CPUs bind.", "So take p4d+2: the accelerator binds."]
+    decision = ["Today data CPUs bind.", "Take p4d+2: the accelerator binds."]
     return {
         "schema": 1,
         "candidates": [one(0, 192.0, 0.25), one(2, 88.0, 0.13), one(4, 80.0, 0.14)],
@@ -159,7 +159,7 @@ def test_each_run_has_its_verdict_its_hosts_and_its_cut(everything, parsed) -> N
     assert (
         "Input-bound: 50.0 % of the step is waiting for data, without which it would be 2.00 times faster" in found.text
     )
-    assert "first make rescale() cheaper, which is 70 % of the pipeline's CPU; the plan says: take p4d+2" in found.text
+    assert "First make rescale() cheaper, which is 70 % of the pipeline's CPU. The plan says: take p4d+2" in found.text
     assert "Not input-bound: waiting for data is 1.2 % of the step" in found.text
     assert "the cut: 3.02 KiB per example travel" in found.text
     assert found.row("algo-1 (data_group)")[2] == "0.900 CPUs"

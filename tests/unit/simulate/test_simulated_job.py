@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from tfhet.errors import UsageError
-from tfhet.job import Job, parse
 from tfhet.simulate.job import cluster_of, command_of, how
 from tfhet.simulate.submission import Submission
+from tfhet.submit import Job, parse
 
 TEXT = """\
 name: digits

@@ -1,0 +1,73 @@
+"""advice/run.py: whether a run waited for its input, and what to do first."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfhet.advice import InputState, choice_of, of_run, paragraph
+from tfhet.advice.thresholds import INPUT_BOUND_PCT, INPUT_KEEPS_UP_PCT
+from tfhet.record import Figure, RunSummary
+
+
+def costs(*values: float) -> list[tuple[str, Figure]]:
+    return [(f"part {place}", Figure.single(value, unit="us")) for place, value in enumerate(values)]
+
+
+@pytest.mark.parametrize(
+    ("share", "state", "words"),
+    [
+        (
+            75.0,
+            InputState.BOUND,
+            "Input-bound: 75.0 % of the step is waiting for data, without which it would be 4.00 times faster",
+        ),
+        (100.0, InputState.BOUND, "100.0 % of the step is waiting for data, all of it"),
+        (5.0, InputState.HARDLY, "Hardly input-bound: waiting for data is 5.0 % of the step"),
+        (
+            0.0,
+            InputState.NOT,
+            "a perfect input would make it 1.00 times faster. First shorten the training step itself",
+        ),
+        (None, InputState.UNKNOWN, "not known: no step of it was measured"),
+        (math.nan, InputState.UNKNOWN, "not known"),
+    ],
+)
+def test_the_share_of_waiting_decides(share, state, words) -> None:
+    found = of_run(RunSummary(wait_pct=share))
+    assert found.state is state
+    assert words in paragraph(found)
+
+
+def test_the_dearest_part_is_named_first() -> None:
+    bound = RunSummary(wait_pct=50.0)
+    assert "First make part 2 cheaper, which is 60 % of" in paragraph(of_run(bound, costs=costs(1.0, 3.0, 6.0)))
+    assert "First look at part 0, which is 90 %" in paragraph(of_run(bound, costs=costs(9.0, 1.0)))
+    assert "First measure the pipeline with `tfhet profile`" in paragraph(of_run(bound, costs=costs(0.0)))
+
+
+def test_data_hosts_that_are_idle_change_the_advice() -> None:
+    waiting, free = RunSummary(wait_pct=50.0), RunSummary(wait_pct=1.0)
+    assert "find out why, since the busiest data host, algo-1, used 20.0 % of its CPUs" in paragraph(
+        of_run(waiting, busiest_data_host=("algo-1", 20.0), costs=costs(1.0, 2.0))
+    )
+    assert "try fewer data CPUs, since" in paragraph(of_run(free, busiest_data_host=("algo-1", 20.0)))
+    for busy in (waiting, free):
+        assert "algo-1" not in paragraph(of_run(busy, busiest_data_host=("algo-1", 90.0)))
+
+
+def test_what_a_plan_chose_stands_after_the_advice() -> None:
+    choice = choice_of("two", binding="the accelerator", has_data=True, is_today=False)
+    found = of_run(RunSummary(wait_pct=50.0), costs=costs(1.0, 9.0), choice=choice)
+    assert paragraph(found).endswith("CPU. The plan says: take two: the accelerator binds.")
+
+
+@given(st.floats(min_value=-1e300, max_value=1e300))
+def test_more_waiting_is_never_called_less(share: float) -> None:
+    states = [InputState.NOT, InputState.HARDLY, InputState.BOUND]
+    found = of_run(RunSummary(wait_pct=share))
+    assert paragraph(found).endswith(".")
+    assert states.index(found.state) == (share >= INPUT_KEEPS_UP_PCT) + (share >= INPUT_BOUND_PCT)

@@ -1,0 +1,255 @@
+"""A training job followed to its end: its log as it grows, its steps and cost, and the record of the run."""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from tfhet import clock as clocks
+from tfhet.errors import NotReady
+from tfhet.follow.cost import JobCost, cost_of, training_prices
+from tfhet.follow.follow_record import summary_of
+from tfhet.follow.heard import Heard
+from tfhet.follow.hosts import cluster_of, placed
+from tfhet.follow.log_stream_window import LogWindow
+from tfhet.follow.log_streams import LogLine, LogStreams
+from tfhet.follow.state import JobState
+from tfhet.record import RunFolder, RunSummary
+from tfhet.report.cost import PriceOf
+from tfhet.report.picture import Picture
+from tfhet.report.run import run_table
+from tfhet.report.screen import Screen, screen
+from tfhet.report.table import show
+from tfhet.submit import AwsRefused, Patient
+
+START_S = 86400.0
+"""Seconds that a job may wait for its instances, in addition to its own time limit."""
+STOP_S = 1800.0
+"""Seconds that a stopping job may take: 120 s for its hosts, the rest to upload its results."""
+QUIET_S = 15.0
+"""Seconds without a new line after which the log of an ended job is complete."""
+SETTLE_S = 120.0
+"""Seconds after the end of a job after which its log is complete in any case."""
+CALLS_PER_S = 4.0
+"""Maximum rate of calls of CloudWatch: with many hosts the pauses between looks become longer."""
+QUESTION = "Stop the job too? It goes on otherwise, and is paid for"
+
+
+@dataclass(frozen=True)
+class Followed:
+    """The result of following a job."""
+
+    summary: RunSummary
+    """Summary of the run, as far as it was followed."""
+    folder: RunFolder
+    """The folder with the summary and a log for each host."""
+
+    @property
+    def exit_code(self) -> int:
+        """0 of a job that is completed; else 1: it failed, was stopped, or still runs."""
+        return 0 if self.summary.succeeded else 1
+
+
+def follow(
+    job_name: str,
+    sagemaker: Any,
+    logs: Any,
+    *,
+    run_dir: Path | None = None,
+    out: IO[str] | None = None,
+    ask: Callable[[str], bool] | None = None,
+    price_of: PriceOf | None = None,
+    every_s: float = 5.0,
+    deadline_s: float | None = None,
+    clock: clocks.Clock = clocks.SYSTEM,
+) -> Followed:
+    """Shows the log of a training job, running or finished, and writes the record of its run.
+
+    sagemaker, logs: boto3's clients of these services.
+    run_dir: the folder of the run; runs/JOB_NAME where it is None. Logs that are there are written anew.
+    out: where to show it, standard output where it is None: a table that is redrawn on a terminal, else plain lines.
+    ask: answers whether to stop the job, after Ctrl-C; None: a question on a terminal, else the job runs on.
+    price_of: the price of an instance type; None: of training in the region of `sagemaker`, from the catalogue.
+    every_s: how often to look.
+    deadline_s: for how long to follow; None: as long as the job may take, and a day for it to start.
+
+    Raises UsageError for a job that is not there, or without the right to see it; NotReady when the deadline has
+    passed, or AWS does not answer. The record is written then, too.
+    """
+    out = out if out is not None else sys.stdout
+    aws = Patient(clock)
+    state = JobState.ask(job_name, sagemaker, aws)
+    folder = RunFolder(run_dir or Path("runs") / job_name)
+    with screen(out, "follow", has_log=True) as shown:
+        following = _Following(
+            state=state,
+            sagemaker=sagemaker,
+            streams=LogStreams(job_name, logs, aws),
+            folder=folder,
+            shown=shown,
+            ask=ask or (_asked if out.isatty() and sys.stdin.isatty() else None),
+            price_of=price_of or training_prices(sagemaker.meta.region_name),
+            every_s=every_s,
+            clock=clock,
+            aws=aws,
+            window=LogWindow(clock),
+        )
+        following.run(state.limit_s + START_S if deadline_s is None else deadline_s)
+    summary = folder.read_summary()
+    show(run_table(summary, folder.path), out)
+    return Followed(summary, folder)
+
+
+@dataclass
+class _Following:
+    """What is known of the job so far, and how to learn more."""
+
+    state: JobState
+    sagemaker: Any
+    streams: LogStreams
+    folder: RunFolder
+    shown: Screen
+    ask: Callable[[str], bool] | None
+    price_of: PriceOf
+    every_s: float
+    clock: clocks.Clock
+    aws: Patient
+    window: LogWindow
+    heard: Heard = field(default_factory=Heard)
+    _is_asked_to_stop: bool = False
+    _changed_s: float = 0.0
+    """Time of the last new line, or of the end of the job, on the monotonic clock."""
+    _over_s: float | None = None
+    """Time at which the job was seen to be over, on the monotonic clock."""
+    _begun: set[str] = field(default_factory=set)
+    """Hosts whose logs are begun."""
+    _waiting: deque[tuple[LogLine, bool]] = field(default_factory=deque)
+    """Lines that are to be shown, with whether each is a metric line."""
+
+    def run(self, deadline_s: float) -> None:
+        """To the end of the job and its log. Writes the record, however this ends."""
+        until_s = self.clock.monotonic() + deadline_s
+        try:
+            while True:
+                try:
+                    calls = self.streams.calls
+                    self._look()
+                    if self._is_done():
+                        return
+                    if self.clock.monotonic() >= until_s:
+                        raise NotReady(f"{self._name} is {self.state.status} after {deadline_s:g} s; {self._again}")
+                    self.clock.sleep(max(self.every_s, (self.streams.calls - calls) / CALLS_PER_S))
+                except KeyboardInterrupt:
+                    if not self._stop():
+                        return
+                    deadline_s, until_s = STOP_S, self.clock.monotonic() + STOP_S
+        finally:
+            self._show(self.window.rest())
+            self.folder.create().write_summary(summary_of(self.state, self.heard, self._cost))
+
+    @property
+    def _name(self) -> str:
+        return self.state.name
+
+    @property
+    def _again(self) -> str:
+        return f"`tfhet follow {self._name}` shows it again"
+
+    @property
+    def _cost(self) -> JobCost:
+        cluster = cluster_of(self.state.groups, self.heard.introduced, self.heard.hosts)
+        return cost_of(self.state, cluster, self.price_of, self.clock.wall())
+
+    def _look(self) -> None:
+        """What is new. The state first: of a job that is over all is there to be read, but what comes late."""
+        if not self.state.is_over:
+            self.state = JobState.ask(self._name, self.sagemaker, self.aws)
+        now_s = self.clock.monotonic()
+        if self.state.is_over and self._over_s is None:
+            # A job that ended long ago has a whole log.
+            ago_s = max(0.0, self.clock.wall() - (self.state.ended_s or self.clock.wall()))
+            self._over_s, self._changed_s = now_s - ago_s, now_s - ago_s
+        fresh = self.streams.read()
+        if fresh and (self._over_s is None or now_s - self._over_s < SETTLE_S):
+            self._changed_s = now_s
+        self.window.add(fresh)
+        self._show(self.window.due())
+        self.shown.show(self._picture(), now_s)
+
+    def _picture(self) -> Picture:
+        cost, state = self._cost, self.state
+        return Picture(
+            state=str(state).rstrip(". "),
+            is_over=state.is_over,
+            exit_code=None,
+            elapsed_s=cost.billable_s or None,
+            steps=self.heard.steps,
+            workers=None,
+            hosts={host: f"runs in {group}" for host, group in self._places().items()},
+            restarts=self.heard.restarts,
+            incidents=(),
+            quiet_s=None,
+            name=state.name,
+            cost=cost.in_words(is_over=state.is_over),
+        )
+
+    def _places(self) -> dict[str, str]:
+        """The group of each host whose group is known, in a job of several groups."""
+        groups = {host: each.group for host, each in self.heard.introduced.items()}
+        return placed(self.state.groups, groups, self.heard.hosts) if self.state.is_heterogeneous else {}
+
+    def _is_done(self) -> bool:
+        now_s = self.clock.monotonic()
+        return self._over_s is not None and (now_s - self._changed_s >= QUIET_S or now_s - self._over_s >= SETTLE_S)
+
+    def _show(self, lines: list[LogLine]) -> None:
+        """Takes the lines in, then shows them: an introduction tells the group of the lines before it, too."""
+        self._waiting.extend((line, self.heard.hear(line)) for line in lines)
+        for host in dict.fromkeys(line.host for line in lines):
+            path = self.folder.create().log_path(host)
+            with open(path, "a" if host in self._begun else "w", encoding="utf-8", errors="replace") as file:
+                file.writelines(f"{line.text}\n" for line in lines if line.host == host)
+            self._begun.add(host)
+        places = self._places()
+        while self._waiting:
+            line, is_metric = self._waiting[0]
+            group = places.get(line.host)
+            self.shown.log(f"{line.host} {group}" if group else line.host, line.text, is_metric=is_metric)
+            self._waiting.popleft()  # after it was shown, so that Ctrl-C loses no line
+
+    def _stop(self) -> bool:
+        """After Ctrl-C: whether the job is to stop, and its end to be waited for."""
+        if self._is_asked_to_stop or self.state.is_over:
+            self.shown.say(f"{self._name} is {self.state.status}; {self._again}")
+            return False
+        if self.ask is None:
+            self.shown.say(
+                f"{self._name} runs on, and is paid for; `tfhet follow {self._name}` shows it again, and "
+                f"`aws sagemaker stop-training-job --training-job-name {self._name}` stops it"
+            )
+            return False
+        with self.shown.paused():
+            wanted = self.ask(f"{QUESTION}.")
+        if not wanted:
+            self.shown.say(f"{self._name} runs on, and is paid for; {self._again}")
+            return False
+        self._is_asked_to_stop = True
+        try:
+            self.aws(self.sagemaker.stop_training_job, TrainingJobName=self._name)
+        except AwsRefused as error:  # it ended while we asked
+            if error.code not in ("ResourceNotFound", "ValidationException"):
+                raise
+        self.shown.say(f"{self._name} was asked to stop; a second Ctrl-C does not wait for that")
+        return True
+
+
+def _asked(question: str) -> bool:
+    """Whether the user says yes."""
+    try:
+        return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+    except (EOFError, KeyboardInterrupt):
+        return False

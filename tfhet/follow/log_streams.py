@@ -1,0 +1,152 @@
+"""The log of a training job: its streams in CloudWatch, read while they grow, each line once.
+
+A stream is called JOB/algo-N-TIME. It may come late, and a host that is started again has another one. GetLogEvents
+gives the events of a stream in the order of their times, with a token for those after them; an event that comes in
+late, with a time that was passed already, comes after no token. So every look reads the last `horizon_s` again, and
+takes what is new. (FilterLogEvents, which numbers events, is a right of its own that those who train may lack.)
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+from tfhet.submit import AwsRefused, Patient
+
+GROUP = "/aws/sagemaker/TrainingJobs"
+HORIZON_S = 120.0
+"""Maximum delay in seconds of log time of a line after a younger one of its stream; later ones are not read."""
+PEEKED = 2
+"""Number of pages that `peek` reads at each end of a stream."""
+PAGES = 10_000
+"""Maximum number of pages of a stream at one look; a page has up to 10,000 lines, or 1 MB."""
+_HOST = re.compile(r"(algo-\d+)(?:-|$)")
+
+
+@dataclass(frozen=True)
+class LogLine:
+    """One line that a host printed."""
+
+    host: str
+    """`algo-1`."""
+    at_ms: int
+    """Time in milliseconds since 1970."""
+    text: str
+    """Without its end."""
+
+    @property
+    def at_s(self) -> float:
+        return self.at_ms / 1000
+
+
+@dataclass
+class _Stream:
+    """How far one stream was read."""
+
+    newest_ms: int | None = None
+    taken: Counter[tuple[int, int, str]] = field(default_factory=Counter)
+    """How often each event of the horizon was taken: two may be the same in everything."""
+
+
+class LogStreams:
+    """Reads what is new in the log of a job."""
+
+    def __init__(self, job_name: str, logs: Any, aws: Patient, horizon_s: float = HORIZON_S):
+        """logs: boto3's client of the service `logs`."""
+        self.calls = 0
+        """Number of calls of AWS so far."""
+        self._job, self._logs, self._aws = job_name, logs, aws
+        self._horizon_ms = round(1000 * horizon_s)
+        self._streams: dict[str, _Stream] = {}
+        self._fresh: list[LogLine] = []
+
+    def read(self) -> list[LogLine]:
+        """The lines that came since the last call, by stream, in each by time. Raises as `Patient` does.
+
+        What was read before a call was interrupted is given by the next one.
+        """
+        for name in self._names():
+            self._streams.setdefault(name, _Stream())
+        for name, stream in self._streams.items():
+            self._read(name, stream)
+        fresh, self._fresh = self._fresh, []
+        return fresh
+
+    def peek(self) -> list[LogLine]:
+        """The first and the last lines of each stream, in the order of their times; those of a short one come twice."""
+        lines: list[LogLine] = []
+        for name in self._names():
+            for page in (*islice(self._pages(name, None), PEEKED), *islice(self._pages(name, None, False), PEEKED)):
+                lines += [LogLine(host_of(name), int(e["timestamp"]), str(e["message"]).rstrip("\r\n")) for e in page]
+        return sorted(lines, key=lambda line: line.at_ms)
+
+    def _names(self) -> list[str]:
+        """Names of all streams."""
+        request: dict[str, Any] = {"logGroupName": GROUP, "logStreamNamePrefix": f"{self._job}/"}
+        names: list[str] = []
+        while True:
+            page = self._call(self._logs.describe_log_streams, request)
+            if page is None:
+                return names
+            names += [str(stream["logStreamName"]) for stream in page.get("logStreams", ())]
+            if not page.get("nextToken"):
+                return names
+            request["nextToken"] = page["nextToken"]
+
+    def _read(self, name: str, stream: _Stream) -> None:
+        found: Counter[tuple[int, int, str]] = Counter()
+        start_ms = None if stream.newest_ms is None else max(0, stream.newest_ms - self._horizon_ms)
+        host = host_of(name)
+        for page in self._pages(name, start_ms):
+            for event in page:
+                key = (int(event["timestamp"]), int(event.get("ingestionTime", 0)), str(event["message"]))
+                found[key] += 1
+                if found[key] > stream.taken[key]:
+                    self._fresh.append(LogLine(host, key[0], key[2].rstrip("\r\n")))
+                    stream.taken[key] = found[key]
+                    stream.newest_ms = max(key[0], stream.newest_ms or 0)
+            oldest_ms = (stream.newest_ms or 0) - self._horizon_ms
+            stream.taken, found = _since(oldest_ms, stream.taken), _since(oldest_ms, found)
+
+    def _pages(self, name: str, start_ms: int | None, forward: bool = True) -> Iterator[list[Any]]:
+        """The events from a time on, to the token that stays the same: an empty page need not be the last.
+
+        forward: from the first page to the last; else from the last to the first.
+        """
+        request: dict[str, Any] = {"logGroupName": GROUP, "logStreamName": name, "startFromHead": forward}
+        if start_ms is not None:
+            request["startTime"] = start_ms
+        for _ in range(PAGES):
+            page = self._call(self._logs.get_log_events, request)
+            if page is None:
+                return
+            yield page.get("events", [])
+            token = page.get("nextForwardToken" if forward else "nextBackwardToken")
+            if token is None or token == request.get("nextToken"):
+                return
+            request["nextToken"] = token
+
+    def _call(self, call: Any, request: dict[str, Any]) -> Any:
+        """None where there is no such group or stream (yet)."""
+        self.calls += 1
+        try:
+            return self._aws(call, **request)
+        except AwsRefused as error:
+            if error.code == "ResourceNotFoundException":
+                return None
+            raise
+
+
+def _since(oldest_ms: int, counted: Counter[tuple[int, int, str]]) -> Counter[tuple[int, int, str]]:
+    return Counter({key: count for key, count in counted.items() if key[0] >= oldest_ms})
+
+
+def host_of(stream: str) -> str:
+    """The host of a stream: algo-2 of JOB/algo-2-1700000000; else all that follows the job's name."""
+    own = stream.partition("/")[2] or stream
+    found = _HOST.match(own)
+    return found.group(1) if found else own.replace("/", "_")

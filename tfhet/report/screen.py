@@ -1,0 +1,203 @@
+"""A run on the screen while it goes on: redrawn on a terminal, plain lines elsewhere. `top` and `follow` share it."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import re
+from collections.abc import Iterator, Sequence
+from typing import IO, Protocol
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from tfhet.record import MetricLine
+from tfhet.report import numbers
+from tfhet.report.picture import Picture, event_line
+from tfhet.report.table import show, table
+
+COST_EVERY_S = 60.0
+"""Shortest time between two plain lines that repeat the cost while steps are taken."""
+STEPS_DRAWN = 40
+"""Number of step times in the row of little bars."""
+INCIDENTS_SHOWN = 5
+_BARS = "▁▂▃▄▅▆▇█"
+_ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|.?)")
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+class Screen(Protocol):
+    """Where a run is shown."""
+
+    def log(self, who: str, text: str, *, is_metric: bool) -> None:
+        """Shows a line of the run's log. who: its host and group. is_metric: whether pictures show its numbers too."""
+
+    def say(self, text: str) -> None:
+        """Shows a sentence of the command's own."""
+
+    def show(self, picture: Picture, now_s: float) -> None:
+        """Shows the run as it is now. now_s: a monotonic time."""
+
+    def paused(self) -> contextlib.AbstractContextManager[None]:
+        """Lends the screen to somebody else, for a question."""
+
+
+class Plain:
+    """A screen that writes a line for everything that is new."""
+
+    def __init__(self, out: IO[str], command: str, *, has_log: bool = False, stale_s: float = math.inf):
+        """command: the word that its own lines begin with. has_log: whether metric lines come by `log` already."""
+        self._out, self._command, self._has_log, self._stale_s = out, command, has_log, stale_s
+        self._state = ""
+        self._is_stale = False
+        self._incidents = 0
+        self._shown_step = -1
+        self._cost: tuple[float, int] | None = None
+        """When the headline with the cost was written, and with how many metric lines."""
+
+    def log(self, who: str, text: str, *, is_metric: bool) -> None:
+        self._write(f"{who} | {printable(text)}")
+
+    def say(self, text: str) -> None:
+        self._write(f"[{self._command}] {text}")
+
+    def show(self, picture: Picture, now_s: float) -> None:
+        new = [] if self._has_log else [step for step in picture.steps if step.step > self._shown_step]
+        lines = [*map(step_line, new), *map(event_line, picture.incidents[self._incidents :])]
+        if picture.state != self._state or self._cost_is_due(picture, now_s):
+            lines.append(picture.headline if self._has_log else picture.state)
+            self._cost = (now_s, len(picture.steps))
+        warning = stale(picture, self._stale_s)
+        if warning and not self._is_stale:
+            lines.append(warning)
+        self._state, self._is_stale, self._incidents = picture.state, bool(warning), len(picture.incidents)
+        self._shown_step = new[-1].step if new else self._shown_step
+        for text in lines:
+            self.say(text)
+        self._out.flush()
+
+    def _cost_is_due(self, picture: Picture, now_s: float) -> bool:
+        last_s, steps = self._cost or (-math.inf, 0)
+        return bool(picture.cost) and len(picture.steps) > steps and now_s - last_s >= COST_EVERY_S
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        yield
+
+    def _write(self, text: str) -> None:
+        encoding = getattr(self._out, "encoding", None) or "utf-8"
+        self._out.write(text.encode(encoding, "replace").decode(encoding) + "\n")
+
+
+class Redrawn:
+    """A screen that draws each picture over the last one, below the log, which scrolls."""
+
+    def __init__(self, out: IO[str], stale_s: float = math.inf):
+        self._live = Live(Text(""), console=Console(file=out), auto_refresh=False, transient=False)
+        self._stale_s = stale_s
+
+    def log(self, who: str, text: str, *, is_metric: bool) -> None:
+        if not is_metric:
+            self.say(f"{who} | {printable(text)}")
+
+    def say(self, text: str) -> None:
+        self._live.console.print(Text(text), highlight=False, soft_wrap=True)
+
+    def show(self, picture: Picture, now_s: float) -> None:
+        self._live.update(Group(*parts(picture, self._stale_s)), refresh=True)
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        self._live.stop()
+        try:
+            yield
+        finally:
+            self._live.start()
+
+    def __enter__(self) -> Redrawn:
+        self._live.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._live.stop()
+
+
+@contextlib.contextmanager
+def screen(out: IO[str], command: str, *, has_log: bool = False, stale_s: float = math.inf) -> Iterator[Screen]:
+    """The screen that suits `out`: redrawn on a terminal, else plain. Arguments as for `Plain`.
+
+    stale_s: seconds without a change after which it says so.
+    """
+    if not out.isatty():
+        yield Plain(out, command, has_log=has_log, stale_s=stale_s)
+        out.flush()
+        return
+    with Redrawn(out, stale_s) as redrawn:
+        yield redrawn
+
+
+def write(picture: Picture, out: IO[str], stale_s: float = math.inf) -> None:
+    """Writes one picture as plain tables and lines."""
+    for part in parts(picture, stale_s):
+        if isinstance(part, Text):
+            out.write(f"{part.plain}\n")
+        else:
+            show(part, out)  # type: ignore[arg-type]
+
+
+def parts(picture: Picture, stale_s: float = math.inf) -> list[RenderableType]:
+    """The picture as tables and lines."""
+    now = picture.steps[-1] if picture.steps else None
+    rows: list[tuple[str, object]] = [
+        ("run", picture.name),
+        ("state", picture.state),
+        ("for", numbers.duration(picture.elapsed_s)),
+        *([("cost", picture.cost)] if picture.cost else []),
+        ("step", f"{now.step}, epoch {now.epoch}" if now else None),
+        ("step time", f"{numbers.number(now.step_ms)} ms  {_drawn(picture.steps)}" if now else None),
+        ("waiting for data", numbers.percent(now.wait_pct) if now else None),
+        ("examples/s", now.examples_per_s if now else None),
+        ("loss", f"{now.loss:.4f}" if now and now.loss is not None else None),
+        ("data workers", picture.workers),
+        ("restarts", picture.restarts),
+    ]
+    made: list[RenderableType] = [table(rows, columns=("what", "value"), header=False)]
+    if picture.hosts:
+        made.append(table(list(picture.hosts.items()), columns=("host or member", "does")))
+    last = picture.incidents[-INCIDENTS_SHOWN:]
+    if last:
+        title = f"faults, the last {len(last)} of {len(picture.incidents)}"
+        made.append(table([[event_line(event)] for event in last], columns=(title,)))
+    if warning := stale(picture, stale_s):
+        made.append(Text(warning, style="bold"))
+    return made
+
+
+def stale(picture: Picture, stale_s: float) -> str:
+    """The sentence that nothing has changed for `stale_s`; "" while that is not so."""
+    if picture.is_over or picture.quiet_s is None or picture.quiet_s <= stale_s:
+        return ""
+    return f"nothing has changed in this folder for {numbers.duration(picture.quiet_s)}: does the run still go on?"
+
+
+def step_line(step: MetricLine) -> str:
+    """The numbers of a step as a plain line."""
+    loss = "" if step.loss is None else f" loss={step.loss:.4f}"
+    return (
+        f"step={step.step} epoch={step.epoch} step_ms={step.step_ms:g} wait_pct={step.wait_pct:g} "
+        f"examples_per_s={step.examples_per_s:g}{loss}"
+    )
+
+
+def _drawn(steps: Sequence[MetricLine]) -> str:
+    """The last step times as little bars, from 0 up."""
+    times = [step.step_ms for step in steps[-STEPS_DRAWN:]]
+    most = max(times, default=0.0)
+    return "".join(_BARS[round(time / most * (len(_BARS) - 1))] for time in times) if most > 0 else ""
+
+
+def printable(text: str) -> str:
+    """A line without control sequences; of a line that was redrawn with `\\r` only its final text."""
+    last = text.rstrip("\r").rpartition("\r")[2]
+    return _CONTROLS.sub("", _ESCAPES.sub("", last))

@@ -1,0 +1,181 @@
+"""A job: what JOB.yaml says, checked and complete."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NoReturn
+
+from tfhet.catalogue import InstanceGroup
+from tfhet.cluster.role import DATA_GROUP, DNN_GROUP
+from tfhet.errors import UsageError
+
+Value = str | int | float | bool
+"""The value of a hyperparameter."""
+
+HOMOGENEOUS = "homogeneousCluster"
+"""SageMaker's name for the only group of a job without groups."""
+DATA, DNN, SPARE = "data", "dnn", "spare"
+ROLES = (DATA, DNN, SPARE)
+"""What a group is for. A spare group has no hosts (yet)."""
+MPI, ALONE = "mpi", "alone"
+STARTS = (MPI, ALONE)
+"""Who starts the ranks: SageMaker's toolkit by MPI, or the launcher of each host."""
+FILE, FAST_FILE, PIPE = "File", "FastFile", "Pipe"
+MODES = (FILE, FAST_FILE, PIPE)
+CHECKPOINTS = "/opt/ml/checkpoints"
+"""Where the built-in trainer writes its checkpoints, and looks for them."""
+
+
+@dataclass(frozen=True)
+class JobGroup(InstanceGroup):
+    """A group of instances with what it does in the job."""
+
+    role: str
+    """One of ROLES."""
+    ranks: int = 0
+    """Training processes on each host; 0 where the group does not train."""
+
+
+@dataclass(frozen=True)
+class Channel:
+    """A set of files that hosts find as a directory."""
+
+    name: str
+    uri: str
+    mode: str = FILE
+    """One of MODES."""
+    groups: tuple[str, ...] = ()
+    """Names of the groups that see it; empty: all."""
+    local: str | None = None
+    """A directory that takes its place in a simulation."""
+
+
+@dataclass(frozen=True)
+class Code:
+    """The code that is packed, and the script in it that runs."""
+
+    directory: Path
+    script: str
+    """The launcher, relative to the directory."""
+    uri: str
+    """S3 prefix under which the packed directory is stored."""
+
+
+@dataclass(frozen=True)
+class CheckpointPlace:
+    """A directory of each host that SageMaker keeps in step with S3, and fills again before a retry."""
+
+    uri: str | None = None
+    """None: below the job's own output."""
+    directory: str = CHECKPOINTS
+
+
+@dataclass(frozen=True)
+class Spot:
+    """Hosts that may be taken away."""
+
+    max_wait_s: int
+    """For the hosts and the training together."""
+    attempts: int = 0
+    """Maximum number of restarts after an error of SageMaker's own; interruptions do not count."""
+
+
+@dataclass(frozen=True)
+class JobLimits:
+    """Limits of a job's time, and what its hosts have."""
+
+    max_run_s: int
+    """Maximum training time in seconds: the last bound on the bill."""
+    volume_gib: int = 30
+    """Disk of each host in GiB."""
+    keep_alive_s: int = 0
+    """Seconds for which hosts stay, and are paid for, after the job, for the next one."""
+
+
+@dataclass(frozen=True)
+class Vpc:
+    """The private network that hosts stand in."""
+
+    subnets: tuple[str, ...]
+    security_groups: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Job:
+    """A training job."""
+
+    name: str
+    """Prefix of the names of its training jobs; the time follows."""
+    image: str
+    role: str
+    """ARN of the role that hosts act in."""
+    output: str
+    """S3 prefix for model.tar.gz and output.tar.gz."""
+    code: Code
+    groups: tuple[JobGroup, ...]
+    limits: JobLimits
+    grouped: bool = True
+    """Whether the request names groups; else there is one, called HOMOGENEOUS."""
+    start: str = MPI
+    """One of STARTS."""
+    hyperparameters: Mapping[str, Value] = field(default_factory=dict)
+    pipeline: Mapping[str, Value] = field(default_factory=dict)
+    """Hyperparameters that `tfhet plan --write` may change."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    channels: tuple[Channel, ...] = ()
+    checkpoints: CheckpointPlace | None = None
+    spot: Spot | None = None
+    vpc: Vpc | None = None
+    encrypt_traffic: bool = False
+    """Whether the traffic between hosts is encrypted."""
+    tags: Mapping[str, str] = field(default_factory=dict)
+    region: str | None = None
+    """AWS region; None: that of AWS's own configuration."""
+    file: str = ""
+    lines: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
+    """Line number of each field, like `groups: dnn_group: count`; "" is the whole file."""
+
+    @property
+    def dnn(self) -> JobGroup:
+        """The group that trains."""
+        return next(group for group in self.groups if group.role == DNN)
+
+    @property
+    def data(self) -> JobGroup | None:
+        """The group that prepares data."""
+        return next((group for group in self.groups if group.role == DATA), None)
+
+    @property
+    def ranks(self) -> int:
+        """Number of training processes on all hosts."""
+        return self.dnn.ranks * self.dnn.count
+
+    @property
+    def parameters(self) -> dict[str, Value]:
+        """All hyperparameters of the launcher and the training script, by name."""
+        given: dict[str, Value] = {**self.hyperparameters, **self.pipeline}
+        if self.grouped and self.dnn.name != DNN_GROUP:
+            given["dnn_group"] = self.dnn.name
+        if self.data and self.data.name != DATA_GROUP:
+            given["data_group"] = self.data.name
+        if self.start == ALONE:
+            given["processes_per_host"] = self.dnn.ranks
+        return dict(sorted(given.items()))
+
+    @property
+    def arguments(self) -> list[str]:
+        """The same as command line words, in the order and form of SageMaker's toolkit."""
+        named = ((f"--{name}" if len(name) > 1 else f"-{name}", value) for name, value in self.parameters.items())
+        return [word for name, value in named for word in (name, str(value))]
+
+    def refuse(self, where: str, why: str) -> NoReturn:
+        """Raises a UsageError that names the file, the line of a field like `code: script`, the field, and `why`."""
+        raise UsageError(f"{self.file}:{self.line(where)}: {where or 'the file'} {why}")
+
+    def line(self, where: str) -> int:
+        """Line number of a field, from 1; of the nearest part above it where it is not there."""
+        while where and where not in self.lines:
+            where = where.rpartition(": ")[0]
+        return self.lines.get(where, 1)

@@ -1,0 +1,143 @@
+"""Rules that the parts of a job must keep together, and notes worth reading before it is paid for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tfhet.control import SECRET_VARIABLE
+from tfhet.control.secret import HYPERPARAMETER_VARIABLE
+from tfhet.submit.hyperparameters import MOST_GIVEN, OWN
+from tfhet.submit.job import ALONE, CHECKPOINTS, DATA, DNN, PIPE, SPARE, Job
+
+MOST_GROUPS, MOST_CHANNELS, MOST_VARIABLES, MOST_TAGS = 5, 20, 99, 50
+"""Limits of SageMaker; one of its 100 variables is the secret's."""
+_SAID_BY_GROUPS = {"data_group": "role", "dnn_group": "role", "processes_per_host": "ranks"}
+_SECRET_PARAMETER = HYPERPARAMETER_VARIABLE.removeprefix("SM_HP_").lower()
+
+
+def check(job: Job) -> None:
+    """Raises UsageError that names the file, the line and the field for parts that do not fit together."""
+    _check_groups(job)
+    _check_channels(job)
+    _check_parameters(job)
+    _check_spot(job)
+    for part, given, most in (
+        ("environment", job.environment, MOST_VARIABLES),
+        ("tags", job.tags, MOST_TAGS),
+    ):
+        if len(given) > most:
+            job.refuse(part, f"must have at most {most} entries; it has {len(given)}")
+    if SECRET_VARIABLE in job.environment:
+        job.refuse(f"environment: {SECRET_VARIABLE}", "must be left out: each job gets a fresh one")
+
+
+def _check_groups(job: Job) -> None:
+    if not 1 <= len(job.groups) <= MOST_GROUPS:
+        job.refuse("groups", f"must be 1 to {MOST_GROUPS} groups, SageMaker's limit; there are {len(job.groups)}")
+    for role, least, most in ((DNN, 1, 1), (DATA, 0, 1)):
+        names = [group.name for group in job.groups if group.role == role]
+        if not least <= len(names) <= most:
+            which = "exactly one" if least else "at most one"
+            which_ones = f"; they are {', '.join(names)}" if names else "; there is none"
+            job.refuse("groups", f"must be {which} with the role {role}{which_ones}")
+    for group in job.groups:
+        where = f"groups: {group.name}: count" if job.grouped else "instances: count"
+        if group.role == SPARE and group.count:
+            job.refuse(where, "must be 0: hosts of a spare group would do nothing, and be paid for")
+        if group.role != SPARE and not group.count:
+            job.refuse(where, f"must be at least 1: without hosts this is no {group.role} group")
+
+
+def _check_channels(job: Job) -> None:
+    if len(job.channels) > MOST_CHANNELS:
+        job.refuse("channels", f"must be at most {MOST_CHANNELS}; there are {len(job.channels)}")
+    with_groups = [channel for channel in job.channels if channel.groups]
+    known = [group.name for group in job.groups]
+    for channel in with_groups:
+        where = f"channels: {channel.name}: groups"
+        if not job.grouped:
+            job.refuse(where, "must be left out: the job has no groups")
+        for name in channel.groups:
+            if name not in known:
+                job.refuse(where, f"must be groups of this job ({', '.join(known)}); {name!r} is none")
+    for channel in job.channels if with_groups else ():
+        if not channel.groups:
+            job.refuse(
+                f"channels: {channel.name}",
+                f"must say its groups: {with_groups[0].name} does, and SageMaker takes all with groups, or none",
+            )
+
+
+def _check_parameters(job: Job) -> None:
+    count = len(job.hyperparameters) + len(job.pipeline)
+    if count > MOST_GIVEN:
+        job.refuse("hyperparameters", f"must be at most {MOST_GIVEN} with those of the pipeline; there are {count}")
+    for name in job.hyperparameters:
+        where, plain = f"hyperparameters: {name}", name.replace("-", "_")
+        if plain.startswith(OWN):
+            job.refuse(where, f"must not begin with {OWN}: those are the toolkit's own, and written by tfhet submit")
+        if plain == _SECRET_PARAMETER:
+            job.refuse(where, "must be left out: each job gets a fresh secret, which no file holds")
+        if plain in _SAID_BY_GROUPS:
+            job.refuse(where, f"must be left out: the groups say it, by {_SAID_BY_GROUPS[plain]}")
+        if plain in job.pipeline:
+            job.refuse(where, "must be left out: the pipeline says it")
+    seen: dict[str, str] = {}
+    for name in job.hyperparameters:
+        if (other := seen.setdefault(name.replace("-", "_"), name)) != name:
+            job.refuse(f"hyperparameters: {name}", f"must be left out: it is the same as {other}")
+
+
+def _check_spot(job: Job) -> None:
+    if job.checkpoints and job.checkpoints.directory != CHECKPOINTS and "train_script" not in job.hyperparameters:
+        job.refuse("checkpoints: directory", f"must be {CHECKPOINTS}, where the built-in trainer writes them")
+    if not job.spot:
+        return
+    if job.spot.max_wait_s < job.limits.max_run_s:
+        job.refuse(
+            "spot: max_wait_s",
+            f"must be at least max_run_s, which it contains, {job.limits.max_run_s}; it is {job.spot.max_wait_s}",
+        )
+    plain = {name.replace("-", "_"): value for name, value in job.hyperparameters.items()}
+    if str(plain.get("resume", True)).lower() in ("false", "0", "no"):
+        job.refuse("hyperparameters: resume", "must be true with spot: a retry would begin from nothing")
+    if plain.get("checkpoint_every_epochs", 1) == 0 and not plain.get("checkpoint_every_steps", 0):
+        job.refuse(
+            "hyperparameters: checkpoint_every_epochs",
+            "must be above 0 with spot (or checkpoint_every_steps): a retry would begin from nothing",
+        )
+
+
+def check_code(job: Job) -> None:
+    """Raises UsageError, as `check` does, for a code directory that cannot be packed or would not start."""
+    directory = job.code.directory
+    if not directory.is_dir():
+        job.refuse("code: directory", f"must be a directory; {directory} is none")
+    if not (directory / job.code.script).is_file():
+        job.refuse("code: script", f"must be a file in {directory}; {job.code.script} is none")
+    if (directory / "setup.py").exists():
+        job.refuse("code: directory", "must not hold a setup.py: it switches SageMaker's toolkit to package mode")
+    if (directory / "tfhet").is_dir() and list(directory.glob("tfhet-*.whl")):
+        job.refuse("code: directory", "must not hold a folder tfhet beside the wheel, which it would hide")
+    for name, script in job.hyperparameters.items():
+        if name.replace("-", "_") == "train_script" and not (directory / str(script)).is_file():
+            job.refuse(f"hyperparameters: {name}", f"must be a file in {directory}; {script} is none")
+
+
+def notes(job: Job) -> Iterator[str]:
+    """What is allowed and may cost money or a surprise, a sentence each."""
+    hetero = sum(group.count > 0 for group in job.groups) > 1
+    for channel in job.channels:
+        if channel.groups and job.dnn.name not in channel.groups:
+            yield f"channel {channel.name} is not seen by {job.dnn.name}: rank 0 lists the files that it trains on"
+        if channel.mode == PIPE:
+            yield f"channel {channel.name} comes as a pipe: the workers of tf.data service read files, not pipes"
+    wishes = {"several groups": hetero, "spot": job.spot, "keep_alive_s": job.limits.keep_alive_s}
+    if len(together := [name for name, wished in wishes.items() if wished]) > 1:
+        yield f"{' and '.join(together)}: SageMaker decides, when the job is created, whether it takes them together"
+    if job.ranks > 1 and job.start == ALONE:
+        yield f"each launcher of {job.dnn.name} starts {job.dnn.ranks} ranks itself: the image needs Horovod with Gloo"
+    if hetero and not job.vpc:
+        yield "no vpc: tf.data service knows no authentication, so keep strangers out with a security group"
+    if not job.checkpoints and not job.spot:
+        yield "no checkpoints: a job that ends early begins from nothing"

@@ -1,0 +1,130 @@
+"""What single values of a job file may be: SageMaker's limits, which its client does not check, and ours.
+
+The patterns and lengths are those of CreateTrainingJob in botocore's service model (1.44.5).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable
+
+import yaml
+
+from tfhet.catalogue.node import Kind, Node
+from tfhet.submit.job import MODES, ROLES, STARTS, Value
+
+NAME_CHARACTERS = 47
+"""Maximum length of a job's name: SageMaker takes 63 characters, and the time needs 16."""
+JOB_NAME_CHARACTERS = 63
+VALUE_CHARACTERS = 2500
+"""Maximum length of a hyperparameter, as JSON."""
+_BUCKET = r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]"
+
+
+def matching(pattern: str, wanted: str, most: int | None = None) -> Kind:
+    """Text that a regular expression matches, with at most `most` characters."""
+    compiled = re.compile(pattern)
+
+    def parse(text: str) -> str:
+        if not compiled.fullmatch(text) or (most is not None and len(text) > most):
+            raise ValueError
+        return text
+
+    return Kind(parse, wanted if most is None else f"{wanted}, at most {most} characters")
+
+
+def one_of(known: Iterable[str]) -> Kind:
+    """One of some words."""
+    words = tuple(known)
+    return matching("|".join(map(re.escape, words)), f"one of {', '.join(words)}")
+
+
+def whole(low: int, high: int, what: str = "a whole number") -> Kind:
+    """A whole number, ends included."""
+
+    def parse(text: str) -> int:
+        if len(text) > 20 or not low <= int(text) <= high:
+            raise ValueError
+        return int(text)
+
+    return Kind(parse, f"{what} from {low} to {high}")
+
+
+def _truth(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise ValueError
+    return text == "true"
+
+
+SAGEMAKER_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9])*")
+JOB_NAME = matching(
+    SAGEMAKER_NAME.pattern,
+    "letters, digits and '-' between them",
+    NAME_CHARACTERS,
+)
+REGION = matching(r"[a-z]{2}(-[a-z]+)+-[0-9]+", "the name of a region, like us-east-1")
+IMAGE = matching(r"[^\s:/]\S*", "an image, like 123456789012.dkr.ecr.us-east-1.amazonaws.com/tfhet:1", 255)
+ROLE = matching(
+    r"arn:aws[a-z-]*:iam::\d{12}:role/?[a-zA-Z_0-9+=,.@/-]+",
+    "the ARN of a role, like arn:aws:iam::123456789012:role/training",
+    2048,
+)
+S3 = matching(rf"s3://{_BUCKET}(/[^\s]*)?", "an S3 URI, like s3://bucket/prefix", 900)
+GROUP = matching(r"[A-Za-z0-9][A-Za-z0-9._-]*", "a name of letters, digits, '.', '_' and '-'", 64)
+CHANNEL = matching(r"[A-Za-z0-9._-]+", "a name of letters, digits, '.', '_' and '-'", 64)
+PARAMETER = matching(r"[A-Za-z_][A-Za-z0-9_.-]*", "a name of letters, digits, '_', '.' and '-'", 256)
+VARIABLE = matching(r"[a-zA-Z_][a-zA-Z0-9_]*", "a name of letters, digits and '_'", 512)
+VARIABLE_VALUE = matching(r"[^\0]*", "text", 512)
+TAG = matching(r"(?!aws:)[\w .:/=+@-]+", "letters, digits, blanks and _.:/=+-@, and not begin with aws:", 128)
+TAG_VALUE = matching(r"[\w .:/=+@-]*", "letters, digits, blanks and _.:/=+-@", 256)
+SCRIPT = matching(r"(?!/)(?!.*\.\.)[A-Za-z0-9._+/-]+\.py", "a Python file below the code directory")
+DIRECTORY = matching(r"[^\0\n]+", "a directory")
+ABSOLUTE = matching(r"/[^\0\n]+", "an absolute path", 4096)
+SUBNET = matching(r"subnet-[0-9a-zA-Z]+", "subnets, like subnet-0a1b2c3d", 32)
+SECURITY_GROUP = matching(r"sg-[0-9a-zA-Z]+", "security groups, like sg-0a1b2c3d", 32)
+MODE, ROLE_OF_GROUP, START = one_of(MODES), one_of(ROLES), one_of(STARTS)
+TRUTH = Kind(_truth, "true or false")
+COUNT = whole(0, 1000)
+RANKS = whole(1, 256)
+SECONDS = whole(1, 2_419_200, "a whole number of seconds")
+KEEP_ALIVE = whole(0, 21_600, "a whole number of seconds")
+VOLUME = whole(1, 16_384, "a whole number of GiB")
+ATTEMPTS = whole(1, 30)
+
+PIPELINE = {
+    "chain": matching(r"[^\0\n]+", "a chain's name, or stages", 2000),
+    "cut": whole(-1, 1000),
+    "batch_size": whole(1, 1_000_000),
+    "shuffle": whole(0, 100_000_000),
+    "compression": one_of(("none", "snappy")),
+    "data_host_workers": whole(0, 256),
+    "dnn_host_workers": whole(0, 256),
+    "reserve_cpus": whole(-1, 1000),
+}
+"""Arguments of the launcher and the built-in trainer that say how batches are made."""
+
+
+def plain(node: Node) -> Value:
+    """A hyperparameter's value, of the type that YAML sees in it. Raises UsageError for what cannot be sent."""
+    at = node.at
+    kind = at.tag.rpartition(":")[2]
+    if not isinstance(at, yaml.ScalarNode) or kind == "null":
+        raise node.refused("a single value: text, a number, true or false")
+    value: Value = str(at.value)
+    if kind in ("int", "float", "bool"):
+        try:
+            value = yaml.SafeLoader("").construct_object(at)
+        except (ValueError, OverflowError):
+            raise node.refused("a number that can be read") from None
+    if isinstance(value, float) and not math.isfinite(value):
+        raise node.refused("a finite number")
+    try:
+        characters = len(json.dumps(value))
+        "\0" in str(value) or str(value).encode()
+    except ValueError:
+        raise node.refused("text and numbers that can be written") from None
+    if characters > VALUE_CHARACTERS or "\0" in str(value):
+        raise node.refused(f"at most {VALUE_CHARACTERS} characters as JSON, without NUL; it has {characters}")
+    return value
