@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Callable
 
 from tfhet import catalogue
@@ -21,7 +20,6 @@ from tfhet.record import Record, median
 
 INTERRUPTION_PCT = 5.0
 """Assumed of spot hosts, where nobody says."""
-OVER_IDEAL = re.compile(r"scaling\..+\.data_hosts_\d+")
 
 
 def plan_of(args: argparse.Namespace, profile: Profile, saves_us: float = 0.0) -> Plan:
@@ -83,11 +81,11 @@ def _workload(args: argparse.Namespace, profile: Profile, today: ClusterShape) -
 
 
 def over_ideal(record: Record) -> Interval:
-    """How much more CPU a job takes than its parts alone: of all points of a record of `tfhet bench scaling` the
+    """How much more CPU a job takes than its parts alone: of all points of a record of the scaling benchmark the
     median, the least and the most. Raises UsageError for another record."""
-    ratios = [figure.value for name, figure in record.figures.items() if OVER_IDEAL.fullmatch(name)]
+    ratios = [record.figures[point["figure"]].value for point in record.details.get("over_ideal", ())]
     if not ratios:
-        raise UsageError(f"the record is of {record.name!r}; wanted one of `tfhet bench scaling`")
+        raise UsageError(f"the record is of {record.name!r}; wanted one of the scaling benchmark")
     return Interval(median(ratios), min(ratios), max(ratios))
 
 

@@ -26,7 +26,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("batch_size", type=int, metavar="N", help="of one rank (default: that of the profile)")
     add("trainer_cpu_ms", type=float, default=0.0, metavar="X", help="CPU of one rank's process, a step (default 0)")
     add("transport", type=Path, metavar="FILE", help="a record of tfhet bench transport, for the CPU of the wire")
-    add("scaling", type=Path, metavar="FILE", help="a record of tfhet bench scaling, for what a job takes over that")
+    add("scaling", type=Path, metavar="FILE", help="a record of the scaling benchmark, for what a job takes over that")
     add("source_mb_per_s", type=float, metavar="X", help="that one host can read (default: no limit)")
     add("vcpu_speed", default="", metavar="TEXT", help="over the profiled CPU, like: ml.c5=1.1,ml.g5=0.9 (default 1)")
     add("dnn", metavar="TYPES", help="types or families that may train (default: today's family)")
@@ -41,7 +41,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("market", metavar="NAME", help="of the prices: `sagemaker training` or `ec2` (default: one with all types)")
     add("instances", type=Path, metavar="FILE", help="types and prices of your own, in YAML")
     add("json", type=Path, metavar="FILE", help="write the plan")
-    add("plot", type=Path, metavar="FILE", help="write the frontier (.png, .svg or .pdf)")
 
 
 def _flags(name: str) -> list[str]:

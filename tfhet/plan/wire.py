@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from tfhet.errors import UsageError, unknown
 from tfhet.plan.interval import Interval
 from tfhet.record import Record
-from tfhet.record.wire_cost import wire_cost
+from tfhet.record.wire_cost import row, rows, wire_cost
 
-COMPRESSIONS = ("none", "snappy")
 DTYPES = ("uint8", "float32")
 """That are measured; any other counts as the last."""
-PLAIN_FIGURE = r"transport\.(\w+)\.\w+\.(\w+)\.client_cpu_s_per_gb"
-"""dtype, size, compression; without the words for another allocator, or for several workers or ranks."""
 REQUEST_S = Interval(0.0005, 0.0001, 0.001)
 """Assumed: a request for a batch and its answer between hosts of one network, without the batch."""
 
@@ -78,10 +74,9 @@ def wire_of(record: Record) -> Wire:
     """What a record of `tfhet bench transport` says; a dtype that it leaves out costs as one that it has. Raises
     UsageError for another record."""
     measured: dict[str, list[str]] = {}
-    for figure in record.figures:
-        found = re.fullmatch(PLAIN_FIGURE, figure)
-        if found and found[1] in DTYPES and found[2] in COMPRESSIONS:
-            measured.setdefault(found[2], []).append(found[1])
+    for moved in rows(record):
+        if moved == row(moved["dtype"], moved["size"], moved["compression"]):
+            measured.setdefault(moved["compression"], []).append(moved["dtype"])
     if not measured:
         raise UsageError(
             f"the record {record.name!r} holds no transfer with the default allocator, one worker and one rank; wanted "

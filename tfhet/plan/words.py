@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tfhet.plan.ceiling import Where
 from tfhet.plan.interval import Interval
 from tfhet.plan.money import Candidate
@@ -50,22 +48,6 @@ def _told(interval: Interval) -> str:
     if interval.low == interval.high:
         return f"{interval.value:.3g}"
     return f"{interval.value:.3g} ({interval.low:.3g} to {interval.high:.3g})"
-
-
-def frontier_plot(plan: Plan) -> dict[str, Any] | None:
-    """What a plot of the plan shows, as arguments of `report.scatter.plot_points`; None where no price is known."""
-    priced = [one for one in plan.candidates if one.usd_per_million]
-    marked = {plan.candidates[plan.today].cluster.name: "today"}
-    if plan.chosen is not None:
-        marked[plan.candidates[plan.chosen].cluster.name] = "chosen" if plan.chosen != plan.today else "chosen, today"
-    points = {
-        one.cluster.name: (one.s_per_million.figure("s"), one.usd_per_million.figure("USD"))
-        for one in priced
-        if one.usd_per_million
-    }
-    line = [one.cluster.name for one in priced if one.on_frontier]
-    axes = {"across": "seconds for a million examples", "upwards": "USD for a million examples"}
-    return {"points": points, "line": line, "marked": marked, **axes} if points else None
 
 
 def sensitivity_rows(plan: Plan) -> tuple[list[str], list[list[object]]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from typing import Any
 
 from tfhet.errors import UsageError
 from tfhet.record.figure import Figure
@@ -55,18 +56,15 @@ def wire_cost(
     """
     if not batch_bytes > 0:
         raise UsageError(f"batches of {batch_bytes} bytes: give more than 0")
+    wanted = row(dtype, "", compression, allocator=allocator, workers=workers, ranks=ranks)
     by_bytes: dict[int, str] = {}
     known: set[str] = set()
-    for name in record.figures:
-        stem = name.removeprefix(f"{PREFIX}.").removesuffix(f".{CLIENT}")
-        parts = stem.split(".")
-        if name != f"{PREFIX}.{stem}.{CLIENT}" or len(parts) < 3 or not _SIZE.fullmatch(parts[1]):
-            continue
-        known.add(stem)
-        if stem == key(dtype, parts[1], compression, allocator=allocator, workers=workers, ranks=ranks):
-            by_bytes[bytes_of(parts[1])] = stem
+    for moved in rows(record):
+        known.add(key(**moved))
+        if {**moved, "size": ""} == wanted:
+            by_bytes[bytes_of(moved["size"])] = key(**moved)
     if not by_bytes:
-        asked = key(dtype, "SIZE", compression, allocator=allocator, workers=workers, ranks=ranks)
+        asked = key(**{**wanted, "size": "SIZE"})
         has = f"it has {', '.join(sorted(known))}" if known else "is it one of `tfhet bench transport`?"
         raise UsageError(f"the record {record.name!r} holds nothing for {asked}; {has}")
 
@@ -80,6 +78,29 @@ def wire_cost(
         return _between({size: figure for size, figure in found.items() if figure is not None}, batch_bytes)
 
     return WireCost(at(CLIENT), at(WORKER), at(RATE), at(RATIO))
+
+
+def rows(record: Record) -> list[dict[str, Any]]:
+    """What was moved, a row for each way that was measured: the arguments of `key`. No rows for another record. Raises
+    UsageError for rows with other fields."""
+    try:
+        return [row(**moved) for moved in record.details.get("moved", ())]
+    except TypeError as error:
+        raise UsageError(f"the record {record.name!r} has rows in `moved` that cannot be read: {error}") from None
+
+
+def row(
+    dtype: str, size: str, compression: str, *, allocator: str = DEFAULT, workers: int = 1, ranks: int = 1
+) -> dict[str, Any]:
+    """A row of the record's `moved`."""
+    return {
+        "dtype": dtype,
+        "size": size,
+        "compression": compression,
+        "allocator": allocator,
+        "workers": workers,
+        "ranks": ranks,
+    }
 
 
 def key(dtype: str, size: str, compression: str, *, allocator: str = DEFAULT, workers: int = 1, ranks: int = 1) -> str:

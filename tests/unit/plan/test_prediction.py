@@ -15,6 +15,7 @@ from tfhet.plan.prediction import demand
 from tfhet.plan.wire import ASSUMED_WIRE, Stream, wire_of
 from tfhet.profile import Cost, Profile
 from tfhet.record import Figure, Record
+from tfhet.record.wire_cost import row
 
 MIXED = ClusterShape(plans.GPU, 1, plans.CPU, 1)
 
@@ -156,7 +157,9 @@ def test_the_wire_of_a_record_is_what_was_measured():
 
     ratio = {"transport.float32.19MB.snappy.wire_ratio": Figure.single(0.5, unit="x")}
     record = Record(
-        "transport", {**figures("float32.19MB.none", 1, 2, 3), **figures("float32.19MB.snappy", 8, 4, 1), **ratio}
+        "transport",
+        {**figures("float32.19MB.none", 1, 2, 3), **figures("float32.19MB.snappy", 8, 4, 1), **ratio},
+        details={"moved": [row("float32", "19MB", compression) for compression in ("none", "snappy")]},
     )
     wire = wire_of(record)
     assert wire.compressions == ("none", "snappy")
@@ -167,4 +170,5 @@ def test_the_wire_of_a_record_is_what_was_measured():
     with pytest.raises(UsageError, match="unknown compression 'zip'; known: none, snappy"):
         wire.stream("float32", 19_000_000, "zip")
     with pytest.raises(UsageError, match="bench transport"):
-        wire_of(Record("transport", figures("uint8.19MB.none.tcmalloc", 1, 2, 3)))
+        moved = [row("uint8", "19MB", "none", allocator="tcmalloc")]
+        wire_of(Record("transport", figures("uint8.19MB.none.tcmalloc", 1, 2, 3), details={"moved": moved}))

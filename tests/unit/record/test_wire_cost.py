@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tfhet.errors import UsageError
 from tfhet.record import Figure, Record
-from tfhet.record.wire_cost import CLIENT, PREFIX, RATE, RATIO, WORKER, bytes_of, key, wire_cost
+from tfhet.record.wire_cost import CLIENT, PREFIX, RATE, RATIO, WORKER, bytes_of, key, row, wire_cost
 
 
 def figures(stem: str, client: float, worker: float = 1.0, rate: float = 1.0, ratio: float | None = None):
@@ -28,6 +28,14 @@ RECORD = Record(
         **figures("uint8.10MB.none.workers_4", 1.5),
         **figures("float32.10MB.snappy", 8.0, ratio=0.8),
         **figures("raw_socket.10MB", 0.25),
+    },
+    details={
+        "moved": [
+            row("uint8", "100kB", "none"),
+            row("uint8", "10MB", "none"),
+            row("uint8", "10MB", "none", workers=4),
+            row("float32", "10MB", "snappy"),
+        ]
     },
 )
 
@@ -66,7 +74,8 @@ def test_what_was_not_measured_is_refused_with_what_was():
 
 
 def test_a_record_that_lacks_a_figure_is_refused_with_its_name():
-    cut = Record(PREFIX, {n: f for n, f in RECORD.figures.items() if n != f"{PREFIX}.uint8.10MB.none.{RATE}"})
+    kept = {name: one for name, one in RECORD.figures.items() if name != f"{PREFIX}.uint8.10MB.none.{RATE}"}
+    cut = Record(PREFIX, kept, details=RECORD.details)
     with pytest.raises(UsageError, match=r"no figure transport\.uint8\.10MB\.none\.gb_per_s"):
         wire_cost(cut, "uint8", 1_000_000)
 

@@ -1,0 +1,1 @@
+"""Which instance type is best for a job, by what binds it."""

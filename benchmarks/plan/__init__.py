@@ -1,0 +1,1 @@
+"""The plan's predictions against simulated clusters."""
