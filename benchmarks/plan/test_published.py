@@ -1,14 +1,11 @@
-"""plan/published.py: runs of others, from their inputs alone."""
+"""published.py: runs of others, from their inputs alone."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
+from benchmarks.plan.published import aws_pytorch, aws_tensorflow, predictions, ray
 from tfhet.plan import Resource
-from tfhet.plan.published import aws_pytorch, aws_tensorflow, predictions, ray
-from tfhet.report.numbers import number
 
 FOUND = {one.key: one for one in predictions()}
 
@@ -37,17 +34,6 @@ def test_the_homogeneous_step_that_went_in_comes_out_where_there_are_no_data_hos
 def test_every_prediction_lists_what_was_published_and_what_is_assumed(key):
     assert len(FOUND[key].assumptions) >= 4
     assert FOUND[key].assumptions[0].startswith("published: ")
-
-
-def test_the_guide_tells_the_predictions():
-    guide = (Path(__file__).resolve().parents[3] / "docs" / "plan.md").read_text()
-    run = ""
-    for one in FOUND.values():
-        figure = one.predicted
-        told = [number(each) for each in (figure.value, figure.low, figure.high)]
-        first, run = one.run if one.run != run else "", one.run
-        row = f"| {first} | {one.what} | {told[0]} {figure.unit} ({told[1]} to {told[2]}) |"
-        assert f"{row.replace('|  |', '| |')} {one.published:.0f} {figure.unit} |" in guide
 
 
 def test_golden_numbers():

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import strategies as st
 from rubbish import filled, fuzz, json_bytes, json_text, mutated, spoilt, texts
 
-from tfhet.cluster import Identity, Ports, Rank, identify, resolve, roles
+from tfhet.cluster import Identity, Ports, identify, resolve, roles
 from tfhet.cluster.environment import job_name
 from tfhet.control import Secret
 from tfhet.errors import ClusterError, UsageError

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfhet.cluster import Identity, Ports, Rank, resolve, roles
+from tfhet.cluster import Identity, Ports, resolve, roles
 from tfhet.cluster.resource_config import describe, parse
 from tfhet.errors import ClusterError, UsageError
 from tfhet.strategies import JobContext, rank_of

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tfhet.record.figure import Figure
 from tfhet.record.folder import RunFolder
+from tfhet.record.interval import Interval, View
 from tfhet.record.machine import machine, versions
 from tfhet.record.metric_line import MetricLine
 from tfhet.record.record import Record
@@ -14,12 +15,14 @@ from tfhet.record.timeline import Timeline
 
 __all__ = [
     "Figure",
+    "Interval",
     "MetricLine",
     "Record",
     "RunFolder",
     "RunSummary",
     "Spread",
     "Timeline",
+    "View",
     "machine",
     "median",
     "percentile",
