@@ -40,9 +40,9 @@ ENV PATH=/opt/tfhet/bin:$PATH
 # that TensorFlow 2.15 does not allow, and runs with the older one.
 RUN grep -E "^($(echo \
         bcrypt boto3 botocore cffi cloudpickle cryptography gevent greenlet inotify-simple invoke jinja2 jmespath \
-        markdown-it-py markupsafe mdurl mpi4py numpy packaging paramiko pip protobuf psutil pycparser pygments pynacl \
-        python-dateutil pyyaml retrying rich s3transfer sagemaker-training scipy setuptools six urllib3 werkzeug \
-        zope-event zope-interface | tr ' ' '|'))==" requirements.lock >packages.txt \
+        markdown-it-py markupsafe mdurl mpi4py numpy packaging paramiko pip prometheus-client protobuf psutil pycparser \
+        pygments pynacl python-dateutil pyyaml retrying rich s3transfer sagemaker-training scipy setuptools six urllib3 \
+        werkzeug zope-event zope-interface | tr ' ' '|'))==" requirements.lock >packages.txt \
  && python -m pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheels -r packages.txt
 
 # Horovod. NCCL is the one that TensorFlow 2.15.1 names (tensorflow[and-cuda]), shared, so that a process has one.

@@ -88,16 +88,16 @@ SHOWN = {
     "sharpen": "sharpen(5)",
     **dict.fromkeys((*GROUPS["From bytes"], *GROUPS["How examples flow"], "one_hot")),
 }
-"""What the picture shows where it is not the stage with its defaults; None: there is nothing to see."""
+"""Chain that the picture shows, where it is not the stage with its defaults; None for no picture."""
 
 
 def shown(name: str) -> str | None:
-    """The chain that the picture of a stage shows; None where there is nothing to see."""
+    """Returns the chain that the picture of a stage shows; None for no picture."""
     return SHOWN.get(name, f"{name}()")
 
 
 def field_words(kind: type) -> dict[str, str]:
-    """The docstring under each field of a class and its ancestors."""
+    """Returns the docstring under each field of a class and its ancestors."""
     words: dict[str, str] = {}
     for ancestor in reversed(kind.__mro__):
         try:
@@ -112,7 +112,7 @@ def field_words(kind: type) -> dict[str, str]:
 
 
 def entry(name: str) -> str:
-    """The stage's part of the page."""
+    """Returns the stage's part of the page."""
     from tfhet import stages
 
     kind = stages.get(name)
@@ -132,7 +132,7 @@ def entry(name: str) -> str:
 
 
 def costs(name: str) -> list[str]:
-    """What the stage costs, and what the operation that it was measured against does, from a benchmark's record."""
+    """Returns the table of the stage's CPU times and of their ratios to another library, from a benchmark's record."""
     from tfhet.record import Record
 
     figures = Record.read(COSTS).figures
@@ -147,7 +147,7 @@ def costs(name: str) -> list[str]:
             cells.append(f"{us.value:.3g} us{times}" if us else "")
     if not any(cells):
         return []
-    words = f", and how many times less that is than `{against}` takes" if against else ""
+    words = f", and the factor by which `{against}` takes more" if against else ""
     return [
         f"CPU for an image{words}:",
         "",
@@ -159,7 +159,7 @@ def costs(name: str) -> list[str]:
 
 
 def page() -> str:
-    """The text of docs/stages.md."""
+    """Returns the text of docs/stages.md."""
     from tfhet import stages
 
     known = [name for name in stages.names() if stages.get(name).__module__.startswith("tfhet.")]
@@ -169,11 +169,10 @@ def page() -> str:
     lines = [
         "# The stages",
         "",
-        "Written by `scripts/catalogue.py` from the code. How to write chains of them: [pipelines and stages]"
-        "(pipelines-and-stages.md).",
-        "In the pictures the photograph comes first; what a random stage draws differs for every example. CPU times are"
-        " of RGB images in a batch in memory, from [this record](../results/stages-each.json); `tfhet bench stages"
-        " --each` makes one of your machine.",
+        "`scripts/catalogue.py` writes this page from the code. [Pipelines and stages](pipelines-and-stages.md) explains",
+        "how to write chains of stages. In each picture the photograph comes first; a random stage draws new numbers for",
+        "every example. CPU times are those of RGB images in a batch in memory, from",
+        "[this record](../results/stages-each.json); `python -m benchmarks.stages --each` makes one of your machine.",
         "",
         "| | |",
         "|---|---|",

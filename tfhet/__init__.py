@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tfhet import stages
     from tfhet.errors import TfhetError, UsageError
     from tfhet.placement import Cut, Pipeline
-    from tfhet.planes.distribution import distribute
+    from tfhet.planes import distribute
     from tfhet.record import Figure, Record, RunFolder, RunSummary
     from tfhet.source import SyntheticSource, TFRecordSource
     from tfhet.stages import ImageSpec, Stage
@@ -43,4 +43,15 @@ __all__ = [
     "stages",
 ]
 
-lazy.names_on_demand(__name__)
+lazy.names_on_demand(
+    __name__,
+    {
+        "stages": "stages ImageSpec Stage",
+        "errors": "TfhetError UsageError",
+        "placement": "Cut Pipeline",
+        "record": "Figure Record RunFolder RunSummary",
+        "planes": "distribute",
+        "source": "SyntheticSource TFRecordSource",
+        "strategies": "JobContext",
+    },
+)

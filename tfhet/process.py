@@ -13,6 +13,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from tfhet.deadline import Deadline
 
@@ -27,6 +28,23 @@ _NO_MEMORY = re.compile(
 _PERHAPS_NO_MEMORY = re.compile(r"ResourceExhaustedError|pthread_create\(\) failed")  # or no quota, or no threads
 
 OnLine = Callable[[str], None]
+
+
+class Channel(Protocol):
+    """What a child may inherit beside its output: one descriptor, under the number that it has here."""
+
+    @property
+    def descriptor(self) -> int: ...
+
+    @property
+    def variables(self) -> Mapping[str, str]:
+        """Environment variables by which the child finds it."""
+
+    def started(self) -> None:
+        """Called once the child has its copy, or could not be started."""
+
+    async def ended(self) -> None:
+        """Called once the child has ended and its output was read."""
 
 
 _LIBC = ctypes.CDLL(None) if sys.platform.startswith("linux") else None
@@ -100,6 +118,7 @@ class Child:
         self._output = _Output(self._hear)
         self._transport: asyncio.SubprocessTransport | None = None
         self._reaped = False
+        self._channel: Channel | None = None
 
     @classmethod
     async def start(
@@ -111,25 +130,36 @@ class Child:
         on_line: OnLine,
         cwd: Path | None = None,
         when_orphaned: signal.Signals = signal.SIGKILL,
+        channel: Channel | None = None,
     ) -> Child:
         """Starts `command`. Raises OSError when it cannot be executed.
 
         `when_orphaned`: what it gets when this process dies without stopping it. SIGKILL, because a training script
         may ignore SIGTERM, or be too deep in an allreduce to hear it, and nobody is left to insist; SIGTERM for a
-        child that has children of its own to end.
+        child that has children of its own to end. `channel` is handed to the child, and is ended with it.
         """
         child = cls(name, on_line)
-        child._transport, _ = await asyncio.get_running_loop().subprocess_exec(
-            lambda: child._output,
-            *command,
-            env=dict(env),
-            cwd=cwd,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            start_new_session=True,
-            preexec_fn=functools.partial(_die_with, os.getpid(), when_orphaned),
-        )
+        try:
+            child._transport, _ = await asyncio.get_running_loop().subprocess_exec(
+                lambda: child._output,
+                *command,
+                env={**env, **(channel.variables if channel is not None else {})},
+                cwd=cwd,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                start_new_session=True,
+                pass_fds=() if channel is None else (channel.descriptor,),
+                preexec_fn=functools.partial(_die_with, os.getpid(), when_orphaned),
+            )
+        except BaseException:
+            if channel is not None:
+                await channel.ended()
+            raise
+        finally:
+            if channel is not None:
+                channel.started()
+        child._channel = channel
         child.pid = child._transport.get_pid()
         return child
 
@@ -148,6 +178,8 @@ class Child:
             async with Deadline(_DRAIN_S):
                 await self._output.closed.wait()
         assert self._transport is not None
+        if self._channel is not None:
+            await self._channel.ended()
         self._transport.close()
         self._reaped = True
         code = self.code

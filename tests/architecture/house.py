@@ -15,9 +15,9 @@ from pathlib import Path, PurePosixPath
 
 # fmt: off
 ROOMS = (
-    "lazy", "errors", "units", "clock", "events", "deadline", "process",
-    "record", "cluster", "catalogue", "control",
-    "native", "source", "stages", "placement", "service", "trainer", "profile",
+    "lazy", "errors", "units", "clock", "events", "deadline", "process", "registry", "arguments",
+    "record", "cluster", "catalogue", "control", "messages", "telemetry",
+    "native", "source", "stages", "placement", "strategies", "planes", "trainer", "profile",
     "plan", "advice", "report", "submit", "follow", "launch", "container", "simulate", "bench", "doctor", "__main__",
 )
 # fmt: on
@@ -27,17 +27,20 @@ COMMAND = "command"
 """tfhet/ROOM/command.py: a room's part of the command line. It stands where `__main__` does: it may import every room,
 and no other room imports it."""
 
+PROOFS = "benchmarks"
+"""The package of proofs beside tfhet: it imports tfhet, and no room imports it."""
+
 FACADE = "__init__"
 """tfhet/__init__.py offers names of all rooms, loaded when asked for; no room imports it."""
 
 TENSORFLOW = ("tensorflow", "keras", "tf_keras")
-TENSORFLOW_ROOMS = {"native", "source", "stages", "placement", "service", "trainer", "profile"}
+TENSORFLOW_ROOMS = {"native", "source", "stages", "placement", "strategies", "planes", "trainer", "profile"}
 TENSORFLOW_WHEN_CALLED = {"bench"}
 """These import TensorFlow inside functions only: their tables and arguments are there in a moment."""
 
 ONLY_IN: Mapping[str, tuple[str, ...]] = {
-    "horovod": ("tfhet/trainer/horovod.py", "tfhet/launch/ring.py", "tfhet/bench/flow/example_train.py"),
-    "tensorflow_addons": ("tfhet/stages/", "tfhet/bench/example.py", "tfhet/bench/counterparts.py"),
+    "horovod": ("tfhet/strategies/horovod/",),
+    "tensorflow_addons": ("tfhet/stages/", "tfhet/bench/plain.py"),
     "sagemaker_training": ("tfhet/cluster/",),
     "boto3": ("tfhet/catalogue/", "tfhet/submit/aws.py"),
     "botocore": ("tfhet/catalogue/", "tfhet/submit/aws.py"),
@@ -48,6 +51,21 @@ ONLY_IN: Mapping[str, tuple[str, ...]] = {
 ENVIRONMENT_READER = "tfhet/cluster/environment.py"
 ENVIRONMENT_NAMES = {"environ", "environb", "getenv", "getenvb", "putenv", "unsetenv"}
 CLOCK_READS = {"now", "utcnow", "today"}
+
+FOREIGN_TEXTS: Mapping[str, str] = {
+    "OOM when allocating": "TensorFlow, Python and the C library, when memory is short",
+    "Unable to register cu": "TensorFlow's log",
+    "Horovod has been shut down": "Horovod and Gloo, when another rank has died",
+    "not found": "tf.data service",
+    "singleton tf.Variables": "tf.function",
+    "created on a non-first call": "tf.function",
+    "user code:": "AutoGraph",
+    " of example 0 of the block": "the kernel native/records.cc, which can raise nothing but a text",
+    "exit ?code": "SageMaker's failure reason",
+    "Command failed": "iproute2",
+    "PRIVATE KEY": "ssh-keygen",
+}
+"""Texts that other programs write and ours have to read, and which programs those are."""
 
 EMPTY_NAMES = {"util", "utils", "common", "misc", "helper", "helpers", "base", "core", "manager"}
 MODULE_LINES = 400
@@ -126,6 +144,8 @@ def room_order(path: str, text: str) -> list[str]:
     room = "__main__" if PurePosixPath(path).stem == COMMAND else own
     for each in imports(path, text):
         parts = each.module.split(".")
+        if parts[0] == PROOFS:
+            breaches.append(f"{path}:{each.line}: the package imports {PROOFS}, which stands beside it")
         if parts[0] != "tfhet":
             continue
         other = parts[1] if len(parts) > 1 else ""
@@ -206,6 +226,40 @@ def clock_read(path: str, text: str) -> list[str]:
         and node.func.attr in CLOCK_READS
         and _last_name(node.func.value) in ("datetime", "date")
     ]
+
+
+_SENTENCE = re.compile(r"[A-Za-z]{2,}(?: |\\s[+*]?| \?)[A-Za-z]+|\[tfhet")
+"""Two words with a blank, or what would find one, between them; and the mark of the lines that programs may read."""
+_PATTERN_CALLS = {"compile", "search", "match", "fullmatch", "findall", "finditer", "sub", "split"}
+_TEXT_CALLS = {
+    *("startswith", "endswith", "partition", "rpartition", "find", "index", "split", "rsplit"),
+    *("removeprefix", "removesuffix", "replace"),
+}
+
+
+def sentence_read(path: str, text: str) -> list[str]:
+    """No program reads a sentence: whatever one process says to another stands in tfhet/messages, where it is read too.
+
+    Found are regular expressions, and comparisons with a part of a text, that hold two words or more; those of other
+    programs (FOREIGN_TEXTS) cannot be had otherwise.
+    """
+    if path.startswith("tfhet/messages/"):
+        return []
+    breaches = []
+    for node in ast.walk(ast.parse(text, path)):
+        sought: ast.expr | None = None
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
+            is_pattern = _last_name(node.func.value) == "re" and node.func.attr in _PATTERN_CALLS
+            sought = node.args[0] if is_pattern or node.func.attr in _TEXT_CALLS else None
+        elif isinstance(node, ast.Compare) and any(isinstance(each, (ast.In, ast.NotIn)) for each in node.ops):
+            sought = node.left if isinstance(node.left, (ast.Constant, ast.JoinedStr)) else None
+        parts = [each.value for each in ast.walk(sought) if isinstance(each, ast.Constant)] if sought else []
+        words = "".join(part for part in parts if isinstance(part, str))
+        if _SENTENCE.search(words) and not any(foreign in words for foreign in FOREIGN_TEXTS):
+            breaches.append(
+                f"{path}:{node.lineno}: reads the sentence {words[:60]!r}; say it by a message or a log line"
+            )
+    return breaches
 
 
 def has_docstring(path: str, text: str) -> list[str]:

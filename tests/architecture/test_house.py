@@ -10,7 +10,12 @@ from pathlib import Path
 import house
 import pytest
 
-QUICK_ROOMS = ["record", "cluster", "catalogue", "control", "plan", "report", "job", "launch", "simulate", "__main__"]
+# fmt: off
+QUICK_ROOMS = [
+    "record", "cluster", "catalogue", "control", "messages", "telemetry", "strategies", "plan", "report",
+    "submit", "follow", "launch", "simulate", "__main__",
+]
+# fmt: on
 """They start in a moment, because nothing that they load needs TensorFlow."""
 
 HEAVY = ["tensorflow", "keras", "horovod.tensorflow", "tensorflow_addons"]
@@ -45,6 +50,7 @@ def modules(texts: dict[str, str]) -> dict[str, str]:
         house.clock_read,
         house.has_docstring,
         house.module_length,
+        house.sentence_read,
     ],
     ids=lambda rule: rule.__name__,
 )
@@ -114,6 +120,12 @@ def test_the_quick_rooms_load_no_tensorflow(repository):
     if loaded_by("; ".join(names.values()), repository):
         guilty = {room: heavy for room in there if (heavy := loaded_by(names[room], repository))}
         pytest.fail(f"rooms that load what they must not: {guilty}")
+
+
+def test_what_a_launcher_needs_of_planes_and_strategies_loads_no_tensorflow(repository):
+    of_planes = "[planes.get(name).settings() for name in planes.names()]"
+    of_strategies = "[strategies.get(name).sources for name in strategies.names()]"
+    assert loaded_by(f"from tfhet import planes, strategies; {of_planes}; {of_strategies}", repository) == []
 
 
 def test_the_check_for_loaded_packages_sees_a_loaded_package(repository):

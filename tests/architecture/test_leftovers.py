@@ -1,8 +1,12 @@
-"""tests/conftest.py finds what a test leaves behind, removes it, and lets tidy tests pass."""
+"""tests/conftest.py finds what tests leave behind, says whose it is, removes it, and lets tidy tests pass.
+
+In one process, and in the workers of pytest-xdist.
+"""
 
 from __future__ import annotations
 
-import shutil
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,15 +14,29 @@ from pathlib import Path
 import psutil
 import pytest
 
+HEADER = """
+import os, subprocess, sys, tempfile, time, pytest
+SLEEP = "import time; time.sleep(60)  # {folder}"
+"""
+
 UNTIDY = {
     "a_child": """
 def test_it():
     subprocess.Popen([sys.executable, "-c", SLEEP, "-m", "tfhet.planes.tf_service"])
+
+def test_that_is_tidy():
+    pass
 """,
     "an_orphan": """
 def test_it():
     orphan = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {SLEEP!r}])"
     subprocess.run([sys.executable, "-c", orphan])
+""",
+    "a_child_of_an_orphan": """
+def test_it():
+    code = "import subprocess, sys; subprocess.{}([sys.executable, '-c', {!r}])"
+    subprocess.run([sys.executable, "-c", code.format("Popen", code.format("run", SLEEP))])
+    time.sleep(0.5)
 """,
     "a_folder": """
 def test_it():
@@ -28,7 +46,7 @@ def test_it():
 def test_it():
     subprocess.run([sys.executable, "-c", "import tempfile; tempfile.mkdtemp(prefix='tfhet-')"])
 """,
-    "a_child_of_a_module": """
+    "a_child_of_a_fixture": """
 @pytest.fixture(scope="module")
 def server():
     yield subprocess.Popen([sys.executable, "-c", SLEEP, "scripts/launcher.py"])
@@ -62,41 +80,100 @@ def test_a_child_of_the_module(server):
     pass
 """
 
-
-def outcome(folder: Path, repository: Path, body: str) -> tuple[int, str, list[int]]:
-    """Runs a made-up test module under our conftest; returns exit code, output, and the processes that it left."""
-    shutil.copy(repository / "tests" / "conftest.py", folder)
-    (folder / "pytest.ini").write_text("[pytest]\n")
-    header = f"""
-import subprocess, sys, tempfile, pytest, conftest
-conftest.GRACE_S = 1.0
-SLEEP = "import time; time.sleep(60)  # {folder}"
+BESIDE = """
+def test_something_starts_beside_it():
+    open(os.environ["BEGUN"], "w").close()
+    child = subprocess.Popen([sys.executable, "-c", SLEEP, "-m", "tfhet"])
+    orphan = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {SLEEP!r}])"
+    subprocess.run([sys.executable, "-c", orphan.replace("time.sleep(60)", "time.sleep(3)")])
+    with tempfile.TemporaryDirectory(prefix="tfhet-"):
+        time.sleep(3)
+    child.kill()
 """
-    (folder / "test_made_up.py").write_text(header + body)
-    result = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(folder)],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    left = []
-    for process in psutil.process_iter(["cmdline"]):
-        if any(str(folder) in word for word in process.info["cmdline"] or []):
-            left.append(process.pid)
-    return result.returncode, result.stdout + result.stderr, left
+"""Has a child, an orphan and a folder while the module of the other worker ends."""
+
+MEANWHILE = """
+def test_it():
+    while not os.path.exists(os.environ["BEGUN"]):
+        time.sleep(0.05)
+    time.sleep(1)
+"""
+
+CRASHES = """
+def test_it():
+    subprocess.Popen([sys.executable, "-c", SLEEP])
+    os._exit(3)
+
+def test_another():
+    pass
+"""
 
 
-@pytest.mark.parametrize("kind", UNTIDY)
-def test_what_a_test_leaves_behind_fails_it_and_is_removed(kind, tmp_path, repository):
-    code, output, left = outcome(tmp_path, repository, UNTIDY[kind])
-    assert code == 1, output
-    assert "left behind by" in output
-    assert left == []
+class Session:
+    """A pytest session over made-up test modules, under a copy of our conftest."""
+
+    def __init__(self, folder: Path, modules: dict[str, str], repository: Path, *arguments: str):
+        conftest, found = re.subn(r"(?m)^GRACE_S = .*", "GRACE_S = 1.0", (repository / "tests/conftest.py").read_text())
+        assert found == 1
+        (folder / "conftest.py").write_text(conftest)
+        (folder / "pytest.ini").write_text("[pytest]\n")
+        for name, body in modules.items():
+            path = folder / f"{name}.py"
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(HEADER.format(folder=folder) + body)
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments, str(folder)]
+        env = {**os.environ, "BEGUN": str(folder / "begun")}
+        result = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=120, check=False)
+        self.code, self.output = result.returncode, result.stdout + result.stderr
+        self.living = [
+            process.pid
+            for process in psutil.process_iter(["cmdline"])
+            if any(str(folder) in word for word in process.info["cmdline"] or [])
+        ]
+        """Processes that it left."""
 
 
-def test_tidy_tests_pass(tmp_path, repository):
-    code, output, left = outcome(tmp_path, repository, TIDY)
-    assert code == 0, output
-    assert left == []
+@pytest.fixture
+def session(tmp_path, repository):
+    """`session({module: text}, *pytest_arguments)`."""
+    return lambda modules, *arguments: Session(tmp_path, modules, repository, *arguments)
+
+
+@pytest.mark.parametrize("processes", [[], ["-n", "2", "--dist", "loadfile"]], ids=["one process", "two processes"])
+def test_what_a_module_leaves_behind_fails_it_and_is_removed(session, processes):
+    if processes:
+        pytest.importorskip("xdist")
+    ended = session({f"test_{kind}": body for kind, body in UNTIDY.items()}, *processes)
+    assert ended.code == 1, ended.output
+    blamed = re.findall(r"left behind by (\S+):\n\s+(process|folder)", ended.output)
+    assert dict(blamed) == {f"test_{kind}.py": "folder" if "folder" in kind else "process" for kind in UNTIDY}
+    assert "(of test_a_child.py::test_it (call))" in ended.output
+    assert ended.living == []
+
+
+def test_a_test_that_starts_clusters_is_blamed_itself(session):
+    ended = session({"integration/test_it": UNTIDY["a_child"]})
+    assert re.findall(r"ERROR at teardown of (\w+)", ended.output) == ["test_it"], ended.output
+    assert "left behind by this test:\n" in ended.output
+    assert ended.living == []
+
+
+def test_tidy_tests_pass(session):
+    ended = session({"test_made_up": TIDY, "integration/test_tidy": TIDY})
+    assert ended.code == 0, ended.output
+    assert ended.living == []
+
+
+def test_a_worker_is_not_blamed_for_what_another_has_running(session):
+    pytest.importorskip("xdist")
+    ended = session({"test_beside": BESIDE, "test_meanwhile": MEANWHILE}, "-n", "2", "--dist", "loadfile")
+    assert ended.code == 0, ended.output
+
+
+def test_a_worker_that_crashes_fails_the_session_and_what_it_started_is_removed(session):
+    pytest.importorskip("xdist")
+    ended = session({"test_it": CRASHES, "test_tidy": TIDY}, "-n", "2", "--dist", "loadfile")
+    assert ended.code == 1, ended.output
+    assert re.search(r"worker gw\d crashed: ", ended.output)
+    assert "left behind by the session" in ended.output and "(of test_it.py::test_it (call))" in ended.output
+    assert ended.living == []

@@ -21,6 +21,7 @@ import pytest
         ("tfhet/record/run.py", "from tfhet import distribute"),
         ("tfhet/errors.py", "from tfhet.units import parse_bytes"),
         ("tfhet/bench/cli.py", "import tfhet.doctor"),
+        ("tfhet/bench/cli.py", "from benchmarks.launch import suite"),
         ("tfhet/plan/words.py", "from tfhet.catalogue.command import add"),
         ("tfhet/plan/words.py", "from tfhet import __main__"),
     ],
@@ -105,10 +106,10 @@ def test_a_package_outside_its_place_is_found(path, source):
 @pytest.mark.parametrize(
     ("path", "source"),
     [
-        ("tfhet/trainer/horovod.py", "import horovod.tensorflow as hvd"),
-        ("tfhet/launch/ring.py", "from horovod.runner import run"),
+        ("tfhet/strategies/horovod/collective.py", "import horovod.tensorflow as hvd"),
+        ("tfhet/strategies/horovod/rendezvous.py", "from horovod.runner import run"),
         ("tfhet/stages/addons.py", "import tensorflow_addons as tfa"),
-        ("tfhet/bench/example.py", "import tensorflow_addons as tfa"),
+        ("tfhet/bench/plain.py", "import tensorflow_addons as tfa"),
         ("tfhet/cluster/toolkit.py", "from sagemaker_training import environment"),
         ("tfhet/submit/aws.py", "import boto3"),
         ("tfhet/clock.py", "import time"),
@@ -224,3 +225,32 @@ def test_without_git_the_files_are_found_by_walking(tmp_path):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     assert house.files_of(tmp_path) == ["a.py", "b/c.md"]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'import re\nA = re.compile(r"the job ended with exit code (\\d+)")',
+        'import re\ndef f(x):\n    return re.search("delivers data", x)',
+        'import re\nA = re.compile(r"\\[tfhet\\] epoch=")',
+        'import re\nA = re.compile(r"first\\s+batch")',
+        'def f(x):\n    return "starting it again" in x',
+        'def f(x):\n    return x.startswith("not a member")',
+        'def f(x):\n    return x.partition(" could not be made: ")[2]',
+    ],
+)
+def test_a_program_that_reads_a_sentence_is_found(source):
+    assert len(house.sentence_read("tfhet/report/live.py", source)) == 1
+    assert house.sentence_read("tfhet/messages/log_line.py", source) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'import re\nA = re.compile(r"[a-z]+-\\d+ *= *")',
+        'def f(x):\n    return x.startswith("rank-") or "steps" in x or x in ("told to stop", "other")',
+        'import re\nA = re.compile("Horovod has been shut down|HorovodInternalError")',
+    ],
+)
+def test_a_program_that_reads_a_word_or_another_programs_text_is_fine(source):
+    assert house.sentence_read("tfhet/report/live.py", source) == []

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tfhet import strategies
 from tfhet.placement import Pipeline
-from tfhet.planes.tf_service.reader import Feed
+from tfhet.planes.local.reader import LocalReader
 from tfhet.source import SyntheticSource
-from tfhet.strategies import JobContext
-from tfhet.trainer import Collective, collective
+from tfhet.strategies import Collective, JobContext
 from tfhet.trainer.loop import Loop
 from tfhet.trainer.step import Batch, KerasAccelerator
 
@@ -126,7 +126,7 @@ def looped(together: Collective) -> dict[str, Any]:
     accelerator = KerasAccelerator(model(normalised=True), tf.keras.optimizers.SGD(0.1), together)
     lines: list[str] = []
     loop = Loop(
-        Feed(pipeline, job),
+        LocalReader(pipeline, job),
         accelerator,
         together,
         log_every=4,
@@ -134,7 +134,7 @@ def looped(together: Collective) -> dict[str, Any]:
         on_epoch_end=accelerator.average_statistics,
     )
     results = [loop.epoch(epoch) for epoch in range(2)]
-    results[-1] |= loop.evaluate(Feed(pipeline, job))
+    results[-1] |= loop.evaluate(LocalReader(pipeline, job))
     return {
         "results": results,
         "step": loop.step,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
-
 import pytest
 
 pytestmark = [pytest.mark.horovod, pytest.mark.timeout(280)]
@@ -38,16 +36,3 @@ def test_a_data_host_that_is_cut_off_ends_itself_and_with_the_last_one_the_job_e
     assert "was lost" in run.summary.cause
     (cut,), (gone,) = moments(run, "fault.injected"), moments(run, "launchers.gone")
     assert gone - cut < 4 + 5
-
-
-@pytest.mark.slow
-def test_schedules_that_are_drawn_end_as_they_may_and_leave_nothing(repository, tmp_path):
-    from tfhet.bench import chaos
-
-    launcher, kept = repository / "scripts" / "launcher.py", tmp_path / "kept"
-    options = argparse.Namespace(seeds=2, first=25, launcher=launcher, folder=kept, hosts="process")
-    record = chaos.SUITE.run(options, lambda event: None, ())
-    assert {job["kind"] for job in record.details["schedules"]} == {"failure", "goes on"}
-    assert [job["breaches"] for job in record.details["schedules"]] == [[], []]
-    assert record.figures["chaos.schedules"].value == 2
-    assert not kept.exists()

@@ -116,6 +116,7 @@ def test_launchers_that_nobody_gave_a_rank_form_the_ring_between_containers(cont
         assert any(name.endswith("saved_model.pb") for name in model.getnames())
 
 
+@pytest.mark.slow
 def test_a_group_that_is_cut_off_for_a_moment_and_packets_that_get_lost_cost_no_example(contained):
     faults = ["partition:data_group:after=1:for=1.5", "loss=1%:data-1"]
     arguments = [*SMALL, "--epochs", 3, "--lease_s", 5]
@@ -126,6 +127,7 @@ def test_a_group_that_is_cut_off_for_a_moment_and_packets_that_get_lost_cost_no_
     assert not [line for line in lines if "could not be done" in line]
 
 
+@pytest.mark.slow
 def test_a_host_has_the_limits_that_the_cluster_file_gives(contained, script):
     shape = cluster(dnn=1, ranks=1, channels={}, cpus=0.5, memory_mib=4000)
     summary, lines = contained(shape, "--train_script", script("limits"), "--ready_timeout_s", 120, start="alone")
@@ -187,15 +189,12 @@ def test_what_a_simulator_left_that_was_killed_is_swept_away_by_the_next(contain
 
 @pytest.mark.slow
 @pytest.mark.mpi
-@pytest.mark.timeout(500)  # four ranks build ResNet50's graphs and save it on whatever CPUs there are
-@pytest.mark.parametrize(
-    ("mode", "arguments"), [("File", ["--model", "resnet50"]), ("FastFile", SMALL)], ids=["File", "FastFile"]
-)
-def test_the_toolkit_trains_over_mpi_what_a_user_would_submit(contained, tmp_path, repository, mode, arguments):
+def test_the_toolkit_trains_over_mpi_what_a_user_would_submit(contained, tmp_path, repository):
     code = tmp_path / "source_dir"
     subprocess.run([repository / "scripts" / "source_dir", code], check=True, timeout=120)
-    how = {"code": code, "launcher": "launcher.py", "input_mode": mode, "max_run_s": 420.0}
-    summary, lines = contained(cluster(data=2, dnn=2), *arguments, "--epochs", 1, **how)
+    modes = {"training": "FastFile", "validation": "File"}
+    how = {"code": code, "launcher": "launcher.py", "input_modes": modes}
+    summary, lines = contained(cluster(data=2, dnn=2), *SMALL, "--epochs", 1, **how)
     assert summary.exit_code == 0, summary.cause
     assert summary.status == "Completed"
     assert summary.exit_codes == {f"algo-{n}": 0 for n in range(1, 5)}

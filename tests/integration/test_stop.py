@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 from typing import Any
 
@@ -68,16 +67,26 @@ def assert_every_example_once(runs: list[Any], epochs: int) -> None:
             ]
 
 
-def interrupted(simulated: Any, checkpoints: Path, times: int, epochs: int, seed: int, *arguments: object) -> list[Any]:
-    """The runs of one training that is interrupted so often, at a random moment each, and the one that ends it."""
-    drawn = random.Random(seed)
-    runs = []
-    for _ in range(times):
-        host, after_s = drawn.choice(("data-1", "dnn-1")), drawn.uniform(0.0, 1.2)
+def interrupted(simulated: Any, checkpoints: Path, times: int, epochs: int, *arguments: object) -> list[Any]:
+    """The runs of one training that is interrupted `times` times, and the one that ends it.
+
+    The interruptions strike data host and dnn host in turn, at moments spread evenly over the first 1.2 s of training.
+    Each leaves a checkpoint of its last step, with a ledger of what had been consumed.
+    """
+    runs: list[Any] = []
+    ledgers: list[Ledger | None] = []
+    for number in range(times):
+        host, after_s = ("data-1", "dnn-1")[number % 2], 1.2 * (number + 0.5) / times
         fault = f"sigterm:launcher@{host}:after={after_s:.3f}"
         job = [*JOB, "--epochs", epochs, *arguments]
         runs.append(simulated(*job, channels={}, checkpoints=checkpoints, faults=[fault]))
         assert told_to_stop(runs[-1]), "it ended before it was told to stop"
+        assert runs[-1].summary.metrics == {} and not list(runs[-1].hosts.glob("*/model/*"))
+        if runs[-1].summary.steps:
+            newest = max(checkpoints.glob("checkpoint-*"))
+            assert newest.name == f"checkpoint-{runs[-1].summary.steps:010d}"
+            ledgers.append(Ledger.read(newest / "ledger.npz"))
+    assert any(ledger is not None and 0 < ledger.ids.size < EXAMPLES for ledger in ledgers)  # most splits were open
     runs.append(simulated(*JOB, "--epochs", epochs, *arguments, channels={}, checkpoints=checkpoints))
     assert not told_to_stop(runs[-1])
     return runs
@@ -85,29 +94,12 @@ def interrupted(simulated: Any, checkpoints: Path, times: int, epochs: int, seed
 
 @pytest.mark.slow
 def test_a_training_interrupted_anywhere_sees_every_example_of_each_epoch_exactly_once(simulated, tmp_path):
-    runs = interrupted(simulated, tmp_path, 2, 4, 11, "--shuffle", 0)
+    runs = interrupted(simulated, tmp_path, 2, 4, "--shuffle", 0)
     assert_every_example_once(runs, 4)
 
 
 @pytest.mark.slow
-def test_a_stopped_training_leaves_its_ledger_and_goes_on_with_what_a_shuffle_buffer_held(simulated, tmp_path):
-    fault = ["sigterm:launcher@dnn-1:after=0.8"]
-    job = [*JOB, "--epochs", 3, "--shuffle", 500]
-    first = simulated(*job, channels={}, checkpoints=tmp_path, faults=fault)
-    assert told_to_stop(first)
-    (newest,) = sorted(tmp_path.glob("checkpoint-*"))[-1:]
-    assert newest.name == f"checkpoint-{first.summary.steps:010d}"
-    ledger = Ledger.read(newest / "ledger.npz")
-    assert ledger is not None
-    assert 0 < ledger.ids.size < EXAMPLES  # most splits were open
-    assert first.summary.metrics == {} and not list(first.hosts.glob("*/model/*"))
-    second = simulated(*job, channels={}, checkpoints=tmp_path)
-    assert not told_to_stop(second)
-    assert_every_example_once([first, second], 3)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1200)
-def test_twenty_interruptions_of_one_training_cost_no_example(simulated, tmp_path):
-    runs = interrupted(simulated, tmp_path, 20, 16, 20, "--shuffle", 500)
-    assert_every_example_once(runs, 16)
+@pytest.mark.timeout(600)
+def test_a_shuffled_training_goes_on_with_what_its_buffer_held_however_often_it_is_interrupted(simulated, tmp_path):
+    runs = interrupted(simulated, tmp_path, 6, 6, "--shuffle", 500)
+    assert_every_example_once(runs, 6)

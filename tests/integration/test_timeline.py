@@ -27,7 +27,7 @@ def test_every_step_of_every_rank_is_there_with_its_allreduce_told_apart(noted):
         assert all(step.allreduce_s is not None for step in steps)
         assert all(step.wait_s <= step.dur_s for step in steps)
     assert any(step.allreduce_s for step in timeline.steps)
-    assert {(span.rank, span.name) for span in timeline.spans} == {
+    assert {(pause.rank, pause.name) for pause in timeline.pauses} == {
         (0, "checkpoint"),
         (0, "validation"),
         (1, "validation"),
@@ -37,8 +37,8 @@ def test_every_step_of_every_rank_is_there_with_its_allreduce_told_apart(noted):
 
 def test_every_process_of_every_host_was_looked_at(noted):
     timeline = noted.folder.timeline()
-    seen = {(use.member, name) for use in timeline.uses for name in use.processes}
-    data_host = next(use.member for use in timeline.uses if not use.member.startswith("rank-"))
+    seen = {(use.member, name) for use in timeline.usage for name in use.processes}
+    data_host = next(use.member for use in timeline.usage if not use.member.startswith("rank-"))
     assert {
         (data_host, "launcher"),
         (data_host, "worker-0"),
@@ -49,7 +49,7 @@ def test_every_process_of_every_host_was_looked_at(noted):
         ("rank-1", "launcher"),
         ("rank-1", "rank-1"),
     } == seen
-    assert {use.member for use in timeline.uses if use.machine is not None} == {data_host, "rank-0"}
+    assert {use.member for use in timeline.usage if use.machine is not None} == {data_host, "rank-0"}
     assert {clock.host for clock in timeline.clocks} == set(timeline.hosts)
 
 

@@ -80,6 +80,7 @@ def test_256_uneven_shards_from_three_data_hosts_come_exactly_once(simulated):
     run.assert_equal_weights(2)
 
 
+@pytest.mark.slow
 def test_workers_on_two_dnn_hosts_and_no_data_host_and_ranks_that_run_dry_unequally(simulated):
     # One split is read by one worker, whichever: 5 batches an epoch, so two ranks cannot have got the same number.
     arguments = ["--data", "synthetic:33:1", "--epochs", 3, "--batch_size", 8, "--dnn_host_workers", 1]

@@ -1,7 +1,4 @@
-"""Says how many inputs the fuzz tests of this session ran.
-
-Fixtures: `quiet_link` (per module): the link logs nothing of the thousands of connections that it drops.
-"""
+"""Fixtures: `quiet_link` (per module): the link logs nothing of the thousands of connections that it drops."""
 
 from __future__ import annotations
 
@@ -9,7 +6,6 @@ import logging
 from collections.abc import Iterator
 
 import pytest
-import rubbish
 
 
 @pytest.fixture(scope="module")
@@ -19,9 +15,3 @@ def quiet_link() -> Iterator[None]:
     logger.setLevel(logging.CRITICAL)
     yield
     logger.setLevel(level)
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    if rubbish.RAN:
-        parts = ", ".join(f"{subject} {count:,}" for subject, count in rubbish.RAN.items())
-        terminalreporter.write_line(f"fuzz: {rubbish.RAN.total():,} inputs ({parts})")

@@ -91,7 +91,7 @@ async def _deceived(paid: list[Visit]) -> None:
         await member.join({"cores": 4}, 0.12)
         member.send({"type": "still here"})
         for _ in range(20):
-            if member.is_over:
+            if member.end_reason:
                 break
             await asyncio.sleep(0.01)
     except NotReady:

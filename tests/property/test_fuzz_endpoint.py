@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import strategies as st
 from rubbish import fuzz
 from siege import run
 
-from tfhet.launch.endpoint import Endpoint
+from tfhet.telemetry import UP
+from tfhet.telemetry.metrics_server import MetricsServer
 
 requests = st.binary(max_size=60) | st.builds(
     lambda method, path, version, fields: method + b" " + path + b" " + version + b"\r\n" + fields + b"\r\n\r\n",
@@ -18,6 +21,8 @@ requests = st.binary(max_size=60) | st.builds(
     st.sampled_from([b"HTTP/1.1", b"HTTP/1.0", b"HTTP/2", b"", b"\0"]),
     st.binary(max_size=20) | st.sampled_from([b"A: b", b"x" * 9000, b"Content-Length: 99999999999"]),
 )
+
+SERVER: MetricsServer
 
 
 async def asked(port: int, content: bytes) -> bytes:
@@ -34,15 +39,23 @@ async def asked(port: int, content: bytes) -> bytes:
     return answer
 
 
+@pytest.fixture(scope="module", autouse=True)
+def server() -> Iterator[MetricsServer]:
+    """One server for all examples."""
+    global SERVER
+    SERVER = MetricsServer("127.0.0.1", 0, lambda: {UP: 1.0}, {"host": "a"})
+    yield SERVER
+    SERVER.end()
+
+
 @fuzz("metrics endpoint", st.lists(requests, min_size=1, max_size=4), each=lambda sent: len(sent))
 def test_whatever_is_sent_the_next_one_is_answered(sent: list[bytes]) -> None:
     async def scenario() -> None:
-        endpoint = Endpoint(lambda: "a 1\n")
-        port = await endpoint.open("127.0.0.1", 0)
         for content in sent:
-            answer = await asked(port, content)
-            assert answer == b"" or answer.startswith(b"HTTP/1.1 ")
-        assert (await asked(port, b"GET /metrics HTTP/1.1\r\n\r\n")).endswith(b"a 1\n")
-        await endpoint.close()
+            await asked(SERVER.server_port, content)
+        answer = await asked(SERVER.server_port, b"GET /metrics HTTP/1.1\r\n\r\n")
+        assert answer.endswith(b'tfhet_up{host="a"} 1.0\n')
+        while SERVER.connections:
+            await asyncio.sleep(0.001)
 
     run(scenario())

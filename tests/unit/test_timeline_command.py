@@ -10,8 +10,9 @@ import pytest
 from tfhet.__main__ import main
 from tfhet.events import Event
 from tfhet.record import RunFolder
-from tfhet.record.entry import HostUse, Step, Use
-from tfhet.record.timeline import Part
+from tfhet.record.entry import HostUsage, UsageSample
+from tfhet.record.step_time import StepTime
+from tfhet.record.timeline import TimelineFile
 from tfhet.report.numbers import MISSING
 
 pytestmark = pytest.mark.timeout(60)
@@ -22,14 +23,33 @@ def run_dir(tmp_path: Path) -> Path:
     """A run of one rank and one data host."""
     folder = RunFolder(tmp_path / "run")
     for host, name, found in (
-        ("algo-1", "steps-0", [Step("algo-1", 10.0 + n, 0.5, 0, n + 1, 0, 0.125, 0.0625, None) for n in range(5)]),
+        (
+            "algo-1",
+            "steps-0",
+            [
+                StepTime(
+                    host="algo-1",
+                    rank=0,
+                    step=n + 1,
+                    epoch=0,
+                    at_s=10.0 + n,
+                    dur_s=0.5,
+                    wait_s=0.125,
+                    copy_s=0.0625,
+                    allreduce_s=None,
+                )
+                for n in range(5)
+            ],
+        ),
         (
             "algo-2",
             "use-algo-2",
-            [Use("algo-2", 11.0, 1.0, "algo-2", {"worker-0": 0.75}, HostUse(1, 2, "machine", 5, 0, 0))],
+            [UsageSample("algo-2", 11.0, 1.0, "algo-2", {"worker-0": 0.75}, HostUsage(1, 2, "machine", 5, 0, 0))],
         ),
     ):
-        Part(folder.path / "hosts" / host / "output" / "data" / "tfhet" / "timeline" / f"{name}.jsonl").append(found)
+        TimelineFile(folder.path / "hosts" / host / "output" / "data" / "tfhet" / "timeline" / f"{name}.jsonl").append(
+            found
+        )
     folder.write_event(Event("host.lost", 12.0, {"host": "algo-2"}))
     return folder.path
 

@@ -46,4 +46,16 @@ __all__ = [
     "state_by_wait",
 ]
 
-lazy.names_on_demand(__name__)
+lazy.names_on_demand(
+    __name__,
+    {
+        "finding": "Finding Severity",
+        "host_use": "HostUtilisation",
+        "input_bound": "Diagnosis InputState state_by_wait",
+        "pipeline": "feeding of_pipeline",
+        "plan": "choice_of of_plan",
+        "run": "of_run",
+        "training_job": "ObservedJob of_training_job",
+        "words": "clause paragraph sentence sentences",
+    },
+)

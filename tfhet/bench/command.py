@@ -1,4 +1,4 @@
-"""`tfhet bench SUITE`: measures, prints the table of figures, writes the record and the plot."""
+"""`tfhet bench SUITE`: measures, prints the table of figures, writes the record."""
 
 from __future__ import annotations
 
@@ -11,33 +11,43 @@ from pathlib import Path
 from tfhet.bench import harness, progress, suites
 from tfhet.bench.suite import Suite
 from tfhet.errors import TfhetError, UsageError
-from tfhet.report import check_plot, figure_table, plot_bars, show
+from tfhet.report import figure_table, show
 
 PROGRAM = "tfhet bench"
+PICTURES = (".png", ".svg", ".pdf")
 
 
 def run(argv: Sequence[str]) -> int:
     """Runs the suite that `argv` (without the word `bench`) names; the exit code: 0 ok, 1 failed, 2 wrong use."""
+    if not argv or argv[0] in ("-h", "--help"):
+        print(_overview(), file=sys.stdout if argv else sys.stderr)
+        return 0 if argv else 2
     try:
-        return _run(list(argv))
-    except SystemExit as stop:  # argparse's way to end: --help is 0, wrong use 2
-        return stop.code if isinstance(stop.code, int) else 2
+        suite = suites.get(argv[0])
     except TfhetError as error:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
         return error.exit_code
+    return run_suite(suite, argv[1:], f"{PROGRAM} {suite.name}")
 
 
-def _run(argv: list[str]) -> int:
-    if not argv or argv[0] in ("-h", "--help"):
-        _overview().print_help(sys.stdout if argv else sys.stderr)
-        return 0 if argv else 2
-    suite = suites.get(argv[0])
-    options = _parser(suite).parse_args(argv[1:])
+def run_suite(suite: Suite, argv: Sequence[str], program: str) -> int:
+    """Runs a suite with the options `argv`; -> the exit code. program: the command in words, for help and record."""
+    try:
+        return _run(suite, list(argv), program)
+    except SystemExit as stop:  # argparse's way to end: --help is 0, wrong use 2
+        return stop.code if isinstance(stop.code, int) else 2
+    except TfhetError as error:
+        print(f"{program}: {error}", file=sys.stderr)
+        return error.exit_code
+
+
+def _run(suite: Suite, argv: list[str], program: str) -> int:
+    options = parser(suite, program).parse_args(argv)
     if options.repeats < 1 or options.warmup < 0:
         raise UsageError(f"--repeats {options.repeats} --warmup {options.warmup}: give at least 1 and 0")
-    _check_outputs(options, suite)
-    with progress.shown() as observer:
-        record = suite.run(options, observer, (*PROGRAM.split(), *argv))
+    for flag, path in (("--json", options.json), ("--plot", options.plot)):
+        _check_output(flag, path)
+    record = suite.run(options, progress.shown(), (*program.split(), *argv))
     show(figure_table(record.figures, title=record.name))
     for note in suite.notes(record) if suite.notes else ():
         print(note)
@@ -45,50 +55,39 @@ def _run(argv: list[str]) -> int:
         print(f"record: {record.write(options.json)}")
     if options.plot and suite.draw:
         print(f"plot: {suite.draw(record, options.plot)}")
-    elif options.plot and suite.bars:
-        title, bars = suite.bars(record)
-        print(f"plot: {plot_bars(bars, options.plot, title=title)}")
     return 0 if suite.is_kept is None or suite.is_kept(record) else 1
 
 
-def _overview() -> argparse.ArgumentParser:
+def _overview() -> str:
     known = "\n".join(f"  {name:<12}{suites.get(name).does}" for name in suites.names())
-    return argparse.ArgumentParser(
-        prog=PROGRAM,
-        usage=f"{PROGRAM} SUITE [options]   ({PROGRAM} SUITE --help lists them)",
-        description=f"The compute-time harness. Suites:\n{known}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    return f"usage: {PROGRAM} SUITE [options]   ({PROGRAM} SUITE --help lists them)\n\nSuites:\n{known}"
 
 
-def _parser(suite: Suite) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=f"{PROGRAM} {suite.name}", description=suite.does)
-    parser.add_argument(
-        "--repeats", type=int, default=harness.REPEATS, metavar="N", help="measured rounds (default %(default)s)"
-    )
-    parser.add_argument(
-        "--warmup", type=int, default=harness.WARMUP, metavar="N", help="rounds before them (default %(default)s)"
-    )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the record, raw samples included")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="write a plot (.png, .svg or .pdf)")
-    suite.options(parser)
-    return parser
+def parser(suite: Suite, program: str) -> argparse.ArgumentParser:
+    """The command line of a suite."""
+    made = argparse.ArgumentParser(prog=program, description=suite.does)
+    counts = (("repeats", harness.REPEATS, "measured rounds"), ("warmup", harness.WARMUP, "rounds before them"))
+    for name, default, words in counts:
+        made.add_argument(f"--{name}", type=int, default=default, metavar="N", help=f"{words} (default %(default)s)")
+    made.add_argument("--json", type=Path, metavar="FILE", help="write the record, raw samples included")
+    made.set_defaults(plot=None)
+    if suite.draw is not None:
+        made.add_argument("--plot", type=Path, metavar="FILE", help=f"write a picture ({', '.join(PICTURES)})")
+    suite.options(made)
+    return made
 
 
-def _check_outputs(options: argparse.Namespace, suite: Suite) -> None:
-    """Finds before minutes of measuring what would lose their result."""
-    for flag, path in (("--json", options.json), ("--plot", options.plot)):
-        if path is None:
-            continue
-        if path.is_dir():
-            raise UsageError(f"{flag} {path} is a folder: name a file in it")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UsageError(f"{flag} {path}: its folder cannot be made ({error.strerror})") from None
-        if not os.access(path.parent, os.W_OK):
-            raise UsageError(f"{flag} {path}: its folder cannot be written to")
-    if options.plot is not None:
-        if suite.bars is None and suite.draw is None:
-            raise UsageError(f"suite {suite.name} has no plot: leave --plot out")
-        check_plot(options.plot)
+def _check_output(flag: str, path: Path | None) -> None:
+    """Raises UsageError, before minutes of measuring, for a file that could not be written."""
+    if path is None:
+        return
+    if flag == "--plot" and path.suffix.lower() not in PICTURES:
+        raise UsageError(f"--plot {path}: the name must end with one of {', '.join(PICTURES)}")
+    if path.is_dir():
+        raise UsageError(f"{flag} {path} is a folder: name a file in it")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{flag} {path}: its folder cannot be made ({error.strerror})") from None
+    if not os.access(path.parent, os.W_OK):
+        raise UsageError(f"{flag} {path}: its folder cannot be written to")

@@ -10,18 +10,19 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tfhet.bench import cpu_work
-from tfhet.bench.answering import AnsweringProcess
+from tfhet.bench.child_process import AnsweringProcess
+from tfhet.bench.harness import in_rounds
 from tfhet.bench.suite import Suite
-from tfhet.clock import SYSTEM
 from tfhet.cluster import environment
 from tfhet.errors import TfhetError, UsageError
-from tfhet.events import Event, Observer
+from tfhet.events import Observer
 from tfhet.record import Figure, Record, machine, median
 
 PASS_MS, SPEED = "cpu.pass_ms", "cpu.speed_vs_reference"
@@ -67,6 +68,10 @@ def turn(processes: Sequence[AnsweringProcess], passes: int) -> Turn:
     return Turn(tuple(answer["cpu_s"] for answer in answers), max(answer["wall_s"] for answer in answers))
 
 
+def _turn(processes: Sequence[AnsweringProcess], passes: int, index: int) -> Turn:
+    return turn(processes, passes)
+
+
 def figures_of(taken: Mapping[str, Sequence[Turn]], passes: int, reference: Record | None) -> dict[str, Figure]:
     """The cost of a pass, and how many times faster than on the reference machine, with all vCPUs busy and alone."""
     costs = {f"{PASS_MS}{key}": [each.pass_ms(passes) for each in turns] for key, turns in taken.items()}
@@ -95,27 +100,23 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
         raise UsageError(f"--passes {options.passes} --processes {options.processes}: give at least 1")
     reference = _reference(options.reference)
     count = options.processes or int(machine()["cores_usable"])
-    words = [sys.executable, "-m", "tfhet.bench.cpu_work"]
-    taken: dict[str, list[Turn]] = {"": [], ALONE: []}
+    names = {f"{count} vCPUs": "", "one vCPU": ALONE}
     with contextlib.ExitStack() as stack:
+        words = [sys.executable, "-m", "tfhet.bench.cpu_work"]
         processes: list[AnsweringProcess] = []
         for index in range(count):
             process = AnsweringProcess(f"CPU work {index}", words, environment(), ANSWER_LIMIT_S)
             stack.callback(process.close)
             processes.append(process)
-        for index in range(options.warmup + options.repeats):
-            for key, busy in (("", processes), (ALONE, processes[:1])):
-                found = turn(busy, options.passes)
-                if index >= options.warmup:
-                    taken[key].append(found)
-                told = {
-                    "case": "one vCPU" if key else f"{count} vCPUs",
-                    "round": index + 1,
-                    "rounds": options.warmup + options.repeats,
-                    "exit_s": found.wall_s,
-                    "said": [f"{found.pass_ms(options.passes):.2f} ms CPU a pass"],
-                }
-                observer(Event("case.ended", SYSTEM.wall(), told))
+        busy = {name: processes[:1] if key else processes for name, key in names.items()}
+        found = in_rounds(
+            {name: functools.partial(_turn, some, options.passes) for name, some in busy.items()},
+            lambda name, turn: f"{turn.pass_ms(options.passes):.2f} ms CPU a pass",
+            warmup=options.warmup,
+            repeats=options.repeats,
+            observer=observer,
+        )
+    taken = {key: found[name] for name, key in names.items()}
     details = {
         "processes": count,
         "passes": options.passes,
@@ -154,6 +155,5 @@ SUITE = Suite(
     does="how fast a vCPU of this machine is against the reference, alone and with all of them busy",
     options=_options,
     run=_run,
-    bars=lambda record: ("CPU of a pass", {name: f for name, f in record.figures.items() if name.startswith(PASS_MS)}),
     notes=_notes,
 )

@@ -7,12 +7,11 @@ are compared over years. {"passes": n} is answered with {"cpu_s": s, "wall_s": s
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import numpy as np
 
-from tfhet.bench import answering
+from tfhet.bench.child_process import answer_requests
 from tfhet.clock import SYSTEM, Clock
 
 IMAGES, SIZE, CHANNELS = 64, 128, 3
@@ -52,8 +51,7 @@ def answer(batch: np.ndarray, request: dict[str, Any], clock: Clock = SYSTEM) ->
 def main() -> None:
     """Answers until its input ends."""
     batch = images()
-    with answering.output_for_answers() as answers:
-        answering.serve(lambda request: answer(batch, request), sys.stdin, answers)
+    answer_requests(lambda request: answer(batch, request))
 
 
 if __name__ == "__main__":

@@ -43,23 +43,3 @@ def photos(examples: int, seed: int = 0, cache: Path | None = None) -> TFRecordS
     from tfhet.source import photos as room
 
     return TFRecordSource.from_directory(room.photos(count=examples, seed=seed, cache=cache))
-
-
-def as_files(source: TFRecordSource, directory: Path) -> tuple[str, ...]:
-    """The images of a source as peers read them, in its order: each encoded image a file of its own in `directory`, or
-    all decoded ones as one .npy file."""
-    import numpy as np
-    import tensorflow as tf
-
-    records = tf.data.TFRecordDataset(list(source.files)).batch(256)
-    images = [image for batch in records for image in source.parse(batch)["image"].numpy()]
-    if not isinstance(images[0], bytes):
-        path = directory / "images.npy"
-        np.save(path, np.stack(images))
-        return (str(path),)
-    files = []
-    for index, content in enumerate(images):
-        path = directory / f"{index:06d}.jpg"
-        path.write_bytes(content)
-        files.append(str(path))
-    return tuple(files)

@@ -1,4 +1,4 @@
-"""What a benchmark suite is to the command: its name, its options, and a run that makes a record."""
+"""A benchmark suite: its name, its options, and a run that makes a record."""
 
 from __future__ import annotations
 
@@ -10,36 +10,34 @@ from typing import TypeVar
 
 from tfhet import errors
 from tfhet.events import Observer
-from tfhet.record import Figure, Record
+from tfhet.record import Record
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Suite:
-    """One suite of `tfhet bench`. Importing its module loads neither TensorFlow nor anything else that is slow."""
+    """One suite. Importing its module loads neither TensorFlow nor anything else that is slow."""
 
     name: str
     """The word on the command line."""
     does: str
     """One line for the help."""
     options: Callable[[argparse.ArgumentParser], None]
-    """Adds the suite's own options; `--json`, `--plot`, `--repeats` and `--warmup` are every suite's."""
+    """Adds the suite's own options; `--json`, `--repeats` and `--warmup` are every suite's."""
     run: Callable[[argparse.Namespace, Observer, Sequence[str]], Record]
     """Measures: (options, observer, command line) -> record. Raises UsageError for options that do not fit."""
-    bars: Callable[[Record], tuple[str, Mapping[str, Figure]]] | None = None
-    """Picks what `--plot` draws: (title, figures of one unit); None when the suite has no such plot."""
     draw: Callable[[Record, Path], Path] | None = None
-    """Writes what `--plot` asks for, where bars would not do; -> the file."""
+    """Writes a picture of the record to a file -> the file; with it the suite has the option `--plot`."""
     notes: Callable[[Record], Sequence[str]] | None = None
-    """Lines to be printed below the table, such as what could not be measured."""
+    """Lines below the printed table, such as what could not be measured."""
     is_kept: Callable[[Record], bool] | None = None
-    """Whether what the suite looks for is so; the command fails otherwise. None: it only measures."""
+    """Whether the promise that the suite tests is kept; the command fails otherwise. None: it only measures."""
 
 
 def chosen(option: str, names: str, known: Mapping[str, T]) -> list[T]:
-    """What an option such as `--flows example,tfhet` names, in its order, each once. Raises UsageError for an unknown
-    name, and where none is named."""
+    """The values that an option such as `--flows example,tfhet` names, in its order, each once. Raises UsageError for
+    an unknown name, and for none."""
     words = [word.strip() for word in names.split(",") if word.strip()]
     for word in words or [names]:
         if word not in known:

@@ -1,7 +1,6 @@
-"""`tfhet bench transport`: what moving batches over tf.data service costs the side that reads, and the workers.
+"""`tfhet bench transport`: CPU that the reading side and the workers spend on moving batches over tf.data service.
 
-Batches lie in a worker's memory, so that nothing but moving them is measured. What moves batches of one size takes
-turns: tf.data service as jobs have it, in all the ways asked for, and a TCP connection and gRPC with as many bytes.
+Batches lie in a worker's memory, so that only moving them is measured. All ways to move batches of one size take turns.
 """
 
 from __future__ import annotations
@@ -9,167 +8,129 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import psutil
 
-from tfhet.bench.peers.place import Place
-from tfhet.bench.rivals import INSTALL
 from tfhet.bench.suite import Suite
-from tfhet.bench.wire import allocator, load, ways
-from tfhet.bench.wire.figures import figures_of
+from tfhet.bench.wire.figures import figures_of, rows_of
 from tfhet.bench.wire.lane import Turn, rounds
-from tfhet.bench.wire.load import TCMALLOC, Load
-from tfhet.bench.wire.ways import Rival, Ways
-from tfhet.clock import SYSTEM
-from tfhet.cluster import environment
+from tfhet.bench.wire.load import COMPRESSIONS, DTYPES, SELECTION, Load, combined
+from tfhet.bench.wire.ways import Ways
 from tfhet.errors import UsageError
-from tfhet.events import Event, Observer
-from tfhet.record import Figure, Record, versions
-from tfhet.record.wire_cost import CLIENT, DEFAULT, PLAIN, PREFIX, bytes_of
+from tfhet.events import Observer
+from tfhet.planes.tf_service.wire_cost import PLAIN, PREFIX, bytes_of
+from tfhet.record import Record
 
 SECONDS = 0.5
 USUAL: Mapping[str, Any] = {
     "dtypes": ("uint8",),
     "sizes": ("19MB",),
     "compressions": (PLAIN,),
-    "allocators": (DEFAULT,),
     "workers": (1,),
     "ranks": (1,),
 }
-"""By option: what is moved where another of these is given, and this one is not."""
+"""By option: its value where another of these is given, and this one is not."""
 LOOPBACK = (
     "all processes ran on this machine: CPU seconds are those of its loopback, a network card has other ones, and GB/s"
     " are those of CPUs that both sides share"
 )
 
 
-def _options(parser: argparse.ArgumentParser) -> None:
+def options_of_loads(parser: argparse.ArgumentParser) -> None:
+    """Adds the options that say what is moved."""
     known = parser.add_argument_group("what is moved", "all combinations of what is given; else a selection")
-    known.add_argument("--dtypes", type=_words, metavar="NAMES", help=f"of {','.join(load.DTYPES)} (uint8)")
-    known.add_argument("--sizes", type=_words, metavar="SIZES", help="bytes of a batch: 150kB,19MB (19MB)")
-    known.add_argument("--compressions", type=_words, metavar="NAMES", help=f"of {','.join(load.COMPRESSIONS)} (none)")
-    known.add_argument("--allocators", type=_words, metavar="NAMES", help=f"of {','.join(load.ALLOCATORS)} (default)")
+    known.add_argument("--dtypes", type=words, metavar="NAMES", help=f"of {','.join(DTYPES)} (uint8)")
+    known.add_argument("--sizes", type=words, metavar="SIZES", help="bytes of a batch: 150kB,19MB (19MB)")
+    known.add_argument("--compressions", type=words, metavar="NAMES", help=f"of {','.join(COMPRESSIONS)} (none)")
     known.add_argument("--workers", type=_numbers, metavar="NUMBERS", help="such as 1,2,4 (1)")
     known.add_argument("--ranks", type=_numbers, metavar="NUMBERS", help="readers that share one job (1)")
-    parser.add_argument("--only", type=_words, metavar="WORDS", help="of these, those named so: 19MB,float32.snappy")
-    parser.add_argument(
-        "--peers",
-        default="",
-        metavar="NAMES",
-        help="of raw_socket,raw_grpc,torch,ray; none; or install: what is missing too (default: all there are)",
-    )
-    parser.add_argument(
-        "--seconds", type=float, default=SECONDS, metavar="X", help="of a turn, about (default %(default)s)"
-    )
+    parser.add_argument("--seconds", type=float, default=SECONDS, metavar="X", help="of a turn, about (%(default)s)")
 
 
-def _words(text: str) -> tuple[str, ...]:
+def words(text: str) -> tuple[str, ...]:
+    """`a, b` -> ("a", "b")."""
     return tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
 
 
 def _numbers(text: str) -> tuple[int, ...]:
     try:
-        return tuple(int(word) for word in _words(text))
+        return tuple(int(word) for word in words(text))
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r}: give whole numbers, such as 1,2,4") from None
 
 
-def loads_of(options: argparse.Namespace) -> tuple[Load, ...]:
-    """What the options ask for. Raises UsageError."""
-    given = {flag: getattr(options, flag) for flag in USUAL}
+def loads_of(
+    options: argparse.Namespace, usual: Mapping[str, Any] = USUAL, selection: Sequence[Load] = SELECTION
+) -> tuple[Load, ...]:
+    """The loads that the options ask for. Raises UsageError."""
+    if not options.seconds > 0:
+        raise UsageError(f"--seconds {options.seconds:g}: give more than 0")
+    given = {flag: getattr(options, flag) for flag in usual}
     for flag, value in given.items():
         if value == ():
             raise UsageError(f"--{flag}: give at least one")
-    loads = load.SELECTION
     if any(given.values()):
-        loads = load.combined(**{flag: given[flag] or usual for flag, usual in USUAL.items()})
-    return load.only(loads, options.only) if options.only else loads
+        return combined(**{flag: given[flag] or value for flag, value in usual.items()})
+    return tuple(selection)
 
 
-def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]) -> Record:
-    if not options.seconds > 0:
-        raise UsageError(f"--seconds {options.seconds:g}: give more than 0")
-    library = allocator.tcmalloc(environment())
-    wanted = loads_of(options)
-    loads = tuple(one for one in wanted if one.allocator != TCMALLOC or library is not None)
-    missing = {} if len(loads) == len(wanted) else {"allocator tcmalloc": "libtcmalloc is not installed"}
-    if not loads:
-        raise UsageError("libtcmalloc is not installed, and nothing is asked for without it")
-    others = []
-    for rival in ways.rivals(options.peers):
-        why = rival.missing()
-        if why is not None and rival.requires and options.peers == INSTALL:
-            Place.of(rival).install()
-            why = rival.missing()
-        if why is None:
-            others.append(rival)
-        else:
-            missing[f"peer {rival.name}"] = why
-    for name, why in missing.items():
-        observer(Event("peer.missing", SYSTEM.wall(), {"peer": name.split()[-1], "reason": why}))
-    busy_pct = psutil.cpu_percent(interval=1.0)
-    ratios, turns = asyncio.run(_measured(loads, others, library, options, observer))
-    details = {
+def turns_of(
+    loads: Sequence[Load],
+    options: argparse.Namespace,
+    observer: Observer,
+    ways: Callable[[], Ways] = Ways,
+) -> tuple[dict[str, list[Turn]], dict[str, float]]:
+    """Turns, and bytes on the wire over bytes of tensors, by key: size after size."""
+
+    async def measured() -> tuple[dict[str, list[Turn]], dict[str, float]]:
+        turns, ratios = dict[str, list[Turn]](), dict[str, float]()
+        for size in sorted({one.size for one in loads}, key=bytes_of):
+            async with ways() as open_ways:
+                lanes = await open_ways.open([one for one in loads if one.size == size], size)
+                counts = (options.seconds, options.warmup, options.repeats)
+                turns |= await asyncio.to_thread(rounds, lanes, *counts, observer)
+                ratios |= {lane.key: lane.wire_ratio for lane in lanes}
+        return turns, ratios
+
+    return asyncio.run(measured())
+
+
+def details_of(loads: Sequence[Load], turns: Mapping[str, Sequence[Turn]], seconds: float) -> dict[str, Any]:
+    """The record's details."""
+    return {
         "network": "loopback",
-        "seconds": options.seconds,
-        "machine_busy_pct": busy_pct,
-        "load_average": os.getloadavg(),
-        "library": None if library is None else library.name,
-        "missing": missing,
-        "peers": {**versions(("grpcio", "torch")), **{one.name: one.requires for one in others if one.requires}},
+        "seconds": seconds,
+        "moved": rows_of(loads),
         "order": "rounds over all that moves batches of one size; the i-th turns of two of them are a pair",
         "turns": {key: [turn.to_json() for turn in taken] for key, taken in turns.items()},
     }
-    return Record.of(
-        PREFIX, figures_of(loads, [rival.name for rival in others], turns, ratios), details=details, command=command
-    )
 
 
-async def _measured(
-    loads: Sequence[Load],
-    others: Sequence[Rival],
-    library: Path | None,
-    options: argparse.Namespace,
-    observer: Observer,
-) -> tuple[dict[str, float], dict[str, list[Turn]]]:
-    """Bytes on the wire over bytes of tensors, and turns, by key: size after size."""
-    ratios: dict[str, float] = {}
-    turns: dict[str, list[Turn]] = {}
-    sizes = sorted({one.size for one in loads}, key=bytes_of)
-    for size in sizes:
-        async with Ways(library) as open_ways:
-            lanes = await open_ways.open([one for one in loads if one.size == size], others, size)
-            turns |= await asyncio.to_thread(rounds, lanes, options.seconds, options.warmup, options.repeats, observer)
-            ratios |= {lane.key: lane.wire_ratio for lane in lanes}
-    return ratios, turns
+def machine_now() -> dict[str, Any]:
+    """How busy the machine is before anything is measured."""
+    return {"machine_busy_pct": psutil.cpu_percent(interval=1.0), "load_average": os.getloadavg()}
 
 
-def _notes(record: Record) -> list[str]:
-    """What was not measured, and what the numbers are not."""
-    missing = record.details.get("missing", {})
-    notes = [f"missing: {name}: {why}" for name, why in missing.items()]
-    if any(one.requires and f"peer {one.name}" in missing for one in ways.RIVALS):
-        notes.append("tfhet bench transport --peers install installs what lies in a folder of its own")
+def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]) -> Record:
+    loads, machine = loads_of(options), machine_now()
+    turns, ratios = turns_of(loads, options, observer)
+    details = {**machine, **details_of(loads, turns, options.seconds)}
+    return Record.of(PREFIX, figures_of(loads, turns, ratios), details=details, command=command)
+
+
+def notes(record: Record) -> list[str]:
+    """What the numbers do not say."""
     busy = float(record.details.get("machine_busy_pct", 0.0))
-    if busy > 10.0:
-        notes.append(f"the machine was {busy:.0f} % busy before: measure when it has nothing else to do")
-    return [*notes, LOOPBACK]
-
-
-def _bars(record: Record) -> tuple[str, Mapping[str, Figure]]:
-    found = {name: figure for name, figure in record.figures.items() if name.endswith(f".{CLIENT}")}
-    words = {name.removeprefix(f"{PREFIX}.").removesuffix(f".{CLIENT}").replace(".", " "): name for name in found}
-    return "transport: CPU seconds of the reading side per GB", {text: found[name] for text, name in words.items()}
+    told = [f"the machine was {busy:.0f} % busy before: measure when it has nothing else to do"] if busy > 10.0 else []
+    return [*told, LOOPBACK]
 
 
 SUITE = Suite(
     name=PREFIX,
-    does="CPU per GB, and GB/s, of moving batches from workers to ranks, against a socket and gRPC",
-    options=_options,
+    does="CPU per GB, and GB/s, of moving batches from workers to ranks",
+    options=options_of_loads,
     run=_run,
-    bars=_bars,
-    notes=_notes,
+    notes=notes,
 )

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
         refreshed_path,
         shipped,
     )
-    from tfhet.catalogue.instance import Instance, InstanceGroup
-    from tfhet.catalogue.listing import COLUMNS, listing, notes, shown
-    from tfhet.catalogue.price import EC2, MARKETS, TRAINING, Price
+    from tfhet.catalogue.instance_type import Instance, InstanceGroup
+    from tfhet.catalogue.market_price import EC2, MARKETS, TRAINING, Price
+    from tfhet.catalogue.overview import COLUMNS, listing, notes, shown
     from tfhet.catalogue.price_list import refresh
 
 __all__ = [
@@ -57,4 +57,13 @@ __all__ = [
     "shown",
 ]
 
-lazy.names_on_demand(__name__)
+lazy.names_on_demand(
+    __name__,
+    {
+        "catalogue": "AWS_POST REGION Catalogue default instance names own_path price prices refreshed_path shipped",
+        "instance_type": "Instance InstanceGroup",
+        "overview": "COLUMNS listing notes shown",
+        "market_price": "EC2 MARKETS TRAINING Price",
+        "price_list": "refresh",
+    },
+)

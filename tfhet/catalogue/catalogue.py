@@ -14,8 +14,8 @@ from pathlib import Path
 
 from tfhet import errors
 from tfhet.catalogue.catalogue_file import CatalogueFile
-from tfhet.catalogue.instance import Instance, full_name
-from tfhet.catalogue.price import MARKETS, Price
+from tfhet.catalogue.instance_type import Instance, full_name
+from tfhet.catalogue.market_price import MARKETS, Price
 from tfhet.cluster import cache_dir, config_dir, environment
 
 REGION = "us-east-1"

@@ -18,9 +18,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tfhet.catalogue.instance import Instance, full_name
+from tfhet.catalogue.instance_type import Instance, full_name
+from tfhet.catalogue.market_price import MARKETS, Price
 from tfhet.catalogue.node import Kind, Node, count, number, words
-from tfhet.catalogue.price import MARKETS, Price
 from tfhet.errors import UsageError
 
 REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9]+")

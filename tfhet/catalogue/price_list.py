@@ -12,7 +12,7 @@ import yaml
 
 from tfhet.catalogue.catalogue import refreshed_path
 from tfhet.catalogue.catalogue_file import REGION, CatalogueFile
-from tfhet.catalogue.price import TRAINING
+from tfhet.catalogue.market_price import TRAINING
 from tfhet.catalogue.product import Product
 from tfhet.clock import SYSTEM, Clock
 from tfhet.errors import NotReady, TfhetError, UsageError, shown

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from tfhet.clock import SYSTEM
 from tfhet.container.mountinfo import mounted
+from tfhet.messages import ContainerFailureLine
 
 _CLONE_NEWNS, _CLONE_NEWUTS, _CLONE_NEWIPC = 0x00020000, 0x04000000, 0x08000000  # linux/sched.h
 _CLONE_NEWPID, _CLONE_NEWNET = 0x20000000, 0x40000000
@@ -252,7 +253,7 @@ def _become(container: Container, kernel: _Kernel, alive: int) -> None:
         os.execvpe(container.command[0], list(container.command), dict(container.environment))
     except BaseException as error:  # noqa: BLE001 - the last thing that it can do is to say why
         why = error.strerror if isinstance(error, OSError) and error.filename is None else error
-        print(f"[{container.name}] the container could not be made: {why}", file=sys.stderr, flush=True)
+        print(f"[{container.name}] {ContainerFailureLine(str(why))}", file=sys.stderr, flush=True)
         os._exit(1)
 
 

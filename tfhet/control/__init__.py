@@ -1,4 +1,8 @@
-"""The link between hosts: who has joined, who still lives, and the end of the job."""
+"""The link between launchers: who has joined, who holds a lease, and the end of the job.
+
+server.py       the leader's end;  client.py: a follower's end
+handshake.py    both prove that they know the job's secret
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""One launcher's end of the link: joins the coordinator, holds a lease, hears of the end."""
+"""The client of the link, in every follower's launcher: joins the leader, holds a lease, learns of the end of the job.
+
+client = LinkClient("rank-1", "algo-2", 16000, secret, on_message=order, on_end=end, on_lease_lost=give_up)
+await client.join({"host": "algo-3"}, deadline_s=300.0)
+client.send({"type": "result", "rank": 1, "code": 0, "cause": ""})
+await client.leave(0)
+"""
 
 from __future__ import annotations
 
@@ -12,8 +18,9 @@ from tfhet.clock import SYSTEM, Clock
 from tfhet.control.connection import Connection
 from tfhet.control.handshake import JoinRequest, Refused, Unauthenticated, introduce
 from tfhet.control.inbox import Inbox
-from tfhet.control.message import MAX_NUMBER, Message, ProtocolError, sound_code
+from tfhet.control.message import MAX_NUMBER, Message, ProtocolError, valid_code
 from tfhet.control.outbox import Outbox
+from tfhet.control.pulse import beats
 from tfhet.control.secret import Secret
 from tfhet.deadline import Deadline
 from tfhet.errors import ClusterError, NotReady, UsageError
@@ -21,20 +28,19 @@ from tfhet.events import Event, Observer, ignore
 
 logger = logging.getLogger(__name__)
 
-STEPS_PER_LEASE = 20
-"""How often per lease the coordinator's silence is looked at. It hears of the member at least four times per lease."""
 FIRST_RETRY_S = 0.05
 LAST_RETRY_S = 1.0
+"""Backoff between attempts to connect: from the first to the last, growing by 1.6."""
 SHORTEST_LEASE_S, LONGEST_LEASE_S = 0.01, 86400.0
-"""A member takes no other lease: it would be busy with nothing but renewals, or never end."""
+"""Range of leases that a client accepts: a shorter one keeps it busy with renewals, a longer one never ends."""
 
 
 class LinkClient:
-    """Dials the coordinator at `address`:`port` under a name that it expects.
+    """Dials the server at `address`:`port` under a name that the server expects.
 
-    Callbacks, plain or coroutine functions, are called one after another: `on_message(message)` for what the
-    coordinator sends; `on_end(code, cause)`, once, when it says that the job is over; `on_lease_lost(reason)`, once,
-    when nothing was heard of it for the lease, or it gave this member up. Never both of the last two.
+    Callbacks, plain or coroutine functions, are called one after another: `on_message(message)` for each message;
+    `on_end(code, cause)`, once, when the job is over; `on_lease_lost(reason)`, once, when the server was silent for the
+    length of the lease, or took this member for lost. Never both of the last two.
     Call `leave` in every case: it ends the tasks.
     """
 
@@ -55,10 +61,10 @@ class LinkClient:
     ):
         self.name = name
         self.lease_s = lease_s
-        """The coordinator's once joined."""
+        """Seconds; the server's, once joined."""
         self.clock_offset: tuple[float, float] | None = None
-        """Seconds that the coordinator's clock is ahead of this one, and within which error, as seen in the quickest
-        handshake; None before one, or when it did not tell."""
+        """Seconds that the server's clock is ahead of this one, and their error, from the quickest handshake. None
+        before the first, or when the server did not send its time."""
         self._address, self._port = address, port
         self._secret = secret
         self._on_message, self._on_end, self._on_lease_lost = on_message, on_end, on_lease_lost
@@ -76,25 +82,22 @@ class LinkClient:
         self._leaving: asyncio.Task[None] | None = None
 
     @property
-    def is_over(self) -> str:
-        """Why this member has no lease any more: "ended", "lease lost", "left"; "" while it has or before it joined."""
+    def end_reason(self) -> str:
+        """Why this client holds no lease any more: "ended", "lease lost" or "left"; "" while it does, and before."""
         return self._over
 
     async def join(self, facts: Mapping[str, Any], deadline_s: float) -> None:
-        """Joins with `facts` (JSON values) about this host; tries again until it succeeds or `deadline_s` has passed.
+        """Joins with `facts` (JSON values) about this host; retries for `deadline_s` seconds.
 
-        Raises NotReady with the last reason at the deadline, and ClusterError when the coordinator does not want this
-        member.
+        Raises NotReady with the last reason at the deadline, and ClusterError when the server refuses this member.
         """
         if self._tasks or self._over:
-            raise UsageError(f"member {self.name!r} has joined already; make a new one")
+            raise UsageError(f"client {self.name!r} has joined already; make a new one")
         self._facts = dict(facts)
         try:
             connection = await self._dial(self._clock.monotonic() + deadline_s, f"{deadline_s:g} s")
         except Refused as error:
-            raise ClusterError(
-                f"the coordinator at {self._address}:{self._port} refused {self.name!r}: {error}"
-            ) from error
+            raise ClusterError(f"the leader at {self._address}:{self._port} refused {self.name!r}: {error}") from error
         self._inbox.start()
         self._tasks = [
             asyncio.create_task(self._stay(connection), name="tfhet-member"),
@@ -102,24 +105,25 @@ class LinkClient:
         ]
 
     def send(self, message: Mapping[str, Any]) -> None:
-        """Sends the coordinator a message: JSON values, with a text under "type", less than 64 KiB as a line.
+        """Sends the server a message: JSON values with a text under "type", less than 64 KiB as a line.
 
-        It arrives once, in order, also over a new connection. Raises ProtocolError for a message that does not fit,
-        or when 4 MiB are unconfirmed (confirmations come with the renewals).
+        The message arrives once and in order, over a new connection too where the first one breaks. Raises
+        ProtocolError for a message that does not fit, or when 4 MiB are unconfirmed (confirmations travel with the
+        renewals).
         """
         if not self._tasks or self._leaving is not None:
-            raise UsageError("a member sends between join and leave")
+            raise UsageError("a client sends between join and leave")
         if self._outbox.is_full:
-            raise ProtocolError("the coordinator does not confirm what this member sends")
+            raise ProtocolError("the leader does not confirm what this client sends")
         packed = self._outbox.pack(message)
         if self._connection is not None:
             self._connection.write(packed)
 
     async def leave(self, code: int = 0, flush_s: float = 1.0) -> None:
-        """Tells the coordinator that this member goes on purpose, with its exit code, and ends connection and tasks.
+        """Tells the server that this member leaves on purpose, with its exit code, and ends connection and tasks.
 
-        Waits at most `flush_s` for the coordinator to take note. Drops callbacks that wait to be called, and cancels
-        the one that runs unless that is what called this. Only the first call's code counts.
+        Waits at most `flush_s` seconds for the server to read that. Drops callbacks that are still to be called, and
+        cancels the running one unless it is the caller. Only the first call's code counts.
         """
         if self._leaving is None:
             self._leaving = asyncio.create_task(self._leave(code, flush_s), name="tfhet-leave")
@@ -129,7 +133,7 @@ class LinkClient:
     async def _leave(self, code: int, flush_s: float) -> None:
         self._over = self._over or "left"
         if self._tasks and self._connection is not None:
-            self._connection.write({"type": "left", "code": sound_code(code)})
+            self._connection.write({"type": "left", "code": valid_code(code)})
             await asyncio.wait(self._tasks[:1], timeout=flush_s)
         for task in self._tasks:
             task.cancel()
@@ -145,19 +149,19 @@ class LinkClient:
                 if remaining_s > self._handshake_s:  # a last try cut short hides no better reason
                     why = "no answer"
             except ConnectionRefusedError:
-                why = "nobody listens there"
+                why = "nothing listens there"
             except (OSError, ProtocolError, Unauthenticated) as error:
                 why = str(error)
             await asyncio.sleep(max(0.0, min(retry_s, until_s - self._clock.monotonic())))
             retry_s = min(retry_s * 1.6, LAST_RETRY_S)
-        raise NotReady(f"the coordinator at {self._address}:{self._port} was not reached within {allowed}: {why}")
+        raise NotReady(f"the leader at {self._address}:{self._port} was not reached within {allowed}: {why}")
 
     async def _dial_once(self) -> Connection:
         connection = await Connection.dial(self._address, self._port)
         asked_s = self._clock.monotonic()
         try:
-            newcomer = JoinRequest(self.name, self._instance, self._facts, self._outbox.seen)
-            joined = await introduce(connection, self._secret, newcomer)
+            request = JoinRequest(self.name, self._instance, self._facts, self._outbox.seen)
+            joined = await introduce(connection, self._secret, request)
             self._compare_clocks(joined.get("wall_s"), self._clock.monotonic() - asked_s)
             if not SHORTEST_LEASE_S <= joined["lease_s"] <= LONGEST_LEASE_S:
                 raise ProtocolError(f"a lease of {joined['lease_s']} s")
@@ -168,14 +172,14 @@ class LinkClient:
         for message in self._outbox.unconfirmed():
             connection.write(message)
         self.lease_s = float(joined["lease_s"])
-        self._address = connection.address  # no name service is needed to come back
+        self._address = connection.address  # no name service is needed to reconnect
         self._heard_s = self._clock.monotonic()
         self._connection = connection
         return connection
 
     def _compare_clocks(self, theirs_s: object, took_s: float) -> None:
-        """`theirs_s`: what the coordinator's clock showed at some moment of the last `took_s` seconds; taken for the
-        middle, it is off by half of them at most (as NTP has it, RFC 5905)."""
+        """Updates `clock_offset`. theirs_s: what the server's clock showed at some moment of the last `took_s` seconds;
+        taken for their middle, it is off by half of them at most (as in NTP, RFC 5905)."""
         if isinstance(theirs_s, (int, float)) and not isinstance(theirs_s, bool) and abs(theirs_s) < MAX_NUMBER:
             offset_s, error_s = theirs_s - (self._clock.wall() - took_s / 2), took_s / 2
             if self.clock_offset is None or error_s <= self.clock_offset[1]:
@@ -192,11 +196,11 @@ class LinkClient:
                 connection.abort()
             if self._over:
                 break
-            logger.warning("%s: the connection to the coordinator broke: %s", self.name, why)
+            logger.warning("%s: the connection to the leader broke: %s", self.name, why)
             try:
                 connection = await self._dial(self._heard_s + self.lease_s, "the lease")
             except Refused as error:
-                self._lose(f"the coordinator refused to take it back: {error}")
+                self._lose(f"the leader refused to take it back: {error}")
                 break
             except NotReady as error:
                 self._lose(f"the connection broke ({why}) and {error}")
@@ -221,25 +225,20 @@ class LinkClient:
                     self._tell("link.end_heard", code=message["code"], cause=message["cause"])
                     self._inbox.put(self._on_end, message["code"], message["cause"])
             else:
-                raise ProtocolError(f"a coordinator does not say {kind!r}")
+                raise ProtocolError(f"a server sends no message of type {kind!r}")
 
     async def _renew(self) -> None:
-        loop = asyncio.get_running_loop()
-        due_s, last_s = loop.time(), self._heard_s
-        while True:
-            step_s = self.lease_s / STEPS_PER_LEASE
-            if loop.time() >= due_s and self._connection is not None:
-                due_s = loop.time() + self.lease_s / 4 - step_s
-                self._connection.write({"type": "alive", "seen": self._outbox.seen})
-            await asyncio.sleep(step_s)
-            now = self._clock.monotonic()
-            stood_still_s, last_s = now - last_s - step_s, now
-            if stood_still_s > self.lease_s / 4:
-                # This process was stopped or starved, and what the coordinator said meanwhile is unread: not counted.
-                self._heard_s += stood_still_s
-            silent_s = now - self._heard_s
+        async for beat in beats(lambda: self.lease_s, self._clock, self._send_renewal, self._heard_s):
+            self._heard_s += beat.stood_still_s
+            silent_s = beat.now_s - self._heard_s
             if silent_s > self.lease_s and not self._over and self._connection is not None:
-                self._lose(f"nothing heard of the coordinator for {silent_s:.1f} s, the lease is {self.lease_s:g} s")
+                self._lose(f"the leader was silent for {silent_s:.1f} s, the lease is {self.lease_s:g} s")
+
+    def _send_renewal(self) -> bool:
+        if self._connection is None:
+            return False
+        self._connection.write({"type": "alive", "seen": self._outbox.seen})
+        return True
 
     def _lose(self, reason: str) -> None:
         if not self._over:

@@ -13,11 +13,11 @@ from tfhet.deadline import Deadline
 from tfhet.units import MIB
 
 MAX_UNSENT_BYTES = 8 * MIB
-"""More than this waiting for a peer that does not read ends its connection."""
+"""Maximum of unsent bytes; the connection to a peer that does not read ends beyond it."""
 
 
 class Connection:
-    """Reads and writes messages; writing never waits."""
+    """Reads and writes messages; `write` never waits."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter):
         self._reader = reader
@@ -30,7 +30,7 @@ class Connection:
 
     @classmethod
     async def dial(cls, address: str, port: int) -> Connection:
-        """Connects. Raises OSError when nobody listens there."""
+        """Connects. Raises OSError when nothing listens there."""
         try:
             reader, writer = await asyncio.open_connection(address, port, limit=MAX_LINE_BYTES)
         except UnicodeError as error:
@@ -39,7 +39,7 @@ class Connection:
         if writer.get_extra_info("sockname") == writer.get_extra_info("peername"):
             # TCP's simultaneous open: a dialler whose own ephemeral port is the dialled one is connected to itself.
             connection.abort()
-            raise ConnectionRefusedError(f"nobody listens at {address}:{port}")
+            raise ConnectionRefusedError(f"nothing listens at {address}:{port}")
         return connection
 
     @classmethod
@@ -52,7 +52,7 @@ class Connection:
         return cls(reader, asyncio.StreamWriter(transport, protocol, reader, loop))
 
     async def read(self) -> Message:
-        """The next message. Raises ConnectionError at the end, ProtocolError for what is not a message."""
+        """Returns the next message. Raises ConnectionError at the end, ProtocolError for what is not a message."""
         try:
             line = await self._reader.readuntil(b"\n")
         except asyncio.IncompleteReadError as error:
@@ -64,7 +64,8 @@ class Connection:
         return decode(line)
 
     def write(self, message: Mapping[str, Any]) -> None:
-        """Hands a message to the system. Ends the connection when the peer has stopped reading; never raises for it."""
+        """Hands a message to the operating system. A peer that has stopped reading loses its connection, without an
+        error here. Raises ProtocolError for what is not a message."""
         line = encode(message)
         transport = self._writer.transport
         if transport.is_closing():
@@ -75,11 +76,11 @@ class Connection:
         self._writer.write(line)
 
     def abort(self) -> None:
-        """Ends the connection at once; what is unsent is lost."""
+        """Ends the connection at once; unsent messages are lost."""
         self._writer.transport.abort()
 
     async def close(self, flush_s: float = 0.5) -> None:
-        """Sends what is unsent, for at most `flush_s`, and ends the connection."""
+        """Sends the unsent messages, for at most `flush_s` seconds, and ends the connection."""
         self._writer.close()
         with contextlib.suppress(OSError, asyncio.TimeoutError):
             async with Deadline(flush_s):

@@ -1,14 +1,14 @@
 """Both sides prove that they know the job's secret, without sending it.
 
-    coordinator -> member    hello    its nonce
-    member -> coordinator    join     name, instance, its nonce, HMAC-SHA256 over both nonces and who says so
-    coordinator -> member    welcome  the same for the other role
-    member -> coordinator    facts    what it says about itself, and the last message it has
-    coordinator -> member    joined   the lease, and the last message it has; or `refused`
+    server -> client    hello    the server's nonce
+    client -> server    join     name, instance, the client's nonce, HMAC-SHA256 over both nonces and the role
+    server -> client    welcome  the HMAC for the other role
+    client -> server    facts    about this member, and the number of the last message that it has
+    server -> client    joined   the lease, and the number of the last message that it has; or `refused`
 
 Both nonces are fresh, so nothing can be replayed; the role is under the HMAC, so nothing can be reflected. A peer that
-fails is told nothing. A refusal comes after both proofs, so nobody but the coordinator can send a member away. The
-caller sets the deadline.
+fails gets no answer. A refusal comes after both proofs, so only the true server can send a member away. The caller sets
+the deadline.
 """
 
 from __future__ import annotations
@@ -27,11 +27,13 @@ from tfhet.control.secret import Secret
 from tfhet.errors import TfhetError
 
 VERSION = 1
+_CLIENT, _SERVER = "member", "coordinator"
+"""The roles, as they stand under the HMAC."""
 _HEX_32_BYTES = re.compile(r"[0-9a-f]{64}")
 
 
 class Refused(TfhetError):
-    """The coordinator knows the secret and does not want this member; the message says why."""
+    """The server knows the secret and refuses this member; the text says why."""
 
 
 class Unauthenticated(TfhetError):
@@ -40,22 +42,22 @@ class Unauthenticated(TfhetError):
 
 @dataclass(frozen=True)
 class JoinRequest:
-    """A member that dials."""
+    """What a member that dials says of itself."""
 
     name: str
     instance: str
-    """Random per process: tells a member that dials again from another one of the same name."""
+    """Random text of one process: distinguishes a member that dials again from another process of the same name."""
     facts: Mapping[str, Any]
-    """What it says about itself."""
+    """JSON values about the member."""
     seen: int
-    """Number of the last message that it has from the coordinator; 0 the first time."""
+    """Number of the last message that the member has from the server; 0 the first time."""
 
 
 async def admit(connection: Connection, secret: Secret, objection: Callable[[str, str], str | None]) -> JoinRequest:
-    """The coordinator's side, up to the member's facts; answering those is left to the caller.
+    """The server's side, up to the member's facts; the caller answers them.
 
-    `objection(name, instance)` gives the reason to refuse an authenticated member, or None.
-    Raises Unauthenticated, Refused (the member has been told), ProtocolError, or OSError.
+    `objection(name, instance)` returns the reason to refuse an authenticated member, or None.
+    Raises Unauthenticated, Refused (the member knows), ProtocolError, or OSError.
     """
     nonce = secrets.token_hex(32)
     connection.write({"type": "hello", "version": VERSION, "nonce": nonce})
@@ -64,40 +66,40 @@ async def admit(connection: Connection, secret: Secret, objection: Callable[[str
     if not (_HEX_32_BYTES.fullmatch(join["nonce"]) and _is_name(name) and _is_name(instance)):
         raise ProtocolError("join: malformed nonce, name or instance")
     said = (name, instance, nonce, join["nonce"])
-    if not _proves(join["proof"], secret, "member", *said):
+    if not _proves(join["proof"], secret, _CLIENT, *said):
         raise Unauthenticated("wrong secret")
-    connection.write({"type": "welcome", "proof": _proof(secret, "coordinator", *said)})
+    connection.write({"type": "welcome", "proof": _proof(secret, _SERVER, *said)})
     facts = _expect(await connection.read(), "facts")
     refuse_for(connection, name, objection(name, instance))
     return JoinRequest(name, instance, facts["facts"], facts["seen"])
 
 
 def refuse_for(connection: Connection, name: str, reason: str | None) -> None:
-    """Tells a member that it is refused, and raises Refused; nothing without a reason."""
+    """Sends a member its refusal and raises Refused; does nothing when `reason` is None."""
     if reason is not None:
         connection.write({"type": "refused", "reason": reason[:2000]})
         raise Refused(f"{name}: {reason}")
 
 
-async def introduce(connection: Connection, secret: Secret, newcomer: JoinRequest) -> Message:
-    """The member's side; gives the coordinator's `joined`. Raises Unauthenticated, Refused, ProtocolError, OSError."""
+async def introduce(connection: Connection, secret: Secret, request: JoinRequest) -> Message:
+    """The client's side; returns the server's `joined`. Raises Unauthenticated, Refused, ProtocolError, OSError."""
     hello = _expect(await connection.read(), "hello")
     if hello["version"] != VERSION:
-        raise ProtocolError(f"the coordinator speaks version {hello['version']}, this is {VERSION}")
+        raise ProtocolError(f"the leader speaks version {hello['version']} of the link, this is {VERSION}")
     if not _HEX_32_BYTES.fullmatch(hello["nonce"]):
         raise ProtocolError("hello: malformed nonce")
     nonce = secrets.token_hex(32)
-    said = (newcomer.name, newcomer.instance, hello["nonce"], nonce)
-    proof = _proof(secret, "member", *said)
-    join = {"type": "join", "name": newcomer.name, "instance": newcomer.instance, "nonce": nonce, "proof": proof}
+    said = (request.name, request.instance, hello["nonce"], nonce)
+    proof = _proof(secret, _CLIENT, *said)
+    join = {"type": "join", "name": request.name, "instance": request.instance, "nonce": nonce, "proof": proof}
     connection.write(join)
     try:
         welcome = _expect(await connection.read(), "welcome")
     except ConnectionError as error:
         raise Unauthenticated("it hung up on the proof; is the job's secret the same on both hosts?") from error
-    if not _proves(welcome["proof"], secret, "coordinator", *said):
+    if not _proves(welcome["proof"], secret, _SERVER, *said):
         raise Unauthenticated("what answers there does not know the job's secret")
-    connection.write({"type": "facts", "facts": dict(newcomer.facts), "seen": newcomer.seen})
+    connection.write({"type": "facts", "facts": dict(request.facts), "seen": request.seen})
     return _expect(await connection.read(), "joined")
 
 

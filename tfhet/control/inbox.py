@@ -1,4 +1,4 @@
-"""Calls a room's callbacks one after another, apart from the loops that read and renew."""
+"""Calls callbacks one after another, in a task of its own beside those that read and renew."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import Any
 logger = logging.getLogger(__name__)
 
 MAX_WAITING = 10_000
-"""With this many calls waiting the inbox is full."""
+"""Maximum number of waiting calls."""
 
 
 class Inbox:
-    """A queue of calls and the task that makes them. A slow callback delays other callbacks and nothing else."""
+    """A queue of calls and the task that makes them. A slow callback delays other callbacks only."""
 
     def __init__(self) -> None:
         self._calls: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque()
@@ -27,15 +27,15 @@ class Inbox:
 
     @property
     def is_full(self) -> bool:
-        """Whether a polite caller would stop. `put` takes more all the same: a loss has to be told."""
+        """Whether the maximum is reached. `put` takes more all the same: the loss of a member must be reported."""
         return len(self._calls) >= MAX_WAITING
 
     def start(self) -> None:
-        """Starts to call; needs a running loop."""
+        """Starts the task; needs a running loop."""
         self._task = asyncio.create_task(self._run(), name="tfhet-inbox")
 
     def put(self, callback: Callable[..., Any] | None, *arguments: Any) -> None:
-        """Queues a call of a plain or coroutine function. None is not called."""
+        """Queues a call of a plain or coroutine function; does nothing for None."""
         if callback is not None and not self._closed:
             self._calls.append((callback, arguments))
             self._some.set()
@@ -55,7 +55,7 @@ class Inbox:
                 await self._some.wait()
 
     async def close(self) -> None:
-        """Drops the waiting calls and ends the task. A callback that closes its own inbox runs to its end."""
+        """Drops the waiting calls and ends the task. A callback that closes its own inbox runs to the end."""
         self._closed = True
         self._calls.clear()
         task, self._task = self._task, None

@@ -1,4 +1,4 @@
-"""Accepts connections and lets only those through that know the secret, whatever the others do."""
+"""Accepts connections, and passes on those whose peer proves that it knows the secret."""
 
 from __future__ import annotations
 
@@ -20,50 +20,50 @@ from tfhet.errors import UsageError
 logger = logging.getLogger(__name__)
 
 MAX_UNAUTHENTICATED = 256
-"""With this many strangers at the door the one that has waited longest is put out for the next. A member is through
-after two round trips, so it is hardly ever that one; when it is, it dials again."""
+"""Maximum number of connections in the handshake; beyond it the oldest is dropped for the next. A member needs two
+round trips, so it is hardly ever the oldest; if it is, it dials again."""
 BACKLOG = 1024
-"""Connections that the kernel keeps for us; beyond, a dialler waits a second for its next try."""
+"""Maximum number of connections that the kernel holds; beyond it a client waits a second before its next attempt."""
 LOGGED_DROPS = 10
-"""After so many, only every drop whose number is a power of two is logged."""
+"""Number of drops that are all logged; after them only those whose number is a power of two."""
 
 _OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class Listener:
-    """One listening socket. Every authenticated connection is given to `welcome`, in a task of its own.
+    """One listening socket. Calls `serve` with every authenticated connection, in a task of its own.
 
-    `objection(name, instance)` gives the reason to refuse an authenticated member, or None; `dropped(peer, reason)` is
-    told about connections that came to nothing. A handshake has to be done within `handshake_s`.
+    `objection(name, instance)` returns the reason to refuse an authenticated member, or None; `dropped(peer, reason)`
+    is called for connections that failed. A handshake has to end within `handshake_s` seconds.
     """
 
     def __init__(
         self,
         secret: Secret,
         objection: Callable[[str, str], str | None],
-        welcome: Callable[[JoinRequest, Connection], Awaitable[None]],
+        serve: Callable[[JoinRequest, Connection], Awaitable[None]],
         dropped: Callable[[str, str], None],
         handshake_s: float,
         max_unauthenticated: int = MAX_UNAUTHENTICATED,
     ):
         self._secret = secret
         self._objection = objection
-        self._welcome = welcome
+        self._serve_member = serve
         self._dropped = dropped
         self._handshake_s = handshake_s
         self._max_unauthenticated = max_unauthenticated
         self._socket: socket.socket | None = None
         self._accepting: asyncio.Task[None] | None = None
-        self._strangers: dict[Connection, None] = {}
-        self._put_out: dict[Connection, str] = {}
+        self._unproved: dict[Connection, None] = {}
+        self._dropped_for: dict[Connection, str] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.drops = 0
-        """How many connections came to nothing so far."""
+        """Number of connections that failed so far."""
         self.last_drop = ""
-        """The last one's address and reason."""
+        """Address and reason of the last one."""
 
     def start(self, host: str, port: int) -> int:
-        """Listens; gives the port (a free one for 0). Raises UsageError for one that is in use, saying by whom."""
+        """Listens and returns the port; 0 takes a free one. Raises UsageError for a port in use, naming its user."""
         sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
         try:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -79,13 +79,13 @@ class Listener:
         return bound
 
     async def close(self) -> None:
-        """Stops listening and ends every connection that came in here."""
+        """Stops listening and ends every connection that was accepted here."""
         current = asyncio.current_task()
         ending = [task for task in (*self._tasks, self._accepting) if task is not None and task is not current]
         for task in ending:
             task.cancel()
         await asyncio.gather(*ending, return_exceptions=True)
-        for connection in self._strangers:  # those whose task was cancelled before it began
+        for connection in self._unproved:  # those whose task was cancelled before it began
             connection.abort()
         if self._socket is not None:
             self._socket.close()
@@ -102,12 +102,12 @@ class Listener:
                 self._drop("a peer", str(error))
                 exhausted = error.errno in _OUT_OF_RESOURCES
                 if exhausted:
-                    self._put_out_the_oldest("no more file descriptors")
+                    self._drop_oldest("no file descriptors are left")
                 await asyncio.sleep(0.05 if exhausted else 0)
                 continue
-            while len(self._strangers) >= self._max_unauthenticated:
-                self._put_out_the_oldest("too many connections that have not proved themselves")
-            self._strangers[connection] = None
+            while len(self._unproved) >= self._max_unauthenticated:
+                self._drop_oldest("too many connections are in the handshake")
+            self._unproved[connection] = None
             task = asyncio.create_task(self._serve(connection), name=f"tfhet-peer-{connection.peer}")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -120,27 +120,27 @@ class Listener:
             client.close()
             raise
 
-    def _put_out_the_oldest(self, reason: str) -> None:
-        if self._strangers:
-            connection = next(iter(self._strangers))
-            del self._strangers[connection]
-            self._put_out[connection] = reason
+    def _drop_oldest(self, reason: str) -> None:
+        if self._unproved:
+            connection = next(iter(self._unproved))
+            del self._unproved[connection]
+            self._dropped_for[connection] = reason
             connection.abort()
 
     async def _serve(self, connection: Connection) -> None:
         try:
             try:
                 async with Deadline(self._handshake_s):
-                    newcomer = await admit(connection, self._secret, self._objection)
+                    request = await admit(connection, self._secret, self._objection)
             finally:
-                self._strangers.pop(connection, None)
-            await self._welcome(newcomer, connection)
+                self._unproved.pop(connection, None)
+            await self._serve_member(request, connection)
         except asyncio.TimeoutError:
             self._drop(connection.peer, f"no handshake within {self._handshake_s:g} s")
         except (Unauthenticated, Refused, ProtocolError, OSError) as error:
-            self._drop(connection.peer, self._put_out.get(connection, str(error)))
+            self._drop(connection.peer, self._dropped_for.get(connection, str(error)))
         finally:
-            self._put_out.pop(connection, None)
+            self._dropped_for.pop(connection, None)
             with contextlib.suppress(asyncio.CancelledError):
                 await connection.close()
 

@@ -1,10 +1,10 @@
-"""What goes over the link: one JSON object per line, each of a known type with known fields.
+"""The lines of the link: one JSON object per line, each of a known type with known fields.
 
 hello, join, welcome, refused     the handshake (handshake.py)
-facts, joined                     a member introduces itself, again after a broken connection
-lease, alive                      renewals, from the coordinator and from a member
-message                           numbered; carries what the rooms above say to each other
-end, left                         the job is over; a member goes on purpose
+facts, joined                     a member joins, or returns after a broken connection
+lease, alive                      renewals, from the server and from a client
+message                           numbered; carries the messages of the rooms that use the link
+end, left                         the job is over; a member leaves on purpose
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from tfhet.errors import TfhetError, shown
 from tfhet.units import KIB
 
 MAX_LINE_BYTES = 64 * KIB
-"""Longest line, its newline included."""
+"""Maximum length of a line, newline included."""
 MAX_CODE = 255
-"""Exit codes lie within +-255: the system cuts a larger one, and 256 would become success."""
+"""Exit codes lie within +-255: the operating system cuts a larger one, and 256 would become success."""
 MAX_NUMBER = 2**53
 """Numbers on the link lie within +-2**53, which every JSON reader keeps exact."""
 
@@ -42,11 +42,11 @@ _FIELDS: Mapping[str, Mapping[str, type]] = {
 
 
 class ProtocolError(TfhetError, ValueError):
-    """A line that is not a message: too long, not JSON, an unknown type, or a field of the wrong type."""
+    """Something that is not a message: too long, not JSON, of an unknown type, or with a field of the wrong type."""
 
 
 def encode(message: Mapping[str, Any]) -> bytes:
-    """The line for a message, newline included. Raises ProtocolError for one that `decode` would not take."""
+    """The line for a message, newline included. Raises ProtocolError for a message that `decode` would refuse."""
     try:
         line = json.dumps(message, allow_nan=False, separators=(",", ":")).encode("ascii") + b"\n"
     except (TypeError, ValueError, RecursionError) as error:
@@ -58,7 +58,7 @@ def encode(message: Mapping[str, Any]) -> bytes:
 
 
 def decode(line: bytes) -> Message:
-    """The message in a line. Raises ProtocolError, and nothing else, for whatever is not one."""
+    """The message in a line. Raises ProtocolError, and nothing else, for any other line."""
     if len(line) > MAX_LINE_BYTES:
         raise ProtocolError(f"a line of more than {MAX_LINE_BYTES} bytes")
     try:
@@ -69,13 +69,13 @@ def decode(line: bytes) -> Message:
     return dict(message)
 
 
-def sound_code(code: int) -> int:
-    """An exit code as it can be sent: 1 for one that is out of range."""
+def valid_code(code: int) -> int:
+    """The exit code, or 1 where it is out of range."""
     return code if -MAX_CODE <= code <= MAX_CODE else 1
 
 
 def check(message: object) -> None:
-    """Raises ProtocolError unless `message` has a known type and that type's fields."""
+    """Raises ProtocolError unless `message` has a known type and the fields of that type."""
     if not isinstance(message, Mapping):
         raise ProtocolError(f"expected an object, got {type(message).__name__}")
     kind = message.get("type")

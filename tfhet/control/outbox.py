@@ -1,4 +1,4 @@
-"""Numbered messages that survive a broken connection: each side keeps what the other has not confirmed."""
+"""Numbered messages that survive a broken connection: each side keeps those that the other has not confirmed."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from tfhet.control.message import Message, ProtocolError, encode
 from tfhet.units import MIB
 
 MAX_KEPT_BYTES = 4 * MIB
-"""A side with more than this unconfirmed is talking to nobody."""
+"""Maximum size of the unconfirmed messages of one side."""
 
 
 class Outbox:
-    """What one side says and has heard. Messages arrive once and in order, over as many connections as it takes."""
+    """The messages of one side, sent and received. Each arrives once and in order, over any number of connections."""
 
     def __init__(self) -> None:
         self._sent = 0
         self._kept: deque[tuple[Message, int]] = deque()
         self._kept_bytes = 0
         self.seen = 0
-        """Number of the last message taken from the other side; goes out with every renewal, as confirmation."""
+        """Number of the last message received; goes out with every renewal, as confirmation."""
 
     @property
     def is_full(self) -> bool:
-        """Whether too much is unconfirmed to say more."""
+        """Whether the maximum of unconfirmed messages is exceeded."""
         return self._kept_bytes > MAX_KEPT_BYTES
 
     def pack(self, body: Mapping[str, Any]) -> Message:
-        """Numbers and keeps a message. Raises ProtocolError when it is none that can be sent."""
+        """Numbers and keeps a message. Raises ProtocolError for a body that cannot be sent."""
         packed: Message = {"type": "message", "n": self._sent + 1, "body": dict(body)}
         size = len(encode(packed))
         self._sent += 1
@@ -38,18 +38,18 @@ class Outbox:
         return packed
 
     def confirm(self, seen: int) -> None:
-        """Forgets what the other side has. Raises ProtocolError when it claims more than was sent."""
+        """Forgets the messages up to number `seen`. Raises ProtocolError when fewer were sent."""
         if not 0 <= seen <= self._sent:
             raise ProtocolError(f"message {seen} confirmed, {self._sent} sent")
         while self._kept and self._kept[0][0]["n"] <= seen:
             self._kept_bytes -= self._kept.popleft()[1]
 
     def unconfirmed(self) -> tuple[Message, ...]:
-        """What has to be said again on a new connection, in order."""
+        """The messages to be sent again over a new connection, in order."""
         return tuple(message for message, _ in self._kept)
 
     def take(self, message: Message) -> Message | None:
-        """The body of a message from the other side; None when it was taken before. Raises ProtocolError for a gap."""
+        """The body of a received message; None when it was received before. Raises ProtocolError for a gap."""
         if message["n"] <= self.seen:
             return None
         if message["n"] != self.seen + 1:

@@ -1,4 +1,4 @@
-"""What the hosts of one job know and nobody else does."""
+"""The secret that the hosts of one job share."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ _LABEL = b"tfhet-link-1"
 
 @dataclass(frozen=True)
 class Secret:
-    """The key of a job's link. Its repr never shows it."""
+    """The key of a job's link; its repr does not show it."""
 
     key: bytes = field(repr=False)
     """32 bytes."""
     derived: bool
-    """True when made from the job's name and hosts, which others may know or guess: say so in the job's log."""
+    """Whether the key is made from the job's name and hosts, which others may know or guess; the job's log says so."""
 
     @classmethod
     def from_text(cls, text: str) -> Secret:
-        """The key made of a shared text. Raises UsageError, without the text, when it is shorter than 16 characters."""
+        """The key made from a shared text. Raises UsageError, without the text, for fewer than 16 characters."""
         if len(text) < SHORTEST:
             raise UsageError(f"the job's secret has {len(text)} characters; give at least {SHORTEST}")
         return cls(hashlib.sha256(_LABEL + b"\0given\0" + text.encode("utf-8", "surrogatepass")).digest(), False)
 
     @classmethod
     def derive(cls, job_name: str, hosts: Iterable[str]) -> Secret:
-        """A key from the job's identity: keeps out strangers and other jobs, not somebody who knows the job."""
+        """The key made from the job's identity: keeps out other jobs, but not somebody who knows this one."""
         identity = "\0".join(("derived", job_name, *sorted(hosts)))
         return cls(hashlib.sha256(_LABEL + b"\0" + identity.encode("utf-8", "surrogatepass")).digest(), True)
 
     @classmethod
     def from_env(cls, env: Mapping[str, str], job_name: str, hosts: Iterable[str]) -> Secret:
-        """The secret given in `TFHET_SECRET`, or as the hyperparameter `tfhet_secret`; else the derived one."""
+        """The secret in the variable `TFHET_SECRET` or the hyperparameter `tfhet_secret`; else the derived one."""
         text = env.get(SECRET_VARIABLE) or env.get(HYPERPARAMETER_VARIABLE)
         return cls.from_text(text) if text else cls.derive(job_name, hosts)
 
@@ -50,5 +50,5 @@ class Secret:
 
 
 def new_secret() -> str:
-    """A fresh secret to send with a job, 256 bits. Starts with a letter: SageMaker parses hyperparameters as JSON."""
+    """A new secret of 256 bits for a job. It starts with a letter: SageMaker parses hyperparameters as JSON."""
     return "s" + secrets.token_hex(32)

@@ -25,4 +25,12 @@ __all__ = [
     "examine",
 ]
 
-lazy.names_on_demand(__name__)
+lazy.names_on_demand(
+    __name__,
+    {
+        "check": "Check Status",
+        "examination": "COLUMNS Examination Question examine",
+        "rule": "Rule RuleAnswer Subject",
+        "subjects": "SUBJECTS",
+    },
+)

@@ -21,4 +21,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Examined", "Followed", "examine", "follow"]
 
-lazy.names_on_demand(__name__)
+lazy.names_on_demand(
+    __name__,
+    {
+        "examination": "Examined examine",
+        "following": "Followed follow",
+    },
+)

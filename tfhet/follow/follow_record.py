@@ -8,7 +8,8 @@ from tfhet.follow.cost import JobCost
 from tfhet.follow.heard import Heard
 from tfhet.follow.hosts import cluster_of, number
 from tfhet.follow.state import COMPLETED, JobState
-from tfhet.record import MetricLine, RunSummary, Spread
+from tfhet.messages import MetricLine
+from tfhet.record import RunSummary, Spread
 from tfhet.units import HOUR_S
 
 _EXIT_CODE = re.compile(r"exit ?code:? *(\d{1,3})", re.IGNORECASE)

@@ -19,11 +19,11 @@ from tfhet.follow.log_stream_window import LogWindow
 from tfhet.follow.log_streams import LogLine, LogStreams
 from tfhet.follow.state import JobState
 from tfhet.record import RunFolder, RunSummary
+from tfhet.report import show
 from tfhet.report.cost import PriceOf
 from tfhet.report.picture import Picture
 from tfhet.report.run import run_table
 from tfhet.report.screen import Screen, screen
-from tfhet.report.table import show
 from tfhet.submit import AwsRefused, Patient
 
 START_S = 86400.0

@@ -2,36 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from tfhet.catalogue import InstanceGroup
-
-_INTRODUCTION = re.compile(
-    r"(?:heterogeneous|homogeneous) job: (?:(?P<data>delivers data)|rank \d+ of (?P<ranks>\d{1,9}) \([^)]*\))"
-    r", .*\bgroup (?P<group>.+?)(?:; secret derived .*)?$"
-)
-
-
-@dataclass(frozen=True)
-class Introduction:
-    """What a launcher says of itself when it starts."""
-
-    group: str
-    role: str
-    """`data` or `dnn`."""
-    ranks: int = 0
-    """Of the whole job; 0 of a data host, which does not know."""
-
-    @classmethod
-    def parse(cls, text: str) -> Introduction | None:
-        """None for a line that is none. What stands before it (its host, a tag of mpirun's) does no harm."""
-        found = _INTRODUCTION.search(text.rstrip())
-        if found is None:
-            return None
-        return cls(found["group"], "data" if found["data"] else "dnn", int(found["ranks"] or 0))
+from tfhet.messages import HostLine
 
 
 def placed(groups: Sequence[InstanceGroup], told: Mapping[str, str], seen: Collection[str] = ()) -> dict[str, str]:
@@ -49,7 +24,7 @@ def placed(groups: Sequence[InstanceGroup], told: Mapping[str, str], seen: Colle
 
 
 def cluster_of(
-    groups: Sequence[InstanceGroup], told: Mapping[str, Introduction], seen: Collection[str] = ()
+    groups: Sequence[InstanceGroup], told: Mapping[str, HostLine], seen: Collection[str] = ()
 ) -> dict[str, dict[str, Any]]:
     """As `RunSummary.cluster` holds it. Hosts of which nobody said where they are stand as `GROUP host N`."""
     places = placed(groups, {host: each.group for host, each in told.items()}, seen)

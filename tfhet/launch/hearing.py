@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tfhet.clock import SYSTEM, Clock
+from tfhet.messages import MetricLine
 from tfhet.planes.notice import understood
-from tfhet.record import MetricLine
 
 TOTALS = ("steps", "examples", "step_s", "wait_s")
 """What the built-in trainer says of itself once a second (`trainer.Meter.totals`)."""

@@ -22,21 +22,20 @@ from tfhet.deadline import Deadline
 from tfhet.errors import JobFailed, TfhetError, UsageError
 from tfhet.events import Event, Observer, ignore
 from tfhet.launch.assignment import Assignment
-from tfhet.launch.emf import emf_line
-from tfhet.launch.endpoint import Endpoint
-from tfhet.launch.exposition import Exposition, labels
 from tfhet.launch.failure import write_failure
 from tfhet.launch.follower import Follower
 from tfhet.launch.hearing import Hearing
 from tfhet.launch.job_result import JobResult
 from tfhet.launch.leader import LINGER_S, SCRIPT_GRACE_S, STOP_S, Leader
+from tfhet.launch.metrics import labels, metrics_of
 from tfhet.launch.outcome import write_outcome
-from tfhet.launch.sampler import Sampler
 from tfhet.launch.script import command_of, environment_of
+from tfhet.messages import HostLine, JobResultLine, MetricLine
 from tfhet.planes import Outlets
 from tfhet.process import Child
-from tfhet.record import MetricLine, RunFolder
-from tfhet.record.folder import PARTS
+from tfhet.record import RunFolder
+from tfhet.record.folder import TIMELINE
+from tfhet.telemetry import Endpoint, Sampler, emf_line, gpu_count
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 KILL_GRACE_S = 1.0
@@ -78,7 +77,7 @@ class Launcher:
         self._ending: asyncio.Task[int] | None = None
         self._hearing = Hearing(self.say, self._write_emf, self._reads)
         self._record = self.place.paths.output_data / "tfhet"
-        self._timeline = self._record / PARTS
+        self._timeline = self._record / TIMELINE
         # One launcher writes the events of the job: lines of several hosts would need one clock.
         self._observe: Observer = self._write_event if self.place.is_leader else ignore
         outlets = Outlets(self.say, self._report, self._observe, self._record, self._settings.ready_timeout_s)
@@ -92,6 +91,7 @@ class Launcher:
         names = {*place.roles.other_hosts, *place.roles.dnn_hosts}
         secret = Secret.from_env(place.env, job_name(place.env), names)
         self.say(self._introduction(secret))
+        self.say(str(self._host_line()))
         self._link = link = self._linked(secret)
         beside = [
             asyncio.create_task(self._watch(stopped), name="source of ranks"),
@@ -209,15 +209,21 @@ class Launcher:
 
     async def _sample(self, link: Link) -> None:
         """Notes what this launcher's processes use, and, where it leads its host, what the host does."""
+        place = self.place
         if self._settings.timeline != "off":
-            await Sampler.of(self.place, self._timeline, self._processes, link.clock_offset, self.say).run()
+            names, gpus = (place.host, place.member), gpu_count(place.env)
+            given = (self._timeline, *names, self._processes, link.clock_offset, self.say)
+            await Sampler.of(*given, leads_host=place.leads_host, gpus=gpus).run()
 
     async def _expose(self) -> None:
         """Runs the Prometheus endpoint, where there is to be one."""
         place, port = self.place, self.assignment.metrics_port
-        exposed = Exposition(place, self._hearing, self._processes, self._side.counts)
         if port is not None:
-            await Endpoint(exposed.text, self.say).run(place.address(place.host), port)
+            hearing, side = self._hearing, self._side
+            endpoint = Endpoint(
+                lambda: metrics_of(place, hearing, self._processes(), side.metrics()), labels(place), self.say
+            )
+            await endpoint.run(place.address(place.host), port)
 
     def _processes(self) -> dict[str, int]:
         """Ids of the processes that run for this launcher, by name."""
@@ -278,7 +284,7 @@ class Launcher:
         await asyncio.gather(*ends)
 
     def _tell_why(self, result: JobResult) -> None:
-        self.say(f"the job ended with exit code {result.code}: {result.headline}")
+        self.say(str(JobResultLine(result.code, result.headline)))
         write_failure(self.place.paths.failure, result.headline, self.place.label, result.code, result.log)
         if self.assignment.source is not None:
             self.assignment.source.release(self.place)
@@ -297,6 +303,12 @@ class Launcher:
         part = "delivers data" if rank is None else f"rank {rank.rank} of {rank.size} ({words})"
         weak = "; secret derived from the job's name (set TFHET_SECRET for a real one)" if secret.derived else ""
         return f"{place.mode} job: {part}, {self._side.words}, group {place.identity.current_group}{weak}"
+
+    def _host_line(self) -> HostLine:
+        place = self.place
+        return HostLine(
+            place.mode, place.roles.current.name, place.identity.current_group, place.size, self._side.facts
+        )
 
     def _on_signals(self, stopped: asyncio.Future[JobResult]) -> None:
         def on_signal(number: signal.Signals) -> None:

@@ -164,7 +164,7 @@ class Leader:
         if self._begun or not self._assignment.numbers_ranks or not member.startswith("rank-"):
             return
         theirs = self._server.facts.get(member, {})
-        refused = event.name == "link.member_refused" and str(event.fields.get("reason")).startswith("not a member")
+        refused = event.name == "link.member_refused" and not event.fields["is_expected"]
         if refused or (event.name == "link.member_joined" and theirs.get("ranks") != self.place.size):
             self._differs = True
             host = theirs.get("host", "another host")

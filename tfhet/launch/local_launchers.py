@@ -17,10 +17,10 @@ from tfhet.cluster import Rank, host_paths, identify, roles
 from tfhet.errors import ClusterError
 from tfhet.launch.assignment import known
 from tfhet.launch.failure import write_failure
-from tfhet.launch.gpus import gpu_count
 from tfhet.launch.launcher import STOP_SIGNALS
 from tfhet.launch.settings import LaunchSettings
 from tfhet.process import Child, describe_exit
+from tfhet.telemetry import gpu_count
 
 STOP_GRACE_S = 28.0
 """From SIGTERM to SIGKILL, for launchers: a little more than a script's checkpoint and the goodbye take."""

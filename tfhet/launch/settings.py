@@ -20,9 +20,9 @@ class LaunchSettings:
     """How to run the job. Every field is an argument `--NAME VALUE`, the same on every host."""
 
     train_script: str = ""
-    """Python file to run on every rank; "": the built-in trainer (`python -m tfhet.trainer`)."""
+    """Python file that every rank runs. Empty: the built-in trainer, `python -m tfhet.trainer`."""
     data_group: str = ""
-    """Name of the group that prepares data; "": `data_group`, where there is one."""
+    """Name of the group that prepares data. Empty: `data_group`, if the job has one."""
     dnn_group: str = ""
     """Name of the group that trains; "": `dnn_group`, or the only group."""
     data_plane: str = planes.AUTO
@@ -40,7 +40,8 @@ class LaunchSettings:
     stall_timeout_s: float = 1800.0
     """Seconds without a step after which a job of the built-in trainer has failed; 0: never."""
     on_data_loss: str = "stop"
-    """What to do when the last host that serves data is lost: `stop` the job, or go on with `local` pipelines."""
+    """What happens when the last host that serves data is lost: `stop` ends the job, `local` lets the built-in trainer
+    continue with local pipelines."""
     timeline: str = "hosts"
     """Timeline detail: `hosts` (usage once a second), `steps` (also every training step) or `off`."""
     emf_namespace: str = ""

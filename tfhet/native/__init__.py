@@ -1,18 +1,23 @@
-"""Compiled ops for what plain TensorFlow does slowly; built on first use, never needed."""
+"""Compiled ops for what plain TensorFlow does slowly: built on first use, and never needed.
+
+    from tfhet import native
+
+    ops = native.ops("tone")  # None without a compiler, or with TFHET_NATIVE=off: then plain TensorFlow does the work
+    negative = 255 - images if ops is None else ops.tfhet_solarize(images, threshold=0.0)
+
+`names`, `permitted` and `built` need no TensorFlow: a launcher asks them which libraries its host has.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
+from tfhet import lazy
 from tfhet.native.kernels import SWITCH, built, names, permitted
+
+if TYPE_CHECKING:
+    from tfhet.native.library import available, load_all, ops
 
 __all__ = ["SWITCH", "available", "built", "load_all", "names", "ops", "permitted"]
 
-
-def __getattr__(name: str) -> Any:
-    # The library needs TensorFlow; who only asks what was built before does not.
-    if name not in ("available", "load_all", "ops"):
-        raise AttributeError(f"module 'tfhet.native' has no attribute {name!r}")
-    from tfhet.native import library
-
-    return getattr(library, name)
+lazy.names_on_demand(__name__, {"library": "available load_all ops"})

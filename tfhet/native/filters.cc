@@ -72,8 +72,8 @@ void save(const float* from, int64_t length, float addend, uint8_t* to) {
 }
 void save(const float* from, int64_t length, float, float* to) { std::memcpy(to, from, length * sizeof(float)); }
 
-// So many lines go through one pass before the next one reads them. What was just written is read slowly, unless it is
-// read in the same pieces: the pass along the rows reads other ones.
+// Number of lines that one pass writes before the next pass reads them. Reading what was just written is slow, unless
+// it is read in the same pieces, and the pass along the rows reads other pieces.
 inline int64_t lines_at_once(int64_t line, int64_t height) {
   return std::min(height, std::max<int64_t>(4, 4096 / std::max<int64_t>(line, 1)));
 }

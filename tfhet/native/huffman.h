@@ -16,7 +16,7 @@
 
 namespace tfhet {
 
-// Where the k-th coefficient of a block is kept. Behind the 64th: a place that nothing else is written to after it.
+// Place of the k-th coefficient of a block. The places after the 64th are one that no later coefficient overwrites.
 inline const uint8_t* zigzag() {
   static const struct Table {
     uint8_t place[256];
@@ -131,7 +131,7 @@ struct Bits {
   uint64_t buffer;
   int count;
 
-  // At least 56; those behind them are already there, too.
+  // At least 56. The bits after them are already there, too.
   void refill() {
     uint64_t bytes;
     std::memcpy(&bytes, at, sizeof(bytes));
@@ -155,7 +155,7 @@ struct Bits {
 
 class EntropyDecoder {
  public:
-  // Whether this image is an ordinary one; to be called behind jpeg_start_decompress, with the columns of the image
+  // Whether this image is an ordinary one; to be called after jpeg_start_decompress, with the columns of the image
   // that count. From then on `next` does what libjpeg's entropy decoder would.
   bool start(j_decompress_ptr info, int64_t left, int64_t right) {
     const uint16_t order = 1;
@@ -205,7 +205,7 @@ class EntropyDecoder {
   static constexpr ptrdiff_t SPARE = 4096;    // bytes; ten blocks are 2.5 thousand at most
   static constexpr ptrdiff_t AT_ONCE = 16384;  // bytes that are made ready
 
-  // Takes the zeros out that stand behind each 0xff, up to the next marker.
+  // Removes the zero after each 0xff, up to the next marker.
   void fill() {
     uint8_t* const enough = filled_ + AT_ONCE;
     while (filled_ < enough && !ended_) {

@@ -1,7 +1,7 @@
-// Windows of JPEG images: decoded no further than needed, brought to one size row by row, and mirrored where asked for.
+// Windows of JPEG images: only they are decoded, resized row by row, and mirrored where a flip is set.
 //
 // libjpeg-turbo transforms and colours only what lies in the window (jpeg_skip_scanlines, jpeg_crop_scanline), and
-// nothing is read behind its last row. The pixels are those of the whole image decoded by TensorFlow.
+// nothing is read after its last row. The pixels are those of the whole image decoded by TensorFlow.
 
 #include <dlfcn.h>
 
@@ -143,7 +143,7 @@ class Decompressor {
   // Again with libjpeg's own entropy decoder: back in `setjmp` with AGAIN.
   static constexpr int FAILED = 1, AGAIN = 2;
 
-  // Takes the place of libjpeg's entropy decoder where the image is an ordinary one. Behind jpeg_start_decompress.
+  // Replaces libjpeg's entropy decoder for ordinary images. To be called after jpeg_start_decompress.
   void quicken(int64_t left, int64_t right) {
     if (!entropy_.start(&info, left, right)) return;
     auto* theirs = reinterpret_cast<LibjpegEntropy*>(info.entropy);

@@ -1,4 +1,4 @@
-"""Which kernels there are, which may be used, and where those lie that were built before. Needs no TensorFlow."""
+"""Names of the kernels, those that this process may use, and libraries that were built before. Needs no TensorFlow."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ from tfhet.errors import UsageError
 
 HERE = Path(__file__).parent
 SWITCH = "TFHET_NATIVE"
-"""`auto`: compiled ops where they can be built; `off`: plain TensorFlow only; `on`: an error where they cannot be; or
-the names of those to use, with commas, as a launcher tells its rank which of them every data worker has."""
+"""The environment variable that switches compiled ops: `auto` uses those that can be built, `off` none, `on` raises an
+error where one cannot be built. Names with commas select kernels: a launcher gives its rank those that every data
+worker has."""
 CHOICES = ("auto", "off", "on")
 
 
 def names() -> tuple[str, ...]:
-    """All kernels that there are, sorted."""
+    """Returns the names of all kernels, sorted."""
     return tuple(sorted(path.stem for path in HERE.glob("*.cc")))
 
 
 def permitted(env: Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """The kernels that `TFHET_NATIVE` lets this process use. Raises UsageError for words that it does not know."""
+    """Returns the kernels that `TFHET_NATIVE` lets this process use. Raises UsageError for an unknown name in it."""
     given = (environment() if env is None else env).get(SWITCH) or "auto"
     if given in CHOICES:
         return () if given == "off" else names()
@@ -39,12 +40,12 @@ def permitted(env: Mapping[str, str] | None = None) -> tuple[str, ...]:
 
 
 def folder(env: Mapping[str, str]) -> Path:
-    """Where libraries are kept."""
+    """Returns the folder of built libraries."""
     return cache_dir(env) / "native"
 
 
 def built(env: Mapping[str, str]) -> Mapping[str, Path] | None:
-    """The libraries of the permitted kernels, by name, as `remember` was told; None when it was not, or one is gone."""
+    """Returns the libraries of the permitted kernels by name, as `remember` saved them; None when one is missing."""
     try:
         index = json.loads(_index(env).read_text(encoding="utf-8"))
         found = {name: folder(env) / str(index[name]) for name in permitted(env) if name in index}
@@ -54,7 +55,7 @@ def built(env: Mapping[str, str]) -> Mapping[str, Path] | None:
 
 
 def remember(env: Mapping[str, str], libraries: Mapping[str, Path]) -> None:
-    """Keeps what `built` gives, for processes that do without TensorFlow, unless the folder cannot be written."""
+    """Saves the libraries for `built`, which processes without TensorFlow ask, unless the folder is not writable."""
     with contextlib.suppress(OSError):
         part = _index(env).with_suffix(f".{os.getpid()}")
         part.write_text(json.dumps({name: path.name for name, path in libraries.items()}), encoding="utf-8")
@@ -67,7 +68,7 @@ def _index(env: Mapping[str, str]) -> Path:
 
 @functools.cache
 def _key(compiler: str) -> str:
-    """Of the sources, TensorFlow and this CPU: what a library depends on, without what only a compiler can say."""
+    """Hash of what a library depends on (sources, TensorFlow, this CPU) except what only a compiler can tell."""
     sources = [path.read_bytes() for path in sorted((*HERE.glob("*.cc"), *HERE.glob("*.h")))]
     try:
         tensorflow = version("tensorflow")
@@ -78,7 +79,7 @@ def _key(compiler: str) -> str:
 
 
 def cpu() -> str:
-    """The instruction set that `-march=native` stands for."""
+    """Returns the instruction set that `-march=native` stands for."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text().split("\n"):
             if line.startswith(("flags", "Features")):

@@ -1,8 +1,8 @@
-"""Compiled ops: each `*.cc` of this folder becomes a library of its own, built where it is first used.
+"""Builds and loads compiled ops: each `*.cc` of this folder becomes a library of its own at its first use.
 
 A library lies in the user's cache under the hash of all that it was made of (source, flags, compiler, TensorFlow, this
-CPU's features), so that it never has to be thrown away and never serves another machine. Nothing depends on it: without
-a compiler, or with `TFHET_NATIVE=off`, the plain TensorFlow operations do the same work.
+CPU's features), so that it is never stale and never used on another kind of machine. Compiled ops are optional: without
+a compiler, or with `TFHET_NATIVE=off`, plain TensorFlow operations do the same work.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FLAGS = (
     "-O3",
     "-march=native",
     "-ffp-contract=off",
-    # Nobody reads errno or the floating-point flags; keeping them right would forbid vectors under a condition.
+    # errno and the floating-point flags are unused; keeping them right would forbid vectors under a condition.
     "-fno-math-errno",
     "-fno-trapping-math",
     "-fPIC",
@@ -43,33 +43,35 @@ FLAGS = (
     "-Wno-unknown-pragmas",
 )
 LINKED: Mapping[str, tuple[str, str]] = {"jpeg": ("jpeglib.h", "-ljpeg")}
-"""What a kernel needs beside TensorFlow: a header that must be there, and how it is linked."""
+"""Libraries that a kernel needs beside TensorFlow: the header that must exist, and the flag that links it."""
 BUILD_LIMIT_S = 300.0
+"""Maximum time of one build, and of waiting for another process's build, in seconds."""
 
 log = logging.getLogger(__name__)
 
 
 class BuildError(Exception):
-    """A kernel cannot be built here; says why."""
+    """A kernel cannot be built on this host; the message says why."""
 
 
 def ops(name: str) -> Any | None:
-    """The ops of a kernel as Python functions, built first if need be; None where that is impossible or switched off.
+    """Returns the ops of a kernel as Python functions, or None where they are switched off or cannot be built.
 
-    A failure is logged once for each process. Raises UsageError instead with `TFHET_NATIVE=on`.
+    The first call builds the library unless it is in the cache. A failure is logged once per process; with
+    `TFHET_NATIVE=on` it raises UsageError instead.
     """
     return _loaded(name, environment().get(SWITCH) == "on") if name in permitted() else None
 
 
 def available(name: str) -> bool:
-    """Whether `ops(name)` gives any."""
+    """Whether `ops(name)` returns ops."""
     return ops(name) is not None
 
 
 def load_all() -> tuple[str, ...]:
-    """Loads every kernel that can be, as a process must that runs other processes' graphs; -> their names."""
+    """Loads every kernel that it can and returns their names, for a process that runs other processes' graphs."""
     loaded = tuple(name for name in names() if available(name))
-    if loaded == names():  # else it is worth another try the next time
+    if loaded == names():  # otherwise the next process tries again
         with contextlib.suppress(BuildError, OSError, subprocess.SubprocessError):
             kernels.remember(environment(), {name: build(name) for name in loaded})
     return loaded
@@ -81,18 +83,18 @@ def _loaded(name: str, strict: bool) -> Any | None:
         library = build(name)
         try:
             return tf.load_op_library(str(library))
-        except tf.errors.OpError:  # damaged, or made for a libjpeg that has gone: once more
+        except tf.errors.OpError:  # damaged, or linked with a libjpeg that is gone: build again
             library.unlink(missing_ok=True)
             return tf.load_op_library(str(build(name)))
     except (BuildError, OSError, RuntimeError, subprocess.SubprocessError, tf.errors.OpError) as error:
         if strict:
-            raise UsageError(f"{SWITCH}=on, but the compiled op {name!r} cannot be had: {error}") from None
-        log.warning("compiled op %r left out, plain TensorFlow does its work: %s", name, error)
+            raise UsageError(f"{SWITCH}=on, but the compiled op {name!r} cannot be used: {error}") from None
+        log.warning("compiled op %r cannot be used, plain TensorFlow does its work: %s", name, error)
         return None
 
 
 def build(name: str) -> Path:
-    """The library of one kernel, made unless it is in the cache. Raises BuildError."""
+    """Returns the library of one kernel, which it builds unless it is in the cache. Raises BuildError."""
     source = kernels.HERE / f"{name}.cc"
     compiler = _compiler()
     command = [*compiler, *FLAGS, *_tensorflow_flags(), f"-I{kernels.HERE}"]
@@ -115,7 +117,7 @@ def build(name: str) -> Path:
     try:
         place.mkdir(parents=True, exist_ok=True)
         with _locked(place / f"{name}.lock"):
-            for old in place.glob(".build-*"):  # of a builder that was killed: we hold its lock now
+            for old in place.glob(".build-*"):  # left by a builder that was killed: this process holds its lock now
                 if SYSTEM.wall() - old.stat().st_mtime > BUILD_LIMIT_S:
                     shutil.rmtree(old, ignore_errors=True)
             if not library.exists():
@@ -141,13 +143,13 @@ def _compile(command: list[str], after: list[str], library: Path) -> None:
         if done.returncode:
             raise BuildError(f"{command[0]} failed: " + " | ".join(done.stderr.strip().split("\n")[:4]))
         with open(made, "rb") as file:
-            os.fsync(file.fileno())  # a machine that loses power must not find half of it under its name
+            os.fsync(file.fileno())  # after a power failure no half-written library may have its name
         os.replace(made, library)
 
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """One builder at a time; the others find its result. Raises BuildError after BUILD_LIMIT_S."""
+    """Lets one process build at a time; the others find its result. Raises BuildError after BUILD_LIMIT_S."""
     until = SYSTEM.monotonic() + BUILD_LIMIT_S
     with open(path, "w") as file:
         while True:
@@ -162,7 +164,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _compiler() -> tuple[str, ...]:
-    """The words of the command: `CXX` may be `ccache g++`."""
+    """Returns the words of the compiler's command: `CXX` may be `ccache g++`."""
     given = environment().get("CXX", "").split()
     found = shutil.which(given[0]) if given else shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
     if found is None:
@@ -179,7 +181,7 @@ def _version(compiler: tuple[str, ...]) -> str:
 
 @functools.cache
 def _versions(compiler: tuple[str, ...], header: str) -> str:
-    """The versions that a header states, or "present"; "" when it is not there."""
+    """Returns the versions that a header states, or "present"; "" when the header is missing."""
     done = subprocess.run(
         [*compiler, "-xc++", "-E", "-dM", "-"],
         input=f"#include <cstdio>\n#include <{header}>\n",
@@ -195,7 +197,7 @@ def _versions(compiler: tuple[str, ...], header: str) -> str:
 
 
 def _tensorflow_flags() -> list[str]:
-    # As a system folder: TensorFlow's own headers are full of what -Wall minds.
+    # As a system folder, because TensorFlow's own headers raise many warnings of -Wall.
     return [flag.replace("-I", "-isystem", 1) for flag in tf.sysconfig.get_compile_flags()]
 
 

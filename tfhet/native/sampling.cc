@@ -234,7 +234,7 @@ typedef uint8_t Bytes __attribute__((vector_size(16)));
 #define TFHET_SHUFFLE(word, ...) __builtin_shuffle(word, Bytes{__VA_ARGS__})
 #endif
 
-// uint8, 3 channels. `is_end`: nothing may be written behind the last of the pixels.
+// uint8, 3 channels. `is_end`: nothing may be written after the last of the pixels.
 template <bool Filled>
 void blend_colours(const uint8_t* from, int64_t room, const Frame& frame, const Strip& strip, int count, bool is_end,
                    uint8_t* __restrict to) {

@@ -135,8 +135,8 @@ void plain_line(const From* from, To* to, int64_t count, float scale, float offs
                                      : level_line<false>(from, to, count, scale, offset, low, high);
 }
 
-// `Lanes` is a multiple of the channels; the four rows hold so many numbers. Where the ends are infinite, they are left
-// out: what is read here counts.
+// `Lanes` is a multiple of the channels, and the length of the four rows. Infinite ends are omitted, because the number
+// of bytes that are read here decides the speed.
 template <int Lanes, bool Ends, class From, class To>
 void channel_line(const From* __restrict from, To* __restrict to, int64_t count, const float* __restrict rows) {
   const float *scale = rows, *offset = rows + Lanes, *low = rows + 2 * Lanes, *high = rows + 3 * Lanes;

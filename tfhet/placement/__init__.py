@@ -1,4 +1,4 @@
-"""Where a stage runs: the declared pipeline, the cut, and the lowering to tf.data (the only file that does it)."""
+"""The declared pipeline, the cut between data group and trainer, and the lowering of both parts to tf.data."""
 
 from tfhet.placement.cut import Cut, bytes_per_example
 from tfhet.placement.declaration import PlacedStage

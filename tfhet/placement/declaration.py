@@ -1,4 +1,4 @@
-"""What the cut and the lowering need to know of a pipeline, and the names in its elements."""
+"""The part of a pipeline that the cut and the lowering read, and the names in its elements."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ IMAGE, LABEL, ID, EPOCH = "image", "label", "id", "epoch"
 
 @dataclass(frozen=True)
 class PlacedStage:
-    """A stage with the position at which it was declared (which its random numbers depend on) and its output."""
+    """A stage with its declared position, on which its random numbers depend, and its output."""
 
     stage: Stage
     declared: int
     """Position in `Pipeline.stages`, from 0."""
     output: ImageSpec
+    """Spec of the images after the stage."""
 
     @property
     def key(self) -> str:
@@ -27,7 +28,7 @@ class PlacedStage:
 
 
 class Declaration(Protocol):
-    """A declared pipeline; `tfhet.placement.Pipeline` is the one that there is, and documents the fields."""
+    """A declared pipeline. `tfhet.placement.Pipeline` implements it and documents the fields."""
 
     @property
     def source(self) -> Source: ...
@@ -64,7 +65,7 @@ class Declaration(Protocol):
 
     @property
     def input(self) -> ImageSpec:
-        """What the first stage gets, per example."""
+        """Spec of the images before the first stage."""
 
     def placed(self) -> tuple[PlacedStage, ...]:
-        """The stages in the order in which they run."""
+        """Returns the stages in the order in which they run."""

@@ -1,17 +1,17 @@
 """Fusion: neighbouring stages that can be one operation become one when a pipeline is lowered.
 
-Three kinds of neighbours do:
+`Pipeline.explain()` shows which stages are fused. These neighbours are:
 
-- stages that only move pixels (`Geometric`), with one fill: their coordinates are composed, and the image is sampled
-  once. That is also the better picture: every bilinear pass blurs. Beyond the edge of the first image is the fill, as
-  composed coordinates have it.
-- stages that are straight lines with ends (`Stage.line`), on the way to float32: one multiply-add, clipped. Levels are
-  not rounded in between.
-- pointwise stages from uint8: one look-up table, made by applying the stages themselves to the ramp of all 256 levels,
-  so it gives exactly what they give.
-
-And `decode`, what takes a window out of the image, and a flip to the side: no more than the window is decoded, and the
-resampling writes it the right way round. A window with a flip alone is one resampling, too.
+- stages that only move pixels (`Geometric`) and have the same fill: their coordinates are composed, and the image is
+  sampled once. The picture is sharper than after several samplings, each of which blurs. The fill begins at the edge of
+  the first image.
+- stages that are straight lines with ends (`Stage.line`) and lead to float32: one multiply-add, clipped. Levels are not
+  rounded between the stages.
+- pointwise stages that start from uint8: one look-up table. It is made by applying the stages to the ramp of all 256
+  levels, so it gives exactly the values that they give.
+- `decode`, a stage that takes a window out of the image, and a horizontal flip: only the window is decoded, and the
+  resampling writes it mirrored where it is flipped.
+- a window and a horizontal flip: one resampling.
 """
 
 from __future__ import annotations
@@ -34,36 +34,39 @@ from tfhet.stages.table import lookup
 from tfhet.stages.window import Window
 
 Drawn = Mapping[str, tf.Tensor]
+"""The random parameters of one stage."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One stage as it is; the fused kinds differ in `does` and `run`."""
+    """One operation of a lowered pipeline: one stage, or in a subclass several fused ones."""
 
     stages: tuple[PlacedStage, ...]
-    """In running order, at least one."""
+    """Stages in running order, at least one."""
     input: ImageSpec
-    """What the first of them gets."""
+    """Spec of the images before the first stage."""
 
     does = ""
-    """What the stages are together; "" for one alone."""
+    """What the fused stages do together, for people; "" for one stage."""
 
     @property
     def output(self) -> ImageSpec:
-        """What the last of them gives."""
+        """Spec of the images after the last stage."""
         return self.stages[-1].output
 
     @property
     def inputs(self) -> tuple[ImageSpec, ...]:
-        """What each of them gets."""
+        """Specs of the images before each stage."""
         return (self.input, *(placed.output for placed in self.stages[:-1]))
 
     def run(self, images: tf.Tensor, drawn: Sequence[Drawn]) -> tf.Tensor:
-        """images as `input` says, the parameters of each stage -> as `output` says."""
+        """Returns the images after the stages. images: as `input` says. drawn: the parameters of each stage."""
         return self.stages[0].stage.apply(images, drawn[0])
 
 
 class Sampling(Step):
+    """Stages that only move pixels, as one bilinear sampling of the composed coordinates."""
+
     does = "one sampling"
 
     def run(self, images: tf.Tensor, drawn: Sequence[Drawn]) -> tf.Tensor:
@@ -81,7 +84,7 @@ class Sampling(Step):
 
 
 class Resampling(Step):
-    """A window of images that are decoded, and perhaps a flip."""
+    """A window of decoded images, and perhaps a horizontal flip."""
 
     does = "one resampling of the window"
 
@@ -99,7 +102,7 @@ class Resampling(Step):
 
 
 class Decoding(Resampling):
-    """The same of images in their files."""
+    """A window of images in their files, and perhaps a horizontal flip."""
 
     does = "one decoding of the window"
 
@@ -118,6 +121,8 @@ class Decoding(Resampling):
 
 
 class Straight(Step):
+    """Stages that are straight lines, as one line."""
+
     does = "one multiply-add"
 
     def run(self, images: tf.Tensor, drawn: Sequence[Drawn]) -> tf.Tensor:
@@ -125,7 +130,7 @@ class Straight(Step):
         for placed, spec, own in zip(self.stages, self.inputs, drawn, strict=True):
             found = placed.stage.measured(images) if placed.stage.measures else {}
             own_line = placed.stage.line({**own, **found}, spec)
-            if own_line is None:  # not as it is configured
+            if own_line is None:  # the stage's configuration is not a line
                 return self._one_by_one(images, drawn)
             line = own_line if line is None else line.then(own_line)
         assert line is not None
@@ -138,6 +143,8 @@ class Straight(Step):
 
 
 class Table(Step):
+    """Pointwise stages of uint8 images, as one look-up table for each image, or one for all."""
+
     does = "one look-up table"
 
     def run(self, images: tf.Tensor, drawn: Sequence[Drawn]) -> tf.Tensor:
@@ -151,7 +158,7 @@ class Table(Step):
 
 
 def fuse(placed: Sequence[PlacedStage], source: ImageSpec) -> tuple[Step, ...]:
-    """The steps that stages in running order make; `source` is what the first of them gets."""
+    """Returns the steps of stages in running order; source: spec of the images before the first of them."""
     steps: list[Step] = []
     rest = list(placed)
     spec = source
@@ -164,13 +171,13 @@ def fuse(placed: Sequence[PlacedStage], source: ImageSpec) -> tuple[Step, ...]:
 
 
 def unfused(placed: Sequence[PlacedStage], source: ImageSpec) -> tuple[Step, ...]:
-    """Every stage a step."""
+    """Returns a step for every stage."""
     specs = (source, *(each.output for each in placed))
     return tuple(Step((each,), spec) for each, spec in zip(placed, specs, strict=False))
 
 
 def _first(rest: Sequence[PlacedStage], spec: ImageSpec) -> Step:
-    """The step that begins with the first of `rest`: the longest of any kind; of equal ones the first in KINDS."""
+    """Returns the longest step that begins with the first of `rest`; of equally long ones the first in KINDS."""
     for count in range(len(rest), 1, -1):
         for kind, joins in KINDS:
             if joins(rest[:count], spec):
@@ -179,10 +186,10 @@ def _first(rest: Sequence[PlacedStage], spec: ImageSpec) -> Step:
 
 
 def _sampled(run: Sequence[PlacedStage], spec: ImageSpec) -> bool:
-    """Whether all only move pixels, and agree on what lies beyond the edge."""
+    """Whether all stages only move pixels, and agree on the fill beyond the edge."""
     stages = [placed.stage for placed in run]
     if spec.form != "images" or not all(
-        isinstance(stage, Geometric) and stage.moves and _speaks(stage, "transforms") for stage in stages
+        isinstance(stage, Geometric) and stage.moves and _describes("transforms", stage) for stage in stages
     ):
         return False
     return len({stage.fill for stage in stages if isinstance(stage, Geometric) and stage.fill is not None}) <= 1
@@ -194,20 +201,20 @@ def _fill(run: Sequence[PlacedStage]) -> tuple[str, float] | None:
 
 
 def _straight(run: Sequence[PlacedStage], spec: ImageSpec) -> bool:
-    """Whether all are lines on the way to float32: between uint8 images each of them would round to a whole level."""
+    """Whether all stages are lines that lead to float32: between uint8 images each would round to a whole level."""
     if any(placed.stage.measures for placed in run[1:]):
-        return False  # what it wants to measure would never be made
+        return False  # the images that it has to measure would not be made
     dtypes = [spec.dtype, *(placed.output.dtype for placed in run)]
     if ("float32", "uint8") in itertools.pairwise(dtypes):
-        return False  # rounding is what that stage is for
-    lines = all(type(p.stage).line is not Stage.line and _speaks(p.stage, "line") for p in run)
+        return False  # that stage exists to round
+    lines = all(type(p.stage).line is not Stage.line and _describes("line", p.stage) for p in run)
     return dtypes[-1] == "float32" and lines
 
 
 def _looked_up(run: Sequence[PlacedStage], spec: ImageSpec) -> bool:
-    """Whether 256 results are all that there are."""
+    """Whether the stages can give only 256 different results for a channel of an image."""
     return spec.dtype == "uint8" and all(
-        placed.stage.pointwise and _speaks(placed.stage, "pointwise") for placed in run
+        placed.stage.pointwise and _describes("pointwise", placed.stage) for placed in run
     )
 
 
@@ -221,28 +228,34 @@ def _resampled(run: Sequence[PlacedStage], spec: ImageSpec) -> bool:
 
 
 def _flipped(run: Sequence[PlacedStage]) -> bool:
-    """Whether it is a window and a flip to the side."""
+    """Whether the two stages are a window and a horizontal flip."""
     flip = run[1].stage
-    plain = isinstance(flip, RandomFlip) and not flip.vertical and _speaks(flip, "transforms")
+    plain = isinstance(flip, RandomFlip) and not flip.vertical and _describes("transforms", flip)
     return plain and len(run) == 2 and _is_window(run[0])
 
 
 def _is_window(placed: PlacedStage) -> bool:
-    return isinstance(placed.stage, Window) and placed.stage.bilinear and _speaks(placed.stage, "windows")
+    return isinstance(placed.stage, Window) and placed.stage.bilinear and _describes("windows", placed.stage)
 
 
-def _speaks(stage: Stage, name: str) -> bool:
-    """Whether what `name` says of a stage was said for the `apply` that it has: a subclass may have another one."""
-    kinds = type(stage).__mro__
-    said, applied = (next(i for i, kind in enumerate(kinds) if each in vars(kind)) for each in (name, "apply"))
-    return said <= applied
+def _describes(name: str, stage: Stage) -> bool:
+    """Whether the stage's member `name` describes the `apply` that the stage has.
+
+    A subclass that replaces `apply` alone inherits members that describe another `apply`: such a stage is not fused.
+    """
+    return issubclass(_definer(name, type(stage)), _definer("apply", type(stage)))
+
+
+def _definer(name: str, kind: type[Stage]) -> type:
+    """The class that `kind` has the member `name` from."""
+    return next(each for each in kind.__mro__ if name in vars(each))
 
 
 KINDS: tuple[tuple[type[Step], Callable[[Sequence[PlacedStage], ImageSpec], bool]], ...] = (
     (Decoding, _decoded),
     (Resampling, _resampled),
     (Sampling, _sampled),
-    (Straight, _straight),  # before tables, which are looked up value by value
+    (Straight, _straight),  # before Table, whose look-up costs more
     (Table, _looked_up),
 )
-"""The kinds of fused steps, each with whether a run of two stages or more is one."""
+"""The kinds of fused steps, each with a function that says whether a run of at least two stages is one."""

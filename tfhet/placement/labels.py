@@ -1,4 +1,4 @@
-"""What stages do to labels: checked when a pipeline is declared, done beside the images."""
+"""Changes of labels by stages: checked when a pipeline is declared, made beside those of the images."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from tfhet.placement.declaration import LABEL, PlacedStage
 
 
 def label_spec(features: Mapping[str, tf.TensorSpec], placed: Sequence[PlacedStage]) -> tf.TensorSpec | None:
-    """What the labels are behind all stages; `features` are the source's. None when the source has none.
+    """Returns the spec of the labels after all stages; None when the source, whose features are given, has no labels.
 
-    Raises UsageError, naming the stage, for one that changes labels where there are none, or others than it can.
+    Raises UsageError, naming the stage, for one that changes labels where there are none, or that does not fit them.
     """
     spec = features.get(LABEL)
     for stage in (each.stage for each in placed):
         if spec is None and stage.relabels:
             raise UsageError(
-                f"stage {stage.name} changes labels, and the source has no feature {LABEL!r}, only "
+                f"stage {stage.name} changes labels, but the source has no feature {LABEL!r}, only "
                 f"{', '.join(sorted(features))}"
             )
         if spec is not None:
@@ -28,7 +28,7 @@ def label_spec(features: Mapping[str, tf.TensorSpec], placed: Sequence[PlacedSta
 
 
 def relabelled(labels: tf.Tensor, placed: Sequence[PlacedStage], drawn: Sequence[Mapping[str, tf.Tensor]]) -> tf.Tensor:
-    """[batch, ...], and the parameters of each stage, those with which it changes the images -> [batch, ...]."""
+    """Returns the labels after the stages. labels: [batch, ...]. drawn: each stage's parameters, as for the images."""
     for each, parameters in zip(placed, drawn, strict=True):
         if each.stage.relabels:
             labels = each.stage.labels(labels, parameters)

@@ -1,4 +1,14 @@
-"""The declared pipeline: a value that says what happens to every example, and nothing about where."""
+"""The declared pipeline: a value that says what happens to every example, but not on which host.
+
+    from tfhet import Pipeline, SyntheticSource
+
+    pipeline = Pipeline(SyntheticSource(10_000, 16), "random_flip(); rescale()", batch_size=64, seed=1)
+    print(pipeline.explain())  # the stages in running order, the bytes after each, the cut
+    for batch in pipeline.dataset(epoch=0):
+        batch["image"], batch["label"], batch["id"]
+
+`tfhet.distribute(pipeline)` runs the same declaration on a cluster.
+"""
 
 from __future__ import annotations
 
@@ -22,36 +32,37 @@ from tfhet.stages import ImageSpec, Stage
 class Pipeline:
     """Source, stages and batching of one data set. Nothing is read or built until it is lowered.
 
-    `stages` may be given as text, in call syntax or as the name of a chain: see `tfhet.stages.parse`.
-    Raises UsageError for stages that do not fit the source, and for sizes out of range.
+    Raises UsageError for stages that do not fit the source, and for numbers out of range.
     """
 
     source: Source
+    """Where records come from. It needs a feature `image`."""
     stages: tuple[Stage, ...] | str = ()
+    """Stages, or text: calls like `"dilate(3); rescale()"` or the name of a chain (see `tfhet.stages.parse`)."""
     batch_size: int = 32
-    """Examples in a batch, which is per rank: the global batch is batch_size x ranks."""
+    """Number of examples in a batch of one rank: the global batch is batch_size x ranks. At least 1."""
     seed: int = 0
-    """Every random number of the pipeline derives from it."""
+    """Seed from which every random number of the pipeline derives."""
     shuffle: int = 0
-    """Size of the shuffle buffer, in examples; 0: the order of the splits is shuffled, examples within one are not."""
+    """Size of the shuffle buffer, in examples; 0 shuffles the order of the splits but not the examples within one."""
     repeat: int = 1
-    """Passes over the data that make up an epoch; 0: without end. Every pass draws anew."""
+    """Number of passes over the data in an epoch; 0 for passes without end. Every pass draws new random numbers."""
     interleave: int = 1
-    """Splits that are read side by side, an example of each in turn."""
+    """Number of splits that are read at the same time, one example of each in turn. At least 1."""
     cache: str = ""
-    """A directory, on every host that reads, where the records of a split are kept after they were read once: for data
-    that come slowly, from afar. "": none."""
+    """Directory on every reading host that keeps the records of a split after the first reading, for slow or remote
+    data; "" for none."""
     prefetch: int = 2
-    """Batches held ready by a worker, and by a rank. More of them wait in the wrong rank when an epoch ends."""
+    """Number of batches that a worker, and again a rank, holds ready. A rank cannot give them to other ranks."""
     shuffle_splits: bool = True
-    """Whether each epoch reads the splits in another (seeded) order."""
+    """Whether each epoch reads the splits in a new order, which derives from the seed."""
     reorder: bool = True
-    """Whether `rescale` may move behind stages that commute with it, so that what travels stays uint8. The result
-    differs from the declared order by the rounding to whole grey levels only."""
+    """Whether `rescale` may move after the stages that commute with it, so that images are sent as uint8. The result
+    differs from that of the declared order only by the rounding to whole grey levels."""
     fuse: bool = True
-    """Whether neighbouring stages that can be one operation run as one: see `tfhet.placement.fusion`."""
+    """Whether neighbouring stages run as one operation where they can: see `tfhet.placement.fusion`."""
     record_parameters: bool = False
-    """Whether the drawn random parameters travel with each example, as `STAGE:POSITION/PARAMETER`."""
+    """Whether each element holds the random parameters of its examples too, as `STAGE:POSITION/PARAMETER`."""
 
     def __post_init__(self) -> None:
         stages = stage_room.parse(self.stages) if isinstance(self.stages, str) else tuple(self.stages)
@@ -64,23 +75,23 @@ class Pipeline:
         stream.check({name: getattr(self, name) for name in stream.DEFAULTS})
         if IMAGE not in self.source.spec:
             raise UsageError(
-                f"source {self.source.name!r} has no feature {IMAGE!r}, only {', '.join(sorted(self.source.spec))}; "
-                "stages work on images"
+                f"source {self.source.name!r} has no feature {IMAGE!r}, which stages work on, only "
+                f"{', '.join(sorted(self.source.spec))}"
             )
         label_spec(self.source.spec, self.placed())
         if self.output.ragged:  # and a stage that does not fit is found before anything runs
             self.placed()[-1].stage.refuse(
-                "its images are of many sizes, which make no batch: put random_resized_crop, resize or "
-                "resized_center_crop behind it"
+                "its images differ in size, so that they cannot be batched: put random_resized_crop, resize or "
+                "resized_center_crop after it"
             )
 
     @property
     def input(self) -> ImageSpec:
-        """What the first stage gets, per example."""
+        """Spec of the images before the first stage."""
         return ImageSpec.of(self.source.spec[IMAGE])
 
     def placed(self) -> tuple[PlacedStage, ...]:
-        """The stages in the order in which they run, each with what it puts out."""
+        """Returns the stages in the order in which they run, each with its output."""
         declared = [(stage, position) for position, stage in enumerate(self.stages) if isinstance(stage, Stage)]
         order = _deferred(declared, self.input) if self.reorder else declared
         spec, result = self.input, []
@@ -92,12 +103,12 @@ class Pipeline:
 
     @property
     def output(self) -> ImageSpec:
-        """What the last stage puts out, per example."""
+        """Spec of the images after the last stage."""
         placed = self.placed()
         return placed[-1].output if placed else self.input
 
     def fingerprint(self) -> str:
-        """Hex digest of all that decides the content of a batch; equal in every process that declares the same."""
+        """Returns a hex digest of all that decides the content of batches; equal declarations have equal ones."""
         text = json.dumps(
             [
                 self.source.fingerprint(),
@@ -116,23 +127,25 @@ class Pipeline:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def with_stages(self, stages: tuple[Stage, ...] | str) -> Pipeline:
-        """The same with other stages."""
+        """Returns the same pipeline with other stages."""
         return replace(self, stages=stages)
 
     def dataset(self, epoch: int = 0) -> tf.data.Dataset:
-        """One epoch, all of it in this process. Elements: see `tfhet.placement.lowering`."""
+        """Returns the batches of one epoch, prepared in this process. Elements: see `tfhet.placement.lowering`."""
         return lowering.one_epoch(self, epoch)
 
     def explain(self) -> str:
-        """The stages in running order, a line each, with the bytes of an example behind them; what is one operation;
-        and the default cut."""
+        """Returns a description for people: a line for each stage in running order, fused operations, the default cut.
+
+        Each line ends with the bytes and the spec of an example after the stage.
+        """
         cut = Cut.smallest(self)
         lines = [_line(f"source: {self.source.name}", self.input)]
         latest = -1
         for begin, end in ((0, cut.position), (cut.position, None)):
             for step in lowering.steps(self, begin, end):
                 for placed in step.stages:
-                    moved = "  (moved back: it commutes with the stages before it)" if placed.declared < latest else ""
+                    moved = "  (moved after its neighbours)" if placed.declared < latest else ""
                     latest = max(latest, placed.declared)
                     gutter = "  " if len(step.stages) == 1 else "| "
                     lines.append(_line(gutter + stage_room.text((placed.stage,)), placed.output) + moved)
@@ -152,7 +165,7 @@ def _line(text: str, spec: ImageSpec) -> str:
 
 
 def _deferred(stages: list[tuple[Stage, int]], source: ImageSpec) -> list[tuple[Stage, int]]:
-    """Moves each rescale behind the stages that it commutes with, as long as that keeps uint8 uint8."""
+    """Moves each rescale after the stages that commute with it, where images stay uint8 for longer by that."""
     order: list[tuple[Stage, int]] = []
     held: list[tuple[Stage, int]] = []
     spec = source

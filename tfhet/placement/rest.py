@@ -1,4 +1,4 @@
-"""The rest of an epoch: what is still to be read of it when some examples have been seen."""
+"""The rest of an epoch: the examples that are still to be read after some have been seen."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from tfhet.source import split_of
 
 @dataclass(frozen=True, eq=False)
 class Rest:
-    """Splits that are still to be read, and the examples in them that are not."""
+    """Splits that are still to be read, and the examples in them that have been seen."""
 
     splits: np.ndarray
-    """bool [splits of the source]: which to read."""
+    """bool [splits of the source]: whether a split is still to be read."""
     seen: np.ndarray
-    """int64 [n], ascending: the ids in those splits that are left out."""
+    """int64 [n], ascending: ids in those splits that are not read again."""
 
     @classmethod
     def after(cls, seen: np.ndarray, sizes: Sequence[int] | None, splits: int) -> Rest | None:
-        """What is left when the ids `seen` (int64, in any order, repetitions allowed) have been; None: nothing.
+        """Returns what is left after the ids `seen` (int64, any order, repetitions allowed), or None for nothing.
 
-        sizes: examples in each of the `splits` splits. Where that is not known, every split is to be looked through.
+        sizes: number of examples in each of the `splits` splits; None, where unknown, has every split read again.
         """
         ids = np.unique(np.asarray(seen, np.int64))
         if sizes is None:
@@ -34,5 +34,5 @@ class Rest:
 
     @property
     def split_count(self) -> int:
-        """How many splits are to be read."""
+        """Number of splits that are to be read."""
         return int(self.splits.sum())

@@ -1,4 +1,4 @@
-"""How examples flow: settings of a pipeline that may also be written as stages, and what they come to in tf.data."""
+"""The flow of examples: settings of a pipeline that may also be written as stages, and their form in tf.data."""
 
 from __future__ import annotations
 
@@ -17,26 +17,27 @@ DEFAULTS: Mapping[str, int | str] = {
     "batch_size": 32,
     "prefetch": 2,
 }
-"""The fields of a pipeline that a stage may set, with their defaults; in the order in which the stages are written. All
-but the last stand before the stages of images."""
+"""Fields of a pipeline that a stage may set, with their defaults, in the order in which such stages are written. The
+last of them stands after the stages of images, the others before."""
 
 ENDLESS = 0
 """The value of `repeat` for a data set without end."""
 
 _LAST = "prefetch"
 _WHY_FIRST = {
-    "cache": "it keeps records as the source gives them, not what stages have made of them",
+    "cache": "it keeps records as the source reads them, before any stage",
     "interleave": "it says how records are read",
-    "shuffle": "the order is that in which records are read; a stage gives the same image in any order",
-    "repeat": "a pass begins with reading, and stages draw anew in each",
+    "shuffle": "it sets the order in which records are read; stages give the same image in any order",
+    "repeat": "a pass begins with reading, and stages draw new random numbers in each pass",
     "batch_size": "stages work on batches",
 }
 
 
 def taken(stages: Sequence[Stage], given: Mapping[str, int | str]) -> tuple[tuple[Stage, ...], dict[str, int | str]]:
-    """The stages of images, and the fields that the others set. `given`: the fields in DEFAULTS as they were given.
+    """Returns the stages of images, and the fields that the other stages set.
 
-    Raises UsageError for a stage that comes twice, at a place where it says what is not so, or contradicts its field.
+    given: the fields in DEFAULTS as the caller set them. Raises UsageError for a setting that is given twice, stands at
+    a wrong place, or contradicts its field.
     """
     images: list[Stage] = []
     settings: dict[str, int | str] = {}
@@ -45,28 +46,25 @@ def taken(stages: Sequence[Stage], given: Mapping[str, int | str]) -> tuple[tupl
     for stage in stages:
         if not isinstance(stage, Stream):
             if _LAST in settings:
-                stage.refuse(f"stands behind {names[_LAST]}, which holds finished batches: put that last")
+                stage.refuse(f"comes after {names[_LAST]}, which holds finished batches: put that last")
             images.append(stage)
             continue
         field, value = stage.setting, stage.value
         if field not in DEFAULTS:
             stage.refuse(f"sets {field!r}, which pipelines do not have; they have {', '.join(DEFAULTS)}")
         if field in settings:
-            stage.refuse("comes twice: say it once")
+            stage.refuse("is given twice: give it once")
         if images and field != _LAST:
-            stage.refuse(f"stands behind {images[-1].name}: put it before the stages of images, because {_why(field)}")
-        behind = [names[other] for other in settings if order.index(other) > order.index(field)]
-        if behind:
+            why = _WHY_FIRST[field]
+            stage.refuse(f"comes after {images[-1].name}: put it before the stages of images, because {why}")
+        later = [names[other] for other in settings if order.index(other) > order.index(field)]
+        if later:
             wanted = [*(names[f] for f in order if f in settings and f in order[: order.index(field)]), stage.name]
-            stage.refuse(f"stands behind {behind[0]}; the order is {'; '.join([*wanted, *behind])}")
+            stage.refuse(f"comes after {later[0]}; the order is {'; '.join([*wanted, *later])}")
         if given.get(field, DEFAULTS[field]) not in (DEFAULTS[field], value):
-            stage.refuse(f"says {value!r}, and the pipeline's {field} is {given[field]!r}: give one of them")
+            stage.refuse(f"is {value!r}, but the pipeline's {field} is {given[field]!r}: give one of them")
         settings[field], names[field] = value, stage.name
     return tuple(images), settings
-
-
-def _why(field: str) -> str:
-    return _WHY_FIRST[field]
 
 
 def check(settings: Mapping[str, int | str]) -> None:
@@ -77,18 +75,18 @@ def check(settings: Mapping[str, int | str]) -> None:
             raise UsageError(f"{field} must be at least {least}, not {value!r}")
     directory = str(settings["cache"])
     if directory and not directory.startswith("/") and "://" not in directory:
-        raise UsageError(f"cache is an absolute path, because other hosts use it too; not {directory!r}")
+        raise UsageError(f"cache must be an absolute path, because other hosts use it too; not {directory!r}")
 
 
 def passes(repeat: int, epoch: int | None) -> range | None:
-    """The passes over the data that make up `epoch` of a pipeline, of which each is `repeat` passes; None: pass after
-    pass, without end (`epoch` None, or `repeat` 0).
+    """Returns the passes over the data in `epoch`, or None for passes without end (`epoch` None, or `repeat` 0).
 
-    A pass is what examples draw for: it is their `epoch`. Raises UsageError for an epoch behind one without end.
+    The number of the pass is the `epoch` of its examples, from which their random numbers derive. Raises UsageError for
+    an epoch after one without end.
     """
     if epoch is None or repeat == ENDLESS:
         if epoch:
-            raise UsageError(f"there is no epoch {epoch} behind one that repeats without end: say repeat(epochs)")
+            raise UsageError(f"epoch {epoch} cannot follow one that repeats without end: give repeat(epochs)")
         return None
     return range(epoch * repeat, (epoch + 1) * repeat)
 
@@ -96,12 +94,11 @@ def passes(repeat: int, epoch: int | None) -> range | None:
 def read_side_by_side(
     splits: tf.data.Dataset, read: Callable[..., tf.data.Dataset], interleave: int
 ) -> tf.data.Dataset:
-    """The records of a stream of splits, `interleave` of them at once, an example of each in turn.
+    """Returns the records of a stream of splits, `interleave` of them at a time, one example of each in turn.
 
-    The order is fixed: the next split of the stream takes the place of one that has ended, a turn later. With DYNAMIC
-    sharding, where each worker asks for its next split when it needs it, each holds `interleave` of them; each split
-    still goes to one worker, once. In a stream without end, the last splits of a pass are read together with the first
-    of the next, and every pass still has each example once.
+    The order is fixed: the next split of the stream takes the place of one that has ended, a turn later. Under DYNAMIC
+    sharding each worker holds `interleave` splits, and each split still goes to one worker, once. In a stream without
+    end the last splits of a pass are read together with the first of the next, and every pass has each example once.
     """
     if interleave == 1:
         return splits.interleave(read, cycle_length=1, num_parallel_calls=None)
@@ -111,12 +108,12 @@ def read_side_by_side(
 
 
 def cached(records: tf.data.Dataset, directory: str, fingerprint: str, split: tf.Tensor) -> tf.data.Dataset:
-    """The records of one split: written to `directory` while they are read the first time, and read from there when
-    they are there to the last one. `fingerprint`: of the source; another one has other files. split: int64 [].
+    """Returns the records of one split: written to `directory` at the first reading, read from there when complete.
 
-    tf.data's snapshot keeps what is under way apart from what is complete: a reader that is stopped leaves a part that
-    nobody reads, and of two who write the same split at once, both read on undisturbed. (Its `cache` would end both
-    with an error.) Needs no lock, so a directory may be shared by hosts.
+    fingerprint: of the source, whose cache is separate from those of other sources. split: int64 [].
+    tf.data's snapshot keeps unfinished files apart from complete ones: an interrupted reader leaves a part that is
+    never read, and two readers may write the same split at the same time (tf.data's `cache` would end both with an
+    error). No lock is needed, so hosts may share the directory.
     """
     place = tf.strings.join([f"{directory.rstrip('/')}/{fingerprint[:16]}/split-", tf.strings.as_string(split)])
     return records.snapshot(

@@ -51,4 +51,18 @@ __all__ = [
     "predict",
 ]
 
-lazy.names_on_demand(__name__)
+lazy.names_on_demand(
+    __name__,
+    {
+        "ceiling": "Resource Where",
+        "decision": "make_plan",
+        "host": "ClusterShape HostType",
+        "interval": "Interval",
+        "money": "Candidate Market PlanLimits",
+        "prediction": "Layout Prediction best_layout predict",
+        "result": "Plan",
+        "search": "Space",
+        "wire": "Stream Wire wire_of",
+        "workload": "CutCost PipelineCost Trainer Workload",
+    },
+)

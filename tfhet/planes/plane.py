@@ -27,6 +27,7 @@ from tfhet.cluster import Place, PortRange, Role, Roles
 from tfhet.events import Observer
 from tfhet.planes.costs import PlaneCosts
 from tfhet.record import Record
+from tfhet.telemetry import Metric
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -72,6 +73,10 @@ class LauncherSide(Protocol):
     def words(self) -> str:
         """What the launcher says of the plane when it introduces itself."""
 
+    @property
+    def facts(self) -> Mapping[str, str]:
+        """The same for programs that read the log: names without spaces, and short values."""
+
     async def serve(self) -> NoReturn:
         """Starts this host's processes and keeps them alive. Ends by raising: UsageError for a port in use, NotReady,
         JobFailed."""
@@ -82,8 +87,8 @@ class LauncherSide(Protocol):
     def processes(self) -> Mapping[str, int]:
         """Process ids of those that run, by name."""
 
-    def counts(self) -> Mapping[str, float]:
-        """Numbers for the metrics endpoint, by name."""
+    def metrics(self) -> Mapping[Metric, float]:
+        """What the metrics endpoint of this launcher shows of the plane."""
 
     async def beside(self, pid: int) -> None:
         """Runs while the training process `pid` of this launcher does; a plane may yield CPUs to it."""

@@ -1,4 +1,4 @@
-"""What a data set is made of, step by step: plain values, made by `tfhet.profile.dissection`."""
+"""The anatomy of a data set: its transformations as plain values, made by `tfhet.profile.dissection`."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ class GraphStep:
     """One transformation of a data set."""
 
     name: str
-    """What its function is called, or what it is: `parse`, `Batch`."""
+    """Name of its function, or its kind: `parse`, `Batch`."""
     kind: str
-    """`Map`, `ParallelMap`, `Batch`, `Shuffle`, ..."""
+    """Kind of transformation: `Map`, `ParallelMap`, `Batch`, `Shuffle`, ..."""
     ops: frozenset[str] = frozenset()
-    """The kinds of operations in its functions."""
+    """Kinds of operations in its functions."""
     examples: int = 1
-    """In one element behind it."""
+    """Number of examples in one element of its result."""
     example_bytes: int | None = None
-    """Of one example behind it; None where a size is not known."""
+    """Bytes of one example of its result; None where a size is unknown."""
     example_values: int | None = None
-    """Numbers in one example behind it; None as above."""
+    """Number of values in one example of its result; None where a size is unknown."""
     dtypes: tuple[str, ...] = ()
+    """Dtypes of the components of its result."""
     buffer: int | None = None
-    """Elements that a shuffle holds; negative: all."""
+    """Number of elements that a shuffle holds; negative for all."""
     elements: int | None = None
-    """That come out of it; None: not known, or no end."""
+    """Number of elements of its result; None for unknown or endless."""
 
 
 @dataclass(frozen=True)
@@ -33,24 +34,30 @@ class Anatomy:
     """One data set."""
 
     is_declared: bool
-    """Whether it is a Pipeline, whose batching, order and cut are tfhet's own."""
+    """Whether it is a Pipeline, for which tfhet chooses batching, order and cut."""
     steps: tuple[GraphStep, ...]
-    """From the source on."""
+    """Transformations in order; the source comes first."""
     elements: int | None
-    """None: not known, or no end."""
+    """Number of elements; None for unknown or endless."""
     is_endless: bool
+    """Whether it repeats without end."""
     splits: int | None
-    """What dynamic sharding deals out; None: not known, or several sources."""
+    """Number of splits for dynamic sharding; None for unknown, or for several sources."""
     sources: int
+    """Number of sources."""
     graph_bytes: int
+    """Size of the serialised graph, in bytes."""
     reads_files: bool = False
+    """Whether a source reads files."""
     python_functions: tuple[str, ...] = ()
+    """Python functions that the graph calls, which other processes cannot."""
     resources: tuple[str, ...] = ()
+    """Tables and variables that the graph uses, which other processes lack."""
     has_fixed_order: bool = False
     """Whether a shuffle has a seed."""
     asserts_cardinality: bool = False
-    """Not at its end, where `tfhet.distribute` takes it off."""
+    """Whether it asserts its cardinality before its end; at its end `tfhet.distribute` removes the assertion."""
     no_tensors: tuple[str, ...] = ()
-    """Components of an element that are no tensors: the names of their specs."""
+    """Components of an element that are not tensors, by the names of their specs."""
     unknown_shapes: tuple[str, ...] = ()
     """Components of an element without a known number of dimensions."""

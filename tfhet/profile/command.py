@@ -1,26 +1,28 @@
-"""`tfhet profile`: what an input pipeline costs, and what would help most."""
+"""The command `tfhet profile`: measures what an input pipeline costs, and advises."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tfhet.errors import UsageError
 from tfhet.events import Event
 
+if TYPE_CHECKING:
+    from tfhet.profile.result import Profile
+
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds `tfhet profile`."""
-    profile = commands.add_parser(
-        "profile", help="the CPU of an input pipeline, part by part, and what would help most"
-    )
+    profile = commands.add_parser("profile", help="measure the CPU of an input pipeline, part by part, and advise")
     profile.add_argument(
         "target", help="a directory of TFRecords, `synthetic`, or FILE.py:NAME of a Pipeline or tf.data.Dataset"
     )
     profile.add_argument("--stages", metavar="TEXT", help="stages, or the name of a chain")
     profile.add_argument(
-        "--batch_size", "--batch-size", type=int, default=128, metavar="N", help="of a source (default %(default)s)"
+        "--batch_size", "--batch-size", type=int, default=128, metavar="N", help="for a source (default %(default)s)"
     )
     profile.add_argument(
         "--budget_s", "--budget-s", type=float, default=30.0, metavar="S", help="CPU seconds (default %(default)s)"
@@ -31,29 +33,39 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "--accelerator-examples-per-s",
         type=float,
         metavar="N",
-        help="also say how many cores feed an accelerator that takes so many",
+        help="also say how many cores feed an accelerator of this speed",
     )
     profile.add_argument("--json", type=Path, metavar="FILE", help="write the record, raw samples included")
-    profile.add_argument("--plot", type=Path, metavar="FILE", help="write bars (.png, .svg or .pdf)")
     profile.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Measures and prints; the exit code is 0. Raises UsageError for options that do not fit."""
-    from tfhet import advice, profile, report
+    from tfhet import advice, profile
     from tfhet.placement import Pipeline
-    from tfhet.record import Figure, median
 
     for name in ("batch_size", "repeats", "budget_s", "accelerator_examples_per_s"):
         if getattr(args, name) is not None and not getattr(args, name) > 0:
             raise UsageError(f"--{name} {getattr(args, name)}: give more than 0")
-    if args.plot:
-        report.check_plot(args.plot)
     target = profile.load(args.target, args.stages, args.batch_size)
     declared = isinstance(target, Pipeline)
     parts = profile.parts_of_pipeline(target) if isinstance(target, Pipeline) else profile.parts_of_dataset(target)
     effort = profile.Effort(args.budget_s, args.repeats)
     found = profile.measure("pipeline" if declared else "dataset", parts, effort, observer=_profiled)
+    show(found)
+    if args.accelerator_examples_per_s:
+        print(advice.clause(advice.feeding(found, args.accelerator_examples_per_s)))
+    if args.json:
+        command = ("tfhet", *sys.argv[1:])
+        print(f"record: {found.record(command).write(args.json)}")
+    return 0
+
+
+def show(found: Profile) -> None:
+    """Prints the table of a profile's parts, how well they explain the whole, and what would help most."""
+    from tfhet import advice, report
+    from tfhet.record import median
+
     rows = [
         [cost.name, found.us(i), f"{found.share(i):.0%}", median(found.alone_us(i)), cost.bytes_per_example]
         for i, cost in enumerate(found.costs)
@@ -66,15 +78,6 @@ def run(args: argparse.Namespace) -> int:
     for finding in advice.of_pipeline(found):
         saves = f"saves up to {finding.saves_us:.1f} us: " if finding.saves_us else ""
         print(f"- {saves}{advice.clause(finding)}")
-    if args.accelerator_examples_per_s:
-        print(advice.clause(advice.feeding(found, args.accelerator_examples_per_s)))
-    if args.json:
-        command = ("tfhet", *sys.argv[1:])
-        print(f"record: {found.record(command).write(args.json)}")
-    if args.plot:
-        bars = {cost.name: Figure.of(found.added_us(i), unit="us") for i, cost in enumerate(found.costs)}
-        print(f"plot: {report.plot_bars(bars, args.plot, title='CPU microseconds per example')}")
-    return 0
 
 
 def _profiled(event: Event) -> None:

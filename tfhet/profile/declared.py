@@ -1,4 +1,4 @@
-"""The parts of a declared pipeline: reading, and the steps as they run."""
+"""The parts of a declared pipeline: reading, then its operations as they run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ READING = "read, parse and batch"
 
 @dataclass(frozen=True)
 class _Until:
-    """A pipeline that ends at a position."""
+    """A pipeline whose stages end at a position."""
 
     pipeline: Pipeline
     end: int
@@ -31,8 +31,10 @@ class _Until:
 
 
 def parts_of_pipeline(pipeline: Pipeline) -> list[PipelinePart]:
-    """All in one process and on one thread: what is fused there is one part. A step whose results make no batch (images
-    of many sizes) is joined with those behind it."""
+    """Returns the parts, all in one process and on one thread. Stages that are fused are one part.
+
+    An operation whose results cannot be batched (images of different sizes) is joined with the next one.
+    """
     batch, end = pipeline.batch_size, 0
     parts = [PipelinePart(READING, remote_part(pipeline, None, Cut(0), threads=1), batch, kind="Source")]
     names: list[str] = []
@@ -60,5 +62,5 @@ def _alone(pipeline: Pipeline, begin: int, end: int) -> Callable[[tf.data.Datase
 
 
 def _idle(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """The same iterators with no stage between them, which the whole has once for all stages."""
+    """Returns the same iterators without a stage, which the whole pipeline has once for all stages."""
     return dataset.map(lambda element: element, num_parallel_calls=1).prefetch(2)

@@ -1,4 +1,4 @@
-"""The anatomy of a data set, as far as its graph tells. Nothing of it is run."""
+"""Reads the anatomy of a data set from its graph, without running it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tfhet.profile.anatomy import Anatomy, GraphStep
 from tfhet.profile.plain import _chain, _examples, _kind, _names, _ops
 
 MOST_GRAPH_BYTES = (1 << 31) - 1
-"""Of one protobuf message, which a graph is."""
+"""Maximum bytes of a protobuf message, and so of a graph."""
 
 
 def anatomy_of(target: Pipeline | tf.data.Dataset) -> Anatomy:
-    """Of a data set, or of what a data group would run of a pipeline."""
+    """Returns the anatomy of a data set, or of the part of a pipeline that a data group would run."""
     declared = target if isinstance(target, Pipeline) else None
     dataset: tf.data.Dataset = target if declared is None else remote_part(declared, None, Cut.smallest(declared))
     cardinality = int(dataset.cardinality())
@@ -46,7 +46,7 @@ def anatomy_of(target: Pipeline | tf.data.Dataset) -> Anatomy:
 
 
 def _inspected(dataset: tf.data.Dataset) -> Inspection:
-    """What `inspect` finds, unless the graph is too large to be written."""
+    """Returns what `inspect` finds, or less when the graph is too large to be serialised."""
     arrays = sum(_array_bytes(each) for each in _all(dataset))
     if arrays > MOST_GRAPH_BYTES:
         roots = sum(not each._inputs() for each in _all(dataset))
@@ -87,7 +87,7 @@ def _steps(dataset: tf.data.Dataset) -> tuple[GraphStep, ...]:
 
 
 def _example_size(spec: Any, examples: int) -> tuple[int, int] | tuple[None, None]:
-    """Bytes and values of one example."""
+    """Returns the bytes and the number of values of one example; None, None where a size is unknown."""
     size = values = 0
     for each in tf.nest.flatten(spec):
         if not isinstance(each, tf.TensorSpec) or each.dtype == tf.string or each.shape.rank is None:

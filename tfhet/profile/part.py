@@ -17,23 +17,23 @@ class PipelinePart:
     """A step of a declared pipeline, or one transformation of a plain data set."""
 
     name: str
-    """What tables call it; no two parts of a pipeline share one."""
+    """Name in tables, different for each part of a pipeline."""
     upto: tf.data.Dataset
-    """Everything up to and with this part, without end."""
+    """The pipeline up to and including this part, without end."""
     examples: int = 1
-    """Examples in one element of `upto`."""
+    """Number of examples in one element of `upto`."""
     alone: Callable[[tf.data.Dataset], tf.data.Dataset] | None = None
-    """This part applied to the elements of the part before it; None where it cannot stand alone."""
+    """Function that applies this part alone to the elements of the part before; None where that is impossible."""
     idle: Callable[[tf.data.Dataset], tf.data.Dataset] | None = None
-    """What `alone` costs without the work: subtracted from it; None: handing the elements over."""
+    """Function with the overhead of `alone` but not its work, which is subtracted; None for handing elements over."""
     kind: str = ""
-    """Of a plain data set, the transformation: `Map`, `Batch`."""
+    """Kind of transformation in a plain data set: `Map`, `Batch`."""
     ops: frozenset[str] = frozenset()
-    """The kinds of graph operations in its functions."""
+    """Kinds of graph operations in its functions."""
     parallel: bool | None = None
-    """Whether a map has `num_parallel_calls`; None where that says nothing."""
+    """Whether a map has `num_parallel_calls`; None for other transformations."""
 
     @property
     def runs_python(self) -> bool:
-        """Whether a function of it calls Python for every element."""
+        """Whether one of its functions calls Python for every element."""
         return bool(self.ops & set(PYTHON_OPS))

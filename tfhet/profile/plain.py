@@ -12,14 +12,17 @@ from tfhet.errors import UsageError
 from tfhet.profile.part import PipelinePart
 
 _PASSED = ("Options", "Model", "Restructured")
-"""Wrappers that do nothing to the elements."""
+"""Wrappers that do not change elements."""
 _SOURCES = ("Interleave", "FlatMap", "ParallelInterleave")
-"""Up to the last of these, elements are files and the like: all of it counts as the source."""
+"""Up to the last of these transformations, elements are file names or the like: all of it counts as the source."""
 
 
 def parts_of_dataset(dataset: tf.data.Dataset) -> list[PipelinePart]:
-    """Each transformation with the function that it maps. Raises UsageError where a data set has several inputs behind
-    its source (`zip` after `map`, ...): profile its inputs one by one."""
+    """Returns a part for each transformation with its function.
+
+    A data set with several inputs (`zip`, ...) counts as a source. Raises UsageError for a data set without a
+    transformation.
+    """
     chain = _chain(dataset)
     first = max((i for i, each in enumerate(chain) if _kind(each).startswith(_SOURCES)), default=0)
     parts: list[PipelinePart] = []
@@ -42,7 +45,7 @@ def parts_of_dataset(dataset: tf.data.Dataset) -> list[PipelinePart]:
 
 
 def _with_batch(part: PipelinePart, dataset: tf.data.Dataset, kind: str, examples: int) -> PipelinePart:
-    """A parallel map and the batch behind it are one: tf.data makes them so."""
+    """Joins a parallel map and the batch after it, which tf.data runs as one."""
     mapped, batched = part.alone, _alone(dataset, kind, [])
     assert mapped is not None and batched is not None
     return dataclasses.replace(
@@ -59,7 +62,7 @@ def _endless(dataset: tf.data.Dataset) -> tf.data.Dataset:
 
 
 def _chain(dataset: tf.data.Dataset) -> list[tf.data.Dataset]:
-    """From the source to the data set itself; wrappers left out. Several inputs end it: they are the source."""
+    """Returns the transformations, without wrappers, from the source on; one with several inputs is the source."""
     chain = [dataset]
     while len(inputs := chain[0]._inputs()) == 1:
         chain.insert(0, inputs[0])
@@ -74,7 +77,7 @@ def _kind(dataset: tf.data.Dataset) -> str:
 
 
 def _examples(dataset: tf.data.Dataset, kind: str, before: int) -> int:
-    """In one element: known from the batch size, as batches are all full in the long run."""
+    """Returns the number of examples in one element, from the batch size, as if every batch were full."""
     if kind == "Unbatch":
         return 1
     size = getattr(dataset, "_batch_size", None)
@@ -92,7 +95,7 @@ def _names(functions: list[Any]) -> list[str]:
 
 
 def _ops(graph: Any) -> set[str]:
-    """The kinds of all operations, those of called functions included."""
+    """Returns the kinds of all operations, those of called functions included."""
     definition = graph.as_graph_def()
     inner = (node.op for function in definition.library.function for node in function.node_def)
     return {node.op for node in definition.node} | set(inner)

@@ -1,4 +1,4 @@
-"""What a profile found: the cost of each part, and whether the parts explain the whole."""
+"""The result of a profile: the cost of each part, and whether the parts explain the whole."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ WHOLE = "the whole pipeline"
 
 @dataclass(frozen=True)
 class Cost:
-    """One part, measured."""
+    """The measured cost of one part."""
 
     name: str
     """As `PipelinePart.name`."""
     cumulative_us: tuple[float, ...]
-    """CPU microseconds per example of everything up to and with this part, one value a round."""
+    """CPU microseconds per example of the pipeline up to and including this part, one value for each round."""
     alone_us: tuple[float, ...] = ()
-    """CPU microseconds per example of this part alone, on elements in memory; empty where it was not measured so."""
+    """CPU microseconds per example of this part alone, on elements in memory; empty where that is impossible."""
     bytes_per_example: int = 0
-    """Behind this part, labels and all."""
+    """Bytes of one example after this part, labels included."""
     dtype: str = ""
-    """Of most of these bytes."""
+    """Dtype of most of these bytes."""
     examples: int = 1
-    """In one element behind this part."""
+    """Number of examples in one element after this part."""
     kind: str = ""
-    """As `PipelinePart.kind`."""
+    """See `PipelinePart.kind`."""
     ops: tuple[str, ...] = ()
-    """As `PipelinePart.ops`."""
+    """See `PipelinePart.ops`."""
     parallel: bool | None = None
-    """As `PipelinePart.parallel`."""
+    """See `PipelinePart.parallel`."""
 
     @property
     def runs_python(self) -> bool:
@@ -45,13 +45,13 @@ class Cost:
 
 @dataclass(frozen=True)
 class Profile:
-    """All parts in order; the last one's cumulative cost is that of the whole pipeline."""
+    """The costs of all parts in order; the cumulative cost of the last part is that of the whole pipeline."""
 
     name: str
     costs: tuple[Cost, ...]
-    """At least one: the source comes first."""
+    """Costs in order, at least one; the source comes first."""
     examples: int = 0
-    """Drawn in each run."""
+    """Number of examples in each run."""
 
     @property
     def whole_us(self) -> float:
@@ -59,31 +59,31 @@ class Profile:
         return median(self.costs[-1].cumulative_us)
 
     def added_us(self, index: int) -> tuple[float, ...]:
-        """What part `index` adds to those before it, round by round: the parts sum to the whole by construction."""
+        """Returns what part `index` adds to the parts before it, for each round. All parts sum to the whole."""
         own = self.costs[index].cumulative_us
         if index == 0:
             return own
         return tuple(a - b for a, b in zip(own, self.costs[index - 1].cumulative_us, strict=True))
 
     def us(self, index: int) -> float:
-        """The cost of part `index`: the median of `added_us`."""
+        """Returns the cost of part `index` in CPU microseconds per example: the median of `added_us`."""
         return median(self.added_us(index))
 
     def share(self, index: int) -> float:
-        """Of the whole, 0 to 1."""
+        """Returns the share of part `index` in the whole, from 0 to 1."""
         return max(0.0, self.us(index)) / self.whole_us if self.whole_us > 0 else 0.0
 
     def alone_us(self, index: int) -> tuple[float, ...]:
-        """The part by itself; where it was not measured so (the source, a shuffle), what it adds."""
+        """Returns the cost of the part alone; where that was not measured (a source, a shuffle), what the part adds."""
         return self.costs[index].alone_us or self.added_us(index)
 
     def sum_over_whole(self) -> Figure:
-        """The parts, each measured alone, over the whole, measured together: 1 when the parts explain it."""
+        """Returns the sum of all parts, each measured alone, over the whole: 1 when the parts explain it."""
         sums = [sum(values) for values in zip(*(self.alone_us(i) for i in range(len(self.costs))), strict=True)]
         return Figure.ratio(sums, self.costs[-1].cumulative_us, unit="x", against=WHOLE)
 
     def names(self) -> list[str]:
-        """Of the parts in figures: letters, digits and underscores, no two alike."""
+        """Returns the names of the parts in figures: letters, digits and underscores, each different."""
         found: list[str] = []
         for cost in self.costs:
             short = re.sub(r"\([^()]*\)", "", cost.name)
@@ -96,7 +96,7 @@ class Profile:
         return found
 
     def figures(self) -> dict[str, Figure]:
-        """The flat table: what each part adds, each part alone, the whole, and the sum of the parts against it."""
+        """Returns figures by name: what each part adds, each alone, the whole, and the parts' sum over the whole."""
         table = {}
         for index, name in enumerate(self.names()):
             table[f"profile.{name}.us"] = Figure.of(self.added_us(index), unit="us")
@@ -107,7 +107,7 @@ class Profile:
         return table
 
     def record(self, command: Sequence[str] = (), details: dict[str, Any] | None = None) -> Record:
-        """With the raw samples of every prefix, and the bytes behind every part."""
+        """Returns the record, with the raw samples of every prefix and the bytes after every part."""
         parts = [
             {
                 "name": cost.name,
@@ -127,8 +127,10 @@ class Profile:
 
     @classmethod
     def of(cls, record: Record) -> Profile:
-        """The inverse of `record`; what an older one does not say stays at its default. Raises DataError for a record
-        that is no profile."""
+        """Reads what `record` returned; fields that an older record lacks have their defaults.
+
+        Raises DataError for a record that is not of a profile.
+        """
         _, _, name = record.name.partition("profile.")
         parts = record.details.get("parts")
         try:
@@ -137,7 +139,7 @@ class Profile:
             raise DataError(f"record {record.name!r}: a part of the profile cannot be read: {error!r}") from None
         rounds = {len(cost.cumulative_us) for cost in costs}
         if not (name and costs and len(rounds) == 1 and min(rounds)):
-            raise DataError(f"record {record.name!r} is no profile; make one with: tfhet profile ... --json FILE")
+            raise DataError(f"record {record.name!r} is not of a profile; make one with: tfhet profile ... --json FILE")
         return cls(name, costs, int(record.details.get("examples") or 0))
 
 

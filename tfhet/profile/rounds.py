@@ -1,9 +1,9 @@
 """Measures parts in rounds: every prefix of the pipeline, and every part alone on elements in memory, in turn.
 
-What is compared is measured next to each other, so that a machine that becomes slower slows all of it. Iterators live
-through all rounds. A run begins and ends when the process rests, that is with all buffers full: what it took is then
-the CPU of all threads for just as many examples as were drawn. All threads share one core meanwhile: across cores,
-waking each other up costs a map over single elements between 20 and 100 us, at random (seen on TF 2.15.1).
+Each round measures all of them, so that a machine that becomes slower slows all alike. Iterators live through all
+rounds. A run begins and ends when the process is idle, with all buffers full: its CPU time is then that of all threads
+for exactly the examples that were drawn. All threads share one core meanwhile, because across cores waking each other
+up costs a map over single elements between 20 and 100 us, at random (seen on TF 2.15.1).
 """
 
 from __future__ import annotations
@@ -25,37 +25,41 @@ from tfhet.profile.part import PipelinePart
 from tfhet.profile.result import Cost, Profile
 
 HELD_BYTES = 4 << 20
-"""Of elements that are kept in memory for a part alone."""
+"""Bytes of the elements that are kept in memory to measure a part alone."""
 WINDOW_BYTES = 1 << 19
-"""Of single elements that are drawn together: what the nearest cache holds."""
+"""Bytes of the single elements that are drawn together, which fit into the nearest cache."""
 LEAST_ELEMENTS = 8
+"""Minimum number of elements of the largest part in a run."""
 PROBE_CPU_S = 0.2
+"""Minimum CPU time of the run that estimates the cost of an example, in seconds."""
 REST_S = 0.005
-"""Between two looks at the process."""
+"""Time between two looks at the process, in seconds."""
 REST_CALM = 4
-"""Looks in a row at which it did nothing: on a busy machine its threads wait longer for a core than that once."""
+"""Number of consecutive looks without work, after which the process is idle: on a busy machine its threads may wait for
+a core during one of them."""
 REST_POLLS = 2000
+"""Maximum number of looks."""
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How much time a profile may take."""
+    """Time that a profile may take."""
 
     budget_s: float = 30.0
-    """CPU seconds, roughly, for all rounds."""
+    """Approximate CPU seconds of all rounds. Above 0."""
     repeats: int = 5
-    """Measured rounds; one more warms up."""
+    """Number of measured rounds, after one more for warm-up. At least 1."""
 
 
 class _Case:
-    """A data set of which elements are drawn."""
+    """A data set whose elements are drawn and timed."""
 
     def __init__(self, dataset: tf.data.Dataset, examples: int, window: int):
         options = tf.data.Options()
         options.threading.private_threadpool_size = 1
         options.threading.max_intra_op_parallelism = 1
         options.autotune.enabled = False
-        # Single elements reach Python by hundreds: one by one that would cost more than most parts.
+        # Single elements are drawn in windows: one by one, that would cost more than most parts.
         self._window = window if examples == 1 else 1
         self._dataset = (dataset.window(self._window) if self._window > 1 else dataset).with_options(options)
         self._examples = examples
@@ -63,7 +67,7 @@ class _Case:
         self._iterator: Any = None
 
     def cpu_us(self, examples: int, clock: Clock, warm: int = 2) -> float:
-        """CPU microseconds per example over about `examples` of them; before the first run, `warm` elements."""
+        """Returns CPU microseconds per example over about `examples`; draws `warm` elements before the first run."""
         per_draw = self._examples * self._window
         draws = max(1, round(examples / per_draw))
         if self._iterator is None:
@@ -75,7 +79,7 @@ class _Case:
 
 
 def _rested(clock: Clock) -> float:
-    """The CPU time of the process when no thread of it works any more: prefetching has filled its buffers."""
+    """Returns the CPU time of the process, in seconds, once its threads are idle and its buffers full."""
     before, calm = clock.cpu(), 0
     for _ in range(REST_POLLS):
         clock.sleep(REST_S)
@@ -95,7 +99,7 @@ def _draw(iterator: Any, count: int) -> None:
         for _ in range(count):
             tf.raw_ops.IteratorGetNext(iterator=resource, output_types=types, output_shapes=shapes)
     except tf.errors.OutOfRangeError:
-        raise UsageError("the data set gave no element: a profile needs some") from None
+        raise UsageError("the data set has no elements: a profile needs some") from None
 
 
 def measure(
@@ -106,10 +110,10 @@ def measure(
     observer: Observer = ignore,
     clock: Clock = SYSTEM,
 ) -> Profile:
-    """The costs of `parts`, which follow each other; `name` is that of the profile.
+    """Measures parts that follow each other and returns their profile, called `name`.
 
-    Tells the observer of `profile.started` (parts, examples, rounds) and `profile.round` (done, total). Raises
-    UsageError for a data set without elements or effort out of range.
+    The observer gets the events `profile.started` (parts, examples) and `profile.round` (done, total). Raises
+    UsageError for a data set without elements and for an effort out of range.
     """
     if effort.repeats < 1 or effort.budget_s <= 0:
         raise UsageError(
@@ -162,7 +166,7 @@ def _rounds(
     observer: Observer,
     clock: Clock,
 ) -> tuple[list[list[float]], list[list[float]]]:
-    """CPU microseconds per example, by part and round: of each prefix, and of each part alone where it can be."""
+    """Returns CPU microseconds per example, by part and round: of each prefix, and of each part alone."""
     cumulative: list[list[float]] = [[] for _ in parts]
     apart: list[list[float]] = [[] for _ in parts]
     for turn in range(repeats + 1):
@@ -184,7 +188,7 @@ def _rounds(
 
 @contextlib.contextmanager
 def _one_core() -> Iterator[None]:
-    """All threads of this process on one core, where the system lets them be."""
+    """Keeps all threads of this process on one core, where the system allows it."""
     if not hasattr(os, "sched_setaffinity"):
         yield
         return
@@ -198,18 +202,18 @@ def _one_core() -> Iterator[None]:
 
 def _bind(cores: set[int]) -> None:
     for thread in os.listdir("/proc/self/task"):
-        with contextlib.suppress(OSError):  # it has ended
+        with contextlib.suppress(OSError):  # the thread has ended
             os.sched_setaffinity(int(thread), cores)
 
 
 def _examples(whole: _Case, parts: Sequence[PipelinePart], effort: Effort, clock: Clock) -> int:
-    """How many to draw in each run, so that all rounds take about the budget."""
+    """Returns the number of examples in each run for which all rounds take about the budget."""
     count, least = parts[-1].examples, LEAST_ELEMENTS * max(part.examples for part in parts)
     each = whole.cpu_us(count, clock, 2)
     while each * count < PROBE_CPU_S * 1e6 and count < (1 << 20):
         count *= 4
         each = whole.cpu_us(count, clock, 2)
-    # Prefixes cost half the whole on average; the parts alone together one whole, and their idle twins little.
+    # A prefix costs half of the whole on average, all parts alone together one whole, and their overheads little.
     a_round = each * (len(parts) / 2 + 1.5)
     return max(least, int(effort.budget_s * 1e6 / (effort.repeats + 1) / max(a_round, 0.01)))
 
@@ -219,10 +223,10 @@ def _fitting(limit: int, each: int) -> int:
 
 
 def _element(part: PipelinePart) -> tuple[int, str]:
-    """Of one example behind this part: its bytes, labels and all, and the dtype of most; by the first element."""
+    """Returns the bytes of one example after this part, labels included, and the dtype of most of them."""
     element = next(iter(part.upto.take(1)), None)
     if element is None:
-        raise UsageError(f"the data set gave no element at {part.name!r}: a profile needs some")
+        raise UsageError(f"the data set has no elements at {part.name!r}: a profile needs some")
     by_dtype: collections.Counter[str] = collections.Counter()
     for value in tf.nest.flatten(element, expand_composites=True):
         if not isinstance(value, tf.Tensor):

@@ -1,4 +1,4 @@
-"""What is to be profiled, from the words of a command line."""
+"""Finds the pipeline that the words of a command line name."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ SYNTHETIC = "synthetic"
 
 
 def load(target: str, stages: str | None = None, batch_size: int = 128) -> Pipeline | tf.data.Dataset:
-    """`target`: a directory of TFRecords with a `tfhet.json`, the word `synthetic`, or FILE.py:NAME, where NAME is a
-    Pipeline, a tf.data.Dataset, or a function without arguments that gives one.
+    """Returns the pipeline or data set that `target` names.
 
-    Raises UsageError for what is none of these, and for stages where the file has its own.
+    target: a directory of TFRecords with a `tfhet.json`, the word `synthetic`, or FILE.py:NAME, where NAME is a
+    Pipeline, a tf.data.Dataset, or a function without arguments that returns one. Raises UsageError for another target,
+    and for stages beside a plain data set.
     """
     path, colon, name = target.rpartition(":")
     if colon and path.endswith(".py"):
         found = _attribute(Path(path), name)
         if isinstance(found, tf.data.Dataset) and stages:
-            raise UsageError("--stages is for a source; a plain data set has its own transformations")
+            raise UsageError("--stages needs a source or a Pipeline; a plain data set has its own transformations")
         return found.with_stages(stages) if stages else found
     if target == SYNTHETIC:
         return Pipeline(SyntheticSource(1 << 20, 16), stages or "aws-cifar", batch_size)

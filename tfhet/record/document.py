@@ -1,7 +1,7 @@
 """A JSON document on disk: written whole or not at all, read with its kind and schema version checked.
 
-Numbers that JSON does not know (a loss that became NaN) travel as the strings "NaN", "Infinity" and "-Infinity", the
-way protobuf's JSON form writes them, so that every JSON reader takes the file.
+Numbers that JSON does not have (a loss that became NaN) are written as the strings "NaN", "Infinity" and "-Infinity",
+as in protobuf's JSON mapping, so that every JSON reader accepts the file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from tfhet.errors import DataError, UsageError, shown
 
 MOST_NESTED = 100
-"""Levels of a document that is read: what is deeper could not be written again."""
+"""Maximum depth of a document that is read; a deeper one could not be written again."""
 
 _WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
@@ -25,7 +25,7 @@ _WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 def plain(value: Any) -> Any:
     """`value` as JSON holds it: mappings with string keys, lists, finite numbers, strings, booleans and None.
 
-    numpy scalars and arrays become numbers and lists; anything else that JSON does not know becomes its text.
+    NumPy scalars and arrays become numbers and lists; any other object becomes its text.
     """
     if value is None or isinstance(value, (bool, str)):
         return value
@@ -47,7 +47,7 @@ def plain(value: Any) -> Any:
 
 
 def number(value: Any) -> Any:
-    """The float behind one of the words that `plain` writes; every other value as it is."""
+    """The float for one of the words that `plain` writes; any other value unchanged."""
     return _WORDS.get(value, value) if isinstance(value, str) else value
 
 
@@ -57,9 +57,9 @@ def text(document: Mapping[str, Any]) -> str:
 
 
 def write_text(path: Path, content: str) -> Path:
-    """Writes `content` (UTF-8) under `path`, making its folders: a reader finds the old file or the new one, whole.
+    """Writes `content` (UTF-8) to `path` and makes its folders. A reader finds the old file or the new one, whole.
 
-    Half a surrogate pair, which UTF-8 cannot hold (a file name that is none of it), is written as JSON escapes it.
+    A lone surrogate, which UTF-8 cannot encode (from a file name that is not UTF-8), is written as a JSON escape.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -76,14 +76,14 @@ def write_text(path: Path, content: str) -> Path:
 
 
 def write(path: Path, document: Mapping[str, Any]) -> Path:
-    """Writes `document` as JSON under `path`, whole or not at all."""
+    """Writes `document` as JSON to `path`, whole or not at all."""
     return write_text(path, text(document))
 
 
 def read(path: Path, kind: str) -> dict[str, Any]:
-    """The JSON object in the file `path`. `kind` ("run summary") is what the messages call it.
+    """The JSON object in the file `path`. kind: name of the document ("run summary") in error messages.
 
-    Raises UsageError when there is no such file or it may not be read, and DataError when it is not a JSON object of at
+    Raises UsageError for a file that is missing or may not be read, and DataError for anything but a JSON object of at
     most MOST_NESTED levels.
     """
     path = Path(path)
@@ -119,12 +119,12 @@ def _levels(document: Any) -> int:
 
 
 def check_schema(document: Mapping[str, Any], kind: str, schema: int, where: str = "") -> None:
-    """Raises UsageError unless the document carries the schema version that this code reads."""
+    """Raises UsageError unless the document has the schema version that this code reads."""
     found = document.get("schema")
     if found != schema or isinstance(found, bool):
         place = f" in {where}" if where else ""
-        said = "no schema version" if found is None else f"schema {shown(found)}"
+        version = "no schema version" if found is None else f"schema {shown(found)}"
         raise UsageError(
-            f"{kind}{place} has {said}; this tfhet reads schema {schema}: "
+            f"{kind}{place} has {version}; this tfhet reads schema {schema}: "
             "read it with the tfhet that wrote it, or run again to write it anew"
         )

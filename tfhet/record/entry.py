@@ -1,6 +1,7 @@
-"""One thing on the timeline of a run, and its line of JSON: a step, a pause, what was used, how a clock differs.
+"""One line of a timeline file: a step, a pause, a sample of what a host uses, or how far a clock is off.
 
-Every line says `kind`, `host`, when it began (`at_s`, seconds since 1970) and how long it took (`dur_s`).
+Each entry is one JSON object with `kind`, `host`, its beginning `at_s` (seconds since 1970) and its duration `dur_s`.
+Readers ignore fields that they do not know, and take a line that does not fit for no entry.
 """
 
 from __future__ import annotations
@@ -10,112 +11,81 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from tfhet.record.step_time import Pause, StepTime
+
 MOST = 1e15
-"""No number of an entry is beyond it, so that it can be counted in microseconds."""
+"""Largest number that an entry may hold: in microseconds it still fits 64 bits."""
 
 
 @dataclass(frozen=True)
-class Step:
-    """One training step of one rank."""
-
-    host: str
-    at_s: float
-    dur_s: float
-    rank: int
-    step: int
-    """Steps taken, this one included."""
-    epoch: int
-    wait_s: float
-    """Part of `dur_s` spent waiting for data."""
-    copy_s: float
-    """Part of it spent bringing batches to the device, in the type that the model takes."""
-    allreduce_s: float | None
-    """Part of it from when the rank's gradients were there to when those of all were; None: not told apart."""
-
-    @property
-    def compute_s(self) -> float:
-        """The rest of it."""
-        return max(0.0, self.dur_s - self.wait_s - self.copy_s - (self.allreduce_s or 0.0))
-
-
-@dataclass(frozen=True)
-class Span:
-    """Something else that a rank spent time on, between steps."""
-
-    host: str
-    at_s: float
-    dur_s: float
-    rank: int
-    name: str
-    """`checkpoint` or `validation`."""
-
-
-@dataclass(frozen=True)
-class HostUse:
-    """What was used of a host, by whomever."""
+class HostUsage:
+    """What all processes on one host used together."""
 
     cpus: float
     """CPU seconds per second."""
     of_cpus: float
-    """How many CPUs there are to use."""
+    """Number of CPUs that can be used."""
     counted: str
-    """What counts as the host: `machine`, or the `cgroup` of a container."""
+    """What was counted as the host: the `machine`, or the `cgroup` of a container."""
     memory_bytes: float
-    """In use at the end."""
+    """Memory in use at the end of the sample."""
     received_bytes_per_s: float
-    """Through all network interfaces but the loopback."""
+    """Through all network interfaces except the loopback."""
     sent_bytes_per_s: float
+    """Through all network interfaces except the loopback."""
     gpus_busy_pct: tuple[float, ...] = ()
-    """Of each GPU the share of the last moments in which anything ran on it, 0 to 100; () where nobody tells."""
+    """Per GPU: share of the driver's last sampling period in which a kernel ran, 0 to 100; () without GPUs."""
     gpus_memory_bytes: tuple[float, ...] = ()
+    """Per GPU: memory in use; () without GPUs."""
 
 
 @dataclass(frozen=True)
-class Use:
-    """What a launcher saw being used for a while, a second or so."""
+class UsageSample:
+    """What one launcher measured over one sampling period, which is about a second."""
 
     host: str
     at_s: float
     dur_s: float
     member: str
-    """The launcher, by its name on the link: the host's, or `rank-N`."""
+    """The launcher's name on the link: the name of its host, or `rank-N`."""
     processes: Mapping[str, float]
-    """CPU seconds per second, by process: `launcher`, `rank-N`, `dispatcher`, `worker-N`."""
-    machine: HostUse | None = None
-    """Of all of the host, by the launcher that leads it."""
+    """CPU seconds per second by process: `launcher`, `rank-N`, and whatever else the launcher runs."""
+    machine: HostUsage | None = None
+    """The whole host; only from the launcher that leads it."""
 
 
 @dataclass(frozen=True)
 class ClockOffset:
-    """How a host's clock differs from the chief's."""
+    """Difference between the leader's clock and that of a host."""
 
     host: str
     at_s: float
     dur_s: float
     offset_s: float
-    """To be added to what the host says."""
+    """Seconds to add to the times that the host wrote."""
     error_s: float
-    """The truth lies within so much of it."""
+    """Largest error of `offset_s`: half of the round trip by which it was measured."""
 
     @property
     def is_off(self) -> bool:
-        """Whether the clocks differ by more than could be an error."""
+        """Whether the clocks differ by more than the error of the measurement."""
         return abs(self.offset_s) > self.error_s
 
 
-Entry = Step | Span | Use | ClockOffset
+Entry = StepTime | Pause | UsageSample | ClockOffset
 
-_KINDS: dict[str, type[Any]] = {"step": Step, "span": Span, "use": Use, "clock": ClockOffset}
+_KINDS: dict[str, type[Any]] = {"step": StepTime, "span": Pause, "use": UsageSample, "clock": ClockOffset}
 _NAMES = {kind: name for name, kind in _KINDS.items()}
+_OPTIONAL = {"examples", "machine", "gpus_busy_pct", "gpus_memory_bytes"}
 
 
 def line(entry: Entry) -> str:
-    """The entry as a line of JSON, with its end; seconds to the tenth of a microsecond."""
+    """The entry as one line of JSON with its line break; numbers are rounded to 7 decimals (0.1 microseconds)."""
     return json.dumps({"kind": _NAMES[type(entry)], **_rounded(vars(entry))}) + "\n"
 
 
 def parse(text: str) -> Entry | None:
-    """What a line holds; None for one that was cut short, or is none of ours."""
+    """The entry in a line; None for a line that was cut short or holds no entry."""
     try:
         values = json.loads(text)
         found: Entry = _parse(_KINDS[values.pop("kind")], values)
@@ -131,15 +101,15 @@ def _rounded(values: Mapping[str, Any]) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     if isinstance(value, float):
         return round(value, 7)
-    if isinstance(value, HostUse):
+    if isinstance(value, HostUsage):
         return _rounded(vars(value))
     return _rounded(value) if isinstance(value, Mapping) else value
 
 
 def _parse(kind: type[Any], values: Mapping[str, Any]) -> Any:
-    """Raises KeyError, TypeError and ValueError for what is missing or does not fit."""
-    there = [item.name for item in fields(kind) if item.name in values]
-    return kind(**{name: _SOUND.get(name, _number)(values[name]) for name in there})
+    """Raises KeyError, TypeError or ValueError for a field that is missing or does not fit."""
+    names = [item.name for item in fields(kind) if item.name in values or item.name not in _OPTIONAL]
+    return kind(**{name: _READERS.get(name, _number)(values[name]) for name in names})
 
 
 def _number(value: Any) -> float:
@@ -168,13 +138,13 @@ def _numbers(value: Any) -> tuple[float, ...]:
     return tuple(_number(each) for each in value)
 
 
-_SOUND: Mapping[str, Callable[[Any], Any]] = {
+_READERS: Mapping[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("host", "name", "member", "counted"), _text),
     **dict.fromkeys(("rank", "step", "epoch"), _whole),
     **dict.fromkeys(("gpus_busy_pct", "gpus_memory_bytes"), _numbers),
     "offset_s": _offset,
     "allreduce_s": lambda value: None if value is None else _number(value),
     "processes": lambda value: {_text(name): _number(each) for name, each in value.items()},
-    "machine": lambda value: None if value is None else _parse(HostUse, value),
+    "machine": lambda value: None if value is None else _parse(HostUsage, value),
 }
-"""How a field is read that is no number from 0 to MOST."""
+"""Readers of the fields that are not numbers from 0 to MOST."""

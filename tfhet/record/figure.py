@@ -1,4 +1,9 @@
-"""One measured number with its interval, unit, and the raw samples that it came from."""
+"""A measured number with its unit, its interval, and the raw samples that it follows from.
+
+>>> from tfhet.record import Figure
+>>> Figure.ratio([40.0, 44.0, 42.0], [10.0, 11.0, 10.5], against="the library").value
+4.0
+"""
 
 from __future__ import annotations
 
@@ -13,26 +18,26 @@ from tfhet.record.document import number
 
 @dataclass(frozen=True)
 class Figure:
-    """A value with its spread, the way records and tables hold it."""
+    """One number of a record or a table."""
 
     value: float
-    """The median of the samples, or the ratio of two medians."""
+    """Median of the samples, or ratio of two medians."""
     low: float
-    """Lower end of the bootstrap interval (95 %)."""
+    """Lower end of the 95 % bootstrap interval."""
     high: float
-    """Upper end of the bootstrap interval (95 %)."""
+    """Upper end of the 95 % bootstrap interval."""
     unit: str
-    """What `value`, `low`, `high` and `samples` are counted in: `us`, `x`, `ms`, `%`."""
+    """Unit of `value`, `low`, `high` and `samples`: `us`, `ms`, `x`, `%`, ..."""
     n: int
-    """How many samples the value rests on."""
+    """Number of samples."""
     against: str | None = None
-    """For a ratio: what it is compared with, in words."""
+    """What a ratio or difference compares with, in words; None for an absolute number."""
     samples: tuple[float, ...] = ()
-    """The raw samples in the order taken; for a ratio the ratio of each pair."""
+    """Raw samples in the order in which they were taken; of a ratio, the ratio of each pair."""
 
     @classmethod
     def of(cls, samples: Sequence[float], *, unit: str, against: str | None = None) -> Figure:
-        """The median of `samples` with its bootstrap interval. Raises UsageError when there is none."""
+        """The median of `samples` with its bootstrap interval. Raises UsageError without samples."""
         low, high = statistics.bootstrap_median(samples)
         value = statistics.median(samples)
         return cls(value, low, high, unit, len(samples), against, tuple(float(sample) for sample in samples))
@@ -43,7 +48,7 @@ class Figure:
     ) -> Figure:
         """The ratio of the medians of two series whose i-th samples were measured next to each other.
 
-        "How many times cheaper is b than a" is `Figure.ratio(a, b)`. Raises UsageError for unequal lengths, no samples,
+        How many times cheaper b is than a is `Figure.ratio(a, b)`. Raises UsageError for unequal lengths, no samples,
         or a denominator that is not positive.
         """
         low, high = statistics.bootstrap_ratio(numerator, denominator)
@@ -53,12 +58,12 @@ class Figure:
 
     @classmethod
     def single(cls, value: float, *, unit: str, against: str | None = None) -> Figure:
-        """A number that was counted once and has no spread."""
+        """A number that was measured once: its interval is the number itself."""
         return cls(float(value), float(value), float(value), unit, 1, against, (float(value),))
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any], name: str = "figure") -> Figure:
-        """The inverse of `to_json`. Raises DataError that names `name` and what is missing or wrong in it."""
+        """The inverse of `to_json`. Raises DataError with `name` and the field that is missing or wrong."""
         try:
             return cls(
                 float(number(document["value"])),

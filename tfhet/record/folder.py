@@ -1,10 +1,10 @@
-"""The folder that one run leaves behind.
+"""The folder that one run leaves.
 
 RUN/
   summary.json      the run in numbers (RunSummary)
-  events.jsonl      what happened, one JSON object a line
-  timeline.jsonl    where the time went, joined from the `timeline` folders below it (Timeline)
-  logs/<host>.log   what each host printed
+  events.jsonl      events, one JSON object per line
+  timeline.jsonl    steps and usage, joined from the `timeline` folders of its hosts (Timeline)
+  logs/<host>.log   output of each host
   report.html       the page made of the above
 """
 
@@ -23,12 +23,12 @@ from tfhet.record import document
 from tfhet.record.run import KIND, RunSummary
 from tfhet.record.timeline import Timeline
 
-PARTS = "timeline"
-"""The folder in a host's record where its processes note times."""
-_PLACES = (f"{PARTS}/*.jsonl", f"tfhet/{PARTS}/*.jsonl", f"hosts/*/output/data/tfhet/{PARTS}/*.jsonl")
-"""Where they are found: in a host's own record, in what a platform collected, in the folder of a simulated run."""
+TIMELINE = "timeline"
+"""Folder in a host's record in which each of its processes writes a timeline file."""
+_TIMELINE_FILES = (f"{TIMELINE}/*.jsonl", f"tfhet/{TIMELINE}/*.jsonl", f"hosts/*/output/data/tfhet/{TIMELINE}/*.jsonl")
+"""Timeline files in a host's own record, in what a platform collected, and in the folder of a simulated run."""
 _HOST_EVENTS = "hosts/*/output/data/tfhet/events.jsonl"
-"""What a host of a simulated run writes by itself; `join_events` makes it part of the run's own."""
+"""Events that a host of a simulated run wrote; `join_events` adds them to the run's own."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,6 @@ class RunFolder:
     """Paths and content of one run's folder."""
 
     path: Path
-    """The folder."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", Path(self.path))
@@ -62,13 +61,13 @@ class RunFolder:
         return self.path / "report.html"
 
     def log_path(self, host: str) -> Path:
-        """Where the host's output goes. Raises UsageError for a name that would leave the folder."""
+        """File for a host's output. Raises UsageError for a name that would lead out of the folder."""
         if not host or host in (".", "..") or "/" in host or "\0" in host:
             raise UsageError(f"host name {host!r} cannot name a log file in {self.logs_path}")
         return self.logs_path / f"{host}.log"
 
     def create(self) -> RunFolder:
-        """Makes the folder and its `logs`; leaves what is there."""
+        """Makes the folder and its `logs`; keeps what is there."""
         self.logs_path.mkdir(parents=True, exist_ok=True)
         return self
 
@@ -77,13 +76,13 @@ class RunFolder:
         return document.write(self.summary_path, summary.to_json())
 
     def read_summary(self) -> RunSummary:
-        """Raises UsageError when there is no summary or its schema is another, DataError when it cannot be read."""
+        """Reads `summary.json`. Raises UsageError for no file or another schema, DataError for other content."""
         return RunSummary.from_json(document.read(self.summary_path, KIND), str(self.summary_path))
 
     def write_event(self, event: Event) -> None:
-        """Appends one line to `events.jsonl`. Usable as an Observer, from several processes at once.
+        """Appends one line to `events.jsonl`. Can be used as an Observer, by several processes at once.
 
-        The line goes out in one write to a file opened for appending, so lines of different processes do not mix.
+        Each line is a single write to a file opened for appending, so lines of different processes do not mix.
         """
         self.path.mkdir(parents=True, exist_ok=True)
         line = _line(event.as_json())
@@ -94,9 +93,9 @@ class RunFolder:
             os.close(descriptor)
 
     def events(self) -> list[dict[str, Any]]:
-        """The events in order of time, as JSON objects: the run's own, and those that its hosts have so far.
+        """All events so far in the order of time, as JSON objects: the run's own and those of its hosts.
 
-        A line that is cut short (its writer was killed) or no JSON is left out.
+        Lines that were cut short or are not JSON are left out.
         """
         found = list(_events(self.events_path))
         joined = {_identity(event) for event in found}
@@ -105,40 +104,40 @@ class RunFolder:
         return sorted(found, key=_time_s)
 
     def host_events(self) -> dict[str, Path]:
-        """The files in which hosts of a simulated run write events, by host."""
+        """Event files of the hosts of a simulated run, by host."""
         return {path.parts[-5]: path for path in sorted(self.path.glob(_HOST_EVENTS))}
 
     def join_events(self) -> Path | None:
-        """Writes all events that there are into `events.jsonl`, whole or not at all; None when there are none.
+        """Writes all events into `events.jsonl`, whole or not at all; returns None when there are none.
 
-        To be called when the run is over: what is written meanwhile could be lost. Raises OSError.
+        Call it after the run: events written meanwhile could be lost. Raises OSError.
         """
         found = self.events()
         return document.write_text(self.events_path, "".join(map(_line, found))) if found else None
 
     def timeline(self) -> Timeline:
-        """Where the time went, as far as the hosts have noted it; joined anew when it was not yet.
+        """The timeline: `timeline.jsonl`, or the files of the hosts as far as they are written.
 
         Raises UsageError for another schema, DataError for a file that is no timeline.
         """
         if self.timeline_path.exists():
             return Timeline.read(self.timeline_path)
-        return Timeline.join(path for place in _PLACES for path in sorted(self.path.glob(place)))
+        return Timeline.join(path for place in _TIMELINE_FILES for path in sorted(self.path.glob(place)))
 
     def join_timeline(self) -> Path | None:
-        """Writes `timeline.jsonl` from what the hosts have noted; None when that is nothing. Raises OSError.
+        """Writes `timeline.jsonl` from the files of the hosts; returns None when they are empty. Raises OSError.
 
-        To be called when the run is over: what comes later is not looked for.
+        Call it after the run: later entries are not added.
         """
         found = self.timeline()
         return None if found.is_empty else found.write(self.timeline_path)
 
     def hosts(self) -> list[str]:
-        """The hosts that left a log, sorted."""
+        """Names of the hosts that left a log, sorted."""
         return sorted(path.stem for path in self.logs_path.glob("*.log")) if self.logs_path.is_dir() else []
 
     def log_tail(self, host: str, lines: int = 20, limit_bytes: int = 65536) -> list[str]:
-        """The last `lines` lines of the host's log, at most `limit_bytes` of it; empty when it left none."""
+        """The last `lines` lines of a host's log, from its last `limit_bytes` bytes; empty without a log."""
         path = self.log_path(host)
         if not path.exists():
             return []
@@ -152,7 +151,7 @@ class RunFolder:
 
 
 def _events(path: Path) -> Iterator[dict[str, Any]]:
-    """The JSON objects of a file that has one a line, in its order; nothing of one that is not there."""
+    """The JSON objects of a file with one per line; none where there is no file."""
     if not path.exists():
         return
     with open(path, encoding="utf-8", errors="replace") as file:

@@ -1,6 +1,6 @@
-"""The machine that measured: processor, memory, kernel, and the versions of the packages that matter.
+"""The machine that a record was measured on: processor, memory, kernel, and versions of installed packages.
 
-Versions are read from the installed metadata, so nothing is imported.
+Versions come from the installed metadata; no package is imported.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PACKAGES = (
     "sagemaker-training",
     "numpy",
 )
-"""Distributions whose versions a record names when they are installed."""
+"""Distributions whose versions a record names, if they are installed."""
 
 
 def _processor(proc: Path) -> str:
@@ -48,21 +48,22 @@ def _gpus(proc: Path) -> list[str]:
     return names
 
 
-def _usable_cores() -> int:
+def usable_cores() -> int:
+    """Number of logical processors that this process may run on, at least 1."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def machine(proc: Path = Path("/proc")) -> dict[str, Any]:
-    """The machine in JSON values: cpu, cores, cores_usable, memory_bytes, gpus, kernel, system, python.
+    """The machine as JSON values: cpu, cores, cores_usable, memory_bytes, gpus, kernel, system, python.
 
-    `cores` counts the logical processors of the machine, `cores_usable` those that this process may run on.
+    `cores` is the number of logical processors of the machine, `cores_usable` of those that this process may run on.
     """
     return {
         "cpu": _processor(proc),
         "cores": os.cpu_count() or 1,
-        "cores_usable": _usable_cores(),
+        "cores_usable": usable_cores(),
         "memory_bytes": int(psutil.virtual_memory().total),
         "gpus": _gpus(proc),
         "kernel": platform.release(),
@@ -72,7 +73,7 @@ def machine(proc: Path = Path("/proc")) -> dict[str, Any]:
 
 
 def versions(packages: tuple[str, ...] = PACKAGES) -> dict[str, str]:
-    """Distribution name to installed version; what is not installed is left out."""
+    """Installed version by distribution; distributions that are not installed are left out."""
     found = {}
     for package in packages:
         try:

@@ -1,4 +1,4 @@
-"""The record that a benchmark leaves: one flat table of figures beside the machine, the versions and the details."""
+"""The record of a benchmark: a flat table of figures, with the machine, the versions and the details."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from tfhet.record.machine import machine, versions
 
 SCHEMA = 1
 KIND = "benchmark record"
-_PARTS: Mapping[str, type] = {"details": dict, "machine": dict, "versions": dict, "command": list, "created": str}
+_FIELDS: Mapping[str, type] = {"details": dict, "machine": dict, "versions": dict, "command": list, "created": str}
 
 
 @dataclass(frozen=True)
 class Record:
-    """What one benchmark measured, on what machine, and by which command it can be measured again."""
+    """The figures of one benchmark, the machine that measured them, and the command that measures them again."""
 
     name: str
-    """The suite, with what it was asked for: `stages.aws-cifar`."""
+    """Suite and selection: `stages.aws-cifar`."""
     figures: Mapping[str, Figure] = field(default_factory=dict)
-    """The flat table that people and scripts read alike, by figure name."""
+    """Figures by name, for people and scripts alike."""
     details: Mapping[str, Any] = field(default_factory=dict)
-    """Everything else, raw samples included; JSON values."""
+    """All other results, raw samples included, as JSON values."""
     command: Sequence[str] = ()
-    """The command line that made it."""
+    """Command line that made the record."""
     machine: Mapping[str, Any] = field(default_factory=dict)
-    """`record.machine()` of the machine that ran it."""
+    """`record.machine()` of the machine that measured."""
     versions: Mapping[str, str] = field(default_factory=dict)
-    """`record.versions()`: package name to version."""
+    """`record.versions()`: version by package."""
     created: str = ""
-    """When: UTC, ISO 8601."""
+    """Time at which the record was made: UTC, ISO 8601."""
 
     @classmethod
     def of(
@@ -48,7 +48,7 @@ class Record:
         command: Sequence[str] = (),
         clock: clocks.Clock = clocks.SYSTEM,
     ) -> Record:
-        """A record of this machine and this moment."""
+        """A record that is made now, on this machine."""
         created = datetime.fromtimestamp(clock.wall(), timezone.utc).isoformat(timespec="seconds")
         return cls(name, dict(figures), dict(details or {}), tuple(command), machine(), versions(), created)
 
@@ -66,18 +66,18 @@ class Record:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any], where: str = "") -> Record:
-        """The inverse of `to_json`; `where` (a path) goes into the messages.
+        """The inverse of `to_json`. where: path for error messages.
 
-        Raises UsageError for another schema version and DataError for a part that is missing or of the wrong kind.
+        Raises UsageError for another schema version, and DataError for a field that is missing or of the wrong type.
         """
         document.check_schema(content, KIND, SCHEMA, where)
         figures = content.get("figures")
         if not isinstance(figures, Mapping) or not isinstance(content.get("name"), str):
             raise DataError(f"{KIND} {where}: `name` (text) and `figures` (an object) are needed", where or None)
-        for part, kind in _PARTS.items():
-            given = content.get(part) or kind()
+        for name, kind in _FIELDS.items():
+            given = content.get(name) or kind()
             if not isinstance(given, kind):
-                raise DataError(f"{KIND} {where}: `{part}` is {shown(given)}, no {kind.__name__}", where or None)
+                raise DataError(f"{KIND} {where}: `{name}` is {shown(given)}, not {kind.__name__}", where or None)
         return cls(
             name=content["name"],
             figures={name: Figure.from_json(figure, name) for name, figure in figures.items()},

@@ -1,7 +1,12 @@
-"""What one run of a job was: the content of `summary.json`.
+"""The summary of one run of a job: the content of `summary.json`.
 
-The JSON carries a schema version. A field may be added without raising it (a reader takes what it knows and leaves the
-rest); renaming, removing or redefining one raises it, and a reader refuses a version that it does not know.
+    >>> from tfhet.record import RunFolder
+    >>> run = RunFolder("runs/a").read_summary()
+    >>> run.exit_code, run.steps, run.step_ms.median, run.wait_pct
+    (0, 390, 86.1, 3.1)
+
+The JSON has a schema version. Adding a field does not raise it, because readers ignore fields that they do not know.
+Renaming, removing or redefining a field raises it, and readers refuse versions that they do not know.
 """
 
 from __future__ import annotations
@@ -17,94 +22,92 @@ from tfhet.record.spread import Spread
 SCHEMA = 1
 KIND = "run summary"
 MODES = ("local", "homogeneous", "heterogeneous")
-WARM_UP_STEPS = 3
-"""First steps of a run that are kept apart: they trace graphs and fill buffers."""
 
 
 @dataclass(frozen=True)
 class RunSummary:
-    """One run in numbers. None means that it was not measured or does not apply; 0 means zero."""
+    """One run in numbers. None means not measured, or not applicable; 0 means zero."""
 
     name: str = ""
-    """What the run is called: the simulated cluster, the benchmark case, or the training job."""
+    """Name of the run: of the simulated cluster, the benchmark case, or the training job."""
     job_id: str = ""
-    """The identity that the job's hosts share."""
+    """Id that all hosts of the job share."""
     mode: str = "local"
-    """`local`, `homogeneous` or `heterogeneous`."""
+    """Shape of the job: `local`, `homogeneous` or `heterogeneous`."""
     started: float | None = None
-    """When: seconds since 1970-01-01 UTC."""
+    """Start of the run: seconds since 1970-01-01 UTC."""
     duration_s: float | None = None
-    """From the first launcher's start to the last launcher's exit."""
+    """Seconds from the first launcher's start to the last launcher's exit."""
     machine: Mapping[str, Any] = field(default_factory=dict)
-    """`record.machine()` of the machine that wrote the summary."""
+    """Machine that wrote the summary: `record.machine()`."""
     versions: Mapping[str, str] = field(default_factory=dict)
-    """`record.versions()` there."""
+    """`record.versions()` of that machine."""
     cluster: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """By group: hosts (names), instance_type, role, workers_per_host, ranks_per_host."""
+    """By group: hosts (names), instance_type, role, and the numbers of processes per host."""
     exit_codes: Mapping[str, int | None] = field(default_factory=dict)
-    """By host, or by `host/rank`; negative for a signal, None when it was never seen to end."""
+    """Exit code by host, or by `host/rank`; negative for a signal, None for a process whose end was not seen."""
     exit_code: int | None = None
-    """The code of the whole job; None while it runs."""
+    """Exit code of the whole job; None while it runs."""
     cause: str | None = None
-    """Why it ended badly, in one or a few lines; None when it did not."""
+    """Why the job failed, in one or a few lines; None otherwise."""
     steps: int | None = None
-    """Training steps of rank 0."""
+    """Number of training steps of rank 0."""
     batch_size: int | None = None
-    """Examples per step and rank."""
+    """Number of examples per step and rank."""
     ranks: int | None = None
-    """Training processes."""
+    """Number of training processes."""
     step_ms: Spread | None = None
-    """Wall time of a step of rank 0 in milliseconds, warm-up apart."""
+    """Duration of a measured step of rank 0, in milliseconds (`record.step_time`)."""
     wait_ms: Spread | None = None
-    """The part of each of those steps that rank 0 spent waiting for data, in milliseconds."""
+    """Wait for data in each of those steps, in milliseconds (`record.step_time`)."""
     step_parts_ms: Mapping[str, float] = field(default_factory=dict)
-    """Median milliseconds of rank 0's steps by part: `wait`, `copy`, `compute`, and `allreduce` where it was told apart
-    from `compute`."""
+    """Median milliseconds of the components of rank 0's steps: `wait`, `copy`, `compute`, and `allreduce` where it is
+    known (`record.step_time`)."""
     checkpoint_s: float | None = None
-    """Seconds that rank 0 spent on checkpoints, between steps."""
+    """Seconds that rank 0 spent on checkpoints between steps."""
     wait_pct: float | None = None
-    """Share of the steps' time spent waiting for data, 0 to 100; the mean of all ranks."""
+    """Wait share of the measured steps, 0 to 100, mean of all ranks (`record.step_time`)."""
     examples_per_s: float | None = None
-    """All ranks together."""
+    """Throughput of all ranks together."""
     bytes_per_example: float | None = None
-    """On the wire between data hosts and ranks; None without a data service."""
+    """Bytes on the wire between data hosts and ranks; None where no data host serves."""
     first_batch_s: float | None = None
-    """From the trainer's first request to its first batch."""
+    """Seconds from the trainer's first request to its first batch."""
     teardown_s: float | None = None
-    """From the end of the last rank to the end of the last host."""
+    """Seconds from the end of the last rank to the end of the last host."""
     epochs: Sequence[Mapping[str, Any]] = ()
-    """By epoch: epoch, seen, expected, once, missing, repeated, loss, accuracy and whatever else was measured."""
+    """One mapping per epoch: epoch, seen, expected, once, missing, repeated, loss, accuracy and other measures."""
     stages_where: Mapping[str, str] = field(default_factory=dict)
-    """Each stage as text, in order, to where it ran: `data_group`, `dnn_group` or `trainer`."""
+    """Where each stage ran, by its text, in order: `data_group`, `dnn_group` or `trainer`."""
     restarts: int | None = None
-    """How often a part was started anew."""
+    """Number of restarts of processes that serve data."""
     lost_hosts: Mapping[str, str] = field(default_factory=dict)
-    """Why, by name of each data host that was lost after training had begun."""
+    """Reason by name of each data host that was lost after training had begun."""
     bad_records: Sequence[Mapping[str, Any]] = ()
-    """Records that were skipped because they cannot be read: file, offset (bytes), reason and so on; the first ones."""
+    """The first records that were skipped because they cannot be read: file, offset (bytes), reason and so on."""
     status: str | None = None
-    """What a platform would say of the job: `Completed`, `Failed` or `Stopped`."""
+    """Status of the training job on its platform: `Completed`, `Failed` or `Stopped`."""
     failure_reason: str | None = None
-    """And why."""
+    """The platform's reason for `Failed`."""
     billable_s: float | None = None
-    """Seconds that a platform charges for each of the instances; None of a run that is not paid for."""
+    """Seconds that the platform charges for each instance; None for a run that is not paid for."""
     usd: float | None = None
-    """What all of them cost, without storage and transfer; None where a price is not known."""
+    """Cost of all instances, without storage and transfer; None where a price is not known."""
     host_cpu_s: Mapping[str, float] = field(default_factory=dict)
-    """CPU seconds of each host, by name, from its start to its end."""
+    """CPU seconds by host, from its start to its end."""
     reading_cpu_s: Mapping[str, float] = field(default_factory=dict)
-    """The part of them from the first read of the ranks to their end."""
+    """CPU seconds by host, from the first read of the ranks to their end."""
     host_use: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Of each simulated host, by name: memory_peak_bytes, out_of_memory_kills, sent_bytes, received_bytes; null where
-    that was not counted."""
+    """By simulated host: memory_peak_bytes, out_of_memory_kills, sent_bytes, received_bytes; null for what was not
+    counted."""
     limits: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Of each simulated host, by name: cpus, cpu_set, memory_bytes, bits_per_s; null for no limit."""
+    """By simulated host: cpus, cpu_set, memory_bytes, bits_per_s; null for no limit."""
     not_limited: Sequence[str] = ()
-    """Which of the limits that were asked for could not be had."""
+    """Limits that were requested but could not be imposed."""
     usd_per_million_examples: float | None = None
-    """None where no price is known."""
+    """Cost per million examples; None where a price is not known."""
     metrics: Mapping[str, Any] = field(default_factory=dict)
-    """The final values: loss, accuracy, val_accuracy."""
+    """Final values: loss, accuracy, val_accuracy."""
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:
@@ -118,11 +121,11 @@ class RunSummary:
 
     @property
     def succeeded(self) -> bool:
-        """Whether the job ended with code 0."""
+        """Whether the job ended with exit code 0."""
         return self.exit_code == 0
 
     def to_json(self) -> dict[str, Any]:
-        """The summary in JSON values, every field present, in the order of the fields, `schema` first."""
+        """The summary as JSON values: `schema`, then every field in order."""
         content: dict[str, Any] = {"schema": SCHEMA}
         for item in fields(self):
             value = getattr(self, item.name)
@@ -131,10 +134,10 @@ class RunSummary:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any], where: str = "") -> RunSummary:
-        """The inverse of `to_json`; `where` (a path) goes into the messages.
+        """The inverse of `to_json`. where: path for error messages.
 
-        A missing field takes its default. Raises UsageError for another schema version and DataError for a field of the
-        wrong kind.
+        A missing field takes its default. Raises UsageError for another schema version, and DataError for a field of
+        the wrong type.
         """
         document.check_schema(content, KIND, SCHEMA, where)
         values: dict[str, Any] = {}
@@ -145,9 +148,9 @@ class RunSummary:
             kind = _KINDS.get(item.name, (str,))
             value = document.number(value) if float in kind else value
             if not isinstance(value, kind) or isinstance(value, bool) or not _fits(item.name, value):
-                said = " or ".join(one.__name__ for one in kind)
+                wanted = " or ".join(one.__name__ for one in kind)
                 shown = errors.shown(value)
-                raise errors.DataError(f"{KIND} {where}: `{item.name}` is {shown}, not {said}", where or None)
+                raise errors.DataError(f"{KIND} {where}: `{item.name}` is {shown}, not {wanted}", where or None)
             values[item.name] = value
         try:
             values["metrics"] = _numbers(values.get("metrics", {}))
@@ -166,7 +169,7 @@ def _numbers(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _fits(name: str, value: Any) -> bool:
     if isinstance(value, int):
-        return abs(value) <= 2**63  # every reader can make a float of it
+        return abs(value) <= 2**63  # so that every reader can convert it to a float
     return name not in _ITEMS or all(isinstance(item, _ITEMS[name]) for item in value.values())
 
 

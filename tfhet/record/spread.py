@@ -1,4 +1,4 @@
-"""How samples of one quantity spread: median, tenth and ninetieth percentile, and the samples in order."""
+"""The distribution of one quantity in a run: its median, 10th and 90th percentile, and its samples."""
 
 from __future__ import annotations
 
@@ -12,27 +12,26 @@ from tfhet.record.statistics import median, percentile
 
 @dataclass(frozen=True)
 class Spread:
-    """Median, p10 and p90 of samples taken in order. The unit is in the name of the field that holds it (`step_ms`)."""
+    """Median, p10 and p90 of samples. The unit is in the name of the field that holds the spread (`step_ms`)."""
 
     median: float
-    """The middle sample."""
     p10: float
-    """A tenth of the samples lies below."""
+    """10th percentile."""
     p90: float
-    """A tenth of the samples lies above."""
+    """90th percentile."""
     samples: tuple[float, ...] = ()
-    """The raw samples in the order taken; empty when they were not kept."""
+    """Raw samples in the order in which they were taken; empty where they were not kept."""
 
     @classmethod
     def of(cls, samples: Sequence[float]) -> Spread:
-        """The spread of at least one sample. Raises UsageError when there is none."""
+        """The spread of at least one sample. Raises UsageError without samples."""
         return cls(
             median(samples), percentile(samples, 10), percentile(samples, 90), tuple(float(value) for value in samples)
         )
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Spread:
-        """The inverse of `to_json`. Raises KeyError, TypeError or ValueError when a part is missing or no number."""
+        """The inverse of `to_json`. Raises KeyError, TypeError or ValueError for a field that does not fit."""
         return cls(
             float(number(document["median"])),
             float(number(document["p10"])),

@@ -1,9 +1,9 @@
-"""The few statistics that records use: order statistics and seeded bootstrap intervals.
+"""Statistics of records: order statistics and seeded bootstrap intervals.
 
 The interval is the percentile bootstrap (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13) of
 the median, or of a ratio of medians over pairs that were measured next to each other. It is seeded, so the same samples
-give the same interval everywhere. Below about 5 samples it is the range of what was seen rather than a confidence
-statement.
+give the same interval everywhere. Below about 5 samples it is the range of the samples rather than a statement of
+confidence.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ def _array(samples: Sequence[float], what: str = "samples") -> np.ndarray:
 
 
 def percentile(samples: Sequence[float], q: float) -> float:
-    """The `q`-th percentile (0 to 100) with linear interpolation between neighbours. Raises UsageError when empty."""
+    """The `q`-th percentile (0 to 100), interpolated linearly between neighbours. Raises UsageError without samples."""
     if not 0 <= q <= 100:
         raise UsageError(f"percentile {q}: give a number from 0 to 100")
     return float(np.percentile(_array(samples), q))
 
 
 def median(samples: Sequence[float]) -> float:
-    """The middle sample, or the mean of the two middle ones. Raises UsageError when there is none."""
+    """The middle sample, or the mean of the two middle ones. Raises UsageError without samples."""
     return float(np.median(_array(samples)))
 
 
@@ -51,7 +51,7 @@ def _draws(count: int, resamples: int, seed: int) -> np.ndarray:
 def bootstrap_median(
     samples: Sequence[float], *, level: float = LEVEL, resamples: int = RESAMPLES, seed: int = SEED
 ) -> tuple[float, float]:
-    """The interval (low, high) of the median at `level`; both are the sample itself when there is one."""
+    """The interval (low, high) of the median at `level`; of a single sample, the sample itself twice."""
     values = _array(samples)
     if values.size == 1:
         return float(values[0]), float(values[0])
@@ -61,10 +61,10 @@ def bootstrap_median(
 
 
 def ratio_of_medians(numerator: Sequence[float], denominator: Sequence[float]) -> float:
-    """median(numerator) / median(denominator). Raises UsageError when empty or when the denominator is not positive."""
+    """median(numerator) / median(denominator). Raises UsageError without samples, or for a denominator up to 0."""
     below = median(denominator)
     if not below > 0:
-        raise UsageError(f"ratio: the median below the line is {below}; a ratio needs a positive one")
+        raise UsageError(f"ratio: the median of the denominator is {below}; it must be positive")
     return median(numerator) / below
 
 
@@ -78,14 +78,14 @@ def bootstrap_ratio(
 ) -> tuple[float, float]:
     """The interval (low, high) of the ratio of medians of paired samples.
 
-    The i-th samples were measured next to each other: pairs are drawn, so a drift of the machine that touches both
-    cancels. Raises UsageError when the lengths differ, there is no pair, or a denominator is not positive.
+    The i-th samples were measured next to each other, and pairs are drawn, so a drift of the machine that affects both
+    cancels. Raises UsageError for unequal lengths, no samples, or a denominator that is not positive.
     """
     above, below = _array(numerator, "numerator"), _array(denominator, "denominator")
     if above.size != below.size:
         raise UsageError(f"paired samples differ in number: {above.size} and {below.size}")
     if not (below > 0).all():
-        raise UsageError("ratio: a sample below the line is not positive")
+        raise UsageError("ratio: a sample of the denominator is not positive")
     if above.size == 1:
         value = float(above[0] / below[0])
         return value, value

@@ -1,5 +1,14 @@
-"""Where the time of a run went, on one timeline: what ranks and launchers noted, each in a file of its own by the clock
-of its host, joined in the order of time by the chief's clock."""
+"""The timeline of a run: every step of every rank, and what hosts used, in the order of time.
+
+Ranks and launchers each append to a file of their own, by the clock of their host (`TimelineFile`). `Timeline.join`
+reads these files and puts all times on the leader's clock.
+
+    >>> from tfhet.record import RunFolder
+    >>> timeline = RunFolder("runs/a").timeline()
+    >>> slowest = max(timeline.steps, key=lambda step: step.dur_s)
+    >>> slowest.host, slowest.step, slowest.wait_s
+    ('algo-2', 1, 0.31)
+"""
 
 from __future__ import annotations
 
@@ -10,7 +19,8 @@ from pathlib import Path
 
 from tfhet.errors import DataError
 from tfhet.record import document, entry
-from tfhet.record.entry import ClockOffset, Entry, Span, Step, Use
+from tfhet.record.entry import ClockOffset, Entry, UsageSample
+from tfhet.record.step_time import Pause, StepTime
 
 SCHEMA = 1
 KIND = "timeline"
@@ -18,42 +28,42 @@ KIND = "timeline"
 
 @dataclass(frozen=True)
 class Timeline:
-    """What is known of a run, each kind in the order of time."""
+    """The entries of a run by kind, each kind in the order of time."""
 
-    steps: tuple[Step, ...] = ()
-    spans: tuple[Span, ...] = ()
-    uses: tuple[Use, ...] = ()
+    steps: tuple[StepTime, ...] = ()
+    pauses: tuple[Pause, ...] = ()
+    usage: tuple[UsageSample, ...] = ()
     clocks: tuple[ClockOffset, ...] = ()
 
     @classmethod
     def of(cls, entries: Iterable[Entry]) -> Timeline:
         ordered = sorted(entries, key=lambda each: each.at_s)
         return cls(
-            tuple(each for each in ordered if isinstance(each, Step)),
-            tuple(each for each in ordered if isinstance(each, Span)),
-            tuple(each for each in ordered if isinstance(each, Use)),
+            tuple(each for each in ordered if isinstance(each, StepTime)),
+            tuple(each for each in ordered if isinstance(each, Pause)),
+            tuple(each for each in ordered if isinstance(each, UsageSample)),
             tuple(each for each in ordered if isinstance(each, ClockOffset)),
         )
 
     @classmethod
     def join(cls, paths: Iterable[Path]) -> Timeline:
-        """What several processes wrote, by one clock: hosts whose clock is off are put right.
+        """The entries of several files on the leader's clock.
 
-        A clock that agrees with the chief's within the error of the comparison is left as it is.
+        Times of a host are corrected by its offset with the smallest error, if that offset exceeds its error.
         """
         found = [each for path in paths for each in _entries(path)]
         clocks: dict[str, ClockOffset] = {}
         for each in found:
             if isinstance(each, ClockOffset) and each.error_s <= clocks.get(each.host, each).error_s:
                 clocks[each.host] = each
-        ahead_s = {host: clock.offset_s for host, clock in clocks.items() if clock.is_off}
+        offsets_s = {host: clock.offset_s for host, clock in clocks.items() if clock.is_off}
         timed = [each for each in found if not isinstance(each, ClockOffset)]
         every = [*timed, *clocks.values()]
-        return cls.of(replace(each, at_s=max(0.0, each.at_s + ahead_s.get(each.host, 0.0))) for each in every)
+        return cls.of(replace(each, at_s=max(0.0, each.at_s + offsets_s.get(each.host, 0.0))) for each in every)
 
     @classmethod
     def read(cls, path: Path) -> Timeline:
-        """What `write` wrote. Raises UsageError for another schema, DataError for a file that is no timeline."""
+        """Reads what `write` wrote. Raises UsageError for another schema, DataError for a file that is no timeline."""
         with open(path, encoding="utf-8", errors="replace") as file:
             first = file.readline()
         try:
@@ -66,7 +76,7 @@ class Timeline:
         return cls.of(_entries(path))
 
     def write(self, path: Path) -> Path:
-        """A first line with the schema, then all entries in the order of time."""
+        """Writes a first line with the schema, then all entries in the order of time; whole or not at all."""
         every: list[Entry] = [*self.clocks, *self._timed]
         every.sort(key=lambda each: each.at_s)
         head = json.dumps({"kind": KIND, "schema": SCHEMA}) + "\n"
@@ -78,27 +88,27 @@ class Timeline:
 
     @property
     def hosts(self) -> list[str]:
-        """All that are in it, in the order of their names, algo-2 before algo-10."""
+        """Names of all hosts with an entry, in natural order: algo-2 before algo-10."""
         return sorted({each.host for each in self._timed}, key=natural)
 
     @property
     def began_s(self) -> float:
-        """When its first entry began; 0 where there is none."""
+        """Beginning of the first entry, in seconds since 1970; 0 without entries."""
         return min((each.at_s for each in self._timed), default=0.0)
 
     @property
-    def _timed(self) -> list[Step | Span | Use]:
-        return [*self.steps, *self.spans, *self.uses]
+    def _timed(self) -> list[StepTime | Pause | UsageSample]:
+        return [*self.steps, *self.pauses, *self.usage]
 
 
 @dataclass(frozen=True)
-class Part:
-    """The file of one process."""
+class TimelineFile:
+    """The file to which one process appends its entries."""
 
     path: Path
 
     def append(self, new: Sequence[Entry]) -> None:
-        """Adds lines, in one write. Raises OSError."""
+        """Appends entries in one write; makes the folder. Raises OSError."""
         if new:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with open(self.path, "a", encoding="utf-8") as file:
@@ -106,14 +116,14 @@ class Part:
 
 
 def natural(name: str) -> tuple[object, ...]:
-    """What names are sorted by that end with a number."""
+    """Sort key that puts algo-2 before algo-10."""
     letters = name.rstrip("0123456789")
     digits = name[len(letters) :]
     return letters, int(digits[-15:] or -1), name
 
 
 def _entries(path: Path) -> Iterator[Entry]:
-    """The lines of one file that can be read."""
+    """The entries of one file; lines that hold none are left out."""
     with open(path, encoding="utf-8", errors="replace") as file:
         for text in file:
             found = entry.parse(text)

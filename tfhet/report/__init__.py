@@ -10,17 +10,14 @@ if TYPE_CHECKING:
     from tfhet.report.figures import figure_table
     from tfhet.report.given import Given, read_given
     from tfhet.report.html import page, render_html, write_html
-    from tfhet.report.plot import check_plot, plot_bars
     from tfhet.report.run import compare, run_table
-    from tfhet.report.table import show, table, text
+    from tfhet.report.tables import show, table, text
 
 __all__ = [
     "Given",
-    "check_plot",
     "compare",
     "figure_table",
     "page",
-    "plot_bars",
     "read_given",
     "render_html",
     "run_table",
@@ -30,4 +27,13 @@ __all__ = [
     "write_html",
 ]
 
-lazy.names_on_demand(__name__)
+lazy.names_on_demand(
+    __name__,
+    {
+        "figures": "figure_table",
+        "given": "Given read_given",
+        "html": "page render_html write_html",
+        "run": "compare run_table",
+        "tables": "show table text",
+    },
+)

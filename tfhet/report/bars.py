@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from tfhet.record import Figure
 from tfhet.report import numbers
 from tfhet.report.chart import MOST, WIDTH, Tick, nice_ticks
-from tfhet.report.plot import LOG_FROM
+
+LOG_FROM = 30.0
+"""Largest over smallest value from which the axis is logarithmic: below it short bars are still to be seen."""
 
 
 @dataclass(frozen=True)

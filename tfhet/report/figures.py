@@ -8,7 +8,7 @@ from rich.table import Table
 
 from tfhet.record import Figure
 from tfhet.report import numbers
-from tfhet.report.table import table
+from tfhet.report.tables import table
 
 
 def figure_table(figures: Mapping[str, Figure], *, title: str | None = None) -> Table:

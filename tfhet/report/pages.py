@@ -15,7 +15,7 @@ from tfhet.report.figures import figure_table
 from tfhet.report.given import read_given
 from tfhet.report.html import page, write_html
 from tfhet.report.run import compare, run_table
-from tfhet.report.table import show
+from tfhet.report.tables import show
 
 
 def write_pages(

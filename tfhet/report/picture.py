@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tfhet import clock as clocks
-from tfhet.record import MetricLine, RunFolder, RunSummary
+from tfhet.messages import HostLine, MetricLine, parse_line
+from tfhet.record import RunFolder, RunSummary
 
 INCIDENTS = (
     "fault.injected",
@@ -23,8 +23,6 @@ INCIDENTS = (
     "service.restarted",
 )
 """Events of something that went wrong, or was made to."""
-
-_WORKERS = re.compile(r" job: .*, (\d+) workers\b")
 
 
 @dataclass(frozen=True)
@@ -115,10 +113,11 @@ class Watcher:
         self._read[path] = start
 
     def _take(self, line: str) -> None:
-        if (metrics := MetricLine.parse(line)) is not None:
-            self._steps[metrics.step] = metrics
-        elif (said := _WORKERS.search(line)) is not None:
-            self._workers = int(said.group(1)[:9])
+        said = parse_line(line)
+        if isinstance(said, MetricLine):
+            self._steps[said.step] = said
+        elif isinstance(said, HostLine) and said.plane.get("workers", "").isdecimal():
+            self._workers = int(said.plane["workers"][:9])
 
 
 def _time(event: Mapping[str, Any]) -> float:

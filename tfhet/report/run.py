@@ -11,7 +11,7 @@ from rich.text import Text
 from tfhet.errors import UsageError
 from tfhet.record import RunSummary
 from tfhet.report import numbers
-from tfhet.report.table import table
+from tfhet.report.tables import table
 
 PLACES = ("data_group", "dnn_group", "trainer")
 _BAD_SHOWN = 3

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from tfhet.errors import TfhetError
-from tfhet.record import Figure, RunFolder, RunSummary, shares
+from tfhet.record import Figure, RunFolder, RunSummary
 from tfhet.record.timeline import Timeline
 from tfhet.report import numbers
 from tfhet.report.bars import BarChart, bar_chart
 from tfhet.report.chart import LineChart, line_chart
 from tfhet.report.utilisation import HostCpu, reading_s, use_chart, use_of_hosts
+from tfhet.telemetry import timeline_summary
 
 EVENTS_SHOWN = 200
 LOG_LINES = 40
@@ -112,14 +113,14 @@ class RunView:
     @property
     def processes(self) -> BarChart | None:
         """What each process used, from the timeline."""
-        found = shares.of_processes(self.timeline)
+        found = timeline_summary.of_processes(self.timeline)
         figures = {f"{one.host}: {one.name}": Figure.single(one.cpus, unit="CPUs") for one in found}
         return bar_chart("CPUs used by each process, in the mean", figures, is_linear=True)
 
     @property
     def times(self) -> list[tuple[str, Sequence[str], list[list[Any]]]]:
         """Tables of the timeline: title, columns, rows."""
-        return shares.tables(self.timeline)
+        return timeline_summary.tables(self.timeline)
 
     @property
     def pipeline(self) -> list[Placed]:

@@ -12,10 +12,10 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from tfhet.record import MetricLine
+from tfhet.messages import MetricLine
 from tfhet.report import numbers
 from tfhet.report.picture import Picture, event_line
-from tfhet.report.table import show, table
+from tfhet.report.tables import show, table
 
 COST_EVERY_S = 60.0
 """Shortest time between two plain lines that repeat the cost while steps are taken."""

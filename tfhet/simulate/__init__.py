@@ -24,4 +24,12 @@ __all__ = [
     "simulate",
 ]
 
-lazy.names_on_demand(__name__)
+lazy.names_on_demand(
+    __name__,
+    {
+        "cluster_file": "ClusterFile GroupFile load presets",
+        "fault": "Fault",
+        "scale": "parse_scale",
+        "simulation": "Simulation run_dir simulate",
+    },
+)

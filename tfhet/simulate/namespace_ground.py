@@ -28,6 +28,7 @@ from tfhet.container.limits import Limits
 from tfhet.control import SECRET_VARIABLE, new_secret
 from tfhet.deadline import Deadline
 from tfhet.errors import JobFailed, TfhetError, UsageError
+from tfhet.messages import ContainerFailureLine, parse_line
 from tfhet.process import Child, describe_exit
 from tfhet.simulate.ground import OnLine
 from tfhet.simulate.host import SimulatedHost, hyperparameters
@@ -321,8 +322,8 @@ async def _isolated(child: Child) -> None:
 
 
 def _not_made(child: Child) -> str:
-    said = next((line for line in reversed(child.tail) if "could not be made: " in line), "")
-    why = said.partition("could not be made: ")[2] or describe_exit(child.code or 0, child.tail)
+    failures = [said.cause for said in map(parse_line, child.tail) if isinstance(said, ContainerFailureLine)]
+    why = failures[-1] if failures else describe_exit(child.code or 0, child.tail)
     return f"the container {child.name} could not be made: {why}"
 
 

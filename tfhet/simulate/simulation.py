@@ -18,7 +18,7 @@ from tfhet.container import kernel
 from tfhet.errors import JobFailed, TfhetError, UsageError
 from tfhet.events import Event
 from tfhet.process import Child, describe_exit
-from tfhet.record import RunFolder, RunSummary, machine, versions
+from tfhet.record import EventTail, RunFolder, RunSummary, machine, versions
 from tfhet.report import write_html
 from tfhet.simulate import training_job
 from tfhet.simulate.channels import found
@@ -36,6 +36,7 @@ from tfhet.simulate.submission import Submission
 STOP_GRACE_S = {"process": 30.0, "namespace": 120.0}
 """From SIGTERM to SIGKILL, by ground: what launchers promise, and what SageMaker gives."""
 TOLD_TO_STOP = "told to stop"
+NO_REASON = "no launcher said why"
 SILENT_SCRIPT_S = 30.0
 """A script that does not say, through tfhet, that it reads its data is taken to have begun after so long."""
 _POLL_S = 0.1
@@ -77,6 +78,7 @@ class Simulation:
         self._cpu_s: dict[str, dict[str, float]] = {}
         self.hosts = self.submission.hosts(folder, seed, any(fault.kind == "partition" for fault in faults))
         self._chief = next(host for host in self.hosts if host.group == self.submission.dnn_group)
+        self._events = EventTail(RunFolder(self._chief.paths.output_data / "tfhet").events_path)
         self._children: dict[str, Child] = {}
         self._injector = Injector(
             faults, self.hosts, self.submission.dnn_group, self._children, self._has_begun, self._tell_fault, seed=seed
@@ -307,9 +309,8 @@ class Simulation:
         return []
 
     def _has_begun(self) -> bool:
-        events = RunFolder(self._chief.paths.output_data / "tfhet").events_path
         with contextlib.suppress(OSError):
-            found = events.read_text(encoding="utf-8")
+            found = self._events.read()
             if "training.started" in found and self._started_s is None:
                 self._started_s = SYSTEM.monotonic()
             silent = self._started_s is not None and SYSTEM.monotonic() > self._started_s + SILENT_SCRIPT_S
@@ -321,7 +322,7 @@ class Simulation:
             if host.paths.failure.is_file():
                 return host.paths.failure.read_text(encoding="utf-8", errors="replace").split("\n")[0]
         codes = ", ".join(f"{label}: {describe_exit(code)}" for label, code in sorted(self.codes.items()))
-        return f"no launcher said why ({codes})"
+        return f"{NO_REASON} ({codes})"
 
     def _logger(self, host: str) -> Callable[[str], None]:
         path = self.folder.log_path(host)

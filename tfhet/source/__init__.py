@@ -1,6 +1,11 @@
-"""Where records begin: TFRecord files, image folders, synthetic sets. Every example has an id from here on.
+"""Sources: where the records of a pipeline come from. Every example has an id from here on.
 
-The demonstration data are in `tfhet.source.digits`, which also runs as a program.
+    from tfhet.source import SyntheticSource, TFRecordSource
+
+    source = TFRecordSource.from_directory("/opt/ml/input/data/train")  # what `tfhet convert` wrote
+    source = SyntheticSource(examples=10_000, splits=16)                # noise, for measurements
+
+The demonstration data are in `tfhet.source.digits` and `tfhet.source.photos`, which also run as programs.
 """
 
 from __future__ import annotations
@@ -10,7 +15,8 @@ from typing import TYPE_CHECKING
 from tfhet import lazy
 
 if TYPE_CHECKING:
-    from tfhet.source.damage import BadRecord, Prepare, diagnose, find
+    from tfhet.source.bad_record import BadRecord
+    from tfhet.source.damage import Prepare, diagnose, find
     from tfhet.source.feature import Encoded, Feature, Fixed, Raw, Scalar
     from tfhet.source.folder import from_image_folder
     from tfhet.source.framing import Corruption, corruption
@@ -44,4 +50,18 @@ __all__ = [
     "write_tfrecords",
 ]
 
-lazy.names_on_demand(__name__)
+lazy.names_on_demand(
+    __name__,
+    {
+        "bad_record": "BadRecord",
+        "damage": "Prepare diagnose find",
+        "feature": "Encoded Feature Fixed Raw Scalar",
+        "folder": "from_image_folder",
+        "framing": "Corruption corruption",
+        "sidecar": "Sidecar",
+        "source": "BlockSource Source example_id position_of split_of",
+        "synthetic": "SyntheticSource",
+        "tfrecord": "TFRecordSource",
+        "writing": "write_tfrecords",
+    },
+)

@@ -1,4 +1,4 @@
-"""`tfhet convert`: an image folder as TFRecords."""
+"""The command `tfhet convert`: writes an image folder as TFRecords."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds `tfhet convert`."""
     convert = commands.add_parser("convert", help="write an image folder (a sub-folder for each class) as TFRecords")
     convert.add_argument("folder", type=Path)
-    convert.add_argument("directory", type=Path, help="where to; must not exist yet")
+    convert.add_argument("directory", type=Path, help="directory to write; it must not exist yet")
     convert.add_argument(
-        "--shards", type=int, default=16, help="files to write; at least 4 for each worker (default 16)"
+        "--shards", type=int, default=16, help="number of files to write; at least 4 for each worker (default 16)"
     )
     convert.add_argument("--size", type=int, nargs=2, metavar=("HEIGHT", "WIDTH"), help="store raw RGB of this size")
-    convert.add_argument("--seed", type=int, default=0, help="of the order of the examples (default 0)")
+    convert.add_argument("--seed", type=int, default=0, help="seed of the order of the examples (default 0)")
     convert.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Writes the files and prints what they hold; progress goes to standard error. The exit code is 0."""
+    """Writes the files and prints their directory; progress goes to standard error. Returns exit code 0."""
     from rich.console import Console
     from rich.progress import Progress
 

@@ -1,15 +1,13 @@
-"""Records that cannot be read, parsed or decoded: which they are, where they lie, and what is wrong with them."""
+"""Finds records that cannot be read, parsed or decoded, and says where they lie and what is wrong with them."""
 
 from __future__ import annotations
 
 import collections
-import dataclasses
 import functools
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,49 +16,29 @@ import tensorflow as tf
 from tfhet.clock import SYSTEM, Clock
 from tfhet.errors import DataError, UsageError
 from tfhet.source import framing
+from tfhet.source.bad_record import BadRecord
 from tfhet.source.examples import held
 from tfhet.source.source import Source, example_id, position_of, split_of
 
 Prepare = Callable[[tf.Tensor, tf.Tensor], Any]
-"""What is to be done with examples: (ids int64 [n], records [n] as the source reads them) -> a nest of tensors."""
+"""Function of a pipeline that prepares examples: (ids int64 [n], records [n] as the source reads them) -> a nest of
+tensors."""
 
-SOUND = "nothing is wrong with it now, though it did not come when it should have"
+SOUND = "readable now, but it was missing when the epoch was read"
+"""Reason of a record with which nothing is wrong."""
 ERRORS = (tf.errors.OpError, UnicodeDecodeError)
-"""What a record raises that does not fit; the second where TensorFlow's message quotes bytes that are no text."""
+"""Exceptions that a bad record raises; UnicodeDecodeError when TensorFlow's message quotes bytes that are not text."""
 _BATCH = 64
-
-
-@dataclass(frozen=True)
-class BadRecord:
-    """One place where data are lost."""
-
-    file: str
-    """"" in a source without files."""
-    offset: int
-    """Byte at which the record starts."""
-    split: int
-    position: int
-    """In its split."""
-    reason: str
-    """What is wrong, for people."""
-    examples: int | None = 1
-    """How many are lost with it; more than one where nothing behind it can be reached. None: nobody knows."""
-
-    def __str__(self) -> str:
-        place = f"{self.file} at byte {self.offset}" if self.file else f"split {self.split}, position {self.position}"
-        return f"{place}: {self.reason}"
-
-    def to_json(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
 
 
 def diagnose(
     source: Source, ids: Sequence[int] | np.ndarray, limit: int = 100, prepare: Prepare | None = None
 ) -> list[BadRecord]:
-    """What is wrong with each of the first `limit` of these ids, in their order: they are read one by one.
+    """Reads the first `limit` of these ids one by one and returns for each, in order, what is wrong with it.
 
-    `prepare` is run too, when they parse. An id with nothing wrong about it is listed, and its reason says so. What
-    `check` passed over is not in it: see `Source.damages`. Raises UsageError for an id of a split that there is not.
+    `prepare` is run on the records that can be parsed. A record with which nothing is wrong is in the list with the
+    reason SOUND. Records that `check` skipped are not in the list: see `Source.damages`. Raises UsageError for an id
+    whose split does not exist.
     """
     return list(examine(source, np.asarray(ids, np.int64).reshape(-1)[:limit], prepare))
 
@@ -68,16 +46,16 @@ def diagnose(
 def find(
     source: Source, prepare: Prepare | None = None, deadline_s: float = 60.0, clock: Clock = SYSTEM
 ) -> BadRecord | None:
-    """The first bad record of all, in the order of splits; None when there is none, or was none in `deadline_s`.
+    """Returns the first bad record in the order of splits, or None when none was found within `deadline_s` seconds.
 
-    Reads everything, and runs `source.parse` and `prepare` (in a graph, in batches) on all of it: for naming the record
-    at which a training failed.
+    Reads the whole source and runs `source.parse` and `prepare` on it, in a graph and in batches. A trainer names with
+    it the record at which a training failed.
     """
 
     @functools.partial(tf.function, reduce_retracing=True, autograph=False)
     def work(ids: tf.Tensor, records: tf.Tensor) -> tf.Tensor:
         made = [source.parse(records), prepare(ids, records) if prepare else ()]
-        # What nobody uses would not be run.
+        # TensorFlow does not run operations whose results are unused.
         with tf.control_dependencies(tf.nest.flatten(made, expand_composites=True)):
             return tf.size(ids)
 
@@ -115,7 +93,7 @@ def find(
 
 
 def _batches(source: Source) -> Iterator[tuple[np.ndarray, tf.Tensor | None]]:
-    """All records with their ids; None for records that could not be read, or some of them."""
+    """Yields (ids int64 [n], records [n]) of all splits; None instead of a batch of which a record cannot be read."""
     for split in range(source.split_count()):
         read = 0
         batches = iter(source.read(tf.constant(split, tf.int64)).batch(_BATCH))
@@ -124,12 +102,12 @@ def _batches(source: Source) -> Iterator[tuple[np.ndarray, tf.Tensor | None]]:
                 positions, records = next(batches)
             except StopIteration:
                 # TensorFlow takes a file that ends inside a record's header for one that ends before it.
-                behind = np.array([example_id(split, read)], np.int64)
-                if source.places(behind)[0][0]:
-                    yield behind, None
+                following = np.array([example_id(split, read)], np.int64)
+                if source.places(following)[0][0]:
+                    yield following, None
                 break
             except tf.errors.OpError:
-                # The batch that it was in is gone, and so is all behind it in this split.
+                # The batch with the bad record is lost, and so is the rest of this split.
                 yield np.arange(read, read + _BATCH, dtype=np.int64) + example_id(split, 0), None
                 break
             yield positions.numpy() + example_id(split, 0), records
@@ -137,7 +115,7 @@ def _batches(source: Source) -> Iterator[tuple[np.ndarray, tf.Tensor | None]]:
 
 
 def examine(source: Source, ids: np.ndarray, prepare: Prepare | None = None) -> Iterator[BadRecord]:
-    """As `diagnose`, of all the ids, one when it is asked for."""
+    """Yields what `diagnose` lists, for all ids; each record is read when its turn comes."""
     records = iter(source.read_at(ids))
     for number, (file, offset) in zip(ids.tolist(), source.places(ids), strict=True):
         try:
@@ -159,7 +137,7 @@ def _content_fault(source: Source, number: int, record: tf.Tensor, prepare: Prep
     if record.dtype == tf.string:
         features = held(record.numpy())
         if features is None:
-            return "no tf.train.Example"
+            return "not a tf.train.Example"
         holds = f"; it holds {features}"
     try:
         source.parse(records)
@@ -174,11 +152,11 @@ def _content_fault(source: Source, number: int, record: tf.Tensor, prepare: Prep
 
 
 def said(error: Exception) -> str:
-    """What an operation had to say, without where in the graph it stands."""
+    """The message of an operation's error, without its place in the graph."""
     lines = [line.strip() for line in str(getattr(error, "message", error)).splitlines() if line.strip()]
     if not lines:
         return type(error).__name__
-    # AutoGraph puts a traceback in front, tf.data the node behind.
+    # AutoGraph puts a traceback before the message, tf.data the name of the node after it.
     text = lines[-1] if len(lines) > 1 and "user code:" in lines[0] else lines[0]
     text = re.sub(r"^\w+Error: |\{\{function_node .*?\}\}|\[\[.*|\[Op:.*", "", text)
     return text.replace(" of example 0 of the block", "").replace("contents[0]", "it").strip()

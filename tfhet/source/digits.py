@@ -26,14 +26,14 @@ FEATURES = {"image": Raw((EDGE, EDGE, 3), "uint8"), "label": Scalar("int64")}
 
 
 def digits(directory: str | os.PathLike[str] | None = None, shards: int = 16, *, cache: Path | None = None) -> Path:
-    """-> a directory with `train` (1437 examples in `shards` files) and `validation` (360, in a quarter, at least 4).
+    """Returns a directory with `train` (1437 examples in `shards` files) and `validation` (360 in a quarter as many).
 
-    Written on first use; later calls, and processes that race, get what is there. Without `directory` it lies in
+    The first call writes it; later calls and concurrent processes use what is there. Without `directory` it lies in
     `cache` (default ~/.cache) under `tfhet/digits`. The split is stratified by class and always the same. Raises
-    UsageError when the directory holds something else, another number of shards, or scikit-learn is missing.
+    UsageError when the directory holds other data or another number of shards, or scikit-learn is missing.
     """
     if shards < 1:
-        raise UsageError(f"at least 1 shard, not {shards}")
+        raise UsageError(f"give at least 1 shard, not {shards}")
     home = Path.home() / ".cache" if cache is None else Path(cache)
     target = home / "tfhet" / "digits" / f"{shards}-shards" if directory is None else Path(directory)
     if not _complete(target, shards):
@@ -84,7 +84,7 @@ def _loaded() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def enlarged(images: np.ndarray) -> np.ndarray:
-    """[n, 8, 8] of 0..16 -> uint8 [n, 32, 32, 3] of 0..255, linear between the centres of the pixels."""
+    """Enlarges [n, 8, 8] of 0..16 to uint8 [n, 32, 32, 3] of 0..255, linearly between the centres of pixels."""
     centres = (np.arange(EDGE) + 0.5) * 8 / EDGE - 0.5
     weights = np.maximum(0.0, 1.0 - np.abs(np.clip(centres, 0, 7)[:, None] - np.arange(8)))
     grey = np.rint(weights @ (images * (255 / 16)) @ weights.T).astype(np.uint8)
@@ -98,7 +98,7 @@ def _examples(images: np.ndarray, labels: np.ndarray) -> Iterator[Mapping[str, A
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Writes scikit-learn's digits as 32x32 RGB TFRecords.")
-    parser.add_argument("directory", nargs="?", help="where to; default: ~/.cache/tfhet/digits/N-shards")
-    parser.add_argument("--shards", type=int, default=16, help="files of the training part (default 16)")
+    parser.add_argument("directory", nargs="?", help="directory to write (default ~/.cache/tfhet/digits/N-shards)")
+    parser.add_argument("--shards", type=int, default=16, help="number of files of the training part (default 16)")
     arguments = parser.parse_args()
     print(digits(arguments.directory, arguments.shards))

@@ -1,7 +1,7 @@
-"""Serialised `tf.train.Example`s become batches: by compiled code where it knows the features, else by tf.io.
+"""Turns serialised `tf.train.Example`s into batches: by compiled code for the features that it knows, else by tf.io.
 
-The compiled code reads the wire format straight into the batch, and, for local files, the TFRecord framing too, a block
-of neighbouring records at a time: nothing happens record by record in tf.data, which costs more than the work itself.
+The compiled code reads the wire format straight into the batch. For local files it also reads the TFRecord framing, a
+block of neighbouring records at a time, because one step of tf.data for each record costs more than the work itself.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from tfhet import native
 from tfhet.source.feature import Encoded, Feature, Fixed, Raw, Scalar
 
 BLOCK_BYTES = 2 << 20
-"""Of a file, read at once. Smaller ones pay more for their iterator (0.2 us more for a record of 3 kB with half of it);
-larger ones leave the cache."""
-_RAW, _INT64, _FLOAT, _BYTES = range(4)  # as native/records.cc counts them
+"""Bytes of a file that are read at once. Smaller blocks pay more for their iterator (0.2 us more for a record of 3 kB
+with half of it); larger ones do not fit into the cache."""
+_RAW, _INT64, _FLOAT, _BYTES = range(4)  # the numbers in native/records.cc
 _LIST = {tf.int64: _INT64, tf.float32: _FLOAT, tf.string: _BYTES}
 _TENSOR = {_RAW: tf.uint8, _INT64: tf.int64, _FLOAT: tf.float32, _BYTES: tf.string}
 _RAW_DTYPES = ("uint8", "int8", "uint16", "int16", "int32", "int64", "float16", "float32", "float64")
@@ -27,18 +27,19 @@ _RAW_DTYPES = ("uint8", "int8", "uint16", "int16", "int32", "int64", "float16", 
 
 @dataclass(frozen=True)
 class _Field:
-    """How compiled code reads one feature."""
+    """Layout of one feature for the compiled code."""
 
     kind: int
+    """_RAW, _INT64, _FLOAT or _BYTES."""
     size: int
-    """Bytes of a raw one, else values."""
+    """Number of bytes of a raw feature, else of values."""
 
 
 def parse(records: tf.Tensor, features: Mapping[str, Feature]) -> dict[str, tf.Tensor]:
-    """records: string [batch] -> each feature as its spec says.
+    """Parses records, string [batch], into each feature as its spec says.
 
-    InvalidArgumentError, when it runs, for what is no Example, and for a feature that is missing, of another kind or of
-    another size.
+    Raises InvalidArgumentError when it runs on a record that is not an Example, or whose feature is missing or has
+    another kind or size.
     """
     fields, ops = _fields(features), native.ops("records")
     if fields is None or ops is None:
@@ -48,24 +49,26 @@ def parse(records: tf.Tensor, features: Mapping[str, Feature]) -> dict[str, tf.T
 
 
 def parse_plain(records: tf.Tensor, features: Mapping[str, Feature]) -> dict[str, tf.Tensor]:
-    """The same by tf.io alone."""
+    """Does the same as `parse` by tf.io alone."""
     values = tf.io.parse_example(records, {name: feature.stored() for name, feature in features.items()})
     return {name: feature.decode(values[name]) for name, feature in features.items()}
 
 
 def held(record: bytes) -> str | None:
-    """The features of one serialised Example with their kinds, for people; None when it is no Example."""
+    """Lists the features of a serialised Example with their kinds, for people; None for bytes that are no Example."""
     try:
         example = tf.train.Example.FromString(record)
-    except Exception:  # noqa: BLE001  protobuf's DecodeError lives at another place in each of its versions
+    except Exception:  # noqa: BLE001  protobuf moves its DecodeError from version to version
         return None
     features = sorted((name, value.WhichOneof("kind") or "empty") for name, value in example.features.feature.items())
     return ", ".join(f"{name} ({kind.removesuffix('_list')})" for name, kind in features) or "no features"
 
 
 def blocks_readable(files: tuple[str, ...], features: Mapping[str, Feature]) -> bool:
-    """Whether `read_blocks` can serve these files: local ones, of numbers only (images that are still to be decoded are
-    worth a thread of their own, batch by batch)."""
+    """Whether `read_blocks` can read these files: local files of numbers only.
+
+    Images that are still to be decoded are better spread over threads, batch by batch.
+    """
     fields = _fields(features)
     if fields is None or any(field.kind == _BYTES for field in fields.values()):
         return False
@@ -75,11 +78,11 @@ def blocks_readable(files: tuple[str, ...], features: Mapping[str, Feature]) -> 
 def read_blocks(
     file: tf.Tensor, first_id: tf.Tensor, epoch: tf.Tensor, features: Mapping[str, Feature], skip_bad: bool = False
 ) -> tf.data.Dataset:
-    """The examples of one TFRecord file (string []) in order, as (ids int64 [block], counted from `first_id` on, epochs
-    int64 [block], features by name, each [block, ...]); blocks of about BLOCK_BYTES, at least one example in each.
+    """Returns the examples of one TFRecord file (string []) in order, in blocks of about BLOCK_BYTES.
 
-    NotFoundError for a missing file, DataLossError with file and byte for a broken one. `skip_bad`: neither of them;
-    bad records are left out, with their ids, and a file ends where it breaks off.
+    A block holds at least one example: (ids int64 [block], counted from `first_id`, epochs int64 [block], features by
+    name, each [block, ...]). Raises NotFoundError for a missing file, DataLossError with file and byte for a broken
+    one. With `skip_bad` it raises neither: it omits bad records and their ids, and stops where the file breaks off.
     """
     fields, ops = _fields(features), native.ops("records")
     assert fields is not None and ops is not None
@@ -100,7 +103,7 @@ def read_blocks(
 
 
 def _fields(features: Mapping[str, Feature]) -> dict[str, _Field] | None:
-    """None when one of the features is nothing that compiled code reads."""
+    """The layout of the features; None when the compiled code cannot read one of them."""
     fields = {name: _field(feature) for name, feature in features.items()}
     known = {name: field for name, field in fields.items() if field is not None}
     return known if len(known) == len(fields) else None
@@ -112,7 +115,7 @@ def _field(feature: Feature) -> _Field | None:
     elif type(feature) in (Fixed, Scalar, Encoded):
         stored = feature.stored()
         field = _Field(_LIST[stored.dtype], math.prod(stored.shape))
-    else:  # a class of somebody else's, or tf.io's own
+    else:  # a third party's class, or a feature of tf.io
         return None
     return field if field.size > 0 else None
 
@@ -130,7 +133,7 @@ def _layout(fields: Mapping[str, _Field]) -> bytes:
 def _decoded(
     values: list[tf.Tensor], fields: Mapping[str, _Field], features: Mapping[str, Feature]
 ) -> dict[str, tf.Tensor]:
-    """What the compiled code gives, each [batch, size], as the features' specs say."""
+    """Brings the compiled code's results, each [batch, size], to the shape and dtype of the features' specs."""
     made = {}
     for value, (name, field) in zip(values, fields.items(), strict=True):
         feature = features[name]

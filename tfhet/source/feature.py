@@ -1,6 +1,6 @@
-"""How one feature lies in a `tf.train.Example`, and what it becomes.
+"""Features: how a value is stored in a `tf.train.Example`, and the tensor that it becomes.
 
-A feature is a value with a JSON form, so that a directory of TFRecords can say what it holds.
+A feature is a value with a JSON form, so that `tfhet.json` can describe a directory of TFRecords.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ class Feature:
     kind: ClassVar[str]
 
     def stored(self) -> Any:
-        """The tf.io feature that reads it out of an Example."""
+        """Returns the tf.io feature that reads it from an Example."""
         raise NotImplementedError
 
     def decode(self, values: tf.Tensor) -> tf.Tensor:
-        """What `stored` reads of a batch, [batch, ...] -> [batch, ...] as `spec` says."""
+        """Turns what `stored` reads, [batch, ...], into [batch, ...] as `spec` says."""
         raise NotImplementedError
 
     def encode(self, value: Any) -> tf.train.Feature:
-        """The inverse for one example. Raises UsageError for a value that does not fit."""
+        """Returns the stored form of one example's value. Raises UsageError for a value that does not fit."""
         raise NotImplementedError
 
     @property
     def spec(self) -> tf.TensorSpec:
-        """Of what `decode` gives; the leading dimension None."""
+        """Spec of what `decode` returns; the leading dimension is None."""
         raise NotImplementedError
 
     def as_json(self) -> dict[str, Any]:
@@ -49,9 +49,9 @@ class Raw(Feature):
     """A tensor as the bytes of its elements, little-endian, C order: `array.tobytes()`."""
 
     shape: Sequence[int]
-    """Of one example."""
+    """Shape of one example."""
     dtype: str = "uint8"
-    """Of the elements."""
+    """Dtype of the elements."""
 
     kind: ClassVar[str] = "raw"
 
@@ -63,7 +63,7 @@ class Raw(Feature):
 
     def decode(self, values: tf.Tensor) -> tf.Tensor:
         flat = tf.io.decode_raw(values, tf.as_dtype(self.dtype))
-        # Checked here, since two images of half the size would reshape into one without a word.
+        # Checked here, because two images of half the size would silently reshape into one.
         flat = tf.ensure_shape(flat, [None, math.prod(self.shape)])
         return tf.reshape(flat, [-1, *self.shape])
 
@@ -82,9 +82,9 @@ class Fixed(Feature):
     """A tensor of numbers or strings of a fixed shape, as a list in the Example."""
 
     shape: Sequence[int]
-    """Of one example; () for one number."""
+    """Shape of one example; () for one number."""
     dtype: str = "float32"
-    """Of the tensor; integers are stored as int64, floats as float32."""
+    """Dtype of the tensor; integers are stored as int64, floats as float32."""
 
     kind: ClassVar[str] = "fixed"
 
@@ -113,10 +113,10 @@ class Fixed(Feature):
 
 @dataclass(frozen=True)
 class Scalar(Feature):
-    """One number or string, like a label: [batch]."""
+    """One number or string for each example, like a label: [batch]."""
 
     dtype: str = "int64"
-    """Of the tensor; integers are stored as int64, floats as float32."""
+    """Dtype of the tensor; integers are stored as int64, floats as float32."""
 
     kind: ClassVar[str] = "scalar"
 
@@ -136,15 +136,18 @@ class Scalar(Feature):
 
 @dataclass(frozen=True)
 class Encoded(Feature):
-    """A JPEG, PNG, BMP or GIF image. With a stated size it is decoded, and resized where its own differs; without one
-    it stays the bytes of its file, for the stage `decode`."""
+    """A JPEG, PNG, BMP or GIF image.
+
+    With a stated size the image is decoded, and resized where its own size differs. Without one it stays the bytes of
+    its file, for the stage `decode`.
+    """
 
     height: int | None = None
-    """Rows to give; stated together with `width`."""
+    """Rows of the decoded image; stated together with `width`."""
     width: int | None = None
-    """Columns to give; stated together with `height`."""
+    """Columns of the decoded image; stated together with `height`."""
     channels: int = 3
-    """1 (grey) or 3 (RGB), of what is decoded."""
+    """Channels of the decoded image: 1 (grey) or 3 (RGB)."""
 
     kind: ClassVar[str] = "encoded"
 
@@ -188,7 +191,7 @@ def _resized(image: tf.Tensor, size: Any) -> tf.Tensor:
 
 @dataclass(frozen=True)
 class Native(Feature):
-    """Any feature of tf.io (`VarLenFeature`, `RaggedFeature`, ...), given as TensorFlow reads it."""
+    """Any feature of tf.io (`VarLenFeature`, `RaggedFeature`, ...), as TensorFlow reads it."""
 
     feature: Any
     """The tf.io configuration."""
@@ -202,7 +205,7 @@ class Native(Feature):
         return values
 
     def encode(self, value: Any) -> tf.train.Feature:
-        raise UsageError(f"writing is not known for {self.feature}: use Raw, Scalar, Fixed or Encoded")
+        raise UsageError(f"tfhet cannot write {self.feature}: use Raw, Scalar, Fixed or Encoded")
 
     @property
     def spec(self) -> tf.TensorSpec:
@@ -221,7 +224,7 @@ KINDS: dict[str, type[Feature]] = {kind.kind: kind for kind in (Raw, Scalar, Fix
 
 
 def from_json(document: dict[str, Any]) -> Feature:
-    """The inverse of `as_json`. Raises UsageError for what this version does not know."""
+    """Reads what `as_json` returned. Raises UsageError for a feature that this version does not know."""
     fields = dict(document)
     kind = KINDS.get(fields.pop("kind", ""))
     try:

@@ -1,4 +1,4 @@
-"""From a folder of images, one sub-folder for each class, to sharded TFRecords."""
+"""Writes a folder of images, with one sub-folder for each class, as sharded TFRecords."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from tfhet.source.writing import write_tfrecords
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif")
 SIGNATURES = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"BM", b"GIF8")
-"""How the files start that TensorFlow can decode."""
+"""First bytes of the image files that TensorFlow can decode."""
 PROGRESS_EXAMPLES = 500
-"""Examples between two progress events."""
+"""Number of examples between two progress events."""
 
 
 def from_image_folder(
@@ -32,12 +32,12 @@ def from_image_folder(
     observer: Observer = ignore,
     clock: Clock = SYSTEM,
 ) -> Path:
-    """Writes `image` and `label` of every image in `folder`/CLASS/**, in an order drawn from `seed`; -> `directory`.
+    """Writes `image` and `label` of every image in `folder`/CLASS/**, in an order drawn from `seed`.
 
-    The files are stored as they are, or with `size` (height, width) as raw RGB of that size, which costs 3 bytes a
-    pixel and no decoding later. Labels count the classes in the order of their names, which go into `tfhet.json`. Tells
-    `observer` of `convert.progressed` (done, total). Raises UsageError when there are no classes or no images, or the
-    directory holds something; DataError naming a file that is no image.
+    Returns `directory`. The files are stored unchanged, or with `size` (height, width) as raw RGB of that size, which
+    takes 3 bytes a pixel and no decoding later. Labels number the classes in the order of their names, which go into
+    `tfhet.json`. The observer gets the event `convert.progressed` (done, total). Raises UsageError when there are no
+    classes or no images, or the directory is not empty; DataError, naming the file, for one that is not an image.
     """
     classes, files = _listed(Path(folder))
     order = np.random.default_rng(seed).permutation(len(files))
@@ -62,12 +62,12 @@ def _listed(folder: Path) -> tuple[Sequence[str], Sequence[tuple[Path, int]]]:
         raise UsageError(f"no image folder {folder}: it should hold one sub-folder for each class")
     classes = sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith("."))
     if not classes:
-        raise UsageError(f"{folder} has no sub-folders: put the images of each class into one of its own")
+        raise UsageError(f"{folder} has no sub-folders: put the images of each class into a sub-folder of their own")
     files = []
     for label, name in enumerate(classes):
         found = sorted(file for file in (folder / name).rglob("*") if file.suffix.lower() in SUFFIXES)
         if not found:
-            raise UsageError(f"class {name} has no images in {folder / name}; known are {', '.join(SUFFIXES)}")
+            raise UsageError(f"class {name} has no images in {folder / name}; images end in {', '.join(SUFFIXES)}")
         files += [(file, label) for file in found]
     return classes, files
 
@@ -75,7 +75,7 @@ def _listed(folder: Path) -> tuple[Sequence[str], Sequence[tuple[Path, int]]]:
 def _content(file: Path) -> bytes:
     content = file.read_bytes()
     if not content.startswith(SIGNATURES):
-        raise DataError(f"{file} is no JPEG, PNG, BMP or GIF image: remove or replace it", path=str(file))
+        raise DataError(f"{file} is not a JPEG, PNG, BMP or GIF image: remove or replace it", path=str(file))
     return content
 
 

@@ -1,4 +1,4 @@
-"""The framing of TFRecord files: where each record lies, and which one is broken.
+"""Finds records in TFRecord files by their framing, and the first one that is broken.
 
 A record is: length (uint64), checksum of the length (uint32), data, checksum of the data (uint32), little-endian. A
 checksum is CRC-32C, rotated right by 15 bits, plus 0xa282ead8 (tensorflow/core/lib/io/record_writer.h and
@@ -21,12 +21,12 @@ from tfhet.errors import DataError, UsageError
 HEADER_BYTES = 12
 FOOTER_BYTES = 4
 ENDS = "the file ends before this record"
-"""Said by `fault`."""
+"""What `fault` returns for a place after the last record."""
 _GZIP = "is compressed with gzip"
 
 
 class Corruption(NamedTuple):
-    """The first thing wrong in a file."""
+    """The first broken record of a file."""
 
     file: str
     offset: int
@@ -44,7 +44,7 @@ class Frame(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Byte behind it."""
+        """Byte after the record."""
         return self.offset + HEADER_BYTES + self.length + FOOTER_BYTES
 
 
@@ -74,10 +74,10 @@ def masked(crc: int) -> int:
 
 
 def walk(file: str) -> Iterator[Frame]:
-    """Every record's place, by seeking from length to length; the data are not read.
+    """Yields the place of every record by seeking from length to length; the data are not read.
 
-    Raises UsageError when there is no such file, DataError (path, offset) for a wrong checksum of a length or a file
-    that ends inside a record.
+    Raises UsageError for a missing file, DataError (path, offset) for a wrong checksum of a length or a file that ends
+    inside a record.
     """
     with _opened(file) as stream:
         size, offset = _size(stream), 0
@@ -92,8 +92,10 @@ def walk(file: str) -> Iterator[Frame]:
 
 
 def offsets(file: str) -> list[int]:
-    """Where each record begins that can be reached, and behind them where the file ends or breaks off; [0] for one that
-    cannot be opened."""
+    """Returns the byte at which each readable record starts, and last the byte at which the file ends or breaks off.
+
+    [0] for a file that cannot be opened.
+    """
     found = [0]
     with contextlib.suppress(UsageError, DataError):
         found.extend(frame.end for frame in walk(file))
@@ -101,9 +103,9 @@ def offsets(file: str) -> list[int]:
 
 
 def fault(file: str, offset: int) -> str | None:
-    """What is wrong with the record that begins at this byte, checksum of the data included; None when nothing is.
+    """Says what is wrong with the record that starts at this byte, its data's checksum included; None when nothing is.
 
-    Raises UsageError when there is no such file, DataError when it cannot be opened.
+    Raises UsageError for a missing file, DataError for one that cannot be opened.
     """
     with _opened(file) as stream:
         size = _size(stream)
@@ -121,9 +123,9 @@ def fault(file: str, offset: int) -> str | None:
 
 
 def corruption(files: Iterable[str | os.PathLike[str]]) -> Corruption | None:
-    """The first broken record of the first broken file; None when every checksum is right. Reads everything.
+    """Returns the first broken record of the first broken file, or None when every checksum is right.
 
-    For naming the culprit after TensorFlow reported DataLossError. Raises UsageError when there is no such file.
+    Reads all files; names the record after TensorFlow reported DataLossError. Raises UsageError for a missing file.
     """
     for path in files:
         file = os.fspath(path)
@@ -133,7 +135,7 @@ def corruption(files: Iterable[str | os.PathLike[str]]) -> Corruption | None:
             frames.extend(walk(file))  # keeps what came before the error
         except DataError as error:
             broken = error
-        # TensorFlow's reader checks the data at the speed of the disk; it stops in front of the first bad record.
+        # TensorFlow's reader checks the data at the speed of the disk; it stops before the first bad record.
         good = _readable(file)
         if good < len(frames):
             offset = frames[good].offset
@@ -155,7 +157,7 @@ def _readable(file: str) -> int:
 
 
 def _frame(stream: Any, offset: int, size: int) -> Frame | str:
-    """The record that begins at this byte of a file of `size` bytes, or what is wrong with its framing."""
+    """Returns the record that starts at this byte of a file of `size` bytes, or says what is wrong with its framing."""
     stream.seek(offset)
     header = stream.read(HEADER_BYTES)
     if len(header) < HEADER_BYTES:

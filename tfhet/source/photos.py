@@ -24,12 +24,14 @@ from tfhet.source.writing import appearing, write_tfrecords
 CLASSES = ("china.jpg", "flower.jpg")
 FEATURES = {"image": Encoded(), "label": Scalar("int64")}
 SIZES = ((375, 500), (333, 500), (300, 400), (400, 500), (500, 500), (480, 640), (600, 800), (750, 1000))
-"""Rows and columns of the photos that are wider than high; one in four is turned."""
+"""Rows and columns of photos that are wider than high; one photo in four is turned."""
 SHARES = (0.55, 0.12, 0.06, 0.05, 0.05, 0.07, 0.05, 0.05)
+"""Probability of each size."""
 QUALITIES = (85, 97)
-"""The least, and one above the greatest; each as often."""
+"""Smallest JPEG quality, and one above the largest; all are equally likely."""
 NOISE_LEVELS = (3.0, 11.0)
-"""Standard deviation, in grey levels; it is what makes the files as large as photos that were not enlarged."""
+"""Range of the noise's standard deviation, in grey levels. It makes the files as large as those of photos that were
+not enlarged."""
 
 
 def photos(
@@ -40,14 +42,14 @@ def photos(
     *,
     cache: Path | None = None,
 ) -> Path:
-    """-> a directory of `count` photos with their `label`, 0 (china) or 1 (flower), in `shards` files.
+    """Returns a directory of `count` photos with their `label`, 0 (china) or 1 (flower), in `shards` files.
 
-    Written on first use; later calls, and processes that race, get what is there. Without `directory` it lies in
-    `cache` (default ~/.cache) under `tfhet/photos`. Equal for equal arguments. Raises UsageError when the directory
-    holds something else, or scikit-learn is missing.
+    The first call writes it; later calls and concurrent processes use what is there. Without `directory` it lies in
+    `cache` (default ~/.cache) under `tfhet/photos`. Equal arguments give equal photos. Raises UsageError when the
+    directory holds other data, or scikit-learn is missing.
     """
     if count < 1 or shards < 1:
-        raise UsageError(f"at least 1 photo in 1 shard, not {count} in {shards}")
+        raise UsageError(f"give at least 1 photo and 1 shard, not {count} and {shards}")
     home = Path.home() / ".cache" if cache is None else Path(cache)
     name = f"{count}-photos-{shards}-shards-seed-{seed}"
     target = home / "tfhet" / "photos" / name if directory is None else Path(directory)
@@ -88,12 +90,12 @@ def _examples(originals: list[np.ndarray], count: int, seed: int) -> Iterator[Ma
 
 
 def _photo(original: np.ndarray, random: np.random.Generator) -> bytes:
-    """uint8 [rows, columns, 3] -> a JPEG file of a part of it."""
+    """Returns a JPEG file of a random part of uint8 [rows, columns, 3]."""
     size = SIZES[random.choice(len(SIZES), p=SHARES)]
     if random.random() < 0.25:
         size = size[::-1]
     rows, columns = original.shape[:2]
-    # As large a part as has the wanted shape, or down to half of its sides.
+    # The largest part of the wanted shape, or one with sides down to half as long.
     share = random.uniform(0.5, 1.0) * min(rows / size[0], columns / size[1])
     height, width = int(size[0] * share), int(size[1] * share)
     top, left = random.integers(rows - height + 1), random.integers(columns - width + 1)
@@ -112,9 +114,9 @@ def _photo(original: np.ndarray, random: np.random.Generator) -> bytes:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Writes JPEG photos of many sizes as TFRecords.")
-    parser.add_argument("directory", nargs="?", help="where to; default: a folder in ~/.cache/tfhet/photos")
-    parser.add_argument("--count", type=int, default=512, help="how many (default 512)")
-    parser.add_argument("--seed", type=int, default=0, help="what they are drawn from (default 0)")
-    parser.add_argument("--shards", type=int, default=8, help="files (default 8)")
+    parser.add_argument("directory", nargs="?", help="directory to write (default: one in ~/.cache/tfhet/photos)")
+    parser.add_argument("--count", type=int, default=512, help="number of photos (default 512)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the photos (default 0)")
+    parser.add_argument("--shards", type=int, default=8, help="number of files (default 8)")
     arguments = parser.parse_args()
     print(photos(arguments.directory, arguments.count, arguments.seed, arguments.shards))

@@ -1,4 +1,4 @@
-"""`tfhet.json`, which lies beside the TFRecord files that tfhet writes and says what they hold."""
+"""The file `tfhet.json`, which describes the TFRecord files in its directory."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ SCHEMA = 1
 
 @dataclass(frozen=True)
 class Sidecar:
-    """What a directory of TFRecord files holds."""
+    """Description of a directory of TFRecord files."""
 
     features: Mapping[str, Feature]
-    """By their name in the Example."""
+    """Features by their name in the Example."""
     files: Mapping[str, int]
-    """Examples by file name."""
+    """Number of examples by file name."""
     classes: tuple[str, ...] = ()
     """The name of each label, when labels are classes."""
     details: Mapping[str, Any] = field(default_factory=dict)
-    """Where it came from: seed, shards, origin. JSON values."""
+    """Origin of the data: seed, shards, origin. JSON values."""
 
     NAME: ClassVar[str] = "tfhet.json"
 
     @classmethod
     def read(cls, directory: str | os.PathLike[str]) -> Sidecar | None:
-        """None when the directory has none. Raises UsageError when it cannot be understood."""
+        """Returns a directory's description, or None when it has none. Raises UsageError for one that is not valid."""
         path = os.path.join(os.fspath(directory), cls.NAME)
         if not tf.io.gfile.exists(path):
             return None
@@ -73,5 +73,5 @@ class Sidecar:
 
 def _of(kind: type, value: Any, where: str) -> Any:
     if not isinstance(value, kind) or isinstance(value, bool) or (isinstance(value, int) and value < 0):
-        raise TypeError(f"{shown(where)}: {shown(value)} is no {kind.__name__}")
+        raise TypeError(f"{shown(where)}: {shown(value)} is not a {kind.__name__}")
     return value

@@ -1,4 +1,4 @@
-"""Images out of nothing: every byte is a hash of the example's id."""
+"""A source of random images: every byte is a hash of the example's id."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ import numpy as np
 import tensorflow as tf
 
 from tfhet.errors import UsageError
-from tfhet.source.damage import BadRecord
+from tfhet.source.bad_record import BadRecord
 from tfhet.source.source import checked_ids, example_id, position_of, split_of
 
 _GAMMA = 0x9E3779B97F4A7C15
 
 
 class SyntheticSource:
-    """Noise images with random labels: the same for one id in every process, in whatever batch, and cheap to make.
+    """Noise images with random labels, for measuring input pipelines and for audits.
 
-    For measuring input pipelines and for audits: labels have nothing to do with images, so nothing can be learnt.
+    They cost little CPU, and one id gives the same image in every process and batch. Labels are independent of the
+    images, so a network cannot learn from them.
     """
 
     name = "synthetic"
@@ -34,7 +35,7 @@ class SyntheticSource:
         seed: int = 0,
         uneven: bool = False,
     ):
-        """examples: in all. splits: parts of equal size, or with `uneven` growing ones, the last twice the mean.
+        """examples: number in all splits. splits: number of parts, equal or with `uneven` growing to twice the mean.
 
         shape: height, width, channels. Raises UsageError for counts that are not positive.
         """
@@ -51,7 +52,7 @@ class SyntheticSource:
         self.uneven = uneven
 
     def split_sizes(self) -> tuple[int, ...]:
-        """How many examples each split holds."""
+        """Returns the number of examples of each split."""
         shares = range(1, self.splits + 1) if self.uneven else [1] * self.splits
         ends = [self.examples * share // sum(shares) for share in itertools.accumulate(shares, initial=0)]
         return tuple(end - start for start, end in itertools.pairwise(ends))
@@ -63,7 +64,7 @@ class SyntheticSource:
         return self.examples
 
     def read(self, split: tf.Tensor) -> tf.data.Dataset:
-        """Yields (position, id): the record of a synthetic example is its int64 id."""
+        """Returns (position, id): the record of a synthetic example is its int64 id."""
         size = tf.gather(tf.constant(self.split_sizes(), tf.int64), split)
         first = example_id(tf.cast(split, tf.int64), tf.constant(0, tf.int64))
         return tf.data.Dataset.range(first, first + size).enumerate()
@@ -76,7 +77,7 @@ class SyntheticSource:
         return [("", 0)] * len(checked_ids(ids, self.splits))
 
     def parse(self, records: tf.Tensor) -> dict[str, tf.Tensor]:
-        """records: int64 [batch] ids -> image uint8 [batch, *shape], label int64 [batch]."""
+        """Turns records, int64 [batch] ids, into image uint8 [batch, *shape] and label int64 [batch]."""
         size = math.prod(self.shape)
         # An array, not a list: TF 2.21 takes a list with numbers on both sides of 2**63 through float64 in a graph.
         words = tf.constant(np.arange(1, -(-size // 8) + 1, dtype=np.uint64) * np.uint64(_GAMMA))
@@ -98,10 +99,10 @@ class SyntheticSource:
         return hashlib.blake2b(what.encode(), digest_size=16).hexdigest()
 
     def check(self) -> None:
-        """Nothing can be missing."""
+        """Returns at once: no file can be missing."""
 
     def damages(self) -> tuple[BadRecord, ...]:
-        """None."""
+        """Returns (): no record can be bad."""
         return ()
 
 

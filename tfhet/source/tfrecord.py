@@ -1,4 +1,13 @@
-"""TFRecord files as a source: a split is one file."""
+"""TFRecord files as a source: a split is one file.
+
+    from tfhet import Pipeline, TFRecordSource
+    from tfhet.source import Encoded, Scalar
+
+    source = TFRecordSource("train/*.tfrecord", {"image": Encoded(), "label": Scalar("int64")})
+    batches = Pipeline(source, "decode(); random_resized_crop(224, 224); rescale()", batch_size=64).dataset()
+
+Files may lie wherever tf.io.gfile can read. Local files of numbers alone are read in blocks, which costs least.
+"""
 
 from __future__ import annotations
 
@@ -15,25 +24,26 @@ import tensorflow as tf
 
 from tfhet.errors import DataError, UsageError
 from tfhet.source import examples
-from tfhet.source.damage import SOUND, BadRecord, examine
+from tfhet.source.bad_record import BadRecord
+from tfhet.source.damage import SOUND, examine
 from tfhet.source.feature import Encoded, Feature, Native
+from tfhet.source.files import found as files_of
+from tfhet.source.files import identities
 from tfhet.source.framing import fault, offsets, walk
 from tfhet.source.sidecar import Sidecar
 from tfhet.source.source import checked_ids, example_id, position_of, split_of
 
-PATTERN = "*.tfrecord*"
 ON_BAD_RECORD = ("fail", "skip")
-_EDGE_BYTES = 4096
 _READ_BYTES = 64 << 10
-"""Of a file at once, for one record."""
+"""Size of the read buffer for one record, in bytes."""
 _READERS = 4
-"""Records read side by side, each at its own place."""
+"""Number of records that `read_at` reads at the same time."""
 _TRIED = 64
-"""Records that are looked at for one that fits, where bad ones are skipped."""
+"""Number of records among which `check` looks for one that fits, where bad ones are skipped."""
 
 
 class TFRecordSource:
-    """Uncompressed TFRecord files of `tf.train.Example`; splits are the files in the order of their names."""
+    """Uncompressed TFRecord files of `tf.train.Example`. Splits are the files in the order of their names."""
 
     name = "tfrecord"
 
@@ -44,15 +54,15 @@ class TFRecordSource:
         counts: Mapping[str, int] | None = None,
         on_bad_record: str = "fail",
     ):
-        """files: a list of paths, a directory, or a glob pattern; local, or what tf.io.gfile can open.
+        """files: a list of paths, a directory, or a glob pattern; local paths, or any that tf.io.gfile can open.
 
-        features: by their name in the Example; `Raw`, `Scalar`, `Fixed`, `Encoded`, or any of tf.io. counts: examples
-        by path, where known. on_bad_record: whether `check` fails at a broken file ("fail") or leaves out what cannot
-        be reached in it ("skip"). Raises UsageError when no file is found or one is named twice.
+        features: `Raw`, `Scalar`, `Fixed`, `Encoded` or a feature of tf.io, by name in the Example. counts: number of
+        examples by path, where known. on_bad_record: whether `check` fails for a broken file ("fail") or omits the
+        records that cannot be reached in it ("skip"). Raises UsageError when no file is found or one is named twice.
         """
         if on_bad_record not in ON_BAD_RECORD:
             raise UsageError(f"on_bad_record is one of {', '.join(ON_BAD_RECORD)}, not {on_bad_record!r}")
-        self.files = _found(files)
+        self.files = files_of(files)
         self.features: dict[str, Feature] = {
             name: feature if isinstance(feature, Feature) else Native(feature) for name, feature in features.items()
         }
@@ -71,12 +81,13 @@ class TFRecordSource:
         size: tuple[int, int] | None = None,
         on_bad_record: str = "fail",
     ) -> TFRecordSource:
-        """The `*.tfrecord*` files of a directory, with the features and counts of its `tfhet.json` where not given.
+        """Returns the source of a directory's `*.tfrecord*` files; `tfhet.json` gives counts, and features by default.
 
-        size: height and width to which encoded images are brought. Raises UsageError when the directory is missing,
-        holds no such file or lacks one that `tfhet.json` lists, or when neither that nor the caller names the features.
+        size: height and width to which encoded images are resized. Raises UsageError when the directory is missing or
+        holds no such file, when a file is missing that `tfhet.json` lists, or when neither it nor the caller names the
+        features.
         """
-        files = _found(directory)
+        files = files_of(directory)
         sidecar = Sidecar.read(directory)
         if features is None:
             if sidecar is None:
@@ -95,22 +106,27 @@ class TFRecordSource:
         return len(self.files)
 
     def example_count(self) -> int | None:
-        """Known when `split_sizes` is."""
+        """Returns the number of examples, where `split_sizes` is known."""
         sizes = self.split_sizes()
         return None if sizes is None else sum(sizes)
 
     def split_sizes(self) -> tuple[int, ...] | None:
-        """Known after `check`; before it from the directory's `tfhet.json`, unless bad records are skipped."""
+        """Returns the number of readable examples of each file, where it is known.
+
+        It is known after `check`; before, from the directory's `tfhet.json`, unless bad records are skipped.
+        """
         known = self._reached or ({} if self._skips else self._listed)
         return tuple(known[file] for file in self.files) if known.keys() >= set(self.files) else None
 
     def read(self, split: tf.Tensor) -> tf.data.Dataset:
-        """Yields (position, serialised Example). Where bad records are skipped: those that `check` could reach, and
-        after an error the split ends."""
+        """Returns (position, serialised Example) of one file.
+
+        Where bad records are skipped, these are the records that `check` could reach, and the split ends at an error.
+        """
         file = tf.gather(tf.constant(self.files), split)
         if not self._skips:
             return tf.data.TFRecordDataset(file).enumerate()
-        # TFRecordDataset reports a file that it cannot open again and again, for ever where errors are ignored.
+        # TFRecordDataset reports a file that it cannot open again and again: without end where errors are ignored.
         records = (
             tf.data.Dataset.from_tensors(file)
             .map(tf.autograph.experimental.do_not_convert(_opening))
@@ -135,7 +151,7 @@ class TFRecordSource:
         )
 
     def places(self, ids: Sequence[int] | np.ndarray) -> list[tuple[str, int]]:
-        """Walks the framing of their files. What cannot be reached lies where the file breaks off."""
+        """Finds records by walking their files' framing; one that cannot be reached lies where its file breaks off."""
         numbers = checked_ids(ids, self.split_count())
         starts = {split: offsets(self.files[split]) for split in np.unique(split_of(numbers)).tolist()}
         return [
@@ -144,14 +160,14 @@ class TFRecordSource:
         ]
 
     def parse(self, records: tf.Tensor) -> dict[str, tf.Tensor]:
-        """records: string [batch] -> each feature as its spec says."""
+        """Parses records, string [batch], into each feature as its spec says."""
         return examples.parse(records, self.features)
 
     def reads_blocks(self) -> bool:
         return examples.blocks_readable(self.files, self.features)
 
     def read_blocks(self, split: tf.Tensor, epoch: tf.Tensor) -> tf.data.Dataset:
-        """Where bad records are skipped: all that are not bad, without errors."""
+        """Returns blocks of one file; where bad records are skipped, blocks of all good records, without errors."""
         file = tf.gather(tf.constant(self.files), split)
         first = example_id(split, tf.constant(0, tf.int64))
         return examples.read_blocks(file, first, epoch, self.features, self._skips)
@@ -161,19 +177,17 @@ class TFRecordSource:
         return {name: feature.spec for name, feature in self.features.items()}
 
     def fingerprint(self) -> str:
-        """Of the files' names and sizes and the features; not of their common directory, which may differ by host."""
-        shared = os.path.commonprefix(self.files).rfind("/") + 1
-        files = [[file[shared:], _size(file), _edges(file)] for file in self.files]
+        """Returns a hex digest of the features and of the files' names, sizes and ends."""
         features = {name: feature.as_json() for name, feature in self.features.items()}
-        document = json.dumps([self.name, files, features], sort_keys=True)
+        document = json.dumps([self.name, identities(self.files), features], sort_keys=True)
         return hashlib.blake2b(document.encode(), digest_size=16).hexdigest()
 
     def check(self) -> None:
         """Walks every file's framing (lengths and their checksums, not the data) and parses the first record.
 
         Raises UsageError for a missing file, no records at all, or features that the records lack; DataError with path
-        and byte offset for a broken file, and for one with fewer records than `tfhet.json` lists. Where bad records are
-        skipped, the latter two are noted in `damages`, and features fit when any of the first records fits.
+        and byte offset for a broken file and for one with fewer records than `tfhet.json` lists. Where bad records are
+        skipped, such files are listed in `damages`, and one record among the first that fits the features is enough.
         """
         reached, damages = {}, []
         for split, file in enumerate(self.files):
@@ -194,7 +208,7 @@ class TFRecordSource:
         return self.on_bad_record == "skip"
 
     def _walked(self, split: int, file: str) -> tuple[int, BadRecord | None]:
-        """How many records can be reached, and what is behind them where that is not all."""
+        """Returns the number of records that can be reached, and the place where the file breaks off, if it does."""
         count, end, broken = 0, 0, None
         try:
             for frame in walk(file):
@@ -211,7 +225,7 @@ class TFRecordSource:
         if not self._skips:
             raise DataError(f"{file} is broken at byte {end}: {reason}", path=file, offset=end)
         if broken is not None:
-            reason += f"; {'an unknown number of' if lost is None else lost} records lie there and cannot be reached"
+            reason += f"; {'an unknown number of' if lost is None else lost} records after it cannot be reached"
         return count, BadRecord(file, end, split, count, reason, lost)
 
     def _check_features(self) -> None:
@@ -238,54 +252,12 @@ class TFRecordSource:
         )
 
 
-def _found(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
-    if isinstance(files, (str, os.PathLike)):
-        place = os.fspath(files)
-        if tf.io.gfile.isdir(place):
-            found = tf.io.gfile.glob(os.path.join(place, PATTERN))
-            wanted = f"{PATTERN} in {place}"
-        elif any(mark in place for mark in "*?["):
-            found, wanted = tf.io.gfile.glob(place), place
-        else:
-            found, wanted = [place] if tf.io.gfile.exists(place) else [], place
-        if not found:
-            raise UsageError(f"no TFRecord files: {wanted} does not exist; check the path or the channel's name")
-    else:
-        found = [os.fspath(file) for file in files]
-        if not found:
-            raise UsageError("no TFRecord files: the list of files is empty")
-    ordered = tuple(sorted(found))
-    twice = {a for a, b in itertools.pairwise(ordered) if a == b}
-    if twice:
-        raise UsageError(f"files named twice: {', '.join(sorted(twice))}")
-    return ordered
-
-
 def _sized(feature: Any, size: tuple[int, int]) -> Any:
     return dataclasses.replace(feature, height=size[0], width=size[1]) if isinstance(feature, Encoded) else feature
 
 
-def _size(file: str) -> int:
-    try:
-        return int(tf.io.gfile.stat(file).length)
-    except tf.errors.OpError as error:
-        raise DataError(f"cannot look at {file}: {_first_line(error)}", path=file) from None
-
-
-def _edges(file: str) -> str:
-    """A digest of a local file's beginning and end, which hold the first and the last record or their checksums: data
-    that were written anew differ there, under the same names and often of the same size. "" for a remote file."""
-    try:
-        with open(file, "rb") as content:
-            head = content.read(_EDGE_BYTES)
-            content.seek(max(0, os.fstat(content.fileno()).st_size - _EDGE_BYTES))
-            return hashlib.blake2b(head + content.read(), digest_size=8).hexdigest()
-    except OSError:
-        return ""
-
-
 def _record_at(file: tf.Tensor, offset: tf.Tensor) -> tf.Tensor:
-    """InvalidArgumentError at the end of the file."""
+    """Returns the record at a byte of a file; raises InvalidArgumentError at the end of the file."""
     variant = tf.raw_ops.TFRecordDatasetV2(
         filenames=file[tf.newaxis],
         compression_type="",
@@ -297,11 +269,7 @@ def _record_at(file: tf.Tensor, offset: tf.Tensor) -> tf.Tensor:
 
 
 def _opening(file: tf.Tensor) -> tf.Tensor:
-    """The file; fails where its first record cannot be read."""
+    """Returns the file, or fails when its first record cannot be read."""
     seen = tf.data.TFRecordDataset(file).take(1).reduce(tf.constant(0, tf.int64), lambda count, _: count + 1)
     with tf.control_dependencies([seen]):
         return tf.identity(file)
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n")[0]

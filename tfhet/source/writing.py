@@ -1,4 +1,4 @@
-"""Sharded TFRecord files, written so that nobody ever sees half of them."""
+"""Writes sharded TFRecord files into a directory that appears only when all of them are complete."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from tfhet.source.sidecar import Sidecar
 
 @contextlib.contextmanager
 def appearing(directory: str | os.PathLike[str]) -> Iterator[Path]:
-    """A new directory to fill, which takes its name when the block ends well, and is removed when it does not.
+    """Gives a new directory to fill, which gets its name when the block succeeds and is removed when it fails.
 
-    Raises FileExistsError when another process, or an earlier run, was first: theirs stays as it is.
+    Raises FileExistsError when another process or an earlier run was first: its directory stays unchanged.
     """
     target = Path(directory)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -34,7 +34,7 @@ def appearing(directory: str | os.PathLike[str]) -> Iterator[Path]:
             building.rename(target)
         except OSError as error:
             if target.exists():
-                raise FileExistsError(f"{target} exists already") from error
+                raise FileExistsError(f"{target} already exists") from error
             raise
     finally:
         shutil.rmtree(building, ignore_errors=True)
@@ -49,16 +49,16 @@ def write_tfrecords(
     classes: Sequence[str] = (),
     details: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Writes `shards` files and `tfhet.json` into a new directory, all at once when the last example is written.
+    """Writes `shards` files and `tfhet.json` into a new directory and returns it; it appears when all are complete.
 
-    examples: a value for each feature; read once, so any size. They are dealt out in rounds of one to each shard, in an
-    order drawn from `seed` for each round: shards differ by at most one example, and the files are the same every time.
-    Within a shard they keep their order: shuffle the input if it is sorted. -> the directory. Raises UsageError when it
-    holds something, or a value does not fit its feature.
+    examples: mappings with a value for each feature, read once, so there may be any number. They are dealt out in
+    rounds of one to each shard, in an order drawn from `seed` for each round: shards differ by at most one example, and
+    equal calls write equal files. Examples keep their order within a shard: shuffle the input if it is sorted. Raises
+    UsageError when the directory is not empty, or a value does not fit its feature.
     """
     target = Path(directory)
     if shards < 1:
-        raise UsageError(f"at least 1 shard, not {shards}")
+        raise UsageError(f"give at least 1 shard, not {shards}")
     taken = f"{target} exists and is not empty: choose another directory, or remove it"
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise UsageError(taken)
@@ -84,7 +84,7 @@ def _fill(
     order = np.random.default_rng(seed)
     turn: list[int] = []
     with contextlib.ExitStack() as stack:
-        # Every file is made, even one without examples, so that the number of splits is what was asked for.
+        # Every file is made, even one without examples, so that there are as many splits as the caller asked for.
         writers = [stack.enter_context(tf.io.TFRecordWriter(str(directory / name))) for name in names]
         for example in examples:
             turn = turn or order.permutation(shards).tolist()

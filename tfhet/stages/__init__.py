@@ -1,4 +1,13 @@
-"""What happens to an element: the stage, the registry of stages, one operation per file."""
+"""Stages: operations on batches of images, one per file, with their protocol and their registry.
+
+    from tfhet import stages
+
+    chain = stages.parse("random_crop(padding=4); random_flip(); rescale()")
+    stages.names()      # all stages, those of installed plug-ins included
+    stages.text(chain)  # the same chain as text
+
+`docs/stages.md` shows what each stage does.
+"""
 
 from __future__ import annotations
 

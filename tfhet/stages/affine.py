@@ -1,4 +1,4 @@
-"""Enlarges, slants, turns and moves every image alike."""
+"""Enlarges, shears, rotates and moves all images alike."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from tfhet.stages.registry import register
 @register("affine")
 @dataclass(frozen=True)
 class Affine(Filled):
-    """Scaled, then sheared, then turned about the centre, then moved, as one bilinear sampling: torchvision's order."""
+    """Scales, shears and rotates about the centre, then moves, in one bilinear sampling: torchvision's order."""
 
     degrees: float = 0.0
-    """Angle; positive is counter-clockwise."""
+    """Angle in degrees; positive is counter-clockwise."""
     down: float = 0.0
-    """How far the content moves down, as a fraction of the height. From -1 to 1."""
+    """Distance by which the content moves down, as a fraction of the height. From -1 to 1."""
     right: float = 0.0
-    """How far the content moves to the right, as a fraction of the width. From -1 to 1."""
+    """Distance by which the content moves to the right, as a fraction of the width. From -1 to 1."""
     scale: float = 1.0
-    """Above 1 enlarges the content; positive."""
+    """Factor; above 1 enlarges the content. Positive."""
     shear: float = 0.0
-    """Columns per row, as in `random_shear`. From -1 to 1."""
+    """Slope in columns per row, as in `random_shear`. From -1 to 1."""
     fill_mode: str = "reflect"
-    """What lies beyond the edge: constant, nearest, reflect or wrap."""
+    """Fill beyond the edge: constant, nearest, reflect or wrap."""
     fill_value: float = 0.0
-    """For `constant`: within the range of the images."""
+    """Value of `constant`, within the range of the images."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

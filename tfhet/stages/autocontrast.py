@@ -20,10 +20,10 @@ from tfhet.stages.statistics import Statistics
 @register("autocontrast")
 @dataclass(frozen=True)
 class Autocontrast(Stage):
-    """Each channel's darkest value becomes 0 and its brightest the full level, linearly between; plain ones stay.
+    """Maps each channel's darkest value to 0 and its brightest to the full level; channels of one value stay.
 
-    uint8 in 0..255 or float32 in 0..1; the dtype stays. As Pillow's `ImageOps.autocontrast`, but uint8 results are
-    rounded where Pillow cuts the fraction off.
+    Images are uint8 in 0..255 or float32 in 0..1; the dtype stays. Results are those of Pillow's
+    `ImageOps.autocontrast`, except that uint8 results are rounded and not truncated.
     """
 
     measures: ClassVar[bool] = True
@@ -40,7 +40,7 @@ class Autocontrast(Stage):
         return result
 
     def measured(self, images: tf.Tensor) -> dict[str, tf.Tensor]:
-        """`low`, `high`: float32 [batch, channels], the darkest and the brightest value."""
+        """Returns `low` and `high`, the darkest and the brightest value: float32 [batch, channels]."""
         found = Statistics.of(images)
         return {"low": found.low, "high": found.high}
 

@@ -1,4 +1,4 @@
-"""How many examples travel together."""
+"""Sets the size of batches."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tfhet.stages.stream import Stream
 @register("batch")
 @dataclass(frozen=True)
 class Batch(Stream):
-    """So many examples make a batch, the last one of a pass holds what is left. The batch is that of one rank."""
+    """Sets the number of examples in a batch of one rank. The last batch of a pass holds the remaining examples."""
 
     size: int = 32
-    """Examples in a batch. From 1."""
+    """Number of examples in a batch. From 1."""
 
     setting: ClassVar[str] = "batch_size"
 

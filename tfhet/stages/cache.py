@@ -1,4 +1,4 @@
-"""Keeps what was read, for the next time."""
+"""Keeps records on local disk after the first reading."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from tfhet.stages.stream import Stream
 @register("cache")
 @dataclass(frozen=True)
 class Cache(Stream):
-    """The records of a split, as the source gives them, are written down while they are read the first time, and read
-    from there from then on. For sources that are far away; what the image stages make of a record is never kept.
+    """Writes the records of a split to a directory at the first reading, and reads them from there afterwards.
 
-    Each host has its own; the first pass of each fills it with the splits that it happens to get, so with several data
-    workers it takes some passes until nearly all is there.
+    It is for slow or remote sources; the results of image stages are never kept. Each host has a cache of its own with
+    the splits that its workers have read, so with several data workers it takes some passes until it holds nearly all
+    of them.
     """
 
     directory: str
-    """An absolute path on every host that reads, or a URL that TensorFlow can write to."""
+    """Absolute path on every reading host, or a URL that TensorFlow can write to."""
 
     setting: ClassVar[str] = "cache"
 

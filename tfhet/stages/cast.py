@@ -1,4 +1,4 @@
-"""Changes the dtype and nothing else."""
+"""Changes the dtype of images, not their values."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from tfhet.stages.stage import Stage
 @register("cast")
 @dataclass(frozen=True)
 class Cast(Stage):
-    """uint8 or float32 -> `dtype`, the values stay: 0..255 becomes 0.0..255.0. To uint8: rounded and clipped to 0..255.
+    """Converts uint8 or float32 images to `dtype` without rescaling: 0..255 becomes 0.0..255.0.
 
-    Images in 0..1 are made 0..255 by `rescale(255)` before `cast("uint8")`.
+    Values become uint8 by rounding and clipping to 0..255. Images in 0..1 need `rescale(255)` before `cast("uint8")`.
     """
 
     dtype: str = "float32"

@@ -16,7 +16,10 @@ from tfhet.stages.stage import Stage
 @register("center_crop")
 @dataclass(frozen=True)
 class CenterCrop(Stage):
-    """Where the margins are odd, the bottom and the right one are larger, as in the Keras layer CenterCrop."""
+    """Cuts the middle out of every image.
+
+    Where margins are odd, the bottom and the right one are larger, as in the Keras layer CenterCrop.
+    """
 
     height: int = 0
     """Rows of the result; 0: as many as the shorter side of the image has."""
@@ -36,7 +39,7 @@ class CenterCrop(Stage):
         return replace(spec, height=height, width=width)
 
     def _size(self, height: int | None, width: int | None) -> tuple[int, int]:
-        """The result's, of the images'; None where that is not known."""
+        """Returns rows and columns of the result from those of the images, which are None where unknown."""
         if height is None or width is None:
             if not (self.height and self.width):
                 self.refuse("the shorter side of the images is not known: give height and width, or resize before")

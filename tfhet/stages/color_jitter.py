@@ -1,4 +1,4 @@
-"""Brightness, contrast, saturation and hue of each image, together."""
+"""Changes brightness, contrast, saturation and hue of each image in one step."""
 
 from __future__ import annotations
 
@@ -20,26 +20,25 @@ from tfhet.stages.statistics import Statistics
 @register("color_jitter")
 @dataclass(frozen=True)
 class ColorJitter(Stage):
-    """The four as in torchvision's ColorJitter and Pillow's ImageEnhance, always in this order:
+    """Changes the four as torchvision's ColorJitter and Pillow's ImageEnhance do, always in this order:
 
     1. brightness: x -> factor * x
     2. contrast: a blend of x and the mean of its grey image, as one level
     3. saturation: a blend of x and its grey image
-    4. hue: turned about the colour wheel
+    4. hue: a rotation of the colour wheel
 
-    The first three are one affine map of the colours, so nothing is clipped or rounded between them; clipped before
-    the hue, rounded at the end. uint8 in 0..255 or float32 in 0..1; the dtype stays. On images of one channel,
-    saturation and hue do nothing.
+    The first three are one affine map of the colours. Values are clipped before the hue and rounded at the end. Images
+    are uint8 in 0..255 or float32 in 0..1; the dtype stays. Saturation and hue leave images of one channel unchanged.
     """
 
     brightness: float = 0.4
-    """The factor is drawn from 1 - brightness (not below 0) to 1 + brightness. From 0, where it is left out."""
+    """Range of the factor: from 1 - brightness (at least 0) to 1 + brightness. From 0, which omits the step."""
     contrast: float = 0.4
-    """The same, for the share of the image; the mean grey gets the rest."""
+    """Range of the image's share, as for brightness; the mean grey has the rest. From 0, which omits the step."""
     saturation: float = 0.4
-    """The same, for the share of the image; its grey image gets the rest."""
+    """Range of the image's share, as for contrast; its grey image has the rest. From 0, which omits the step."""
     hue: float = 0.0
-    """The most either way, in turns of the colour wheel. From 0, where it is left out, to 0.5."""
+    """Maximum rotation either way, in turns of the colour wheel. From 0, which omits the step, to 0.5."""
 
     random: ClassVar[bool] = True
 
@@ -49,13 +48,13 @@ class ColorJitter(Stage):
         if not all(0.0 <= factor < float("inf") for factor in factors) or not 0.0 <= self.hue <= 0.5:
             self.refuse(f"brightness, contrast and saturation are from 0, hue from 0 to 0.5; not {factors}, {self.hue}")
         if not any((*factors, self.hue)):
-            self.refuse("all four are 0: leave the stage out")
+            self.refuse("all four are 0: omit the stage")
 
     def spec(self, spec: ImageSpec) -> ImageSpec:
         return levels.grey_or_rgb(self, levels.full_range(self, spec))
 
     def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
-        """`brightness`, `contrast`, `saturation` (factors), `hue` (turns): float32 [batch]; only those not left out."""
+        """Returns `brightness`, `contrast`, `saturation` (factors), `hue` (turns), those above 0: float32 [batch]."""
         drawn = {}
         for draw, name in enumerate(("brightness", "contrast", "saturation")):
             most = getattr(self, name)

@@ -1,10 +1,11 @@
-"""What is done to the three colours of a pixel together: a linear mix, and a turn of the hue."""
+"""Operations on the three colours of a pixel: a linear mix, and a rotation of the hue."""
 
 from __future__ import annotations
 
 import tensorflow as tf
 
-from tfhet.stages import costs, levels
+from tfhet import native
+from tfhet.stages import levels
 
 
 def mixed(
@@ -13,12 +14,13 @@ def mixed(
     offsets: tf.Tensor | None = None,
     turns: tf.Tensor | None = None,
 ) -> tf.Tensor:
-    """images: uint8 in 0..255 or float32 in 0..1 [batch, H, W, 3] -> the same, clipped, then rounded for uint8.
+    """Returns the images after a linear mix of colours and a rotation of the hue, either of which may be omitted.
 
-    Each colour (a row) times its matrix, float32 [1 or batch, 3, 3], plus offsets, [1 or batch, 3] in the images'
-    units, clipped; then the hue turned, float32 [batch] in turns. Either may be left out.
+    images: uint8 in 0..255 or float32 in 0..1, [batch, H, W, 3]; results are clipped, and rounded for uint8. matrices:
+    float32 [1 or batch, 3, 3], multiplied with each colour (a row). offsets: float32 [1 or batch, 3], added, in the
+    images' units. turns: float32 [batch], the rotation of the hue after clipping.
     """
-    ops = costs.compiled("colour", "colour", images)
+    ops = native.ops("colour")
     if ops is None:
         return plain_mixed(images, matrices, offsets, turns)
     if matrices is None:
@@ -33,7 +35,7 @@ def mixed(
 def plain_mixed(
     images: tf.Tensor, matrices: tf.Tensor | None, offsets: tf.Tensor | None, turns: tf.Tensor | None
 ) -> tf.Tensor:
-    """`mixed` by TensorFlow's own operations."""
+    """Does the same as `mixed` by TensorFlow's own operations."""
     values, shape = tf.cast(images, tf.float32), tf.shape(images)
     if matrices is not None:
         pixels = tf.matmul(tf.reshape(values, [-1, shape[1] * shape[2], 3]), matrices)
@@ -48,8 +50,10 @@ def plain_mixed(
 
 
 def _turned(colours: tf.Tensor, turns: tf.Tensor) -> tf.Tensor:
-    """colours: float32 [batch, H, W, 3], from 0; turns: float32 [batch] -> the same shape, never beyond each pixel's
-    own smallest and largest value."""
+    """Rotates the hue of colours, float32 [batch, H, W, 3] from 0, by turns, float32 [batch].
+
+    Each pixel stays within its own smallest and largest value.
+    """
     # Whole planes of a colour, and masks that are multiplied: a tf.where costs as much as twenty additions.
     red, green, blue = tf.unstack(tf.transpose(colours, [3, 0, 1, 2]))
     most = tf.maximum(tf.maximum(red, green), blue)

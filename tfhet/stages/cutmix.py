@@ -21,16 +21,16 @@ SIDES = ("top", "bottom", "left", "right")
 @register("cutmix")
 @dataclass(frozen=True)
 class Cutmix(WithPartner):
-    """A rectangle of the next image of the batch, at its own place; labels by the part of the pixels that it takes
-    (Yun et al., arXiv:1905.04899).
+    """Pastes a rectangle of the next image of the batch at the same place, and mixes the labels by its share of the
+    pixels (Yun et al., arXiv:1905.04899).
 
-    It has the proportions of the image, its area is drawn, its centre is any pixel, and what is beyond the edges is
-    lost. Any range, uint8 or float32; the dtype stays. Labels must be float: put `one_hot(classes)` before. What an
-    image becomes depends on its batch, unlike with any other stage but `mixup`; a batch of one stays as it is.
+    The rectangle has the proportions of the image, a random area and any pixel as its centre; it is cut at the edges.
+    Images are uint8 or float32 of any range; the dtype stays. Labels must be float: put `one_hot(classes)` before. The
+    result depends on the batch, as only that of `mixup` does too; a batch of one image stays unchanged.
     """
 
     alpha: float = 1.0
-    """The area, as a part of the image's, is drawn from Beta(alpha, alpha). Positive."""
+    """Parameter of Beta(alpha, alpha), from which the area is drawn as a fraction of the image's. Positive."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -43,8 +43,10 @@ class Cutmix(WithPartner):
         return spec
 
     def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
-        """The rectangle in pixels: int32 [batch] `top`, `bottom`, `left`, `right`, the second and the last just
-        outside. `share`: float32 [batch], its part of all pixels."""
+        """Returns `top`, `bottom`, `left`, `right` of the rectangle, and its `share` of all pixels.
+
+        The sides are int32 [batch] in pixels; bottom and right lie just outside. `share` is float32 [batch].
+        """
         assert spec.height is not None and spec.width is not None
         at = tf.cast(randomness.uniform(keys, 0, 0.0, SHARES), tf.int32)
         sides = np.sqrt(quantiles(self.alpha))
@@ -63,8 +65,10 @@ class Cutmix(WithPartner):
 
 
 def pasted(images: tf.Tensor, rectangles: tf.Tensor) -> tf.Tensor:
-    """images: uint8 or float32 [batch, H, W, C]; rectangles: int32 [batch, 4], in the order of SIDES, within the images
-    -> the same shape and dtype, each with that part of the next image."""
+    """Returns the images, each with a rectangle of the next image.
+
+    images: uint8 or float32 [batch, H, W, C]. rectangles: int32 [batch, 4], in the order of SIDES, within the images.
+    """
     ops = native.ops("partner")
     if ops is None:
         return plain_pasted(images, rectangles)
@@ -74,7 +78,7 @@ def pasted(images: tf.Tensor, rectangles: tf.Tensor) -> tf.Tensor:
 
 
 def plain_pasted(images: tf.Tensor, rectangles: tf.Tensor) -> tf.Tensor:
-    """`pasted` by TensorFlow's own operations; float32 images must be finite."""
+    """Does the same as `pasted` by TensorFlow's own operations; float32 images must be finite."""
     shape = tf.shape(images)
     rows, columns = tf.range(shape[1]), tf.range(shape[2])
     top, bottom, left, right = tf.split(rectangles, 4, axis=1)

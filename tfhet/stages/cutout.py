@@ -18,16 +18,16 @@ from tfhet.stages.stage import Stage
 @register("cutout")
 @dataclass(frozen=True)
 class Cutout(Stage):
-    """The square's centre is any pixel, what is beyond the edges is lost (DeVries and Taylor, arXiv:1708.04552).
+    """Paints over a square of each image, whose centre is any pixel (DeVries and Taylor, arXiv:1708.04552).
 
-    The addon's `cutout` at such centres; its `random_cutout` keeps the whole square inside. Any range, uint8 or
-    float32; the dtype stays.
+    The square is cut at the edges, as by the `cutout` of Addons; its `random_cutout` keeps the whole square inside.
+    Images are uint8 or float32 of any range; the dtype stays.
     """
 
     size: int = 8
-    """Edge of the square in pixels, from 1; for an even size the centre is the pixel right of and below the middle."""
+    """Side of the square in pixels, from 1; for an even size the centre is the pixel right of and below the middle."""
     value: float = 0.0
-    """What is painted, in the units of the images; within their range, and a whole number for uint8."""
+    """Value that is painted, within the range of the images; a whole number for uint8."""
 
     random: ClassVar[bool] = True
 
@@ -40,7 +40,7 @@ class Cutout(Stage):
         return paintable(self, self.value, spec)
 
     def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
-        """`centre_y`, `centre_x`: float32 [batch], from 0 to below 1, of the height and the width."""
+        """Returns `centre_y`, `centre_x`: float32 [batch], fractions of height and width, from 0 to below 1."""
         return {"centre_y": randomness.uniform(keys, 0), "centre_x": randomness.uniform(keys, 1)}
 
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:

@@ -17,12 +17,15 @@ from tfhet.stages.stage import Stage
 @register("decode")
 @dataclass(frozen=True)
 class Decode(Stage):
-    """JPEG, PNG, BMP or GIF (its first frame) to uint8, each image in its own size; values are those of
-    `tf.io.decode_image`. Only what brings the images to one size may follow: `random_resized_crop`, `resize` or
-    `resized_center_crop`; together with that, and a `random_flip()` behind it, no more is decoded than is used."""
+    """Decodes JPEG, PNG, BMP or GIF (first frame) to uint8, each image in its own size.
+
+    Values are those of `tf.io.decode_image`. `random_resized_crop`, `resize` or `resized_center_crop` has to follow,
+    which brings the images to one size. Together with it, and with a `random_flip()` after it, only the part of each
+    image that is used is decoded.
+    """
 
     channels: int = 3
-    """1 (grey) or 3 (RGB)."""
+    """Channels of the result: 1 (grey) or 3 (RGB)."""
 
     keeps_shape: ClassVar[bool] = False
     keeps_range: ClassVar[bool] = False
@@ -38,5 +41,5 @@ class Decode(Stage):
         return ImageSpec(None, None, self.channels, "uint8", 0.0, 255.0, ragged=True)
 
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """images: string [batch] -> ragged uint8 [batch, (height), (width), channels]."""
+        """Returns ragged uint8 [batch, (height), (width), channels] for string [batch]."""
         return decoding.decode(images, self.channels)

@@ -1,8 +1,8 @@
-"""From the bytes of image files to a batch of one size, decoding no more of each than the window that is wanted.
+"""Decodes image files to a batch of one size, and of each file only the window that is needed.
 
-`TfhetDecodeWindows` does so in one pass over the rows of a JPEG image; everything else, and all without a compiler or
-libjpeg, is decoded by TensorFlow's own operations. Pixels are those of `tf.io.decode_jpeg` either way; also at the edge
-of the window, where `tf.io.decode_and_crop_jpeg` lacks the neighbours that smooth the colours.
+`TfhetDecodeWindows` does so in one pass over the rows of a JPEG image. TensorFlow's own operations decode other files,
+and all files where there is no compiler or libjpeg. Pixels are those of `tf.io.decode_jpeg` either way, also at the
+edge of the window, where `tf.io.decode_and_crop_jpeg` lacks the neighbours that smooth the colours.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ MARGIN = 8
 
 
 def decode(contents: tf.Tensor, channels: int = 3) -> tf.RaggedTensor:
-    """contents: string [batch], JPEG, PNG, BMP or GIF (its first frame) -> uint8 [batch, (height), (width), channels],
-    each image in its own size."""
+    """Returns uint8 [batch, (height), (width), channels], each image in its own size.
+
+    contents: string [batch], files of JPEG, PNG, BMP or GIF (first frame).
+    """
     return tf.map_fn(
         lambda content: tf.RaggedTensor.from_tensor(_whole(content, channels)),
         contents,
@@ -27,7 +29,7 @@ def decode(contents: tf.Tensor, channels: int = 3) -> tf.RaggedTensor:
 
 
 def sizes(contents: tf.Tensor) -> tf.Tensor:
-    """contents: string [batch], as for `decode` -> int32 [batch, 2], rows and columns, read from the headers."""
+    """Returns rows and columns, int32 [batch, 2], read from the headers of contents, string [batch]."""
     operations = native.ops("jpeg")
     if operations is not None:
         result = operations.tfhet_image_sizes(contents)
@@ -48,11 +50,11 @@ def decode_windows(
     confined: bool = True,
     fast: bool = False,
 ) -> tf.Tensor:
-    """`tfhet.stages.resampling.resize_windows` of images in their files: uint8 [batch, height, width, channels].
+    """Returns what `resampling.resize_windows` does for images in their files: uint8 [batch, height, width, channels].
 
     contents: string [batch], as for `decode`. fast: whether the JPEG transform may shrink an image by 2, 4 or 8 before
-    it is resized, where its window is at least that much larger than the result. Raises InvalidArgumentError for what
-    cannot be decoded and for a window outside of its image, with the place in the batch of a JPEG image.
+    it is resized, where its window is at least that much larger than the result. Raises InvalidArgumentError for a file
+    that cannot be decoded and for a window outside its image, with the place in the batch of a JPEG image.
     """
     windows = tf.cast(windows, tf.float32)
     flips = tf.zeros(tf.shape(contents)[:1], tf.bool) if flips is None else flips
@@ -77,7 +79,7 @@ def decode_windows(
         return resampling.resize_windows(image, window, flip, height, width, antialias, confined)[0]
 
     def completed() -> tf.Tensor:
-        # Few operations, which every iterator of a data set has to set up again.
+        # Few operations, because every iterator of a data set sets them up again.
         picked = tuple(tf.gather(tensor, others) for tensor in (contents, windows, flips))
         decoded = tf.map_fn(other, picked, fn_output_signature=tf.uint8)
         return tf.tensor_scatter_nd_update(images, others[:, None], decoded)
@@ -97,7 +99,7 @@ def plain(
     antialias: bool = False,
     confined: bool = True,
 ) -> tf.Tensor:
-    """The same of TensorFlow's own operations; flips are a tensor."""
+    """Does the same as `decode_windows` by TensorFlow's own operations; flips are a tensor."""
 
     def one(item: tuple[tf.Tensor, tf.Tensor, tf.Tensor]) -> tf.Tensor:
         content, window, flip = item
@@ -120,7 +122,7 @@ def _is_jpeg(content: tf.Tensor) -> tf.Tensor:
 
 
 def _size(content: tf.Tensor) -> tf.Tensor:
-    """string [] -> int32 [2]; what is no JPEG image is decoded for it."""
+    """Returns rows and columns, int32 [2], of a file, string []; a file that is not JPEG is decoded for that."""
     return tf.cond(
         _is_jpeg(content),
         lambda: tf.io.extract_jpeg_shape(content)[:2],

@@ -12,9 +12,12 @@ from tfhet.stages.registry import register
 @register("dilate")
 @dataclass(frozen=True)
 class Dilate(Morphology):
-    """The same as `tf.nn.dilation2d` with a filter of zeros, stride 1 and SAME padding; dtype stays."""
+    """Replaces each pixel by the maximum of a square around it; the dtype stays.
+
+    It equals `tf.nn.dilation2d` with a filter of zeros, stride 1 and SAME padding.
+    """
 
     size: int = 3
-    """Edge of the square in pixels, from 1."""
+    """Side of the square in pixels, from 1."""
 
     largest: ClassVar[bool] = True

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-from tfhet.stages import costs, levels
+from tfhet import native
+from tfhet.stages import levels
 from tfhet.stages.registry import register
 from tfhet.stages.spec import ImageSpec
 from tfhet.stages.stage import Stage
@@ -17,9 +18,9 @@ from tfhet.stages.table import lookup
 @register("equalize")
 @dataclass(frozen=True)
 class Equalize(Stage):
-    """Equalises the histogram of each channel of each image: bit for bit Pillow's `ImageOps.equalize`.
+    """Equalises the histogram of each channel of each image, bit for bit as Pillow's `ImageOps.equalize`.
 
-    uint8 in 0..255; float32 in 0..1 is brought to the nearest of the 256 levels first. The dtype stays.
+    Images are uint8 in 0..255, or float32 in 0..1, which is rounded to 256 levels first. The dtype stays.
     """
 
     def spec(self, spec: ImageSpec) -> ImageSpec:
@@ -31,8 +32,8 @@ class Equalize(Stage):
 
 
 def tables(images: tf.Tensor) -> tf.Tensor:
-    """uint8 [batch, H, W, C] -> uint8 [batch, 256, C]: what each level of each image becomes."""
-    ops = costs.compiled("equalize", "statistics", images)
+    """Returns uint8 [batch, 256, C], the new value of each level, for images uint8 [batch, H, W, C]."""
+    ops = native.ops("statistics")
     if ops is None:
         return plain_tables(images)
     result = ops.tfhet_equalizer(images)
@@ -41,7 +42,7 @@ def tables(images: tf.Tensor) -> tf.Tensor:
 
 
 def plain_tables(images: tf.Tensor) -> tf.Tensor:
-    """`tables` by TensorFlow's own operations."""
+    """Does the same as `tables` by TensorFlow's own operations."""
     batch, height, width, channels = tf.unstack(tf.shape(images))
     planes = batch * channels
     # One histogram for all planes: plane p counts in the bins 256 p to 256 p + 255.
@@ -51,7 +52,7 @@ def plain_tables(images: tf.Tensor) -> tf.Tensor:
         input=tf.reshape(bins, [-1]), size=planes * 256, weights=tf.constant([], tf.int32), binary_output=False
     )
     below = tf.cumsum(tf.reshape(counts, [planes, 256]), axis=1, exclusive=True)
-    # A step is a 255th of all pixels but those of the brightest level; where there is none, nothing changes.
+    # A step is a 255th of the pixels below the brightest level; without such pixels levels stay unchanged.
     but_brightest = tf.reduce_max(below * tf.cast(below < height * width, tf.int32), axis=1, keepdims=True)
     step = but_brightest // 255
     spread = tf.minimum((below + step // 2) // tf.maximum(step, 1), 255)

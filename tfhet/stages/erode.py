@@ -12,9 +12,12 @@ from tfhet.stages.registry import register
 @register("erode")
 @dataclass(frozen=True)
 class Erode(Morphology):
-    """The negative of `dilate` on the negative; SAME padding, any range, the dtype stays."""
+    """Replaces each pixel by the minimum of a square around it; any range, and the dtype stays.
+
+    Pixels beyond the edge do not count. It is the negative of `dilate` on the negative image.
+    """
 
     size: int = 3
-    """Edge of the square in pixels, from 1."""
+    """Side of the square in pixels, from 1."""
 
     largest: ClassVar[bool] = False

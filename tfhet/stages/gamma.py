@@ -21,13 +21,13 @@ from tfhet.stages.table import lookup
 @register("gamma")
 @dataclass(frozen=True)
 class Gamma(Stage):
-    """x -> gain * x**gamma with 1 as the brightest level, clipped, as `tf.image.adjust_gamma`.
+    """Computes gain * x**gamma, with 1 as the brightest level, and clips it, as `tf.image.adjust_gamma` does.
 
-    uint8 in 0..255 (through a table of 256) or float32 in 0..1; the dtype stays.
+    Images are uint8 in 0..255 (by a table of 256 values) or float32 in 0..1; the dtype stays.
     """
 
     gamma: float = 1.0
-    """The power; below 1 lightens, above 1 darkens. Positive."""
+    """Exponent; below 1 lightens, above 1 darkens. Positive."""
     gain: float = 1.0
     """Factor; positive."""
 
@@ -48,11 +48,11 @@ class Gamma(Stage):
                 result = ops.tfhet_power(images, gamma=self.gamma, gain=self.gain)
                 result.set_shape(images.shape)
                 return result
-            # log(0) is -inf and comes back as 0. tf.pow takes five times as long.
+            # log(0) is -inf, and its exponential 0 again. tf.pow takes five times as long.
             return tf.minimum(tf.exp(tf.math.log(images) * self.gamma) * self.gain, 1.0)
         return lookup(images, tf.constant(self.table()[np.newaxis, :, np.newaxis]))
 
     def table(self) -> np.ndarray:
-        """uint8 [256]: what each level becomes, rounded to the nearest."""
+        """Returns the new value of each level, rounded: uint8 [256]."""
         exact = self.gain * (np.arange(256) / 255.0) ** self.gamma * 255.0
         return np.minimum(np.floor(exact + 0.5), 255.0).astype(np.uint8)

@@ -1,4 +1,4 @@
-"""Gaussian blur, as tensorflow_addons' `gaussian_filter2d` defines it."""
+"""Blurs images with a Gaussian filter, as `gaussian_filter2d` of tensorflow_addons does."""
 
 from __future__ import annotations
 
@@ -11,39 +11,38 @@ import tensorflow as tf
 
 from tfhet import native
 from tfhet.errors import unknown
-from tfhet.stages import costs
 from tfhet.stages.registry import register
 from tfhet.stages.spec import ImageSpec
 from tfhet.stages.stage import Stage
 
 BACKENDS = ("auto", "own", "addons")
 PADDINGS = {"CONSTANT": "constant", "REFLECT": "reflect", "SYMMETRIC": "symmetric"}
-"""tf.pad's names of the ways to go on beyond the edge, and numpy's."""
+"""Names of paddings in tf.pad, and the same in numpy."""
 
 CUT_MARGIN = 2.0**-13
-"""Added before cutting to uint8: above the rounding error of the sums (5e-5), so that a plain area keeps its level.
-Without it, and in the addon, about half of the 256 levels come out of a plain area one level darker. So the two cannot
-be equal everywhere, nor is the addon to itself: its last bits depend on the order of its sums, and that on the CPU and
-on oneDNN. Where the exact value is further than the margin from a whole level, all agree; elsewhere, about once in 7000
-values of noise, ours is the upper of the two levels."""
+"""Margin that is added before values are truncated to uint8. It is above the rounding error of the sums (5e-5), so that
+a plain area keeps its level: without it, and in the addon, about half of the 256 levels become one level darker. Stage
+and addon are equal where the exact value is further than the margin from a whole level; elsewhere, about once in 7000
+values of noise, the stage has the upper of the two levels. The addon's own last bits depend on the order of its sums,
+and so on the CPU and on oneDNN."""
 
 NEGLIGIBLE = 2.0**-25
-"""Taps at both ends whose weights together are below this are left out: half of what float32 resolves next to 1."""
+"""Maximum sum of the weights at both ends that are omitted: half of what float32 resolves next to 1."""
 
 
 @register("gaussian_blur")
 @dataclass(frozen=True)
 class GaussianBlur(Stage):
-    """Separable blur with a sampled, normalised Gaussian; uint8 results are cut, not rounded, as in the addon."""
+    """Blurs with a sampled, normalised Gaussian; uint8 results are truncated, not rounded, as in Addons."""
 
     size: int = 11
-    """Edge of the filter in pixels, from 1."""
+    """Side of the filter in pixels, from 1."""
     sigma: float = 0.8
-    """Standard deviation in pixels."""
+    """Standard deviation in pixels. Positive."""
     backend: str = "auto"
-    """`own` (a compiled op or matrix products, whichever is cheaper), `addons` (tensorflow_addons), or `auto`: own."""
+    """`own` (a compiled op, else matrix products), `addons` (tensorflow_addons), or `auto`, which is `own`."""
     padding: str = "REFLECT"
-    """What lies beyond the edge: REFLECT (the edge once), SYMMETRIC (the edge twice) or CONSTANT (0)."""
+    """Padding beyond the edge: REFLECT (the edge once), SYMMETRIC (the edge twice) or CONSTANT (0)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -53,8 +52,11 @@ class GaussianBlur(Stage):
             unknown(f"backend of stage {self.name}", self.backend, BACKENDS)
         if self.padding not in PADDINGS:
             unknown(f"padding of stage {self.name}", self.padding, PADDINGS)
-        # 0 would be another level behind a rescale with an offset.
-        object.__setattr__(self, "commutes_with_rescale", self.padding != "CONSTANT")
+
+    @property
+    def commutes_with_rescale(self) -> bool:
+        # After a rescale with an offset, 0 would be another level.
+        return self.padding != "CONSTANT"
 
     def spec(self, spec: ImageSpec) -> ImageSpec:
         reach = {"REFLECT": self.size // 2 + 1, "SYMMETRIC": self.size // 2, "CONSTANT": 1}[self.padding]
@@ -71,7 +73,7 @@ class GaussianBlur(Stage):
         if self.backend == "addons":
             return self._by_addons(images)
         ops = native.ops("filters")
-        if ops is None or costs.cheapest("blur", images, ("native", "matrix")) == "matrix":
+        if ops is None:
             return self._by_matrices(images)
         weights = self.kept_weights().tolist()
         blurred = ops.tfhet_separable(images, rows=weights, columns=weights, padding=self.padding, addend=CUT_MARGIN)
@@ -98,13 +100,13 @@ class GaussianBlur(Stage):
         return tfa.image.gaussian_filter2d(images, self.size, self.sigma, padding=self.padding)
 
     def weights(self) -> np.ndarray:
-        """float64 [size], sum 1; for an even size the centre is left of the middle, as in the addon."""
+        """Returns float64 [size] with sum 1; for an even size the centre is left of the middle, as in the addon."""
         offsets = np.arange(-self.size // 2 + 1, self.size // 2 + 1)
         weights = np.exp(-(offsets**2) / (2.0 * self.sigma**2))
         return weights / weights.sum()
 
     def kept_weights(self) -> np.ndarray:
-        """`weights`, with 0 instead of those at the ends that change nothing; the sum is 1."""
+        """Returns the weights with 0 for negligible ones at the ends; the sum is 1."""
         weights = self.weights()
         for end in range((self.size - 1) // 2):
             if weights[: end + 1].sum() + weights[-end - 1 :].sum() >= NEGLIGIBLE:
@@ -113,7 +115,7 @@ class GaussianBlur(Stage):
         return weights / weights.sum()
 
     def matrix(self, length: int) -> np.ndarray:
-        """float32 [length, length]: blurs a line of `length` pixels, what lies beyond its ends folded back in."""
+        """Returns float32 [length, length], which blurs a line of pixels with its padding folded in."""
         before = (self.size - 1) // 2
         around = (before, self.size - 1 - before)
         if self.padding == "CONSTANT":

@@ -9,7 +9,8 @@ from typing import ClassVar
 
 import tensorflow as tf
 
-from tfhet.stages import costs, levels, randomness
+from tfhet import native
+from tfhet.stages import levels, randomness
 from tfhet.stages.registry import register
 from tfhet.stages.spec import ImageSpec
 from tfhet.stages.stage import Stage
@@ -18,30 +19,30 @@ from tfhet.stages.stage import Stage
 @register("gaussian_noise")
 @dataclass(frozen=True)
 class GaussianNoise(Stage):
-    """Normal noise of mean 0, drawn for each value of each image; clipped.
+    """Adds normal noise of mean 0 to each value of each image, and clips it.
 
-    uint8 in 0..255 or float32 in 0..1; the dtype stays.
+    Images are uint8 in 0..255 or float32 in 0..1; the dtype stays.
     """
 
     stddev: float = 0.05
-    """Standard deviation, as a part of the full range: 0.05 is 12.75 levels of uint8. From 0."""
+    """Standard deviation, as a fraction of the full range: 0.05 is 12.75 levels of uint8. From 0."""
 
     random: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not (self.stddev >= 0.0 and math.isfinite(self.stddev)):
-            self.refuse(f"stddev is a part of the full range, from 0, not {self.stddev}")
+            self.refuse(f"stddev is a fraction of the full range, from 0, not {self.stddev}")
 
     def spec(self, spec: ImageSpec) -> ImageSpec:
         return levels.full_range(self, spec)
 
     def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
-        """`noise`: uint64 [batch], the number that all the noise of an image follows from (see `normals`)."""
+        """Returns `noise`, uint64 [batch], from which all noise of an image derives (see `normals`)."""
         return {"noise": randomness.bits(keys, 0)}
 
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        ops, deviation = costs.compiled("noise", "noise", images), self.stddev * levels.FULL[images.dtype.name]
+        ops, deviation = native.ops("noise"), self.stddev * levels.FULL[images.dtype.name]
         if ops is None:
             return self._plain(images, parameters["noise"], deviation)
         noisy = ops.tfhet_noise(images, parameters["noise"], deviation=deviation)
@@ -57,10 +58,11 @@ class GaussianNoise(Stage):
 
 
 def normals(seeds: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
-    """seeds: uint64 [batch]; count: int32 [] -> float32 [batch, count], normal; a row depends on its seed only, but for
-    the last bit, which logarithm and cosine may round differently in another batch.
+    """Returns normal numbers, float32 [batch, count], for seeds, uint64 [batch].
 
-    Box-Muller on 16 bits each for radius and angle, so that one 64-bit word gives four: none is beyond 4.9.
+    A row depends on its seed only, except for the last bit, which logarithm and cosine may round differently in another
+    batch. Box-Muller takes 16 bits each for radius and angle, so that one 64-bit word gives four numbers, none beyond
+    4.9.
     """
     words = tf.bitcast(tf.range(tf.cast((count + 3) // 4, tf.int64)), tf.uint64)
     halves = tf.bitcast(randomness.absorb(seeds[:, tf.newaxis], words), tf.int32)

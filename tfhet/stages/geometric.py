@@ -1,4 +1,4 @@
-"""Stages that only move pixels: each says where a pixel of the result comes from, and one sampling does the rest."""
+"""Stages that only move pixels: each says where a pixel of the result comes from, and one sampling applies it."""
 
 from __future__ import annotations
 
@@ -13,26 +13,30 @@ from tfhet.stages.stage import Stage
 
 
 class Geometric(Stage):
-    """A stage that is one projective transform per image, so that neighbours can be sampled together, and that a mask
-    or a box can be moved by the same numbers as its image."""
+    """A stage that is one projective transform per image.
+
+    Neighbouring stages of this kind are sampled together, and a mask or a box can be moved by the image's transform.
+    """
 
     @property
     def moves(self) -> bool:
-        """Whether it is nothing but that transform and a bilinear sampling, as it is configured."""
+        """Whether the stage, as configured, is only that transform with a bilinear sampling."""
         return True
 
     @property
     def fill(self) -> tuple[str, float] | None:
-        """What lies beyond the edge: one of `projection.FILLS`, and the value for `constant`; None for a transform that
-        reaches nothing beyond it."""
+        """Fill beyond the edge: one of `projection.FILLS`, and the value of `constant`.
+
+        None for a transform that does not reach beyond the edge.
+        """
         return None
 
     def size(self, spec: ImageSpec) -> tuple[int, int] | None:
-        """Rows and columns of the result; None: those of the images."""
+        """Returns rows and columns of the result; None for those of the images."""
         return None
 
     def transforms(self, parameters: Mapping[str, tf.Tensor], height: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
-        """Sizes of the images in pixels -> float32 [batch, 8], or [1, 8] for all alike, as `projection` has them."""
+        """Returns float32 [batch, 8], or [1, 8] for all images, as in `projection`. height, width: in pixels."""
         raise NotImplementedError
 
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
@@ -44,7 +48,7 @@ class Geometric(Stage):
 
 
 class Filled(Geometric):
-    """One with the fields `fill_mode` and `fill_value`."""
+    """A stage with the fields `fill_mode` and `fill_value`."""
 
     fill_mode: str
     fill_value: float
@@ -53,8 +57,11 @@ class Filled(Geometric):
         super().__post_init__()
         if self.fill_mode not in projection.FILLS:
             unknown(f"fill_mode of stage {self.name}", self.fill_mode, projection.FILLS)
+
+    @property
+    def commutes_with_rescale(self) -> bool:
         # A constant would be rescaled together with the images, or not.
-        object.__setattr__(self, "commutes_with_rescale", self.fill_mode != "constant")
+        return self.fill_mode != "constant"
 
     def spec(self, spec: ImageSpec) -> ImageSpec:
         if self.fill_mode == "constant" and not spec.low <= self.fill_value <= spec.high:

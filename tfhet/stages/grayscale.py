@@ -1,4 +1,4 @@
-"""Takes the colour away."""
+"""Turns colours into grey."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import ClassVar
 
 import tensorflow as tf
 
-from tfhet.stages import costs, levels
+from tfhet import native
+from tfhet.stages import levels
 from tfhet.stages.registry import register
 from tfhet.stages.spec import ImageSpec
 from tfhet.stages.stage import Stage
@@ -17,13 +18,13 @@ from tfhet.stages.stage import Stage
 @register("grayscale")
 @dataclass(frozen=True)
 class Grayscale(Stage):
-    """0.299 red + 0.587 green + 0.114 blue (ITU-R 601-2); on uint8 bit for bit Pillow's `convert("L")`.
+    """Computes 0.299 red + 0.587 green + 0.114 blue (ITU-R 601-2), for uint8 bit for bit as Pillow's `convert("L")`.
 
-    Any range; the dtype stays. (`tf.image.rgb_to_grayscale` has weights that sum to 0.9999.)
+    Images may have any range; the dtype stays. The weights of `tf.image.rgb_to_grayscale` sum to 0.9999.
     """
 
     channels: int = 1
-    """Of what comes out: 1, or 3 with all of them equal."""
+    """Channels of the result: 1, or 3 equal ones."""
 
     keeps_shape: ClassVar[bool] = False
     commutes_with_rescale: ClassVar[bool] = True
@@ -39,7 +40,7 @@ class Grayscale(Stage):
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
         if images.shape[3] == 1:
             return images if self.channels == 1 else tf.tile(images, [1, 1, 1, 3])
-        ops = costs.compiled("grey", "colour", images)
+        ops = native.ops("colour")
         if ops is None:
             return self._plain(images)
         grey = ops.tfhet_grey(images, channels=self.channels)

@@ -18,7 +18,7 @@ from tfhet.stages.stage import Stage
 @register("invert")
 @dataclass(frozen=True)
 class Invert(Stage):
-    """x -> full - x, as Pillow's `ImageOps.invert`: 255 - x on uint8, 1 - x on float32 in 0..1; the dtype stays."""
+    """Computes 255 - x for uint8 and 1 - x for float32 in 0..1, as Pillow's `ImageOps.invert`; the dtype stays."""
 
     pointwise: ClassVar[bool] = True
 

@@ -1,4 +1,4 @@
-"""Grey levels: the full range of an image, the way back into it, and the grey of a colour."""
+"""Grey levels: the full range of images, clipping to it, and the grey of a colour."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from tfhet.stages.spec import ImageSpec
 from tfhet.stages.stage import Stage
 
 FULL = {"uint8": 255.0, "float32": 1.0}
-"""The brightest level by dtype; the darkest is 0."""
+"""Brightest level by dtype; the darkest is 0."""
 
 LUMA = (19595.0, 38470.0, 7471.0)
-"""How much red, green and blue count in a grey, in 65536ths: ITU-R 601-2 as Pillow's mode L rounds it; they sum to 1.
+"""Weights of red, green and blue in grey, in 65536ths: ITU-R 601-2 as rounded for Pillow's mode L. They sum to 1.
 Products with uint8 and their sum stay below 2**24, so float32 holds them exactly."""
 
 
 def full_range(stage: Stage, spec: ImageSpec) -> ImageSpec:
-    """`spec` itself. Raises UsageError, naming the stage, unless it is uint8 in 0..255 or float32 in 0..1."""
+    """Returns `spec`. Raises UsageError, naming the stage, unless images are uint8 in 0..255 or float32 in 0..1."""
     full = FULL[spec.dtype]
     if not (math.isclose(spec.low, 0.0, abs_tol=1e-6) and math.isclose(spec.high, full, rel_tol=1e-6)):
         stage.refuse(
-            f"wants {spec.dtype} images from 0 to {full:g}, not {spec.low:g} to {spec.high:g}: put it before what "
-            "changes the range, or rescale to 0..1 before it"
+            f"needs {spec.dtype} images from 0 to {full:g}, not {spec.low:g} to {spec.high:g}: put it before the stage "
+            "that changes the range, or rescale to 0..1 before it"
         )
     return spec
 
 
 def grey_or_rgb(stage: Stage, spec: ImageSpec) -> ImageSpec:
-    """`spec` itself. Raises UsageError, naming the stage, unless its images have 1 or 3 channels."""
+    """Returns `spec`. Raises UsageError, naming the stage, unless images have 1 or 3 channels."""
     if spec.channels not in (1, 3):
-        stage.refuse(f"wants images of 1 channel or 3, not {spec.channels}")
+        stage.refuse(f"needs images of 1 or 3 channels, not {spec.channels}")
     return spec
 
 
 def restored(values: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
-    """float32 of any shape -> `dtype`: clipped to the full range, and for uint8 rounded to the nearest level."""
+    """Converts float32 to `dtype`: clips it to the full range, and rounds it for uint8."""
     # tf.clip_by_value is two operations; this is one.
     clip = tf.raw_ops.ClipByValue
     if dtype.is_floating:
@@ -47,22 +47,22 @@ def restored(values: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
 
 
 def in_levels(images: tf.Tensor) -> tf.Tensor:
-    """uint8, or float32 in 0..1 -> uint8 of the same shape, each value at the nearest of the 256 levels."""
+    """Converts float32 in 0..1 to uint8, each value to the nearest of 256 levels; uint8 stays unchanged."""
     return apply_line(images, Line.of(255.0), tf.uint8) if images.dtype.is_floating else images
 
 
 def as_given(levels: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
-    """uint8 -> `dtype`, of the same shape: for float32 the levels are 255ths. The way back from `in_levels`."""
+    """Converts uint8 levels back from `in_levels` to `dtype`: for float32 they are 255ths."""
     return tf.cast(levels, tf.float32) * (1.0 / 255.0) if dtype.is_floating else levels
 
 
 def per_image(values: tf.Tensor) -> tf.Tensor:
-    """[batch] -> [batch, 1, 1, 1]: to be broadcast over the images."""
+    """Returns [batch, 1, 1, 1] for [batch], which broadcasts over images."""
     return values[:, tf.newaxis, tf.newaxis, tf.newaxis]
 
 
 def over_pixels(reduce: Callable[..., tf.Tensor], images: tf.Tensor) -> tf.Tensor:
-    """[batch, H, W, C], `reduce` one of tf.reduce_mean, tf.reduce_min, tf.reduce_max -> [batch, 1, 1, C]."""
+    """Reduces [batch, H, W, C] to [batch, 1, 1, C] by tf.reduce_mean, tf.reduce_min or tf.reduce_max."""
     shape, channels = tf.shape(images), images.shape[3]
     # First over whole lines, each column by itself: both axes at once take three times as long.
     columns = reduce(tf.reshape(images, [shape[0], shape[1], shape[2] * channels]), axis=1)

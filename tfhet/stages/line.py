@@ -1,4 +1,4 @@
-"""A straight line with ends: what many stages of grey levels are, and what several of them in a row are together."""
+"""Straight lines with ends: many stages of grey levels are one, and so are several of them in a row."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from typing import TypeAlias
 
 import tensorflow as tf
 
-from tfhet.stages import costs
+from tfhet import native
 
 Number: TypeAlias = float | Sequence[float] | tf.Tensor
 
 
 @dataclass(frozen=True)
 class Line:
-    """x -> min(max(scale * x + offset, low), high), low <= high. Each float32 [1 or batch, 1 or channels]; the ends may
-    be infinite."""
+    """The function min(max(scale * x + offset, low), high) with low <= high.
+
+    Each number is float32 [1 or batch, 1 or channels]; low and high may be infinite.
+    """
 
     scale: tf.Tensor
     offset: tf.Tensor
@@ -26,21 +28,21 @@ class Line:
 
     @classmethod
     def of(cls, scale: Number = 1.0, offset: Number = 0.0, low: Number = -math.inf, high: Number = math.inf) -> Line:
-        """Each one number for everything, [channels] for all images, or [1 or batch, 1 or channels]."""
+        """Makes a line of numbers, of [channels] for all images, or of [1 or batch, 1 or channels]."""
         return cls(*(_matrix(part, 0) for part in (scale, offset, low, high)))
 
     @classmethod
     def per_image(
         cls, scale: Number = 1.0, offset: Number = 0.0, low: Number = -math.inf, high: Number = math.inf
     ) -> Line:
-        """Each one number for everything, [batch] for all channels, or [1 or batch, 1 or channels]."""
+        """Makes a line of numbers, of [batch] for all channels, or of [1 or batch, 1 or channels]."""
         return cls(*(_matrix(part, 1) for part in (scale, offset, low, high)))
 
     def then(self, other: Line) -> Line:
-        """The line that is this one and then `other`, ends and all; exact but for the rounding of its four numbers."""
-        # No product of 0 and an infinite end: a scale of 0 makes everything the offset.
+        """Returns the line that applies this one and then `other`; only its four numbers are rounded."""
+        # Never 0 times an infinite end: a scale of 0 makes every value the offset.
         ends = [tf.math.multiply_no_nan(end, other.scale) + other.offset for end in (self.low, self.high)]
-        low, high = tf.minimum(*ends), tf.maximum(*ends)  # a negative scale turns them about
+        low, high = tf.minimum(*ends), tf.maximum(*ends)  # a negative scale exchanges them
         return Line(
             scale=self.scale * other.scale,
             offset=self.offset * other.scale + other.offset,
@@ -50,7 +52,7 @@ class Line:
 
 
 def _matrix(part: Number, axis: int) -> tf.Tensor:
-    """A vector becomes one row (`axis` 0) or one column (1)."""
+    """Makes a vector one row (axis 0) or one column (axis 1)."""
     part = tf.convert_to_tensor(part, tf.float32)
     if part.shape.rank == 0:
         return tf.reshape(part, [1, 1])
@@ -58,9 +60,8 @@ def _matrix(part: Number, axis: int) -> tf.Tensor:
 
 
 def apply_line(images: tf.Tensor, line: Line, dtype: tf.DType) -> tf.Tensor:
-    """images: uint8 or float32 [batch, H, W, C] -> `dtype` of the same shape: float32, or uint8, for which the results
-    are rounded to the nearest level and clipped to 0..255."""
-    ops = costs.compiled("line", "tone", images)
+    """Applies the line to images, uint8 or float32 [batch, H, W, C]; uint8 results are rounded and clipped."""
+    ops = native.ops("tone")
     if ops is None:
         return plain_line(images, line, dtype)
     result = ops.tfhet_line(images, line.scale, line.offset, line.low, line.high, result_type=dtype)
@@ -69,7 +70,7 @@ def apply_line(images: tf.Tensor, line: Line, dtype: tf.DType) -> tf.Tensor:
 
 
 def plain_line(images: tf.Tensor, line: Line, dtype: tf.DType) -> tf.Tensor:
-    """`apply_line` by TensorFlow's own operations."""
+    """Does the same as `apply_line` by TensorFlow's own operations."""
     shape = tf.shape(images)
     values = tf.cast(tf.reshape(images, [shape[0], shape[1], shape[2] * shape[3]]), tf.float32)
     steps = (

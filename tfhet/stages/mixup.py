@@ -17,15 +17,15 @@ from tfhet.stages.spec import ImageSpec
 @register("mixup")
 @dataclass(frozen=True)
 class Mixup(WithPartner):
-    """(1 - share) * image + share * next image of the batch, the labels likewise (Zhang et al., arXiv:1710.09412).
+    """Computes (1 - share) * image + share * next image of the batch, and mixes the labels alike (Zhang et al.,
+    arXiv:1710.09412).
 
-    Any range, uint8 (rounded to the nearest level) or float32; the dtype stays. Labels must be float: put
-    `one_hot(classes)` before. What an image becomes depends on its batch, unlike with any other stage but `cutmix`; a
-    batch of one stays as it is.
+    Images are uint8 (rounded) or float32 of any range; the dtype stays. Labels must be float: put `one_hot(classes)`
+    before. The result depends on the batch, as only that of `cutmix` does too; a batch of one image stays unchanged.
     """
 
     alpha: float = 0.2
-    """The share is drawn from Beta(alpha, alpha): below 1 mostly near 0 or 1, above 1 mostly near a half. Positive."""
+    """Parameter of Beta(alpha, alpha), which gives shares mostly near 0 or 1 below 1, near 0.5 above 1. Positive."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -33,7 +33,7 @@ class Mixup(WithPartner):
             self.refuse(f"alpha is positive, not {self.alpha}")
 
     def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
-        """`share`: float32 [batch], the part of the next image."""
+        """Returns `share`, the part of the next image: float32 [batch]."""
         return {"share": beta(keys, 0, self.alpha)}
 
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
@@ -41,8 +41,7 @@ class Mixup(WithPartner):
 
 
 def blended(images: tf.Tensor, shares: tf.Tensor) -> tf.Tensor:
-    """images: uint8 or float32 [batch, H, W, C]; shares: float32 [batch], of the next image -> the same shape and
-    dtype."""
+    """Blends images, uint8 or float32 [batch, H, W, C], with shares, float32 [batch], of the next image."""
     ops = native.ops("partner")
     if ops is None:
         return plain_blended(images, shares)
@@ -52,7 +51,7 @@ def blended(images: tf.Tensor, shares: tf.Tensor) -> tf.Tensor:
 
 
 def plain_blended(images: tf.Tensor, shares: tf.Tensor) -> tf.Tensor:
-    """`blended` by TensorFlow's own operations."""
+    """Does the same as `blended` by TensorFlow's own operations."""
     values = tf.cast(images, tf.float32)
     result = mixed(values, partner(values), shares)
     return result if images.dtype.is_floating else tf.cast(result + 0.5, images.dtype)

@@ -1,4 +1,4 @@
-"""The largest or the smallest value around each pixel."""
+"""Stages that take the largest or the smallest value around each pixel."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import ClassVar
 
 import tensorflow as tf
 
-from tfhet.stages import costs
+from tfhet import native
 from tfhet.stages.stage import Stage
 
 
 class Morphology(Stage):
-    """One over a square, with the field `size`; what lies beyond the edge does not count."""
+    """A stage over a square with the field `size`; pixels beyond the edge do not count."""
 
     largest: ClassVar[bool]
-    """The largest value, or the smallest."""
+    """Whether it takes the largest value or the smallest."""
     commutes_with_rescale: ClassVar[bool] = True
 
     size: int
@@ -30,11 +30,13 @@ class Morphology(Stage):
 
 
 def extremes(images: tf.Tensor, size: int, largest: bool) -> tf.Tensor:
-    """images: uint8 or float32 [batch, H, W, C] -> the same shape and dtype: of `size` x `size` pixels around each one,
-    of an even number one more below and to the right, the largest value or the smallest."""
+    """Returns the largest or smallest value of `size` x `size` pixels around each pixel.
+
+    images: uint8 or float32 [batch, H, W, C]. An even square has one more pixel below and to the right.
+    """
     if size == 1:
         return images
-    compiled = costs.compiled("morphology", "morphology", images)
+    compiled = native.ops("morphology")
     if compiled is None:
         return _plain(images, size, largest)
     result = compiled.tfhet_morphology(images, size=size, largest=largest)

@@ -1,4 +1,4 @@
-"""Brings each channel to a mean and a spread that suit a network."""
+"""Brings each channel to a mean and a standard deviation that suit a network."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from tfhet.stages.stage import Stage
 @register("normalize")
 @dataclass(frozen=True)
 class Normalize(Stage):
-    """(x - mean) / std with 1 as the brightest level, to float32, as torchvision's Normalize behind ToTensor.
+    """Computes (x - mean) / std as float32, with 1 as the brightest level, as torchvision's Normalize after ToTensor.
 
-    uint8 (divided by 255 in the same multiply-add) or float32 (taken as it is). ImageNet's are
+    uint8 images are divided by 255 in the same multiply-add; float32 images are not. ImageNet's numbers are
     `normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))`.
     """
 
     mean: tuple[float, ...] = (0.5,)
-    """Taken away: one number for each channel, or one for all."""
+    """Mean that is subtracted: one number for each channel, or one for all."""
     std: tuple[float, ...] = (0.5,)
-    """Divided by: one number for each channel, or one for all; positive."""
+    """Standard deviation that divides: one positive number for each channel, or one for all."""
 
     keeps_range: ClassVar[bool] = False
     pointwise: ClassVar[bool] = True
@@ -60,6 +60,6 @@ class Normalize(Stage):
         return Line.of(*self._line(spec.dtype))
 
     def _line(self, dtype: str) -> tuple[np.ndarray, np.ndarray]:
-        """float64 [1] or [channels]: the result is scale * x + offset."""
+        """Returns scale and offset, float64 [1] or [channels], of the result scale * x + offset."""
         mean, std = np.array(self.mean), np.array(self.std)
         return 1.0 / (levels.FULL[dtype] * std), -mean / std

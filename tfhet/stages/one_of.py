@@ -14,15 +14,15 @@ from tfhet.stages.stage import Stage
 @register("one_of")
 @dataclass(frozen=True)
 class OneOf(Choice):
-    """Each image goes through one of the stages, by its own draw: `one_of(posterize(4), solarize(128))`.
+    """Each image goes through one stage that is drawn for it: `one_of(posterize(4), solarize(128))`.
 
-    Each stage works on the images that drew it, not on all. The stages must agree on shape, dtype and range.
+    Each stage works only on the images that drew it. The stages must agree on shape, dtype and range.
     """
 
     stages: tuple[Stage, ...]
-    """At least two; any stages of images, also random ones."""
+    """Stages to choose from, at least two; any stages of images, also random ones."""
     weights: tuple[float, ...] = ()
-    """How probable each is, in any unit: `weights=(3, 1)`. Empty: all alike."""
+    """Relative probability of each stage, in any unit: `weights=(3, 1)`. Empty: all are equally likely."""
 
     variadic: ClassVar[str] = "stages"
 

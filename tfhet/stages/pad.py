@@ -9,21 +9,22 @@ from typing import ClassVar
 import numpy as np
 import tensorflow as tf
 
+from tfhet import native
 from tfhet.errors import unknown
-from tfhet.stages import costs, projection
+from tfhet.stages import projection
 from tfhet.stages.registry import register
 from tfhet.stages.spec import ImageSpec
 from tfhet.stages.stage import Stage
 
 MODES = ("constant", "edge", "reflect", "symmetric")
 FILLS = {"constant": "constant", "edge": "nearest", "symmetric": "reflect"}
-"""The modes that a sampling has too, by its name for them."""
+"""Modes that a sampling has too, with its names for them."""
 
 
 @register("pad")
 @dataclass(frozen=True)
 class Pad(Stage):
-    """By a number of pixels on each side, or, along an axis whose size is given, by what is missing to that size."""
+    """Adds a number of pixels on each side or, along an axis whose size is given, as many as are missing."""
 
     top: int = 0
     """Rows added above."""
@@ -34,14 +35,14 @@ class Pad(Stage):
     right: int = 0
     """Columns added on the right."""
     height: int = 0
-    """Rows of the result, the image in the middle (an odd one goes below); 0: by top and bottom."""
+    """Rows of the result with the image in the middle (an odd row goes below); 0 adds top and bottom instead."""
     width: int = 0
-    """Columns of the result, the image in the middle (an odd one goes to the right); 0: by left and right."""
+    """Columns of the result with the image in the middle (an odd one goes right); 0 adds left and right instead."""
     mode: str = "constant"
-    """constant (`value`), edge (the last pixel), reflect (the edge once) or symmetric (the edge twice), as `numpy.pad`
-    has them: mirrored again where the border is larger than the image."""
+    """constant (`value`), edge (the last pixel), reflect (the edge once) or symmetric (the edge twice), as in
+    `numpy.pad`, which mirrors again where the border is larger than the image."""
     value: float = 0.0
-    """For `constant`: within the range of the images; a whole number for uint8."""
+    """Value of `constant`, within the range of the images; a whole number for uint8."""
 
     keeps_shape: ClassVar[bool] = False
 
@@ -53,17 +54,20 @@ class Pad(Stage):
             self.refuse("give either the size of the result or the border, not both along one axis")
         if self.mode not in MODES:
             unknown(f"mode of stage {self.name}", self.mode, MODES)
+
+    @property
+    def commutes_with_rescale(self) -> bool:
         # A constant would be rescaled together with the images, or not.
-        object.__setattr__(self, "commutes_with_rescale", self.mode != "constant")
+        return self.mode != "constant"
 
     def spec(self, spec: ImageSpec) -> ImageSpec:
         if self.mode == "constant" and not spec.low <= self.value <= spec.high:
             self.refuse(f"value {self.value:g} is outside the images' range, {spec.low:g} to {spec.high:g}")
         if spec.dtype == "uint8" and self.mode == "constant" and self.value != int(self.value):
             self.refuse(f"value {self.value:g} is not a whole number, as uint8 images need")
-        (above, below), (before, behind) = self._borders(spec.height, spec.width)
+        (above, below), (before, after) = self._borders(spec.height, spec.width)
         height = None if spec.height is None else above + spec.height + below
-        width = None if spec.width is None else before + spec.width + behind
+        width = None if spec.width is None else before + spec.width + after
         return replace(spec, height=height, width=width)
 
     def _borders(self, height: int | None, width: int | None) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -82,7 +86,7 @@ class Pad(Stage):
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
         height, width = images.shape[1], images.shape[2]
         rows, columns = self._borders(height, width)
-        compiled = costs.compiled("project", "sampling", images)
+        compiled = native.ops("sampling")
         if compiled is not None and self.mode in FILLS and height is not None and width is not None:
             size = height + sum(rows), width + sum(columns)
             moves = projection.translation(tf.constant([float(rows[0])]), tf.constant([float(columns[0])]))

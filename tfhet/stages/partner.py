@@ -1,7 +1,7 @@
 """Stages that mix each image with another one of its batch, and their labels in proportion.
 
-The exception among the stages: what an example becomes depends on who is in its batch. The partner is the next example
-of the batch, the first one for the last. Everything else is drawn from the example's own key.
+Only with these stages does the result for an example depend on the other examples in its batch. Its partner is the next
+example, or the first one for the last. All random numbers derive from the example's own key.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from tfhet.stages import randomness
 from tfhet.stages.stage import Stage
 
 SHARES = 4096
-"""How many different shares are drawn, all alike probable; a power of 2, so that no product with it is rounded."""
+"""Number of different shares, all equally likely; a power of 2, so that products with it are exact."""
 
 
 class WithPartner(Stage):
-    """Draws `share`: what each label gives up to that of the partner, float32 [batch]."""
+    """Draws `share`, the part of the partner in each label: float32 [batch]."""
 
     random: ClassVar[bool] = True
     commutes_with_rescale: ClassVar[bool] = True
@@ -36,12 +36,12 @@ class WithPartner(Stage):
 
 
 def partner(values: tf.Tensor) -> tf.Tensor:
-    """[batch, ...] -> the same shape: for each row the next one, for the last the first."""
+    """Returns for each row of [batch, ...] the next one, and for the last the first."""
     return tf.concat([values[1:], values[:1]], axis=0)
 
 
 def mixed(own: tf.Tensor, other: tf.Tensor, share: tf.Tensor) -> tf.Tensor:
-    """own, other: float [batch, ...]; share: the same dtype [batch] -> (1 - share) * own + share * other."""
+    """Returns (1 - share) * own + share * other. own, other: float [batch, ...]. share: [batch] of the same dtype."""
     # Rows as lines: the share is broadcast along them. Exactly `own` where both are the same.
     shape = tf.shape(own)
     lines, others = (tf.reshape(values, [shape[0], tf.reduce_prod(shape[1:])]) for values in (own, other))
@@ -51,14 +51,14 @@ def mixed(own: tf.Tensor, other: tf.Tensor, share: tf.Tensor) -> tf.Tensor:
 
 
 def beta(keys: tf.Tensor, draw: int, alpha: float) -> tf.Tensor:
-    """keys: uint64 [batch] -> float32 [batch], from Beta(alpha, alpha), by its quantiles."""
+    """Returns float32 [batch] from Beta(alpha, alpha), by its quantiles. keys: uint64 [batch]."""
     # From a table: functions like tf.exp round differently at the end of a batch than within it.
     at = tf.cast(randomness.uniform(keys, draw, 0.0, SHARES), tf.int32)
     return tf.gather(tf.constant(quantiles(alpha), tf.float32), at)
 
 
 def quantiles(alpha: float) -> np.ndarray:
-    """float64 [SHARES]: the values of Beta(alpha, alpha) below which lie 1/2, 3/2, 5/2, ... SHARES-ths."""
+    """Returns float64 [SHARES]: the quantiles of Beta(alpha, alpha) at 1/2, 3/2, 5/2, ... SHARES-ths."""
     grid = np.linspace(0.0, 1.0, 1 << 17)
     if alpha < 1.0:
         # In t = x**alpha the density has no pole at 0: (1 - x)**(alpha - 1) up to a factor.

@@ -1,4 +1,4 @@
-"""What RandAugment and TrivialAugment share: fourteen operations, each in 31 strengths, one drawn for each image.
+"""The common part of RandAugment and TrivialAugment: for each image, one of fourteen operations in one of 31 strengths.
 
 The operations and their strengths are those of torchvision 0.15 and later (`RandAugment`, `TrivialAugmentWide`). Two
 things differ: moved images are sampled bilinearly (torchvision's default is the nearest pixel), and levels are rounded
@@ -53,38 +53,43 @@ OPERATIONS = (
     "autocontrast",
     "equalize",
 )
-"""Their numbers are their places here."""
+"""Names of the operations. The number of an operation is its place here."""
 BINS = 31
+"""Number of strengths."""
 _MOVES = {name: OPERATIONS.index(name) for name in ("shear_x", "shear_y", "translate_x", "translate_y", "rotate")}
 _SIGNED = OPERATIONS[1:10]
 _PARTS = (0, 1, 1, 1, 1, 1, 2, 3, 4, 5, 6, 6, 7, 8)
-"""The operations that are carried out together, in the order of `Policy._parts`."""
+"""For each operation the place of its part in `Policy._layer`."""
 
 PART_BYTES, PART_IMAGES = 4 << 20, 512
-"""A batch is worked on in parts of so many bytes, so that its copies stay in the cache and come from memory that is
-already there: 120 us instead of 165 for a 224x224 RGB image in a batch of 128. Images of which more than so many make
-a part are worked on all at once."""
+"""Maximum bytes and images of the part of a batch that is processed at once: copies of a part stay in the cache and
+reuse memory, which takes 120 us instead of 165 for a 224x224 RGB image in a batch of 128. A batch of images so small
+that a part would hold more than PART_IMAGES is processed at once."""
 
 
 class Policy(Stage):
-    """Draws `layers` operations for each image, one after the other; each works on the images that drew it."""
+    """Draws `layers` operations for each image, one after the other; each works only on the images that drew it."""
 
     random: ClassVar[bool] = True
-    layers: ClassVar[int] = 1
     fill_value: float = 0.0
 
     @property
+    def layers(self) -> int:
+        """Number of operations that each image meets."""
+        return 1
+
+    @property
     def strengths(self) -> np.ndarray:
-        """float32 [14, 31]: how strong each operation is in each bin."""
+        """Strength of each operation in each bin: float32 [14, 31]."""
         raise NotImplementedError
 
     @property
     def bin(self) -> int | None:
-        """The bin of all images; None: drawn for each."""
+        """Bin of all images; None has it drawn for each image."""
         raise NotImplementedError
 
     def moved_by(self, strength: tf.Tensor, length: tf.Tensor) -> tf.Tensor:
-        """float32 [batch], float32 [] in pixels -> float32 [batch]: a translation in pixels."""
+        """Returns a translation in pixels, float32 [batch]. strength: float32 [batch]. length: float32 [], pixels."""
         raise NotImplementedError
 
     def spec(self, spec: ImageSpec) -> ImageSpec:
@@ -97,8 +102,7 @@ class Policy(Stage):
         return spec
 
     def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
-        """[batch, layers] each: `operation`: int32, its place in OPERATIONS. `strength`: float32, as tabled above, 0
-        where it has none."""
+        """Returns `operation` (int32, place in OPERATIONS), `strength` (float32, see above): each [batch, layers]."""
         strengths = tf.constant(self.strengths)
         signed = tf.constant([name in _SIGNED for name in OPERATIONS])
         operations, drawn = [], []
@@ -134,7 +138,10 @@ class Policy(Stage):
         return levels.as_given(values, images.dtype)
 
     def _layer(self, images: tf.Tensor, operation: tf.Tensor, strength: tf.Tensor, fill: float) -> tf.Tensor:
-        """images: uint8 [batch, H, W, C]; operation: int32 [batch]; strength: float32 [batch] -> the same shape."""
+        """Returns images after one operation each.
+
+        images: uint8 [batch, H, W, C]. operation: int32 [batch]. strength: float32 [batch].
+        """
 
         def moved(some: tf.Tensor, at: tf.Tensor) -> tf.Tensor:
             transforms = self._transforms(tf.gather(operation, at), tf.gather(strength, at), tf.shape(some))
@@ -159,7 +166,7 @@ class Policy(Stage):
         return dealt_out(images, tf.gather(tf.constant(_PARTS), operation), parts)
 
     def _transforms(self, operation: tf.Tensor, strength: tf.Tensor, shape: tf.Tensor) -> tf.Tensor:
-        """operation: int32 [some], one of _MOVES; strength: float32 [some] -> float32 [some, 8]."""
+        """Returns transforms, float32 [some, 8]. operation: int32 [some], one of _MOVES. strength: float32 [some]."""
         height, width = tf.cast(shape[1], tf.float32), tf.cast(shape[2], tf.float32)
 
         def of(name: str) -> tf.Tensor:
@@ -178,7 +185,7 @@ class Policy(Stage):
 
 
 def _by_parts(work: Callable[[tf.Tensor, tf.Tensor], tf.Tensor], count: tf.Tensor, together: int) -> tf.Tensor:
-    """`work`: from an image to the one behind its part -> [part, ...]; the parts of `count` images joined."""
+    """Returns the joined results, [count, ...], of `work` on the images from begin to before end, part by part."""
     parts = tf.maximum(1, (count + together - 1) // together)
     results = tf.TensorArray(tf.uint8, parts, infer_shape=False)
     _, results = tf.while_loop(
@@ -194,15 +201,17 @@ _COLOUR = ColorJitter(brightness=0.0, contrast=0.0, saturation=1.0)
 
 
 def contrasted(images: tf.Tensor, factors: tf.Tensor) -> tf.Tensor:
-    """images: uint8 [batch, H, W, 1 or 3]; factors: float32 [batch] -> the same shape: blends of each image and the
-    mean of its grey, as Pillow's `ImageEnhance.Contrast`."""
+    """Returns blends of each image with the mean of its grey image, as Pillow's `ImageEnhance.Contrast`.
+
+    images: uint8 [batch, H, W, 1 or 3]. factors: float32 [batch].
+    """
     means = Statistics.of(images).mean
     grey = tf.linalg.matvec(means, tf.constant(levels.LUMA) / 65536.0) if images.shape[3] == 3 else means[:, 0]
     return apply_line(images, Line.per_image(factors, (1.0 - factors) * grey), tf.uint8)
 
 
 def _stepped(operation: tf.Tensor, strength: tf.Tensor) -> tf.Tensor:
-    """int32 [some], posterize or solarize; float32 [some] -> the tables, uint8 [some, 256, 1]."""
+    """Returns look-up tables, uint8 [some, 256, 1], of posterize or solarize, with strengths float32 [some]."""
     number = tf.cast(strength, tf.int32)[:, tf.newaxis]
     ramp = tf.range(256)[tf.newaxis]
     lost = tf.bitwise.left_shift(1, tf.clip_by_value(8 - number, 0, 8))
@@ -213,7 +222,7 @@ def _stepped(operation: tf.Tensor, strength: tf.Tensor) -> tf.Tensor:
 
 
 def strengths(shear: float, move: float, degrees: float, change: float, bits: int) -> np.ndarray:
-    """The strongest of each; `bits`: the fewest -> float32 [14, 31]."""
+    """Returns float32 [14, 31] from the largest strength of each kind of operation; bits: the fewest that stay."""
     rising = np.linspace(0.0, 1.0, BINS)
     table = dict.fromkeys(OPERATIONS, np.zeros(BINS))
     table |= dict.fromkeys(("shear_x", "shear_y"), shear * rising)
@@ -229,5 +238,5 @@ def strengths(shear: float, move: float, degrees: float, change: float, bits: in
 
 
 def _below(end: int, keys: tf.Tensor, draw: int) -> tf.Tensor:
-    """int32 [batch], uniform from 0 to below `end`."""
+    """Returns int32 [batch], uniform from 0 to below `end`."""
     return tf.minimum(tf.cast(randomness.uniform(keys, draw, 0.0, float(end)), tf.int32), end - 1)

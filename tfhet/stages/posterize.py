@@ -20,13 +20,13 @@ from tfhet.stages.table import lookup
 @register("posterize")
 @dataclass(frozen=True)
 class Posterize(Stage):
-    """Clears the lowest of the 8 bits of each value, as Pillow's `ImageOps.posterize` does.
+    """Clears the lowest bits of each value, as Pillow's `ImageOps.posterize` does.
 
-    uint8 in 0..255; float32 in 0..1 is brought to the nearest of the 256 levels first. The dtype stays.
+    Images are uint8 in 0..255, or float32 in 0..1, which is rounded to 256 levels first. The dtype stays.
     """
 
     bits: int = 4
-    """How many bits stay, from 1 to 8."""
+    """Number of bits that stay, from 1 to 8."""
 
     pointwise: ClassVar[bool] = True
 

@@ -1,4 +1,4 @@
-"""How many batches are prepared before they are asked for."""
+"""Sets the number of batches that are prepared ahead."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ from tfhet.stages.stream import Stream
 @register("prefetch")
 @dataclass(frozen=True)
 class Prefetch(Stream):
-    """So many batches are held ready, by each data worker and again by each trainer: more of them bridge longer pauses
-    of the source, and cost memory. What one trainer holds ready the others cannot get."""
+    """Holds batches ready, in each data worker and again in each trainer.
+
+    More batches bridge longer pauses of the source and take more memory. Other trainers cannot get the batches that one
+    holds.
+    """
 
     batches: int = 2
-    """From 1."""
+    """Number of batches. From 1."""
 
     setting: ClassVar[str] = "prefetch"
 

@@ -12,15 +12,15 @@ from tfhet.stages.stage import Stage
 @register("probability")
 @dataclass(frozen=True)
 class Probability(Choice):
-    """Each image goes through the stage with a probability of its own draw: `probability(gaussian_blur(5, 1.0), 0.5)`.
+    """Each image goes through the stage with a probability: `probability(gaussian_blur(5, 1.0), 0.5)`.
 
-    Images that are not chosen cost a copy. Shape, dtype and range must be those that went in.
+    An image that is not chosen costs a copy. The stage must keep shape, dtype and range.
     """
 
     stage: Stage
-    """What is applied; any stage of images, also a random one."""
+    """Stage that is applied; any stage of images, also a random one."""
     p: float = 0.5
-    """The probability, from 0 to 1."""
+    """Probability that it is applied to an image, from 0 to 1."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,7 +1,7 @@
-"""Geometric transforms of a batch, one matrix per image.
+"""Geometric transforms of a batch of images, one matrix per image.
 
 A transform is float32 [batch, 8]: (a0 a1 a2 b0 b1 b2 c0 c1) sends the *output* point (x, y) to the input point
-((a0 x + a1 y + a2) / k, (b0 x + b1 y + b2) / k) with k = c0 x + c1 y + 1, as `ImageProjectiveTransformV3` has it. The
+((a0 x + a1 y + a2) / k, (b0 x + b1 y + b2) / k) with k = c0 x + c1 y + 1, as in `ImageProjectiveTransformV3`. The
 matrices are those of the Keras 2.15 layers RandomRotation, RandomZoom and RandomTranslation.
 """
 
@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from tfhet.stages import costs
+from tfhet import native
 
 FILLS = ("constant", "nearest", "reflect", "wrap")
-"""What lies beyond the edge: `fill_value`, the edge pixel, the image mirrored (the edge twice), the image again."""
+"""Fills beyond the edge: `fill_value`, the edge pixel, the image mirrored (the edge twice), the image again."""
 
 
 def rotation(angles: tf.Tensor, height: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
-    """angles: float32 [batch], radians, positive is counter-clockwise; sizes in pixels -> float32 [batch, 8]."""
+    """Rotates about the centre by angles, float32 [batch] in radians, positive counter-clockwise. Sizes in pixels."""
     cos, sin = tf.cos(angles), tf.sin(angles)
     right, bottom = tf.cast(width, tf.float32) - 1.0, tf.cast(height, tf.float32) - 1.0
     x_offset = (right - (cos * right - sin * bottom)) / 2.0
@@ -26,7 +26,7 @@ def rotation(angles: tf.Tensor, height: tf.Tensor, width: tf.Tensor) -> tf.Tenso
 
 
 def zooming(zooms: tf.Tensor, height: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
-    """zooms: float32 [batch], above 1 shows more (zooms out); sizes in pixels -> float32 [batch, 8]."""
+    """Zooms about the centre by float32 [batch]; above 1 zooms out. Sizes in pixels."""
     x_offset = (tf.cast(width, tf.float32) - 1.0) / 2.0 * (1.0 - zooms)
     y_offset = (tf.cast(height, tf.float32) - 1.0) / 2.0 * (1.0 - zooms)
     zero = tf.zeros_like(zooms)
@@ -34,22 +34,24 @@ def zooming(zooms: tf.Tensor, height: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
 
 
 def translation(down: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
-    """float32 [batch] each: pixels by which the content moves -> float32 [batch, 8]."""
+    """Moves the content by float32 [batch] pixels."""
     zero, one = tf.zeros_like(down), tf.ones_like(down)
     return tf.stack([one, zero, -right, zero, one, -down, zero, zero], axis=1)
 
 
 def shearing(shears: tf.Tensor, height: tf.Tensor) -> tf.Tensor:
-    """shears: float32 [batch], columns by which a row's input lies further right than that of the row above it, the
-    middle row staying where it is; height in pixels -> float32 [batch, 8]. Addons' `shear_x`, about the centre."""
+    """Shears about the centre, like Addons' `shear_x` about the top.
+
+    shears: float32 [batch], columns by which the input of a row lies further right than that of the row above. height:
+    in pixels.
+    """
     x_offset = (tf.cast(height, tf.float32) - 1.0) / 2.0 * -shears
     zero, one = tf.zeros_like(shears), tf.ones_like(shears)
     return tf.stack([one, shears, x_offset, zero, one, zero, zero, zero], axis=1)
 
 
 def resizing(height: tf.Tensor, width: tf.Tensor, new_height: int, new_width: int) -> tf.Tensor:
-    """Sizes in pixels -> float32 [1, 8]: to another size, the centres of pixels being half a pixel from the edges, as
-    `tf.image.resize` has it."""
+    """Resizes, float32 [1, 8], with centres of pixels half a pixel from the edges, as `tf.image.resize` does."""
     down, across = tf.cast(height, tf.float32) / new_height, tf.cast(width, tf.float32) / new_width
     zero = tf.zeros([])
     row = [across, zero, (across - 1.0) / 2.0, zero, down, (down - 1.0) / 2.0, zero, zero]
@@ -57,10 +59,10 @@ def resizing(height: tf.Tensor, width: tf.Tensor, new_height: int, new_width: in
 
 
 def composed(first: tf.Tensor, *later: tf.Tensor) -> tf.Tensor:
-    """float32 [batch, 8] each -> float32 [batch, 8]: sampled once, what sampling by each in turn stands for."""
+    """Returns the transform, float32 [batch, 8], that stands for sampling by each transform in turn."""
     matrix = _matrix(first)
     for transforms in later:
-        # Each sends output to input points, so the last one is the first that an output point meets.
+        # Each sends output to input points, so the last one applies first to an output point.
         matrix = tf.matmul(matrix, _matrix(transforms))
     flat = tf.reshape(matrix, [-1, 9])
     return flat[:, :8] / flat[:, 8:]
@@ -75,8 +77,10 @@ def affine(
     height: tf.Tensor,
     width: tf.Tensor,
 ) -> tf.Tensor:
-    """float32 [batch] each: radians, fractions of the size, factors (above 1 enlarges), columns per row; sizes in
-    pixels -> float32 [batch, 8]: scaled, then sheared, then turned, all about the centre, then moved."""
+    """Scales, shears and rotates about the centre, then moves: float32 [batch, 8].
+
+    Parameters are float32 [batch]: radians, fractions of the size, factors (above 1 enlarges) and columns per row.
+    """
     return composed(
         zooming(1.0 / scales, height, width),
         shearing(shears, height),
@@ -91,7 +95,7 @@ def _matrix(transforms: tf.Tensor) -> tf.Tensor:
 
 
 def flipping(across: tf.Tensor, upright: tf.Tensor, height: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
-    """bool [batch] each: whether left and right, top and bottom change places; in pixels -> float32 [batch, 8]."""
+    """Exchanges left and right, and top and bottom, where bool [batch] is true. Sizes in pixels."""
     zero = tf.zeros_like(across, tf.float32)
     turns = []
     for flips, length in ((across, width), (upright, height)):
@@ -108,15 +112,15 @@ def project(
     fill_value: float = 0.0,
     size: tuple[int, int] | None = None,
 ) -> tf.Tensor:
-    """images: uint8 or float32 [batch, H, W, C], transforms for each of them, or [1, 8] for all -> [batch, h, w, C] of
-    `size` (None: that of the images) and the same dtype; bilinear; `fill_mode`: one of FILLS.
+    """Samples images bilinearly at transformed places: [batch, h, w, C] of the same dtype.
 
-    uint8 comes out rounded to the nearest grey level: the operation itself would cut the fraction off, and darken the
-    image by half a level on average. Both ways to do it give the same values bit for bit, as long as coordinates are
-    such that float32 has fractions for them.
+    images: uint8 or float32 [batch, H, W, C]. transforms: float32 [batch, 8], or [1, 8] for all images. fill_mode: one
+    of FILLS. size: rows and columns of the result; None for those of the images. uint8 results are rounded, because
+    truncation would darken the image by half a level on average. The compiled and the plain op give the same values bit
+    for bit, unless coordinates are so large that float32 has no fractions for them.
     """
     shape = tf.shape(images)[1:3] if size is None else tf.constant(size, tf.int32)
-    compiled = costs.compiled("project", "sampling", images)
+    compiled = native.ops("sampling")
     if compiled is None:
         projected = _plain(images, transforms, fill_mode, fill_value, shape)
     else:

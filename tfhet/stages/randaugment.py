@@ -1,4 +1,4 @@
-"""Some of fourteen operations for each image, all of one strength: RandAugment."""
+"""RandAugment: some of fourteen operations for each image, all of one strength."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from tfhet.stages.registry import register
 @register("randaugment")
 @dataclass(frozen=True)
 class RandAugment(Policy):
-    """Each image meets `num_layers` operations in turn, each drawn from all fourteen (Cubuk et al., arXiv:1909.13719).
+    """Applies `num_layers` operations to each image, each drawn from fourteen (Cubuk et al., arXiv:1909.13719).
 
-    As torchvision's `RandAugment`; `tfhet.stages.policy` lists the operations. uint8 in 0..255 or float32 in 0..1,
-    which is brought to the nearest of the 256 levels first; the dtype stays. 1 channel or 3.
+    It works as torchvision's `RandAugment`; `tfhet.stages.policy` lists the operations. Images have 1 or 3 channels and
+    are uint8 in 0..255, or float32 in 0..1, which is rounded to 256 levels first; the dtype stays.
     """
 
     num_layers: int = 2
-    """Operations that each image meets. From 1."""
+    """Number of operations for each image. From 1."""
     magnitude: int = 9
-    """How strong they are, from 0 to 30. With 0 most of them do nothing; autocontrast, equalize have none."""
+    """Strength of the operations, from 0 (most do nothing) to 30. Autocontrast and equalize have none."""
     fill_value: float = 0.0
-    """What lies beyond the edge of a moved image, in the units of the images."""
+    """Fill beyond the edge of a moved image, in the units of the images."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -33,7 +33,10 @@ class RandAugment(Policy):
             self.refuse(
                 f"num_layers is at least 1, magnitude from 0 to {BINS - 1}; not {self.num_layers}, {self.magnitude}"
             )
-        object.__setattr__(self, "layers", self.num_layers)
+
+    @property
+    def layers(self) -> int:
+        return self.num_layers
 
     @property
     def strengths(self) -> np.ndarray:

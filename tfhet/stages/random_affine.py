@@ -1,4 +1,4 @@
-"""Enlarges, slants, turns and moves each image differently, in one sampling."""
+"""Scales, shears, rotates and moves each image differently, in one sampling."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from tfhet.stages.spec import ImageSpec
 @register("random_affine")
 @dataclass(frozen=True)
 class RandomAffine(Filled):
-    """`affine` with uniform values: torchvision's RandomAffine, but bilinear and with shear as a slope."""
+    """Applies `affine` with uniform values: torchvision's RandomAffine, but bilinear and with shear as a slope."""
 
     degrees: float = 10.0
-    """The largest angle either way. From 0 to 360."""
+    """Maximum angle either way, in degrees. From 0 to 360."""
     height_factor: float = 0.1
-    """The largest way up or down, as a fraction of the height. From 0 to 1."""
+    """Maximum distance up or down, as a fraction of the height. From 0 to 1."""
     width_factor: float = 0.1
-    """The largest way left or right, as a fraction of the width. From 0 to 1."""
+    """Maximum distance left or right, as a fraction of the width. From 0 to 1."""
     scale_low: float = 0.9
-    """The least enlargement; positive."""
+    """Minimum enlargement. Positive."""
     scale_high: float = 1.1
-    """The greatest enlargement; at least scale_low."""
+    """Maximum enlargement. From scale_low."""
     shear: float = 0.1
-    """The largest slope either way, in columns per row. From 0 to 1."""
+    """Maximum slope either way, in columns per row. From 0 to 1."""
     fill_mode: str = "reflect"
-    """What lies beyond the edge: constant, nearest, reflect or wrap."""
+    """Fill beyond the edge: constant, nearest, reflect or wrap."""
     fill_value: float = 0.0
-    """For `constant`: within the range of the images."""
+    """Value of `constant`, within the range of the images."""
 
     random: ClassVar[bool] = True
 
@@ -50,8 +50,11 @@ class RandomAffine(Filled):
             self.refuse(f"scale_low is positive and at most scale_high, not {self.scale_low}, {self.scale_high}")
 
     def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
-        """float32 [batch] each: `angle` (radians, positive is counter-clockwise), `down`, `right` (fractions of height
-        and width by which the content moves), `scale` (above 1 enlarges), `shear` (columns per row)."""
+        """Returns `angle`, `down`, `right`, `scale` and `shear`, each float32 [batch].
+
+        They are in radians (positive is counter-clockwise), fractions of height and width by which the content moves,
+        a factor (above 1 enlarges) and columns per row.
+        """
         most = math.radians(self.degrees)
         return {
             "angle": randomness.uniform(keys, 0, -most, most),

@@ -20,11 +20,11 @@ from tfhet.stages.stage import Stage
 class RandomBrightness(Stage):
     """Adds one uniform number to all values of an image, as `tf.image.random_brightness` does, and clips.
 
-    uint8 in 0..255 or float32 in 0..1; the dtype stays.
+    Images are uint8 in 0..255 or float32 in 0..1; the dtype stays.
     """
 
     delta: float = 0.2
-    """The most that is added or taken away, as a part of the full range: 0.2 is 51 levels of uint8. From 0 to 1."""
+    """Maximum that is added or subtracted, as a fraction of the full range: 0.2 is 51 levels of uint8. From 0 to 1."""
 
     random: ClassVar[bool] = True
     pointwise: ClassVar[bool] = True
@@ -32,13 +32,13 @@ class RandomBrightness(Stage):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0.0 <= self.delta <= 1.0:
-            self.refuse(f"delta is a part of the full range, from 0 to 1, not {self.delta}")
+            self.refuse(f"delta is a fraction of the full range, from 0 to 1, not {self.delta}")
 
     def spec(self, spec: ImageSpec) -> ImageSpec:
         return levels.full_range(self, spec)
 
     def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
-        """`brightness`: float32 [batch], what is added, as a part of the full range."""
+        """Returns `brightness`, the number that is added, as a fraction of the full range: float32 [batch]."""
         return {"brightness": randomness.uniform(keys, 0, -self.delta, self.delta)}
 
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:

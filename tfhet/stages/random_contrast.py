@@ -1,4 +1,4 @@
-"""Moves the values of each image away from their mean, or towards it."""
+"""Raises or lowers the contrast of each image."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from tfhet.stages.statistics import Statistics
 @register("random_contrast")
 @dataclass(frozen=True)
 class RandomContrast(Stage):
-    """x -> factor * (x - mean) + mean, each channel about its own mean, as `tf.image.random_contrast`; clipped.
+    """Computes factor * (x - mean) + mean for each channel, as `tf.image.random_contrast` does, and clips it.
 
-    uint8 in 0..255 or float32 in 0..1; the dtype stays. (Contrast in `color_jitter` has one mean for the three.)
+    Images are uint8 in 0..255 or float32 in 0..1; the dtype stays. `color_jitter` takes one mean for all channels.
     """
 
     lower: float = 0.5
-    """The smallest factor; 0 is plain grey, 1 changes nothing. From 0."""
+    """Smallest factor; 0 gives plain grey, 1 changes nothing. From 0."""
     upper: float = 1.5
-    """The largest factor; from `lower`."""
+    """Largest factor. From `lower`."""
 
     random: ClassVar[bool] = True
     measures: ClassVar[bool] = True
@@ -42,7 +42,7 @@ class RandomContrast(Stage):
         return levels.full_range(self, spec)
 
     def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
-        """`contrast`: float32 [batch], the factor."""
+        """Returns `contrast`, the factor: float32 [batch]."""
         return {"contrast": randomness.uniform(keys, 0, self.lower, self.upper)}
 
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
@@ -55,7 +55,7 @@ class RandomContrast(Stage):
         return result
 
     def measured(self, images: tf.Tensor) -> dict[str, tf.Tensor]:
-        """`mean`: float32 [batch, channels]."""
+        """Returns `mean`: float32 [batch, channels]."""
         return {"mean": Statistics.of(images).mean}
 
     def line(self, parameters: Mapping[str, tf.Tensor], spec: ImageSpec) -> Line:

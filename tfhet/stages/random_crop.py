@@ -1,4 +1,4 @@
-"""Cuts a window out of each image, at a place of its own."""
+"""Cuts a window out of each image at a random place."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import ClassVar
 import numpy as np
 import tensorflow as tf
 
+from tfhet import native
 from tfhet.errors import unknown
-from tfhet.stages import costs, projection, randomness
+from tfhet.stages import projection, randomness
 from tfhet.stages.pad import FILLS, MODES
 from tfhet.stages.registry import register
 from tfhet.stages.spec import ImageSpec
@@ -20,19 +21,21 @@ from tfhet.stages.stage import Stage
 @register("random_crop")
 @dataclass(frozen=True)
 class RandomCrop(Stage):
-    """All places are equally likely. `random_crop(padding=4)` is what is usual for CIFAR: padded by 4 pixels on each
-    side and cut back to the size it had; torchvision's RandomCrop."""
+    """Cuts a window out of each image, all places being equally likely, as torchvision's RandomCrop.
+
+    `random_crop(padding=4)` is usual for CIFAR: it pads by 4 pixels on each side and cuts back to the former size.
+    """
 
     height: int = 0
-    """Rows of the result; 0: as many as the image has."""
+    """Rows of the result; 0 for those of the image."""
     width: int = 0
-    """Columns of the result; 0: as many as the image has."""
+    """Columns of the result; 0 for those of the image."""
     padding: int = 0
-    """Pixels put around the image before, on each side."""
+    """Number of pixels that are first added on each side."""
     mode: str = "constant"
-    """What they are: constant (`value`), edge, reflect or symmetric, as in `pad`."""
+    """Kind of padding: constant (`value`), edge, reflect or symmetric, as in `pad`."""
     value: float = 0.0
-    """For `constant`: within the range of the images; a whole number for uint8."""
+    """Value of `constant`, within the range of the images; a whole number for uint8."""
 
     random: ClassVar[bool] = True
     keeps_shape: ClassVar[bool] = False
@@ -43,8 +46,11 @@ class RandomCrop(Stage):
             self.refuse(f"height, width and padding are at least 0, not {self.height}, {self.width}, {self.padding}")
         if self.mode not in MODES:
             unknown(f"mode of stage {self.name}", self.mode, MODES)
+
+    @property
+    def commutes_with_rescale(self) -> bool:
         # A constant would be rescaled together with the images, or not.
-        object.__setattr__(self, "commutes_with_rescale", not self.padding or self.mode != "constant")
+        return not self.padding or self.mode != "constant"
 
     def spec(self, spec: ImageSpec) -> ImageSpec:
         if self.padding and self.mode == "constant":
@@ -65,7 +71,7 @@ class RandomCrop(Stage):
         return result
 
     def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
-        """`top`, `left`: int32 [batch], the window's first row and column, counted from the border's."""
+        """Returns `top` and `left`, the window's first row and column in the padded image: int32 [batch]."""
         cut = self.spec(spec)
         drawn = {}
         for draw, (name, there, wanted) in enumerate(
@@ -73,14 +79,14 @@ class RandomCrop(Stage):
         ):
             assert there is not None and wanted is not None  # `spec` refuses sizes that are not known
             places = there + 2 * self.padding - wanted + 1
-            # Cut to whole numbers: `places` itself is not reached, (1 - 2**-24) * n < n in float32 for all n < 2**24.
+            # Truncated to whole numbers, never to `places` itself: (1 - 2**-24) * n < n in float32 for all n < 2**24.
             drawn[name] = tf.cast(randomness.uniform(keys, draw, 0.0, float(places)), tf.int32)
         return drawn
 
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
         height, width = self._size(images.shape[1], images.shape[2])
         border = self.padding
-        compiled = costs.compiled("project", "sampling", images)
+        compiled = native.ops("sampling")
         if compiled is not None and (self.mode in FILLS or not border):
             down, right = (tf.cast(border - parameters[name], tf.float32) for name in ("top", "left"))
             moves = projection.translation(down, right)
@@ -90,7 +96,7 @@ class RandomCrop(Stage):
             around = (border, border)
             images = tf.pad(images, [(0, 0), around, around, (0, 0)], constant_values=tf.cast(self.value, images.dtype))
             rows, columns = np.arange(images.shape[1]), np.arange(images.shape[2])
-        else:  # no border is built: it shows pixels that are there
+        else:  # no border is built: it repeats pixels of the image
             rows, columns = (np.pad(each, border, mode=self.mode) for each in (rows, columns))  # type: ignore[call-overload]
         # One gather of whole pixels: 5 us for a 32x32 RGB image with a border of 4 (TF 2.15.1, batch 256). Rows and
         # then columns take 6.5, halving the shifts by Select 8.5, a projection with whole offsets 12.

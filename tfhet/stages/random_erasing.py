@@ -10,31 +10,33 @@ from typing import ClassVar
 import numpy as np
 import tensorflow as tf
 
-from tfhet.stages import costs, randomness
+from tfhet import native
+from tfhet.stages import randomness
 from tfhet.stages.registry import register
 from tfhet.stages.spec import ImageSpec
 from tfhet.stages.stage import Stage
 
 RATIOS = 4096
-"""How many different shapes are drawn; a power of 2, so that no product with it is rounded."""
+"""Number of different shapes; a power of 2, so that products with it are exact."""
 
 
 @register("random_erasing")
 @dataclass(frozen=True)
 class RandomErasing(Stage):
-    """A rectangle of uniform area, log-uniform shape and uniform place (Zhong et al., arXiv:1708.04896).
+    """Paints over a rectangle of uniform area, log-uniform shape and uniform place (Zhong et al., arXiv:1708.04896).
 
-    A side longer than the image is cut to it (the paper draws again). Any range, uint8 or float32; the dtype stays.
+    A side that is longer than the image is cut, where the paper draws again. Images are uint8 or float32 of any range;
+    the dtype stays.
     """
 
     probability: float = 0.5
-    """That an image loses anything."""
+    """Probability that an image gets a rectangle. From 0 to 1."""
     scale: tuple[float, float] = (0.02, 0.33)
-    """The smallest and the largest area, as a part of the image's. From 0 to 1."""
+    """Minimum and maximum area, as a fraction of the image's. From 0 to 1."""
     ratio: tuple[float, float] = (0.3, 3.3)
-    """The smallest and the largest height / width; positive."""
+    """Minimum and maximum height / width. Positive."""
     value: float = 0.0
-    """What is painted, in the units of the images; within their range, and a whole number for uint8."""
+    """Value that is painted, within the range of the images; a whole number for uint8."""
 
     random: ClassVar[bool] = True
 
@@ -53,8 +55,11 @@ class RandomErasing(Stage):
         return paintable(self, self.value, spec)
 
     def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
-        """`erase`: bool [batch]. float32 [batch]: `area` (part of the image), `ratio` (height / width), `top` and
-        `left` (from 0 to below 1, of the room that the rectangle leaves)."""
+        """Returns `erase`, bool [batch], and `area`, `ratio`, `top` and `left`, float32 [batch].
+
+        They are a fraction of the image, height / width, and fractions of the room that the rectangle leaves, from 0 to
+        below 1.
+        """
         # From a table, because tf.exp rounds differently at the end of a batch than within it.
         shares = (np.arange(RATIOS) + 0.5) / RATIOS
         ratios = tf.constant(self.ratio[0] * (self.ratio[1] / self.ratio[0]) ** shares, tf.float32)
@@ -79,7 +84,7 @@ class RandomErasing(Stage):
 
 
 def paintable(stage: Stage, value: float, spec: ImageSpec) -> ImageSpec:
-    """`spec` itself. Raises UsageError, naming the stage, when its images cannot hold `value`."""
+    """Returns `spec`. Raises UsageError, naming the stage, when its images cannot hold `value`."""
     if not spec.low - 1e-6 <= value <= spec.high + 1e-6 or (spec.dtype == "uint8" and value != int(value)):
         stage.refuse(f"value {value:g} does not fit {spec.dtype} images from {spec.low:g} to {spec.high:g}")
     return spec
@@ -88,9 +93,12 @@ def paintable(stage: Stage, value: float, spec: ImageSpec) -> ImageSpec:
 def painted(
     images: tf.Tensor, top: tf.Tensor, bottom: tf.Tensor, left: tf.Tensor, right: tf.Tensor, value: float
 ) -> tf.Tensor:
-    """images: uint8 or finite float32 [batch, H, W, C]; float32 [batch] in pixels, bottom and right just outside, all
-    possibly beyond the edges -> the same shape and dtype, `value` in each image's rectangle."""
-    ops = costs.compiled("paint", "painting", images)
+    """Returns images with `value` in a rectangle of each.
+
+    images: uint8 or finite float32 [batch, H, W, C]. top, bottom, left, right: float32 [batch] in pixels, bottom and
+    right just outside; all may lie beyond the edges.
+    """
+    ops = native.ops("painting")
     if ops is None:
         return plain_painted(images, top, bottom, left, right, value)
     result = ops.tfhet_painting(images, tf.stack([top, bottom, left, right], axis=1), value=value)
@@ -101,7 +109,7 @@ def painted(
 def plain_painted(
     images: tf.Tensor, top: tf.Tensor, bottom: tf.Tensor, left: tf.Tensor, right: tf.Tensor, value: float
 ) -> tf.Tensor:
-    """`painted` by TensorFlow's own operations."""
+    """Does the same as `painted` by TensorFlow's own operations."""
     shape = tf.shape(images)
     rows, columns = (tf.range(tf.cast(length, tf.float32)) for length in (shape[1], shape[2]))
     in_rows = (rows >= top[:, tf.newaxis]) & (rows < bottom[:, tf.newaxis])

@@ -1,4 +1,4 @@
-"""Mirrors each image, or not."""
+"""Mirrors each image at random."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import ClassVar
 
 import tensorflow as tf
 
-from tfhet.stages import costs, projection, randomness
+from tfhet import native
+from tfhet.stages import projection, randomness
 from tfhet.stages.geometric import Geometric
 from tfhet.stages.registry import register
 from tfhet.stages.spec import ImageSpec
@@ -17,7 +18,7 @@ from tfhet.stages.spec import ImageSpec
 @register("random_flip")
 @dataclass(frozen=True)
 class RandomFlip(Geometric):
-    """Each direction with probability 1/2, independently, as the Keras layer RandomFlip does."""
+    """Mirrors in each direction with probability 1/2, independently, as the Keras layer RandomFlip does."""
 
     horizontal: bool = True
     """Whether left and right may be exchanged."""
@@ -30,10 +31,10 @@ class RandomFlip(Geometric):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not (self.horizontal or self.vertical):
-            self.refuse("neither horizontal nor vertical: leave the stage out")
+            self.refuse("neither horizontal nor vertical is set: omit the stage")
 
     def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
-        """`flip_horizontal`, `flip_vertical`: bool [batch]; only those that the configuration allows."""
+        """Returns `flip_horizontal` and `flip_vertical`, those that are set: bool [batch]."""
         drawn = {}
         if self.horizontal:
             drawn["flip_horizontal"] = randomness.bernoulli(keys, 0)
@@ -47,7 +48,7 @@ class RandomFlip(Geometric):
         return projection.flipping(across, upright, height, width)
 
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        if costs.compiled("project", "sampling", images) is not None:
+        if native.ops("sampling") is not None:
             return super().apply(images, parameters)
         for name, axis in (("flip_horizontal", 2), ("flip_vertical", 1)):
             if name in parameters:

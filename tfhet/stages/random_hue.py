@@ -1,4 +1,4 @@
-"""Turns the colours of each image about the colour wheel."""
+"""Rotates the colours of each image on the colour wheel."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from tfhet.stages.stage import Stage
 class RandomHue(Stage):
     """Adds a uniform number to the hue of HSV, as `tf.image.random_hue` does.
 
-    uint8 in 0..255 or float32 in 0..1; the dtype stays. Images of one channel stay as they are.
+    Images are uint8 in 0..255 or float32 in 0..1; the dtype stays. Images of one channel stay unchanged.
     """
 
     delta: float = 0.1
-    """The most either way, in turns of the colour wheel: 1/3 makes red green. From 0 to 0.5."""
+    """Maximum rotation either way, in turns of the colour wheel: 1/3 makes red green. From 0 to 0.5."""
 
     random: ClassVar[bool] = True
 
@@ -37,7 +37,7 @@ class RandomHue(Stage):
         return levels.grey_or_rgb(self, levels.full_range(self, spec))
 
     def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
-        """`hue`: float32 [batch], turns; positive goes from red to green to blue."""
+        """Returns `hue`, in turns, positive from red to green to blue: float32 [batch]."""
         return {"hue": randomness.uniform(keys, 0, -self.delta, self.delta)}
 
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:

@@ -15,17 +15,17 @@ from tfhet.stages.spec import ImageSpec
 from tfhet.stages.window import Window
 
 TRIES = 10
-"""As many boxes are drawn for each image, and the first that fits is taken."""
+"""Number of boxes that are drawn for each image; the first that fits is taken."""
 
 
 @register("random_resized_crop")
 @dataclass(frozen=True)
 class RandomResizedCrop(Window):
-    """torchvision's RandomResizedCrop: bilinear, between the centres of pixels; what is cut out repeats its own edge.
+    """Cuts out a part of random area and aspect and resizes it, as torchvision's RandomResizedCrop.
 
-    All TRIES boxes are drawn at once, each from its own numbers, so the result has the distribution of torchvision's
-    loop, which stops at the first that fits; where none fits, it is the same central crop. uint8 comes out rounded to
-    the nearest level.
+    The sampling is bilinear between centres of pixels, and the part repeats its own edge. uint8 results are rounded.
+    Ten boxes are drawn at once and the first that fits is taken, so the result has the distribution of torchvision's
+    loop, which stops at the first that fits. Where none fits, it is the same central crop.
     """
 
     height: int = 224
@@ -33,15 +33,15 @@ class RandomResizedCrop(Window):
     width: int = 224
     """Columns of the result, from 1."""
     scale_low: float = 0.08
-    """The least area of the part, as a fraction of the image's; above 0."""
+    """Minimum area of the part, as a fraction of the image's. Above 0."""
     scale_high: float = 1.0
-    """The greatest area of the part; at least scale_low, at most 1."""
+    """Maximum area of the part. From scale_low to 1."""
     ratio_low: float = 3 / 4
-    """The least width / height of the part; above 0. Drawn evenly by its logarithm."""
+    """Minimum width / height of the part, whose logarithm is uniform. Above 0."""
     ratio_high: float = 4 / 3
-    """The greatest width / height of the part; at least ratio_low."""
+    """Maximum width / height of the part. From ratio_low."""
     antialias: bool = False
-    """Whether each pixel of a shrunken part is a weighted mean of all that it covers, torchvision's default."""
+    """Whether each pixel of a shrunken part is a weighted mean of the pixels that it covers, torchvision's default."""
 
     random: ClassVar[bool] = True
     keeps_shape: ClassVar[bool] = False
@@ -64,9 +64,11 @@ class RandomResizedCrop(Window):
         return replace(spec, height=self.height, width=self.width, ragged=False)
 
     def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
-        """`box`: int32 [batch, 4], the part's first row, first column, rows and columns in the image. For images of
-        many sizes what boxes are made of, float32: `areas` [batch, TRIES], as fractions, `ratios` [batch, TRIES], and
-        `places` [batch, 2], as fractions of the room that is left."""
+        """Returns `box`, int32 [batch, 4]: the part's first row, first column, rows and columns in the image.
+
+        For images of different sizes it returns the numbers that boxes are made of, float32: `areas` [batch, TRIES], as
+        fractions, `ratios` [batch, TRIES], and `places` [batch, 2], as fractions of the room that is left.
+        """
         self.spec(spec)
         tries = tf.range(TRIES, dtype=tf.int64)
         drawn = {
@@ -86,7 +88,7 @@ class RandomResizedCrop(Window):
         return tf.cast(box, tf.float32)
 
     def _boxes(self, drawn: Mapping[str, tf.Tensor], sizes: tf.Tensor) -> tf.Tensor:
-        """sizes: int32 [1 or batch, 2] -> int32 [batch, 4]: of the boxes that were drawn, the first that fits."""
+        """Returns the first box that fits, int32 [batch, 4]. sizes: int32 [1 or batch, 2]."""
         rows, columns = tf.cast(sizes[:, :1], tf.float32), tf.cast(sizes[:, 1:], tf.float32)
         areas, ratios = drawn["areas"] * (rows * columns), drawn["ratios"]
         heights, widths = tf.round(tf.sqrt(areas / ratios)), tf.round(tf.sqrt(areas * ratios))
@@ -94,14 +96,13 @@ class RandomResizedCrop(Window):
         first = tf.argmax(tf.cast(fits, tf.int8), axis=1)
         tried = tf.stack([tf.gather(side, first, batch_dims=1) for side in (heights, widths)], axis=1)
         room = tf.concat([rows, columns], axis=1) - tried
-        # Cut to whole numbers: u < 1 - 2**-25, so that the number of places itself is not reached.
+        # Truncated to whole numbers; u < 1 - 2**-25, so that the number of places itself is not reached.
         tried = tf.concat([tf.floor(drawn["places"] * (room + 1.0)), tried], axis=1)
         boxes = tf.where(tf.reduce_any(fits, axis=1, keepdims=True), tried, self._central(rows, columns))
         return tf.cast(boxes, tf.int32)
 
     def _central(self, rows: tf.Tensor, columns: tf.Tensor) -> tf.Tensor:
-        """The central part that comes closest to the ratios, when no box that was drawn fits; all float32, [1 or batch,
-        1] -> [1 or batch, 4]."""
+        """Returns the central box that comes closest to the ratios, float32 [1 or batch, 4]: where no box fits."""
         heights = tf.minimum(rows, tf.maximum(1.0, tf.round(columns / self.ratio_low)))
         widths = tf.minimum(columns, tf.maximum(1.0, tf.round(rows * self.ratio_high)))
         return tf.concat([(rows - heights) // 2.0, (columns - widths) // 2.0, heights, widths], axis=1)

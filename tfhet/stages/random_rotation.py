@@ -1,4 +1,4 @@
-"""Turns each image about its centre."""
+"""Rotates each image about its centre."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from tfhet.stages.spec import ImageSpec
 @register("random_rotation")
 @dataclass(frozen=True)
 class RandomRotation(Geometric):
-    """By a uniform angle, bilinear, reflected at the edges, as the Keras layer RandomRotation does."""
+    """Rotates by a uniform angle, bilinear and reflected at the edges, as the Keras layer RandomRotation does."""
 
     factor: float = 0.1
-    """The largest angle either way, in turns: 0.1 is 36 degrees. From 0 to 1."""
+    """Maximum angle either way, in turns: 0.1 is 36 degrees. From 0 to 1."""
 
     random: ClassVar[bool] = True
     commutes_with_rescale: ClassVar[bool] = True
@@ -32,7 +32,7 @@ class RandomRotation(Geometric):
             self.refuse(f"factor is in turns, from 0 to 1, not {self.factor}")
 
     def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
-        """`angle`: float32 [batch], radians, positive is counter-clockwise."""
+        """Returns `angle` in radians, positive counter-clockwise: float32 [batch]."""
         most = self.factor * 2.0 * math.pi
         return {"angle": randomness.uniform(keys, 0, -most, most)}
 

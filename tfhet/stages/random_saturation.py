@@ -1,4 +1,4 @@
-"""Makes the colours of each image stronger or paler."""
+"""Raises or lowers the saturation of each image."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import ClassVar
 
 import tensorflow as tf
 
-from tfhet.stages import costs, levels, randomness
+from tfhet import native
+from tfhet.stages import levels, randomness
 from tfhet.stages.registry import register
 from tfhet.stages.spec import ImageSpec
 from tfhet.stages.stage import Stage
@@ -19,14 +20,14 @@ from tfhet.stages.stage import Stage
 class RandomSaturation(Stage):
     """Multiplies the saturation of HSV by a uniform factor, up to 1, as `tf.image.random_saturation` does.
 
-    uint8 in 0..255 or float32 in 0..1; the dtype stays. Images of one channel stay as they are. (Saturation in
-    `color_jitter` is a blend with the grey image instead.)
+    Images are uint8 in 0..255 or float32 in 0..1; the dtype stays. Images of one channel stay unchanged. `color_jitter`
+    blends with the grey image instead.
     """
 
     lower: float = 0.5
-    """The smallest factor; 0 takes all colour away, 1 changes nothing. From 0."""
+    """Smallest factor; 0 removes all colour, 1 changes nothing. From 0."""
     upper: float = 1.5
-    """The largest factor; from `lower`."""
+    """Largest factor. From `lower`."""
 
     random: ClassVar[bool] = True
 
@@ -39,13 +40,13 @@ class RandomSaturation(Stage):
         return levels.grey_or_rgb(self, levels.full_range(self, spec))
 
     def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
-        """`saturation`: float32 [batch], the factor."""
+        """Returns `saturation`, the factor: float32 [batch]."""
         return {"saturation": randomness.uniform(keys, 0, self.lower, self.upper)}
 
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
         if images.shape[3] == 1:
             return images
-        ops = costs.compiled("saturation", "colour", images)
+        ops = native.ops("colour")
         if ops is None:
             return self._plain(images, parameters["saturation"])
         result = ops.tfhet_saturation(images, parameters["saturation"])

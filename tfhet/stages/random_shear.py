@@ -1,4 +1,4 @@
-"""Slants each image: its rows slide sideways, the further from the middle the more."""
+"""Shears each image: rows move sideways in proportion to their distance from the middle."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tfhet.stages.spec import ImageSpec
 @register("random_shear")
 @dataclass(frozen=True)
 class RandomShear(Filled):
-    """By a uniform slope, bilinear: Addons' `shear_x` of a random level, about the centre instead of the top."""
+    """Shears by a uniform slope, bilinear: Addons' `shear_x` of a random level, about the centre instead of the top."""
 
     factor: float = 0.1
-    """The largest slope either way, in columns per row: 0.1 is an angle of atan(0.1) = 5.7 degrees. From 0 to 1."""
+    """Maximum slope either way, in columns per row: 0.1 is an angle of atan(0.1) = 5.7 degrees. From 0 to 1."""
     fill_mode: str = "reflect"
-    """What lies beyond the edge: constant, nearest, reflect or wrap."""
+    """Fill beyond the edge: constant, nearest, reflect or wrap."""
     fill_value: float = 0.0
-    """For `constant`: within the range of the images."""
+    """Value of `constant`, within the range of the images."""
 
     random: ClassVar[bool] = True
 
@@ -34,7 +34,7 @@ class RandomShear(Filled):
             self.refuse(f"factor is in columns per row, from 0 to 1, not {self.factor}")
 
     def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
-        """`shear`: float32 [batch], columns per row; positive moves the content below the middle to the left."""
+        """Returns `shear` in columns per row, positive moves the lower half to the left: float32 [batch]."""
         return {"shear": randomness.uniform(keys, 0, -self.factor, self.factor)}
 
     def transforms(self, parameters: Mapping[str, tf.Tensor], height: tf.Tensor, width: tf.Tensor) -> tf.Tensor:

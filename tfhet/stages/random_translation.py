@@ -17,16 +17,16 @@ from tfhet.stages.spec import ImageSpec
 @register("random_translation")
 @dataclass(frozen=True)
 class RandomTranslation(Filled):
-    """By uniform fractions of its size, bilinear, as the Keras layer RandomTranslation does."""
+    """Moves by uniform fractions of the size, bilinear, as the Keras layer RandomTranslation does."""
 
     height_factor: float = 0.1
-    """The largest way up or down, as a fraction of the height. From 0 to 1."""
+    """Maximum distance up or down, as a fraction of the height. From 0 to 1."""
     width_factor: float = 0.1
-    """The largest way left or right, as a fraction of the width. From 0 to 1."""
+    """Maximum distance left or right, as a fraction of the width. From 0 to 1."""
     fill_mode: str = "reflect"
-    """What lies beyond the edge: constant, nearest, reflect or wrap."""
+    """Fill beyond the edge: constant, nearest, reflect or wrap."""
     fill_value: float = 0.0
-    """For `constant`: within the range of the images."""
+    """Value of `constant`, within the range of the images."""
 
     random: ClassVar[bool] = True
 
@@ -37,7 +37,7 @@ class RandomTranslation(Filled):
             self.refuse("height_factor and width_factor are from 0 to 1, not {}, {}".format(*factors))
 
     def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
-        """`down`, `right`: float32 [batch], fractions of height and width by which the content moves."""
+        """Returns `down` and `right`, fractions of height and width by which the content moves: float32 [batch]."""
         return {
             "down": randomness.uniform(keys, 0, -self.height_factor, self.height_factor),
             "right": randomness.uniform(keys, 1, -self.width_factor, self.width_factor),

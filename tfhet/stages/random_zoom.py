@@ -17,10 +17,10 @@ from tfhet.stages.spec import ImageSpec
 @register("random_zoom")
 @dataclass(frozen=True)
 class RandomZoom(Geometric):
-    """By a uniform factor, bilinear, reflected at the edges: the Keras layer RandomZoom with its aspect kept."""
+    """Zooms by a uniform factor, bilinear and reflected at the edges: the Keras layer RandomZoom, aspect kept."""
 
     factor: float = 0.1
-    """The zoom is drawn from 1 - factor (closer) to 1 + factor (farther). From 0, below 1."""
+    """Range of the zoom: from 1 - factor (closer) to 1 + factor (farther). From 0 to below 1."""
 
     random: ClassVar[bool] = True
     commutes_with_rescale: ClassVar[bool] = True
@@ -31,7 +31,7 @@ class RandomZoom(Geometric):
             self.refuse(f"factor is from 0 and below 1, not {self.factor}")
 
     def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
-        """`zoom`: float32 [batch], above 1 shows more of the surroundings."""
+        """Returns `zoom`, above 1 zooms out: float32 [batch]."""
         return {"zoom": randomness.uniform(keys, 0, 1.0 - self.factor, 1.0 + self.factor)}
 
     @property

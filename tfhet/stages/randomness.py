@@ -1,9 +1,9 @@
-"""Randomness that belongs to the example: a hash of (seed, stage, position, epoch, id), never a generator's state.
+"""Random numbers of an example: hashes of (seed, stage, position, epoch, id), never a generator's state.
 
 The mixer is the output function of SplitMix64 (Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators",
 OOPSLA 2014) with the constants of Stafford's variant 13, as in Vigna's public-domain splitmix64.c. Unlike
 `tf.random.stateless_*`, which take one seed per call, it gives every row of a batch its own stream in a few vector
-operations, so an example draws the same numbers in whatever batch and on whatever host it is met.
+operations, so that an example draws the same numbers in any batch and on any host.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ GAMMA = 0x9E3779B97F4A7C15
 
 
 def mix(words: tf.Tensor) -> tf.Tensor:
-    """uint64 -> uint64 of the same shape; a bijection that flips about half of the bits for each bit flipped."""
+    """Mixes uint64 of any shape: a bijection in which each flipped bit flips about half of the result's bits."""
     words = _shifted(words, 30) * tf.constant(0xBF58476D1CE4E5B9, tf.uint64)
     words = _shifted(words, 27) * tf.constant(0x94D049BB133111EB, tf.uint64)
     return _shifted(words, 31)
@@ -30,7 +30,7 @@ def _shifted(words: tf.Tensor, bits: int) -> tf.Tensor:
 
 
 def absorb(state: tf.Tensor, word: tf.Tensor) -> tf.Tensor:
-    """Both uint64, broadcast -> uint64: the state after `word`; for one state, different words never collide."""
+    """Returns the state after `word`; both are uint64 and broadcast. Different words of one state never collide."""
     ops = native.ops("randomness") if {state.shape.rank, word.shape.rank} <= {0, 1} else None
     if ops is not None:
         absorbed = ops.tfhet_absorb(state, word)
@@ -40,17 +40,17 @@ def absorb(state: tf.Tensor, word: tf.Tensor) -> tf.Tensor:
 
 
 def as_word(number: int | tf.Tensor) -> tf.Tensor:
-    """An int or an int64 tensor, bit for bit, as uint64."""
+    """Returns an int or an int64 tensor as uint64, bit for bit."""
     if isinstance(number, int):
         return tf.constant(number % 2**64, tf.uint64)
     return tf.bitcast(tf.cast(number, tf.int64), tf.uint64)
 
 
 def keys(seed: int, stage: str, position: int, epoch: int | tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
-    """One key per example: uint64 [batch].
+    """Returns one key per example, uint64 [batch].
 
-    seed: of the run. stage, position: the stage's name and its place in the declared chain, so that no two stages share
-    randomness, not even two of one name. epoch: an int or an int64 scalar or [batch]. ids: int64 [batch], example ids.
+    seed: of the run. stage, position: the stage's name and its place in the declared chain, so that any two stages draw
+    independently, also two of one name. epoch: an int or an int64 scalar or [batch]. ids: int64 [batch], example ids.
     """
     digest = hashlib.blake2b(f"{seed}/{stage}/{position}".encode(), digest_size=8).digest()
     state = tf.constant(int.from_bytes(digest, "little"), tf.uint64)
@@ -58,12 +58,12 @@ def keys(seed: int, stage: str, position: int, epoch: int | tf.Tensor, ids: tf.T
 
 
 def bits(keys: tf.Tensor, draw: int) -> tf.Tensor:
-    """keys: uint64 [batch] -> uint64 [batch], 64 random bits each. `draw` counts what one stage draws, from 0."""
+    """Returns 64 random bits, uint64 [batch], for each key. draw: number of the draw in its stage, from 0."""
     return absorb(keys, as_word(draw))
 
 
 def uniform(keys: tf.Tensor, draw: int, low: float = 0.0, high: float = 1.0) -> tf.Tensor:
-    """keys: uint64 [batch] -> float32 [batch] in [low, high); `high` itself only where float32 rounds up to it."""
+    """Returns float32 [batch] in [low, high) for uint64 [batch]; `high` itself only where float32 rounds up to it."""
     ops = native.ops("randomness") if isinstance(draw, int) else None  # many draws at once are a tensor
     if ops is not None:
         drawn = ops.tfhet_uniform(keys, draw=draw, low=low, span=high - low)
@@ -74,12 +74,12 @@ def uniform(keys: tf.Tensor, draw: int, low: float = 0.0, high: float = 1.0) -> 
 
 
 def bernoulli(keys: tf.Tensor, draw: int, probability: float = 0.5) -> tf.Tensor:
-    """keys: uint64 [batch] -> bool [batch], True with `probability`."""
+    """Returns bool [batch] for uint64 [batch], True with `probability`."""
     return uniform(keys, draw) < probability
 
 
 def normal(keys: tf.Tensor, draw: int, mean: float = 0.0, deviation: float = 1.0) -> tf.Tensor:
-    """keys: uint64 [batch] -> float32 [batch], normal (Box-Muller on the two halves of one draw's 64 bits)."""
+    """Returns normal float32 [batch] for uint64 [batch] (Box-Muller on the two halves of one draw's 64 bits)."""
     word = bits(keys, draw)
     upper = tf.cast(tf.bitwise.right_shift(word, tf.constant(40, tf.uint64)), tf.float32)
     lower = tf.cast(tf.bitwise.bitwise_and(word, tf.constant(2**24 - 1, tf.uint64)), tf.float32)

@@ -1,4 +1,4 @@
-"""The table of stages: by name, from text, and back to text."""
+"""The registry of stages: from names and text to stages, and back to text."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _plugins_loaded = False
 
 
 def register(name: str) -> Callable[[StageT], StageT]:
-    """Class decorator: enters a Stage under `name`. Raises UsageError for a name that another class has."""
+    """Class decorator that registers a Stage under `name`. Raises UsageError for a name that another class has."""
     if not name.isidentifier():
         raise UsageError(f"stage name {name!r} is not an identifier: it is written like a function in a chain")
 
     def enter(stage: StageT) -> StageT:
         taken = _table.get(name)
-        # The same class may come twice: a module run as a script, or loaded again in a notebook.
+        # The same class may be registered twice: by a module that runs as a script, or is loaded again in a notebook.
         if taken is not None and _origin(taken) != _origin(stage):
             raise UsageError(f"stage name {name!r} is taken by {'.'.join(_origin(taken))}: choose another")
         stage.name = name
@@ -46,9 +46,9 @@ def _origin(stage: type[Stage]) -> tuple[str, str]:
 
 
 def load_plugins(strict: bool = False) -> tuple[str, ...]:
-    """Loads the entry points of group `tfhet.stages`, once per process; -> those that failed, each with its reason.
+    """Loads the entry points of group `tfhet.stages`, once per process; returns a reason for each that failed.
 
-    A bad plugin is logged and left out; with `strict` it raises UsageError instead, and all of them are tried again.
+    A bad plugin is logged and skipped. With `strict` it raises UsageError instead, and all plugins are loaded again.
     """
     global _plugins_loaded
     if _plugins_loaded and not strict:
@@ -63,7 +63,7 @@ def load_plugins(strict: bool = False) -> tuple[str, ...]:
                 register(entry.name)(_as_stage(loaded))
         except Exception as error:  # noqa: BLE001  foreign code: whatever it raises must not end the job
             failed.append(f"{entry.name} = {entry.value}: {type(error).__name__}: {error}")
-            log.warning("stage plugin left out: %s", failed[-1])
+            log.warning("stage plugin skipped: %s", failed[-1])
     if strict and failed:
         raise UsageError(f"stage plugins of entry point group {GROUP} cannot be loaded: {'; '.join(failed)}")
     return tuple(failed)
@@ -76,7 +76,7 @@ def _as_stage(loaded: type) -> type[Stage]:
 
 
 def get(name: str) -> type[Stage]:
-    """The class of a name. Raises UsageError listing the known names. Loads plugins when the table lacks the name."""
+    """Returns the class of a name; loads plugins for an unknown one. Raises UsageError that lists the known names."""
     if name not in _table:
         load_plugins()
     if name not in _table:
@@ -85,30 +85,30 @@ def get(name: str) -> type[Stage]:
 
 
 def names() -> tuple[str, ...]:
-    """All known names, sorted; loads plugins."""
+    """Returns all known names, sorted; loads plugins."""
     load_plugins()
     return tuple(sorted(_table))
 
 
 def chain(name: str) -> tuple[Stage, ...]:
-    """A named chain's stages. Raises UsageError listing the known chains."""
+    """Returns a named chain's stages. Raises UsageError that lists the known chains."""
     if name not in CHAINS:
         unknown("chain", name, CHAINS)
     return parse(CHAINS[name])
 
 
 def parse(text: str) -> tuple[Stage, ...]:
-    """Stages from `"dilate(size=3); rescale()"`, separated by `;` or new lines, or from the name of a chain.
+    """Returns the stages of a text like `"dilate(size=3); rescale()"`, or of the name of a chain.
 
-    Arguments are literals (or a quotient of two, as in `rescale(1/255)`), by name or in the order of the fields; or,
-    where a field holds stages, stages: `probability(posterize(4), 0.5)`, `one_of(posterize(4), solarize(128))`. Raises
-    UsageError for unknown stages and arguments, listing the known ones.
+    Stages are separated by `;` or new lines. Arguments are literals, or quotients of two as in `rescale(1/255)`, by
+    name or in the order of the fields. Where a field holds stages, they are stages: `probability(posterize(4), 0.5)`,
+    `one_of(posterize(4), solarize(128))`. Raises UsageError for unknown stages and arguments, listing the known ones.
     """
     if text.strip() in CHAINS:
         return chain(text.strip())
     try:
         calls = ast.parse("\n".join(line.strip() for line in text.split("\n"))).body
-    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:  # the last two: nested beyond reason
+    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:  # the last two: too deeply nested
         raise UsageError(f"cannot read the stages {text!r}: {error}; write like {CHAINS['aws-cifar']!r}") from None
     return tuple(_stage(statement, text) for statement in calls)
 
@@ -154,7 +154,7 @@ def _is_list(arguments: list[ast.expr]) -> bool:
 
 
 def _nested(node: ast.expr, text: str) -> object:
-    """A stage or a tuple of stages, as arguments have them."""
+    """Returns the stage, or the tuple of stages, of an argument."""
     if isinstance(node, (ast.List, ast.Tuple)):
         return tuple(_nested(each, text) for each in node.elts)
     return _stage(ast.Expr(node), text)
@@ -170,9 +170,9 @@ def _literal(node: ast.expr, stage: str) -> object:
 
 
 def text(stages: Iterable[Stage]) -> str:
-    """The inverse of `parse`: fields that differ from their default, by name.
+    """Returns text that `parse` reads: the stages with the fields that differ from their defaults, by name.
 
-    Raises UsageError for a stage that is not in the registry.
+    Raises UsageError for a stage that is not registered.
     """
     return "; ".join(_call(stage) for stage in stages)
 

@@ -1,4 +1,4 @@
-"""Goes through the data several times."""
+"""Reads the data several times."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from tfhet.stages.stream import Stream
 @register("repeat")
 @dataclass(frozen=True)
 class Repeat(Stream):
-    """One data set goes through all examples so many times, each time in another order and with other draws, as so many
-    epochs one after the other would."""
+    """Reads all examples several times in one data set, each time in a new order and with new random numbers.
+
+    It gives the same as that number of epochs one after the other.
+    """
 
     epochs: int = 0
-    """Passes over the data; 0: without end."""
+    """Number of passes over the data; 0 for passes without end."""
 
     setting: ClassVar[str] = "repeat"
 

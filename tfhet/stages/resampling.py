@@ -1,15 +1,15 @@
-"""Windows of a batch of images, each brought to the same size: the one bilinear resize of all stages that need one.
+"""Resizes a window of each image of a batch to one size, bilinearly. All stages that resize use it.
 
-Both forms take a mean of pixels, weighted by a triangle around the centre of each new pixel: one pixel wide on either
-side, which is linear interpolation, or as wide as a new pixel where `antialias` shrinks, as Pillow and
-`tf.image.resize(antialias=True)` have it. `TfhetResizeWindows` does so in two passes over rows.
+Each new pixel is a mean of pixels, weighted by a triangle around its centre: one pixel wide on either side, which is
+linear interpolation, or as wide as a new pixel where `antialias` shrinks, as in Pillow and
+`tf.image.resize(antialias=True)`. `TfhetResizeWindows` does so in two passes over rows.
 """
 
 from __future__ import annotations
 
 import tensorflow as tf
 
-from tfhet.stages import costs
+from tfhet import native
 
 
 def resize_windows(
@@ -21,16 +21,16 @@ def resize_windows(
     antialias: bool = False,
     confined: bool = True,
 ) -> tf.Tensor:
-    """images: uint8 or float32 [batch, H, W, C] -> the same dtype, [batch, height, width, C]; uint8 rounded.
+    """Returns windows of images, resized to [batch, height, width, C] of the same dtype; uint8 is rounded.
 
-    windows: float32 [1 or batch, 4], first row, first column, rows and columns in pixels of the images, also parts of
-    such. flips: bool [1 or batch], whether left and right are exchanged; None: nowhere. confined: whether the window's
-    own edge is repeated beyond it, as if it had been cut out first; else what lies around it counts, up to the image's
-    edge.
+    images: uint8 or float32 [batch, H, W, C]. windows: float32 [1 or batch, 4], first row, first column, rows and
+    columns, in pixels of the images or fractions of them. flips: bool [1 or batch], whether left and right are
+    exchanged; None for no flips. confined: whether the window's own edge is repeated beyond it, as if it had been cut
+    out first; else the pixels around it count, up to the image's edge.
     """
     windows = tf.cast(windows, tf.float32)
     flips = tf.zeros([1], tf.bool) if flips is None else flips
-    operations = costs.compiled("resize", "resize", images)
+    operations = native.ops("resize")
     if operations is None:
         result = plain(images, windows, flips, height, width, antialias, confined)
     else:
@@ -50,7 +50,7 @@ def plain(
     antialias: bool = False,
     confined: bool = True,
 ) -> tf.Tensor:
-    """The same of TensorFlow's own operations; flips are a tensor, bool [1 or batch]."""
+    """Does the same as `resize_windows` by TensorFlow's own operations; flips are a tensor, bool [1 or batch]."""
     values, batch = tf.cast(images, tf.float32), tf.shape(images)[0]
     windows, flips = tf.broadcast_to(windows, [batch, 4]), tf.broadcast_to(flips, [batch])
     for axis, size in ((0, height), (1, width)):
@@ -69,25 +69,29 @@ def plain(
 def bounds(
     windows: tf.Tensor, sizes: tf.Tensor, height: int, width: int, antialias: bool, confined: bool, margin: int = 0
 ) -> tf.Tensor:
-    """What `resize_windows` reads of images of `sizes` (int32 [batch, 2]): int32 [batch, 4], first row, first column,
-    rows and columns; and `margin` pixels around it, as far as there are any."""
+    """Returns the part of each image that `resize_windows` reads, with a margin of pixels: int32 [batch, 4].
+
+    It is first row, first column, rows and columns. sizes: int32 [batch, 2], rows and columns of the images.
+    """
     result = []
     for axis, size in ((0, height), (1, width)):
         begin, length, limit = windows[:, axis], windows[:, 2 + axis], sizes[:, axis]
         centres, low, high = _centres(begin, length, size, limit, confined)
         support = tf.maximum(length / float(size), 1.0) if antialias else 1.0
         first = tf.maximum(tf.floor(centres[:, 0] - support), low[:, 0])
-        behind = tf.minimum(tf.math.ceil(centres[:, -1] + support) + 1.0, high[:, 0])
+        end = tf.minimum(tf.math.ceil(centres[:, -1] + support) + 1.0, high[:, 0])
         first = tf.maximum(tf.cast(first, tf.int32) - margin, 0)
-        result.append((first, tf.minimum(tf.cast(behind, tf.int32) + margin, limit) - first))
+        result.append((first, tf.minimum(tf.cast(end, tf.int32) + margin, limit) - first))
     return tf.stack([result[0][0], result[1][0], result[0][1], result[1][1]], axis=1)
 
 
 def _centres(
     begin: tf.Tensor, length: tf.Tensor, size: int, limit: tf.Tensor, confined: bool
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Of the new pixels, [batch, size], in numbers of old ones; the first that counts and one behind the last, both
-    [batch or 1, 1]."""
+    """Returns the centres of new pixels, [batch, size], in units of old ones, and the range of old pixels that count.
+
+    The range is its first pixel and the one after its last, both [batch or 1, 1].
+    """
     places = tf.range(size, dtype=tf.float32) + 0.5
     centres = begin[:, None] + places * (length / float(size))[:, None] - 0.5
     end = tf.reshape(tf.cast(limit, tf.float32), [-1, 1])

@@ -1,4 +1,4 @@
-"""x -> scale * x + offset, to float32."""
+"""Computes scale * x + offset as float32."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tfhet.stages.stage import Stage
 @register("rescale")
 @dataclass(frozen=True)
 class Rescale(Stage):
-    """uint8 or float32 -> float32, as the Keras layer Rescaling does."""
+    """Computes scale * x + offset as float32, as the Keras layer Rescaling does."""
 
     scale: float = 1.0 / 255.0
     """Factor; positive."""
@@ -31,7 +31,7 @@ class Rescale(Stage):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        # A negative factor would turn a maximum into a minimum: then no stage could trade places with it.
+        # A negative factor would turn a maximum into a minimum, so that the stage would commute with no other.
         if not (self.scale > 0 and math.isfinite(self.scale) and math.isfinite(self.offset)):
             self.refuse(f"scale is positive and finite, offset finite; not {self.scale}, {self.offset}")
 

@@ -19,24 +19,26 @@ from tfhet.stages.window import Window
 
 METHODS = ("area", "bicubic", "bilinear", "nearest")
 OVERSHOOT = (1.25**2 - 1.0) / 2.0
-"""How far a bicubic value can lie outside the range, as a fraction of it: halfway between two pixels the weights of the
-Keys cubic (a = -0.5) along one axis are -1/16, 9/16, 9/16, -1/16, whose magnitudes add up to 1.25."""
+"""Maximum distance of a bicubic value from the range, as a fraction of it: halfway between two pixels the weights of
+the Keys cubic (a = -0.5) along one axis are -1/16, 9/16, 9/16, -1/16, whose magnitudes add up to 1.25."""
 
 
 @register("resize")
 @dataclass(frozen=True)
 class Resize(Window, Geometric):
-    """`tf.image.resize`; the aspect is not kept. uint8 comes out rounded to the nearest level. Behind `decode` only
-    bilinear."""
+    """Resizes images as `tf.image.resize` does, without keeping the aspect; uint8 results are rounded.
+
+    After `decode` the method has to be bilinear.
+    """
 
     height: int = 224
     """Rows of the result, from 1."""
     width: int = 224
     """Columns of the result, from 1."""
     method: str = "bilinear"
-    """bilinear, nearest, area (the mean of what a pixel covers: best for shrinking) or bicubic."""
+    """bilinear, nearest, area (the mean of the covered pixels, best for shrinking) or bicubic."""
     antialias: bool = False
-    """Whether each pixel of a shrunken image is a weighted mean of all that it covers; for bilinear only."""
+    """Whether each pixel of a shrunken image is a weighted mean of the pixels that it covers; for bilinear only."""
 
     keeps_shape: ClassVar[bool] = False
     keeps_range: ClassVar[bool] = False
@@ -50,14 +52,17 @@ class Resize(Window, Geometric):
             unknown(f"method of stage {self.name}", self.method, METHODS)
         if self.antialias and self.method != "bilinear":
             self.refuse(f"antialias goes with method bilinear, not {self.method}")
-        # Bicubic values overshoot, and uint8 cuts them off: behind a rescale they would be kept.
-        object.__setattr__(self, "commutes_with_rescale", self.method != "bicubic")
+
+    @property
+    def commutes_with_rescale(self) -> bool:
+        # Bicubic values overshoot: uint8 cuts them off, float32 would keep them.
+        return self.method != "bicubic"
 
     def spec(self, spec: ImageSpec) -> ImageSpec:
-        """The size asked for; float32 gets a wider range from `bicubic`, which overshoots at edges."""
+        """Returns the spec of the new size; `bicubic` widens the range of float32, as it overshoots at edges."""
         self.admit(spec)
         if spec.ragged and self.method != "bilinear":
-            self.refuse(f"behind decode the method is bilinear, not {self.method}")
+            self.refuse(f"after decode the method must be bilinear, not {self.method}")
         resized = replace(spec, height=self.height, width=self.width, ragged=False)
         if self.method != "bicubic" or spec.dtype == "uint8":
             return resized
@@ -70,7 +75,7 @@ class Resize(Window, Geometric):
 
     @property
     def fill(self) -> tuple[str, float]:
-        """Half a pixel beyond the edge, at most: there a mirrored image is its edge again."""
+        """Reaches at most half a pixel beyond the edge, where a mirrored image equals its edge."""
         return "reflect", 0.0
 
     def size(self, spec: ImageSpec) -> tuple[int, int]:
@@ -88,7 +93,9 @@ class Resize(Window, Geometric):
 
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
         if self.method == "bilinear" and native.available("resize") and isinstance(images, tf.Tensor):
-            windows = self.windows(parameters, tf.shape(images)[tf.newaxis, 1:3])  # the whole of each: one for all
+            windows = self.windows(
+                parameters, tf.shape(images)[tf.newaxis, 1:3]
+            )  # one window for all images: the whole image
             return resize_windows(images, windows, None, self.height, self.width, self.antialias, self.confined)
         if isinstance(images, tf.RaggedTensor):
             return super().apply(images, parameters)

@@ -1,4 +1,4 @@
-"""Brings the shorter side of each image to one length, and takes the middle."""
+"""Resizes the shorter side of each image to one length, and cuts out the middle."""
 
 from __future__ import annotations
 
@@ -16,17 +16,19 @@ from tfhet.stages.window import Window
 @register("resized_center_crop")
 @dataclass(frozen=True)
 class ResizedCenterCrop(Window):
-    """torchvision's Resize(shorter) and CenterCrop((height, width)), to the pixel, in one bilinear sampling of what the
-    crop shows. uint8 comes out rounded to the nearest level once."""
+    """Does torchvision's Resize(shorter) and CenterCrop((height, width)), to the pixel, in one bilinear sampling.
+
+    Only the pixels that the crop shows are sampled; uint8 results are rounded once.
+    """
 
     height: int = 224
     """Rows of the result, from 1 to `shorter`."""
     width: int = 224
     """Columns of the result, from 1 to `shorter`."""
     shorter: int = 256
-    """The length that the shorter side of the whole image would get."""
+    """Length of the resized image's shorter side."""
     antialias: bool = False
-    """Whether a pixel of a shrunken image is a mean of all that it covers, as torchvision has it by default."""
+    """Whether a pixel of a shrunken image is a mean of the pixels that it covers, torchvision's default."""
 
     keeps_shape: ClassVar[bool] = False
     commutes_with_rescale: ClassVar[bool] = True
@@ -45,6 +47,6 @@ class ResizedCenterCrop(Window):
     def windows(self, parameters: Mapping[str, tf.Tensor], sizes: tf.Tensor) -> tf.Tensor:
         resized = self.shorter * sizes // tf.reduce_min(sizes, axis=1, keepdims=True)
         steps = tf.cast(sizes, tf.float32) / tf.cast(resized, tf.float32)
-        # To even where the margins differ, as Python's round.
+        # Halves are rounded to even, as by Python's round.
         first = tf.round(tf.cast(resized - [self.height, self.width], tf.float32) / 2.0)
         return tf.concat([first * steps, [float(self.height), float(self.width)] * steps], axis=1)

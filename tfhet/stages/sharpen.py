@@ -1,4 +1,4 @@
-"""Makes edges stronger, or softer."""
+"""Sharpens or softens edges."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-from tfhet.stages import costs, levels
+from tfhet import native
+from tfhet.stages import levels
 from tfhet.stages.registry import register
 from tfhet.stages.spec import ImageSpec
 from tfhet.stages.stage import Stage
@@ -17,15 +18,15 @@ from tfhet.stages.stage import Stage
 @register("sharpen")
 @dataclass(frozen=True)
 class Sharpen(Stage):
-    """amount * x + (1 - amount) * smooth(x), clipped, as Pillow's `ImageEnhance.Sharpness` and the addon's `sharpness`.
+    """Computes amount * x + (1 - amount) * smooth(x) and clips it, as Pillow's `ImageEnhance.Sharpness` and Addons do.
 
-    smooth is the mean of 3x3 pixels with the centre counted five times; the outermost pixels stay as they are. uint8
-    in 0..255 or float32 in 0..1; the dtype stays. uint8 is rounded once, at the end (Pillow and the addon also bring
-    smooth(x) to whole levels).
+    smooth(x) is the mean of 3x3 pixels with the centre counted five times; the outermost pixels stay unchanged. Images
+    are uint8 in 0..255 or float32 in 0..1; the dtype stays. uint8 results are rounded once, where Pillow and Addons
+    also round smooth(x).
     """
 
     amount: float = 2.0
-    """0 is smooth, 1 changes nothing, 2 is sharp. From 0."""
+    """Weight of the image: 0 is smooth, 1 changes nothing, 2 is sharp. From 0."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -43,10 +44,12 @@ class Sharpen(Stage):
 
 
 def sharpened(images: tf.Tensor, amounts: tf.Tensor) -> tf.Tensor:
-    """images: uint8 in 0..255 or float32 in 0..1, [batch, H, W, C]; amounts: float32 [batch], or [1] for all images ->
-    the same shape and dtype: each image sharpened by its own amount."""
+    """Sharpens each image by its own amount.
+
+    images: uint8 in 0..255 or float32 in 0..1, [batch, H, W, C]. amounts: float32 [batch], or [1] for all images.
+    """
     softenings = (1.0 - amounts) / 13.0
-    compiled = costs.compiled("sharpen", "filters", images)
+    compiled = native.ops("filters")
     if compiled is None:
         return _plain(images, softenings)
     result = compiled.tfhet_sharpen(images, softenings)

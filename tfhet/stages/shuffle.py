@@ -1,4 +1,4 @@
-"""Mixes the order of the examples."""
+"""Shuffles the order of examples."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from tfhet.stages.stream import Stream
 @register("shuffle")
 @dataclass(frozen=True)
 class Shuffle(Stream):
-    """Examples leave a buffer in seeded random order. A split is read by one worker, so its neighbours in the buffer
-    are the splits that this worker reads before and after it."""
+    """Takes examples from a buffer in seeded random order.
+
+    One worker reads a split, so a split shares the buffer with those that this worker reads before and after it.
+    """
 
     buffer: int = 1000
-    """Size of the buffer, in examples. From 2."""
+    """Number of examples in the buffer. From 2."""
 
     setting: ClassVar[str] = "shuffle"
 

@@ -1,4 +1,4 @@
-"""Turns the bright values into their negative."""
+"""Replaces bright values by their negative."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tfhet.stages.stage import Stage
 @register("solarize")
 @dataclass(frozen=True)
 class Solarize(Stage):
-    """x -> full - x for values from the threshold up, as Pillow's `ImageOps.solarize` does.
+    """Replaces values from the threshold up by their negative, as Pillow's `ImageOps.solarize` does.
 
-    uint8 in 0..255 or float32 in 0..1; the dtype stays.
+    Images are uint8 in 0..255 or float32 in 0..1; the dtype stays.
     """
 
     threshold: int = 128
-    """In levels of uint8, from 0 (a plain negative) to 256 (no change); for float32 it is threshold / 255."""
+    """Threshold in levels of uint8, from 0 (a plain negative) to 256 (no change); for float32 it is threshold / 255."""
 
     pointwise: ClassVar[bool] = True
 
@@ -45,7 +45,7 @@ class Solarize(Stage):
             result = ops.tfhet_solarize(images, threshold=threshold)
             result.set_shape(images.shape)
             return result
-        # A mask that is computed with: a tf.where on bytes takes 4.8 ns a value, this 0.5.
+        # A mask in arithmetic takes 0.5 ns a value, a tf.where on bytes 4.8.
         if images.dtype.is_floating:
             bright = tf.cast(images >= self.threshold / 255.0, images.dtype)
             return images + bright * (1.0 - 2.0 * images)

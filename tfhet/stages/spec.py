@@ -1,4 +1,4 @@
-"""What is known about the images between two stages, without running any."""
+"""The spec of the images between two stages, known without running any."""
 
 from __future__ import annotations
 
@@ -14,34 +14,33 @@ DTYPES = ("uint8", "float32", "encoded")
 
 @dataclass(frozen=True)
 class ImageSpec:
-    """The images that a stage takes or gives: `[batch, height, width, channels]`, any batch; or `[batch]` of the bytes
-    of image files, not decoded yet."""
+    """Images before or after a stage: `[batch, height, width, channels]`, or `[batch]` of the bytes of image files."""
 
     height: int | None
     """Rows; None when they differ from batch to batch."""
     width: int | None
     """Columns; None when they differ from batch to batch."""
     channels: int
-    """Values per pixel; 0 when they are not decoded yet."""
+    """Values per pixel; 0 for images that are not decoded."""
     dtype: str
     """`uint8`, `float32`, or `encoded`: strings that hold image files."""
     low: float
-    """No value is below this; -inf when nobody said."""
+    """Lower bound of all values; -inf where unknown."""
     high: float
-    """No value is above this; inf when nobody said."""
+    """Upper bound of all values; inf where unknown."""
     ragged: bool = False
-    """Whether sizes differ within a batch, as decoded photos do: only what brings them to one size may follow."""
+    """Whether sizes differ within a batch, as in decoded photos: a stage that brings them to one size has to follow."""
 
     def __post_init__(self) -> None:
         if self.dtype not in DTYPES:
-            raise UsageError(f"images are uint8 or float32, or encoded, not {self.dtype}: cast them in the source")
+            raise UsageError(f"images are uint8, float32 or encoded, not {self.dtype}: cast them in the source")
 
     @classmethod
     def of(cls, tensor: tf.TensorSpec, low: float | None = None, high: float | None = None) -> ImageSpec:
-        """From a source's `[None, H, W, C]` spec; the range is 0..255 for uint8, unbounded for float32 unless stated.
-        From a `[None]` spec of strings: image files.
+        """Returns the spec of a source's images, `[None, H, W, C]`, or `[None]` strings for image files.
 
-        Raises UsageError when `tensor` is not a batch of images with a known number of channels.
+        The range is 0..255 for uint8, and unbounded for float32 unless low and high are given. Raises UsageError when
+        `tensor` is not a batch of images with a known number of channels.
         """
         shape = tensor.shape
         if tensor.dtype == tf.string and shape.rank == 1:
@@ -60,19 +59,19 @@ class ImageSpec:
 
     @property
     def form(self) -> str:
-        """`images` of one size in each batch, `encoded` ones, or `ragged` ones, of many sizes."""
+        """Form of the images: `images` (one size in each batch), `encoded` (files) or `ragged` (different sizes)."""
         return "encoded" if self.dtype == "encoded" else "ragged" if self.ragged else "images"
 
     @property
     def tensor(self) -> tf.TensorSpec:
-        """The same as a spec of `[None, height, width, channels]`, or of `[None]` strings."""
+        """TensorFlow's spec of the images: `[None, height, width, channels]`, or `[None]` strings."""
         if self.dtype == "encoded":
             return tf.TensorSpec([None], tf.string)
         return tf.TensorSpec([None, self.height, self.width, self.channels], tf.as_dtype(self.dtype))
 
     @property
     def example_bytes(self) -> int | None:
-        """Bytes of one image; None when its size is not known."""
+        """Bytes of one image; None when its size is unknown."""
         if self.height is None or self.width is None:
             return None
         return self.height * self.width * self.channels * int(tf.as_dtype(self.dtype).size)

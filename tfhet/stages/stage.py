@@ -1,4 +1,16 @@
-"""The stage: one named, configured operation on a batch of images."""
+"""The stage: one named, configured operation on a batch of images.
+
+    @tfhet.stages.register("darken")
+    @dataclass(frozen=True)
+    class Darken(tfhet.Stage):
+        factor: float = 0.5
+
+        def apply(self, images, parameters):
+            return tf.cast(tf.cast(images, tf.float32) * self.factor, images.dtype)
+
+From then on every chain may name it: `"random_flip(); darken(0.8); rescale()"`. docs/pipelines-and-stages.md shows one
+that draws random numbers.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +28,8 @@ from tfhet.stages.spec import ImageSpec
 
 _MISSING = {
     "encoded": "the images are not decoded yet: put decode before it, or state a size for the source's Encoded images",
-    "ragged": "the images differ in size: put random_resized_crop, resize or resized_center_crop behind decode",
-    "images": "the images are decoded already: leave it out, or state no size for the source's Encoded images",
+    "ragged": "the images differ in size: put random_resized_crop, resize or resized_center_crop after decode",
+    "images": "the images are already decoded: omit it, or state no size for the source's Encoded images",
 }
 
 
@@ -25,38 +37,53 @@ _MISSING = {
 class Stage:
     """One operation on `[batch, height, width, channels]`; its dataclass fields are its configuration.
 
-    A stage is a value: two stages with equal fields do the same. It draws nothing while it is applied: what is random
-    about it comes from `parameters`, one row per example, from that example's key alone.
+    A stage is a value: two stages with equal fields do the same. `apply` draws no random numbers: they come from
+    `parameters`, one row per example, which derives from that example's key alone.
     """
 
     name: ClassVar[str] = ""
     """The name in the registry; set by `register`."""
     random: ClassVar[bool] = False
     """Whether `parameters` draws anything."""
-    keeps_shape: ClassVar[bool] = True
-    """Whether height, width and channels come out as they went in."""
-    keeps_range: ClassVar[bool] = True
-    """Whether dtype, low and high come out as they went in."""
-    commutes_with_rescale: ClassVar[bool] = False
-    """Whether x -> a*x + b (a > 0) may be moved from before this stage to behind it, within one grey level."""
     rescales: ClassVar[bool] = False
     """Whether this stage is itself x -> a*x + b."""
     pointwise: ClassVar[bool] = False
-    """Whether a value of the result depends on that value of the image, its channel and the parameters alone."""
+    """Whether each value of the result depends only on the same value of the image, its channel and the parameters."""
     measures: ClassVar[bool] = False
-    """Whether `line` also wants what `measured` finds in the very images that the stage gets, so that of several lines
-    that are drawn together only the first may be of such a stage."""
+    """Whether `line` also needs what `measured` finds in the images that the stage gets. Of several lines that run as
+    one, only the first may be of such a stage."""
 
-    relabels: ClassVar[bool] = False
-    """Whether `labels` does anything."""
     variadic: ClassVar[str] = ""
-    """The field that all positional arguments go to when the stage is written as text; "": each has its own."""
+    """Field that takes all positional arguments when the stage is written as text; "" gives each field its own."""
 
     takes: ClassVar[tuple[str, ...]] = ("images",)
-    """The forms of images that it works on: see `ImageSpec.form`."""
+    """Forms of images that the stage accepts: see `ImageSpec.form`."""
+
+    # Four flags that may follow from the configuration. Where they do not, a subclass states them like the others:
+    # `keeps_shape: ClassVar[bool] = False`.
+
+    @property
+    def keeps_shape(self) -> bool:
+        """Whether height, width and channels come out as they went in."""
+        return True
+
+    @property
+    def keeps_range(self) -> bool:
+        """Whether dtype, low and high come out as they went in."""
+        return True
+
+    @property
+    def commutes_with_rescale(self) -> bool:
+        """Whether x -> a*x + b (a > 0) may be moved from before this stage to after it, within one grey level."""
+        return False
+
+    @property
+    def relabels(self) -> bool:
+        """Whether `labels` changes anything."""
+        return False
 
     def __post_init__(self) -> None:
-        """Brings each field to its declared type; raises UsageError for one that does not fit."""
+        """Converts each field to its declared type. Raises UsageError for a value that does not fit."""
         hints = typing.get_type_hints(type(self))
         for field in dataclasses.fields(self):
             object.__setattr__(self, field.name, self._typed(field.name, getattr(self, field.name), hints[field.name]))
@@ -65,7 +92,7 @@ class Stage:
         if kind is float and type(value) is int:
             return float(value)
         if kind in (int, float, bool, str) and type(value) is not kind:
-            self.refuse(f"{field} is {kind.__name__}, not {value!r}")
+            self.refuse(f"{field} must be {kind.__name__}, not {value!r}")
         return value
 
     def refuse(self, why: str) -> NoReturn:
@@ -73,43 +100,45 @@ class Stage:
         raise UsageError(f"stage {self.name or type(self).__name__}: {why}")
 
     def admit(self, spec: ImageSpec) -> None:
-        """Raises UsageError, naming the stage and what to put before it, for images of a form that it does not take."""
+        """Raises UsageError, which says what to put before the stage, for a form of images that it does not accept."""
         if spec.form not in self.takes:
             self.refuse(_MISSING[spec.form])
 
     def spec(self, spec: ImageSpec) -> ImageSpec:
-        """What comes out when `spec` goes in. Raises UsageError, naming the stage, when that does not fit."""
+        """Returns the spec of the results. Raises UsageError, naming the stage, for images that do not fit."""
         return spec
 
     def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
-        """What is drawn for each example.
+        """Returns the random parameters of each example by name; `{}` when the stage is not random.
 
         keys: uint64 [batch], one per example (`tfhet.stages.randomness.keys`). Each value is [batch] or [batch, k], and
-        its row depends on that example's key only. `{}` when the stage is not random.
+        each of its rows depends on that example's key only.
         """
         return {}
 
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """images: uint8 or float32 [batch, height, width, channels], the batch possibly symbolic -> the same rank."""
+        """Returns the changed images, [batch, height, width, channels] of uint8 or float32; batch may be unknown."""
         raise NotImplementedError
 
     def line(self, parameters: Mapping[str, tf.Tensor], spec: ImageSpec) -> Line | None:
-        """The stage as a straight line with ends, on images of `spec`, before results are rounded to whole levels; None
-        when it is not one. Of a stage that measures, the parameters hold what it measured too."""
+        """Returns the stage as a straight line with ends on images of `spec`, before rounding; None when it is not one.
+
+        The parameters also hold what `measured` found, for a stage that measures.
+        """
         return None
 
     def measured(self, images: tf.Tensor) -> dict[str, tf.Tensor]:
-        """What `line` needs besides what was drawn, from the images that the stage gets; `{}` unless it measures."""
+        """Returns what `line` needs besides random parameters, from the stage's images; `{}` unless it measures."""
         return {}
 
     def label_spec(self, spec: tf.TensorSpec) -> tf.TensorSpec:
-        """What comes out when labels of `spec` go in. Raises UsageError, naming the stage, when they do not fit."""
+        """Returns the spec of the labels after the stage. Raises UsageError, naming the stage, when they do not fit."""
         return spec
 
     def labels(self, labels: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """[batch, ...] -> [batch, ...]: what the stage does to the labels, drawn with the same parameters."""
+        """Returns the changed labels, [batch, ...], with the same parameters as for the images."""
         return labels
 
     def config(self) -> dict[str, object]:
-        """All fields by name; JSON values."""
+        """Returns all fields by name, as JSON values."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}

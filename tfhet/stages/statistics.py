@@ -1,4 +1,4 @@
-"""What an image looks like, per channel: the mean, and the smallest and the largest value."""
+"""Statistics of images per channel: the mean, and the smallest and the largest value."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-from tfhet.stages import costs, levels
+from tfhet import native
+from tfhet.stages import levels
 
 
 @dataclass(frozen=True)
 class Statistics:
-    """Each float32 [batch, channels], in the units of the images."""
+    """Statistics of a batch, each float32 [batch, channels] in the units of the images."""
 
     mean: tf.Tensor
     low: tf.Tensor
@@ -19,8 +20,8 @@ class Statistics:
 
     @classmethod
     def of(cls, images: tf.Tensor) -> Statistics:
-        """images: uint8 or float32 [batch, H, W, C], none of them empty."""
-        ops = costs.compiled("statistics", "statistics", images)
+        """Computes them for images, uint8 or float32 [batch, H, W, C], none of which is empty."""
+        ops = native.ops("statistics")
         if ops is None:
             return cls.plain(images)
         parts = ops.tfhet_statistics(images)
@@ -30,7 +31,7 @@ class Statistics:
 
     @classmethod
     def plain(cls, images: tf.Tensor) -> Statistics:
-        """The same by TensorFlow's own operations."""
+        """Does the same as `of` by TensorFlow's own operations."""
         values = tf.cast(images, tf.float32)
         reducers = (tf.reduce_mean, tf.reduce_min, tf.reduce_max)
         return cls(*(levels.over_pixels(reduce, values)[:, 0, 0] for reduce in reducers))

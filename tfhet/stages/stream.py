@@ -1,4 +1,4 @@
-"""Stages that say how examples flow, rather than what happens to an image."""
+"""Stages that set the flow of examples and leave the images unchanged."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ from tfhet.stages.stage import Stage
 
 
 class Stream(Stage):
-    """A setting of the pipeline, written as a stage: `Pipeline(source, "shuffle(1000); random_flip()")` declares what
-    `Pipeline(source, "random_flip()", shuffle=1000)` does. Images pass as they are."""
+    """A setting of the pipeline that is written as a stage; images pass unchanged.
+
+    `Pipeline(source, "shuffle(1000); random_flip()")` is `Pipeline(source, "random_flip()", shuffle=1000)`.
+    """
 
     takes: ClassVar[tuple[str, ...]] = ("encoded", "ragged", "images")
     setting: ClassVar[str] = ""
-    """The field of the pipeline that it sets, from its own only field."""
+    """Field of the pipeline that the stage sets, from its own only field."""
 
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
         return images
 
     @property
     def value(self) -> int | str:
-        """What the pipeline's field is set to."""
+        """Value of the pipeline's field."""
         raise NotImplementedError

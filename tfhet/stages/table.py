@@ -1,17 +1,20 @@
-"""Look-up: for an image of 256 levels, a table says what pointwise stages make of it."""
+"""Look-up tables: the results of pointwise stages for each of 256 levels."""
 
 from __future__ import annotations
 
 import tensorflow as tf
 
-from tfhet.stages import costs
+from tfhet import native
 from tfhet.stages.line import Line, plain_line
 
 
 def lookup(images: tf.Tensor, tables: tf.Tensor) -> tf.Tensor:
-    """images: uint8, or float32 in 0..1, whose values count as the nearest of the 256 levels [batch, H, W, C]; tables:
-    uint8 or float32 [1 or batch, 256, 1 or C] -> the images' shape, the tables' dtype."""
-    ops = costs.compiled("lookup", "tone", images)
+    """Replaces each value by the table's entry, in the tables' dtype.
+
+    images: uint8 [batch, H, W, C], or float32 in 0..1, which is rounded to 256 levels. tables: uint8 or float32
+    [1 or batch, 256, 1 or C].
+    """
+    ops = native.ops("tone")
     if ops is None:
         return plain_lookup(images, tables)
     result = ops.tfhet_lookup(images, tables)
@@ -20,9 +23,9 @@ def lookup(images: tf.Tensor, tables: tf.Tensor) -> tf.Tensor:
 
 
 def plain_lookup(images: tf.Tensor, tables: tf.Tensor) -> tf.Tensor:
-    """`lookup` by TensorFlow's own operations."""
+    """Does the same as `lookup` by TensorFlow's own operations."""
     shape, size = tf.shape(images), tf.shape(tables)
-    # One table of all: that of image b and channel c begins at 256 (b C + c).
+    # All tables in one: that of image b and channel c begins at 256 (b C + c).
     bins = tf.cast(plain_line(images, Line.of(255.0), tf.uint8) if images.dtype.is_floating else images, tf.int32)
     if tables.shape[2] != 1:
         bins += 256 * tf.range(shape[3])

@@ -1,4 +1,4 @@
-"""One of fourteen operations for each image, of any strength: TrivialAugment."""
+"""TrivialAugment: one of fourteen operations for each image, of any strength."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from tfhet.stages.registry import register
 @register("trivialaugment")
 @dataclass(frozen=True)
 class TrivialAugment(Policy):
-    """Each image meets one operation, drawn from all fourteen, as strong as is drawn from 31 strengths (Müller and
-    Hutter, arXiv:2103.10158, with the wide ranges).
+    """Applies one operation to each image, drawn from fourteen, with one of 31 strengths (Müller and Hutter,
+    arXiv:2103.10158, with the wide ranges).
 
-    As torchvision's `TrivialAugmentWide`; `tfhet.stages.policy` lists the operations. uint8 in 0..255 or float32 in
-    0..1, which is brought to the nearest of the 256 levels first; the dtype stays. 1 channel or 3.
+    It works as torchvision's `TrivialAugmentWide`; `tfhet.stages.policy` lists the operations. Images have 1 or 3
+    channels and are uint8 in 0..255, or float32 in 0..1, which is rounded to 256 levels first; the dtype stays.
     """
 
     fill_value: float = 0.0
-    """What lies beyond the edge of a moved image, in the units of the images."""
+    """Fill beyond the edge of a moved image, in the units of the images."""
 
     @property
     def strengths(self) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Stages that take a window out of each image and bring all windows to one size."""
+"""Stages that cut a window out of each image and resize all windows to one size."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from tfhet.stages.stage import Stage
 
 
 class Window(Stage):
-    """A stage that is one bilinear sampling of a window of each image. Windows depend on the size of their image alone,
-    so that behind `decode` nothing else of it has to be decoded."""
+    """A stage that is one bilinear sampling of a window of each image.
+
+    A window depends only on the size of its image, so that after `decode` only the window has to be decoded.
+    """
 
     confined: ClassVar[bool] = True
-    """Whether the window's own edge is repeated beyond it; else the image goes on there."""
+    """Whether the window's own edge is repeated beyond it; else the image continues there."""
 
     height: int
     width: int
@@ -24,16 +26,18 @@ class Window(Stage):
 
     @property
     def bilinear(self) -> bool:
-        """Whether the windows say all that there is to say; else only `apply` knows, for decoded images of one size."""
+        """Whether the stage is a bilinear sampling of its windows. If not, it needs decoded images of one size."""
         return True
 
     def windows(self, parameters: Mapping[str, tf.Tensor], sizes: tf.Tensor) -> tf.Tensor:
-        """sizes: int32 [batch, 2], rows and columns of the images -> float32 [batch, 4]: first row, first column, rows
-        and columns of each window, in pixels of its image."""
+        """Returns first row, first column, rows and columns of each window, in pixels of its image: float32 [batch, 4].
+
+        sizes: int32 [batch, 2], rows and columns of the images.
+        """
         raise NotImplementedError
 
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """images: [batch, height, width, channels], or what `decode` gives, in many sizes."""
+        """Returns resized windows of images: [batch, height, width, channels], or the ragged result of `decode`."""
         if isinstance(images, tf.RaggedTensor):
             return self._of_many_sizes(images, parameters)
         shape = tf.shape(images)

@@ -53,4 +53,18 @@ __all__ = [
     "with_plan",
 ]
 
-lazy.names_on_demand(__name__)
+lazy.names_on_demand(
+    __name__,
+    {
+        "archive": "Archive",
+        "aws": "AwsRefused Patient client",
+        "hyperparameters": "MPI_OPTIONS",
+        "job": "ALONE PIPE Channel CheckpointPlace Code Job JobGroup JobLimits Spot Vpc",
+        "job_file": "parse read",
+        "metrics": "DEFINITIONS",
+        "planned": "with_plan",
+        "request": "create_request redacted",
+        "rules": "check_code",
+        "submission": "JobSubmission",
+    },
+)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tfhet.record.metric_line import UNITS
+from tfhet.messages import UNITS, epoch_pattern, metric_pattern
 
 _NUMBER = "-?[0-9.]+"
 """No nan and no inf, which CloudWatch does not take."""
@@ -29,14 +29,13 @@ class MetricDefinition:
 
 
 def _of_line(name: str, says: str) -> MetricDefinition:
-    """A number of the metric line (`record.MetricLine`), which rank 0 alone prints."""
-    before = "" if name == "step" else "step=[0-9]+ .*"
-    return MetricDefinition(name, rf"\[tfhet\] {before}{name}=({_NUMBER})", UNITS[name], says)
+    """A number of the metric line (`messages.MetricLine`), which rank 0 alone prints."""
+    return MetricDefinition(name, metric_pattern(name, _NUMBER), UNITS[name], says)
 
 
 def _of_epoch(word: str, says: str, name: str = "") -> MetricDefinition:
     """A number of the line at the end of an epoch, under its own name if none is given."""
-    return MetricDefinition(name or word, rf"\[tfhet\] end of epoch=.* {word}=({_NUMBER})", "None", says)
+    return MetricDefinition(name or word, epoch_pattern(word, _NUMBER), "None", says)
 
 
 DEFINITIONS = (

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from tfhet.clock import SYSTEM, Clock
 from tfhet.errors import UsageError
-from tfhet.record import MetricLine
-from tfhet.record.scalars import ScalarFile
+from tfhet.messages import MetricLine
+from tfhet.record.scalar_file import ScalarFile
 
 OFF = "off"
 log = logging.getLogger("tfhet")

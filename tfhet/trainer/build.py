@@ -11,6 +11,7 @@ import tensorflow as tf
 from tfhet import planes, strategies
 from tfhet.cluster import HostPaths
 from tfhet.errors import UsageError
+from tfhet.messages import FirstBatchLine
 from tfhet.placement import Cut, Pipeline
 from tfhet.placement.labels import label_spec
 from tfhet.planes.reader import Reader
@@ -140,7 +141,7 @@ def _classes(source: Source, paths: HostPaths, channel: str) -> int:
 
 
 def _say_first_batch(after_s: float) -> None:
-    print(f"[tfhet] first batch after {after_s:.2f} s", flush=True)
+    print(FirstBatchLine(after_s), flush=True)
 
 
 def _ignore(number: float) -> None:

@@ -12,11 +12,12 @@ import numpy as np
 
 from tfhet.clock import SYSTEM, Clock
 from tfhet.errors import DataError
+from tfhet.messages import MetricLine
 from tfhet.planes.reader import Delivery, Reader
-from tfhet.record import MetricLine
+from tfhet.record.step_time import StepTime
 from tfhet.strategies import Collective
 from tfhet.trainer.audit import Audit, Visits
-from tfhet.trainer.meter import Meter, StepTime
+from tfhet.trainer.meter import Meter
 from tfhet.trainer.parts import Parts, Skipped
 from tfhet.trainer.step import Accelerator, Batch
 

@@ -1,54 +1,21 @@
-"""Where the time of the steps goes, and the line that says so."""
+"""The meter of a rank: its steps, its pauses, and the figures that follow from them.
+
+What a step's components are, the wait among them, is defined in `tfhet.record.step_time`.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
 from tfhet.clock import Clock
-from tfhet.record import MetricLine, Spread, median
-from tfhet.record.run import WARM_UP_STEPS
-
-
-@dataclass(frozen=True)
-class StepTime:
-    """One step of one rank."""
-
-    step_s: float
-    wait_s: float
-    """Part of `step_s` spent waiting for data."""
-    examples: float
-    """Of all ranks."""
-    copy_s: float = 0.0
-    """Part of it spent bringing batches to the device, in the type that the model takes."""
-    allreduce_s: float | None = 0.0
-    """Part of it from when this rank's gradients were there to when those of all were; None: not told apart."""
-    began_s: float = 0.0
-    """When, on the clock."""
-    number: int = 0
-    """Steps taken, this one included."""
-    epoch: int = 0
-
-    @property
-    def compute_s(self) -> float:
-        """The rest of it."""
-        return max(0.0, self.step_s - self.wait_s - self.copy_s - (self.allreduce_s or 0.0))
-
-
-@dataclass(frozen=True)
-class Pause:
-    """Time between steps that was spent on something else."""
-
-    name: str
-    """`checkpoint` or `validation`."""
-    began_s: float
-    """When, on the clock."""
-    took_s: float
+from tfhet.messages import MetricLine, StepPartsLine
+from tfhet.record import Spread, median
+from tfhet.record.step_time import Pause, StepTime, measured, wait_pct
 
 
 class Meter:
-    """Collects the steps of one rank."""
+    """Collects the steps and pauses of one rank; times are on the clock of the training loop."""
 
     def __init__(self) -> None:
         self.pauses: list[Pause] = []
@@ -59,11 +26,11 @@ class Meter:
     def add(self, step: StepTime) -> None:
         self._steps.append(step)
         self._examples += step.examples
-        self._step_s += step.step_s
+        self._step_s += step.dur_s
         self._wait_s += step.wait_s
 
     def totals(self) -> dict[str, float]:
-        """Sums over all steps, the warm-up included: their number, examples of all ranks, and seconds."""
+        """Sums over all steps, the warm-up included: their number, the examples of all ranks, and seconds."""
         return {
             "steps": len(self._steps),
             "examples": self._examples,
@@ -73,7 +40,7 @@ class Meter:
 
     @contextlib.contextmanager
     def pause(self, name: str, clock: Clock) -> Iterator[None]:
-        """Counts what is done within it as a pause."""
+        """Records the body of the `with` statement as a pause."""
         began_s = clock.monotonic()
         try:
             yield
@@ -86,27 +53,29 @@ class Meter:
         return self._steps
 
     @property
-    def measured(self) -> list[StepTime]:
-        """The steps without the warm-up, or all of a run that is no longer than that."""
-        return self._steps[WARM_UP_STEPS:] or self._steps
+    def measured(self) -> Sequence[StepTime]:
+        """The steps after the warm-up; all steps of a run that has no others."""
+        return measured(self._steps)
 
     def step_ms(self) -> Spread | None:
-        return Spread.of([1e3 * step.step_s for step in self.measured]) if self._steps else None
+        """Duration of a measured step in milliseconds; None before the first step."""
+        return Spread.of([1e3 * step.dur_s for step in self.measured]) if self._steps else None
 
     def wait_ms(self) -> Spread | None:
+        """Wait for data in a measured step in milliseconds; None before the first step."""
         return Spread.of([1e3 * step.wait_s for step in self.measured]) if self._steps else None
 
     def wait_pct(self) -> float | None:
-        """Share of the time of all measured steps spent waiting for data, 0 to 100."""
-        total = sum(step.step_s for step in self.measured)
-        return 100 * sum(step.wait_s for step in self.measured) / total if total else None
+        """Wait share of the measured steps, 0 to 100; None before the first step."""
+        return wait_pct(self.measured)
 
     def examples_per_s(self) -> float | None:
-        total = sum(step.step_s for step in self.measured)
+        """Throughput of all ranks over the measured steps; None before the first step."""
+        total = sum(step.dur_s for step in self.measured)
         return sum(step.examples for step in self.measured) / total if total else None
 
     def parts_ms(self) -> dict[str, float]:
-        """Median milliseconds of each part of the measured steps; `allreduce` only where it was told apart."""
+        """Median milliseconds of each component of the measured steps; `allreduce` only where it is known in all."""
         if not self._steps:
             return {}
         parts: dict[str, list[float | None]] = {
@@ -115,28 +84,28 @@ class Meter:
             "compute": [step.compute_s for step in self.measured],
             "allreduce": [step.allreduce_s for step in self.measured],
         }
-        told = {name: [1e3 * each for each in values if each is not None] for name, values in parts.items()}
-        return {name: median(values) for name, values in told.items() if len(values) == len(self.measured)}
+        known = {name: [1e3 * each for each in values if each is not None] for name, values in parts.items()}
+        return {name: median(values) for name, values in known.items() if len(values) == len(self.measured)}
 
     def parts_line(self) -> str:
-        """The line at the end of a run that says where a step goes."""
-        parts = " ".join(f"{name}_ms={ms:.2f}" for name, ms in self.parts_ms().items())
-        return f"[tfhet] parts of a step, median: {parts}" if parts else "[tfhet] no step was taken"
+        """The line at the end of a run with the median of each component of a step."""
+        parts = self.parts_ms()
+        return str(StepPartsLine(parts)) if parts else "[tfhet] no step was taken"
 
     def paused_s(self, name: str) -> float:
-        """Seconds of all pauses of a name."""
-        return sum(pause.took_s for pause in self.pauses if pause.name == name)
+        """Seconds of all pauses of one name."""
+        return sum(pause.dur_s for pause in self.pauses if pause.name == name)
 
     def line(self, step: int, epoch: int, loss: float | None) -> MetricLine:
-        """What the metric line says of the steps since the last one."""
+        """The metric line over the steps since the previous one."""
         recent = self._steps[self._since_line :]
         self._since_line = len(self._steps)
-        total = sum(s.step_s for s in recent) or 1e-9
+        total = sum(each.dur_s for each in recent) or 1e-9
         return MetricLine(
             step,
             epoch,
             step_ms=1e3 * total / max(1, len(recent)),
-            examples_per_s=sum(s.examples for s in recent) / total,
-            wait_pct=100 * sum(s.wait_s for s in recent) / total,
+            examples_per_s=sum(each.examples for each in recent) / total,
+            wait_pct=wait_pct(recent) or 0.0,
             loss=loss,
         )

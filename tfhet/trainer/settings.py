@@ -14,62 +14,70 @@ class Settings:
     """What to train, on what, and for how long. Every field is an argument `--NAME VALUE`."""
 
     model: str = "resnet50"
-    """resnet50, small_cnn, or emulated (a step that takes `step_ms` and no CPU)."""
+    """Model to train: `resnet50`, `small_cnn` (two convolutions) or `emulated` (a step that takes `step_ms` and no
+    CPU)."""
     step_ms: float = 50.0
-    """Length of an emulated step."""
+    """Length of an emulated step, in milliseconds."""
     step_file: str = ""
-    """File that holds it instead, read before each step: it may change meanwhile. While it is not there, `step_ms`."""
+    """File that holds the length of an emulated step instead. The trainer reads it before each step, so it may change
+    during a run; until it exists, `step_ms` holds."""
     data: str = "training"
-    """Channel to train on, or `synthetic:EXAMPLES:SPLITS` (`synthetic:EXAMPLES:SPLITS:uneven`)."""
+    """Channel to train on, or `synthetic:EXAMPLES:SPLITS` (`synthetic:EXAMPLES:SPLITS:uneven` for splits of different
+    sizes)."""
     validation: str = "validation"
-    """Channel to validate on; left out where it does not exist."""
+    """Channel to validate on after every epoch. Without such a channel there is no validation."""
     image_size: int = 0
-    """Height and width to which encoded images are brought; 0: they are raw and have a size."""
+    """Height and width, in pixels, to which encoded images are resized. 0: images are raw and have a size."""
     chain: str = "aws-cifar"
-    """Stages: the name of a chain, or call syntax."""
+    """Stages of the pipeline: the name of a chain, or stages in call syntax."""
     cut: int = -1
-    """Position where the data group stops; -1: where an example is smallest."""
+    """Number of stages that the data group runs; the trainer runs the rest. -1: cut where an example is smallest."""
     batch_size: int = 64
     """Examples per rank and step."""
     epochs: int = 3
+    """Number of epochs to train."""
     steps_per_epoch: int = 0
-    """0: an epoch is one pass over the data."""
+    """Steps in an epoch, taken from an endless stream of passes. 0: an epoch is one pass over the data."""
     shuffle: int = 1000
-    """Shuffle buffer in examples."""
+    """Size of the shuffle buffer, in examples."""
     learning_rate: float = 0.001
-    """For one rank; multiplied by the number of ranks."""
+    """Learning rate of one rank (Adam). The trainer multiplies it by the number of ranks."""
     warmup_epochs: float = 3.0
+    """Epochs over which the learning rate grows linearly from that of one rank to that of all ranks."""
     precision: str = "float32"
-    """float32, float16 (with dynamic loss scaling) or bfloat16."""
+    """Numbers that the model computes with: `float32`, `float16` (with dynamic loss scaling) or `bfloat16`."""
     accumulate: int = 1
-    """Batches whose gradients make one step."""
+    """Number of batches whose gradients make one step."""
     compression: str = "none"
-    """Of what travels: none or snappy."""
+    """Compression of batches between workers and ranks: `none` or `snappy`."""
     log_every: int = 10
-    """Steps between metric lines."""
+    """Number of steps between two metric lines."""
     tensorboard: str = ""
-    """Folder in which rank 0 writes for TensorBoard, or `off`; "": `tensorboard` in the output, as SageMaker has it."""
+    """Folder in which rank 0 writes for TensorBoard, or `off`. Empty: `output/tensorboard`."""
     checkpoint_every_epochs: int = 1
-    """0: not at the end of epochs, but when the training is told to stop."""
+    """Epochs between two checkpoints. 0: the trainer writes none at the end of an epoch, only when it is stopped."""
     checkpoint_every_steps: int = 0
-    """0: not within epochs."""
+    """Steps between two checkpoints within an epoch. 0: none within an epoch."""
     keep_checkpoints: int = 3
+    """Number of newest checkpoints that are kept."""
     resume: bool = True
-    """Whether to go on from the newest checkpoint that is there."""
+    """Whether training continues from the newest checkpoint."""
     audit: bool = True
-    """Whether to count, by id, what each epoch delivered."""
+    """Whether the trainer counts by id what each epoch delivered. Only with the audit can lost examples be read
+    again."""
     on_bad_record: str = "fail"
-    """What to do with a record or image that cannot be read: `fail`, naming it, or `skip` it and count."""
+    """What happens with a record or an image that cannot be read: `fail` ends the training and names it, `skip` counts
+    it and continues."""
     bad_record_budget: int = 100
-    """More examples than so many that have to be skipped end the training all the same."""
+    """Maximum number of lost examples. More of them end the training even with `skip`."""
     export: bool = True
     """Whether rank 0 writes the SavedModel at the end."""
     collective: str = "auto"
     """Strategy by which the ranks train together: auto (the job's), solo or horovod."""
     threads: int = 0
-    """CPU threads of this process for TensorFlow; 0: its share of the machine's cores."""
+    """Number of CPU threads that TensorFlow uses in a rank. 0: the rank's share of the host's cores."""
     seed: int = -1
-    """-1: the job's."""
+    """Seed of data and weights. -1: that of the job (`--job_seed` of the launcher)."""
 
     def __post_init__(self) -> None:
         if self.on_bad_record == "skip" and not self.audit:

@@ -15,6 +15,7 @@ from tfhet import stages as stage_room
 from tfhet.clock import SYSTEM, Clock
 from tfhet.cluster import HostPaths
 from tfhet.errors import UsageError
+from tfhet.messages import EpochLine
 from tfhet.placement import bytes_per_example
 from tfhet.planes.notice import notify
 from tfhet.planes.reader import Reader
@@ -245,8 +246,7 @@ class Training:
 
 def _report_epoch(result: Mapping[str, Any], board: Board, step: int) -> None:
     numbers = {key: value for key, value in result.items() if isinstance(value, (int, float))}
-    shown = " ".join(f"{k}={v:.4f}" if isinstance(v, float) else f"{k}={v}" for k, v in numbers.items())
-    print(f"[tfhet] end of {shown}", flush=True)
+    print(EpochLine(numbers), flush=True)
     if result.get("repeated"):
         log.error("%d examples came more than once, and at most once is promised: please report it", result["repeated"])
     board.epoch(step, numbers)

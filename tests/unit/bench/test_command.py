@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import dataclasses
 from collections.abc import Sequence
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 
-from tfhet.bench import Suite, run, suites
+from tfhet.bench import Suite, run, run_suite, suites
 from tfhet.errors import DataError, UsageError
 from tfhet.events import Observer
 from tfhet.record import Figure, Record
@@ -31,7 +32,7 @@ TOY = Suite(
     does="nothing, quickly",
     options=_options,
     run=_measured,
-    bars=lambda record: ("toy", record.figures),
+    draw=lambda record, path: path,
 )
 
 
@@ -54,10 +55,11 @@ def test_the_table_is_printed_and_the_record_written_with_its_command(
 
 
 @pytest.mark.usefixtures("toy")
-def test_the_plot_is_written(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    assert run(["toy", "--plot", str(tmp_path / "toy.png")]) == 0
-    assert (tmp_path / "toy.png").stat().st_size > 1000
+def test_a_suite_that_draws_has_the_option_for_it_and_no_other_has(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["toy", "--plot", "toy.png"]) == 0
+    assert "plot: toy.png" in capsys.readouterr().out
+    plain = dataclasses.replace(TOY, draw=None)
+    assert run_suite(plain, ["--plot", "toy.png"], "toy") == 2
 
 
 @pytest.mark.usefixtures("toy")
@@ -68,13 +70,13 @@ def test_wrong_options_end_with_2_before_anything_is_measured(
     wrong: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["toy", *wrong]) == 2
-    assert "tfhet bench" in capsys.readouterr().err
+    assert "tfhet bench toy" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("toy")
 def test_a_suite_that_fails_ends_with_its_errors_code(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["toy", "--fail"]) == 1
-    assert capsys.readouterr().err == "tfhet bench: record 3 is corrupt\n"
+    assert capsys.readouterr().err == "tfhet bench toy: record 3 is corrupt\n"
 
 
 def test_an_unknown_suite_lists_the_known(capsys: pytest.CaptureFixture[str]) -> None:
@@ -97,9 +99,19 @@ def test_every_listed_suite_is_there_under_its_name() -> None:
     assert [suites.get(name).name for name in suites.names()] == list(suites.names())
 
 
-@pytest.mark.parametrize(("broken", "code"), [(0.0, 0), (1.0, 1)])
-def test_a_suite_that_does_not_find_what_it_looks_for_fails(broken, code, monkeypatch, capsys):
-    record = Record.of("chaos", {"chaos.broken": Figure.of([broken], unit="schedules")}, details={"schedules": []})
-    suite = dataclasses.replace(suites.get("chaos"), run=lambda options, observer, command: record)
-    monkeypatch.setattr(suites, "get", lambda name: suite)
-    assert run(["chaos"]) == code
+@pytest.mark.parametrize(("kept", "code"), [(True, 0), (False, 1)])
+def test_a_suite_that_does_not_find_what_it_looks_for_fails(kept: bool, code: int) -> None:
+    assert run_suite(dataclasses.replace(TOY, is_kept=lambda record: kept), [], "toy") == code
+
+
+def test_another_package_can_register_a_suite(monkeypatch: pytest.MonkeyPatch) -> None:
+    entries = [
+        EntryPoint("toy", f"{__name__}:TOY", suites.GROUP),
+        EntryPoint("not-one", f"{__name__}:run", suites.GROUP),
+        EntryPoint("cpu", f"{__name__}:TOY", suites.GROUP),
+    ]
+    monkeypatch.setattr(suites.importlib.metadata, "entry_points", lambda group: entries)
+    assert suites.names() == ("stages", "transport", "cpu", "not-one", "toy")
+    assert suites.get("toy").name == "toy" and suites.get("cpu").name == "cpu"
+    with pytest.raises(UsageError, match="is not a tfhet.bench.Suite"):
+        suites.get("not-one")

@@ -1,4 +1,4 @@
-"""bench/progress.py: plain lines in a log, a bar on a terminal."""
+"""bench/progress.py: plain lines."""
 
 from __future__ import annotations
 
@@ -6,30 +6,22 @@ import io
 
 from tfhet.bench import Case, ProcessMeter, measure, progress
 from tfhet.clock import FakeClock
+from tfhet.events import Event
 
 
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-def run(out: io.StringIO) -> str:
-    clock = FakeClock()
+def test_each_run_gets_one_whole_line() -> None:
+    out, clock = io.StringIO(), FakeClock()
     meter = ProcessMeter(clock, lambda: 0.0)
     case = Case("example", lambda _: clock.sleep(0.002), 10, "image")
-    with progress.shown(out) as observer:
-        measure([case], repeats=2, warmup=1, meter=meter, clock=clock, observer=observer)
-    return out.getvalue()
-
-
-def test_a_log_gets_one_whole_line_per_run() -> None:
-    assert run(io.StringIO()).splitlines() == [
-        "[bench] example: 3 runs",
-        "[bench] warm-up 1/1 example: 200 us CPU per image (2.00 ms)",
-        "[bench] repeat 1/2 example: 200 us CPU per image (2.00 ms)",
-        "[bench] repeat 2/2 example: 200 us CPU per image (2.00 ms)",
+    measure([case], repeats=1, warmup=1, meter=meter, clock=clock, observer=progress.shown(out))
+    assert out.getvalue().splitlines() == [
+        "[bench] 1/2 example (2.00 ms): 200 us CPU per image",
+        "[bench] 2/2 example (2.00 ms): 200 us CPU per image",
     ]
 
 
-def test_a_terminal_gets_a_bar_that_ends() -> None:
-    assert "3/3" in run(Terminal())
+def test_what_is_missing_is_told_and_other_events_are_not_shown() -> None:
+    out = io.StringIO()
+    progress.shown(out)(Event("case.missing", 0.0, {"case": "peer dali", "reason": "not installed"}))
+    progress.shown(out)(Event("case.prepared", 0.0, {"case": "x"}))
+    assert out.getvalue() == "[bench] peer dali is missing: not installed\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfhet.bench.rounds import in_rounds
+from tfhet.bench.harness import in_rounds
 from tfhet.clock import FakeClock
 from tfhet.errors import JobFailed
 from tfhet.events import Event
@@ -23,7 +23,7 @@ def test_cases_take_turns_and_the_warm_up_is_told_and_does_not_count() -> None:
     )
     assert taken == {"a": [1, 2], "b": [10, 20]}
     assert [event.fields["said"] for event in told] == [["a0"], ["b0"], ["a1"], ["b10"], ["a2"], ["b20"]]
-    assert [event.fields["exit_s"] for event in told] == [2.0, 0.0] * 3
+    assert [event.fields["seconds"] for event in told] == [2.0, 0.0] * 3
     assert (told[-1].fields["round"], told[-1].fields["rounds"]) == (3, 3)
 
 

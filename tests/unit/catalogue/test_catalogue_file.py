@@ -9,10 +9,10 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from tfhet.catalogue.catalogue_file import CatalogueFile
 from tfhet.catalogue.instance import Instance
 from tfhet.catalogue.price import MARKETS, Price
+
+from tfhet.catalogue.catalogue_file import CatalogueFile
 from tfhet.errors import UsageError
 
 WHOLE = """\
@@ -118,7 +118,7 @@ def test_aliases_of_aliases_take_no_time_and_a_long_file_is_not_read():
 
 
 def test_a_file_that_is_not_there_is_an_error_with_its_name(tmp_path: Path):
-    with pytest.raises(UsageError, match=r"no\.yaml: catalogue file cannot be read"):
+    with pytest.raises(UsageError, match=r"no\.yaml: this catalogue file cannot be read"):
         CatalogueFile.read(tmp_path / "no.yaml")
 
 

@@ -191,4 +191,4 @@ def test_what_cannot_be_made_is_said(contained, capfd):
     mounts = (Mount("/nowhere", "/opt/x", READ_ONLY),)
     process = contained(["bash", "-c", "true"], attached=False, mounts=mounts)
     assert process.wait(30) == 1
-    assert "[algo-7] the container could not be made: mount bind /nowhere" in capfd.readouterr().err
+    assert '[algo-7] [tfhet] container_failure cause="mount bind /nowhere' in capfd.readouterr().err

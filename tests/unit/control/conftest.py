@@ -102,7 +102,7 @@ class Wire:
 
 
 class Link:
-    """A coordinator and its members on loopback, with everything that their callbacks were told."""
+    """A server and its members on loopback, with everything that their callbacks were told."""
 
     def __init__(self, *names: str, lease_s: float = 10.0, secret: Secret = SECRET, **options: Any):
         self.told: list[tuple[Any, ...]] = []

@@ -45,7 +45,7 @@ def test_a_coordinator_that_never_comes_up_is_named_at_the_deadline(run: Run) ->
     async def scenario() -> None:
         port = _free_port()
         member = LinkClient("a", "127.0.0.1", port, SECRET)
-        with pytest.raises(NotReady, match=f"127.0.0.1:{port} was not reached within 0.2 s: nobody listens there"):
+        with pytest.raises(NotReady, match=f"127.0.0.1:{port} was not reached within 0.2 s: nothing listens there"):
             await member.join({}, 0.2)
         await member.leave()
 
@@ -150,9 +150,9 @@ def test_a_cut_network_is_a_lost_lease_here_and_a_lost_member_there(run: Run, li
         ((_, _, here),) = await link.until("lease lost")
         ((_, _, there),) = await link.until("lost")
         # Whoever notices first hangs up, and the other one notices that.
-        assert "nothing heard of the coordinator" in here or "was not reached within the lease" in here
+        assert "the leader was silent for" in here or "was not reached within the lease" in here
         assert "silent for" in there or "gone without leaving" in there
-        assert link.members["a"].is_over == "lease lost"
+        assert link.members["a"].end_reason == "lease lost"
         await link.close()
         await wire.close()
 
@@ -182,12 +182,12 @@ def test_a_member_given_up_does_not_get_back_in(run: Run, link_of: Any, wire_of:
         await wire.start(link.port)
         await link.join("a", port=wire.port)
         member = link.members["a"]
-        member._port = _free_port()  # nobody listens where it dials
+        member._port = _free_port()  # nothing listens where it dials
         wire.cut()
         await link.until("lost")
         member._port = wire.port
         ((_, _, reason),) = await link.until("lease lost")
-        assert "refused to take it back: was given up" in reason
+        assert "refused to take it back: it was lost" in reason
         await link.close()
         await wire.close()
 
@@ -215,7 +215,7 @@ def test_after_the_end_no_lease_is_lost(run: Run, link_of: Any) -> None:
         await link.until("end")
         await asyncio.sleep(0.4)
         assert [entry[0] for entry in link.told] == ["end"]
-        assert link.members["a"].is_over == "ended"
+        assert link.members["a"].end_reason == "ended"
         await link.close()
 
     run(scenario())
@@ -307,7 +307,7 @@ def test_time_that_a_member_stood_still_does_not_count(run: Run, link_of: Any) -
         await link.join("a", clock=clock)
         clock.sleep(60)  # as if this process had been stopped for a minute
         await asyncio.sleep(0.4)
-        assert link.members["a"].is_over == ""
+        assert link.members["a"].end_reason == ""
         await link.close()
 
     run(scenario())

@@ -41,7 +41,7 @@ def test_a_dialler_that_reaches_itself_has_reached_nobody(run: Run, monkeypatch:
     monkeypatch.setattr(asyncio, "open_connection", from_the_same_port)
 
     async def scenario() -> None:
-        with pytest.raises(ConnectionRefusedError, match=f"nobody listens at 127.0.0.1:{port}"):
+        with pytest.raises(ConnectionRefusedError, match=f"nothing listens at 127.0.0.1:{port}"):
             await Connection.dial("127.0.0.1", port)
 
     run(scenario())

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfhet.control.message import MAX_LINE_BYTES, ProtocolError, check, decode, encode, sound_code
+from tfhet.control.message import MAX_LINE_BYTES, ProtocolError, check, decode, encode, valid_code
 
 EXAMPLES = [
     {"type": "hello", "version": 1, "nonce": "n"},
@@ -112,8 +112,8 @@ def test_a_code_that_no_process_can_exit_with_is_no_code(code: int) -> None:
     for message in ({"type": "left", "code": code}, {"type": "end", "code": code, "cause": "because"}):
         with pytest.raises(ProtocolError, match="field 'code' must be int"):
             check(message)
-    assert sound_code(code) == 1
-    assert [sound_code(sound) for sound in (0, 143, 255, -9)] == [0, 143, 255, -9]
+    assert valid_code(code) == 1
+    assert [valid_code(sound) for sound in (0, 143, 255, -9)] == [0, 143, 255, -9]
 
 
 def test_a_number_beyond_every_float_is_not_taken() -> None:

@@ -322,7 +322,7 @@ def test_a_member_that_does_not_read_is_given_up_and_the_others_hear_everything(
         heard = await link.until("heard", 100)
         assert [entry[2]["i"] for entry in heard] == list(range(100))
         ((_, name, reason),) = await link.until("lost")
-        assert (name, reason) == ("a", "does not read what it is sent")
+        assert (name, reason) == ("a", "it does not read its messages")
         raw.abort()
         await link.close()
 
@@ -335,7 +335,7 @@ def test_a_lost_member_is_not_let_in_again(run: Run, link_of: Any) -> None:
         await link.start()
         (await _raw(link, "a")).abort()
         await link.until("lost")
-        with pytest.raises(Refused, match="was given up: gone without leaving"):
+        with pytest.raises(Refused, match="it was lost: gone without leaving"):
             await _raw(link, "a")
         await link.close()
 

@@ -22,19 +22,22 @@ from tfhet.errors import NotReady, UsageError  # noqa: E402
 from tfhet.follow import following as followed_module  # noqa: E402
 from tfhet.follow.following import STOP_S, Followed, follow  # noqa: E402
 from tfhet.follow.log_streams import GROUP  # noqa: E402
-from tfhet.record import MetricLine, RunFolder, RunSummary  # noqa: E402
+from tfhet.messages import (  # noqa: E402
+    FirstBatchLine,
+    HostLine,
+    MetricLine,
+    RestartLine,
+    StepPartsLine,
+)
+from tfhet.record import RunFolder, RunSummary  # noqa: E402
 from tfhet.report import compare, text  # noqa: E402
 from tfhet.report.run_view import RunView  # noqa: E402
 
 T0 = 1_700_000_000.0
 STARTED_S, ENDED_S = T0 + 60, T0 + 420
 """When training began and ended."""
-DATA = "[algo-1] heterogeneous job: delivers data, dispatcher 10.0.0.2:6000, 2 workers, group data_group"
-DNN = (
-    DATA.replace("algo-1", "algo-2/0")
-    .replace("delivers data", "rank 0 of 2 (started by mpirun)")
-    .replace("data_", "dnn_")
-)
+DATA = f"[algo-1] {HostLine('heterogeneous', 'data', 'data_group', plane={'workers': '2'})}"
+DNN = f"[algo-2/0] {HostLine('heterogeneous', 'dnn', 'dnn_group', 2, {'workers': '2'})}"
 
 
 def metric(step: int, step_ms: float, wait_pct: float) -> str:
@@ -46,12 +49,12 @@ RECORDED = [
     # it is there at, of stream, printed at, what; seconds since T0
     (100, "algo-2-1700", 95, "toolkit: starting"),
     (100, "algo-2-1700", 96, DNN),
-    (110, "algo-2-1700", 101, "[algo-2/0] [tfhet] first batch after 3.25 s"),
+    (110, "algo-2-1700", 101, f"[algo-2/0] {FirstBatchLine(3.25)}"),
     (131, "algo-2-1700", 130, metric(100, 200, 60)),
     (164, "algo-2-1700", 160, "behind the late one"),
     (167, "algo-2-1700", 159, "late"),
     (170, "algo-1-1702", 95, DATA),  # the stream of the other host appears only now
-    (170, "algo-1-1702", 140, "[algo-1] worker-1: out of memory; starting it again"),
+    (170, "algo-1-1702", 140, f"[algo-1] {RestartLine('worker-1', -9)}"),
     (171, "algo-1-1702", 141, "the same"),
     (171, "algo-1-1702", 141, "the same"),
     (231, "algo-2-1700", 230, metric(200, 100, 20)),
@@ -60,7 +63,7 @@ RECORDED = [
         331,
         "algo-2-1700",
         330,
-        "[algo-2/0] [tfhet] parts of a step, median: wait_ms=10.00 copy_ms=5.00 compute_ms=85.00",
+        f"[algo-2/0] {StepPartsLine({'wait': 10.0, 'copy': 5.0, 'compute': 85.0})}",
     ),
     (332, "algo-2-1700", 331, "[algo-2/0] [tfhet] end of epoch=0 steps=300 examples=19200 loss=2.1 accuracy=0.4"),
     (431, "algo-1-1702", 419, "the last word comes when the job is over"),

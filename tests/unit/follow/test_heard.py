@@ -10,7 +10,8 @@ from tfhet.follow.follow_record import Timed, summary_of
 from tfhet.follow.heard import Heard
 from tfhet.follow.log_streams import LogLine
 from tfhet.follow.state import JobState
-from tfhet.record import MetricLine, RunSummary
+from tfhet.messages import JobResultLine, MetricLine
+from tfhet.record import RunSummary
 
 GROUPS = (InstanceGroup("dnn_group", "ml.g5.xlarge", 2),)
 COST = JobCost(100.0, None, False, "")
@@ -50,10 +51,9 @@ def test_the_only_metric_line_is_better_than_none() -> None:
 
 
 def test_a_job_that_failed_has_the_code_and_the_words_of_the_launcher_that_said_so_first() -> None:
-    said = "[algo-1/0] the job ended with exit code 3: train.py ended on algo-2, rank 1: exit code 3: KeyError: 'x'"
-    found = summary(
-        "Failed", said, "[algo-1/1] the job ended with exit code 1: later", reason="AlgorithmError: , exit code: 1"
-    )
+    said = JobResultLine(3, "train.py ended on algo-2, rank 1: exit code 3: KeyError: 'x'")
+    later = JobResultLine(1, "later")
+    found = summary("Failed", f"[algo-1/0] {said}", f"[algo-1/1] {later}", reason="AlgorithmError: , exit code: 1")
     assert found.exit_code == 3 and found.exit_codes == {"algo-1": 3}
     assert found.cause == "train.py ended on algo-2, rank 1: exit code 3: KeyError: 'x'"
     assert found.failure_reason == "AlgorithmError: , exit code: 1"

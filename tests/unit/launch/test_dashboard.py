@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from tfhet.launch.exposition import METRICS, labels
+from tfhet.launch.metrics import labels
+from tfhet.planes.tf_service.metrics import SERVICE_METRICS
+from tfhet.telemetry import METRICS
 
 DASHBOARD = json.loads((Path(__file__).resolve().parents[3] / "docs" / "grafana.json").read_text())
 EXPRESSIONS = [
@@ -18,7 +20,7 @@ EXPRESSIONS = [
     for panel in DASHBOARD["panels"]
     for target in panel["targets"]
 ]
-BY_NAME = {metric.name: metric for metric in METRICS}
+BY_NAME = {metric.name: metric for metric in (*METRICS, *SERVICE_METRICS)}
 
 
 def names(expression: str) -> set[str]:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tfhet.clock import FakeClock
 from tfhet.launch.hearing import TOTALS, Hearing
-from tfhet.record import MetricLine
+from tfhet.messages import MetricLine
 from tfhet.trainer.meter import Meter, StepTime
 
 LINE = MetricLine(10, 0, 86.1, 1280.0, 3.1, 2.3)

@@ -194,7 +194,7 @@ def test_notices_of_a_script_are_heard_and_not_printed(launch, tmp_path, capfd):
 SAYS = """
 import sys, time, urllib.request
 from tfhet.planes.notice import notify
-from tfhet.record import MetricLine
+from tfhet.messages import MetricLine
 notify("goes on", steps=7, examples=896, step_s=1.5, wait_s=0.25)
 print(MetricLine(7, 0, 214.3, 597.0, 16.7, 2.5), flush=True)
 """
@@ -363,7 +363,7 @@ def test_the_processes_of_a_launcher_have_names(assignment_of):
 
 def sampled(launcher: Launcher, tmp_path: Path, monkeypatch) -> Timeline:
     """What a launcher noted of itself until it was cancelled."""
-    monkeypatch.setattr("tfhet.launch.sampler.PERIOD_S", 0.01)
+    monkeypatch.setattr("tfhet.telemetry.sampler.PERIOD_S", 0.01)
 
     async def scenario() -> None:
         link = SimpleNamespace(clock_offset=lambda: (0.0, 0.0))
@@ -381,8 +381,8 @@ def sampled(launcher: Launcher, tmp_path: Path, monkeypatch) -> Timeline:
 
 def test_a_launcher_notes_what_it_uses_and_what_its_host_does(assignment_of, tmp_path, monkeypatch):
     found = sampled(Launcher(assignment_of("t1", data=()), []), tmp_path, monkeypatch)
-    assert {name for use in found.uses for name in use.processes} == {"launcher"}
-    assert all(use.machine is not None for use in found.uses)
+    assert {name for use in found.usage for name in use.processes} == {"launcher"}
+    assert all(use.machine is not None for use in found.usage)
     assert [(each.host, each.offset_s, each.error_s) for each in found.clocks] == [("t1", 0.0, 0.0)]
 
 

@@ -28,15 +28,15 @@ print("and on stderr", file=sys.stderr, flush=True)
 """
 STARTER = """
 import asyncio, json, os, sys
-from tfhet.launch import LaunchSettings, starter
+from tfhet.launch import LaunchSettings, local_launchers
 from tfhet.launch.entry import _then_deaf
 from tfhet.cluster import Rank
-starter.PATIENCE_S = 0.5
-starter.STOP_GRACE_S = float(os.environ.get("GRACE_S", 20))
+local_launchers.PATIENCE_S = 0.5
+local_launchers.STOP_GRACE_S = float(os.environ.get("GRACE_S", 20))
 settings, rest = LaunchSettings.parse(sys.argv[2:])
 env = dict(os.environ)
-ranks = starter.ranks_to_start(env, settings)
-one = starter.LocalLaunchers(ranks, [sys.executable, sys.argv[1], *rest], env, settings)
+ranks = local_launchers.ranks_to_start(env, settings)
+one = local_launchers.LocalLaunchers(ranks, [sys.executable, sys.argv[1], *rest], env, settings)
 sys.exit(asyncio.run(_then_deaf(one.run())))
 """
 
@@ -75,7 +75,7 @@ def test_a_rank_that_something_started_starts_nobody(environment_of):
     assert to_start(env) == to_start(env, "--processes_per_host", 2) == []
     ours = environment_of("t1", dnn=("t1", "t2")) | Rank(0, 4, 0, 2, "tfhet").to_env()
     assert to_start(ours) == to_start(ours, "--processes_per_host", 2) == []
-    with pytest.raises(ClusterError, match="--processes_per_host 3, and horovodrun started 2 on t1; leave it away"):
+    with pytest.raises(ClusterError, match="--processes_per_host 3, and horovodrun started 2 on t1; omit it"):
         to_start(env, "--processes_per_host", 3)
 
 

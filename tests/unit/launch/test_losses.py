@@ -229,7 +229,7 @@ def test_workers_on_the_dnn_hosts_serve_when_no_data_host_does(assignment_of, le
         job.chief._begun = True
         job.chief._lost("d1", "silent")
         assert job.chief.serving == ("t1",) and job.lost == ["d1"]
-        assert not job.chief._verdict.done()
+        assert not job.chief._result.done()
 
     run(scenario())
 

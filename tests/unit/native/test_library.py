@@ -94,7 +94,7 @@ def test_without_a_compiler_there_are_no_ops_and_the_reason_is_logged_once(folde
     assert len(caplog.records) == 1
     assert "no C++ compiler" in caplog.text
     monkeypatch.setenv("TFHET_NATIVE", "on")
-    with pytest.raises(UsageError, match="TFHET_NATIVE=on, but the compiled op 'doubled' cannot be had: no C"):
+    with pytest.raises(UsageError, match="TFHET_NATIVE=on, but the compiled op 'doubled' cannot be used: no C"):
         library.ops("doubled")
 
 

@@ -131,7 +131,9 @@ def test_the_op_refuses_what_does_not_fit(change, complaint):
         native.ops("resize").tfhet_resize_windows(**{**given, **options, **change})
 
 
-@pytest.mark.parametrize("compiled", [pytest.param(True, marks=needs_compiled), False])
+@pytest.mark.parametrize(
+    "compiled", [pytest.param(True, marks=needs_compiled), pytest.param(False, marks=pytest.mark.plain)]
+)
 def test_one_window_and_one_flip_stand_for_all(compiled, monkeypatch):
     monkeypatch.setenv("TFHET_NATIVE", "auto" if compiled else "off")
     images = tf.random.stateless_uniform([3, 8, 9, 3], (1, 2))

@@ -30,7 +30,7 @@ def test_labels_stay_what_they_are_unless_a_stage_says_otherwise():
     [
         ("mixup()", r"mixup: cannot mix labels of int64: put one_hot\(classes\) before"),
         ("cutmix(); one_hot(3)", "cutmix: cannot mix labels of int64"),
-        ("one_hot(3); one_hot(3)", "one_hot: wants class numbers"),
+        ("one_hot(3); one_hot(3)", "one_hot: needs class numbers"),
         ("probability(mixup(), 0.5)", "mixup: cannot mix labels of int64"),
     ],
 )
@@ -40,7 +40,7 @@ def test_stages_that_the_labels_do_not_fit_are_refused_by_name(text, complaint):
 
 
 def test_stages_that_change_labels_are_refused_where_there_are_none():
-    with pytest.raises(UsageError, match="one_hot changes labels, and the source has no feature 'label', only image"):
+    with pytest.raises(UsageError, match="one_hot changes labels, but the source has no feature 'label', only image"):
         label_spec({"image": SPEC.tensor}, placed("random_flip(); one_hot(3)"))
 
 

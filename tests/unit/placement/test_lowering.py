@@ -162,7 +162,7 @@ def test_parameters_are_left_out_unless_asked_for():
     ("stage", "said"),
     [
         (Liar("float32"), r"stage liar promised uint8 .*made float32"),
-        (Liar(cut_off=1), r"stage liar promised uint8 \(None, 6, 4, 3\) and made uint8 \(None, 5, 4, 3\)"),
+        (Liar(cut_off=1), r"stage liar promised uint8 \(None, 6, 4, 3\) but made uint8 \(None, 5, 4, 3\)"),
     ],
 )
 def test_a_stage_that_lies_is_found_and_named_when_the_graph_is_built(stage: Stage, said: str):
@@ -172,7 +172,7 @@ def test_a_stage_that_lies_is_found_and_named_when_the_graph_is_built(stage: Sta
 
 @pytest.mark.parametrize(
     ("share", "said"),
-    [((2, 2), "share 2 of 2"), ((-1, 2), "share -1 of 2"), ((0, 9), "8 splits, which cannot be shared among 9 ranks")],
+    [((2, 2), "share 2 of 2"), ((-1, 2), "share -1 of 2"), ((0, 9), "8 splits, too few for 9 ranks")],
 )
 def test_a_share_that_cannot_be_is_refused(share: tuple[int, int], said: str):
     with pytest.raises(UsageError, match=said):

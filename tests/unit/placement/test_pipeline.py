@@ -133,7 +133,7 @@ source: synthetic                                    3072 B  uint8 32x32x3 in [0
   = one sampling
 -- cut: above on the data group, below on the trainer --------------------------
   rescale(scale=0.5)                                12288 B  float32 32x32x3 in [0, 127.5]  \
-(moved back: it commutes with the stages before it)"""
+(moved after its neighbours)"""
 
 
 def test_explain_shows_order_bytes_and_cut():

@@ -82,20 +82,20 @@ def test_the_same_value_may_be_given_in_both_spellings():
 @pytest.mark.parametrize(
     ("text", "given", "complaint"),
     [
-        ("shuffle(9); shuffle(9)", {}, "shuffle: comes twice"),
-        ("shuffle(9)", {"shuffle": 10}, "shuffle: says 9, and the pipeline's shuffle is 10: give one of them"),
-        ("batch(9)", {"batch_size": 10}, "batch: says 9, and the pipeline's batch_size is 10"),
-        ("random_flip(); shuffle(9)", {}, "shuffle: stands behind random_flip: .* the order is that in which records"),
+        ("shuffle(9); shuffle(9)", {}, "shuffle: is given twice"),
+        ("shuffle(9)", {"shuffle": 10}, "shuffle: is 9, but the pipeline's shuffle is 10: give one of them"),
+        ("batch(9)", {"batch_size": 10}, "batch: is 9, but the pipeline's batch_size is 10"),
+        ("random_flip(); shuffle(9)", {}, "shuffle: comes after random_flip: .* sets the order in which records"),
         (
             "random_flip(); cache('/tmp/a')",
             {},
-            "cache: stands behind random_flip: .* keeps records as the source gives",
+            "cache: comes after random_flip: .* keeps records as the source reads",
         ),
-        ("random_flip(); batch(9)", {}, "batch: stands behind random_flip: .* stages work on batches"),
-        ("prefetch(2); random_flip()", {}, "random_flip: stands behind prefetch, which holds finished batches"),
-        ("batch(9); shuffle(9)", {}, "shuffle: stands behind batch; the order is shuffle; batch"),
+        ("random_flip(); batch(9)", {}, "batch: comes after random_flip: .* stages work on batches"),
+        ("prefetch(2); random_flip()", {}, "random_flip: comes after prefetch, which holds finished batches"),
+        ("batch(9); shuffle(9)", {}, "shuffle: comes after batch; the order is shuffle; batch"),
         ("interleave(2); repeat(2); shuffle(9)", {}, "the order is interleave; shuffle; repeat"),
-        ("prefetch(2); batch(9)", {}, "batch: stands behind prefetch; the order is batch; prefetch"),
+        ("prefetch(2); batch(9)", {}, "batch: comes after prefetch; the order is batch; prefetch"),
     ],
 )
 def test_what_says_what_is_not_so_is_refused(text, given, complaint):
@@ -131,7 +131,7 @@ def test_an_epoch_is_so_many_passes_and_no_two_epochs_share_one():
 
 
 def test_there_is_no_epoch_behind_one_without_end():
-    with pytest.raises(UsageError, match="no epoch 1 behind one that repeats without end"):
+    with pytest.raises(UsageError, match="epoch 1 cannot follow one that repeats without end"):
         stream.passes(0, 1)
 
 

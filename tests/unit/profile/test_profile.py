@@ -11,11 +11,17 @@ from tfhet.__main__ import main
 from tfhet.errors import UsageError
 from tfhet.events import Event
 from tfhet.placement import Pipeline
-from tfhet.profile import Cost, Effort, Profile, load, measure, parts_of_dataset, parts_of_pipeline
+from tfhet.profile import Cost, Effort, Profile, load, measure, parts_of_dataset, parts_of_pipeline, rounds
 from tfhet.record import Record
 from tfhet.source import SyntheticSource
 
-SMALL = Effort(budget_s=0.3, repeats=2)
+SMALL = Effort(budget_s=0.05, repeats=2)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A short estimate of an example's cost: these tests look at what is measured, not at how exactly."""
+    monkeypatch.setattr(rounds, "PROBE_CPU_S", 0.01)
 
 
 def pipeline(stages: str) -> Pipeline:
@@ -109,7 +115,7 @@ def test_the_parts_add_up_to_the_whole_and_are_held_against_it_alone():
 
 def test_an_empty_data_set_and_effort_out_of_range_are_refused():
     nothing = tf.data.Dataset.range(0).map(lambda x: x + 1)
-    with pytest.raises(UsageError, match="gave no element"):
+    with pytest.raises(UsageError, match="has no elements"):
         measure("x", parts_of_dataset(nothing), SMALL)
     with pytest.raises(UsageError, match="at least 1 round"):
         measure("x", parts_of_dataset(plain()), Effort(1.0, 0))
@@ -127,25 +133,23 @@ def test_a_file_gives_its_pipeline_or_says_what_it_has(tmp_path: Path):
     ):
         with pytest.raises(UsageError, match=said):
             load(target)
-    with pytest.raises(UsageError, match="--stages is for a source"):
+    with pytest.raises(UsageError, match="--stages needs a source"):
         load(f"{file}:dataset", "rescale()")
     made = load("synthetic", "rescale()", 4)
     assert isinstance(made, Pipeline) and made.batch_size == 4
 
 
-def test_the_command_prints_the_table_and_writes_record_and_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    pytest.importorskip("matplotlib")
+def test_the_command_prints_the_table_and_writes_the_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     words = ["profile", "synthetic", "--stages", "random_flip(); rescale()", "--batch_size", "16"]
     words += ["--budget_s", "0.3", "--repeats", "2", "--accelerator_examples_per_s", "1000"]
-    record, picture = tmp_path / "p.json", tmp_path / "p.svg"
-    assert main([*words, "--json", str(record), "--plot", str(picture)]) == 0
+    record = tmp_path / "p.json"
+    assert main([*words, "--json", str(record)]) == 0
     told = capsys.readouterr()
     assert "read, parse and batch" in told.out and "rescale()" in told.out and "the whole" in told.out
     assert "The parts alone sum to" in told.out and "1000 examples per second, cut after" in told.out
     assert "[profile] round 2 of 2" in told.err
     figures = Record.read(record).figures
     assert {"profile.rescale.us", "profile.whole.us", "profile.sum_over_whole"} <= figures.keys()
-    assert picture.stat().st_size > 1000
     assert main(["profile", "synthetic", "--budget_s", "0"]) == 2
 
 

@@ -6,25 +6,52 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfhet.record.entry import MOST, ClockOffset, Entry, HostUse, Span, Step, Use, line, parse
+from tfhet.record.entry import MOST, ClockOffset, Entry, HostUsage, UsageSample, line, parse
+from tfhet.record.step_time import Pause, StepTime
 
 SOME: list[Entry] = [
-    Step("algo-1", 1700000000.25, 0.5, 3, 12, 1, 0.125, 0.0625, 0.25),
-    Step("algo-1", 1700000000.25, 0.5, 3, 12, 1, 0.125, 0.0625, None),
-    Span("algo-1", 1700000000.25, 2.0, 0, "checkpoint"),
-    Use("algo-2", 1700000000.25, 1.0, "algo-2", {"launcher": 0.0, "worker-0": 0.75}),
-    Use("algo-2", 1.0, 1.0, "algo-2", {}, HostUse(1.5, 4, "cgroup", 1 << 30, 10.5, 20.5, (50.0, 0.0), (1024, 0))),
+    StepTime(
+        host="algo-1",
+        rank=3,
+        step=12,
+        epoch=1,
+        at_s=1700000000.25,
+        dur_s=0.5,
+        wait_s=0.125,
+        copy_s=0.0625,
+        allreduce_s=0.25,
+    ),
+    StepTime(
+        host="algo-1",
+        rank=3,
+        step=12,
+        epoch=1,
+        at_s=1700000000.25,
+        dur_s=0.5,
+        wait_s=0.125,
+        copy_s=0.0625,
+        allreduce_s=None,
+    ),
+    Pause(host="algo-1", rank=0, name="checkpoint", at_s=1700000000.25, dur_s=2.0),
+    UsageSample("algo-2", 1700000000.25, 1.0, "algo-2", {"launcher": 0.0, "worker-0": 0.75}),
+    UsageSample(
+        "algo-2", 1.0, 1.0, "algo-2", {}, HostUsage(1.5, 4, "cgroup", 1 << 30, 10.5, 20.5, (50.0, 0.0), (1024, 0))
+    ),
     ClockOffset("algo-2", 1700000000.25, 0.0, -0.25, 0.125),
 ]
 
 seconds = st.floats(0, MOST).map(lambda value: round(value, 7))
 texts = st.text(max_size=5)
 whole = st.integers(0, int(MOST))
-uses = st.builds(HostUse, seconds, seconds, texts, seconds, seconds, seconds, st.lists(seconds, max_size=2).map(tuple))
+uses = st.builds(
+    HostUsage, seconds, seconds, texts, seconds, seconds, seconds, st.lists(seconds, max_size=2).map(tuple)
+)
 entries = st.one_of(
-    st.builds(Step, texts, seconds, seconds, whole, whole, whole, seconds, seconds, st.none() | seconds),
-    st.builds(Span, texts, seconds, seconds, whole, texts),
-    st.builds(Use, texts, seconds, seconds, texts, st.dictionaries(texts, seconds, max_size=2), st.none() | uses),
+    st.builds(StepTime, *[seconds] * 4, st.none() | seconds, seconds, whole, whole, whole, texts),
+    st.builds(Pause, texts, seconds, seconds, whole, texts),
+    st.builds(
+        UsageSample, texts, seconds, seconds, texts, st.dictionaries(texts, seconds, max_size=2), st.none() | uses
+    ),
     st.builds(ClockOffset, texts, seconds, seconds, seconds.map(lambda value: -value) | seconds, seconds),
 )
 
@@ -100,7 +127,12 @@ def test_a_field_that_a_later_version_adds_is_left_out():
 
 def test_the_parts_of_a_step_make_the_step():
     step = SOME[0]
-    assert isinstance(step, Step) and step.allreduce_s is not None
+    assert isinstance(step, StepTime) and step.allreduce_s is not None
     assert step.wait_s + step.copy_s + step.compute_s + step.allreduce_s == step.dur_s
     assert SOME[1].compute_s == 0.5 - 0.125 - 0.0625  # type: ignore[union-attr]
-    assert Step("a", 0, 0.5, 0, 1, 0, 0.5, 0.5, 0.5).compute_s == 0
+    assert (
+        StepTime(
+            host="a", rank=0, step=1, epoch=0, at_s=0, dur_s=0.5, wait_s=0.5, copy_s=0.5, allreduce_s=0.5
+        ).compute_s
+        == 0
+    )

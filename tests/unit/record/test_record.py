@@ -47,9 +47,9 @@ def test_a_record_without_its_table_is_refused(broken: dict[str, object]) -> Non
 @pytest.mark.parametrize(
     ("broken", "words"),
     [
-        ({"command": True}, "`command` is True, no list"),
-        ({"details": [1]}, "`details` is list, no dict"),
-        ({"created": 5}, "`created` is 5, no str"),
+        ({"command": True}, "`command` is True, not list"),
+        ({"details": [1]}, "`details` is list, not dict"),
+        ({"created": 5}, "`created` is 5, not str"),
         ({"figures": {"a": {**Figure.single(1.0, unit="s").to_json(), "low": 10**400}}}, "figure 'a' cannot be read"),
         (
             {"figures": {"a": {**Figure.single(1.0, unit="s").to_json(), "n": float("inf")}}},

@@ -8,17 +8,20 @@ from hypothesis import strategies as st
 
 from tfhet.errors import DataError, UsageError
 from tfhet.record import RunFolder, Timeline
-from tfhet.record.entry import ClockOffset, Span, Step, Use
-from tfhet.record.timeline import Part, natural
+from tfhet.record.entry import ClockOffset, UsageSample
+from tfhet.record.step_time import Pause, StepTime
+from tfhet.record.timeline import TimelineFile, natural
 
 
-def step(host: str, at_s: float, rank: int = 0, number: int = 1) -> Step:
-    return Step(host, at_s, 0.5, rank, number, 0, 0.125, 0.0, 0.0)
+def step(host: str, at_s: float, rank: int = 0, number: int = 1) -> StepTime:
+    return StepTime(
+        host=host, rank=rank, step=number, epoch=0, at_s=at_s, dur_s=0.5, wait_s=0.125, copy_s=0.0, allreduce_s=0.0
+    )
 
 
 def parts(folder: Path, **content: list) -> list[Path]:
     for name, found in content.items():
-        Part(folder / f"{name}.jsonl").append(found)
+        TimelineFile(folder / f"{name}.jsonl").append(found)
     return sorted(folder.glob("*.jsonl"))
 
 
@@ -27,11 +30,11 @@ def test_what_several_processes_wrote_stands_in_the_order_of_time(tmp_path):
         parts(
             tmp_path,
             first=[step("algo-1", 10.0), step("algo-1", 12.0, number=2)],
-            second=[step("algo-2", 11.0, rank=1), Use("algo-2", 9.0, 1.0, "rank-1", {"rank-1": 0.5})],
+            second=[step("algo-2", 11.0, rank=1), UsageSample("algo-2", 9.0, 1.0, "rank-1", {"rank-1": 0.5})],
         )
     )
     assert [(each.rank, each.at_s) for each in found.steps] == [(0, 10.0), (1, 11.0), (0, 12.0)]
-    assert found.uses[0].processes == {"rank-1": 0.5}
+    assert found.usage[0].processes == {"rank-1": 0.5}
     assert (found.began_s, found.hosts) == (9.0, ["algo-1", "algo-2"])
 
 
@@ -40,13 +43,13 @@ def test_a_host_whose_clock_is_off_is_put_right_and_one_within_the_error_is_left
         parts(
             tmp_path,
             chief=[step("algo-1", 10.0), ClockOffset("algo-1", 10.0, 0.0, 0.0, 0.0)],
-            late=[step("algo-2", 7.0, 1), Span("algo-2", 8.0, 0.5, 1, "validation")],
+            late=[step("algo-2", 7.0, 1), Pause(host="algo-2", rank=1, name="validation", at_s=8.0, dur_s=0.5)],
             clock=[ClockOffset("algo-2", 7.5, 0.0, 3.0, 0.25)],
             right=[step("algo-3", 10.25, 2), ClockOffset("algo-3", 10.0, 0.0, 0.125, 0.25)],
         )
     )
     assert {each.host: each.at_s for each in found.steps} == {"algo-1": 10.0, "algo-2": 10.0, "algo-3": 10.25}
-    assert found.spans[0].at_s == 11.0
+    assert found.pauses[0].at_s == 11.0
     assert [clock.is_off for clock in found.clocks] == [False, False, True]
 
 
@@ -63,7 +66,7 @@ def test_of_two_comparisons_of_a_clock_the_closer_one_counts(tmp_path):
 
 def test_a_timeline_comes_back_from_its_file_and_is_not_put_right_twice(tmp_path):
     clock = ClockOffset("a", 1.0, 0.0, 5.0, 0.5)
-    found = Timeline.join(parts(tmp_path, a=[step("a", 10.0), Use("a", 9.0, 1.0, "a", {}), clock]))
+    found = Timeline.join(parts(tmp_path, a=[step("a", 10.0), UsageSample("a", 9.0, 1.0, "a", {}), clock]))
     assert Timeline.read(found.write(tmp_path / "run" / "timeline.jsonl")) == found
 
 
@@ -101,7 +104,7 @@ def test_a_run_folder_finds_what_its_hosts_noted(tmp_path, where):
 
 
 def test_a_part_is_added_to_and_nothing_makes_no_file(tmp_path):
-    part = Part(tmp_path / "deep" / "a.jsonl")
+    part = TimelineFile(tmp_path / "deep" / "a.jsonl")
     part.append([])
     assert not part.path.parent.exists()
     part.append([step("a", 1.0)])

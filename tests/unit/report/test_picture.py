@@ -10,6 +10,7 @@ import pytest
 from tfhet.clock import FakeClock
 from tfhet.errors import DataError
 from tfhet.events import Event
+from tfhet.messages import HostLine
 from tfhet.record import RunFolder, RunSummary
 from tfhet.report.picture import Watcher
 from tfhet.trainer.meter import Meter, StepTime
@@ -22,7 +23,7 @@ def folder(tmp_path: Path) -> RunFolder:
 
 def metric_line(step: int, step_s: float = 0.1) -> str:
     meter = Meter()
-    meter.add(StepTime(step_s=step_s, wait_s=step_s / 4, examples=128))
+    meter.add(StepTime(dur_s=step_s, wait_s=step_s / 4, examples=128))
     return f"[algo-2/0] {meter.line(step, 1, 1.5)}\n"
 
 
@@ -69,7 +70,7 @@ def test_rubbish_in_a_log_is_left_out(folder) -> None:
 
 def test_hosts_workers_restarts_and_faults_come_from_what_was_said(folder) -> None:
     for log in ("algo-1", "algo-2"):
-        say(folder, log, f"[{log}] heterogeneous job: delivers data, dispatcher 127.0.0.2:37329, 3 workers\n")
+        say(folder, log, f"[{log}] {HostLine('heterogeneous', 'data', 'data_group', plane={'workers': '3'})}\n")
     events = [
         Event("link.member_joined", 10.0, {"member": "algo-1"}),
         Event("link.member_joined", 11.0, {"member": "rank-1"}),

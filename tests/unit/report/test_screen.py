@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from tfhet.record import MetricLine
+from tfhet.messages import MetricLine
 from tfhet.report.picture import Picture
 from tfhet.report.screen import COST_EVERY_S, Plain, Redrawn, printable, screen
 

@@ -18,6 +18,7 @@ from tfhet.container.cgroup import Cgroup
 from tfhet.container.container import READ_ONLY, Container, Mount
 from tfhet.container.limits import Limits
 from tfhet.errors import JobFailed, TfhetError, UsageError
+from tfhet.messages import ContainerFailureLine
 from tfhet.process import Child
 from tfhet.simulate import ClusterFile, GroupFile, namespace_ground
 from tfhet.simulate.namespace_ground import NamespaceGround
@@ -290,7 +291,7 @@ def test_what_the_kernel_killed_for_memory_is_said_and_counted(played, limit, wh
 
 
 def test_a_container_that_ends_while_it_is_made_says_why() -> None:
-    child = PlayedChild(NAME, 1, ("x", f"[{NAME}] the container could not be made: mount overlay: no space", "y"))
+    child = PlayedChild(NAME, 1, ("x", f"[{NAME}] {ContainerFailureLine('mount overlay: no space')}", "y"))
     with pytest.raises(JobFailed, match=f"^the container {NAME} could not be made: mount overlay: no space$"):
         asyncio.run(namespace_ground._isolated(child))  # type: ignore[arg-type]
 

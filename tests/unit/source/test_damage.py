@@ -38,7 +38,7 @@ REASONS = {
     "emptied": "the file ends before this record",
     "data": "the data's checksum is ",
     "length": "the length's checksum is wrong",
-    "no example": "no tf.train.Example",
+    "no example": "not a tf.train.Example",
     "no label": "feature label is missing; it holds image (bytes)",
     "half image": "feature image has 24 bytes, not 48; it holds image (bytes), label (int64)",
 }
@@ -186,7 +186,7 @@ def test_how_many_lie_behind_broken_framing_is_unknown_without_a_sidecar(sound, 
     source.check()
     (damage,) = source.damages()
     assert damage.examples is None
-    assert "an unknown number of records lie there and cannot be reached" in damage.reason
+    assert "an unknown number of records after it cannot be reached" in damage.reason
 
 
 def test_the_sizes_of_broken_files_are_not_taken_from_the_sidecar_when_skipping(sound):

@@ -62,7 +62,7 @@ def test_what_is_there_is_kept_and_something_else_is_refused(written, tmp_path):
     (tmp_path / "mine.txt").write_text("")
     with pytest.raises(UsageError, match="holds something else"):
         photos(tmp_path, 2)
-    with pytest.raises(UsageError, match="at least 1 photo in 1 shard"):
+    with pytest.raises(UsageError, match="at least 1 photo and 1 shard"):
         photos(tmp_path / "none", 0)
 
 

@@ -127,9 +127,9 @@ def test_what_read_at_gives_is_what_read_gives_with_the_split_in_front(source):
 
 @pytest.mark.parametrize("number", [-1, example_id(SPLITS, 0)])
 def test_an_id_of_a_split_that_there_is_not_is_refused(source, number):
-    with pytest.raises(UsageError, match=f"there is no example {number}: .* of {SPLITS} splits"):
+    with pytest.raises(UsageError, match=f"example {number} does not exist: .* there are {SPLITS}"):
         source.read_at([0, number])
-    with pytest.raises(UsageError, match="there is no example"):
+    with pytest.raises(UsageError, match="does not exist"):
         source.places([number])
 
 

@@ -143,7 +143,7 @@ def test_files_without_any_record_and_records_that_are_no_examples_fail_the_chec
         TFRecordSource(tmp_path, FEATURES).check()
     with tf.io.TFRecordWriter(str(tmp_path / "b.tfrecord")) as writer:
         writer.write(b"\xff\xff not a message")
-    with pytest.raises(UsageError, match=r"at byte 0: no tf\.train\.Example"):
+    with pytest.raises(UsageError, match=r"at byte 0: not a tf\.train\.Example"):
         TFRecordSource(tmp_path, FEATURES).check()
 
 

@@ -41,7 +41,7 @@ def test_a_stage_that_works_with_levels_refuses_images_of_another_range_and_says
         ImageSpec(8, 8, 3, "float32", -math.inf, math.inf),
         ImageSpec(8, 8, 3, "uint8", 0.0, 16.0),
     ):
-        with pytest.raises(UsageError, match=f"stage {name}: wants {spec.dtype} images from 0 to .*: put it before"):
+        with pytest.raises(UsageError, match=f"stage {name}: needs {spec.dtype} images from 0 to .*: put it before"):
             stage.spec(spec)
 
 
@@ -67,7 +67,7 @@ def test_images_whose_size_is_known_only_when_they_come_are_taken(name):
 
 @pytest.mark.parametrize("name", ["random_saturation", "random_hue", "color_jitter", "grayscale"])
 def test_a_stage_about_colour_refuses_what_is_neither_grey_nor_rgb(name):
-    with pytest.raises(UsageError, match=f"stage {name}: wants images of 1 channel or 3, not 4"):
+    with pytest.raises(UsageError, match=f"stage {name}: needs images of 1 or 3 channels, not 4"):
         stages.get(name)().spec(ImageSpec(8, 8, 4, "uint8", 0.0, 255.0))
 
 

@@ -44,7 +44,7 @@ def test_a_label_that_is_no_class_is_an_error_when_it_is_met(label):
 
 @pytest.mark.parametrize("spec", [tf.TensorSpec([None, 3], tf.float32), tf.TensorSpec([None, 2], tf.int64)])
 def test_labels_that_are_no_class_numbers_are_refused(spec):
-    with pytest.raises(UsageError, match="one_hot: wants class numbers"):
+    with pytest.raises(UsageError, match="one_hot: needs class numbers"):
         OneHot(3).label_spec(spec)
 
 

@@ -128,7 +128,7 @@ def test_a_list_by_name_or_place_says_the_same_as_stages_one_after_the_other():
         ("one_of(posterize(), 3)", "'3' in .* is neither a stage"),
         ("one_of(posterize(), dilated())", "unknown stage 'dilated'"),
         ("one_of(posterize(), dilate(width=3))", "unknown argument of stage dilate 'width'"),
-        ("one_of(posterize(), shuffle(9))", "one_of: shuffle says how examples flow"),
+        ("one_of(posterize(), shuffle(9))", "one_of: shuffle sets the flow of all examples"),
     ],
 )
 def test_what_cannot_be_chosen_among_is_refused(text, complaint):

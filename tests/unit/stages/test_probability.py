@@ -79,7 +79,7 @@ def test_the_shape_is_known_when_the_graph_is_built():
         ("probability(0.5)", "'0.5' in .* is neither a stage"),
         ("probability(invert(), 1.5)", "p is a probability, from 0 to 1"),
         ("probability((invert(), posterize()), 0.5)", r"chooses among stages like posterize\(4\)"),
-        ("probability(batch(8), 0.5)", "batch says how examples flow"),
+        ("probability(batch(8), 0.5)", "batch sets the flow of all examples"),
         ("probability(invert(), p=n)", "'n' is not a literal value"),
     ],
 )
@@ -89,7 +89,7 @@ def test_what_is_no_stage_or_no_probability_is_refused(text, complaint):
 
 
 def test_a_stage_that_changes_shape_or_range_is_refused():
-    with pytest.raises(UsageError, match="leaving an image alone gives .*, but rescale gives .*: they must agree"):
+    with pytest.raises(UsageError, match="leaving an image unchanged gives .*, but rescale gives .*: they must agree"):
         stages.parse("probability(rescale())")[0].spec(SPEC)
     with pytest.raises(UsageError, match="but center_crop gives"):
         stages.parse("probability(center_crop(4, 4))")[0].spec(SPEC)

@@ -26,10 +26,10 @@ def test_an_int_for_a_float_field_becomes_a_float_so_that_equal_stages_read_equa
 @pytest.mark.parametrize(
     ("build", "complaint"),
     [
-        (lambda: Dilate(size=2.5), "stage dilate: size is int, not 2.5"),
-        (lambda: Dilate(size=True), "stage dilate: size is int, not True"),
+        (lambda: Dilate(size=2.5), "stage dilate: size must be int, not 2.5"),
+        (lambda: Dilate(size=True), "stage dilate: size must be int, not True"),
         (lambda: Dilate(size=0), "stage dilate: size is at least 1, not 0"),
-        (lambda: GaussianBlur(sigma="wide"), "stage gaussian_blur: sigma is float, not 'wide'"),
+        (lambda: GaussianBlur(sigma="wide"), "stage gaussian_blur: sigma must be float, not 'wide'"),
         (lambda: GaussianBlur(sigma=0.0), "stage gaussian_blur: .* sigma positive"),
         (lambda: GaussianBlur(backend="opencv"), "backend .* 'opencv'; known: addons, auto, own"),
         (lambda: GaussianBlur(padding="WRAP"), "padding .* 'WRAP'; known: CONSTANT, REFLECT, SYMMETRIC"),

@@ -78,9 +78,8 @@ def test_a_process_is_gone_when_it_is_a_zombie_or_its_number_is_anothers(table):
         ({}, Rank(0, 2, 0, 2, "mpi")),
         ({"TRAINING_JOB_NAME": "job"}, None),
         ({"TRAINING_JOB_NAME": "job"}, Rank(1, 2, 1, 2, "mpi")),
-        ({"TRAINING_JOB_NAME": "job"}, Rank(0, 2, 0, 2, "horovod")),
     ],
-    ids=["no job", "a data host", "another local rank", "without mpi"],
+    ids=["no job", "a data host", "another local rank"],
 )
 def test_only_what_leads_a_host_of_a_job_under_mpirun_watches(env, rank):
     assert watched(env, rank) == ()

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from tfhet.cluster import Place
 from tfhet.launch import LaunchSettings
-from tfhet.launch.assignment import Place
+from tfhet.launch.assignment import Assignment
 from tfhet.strategies.mpi.toolkit import release
 
 pytest.importorskip("sagemaker_training")
@@ -17,7 +18,7 @@ def place(environment_of, host: str, rank: int | None, job: str = "job") -> Plac
         if rank is not None:
             env[f"OMPI_COMM_WORLD_{name}"] = env.pop(f"HOROVOD_{name}")
     env["TRAINING_JOB_NAME"] = job
-    return Place.of(env, LaunchSettings())
+    return Assignment.of(env, LaunchSettings()).place
 
 
 def test_the_file_is_the_one_that_the_toolkit_looks_for(environment_of, tmp_path: Path):
@@ -39,5 +40,5 @@ def test_nobody_else_writes_one(environment_of, tmp_path: Path, host, rank, job)
 
 
 def test_ranks_that_mpirun_did_not_start_need_none(environment_of, tmp_path: Path):
-    alone = Place.of(environment_of("t2", 2, dnn=("t1", "t2"), ranks=2), LaunchSettings())
+    alone = Assignment.of(environment_of("t2", 2, dnn=("t1", "t2"), ranks=2), LaunchSettings()).place
     assert release(alone, tmp_path) is None

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfhet.record import MetricLine
+from tfhet.messages import MetricLine
 from tfhet.submit.metrics import DEFINITIONS
 
 END = (
@@ -63,7 +63,7 @@ def test_the_end_of_an_epoch_is_told_apart_from_its_steps():
     [
         "[tfhet] stopped at step=20, as told; the next run goes on from /opt/ml/checkpoints",
         "[tfhet] resumed at epoch=1 step=20, 3 steps into it",
-        "[tfhet] parts of a step, median: wait_ms=1.00 copy_ms=0.10 compute_ms=80.00",
+        "[tfhet] step_parts wait_ms=1.00 copy_ms=0.10 compute_ms=80.00",
         "[tfhet] rank=0 batches=34 weights=c6eabc67",
         '@tfhet {"event": "goes on", "steps": 10}',
         "step=1 epoch=0 loss=2.0",

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tfhet.clock import FakeClock
-from tfhet.record import MetricLine
+from tfhet.messages import MetricLine
 from tfhet.trainer.board import OFF, Board
 
 LINE = MetricLine(10, 1, 86.125, 1280.0, 3.5, 2.25)
@@ -62,7 +62,7 @@ def test_a_disk_that_refuses_ends_it_and_says_so_once(tmp_path, monkeypatch, cap
     def refuse(*of: object) -> None:
         raise OSError("no space left on device")
 
-    monkeypatch.setattr("tfhet.record.scalars.ScalarFile.flush", refuse)
+    monkeypatch.setattr("tfhet.record.scalar_file.ScalarFile.flush", refuse)
     for _ in range(3):
         board.line(LINE)
     board.close()

@@ -5,11 +5,11 @@ from pathlib import Path
 
 from tfhet.clock import FakeClock
 from tfhet.record import Timeline
-from tfhet.record.entry import Span, Step
-from tfhet.record.timeline import Part
+from tfhet.record.step_time import Pause, StepTime
+from tfhet.record.timeline import TimelineFile
 from tfhet.strategies import JobContext
 from tfhet.trainer.journal import Journal
-from tfhet.trainer.meter import Meter, StepTime
+from tfhet.trainer.meter import Meter
 
 JOB = JobContext("job", "heterogeneous", rank=1, size=2, host="algo-2")
 
@@ -31,20 +31,42 @@ def test_each_step_and_pause_is_written_once_by_the_time_of_day(tmp_path):
     clock, meter = Apart(10.0), Meter()
     journal = Journal.of(replace(JOB, timeline_dir=str(tmp_path / "timeline")), meter, clock)
     journal.write()
-    meter.add(StepTime(0.5, 0.125, 8, 0.0625, 0.25, began_s=11.0, number=1, epoch=0))
+    meter.add(StepTime(0.5, 0.125, 8, 0.0625, 0.25, at_s=11.0, step=1, epoch=0))
     with meter.pause("checkpoint", clock):
         clock.sleep(2.0)
     journal.write()
     journal.write()
-    meter.add(StepTime(0.5, 0.125, 8, 0.0625, None, began_s=12.0, number=2, epoch=1))
+    meter.add(StepTime(0.5, 0.125, 8, 0.0625, None, at_s=12.0, step=2, epoch=1))
     clock.ahead_s = 5000.0  # somebody puts the clock right
     journal.write()
     found = read(tmp_path / "timeline")
     assert found.steps == (
-        Step("algo-2", 1011.0, 0.5, 1, 1, 0, 0.125, 0.0625, 0.25),
-        Step("algo-2", 1012.0, 0.5, 1, 2, 1, 0.125, 0.0625, None),
+        StepTime(
+            host="algo-2",
+            rank=1,
+            step=1,
+            epoch=0,
+            at_s=1011.0,
+            dur_s=0.5,
+            wait_s=0.125,
+            examples=8,
+            copy_s=0.0625,
+            allreduce_s=0.25,
+        ),
+        StepTime(
+            host="algo-2",
+            rank=1,
+            step=2,
+            epoch=1,
+            at_s=1012.0,
+            dur_s=0.5,
+            wait_s=0.125,
+            examples=8,
+            copy_s=0.0625,
+            allreduce_s=None,
+        ),
     )
-    assert found.spans == (Span("algo-2", 1010.0, 2.0, 1, "checkpoint"),)
+    assert found.pauses == (Pause(host="algo-2", rank=1, name="checkpoint", at_s=1010.0, dur_s=2.0),)
 
 
 def test_nothing_is_written_where_nobody_asked_for_it(tmp_path, monkeypatch):
@@ -59,8 +81,8 @@ def test_nothing_is_written_where_nobody_asked_for_it(tmp_path, monkeypatch):
 def test_a_full_disk_ends_the_journal_and_says_so_once(tmp_path, caplog):
     (tmp_path / "full").write_text("no folder")
     meter = Meter()
-    journal = Journal(Part(tmp_path / "full" / "steps-0.jsonl"), meter=meter)
+    journal = Journal(TimelineFile(tmp_path / "full" / "steps-0.jsonl"), meter=meter)
     for _ in range(3):
         meter.add(StepTime(0.5, 0.125, 8))
         journal.write()
-    assert len(caplog.records) == 1 and "written no more" in caplog.text
+    assert len(caplog.records) == 1 and "not written any more" in caplog.text

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tfhet.clock import FakeClock
-from tfhet.record import MetricLine
+from tfhet.messages import MetricLine
 from tfhet.strategies.solo.collective import SoloCollective
 from tfhet.trainer.loop import Begun, Loop
 from tfhet.trainer.step import Batch, EmulatedAccelerator, KerasAccelerator
@@ -165,8 +165,8 @@ def test_a_step_is_measured_with_its_parts_and_its_place(fake_feed):
     loop = Loop(fake_feed([4, 4], wait_s=0.25, clock=clock), Slow(), SoloCollective(), clock=clock, step=40)
     loop.epoch(3)
     first, second = loop.meter.steps
-    assert (first.began_s, first.number, first.epoch, first.step_s) == (100.0, 41, 3, 1.25)
-    assert (second.began_s, second.number, second.epoch, second.step_s) == (101.25, 42, 3, 1.25)
+    assert (first.at_s, first.step, first.epoch, first.dur_s) == (100.0, 41, 3, 1.25)
+    assert (second.at_s, second.step, second.epoch, second.dur_s) == (101.25, 42, 3, 1.25)
     parts = [(step.wait_s, step.copy_s, step.compute_s, step.allreduce_s) for step in loop.meter.steps]
     assert parts == [(0.25, 0.0625, 0.8125, 0.125)] * 2
 
@@ -185,7 +185,7 @@ def test_validating_is_a_pause(fake_feed):
     clock = FakeClock(5.0)
     loop = Loop(fake_feed([4]), Recording(), SoloCollective(), clock=clock)
     loop.evaluate(fake_feed([4, 4], wait_s=0.5, clock=clock))
-    assert [(each.name, each.began_s, each.took_s) for each in loop.meter.pauses] == [("validation", 5.0, 1.0)]
+    assert [(each.name, each.at_s, each.dur_s) for each in loop.meter.pauses] == [("validation", 5.0, 1.0)]
 
 
 def test_steps_go_on_counting_where_a_training_was_resumed(fake_feed):

@@ -5,7 +5,8 @@ import re
 import pytest
 
 from tfhet.clock import FakeClock
-from tfhet.trainer.meter import WARM_UP_STEPS, Meter, StepTime
+from tfhet.record.step_time import WARM_UP_STEPS, StepTime
+from tfhet.trainer.meter import Meter
 
 # The documented line: `[tfhet] step=500 epoch=2 step_ms=86.1 examples_per_s=95143 loss=2.30 wait_pct=3.1`
 NUMBER = r"([0-9.]+)"
@@ -60,7 +61,7 @@ def of_parts(*allreduce_s: float | None) -> Meter:
 def test_the_parts_of_a_step_are_told_as_medians():
     assert of_parts(0.5, 0.25, 0.0).parts_ms() == {"wait": 250.0, "copy": 125.0, "compute": 375.0, "allreduce": 250.0}
     assert Meter().parts_ms() == {}
-    told = "[tfhet] parts of a step, median: wait_ms=250.00 copy_ms=125.00 compute_ms=375.00 allreduce_ms=250.00"
+    told = "[tfhet] step_parts wait_ms=250.00 copy_ms=125.00 compute_ms=375.00 allreduce_ms=250.00"
     assert of_parts(0.5, 0.25, 0.0).parts_line() == told
     assert Meter().parts_line() == "[tfhet] no step was taken"
 
@@ -76,7 +77,7 @@ def test_pauses_are_counted_by_name_also_when_they_fail():
             clock.sleep(seconds)
             raise OSError("a full disk")
     assert made.paused_s("checkpoint") == 3.0
-    assert [each.began_s for each in made.pauses] == [3.0, 5.0, 10.0]
+    assert [each.at_s for each in made.pauses] == [3.0, 5.0, 10.0]
 
 
 def test_totals_grow_with_every_step_and_hold_the_warm_up():

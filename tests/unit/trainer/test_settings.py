@@ -4,8 +4,8 @@ from dataclasses import fields
 
 import pytest
 
-from tfhet.errors import UsageError
 from tfhet.arguments import truth, underscored
+from tfhet.errors import UsageError
 from tfhet.trainer.settings import Settings
 
 

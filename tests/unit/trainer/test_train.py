@@ -193,8 +193,8 @@ def test_where_the_time_of_the_steps_went_is_told_in_the_record_and_where_asked_
     assert RunFolder(tmp_path / "a").read_summary().step_parts_ms == summary.step_parts_ms
     found = Timeline.join((tmp_path / "b").glob("*.jsonl"))
     assert [(step.step, step.epoch, step.rank) for step in found.steps] == [(n + 1, n // 3, 0) for n in range(6)]
-    assert [span.name for span in found.spans] == ["checkpoint"] * 2
-    assert sum(span.dur_s for span in found.spans) == pytest.approx(summary.checkpoint_s, abs=1e-5)
+    assert [pause.name for pause in found.pauses] == ["checkpoint"] * 2
+    assert sum(pause.dur_s for pause in found.pauses) == pytest.approx(summary.checkpoint_s, abs=1e-5)
 
 
 def test_a_missing_channel_is_told_with_those_that_are_there(tmp_path):

@@ -1,34 +1,21 @@
-"""One end of a way: `python -m tfhet.bench.wire.end KIND` opens it, and moves batches when asked.
+"""One end of a way: `python -m tfhet.bench.wire.end MODULE:FUNCTION` opens it, and moves batches when asked.
 
-{"open": {...}}                -> what the other end, or who measures, has to know of it
-{"ahead": n, "count": m}       -> {"seconds": s}: has taken n batches and then, within so long, m more
+{"open": {...}}                -> what the other end, or the suite, has to know of it
+{"ahead": n, "count": m}       -> {"seconds": s}: it took n batches and then m more, and these took s seconds
 """
 
 from __future__ import annotations
 
 import importlib
 import os
-import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tfhet.bench import answering
+from tfhet.bench.child_process import answer_requests
 from tfhet.clock import SYSTEM
-from tfhet.errors import UsageError, unknown
-from tfhet.process import outlive_nobody
-
-KINDS = {
-    "reader": "tfhet.bench.wire.reader:read",
-    "socket sender": "tfhet.bench.wire.raw_socket:send",
-    "socket receiver": "tfhet.bench.wire.raw_socket:receive",
-    "grpc sender": "tfhet.bench.wire.raw_grpc:send",
-    "grpc receiver": "tfhet.bench.wire.raw_grpc:receive",
-    "torch": "tfhet.bench.wire.torch_loader:read",
-    "ray": "tfhet.bench.wire.ray_data:read",
-}
-"""Kind to the function that opens it."""
+from tfhet.errors import UsageError
 
 
 @dataclass(frozen=True)
@@ -36,7 +23,7 @@ class End:
     """An end that is open."""
 
     pull: Callable[[int], object]
-    """Returns when so many batches more are in this process's memory."""
+    """Returns once that number of further batches are in this process's memory."""
     told: dict[str, Any] = field(default_factory=dict)
     """What others have to know; JSON values."""
     close: Callable[[], None] = lambda: None
@@ -52,17 +39,14 @@ def sends(told: dict[str, Any]) -> End:
     return End(never, told)
 
 
-def main(kind: str) -> int:
-    """Serves until the requests end; dies with the process that asks."""
-    outlive_nobody(signal.SIGKILL)
-    if kind not in KINDS:
-        unknown("kind of end", kind, KINDS)
-    module, _, function = KINDS[kind].partition(":")
+def main(function: str) -> int:
+    """Serves until the requests end."""
+    module, _, name = function.partition(":")
     opened: list[End] = []
 
     def handle(request: dict[str, Any]) -> dict[str, Any]:
         if "open" in request:
-            opened.append(getattr(importlib.import_module(module), function)(**request["open"]))
+            opened.append(getattr(importlib.import_module(module), name)(**request["open"]))
             return opened[-1].told
         end = opened[-1]
         end.pull(request["ahead"])
@@ -70,8 +54,7 @@ def main(kind: str) -> int:
         end.pull(request["count"])
         return {"seconds": SYSTEM.monotonic() - begun_s}
 
-    with answering.output_for_answers() as answers:
-        answering.serve(handle, sys.stdin, answers)
+    answer_requests(handle)
     for end in opened:
         end.close()
     return 0

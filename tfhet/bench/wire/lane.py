@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tfhet.bench.answering import AnsweringProcess
-from tfhet.bench.rounds import in_rounds
+from tfhet.bench.child_process import AnsweringProcess
+from tfhet.bench.harness import in_rounds
 from tfhet.clock import SYSTEM, Clock, cpu_of
 from tfhet.errors import TfhetError
 from tfhet.events import Observer

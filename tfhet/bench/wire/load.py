@@ -1,4 +1,4 @@
-"""What is moved over tf.data service, and how: one line of the table of `tfhet bench transport`."""
+"""A load: what is moved over tf.data service, and between how many processes."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tfhet.errors import UsageError, unknown
-from tfhet.record import wire_cost
-from tfhet.record.wire_cost import DEFAULT, PLAIN, bytes_of
+from tfhet.planes.tf_service import wire_cost
+from tfhet.planes.tf_service.wire_cost import DEFAULT, PLAIN, bytes_of
 
 DTYPES = ("uint8", "float32")
-SNAPPY, TCMALLOC, SMALL_PAGES = "snappy", "tcmalloc", "small_pages"
+SNAPPY = "snappy"
 COMPRESSIONS = (PLAIN, SNAPPY)
-ALLOCATORS = (DEFAULT, SMALL_PAGES, TCMALLOC)
 MOST_BYTES = 1_000_000_000
 """A message of protobuf ends at 2 GiB, and a worker holds at least two batches."""
 MOST_PROCESSES = 64
@@ -21,7 +20,7 @@ MOST_PROCESSES = 64
 
 @dataclass(frozen=True)
 class Load:
-    """Batches of one tensor each, and the processes between which they move."""
+    """Batches of one tensor each, and the processes between which they move. Raises UsageError for what cannot be."""
 
     dtype: str
     """uint8 or float32."""
@@ -30,17 +29,13 @@ class Load:
     compression: str = PLAIN
     """none or snappy."""
     allocator: str = DEFAULT
-    """Of clients and workers: default (as jobs have it: the C library's, in huge pages), small_pages or tcmalloc."""
+    """Allocator of clients and workers; the default is that of jobs: the C library's, in huge pages."""
     workers: int = 1
     ranks: int = 1
     """Clients that share one job, first come, first served."""
 
     def __post_init__(self) -> None:
-        for kind, name, known in (
-            ("dtype", self.dtype, DTYPES),
-            ("compression", self.compression, COMPRESSIONS),
-            ("allocator", self.allocator, ALLOCATORS),
-        ):
+        for kind, name, known in (("dtype", self.dtype, DTYPES), ("compression", self.compression, COMPRESSIONS)):
             if name not in known:
                 unknown(kind, name, known)
         if not 8 <= self.bytes <= MOST_BYTES:
@@ -50,20 +45,14 @@ class Load:
 
     @property
     def bytes(self) -> int:
-        """Of one batch."""
+        """Bytes of one batch."""
         return bytes_of(self.size)
 
     @property
     def key(self) -> str:
         """Its part of a figure's name."""
-        return wire_cost.key(
-            self.dtype,
-            self.size,
-            self.compression,
-            allocator=self.allocator,
-            workers=self.workers,
-            ranks=self.ranks,
-        )
+        where = {"allocator": self.allocator, "workers": self.workers, "ranks": self.ranks}
+        return wire_cost.key(self.dtype, self.size, self.compression, **where)  # type: ignore[arg-type]
 
     @property
     def plain(self) -> Load:
@@ -76,36 +65,21 @@ SIZES = ("150kB", "1600kB", "19MB", "77MB")
 SELECTION = (
     *(Load(dtype, size) for size in SIZES for dtype in DTYPES),
     *(Load(dtype, size, SNAPPY) for size in SIZES[:3] for dtype in DTYPES),
-    *(
-        Load(dtype, size, allocator=other)
-        for other in (SMALL_PAGES, TCMALLOC)
-        for size in SIZES[2:]
-        for dtype in DTYPES
-    ),
     *(Load("uint8", "19MB", workers=workers) for workers in (2, 4)),
     *(Load("uint8", "19MB", workers=workers, ranks=2) for workers in (1, 2)),
 )
-"""What is measured where nothing else is asked for: one thing changed at a time. 77 MB are not compressed, which would
-take longer than all the rest."""
+"""The loads that are measured where none is asked for: one thing changed at a time. 77 MB are not compressed, which
+would take longer than all the rest."""
 
 
 def combined(
     dtypes: Sequence[str],
     sizes: Sequence[str],
     compressions: Sequence[str],
-    allocators: Sequence[str],
     workers: Sequence[int],
     ranks: Sequence[int],
+    allocators: Sequence[str] = (DEFAULT,),
 ) -> tuple[Load, ...]:
     """All combinations. Raises UsageError for what is unknown or out of range."""
     every = itertools.product(sizes, dtypes, compressions, allocators, workers, ranks)
-    found = (Load(dtype, size, *rest) for size, dtype, *rest in every)  # type: ignore[arg-type]
-    return tuple(dict.fromkeys(found))
-
-
-def only(loads: Sequence[Load], words: Sequence[str]) -> tuple[Load, ...]:
-    """Those whose key has all parts of one of the words (`19MB`, `uint8.snappy`). Raises UsageError when none has."""
-    found = tuple(load for load in loads if any(set(word.split(".")) <= set(load.key.split(".")) for word in words))
-    if not found:
-        raise UsageError(f"--only {','.join(words)}: nothing left of {', '.join(load.key for load in loads)}")
-    return found
+    return tuple(dict.fromkeys(Load(dtype, size, *rest) for size, dtype, *rest in every))  # type: ignore[arg-type]

@@ -13,6 +13,7 @@ from tfhet.planes.memory import in_huge_pages
 from tfhet.planes.plane import LauncherSide, Loss, Outlets, RankSide
 from tfhet.planes.tensorflow_noise import is_noise
 from tfhet.record import Interval, Record
+from tfhet.telemetry import Metric
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,7 @@ class LocalLauncherSide:
 
     serves = False
     words = "no data service"
+    facts: Mapping[str, str] = {}
 
     async def serve(self) -> NoReturn:
         raise AssertionError("the local plane starts nothing")
@@ -35,7 +37,7 @@ class LocalLauncherSide:
     def processes(self) -> Mapping[str, int]:
         return {}
 
-    def counts(self) -> Mapping[str, float]:
+    def metrics(self) -> Mapping[Metric, float]:
         return {}
 
     async def beside(self, pid: int) -> None:

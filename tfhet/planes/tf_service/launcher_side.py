@@ -13,15 +13,19 @@ from tfhet.clock import SYSTEM
 from tfhet.cluster import Place
 from tfhet.errors import shown
 from tfhet.events import Event
+from tfhet.messages import RestartLine
 from tfhet.native import SWITCH
 from tfhet.planes.cpus import usable
 from tfhet.planes.memory import in_huge_pages
 from tfhet.planes.plane import Loss, Outlets
 from tfhet.planes.reserve import Reserve
 from tfhet.planes.tf_service.fleet import Fleet
+from tfhet.planes.tf_service.metrics import REGISTERED, RESTARTS
+from tfhet.planes.tf_service.metrics import WORKERS as WORKERS_RUNNING
 from tfhet.planes.tf_service.order import Order
 from tfhet.planes.tf_service.recovery import Recovery
 from tfhet.planes.tf_service.settings import ServiceSettings
+from tfhet.telemetry import UP, Metric
 
 DISPATCHER, WORKERS = "dispatcher", "workers"
 """Names of the ports."""
@@ -60,6 +64,10 @@ class ServiceLauncherSide:
     def words(self) -> str:
         return f"dispatcher {self._dispatcher}, {sum(self._workers.values())} workers"
 
+    @property
+    def facts(self) -> Mapping[str, str]:
+        return {"workers": str(sum(self._workers.values()))}
+
     async def serve(self) -> NoReturn:
         place, deadline_s = self._place, self._outlets.ready_timeout_s
         self._fleet = Fleet(
@@ -90,15 +98,16 @@ class ServiceLauncherSide:
     def processes(self) -> Mapping[str, int]:
         return self._fleet.pids if self._fleet is not None else {}
 
-    def counts(self) -> Mapping[str, float]:
-        fleet, found = self._fleet, {}
+    def metrics(self) -> Mapping[Metric, float]:
+        fleet, workers = self._fleet, sum(name.startswith("worker-") for name in self.processes())
+        values: dict[Metric, float] = {UP: float(workers > 0)}
         if self._own_workers:
-            found["workers"] = sum(name.startswith("worker-") for name in self.processes())
+            values[WORKERS_RUNNING] = workers
         if self._place.is_leader:
-            found["workers_registered"] = 0 if fleet is None else fleet.workers_registered
+            values[REGISTERED] = 0 if fleet is None else fleet.workers_registered
         if self.serves:
-            found["restarts"] = 0 if fleet is None else fleet.restarts
-        return found
+            values[RESTARTS] = 0 if fleet is None else fleet.restarts
+        return values
 
     async def beside(self, pid: int) -> None:
         def keep(reserve: int, used: float) -> None:
@@ -165,6 +174,7 @@ class ServiceLauncherSide:
                 self._recovery.expect_workers(self._fleet)
         elif event == "service.died":
             self._outlets.say(f"{fields['cause']}; starting it again")
+            self._outlets.say(str(RestartLine(str(fields["process"]), int(str(fields["code"])))))
             died = {name: fields[name] for name in ("process", "code", "cause")}
             self._outlets.report({"type": "restarted", "host": self._place.host, **died})
 

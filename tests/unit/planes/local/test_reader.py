@@ -88,3 +88,12 @@ def test_a_record_that_reads_well_the_second_time_is_told_as_such(tmp_path, monk
     monkeypatch.setattr("tfhet.planes.local.reader.find", lambda *given: None)
     with pytest.raises(DataError, match="a record cannot be read, and it was not found in 60 s"):
         list(LocalReader(Pipeline(source, batch_size=4), LOCAL).epoch(0))
+
+
+def test_each_rank_reads_its_own_splits():
+    declared = pipeline("", 40, 8)
+    jobs = [JobContext("job", "homogeneous", rank=r, size=2, local_rank=r, local_size=2) for r in range(2)]
+    shares = [[int(i) for d in LocalReader(declared, job).epoch(0) for i in d.ids] for job in jobs]
+    assert sorted(shares[0] + shares[1]) == [split * 2**32 + place for split in range(8) for place in range(5)]
+    splits = [{i >> 32 for i in share} for share in shares]
+    assert not splits[0] & splits[1]

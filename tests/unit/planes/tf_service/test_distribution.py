@@ -114,7 +114,7 @@ def spread(counts: Counter) -> int:
 def test_the_name_is_the_function_however_often_it_is_asked_for():
     for _ in range(2):
         assert tfhet.distribute is distribute
-        assert tfhet.planes.tf_service.distribute is distribute
+        assert tfhet.planes.distribute is distribute
 
 
 def test_a_plain_data_set_comes_back_as_it_is_without_a_launcher():

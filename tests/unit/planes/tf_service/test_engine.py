@@ -20,7 +20,6 @@ from tfhet.planes.tf_service.engine import lean_engine, whole_engine
 from tfhet.planes.tf_service.epoch import EpochPart
 from tfhet.planes.tf_service.transport import Transport
 from tfhet.source import SyntheticSource
-from tfhet.strategies import JobContext
 
 CHAIN = "dilate(3); gaussian_blur(3, 0.8); random_rotation(0.2); random_flip(); rescale()"
 
@@ -89,12 +88,9 @@ def test_lean_and_whole_workers_give_the_same_bits(start, built):
         worker = start("worker", "--port", ports[1], "--address", "127.0.0.1", "--dispatcher", address, *how)
         assert tuple(worker.ready()["native"]) == built
         assert [one.imports_tensorflow() for one in (dispatcher, worker)] == [bool(how)] * 2
-        job, part = (
-            JobContext("job", "heterogeneous", plane="tf_service", order={"dispatcher": address, "workers": 1}),
-            EpochPart(declared, 1),
-        )
-        part.register(job, Transport())
-        batches = list(part.dataset(job, Transport()))
+        part = EpochPart(declared, 1)
+        part.register("job", address, Transport())
+        batches = list(part.dataset("job", address, Transport()))
         found.append({int(i): x for batch in batches for i, x in zip(batch["id"], batch["image"].numpy(), strict=True)})
     lean, whole = found
     assert len(lean) == 60 and lean.keys() == whole.keys()
@@ -124,8 +120,8 @@ def test_a_process_that_finds_nothing_built_serves_with_all_of_tensorflow(start,
 def test_a_process_whose_names_are_not_tensorflows_any_more_begins_anew_with_all_of_it(start, tmp_path, built):
     # As if this TensorFlow had no such module where the lean engine looks.
     (tmp_path / "sitecustomize.py").write_text(
-        "import sys, tfhet.planes.tf_service.engine as engine\n"
-        "engine._CONFIGS = engine._CONFIGS if '--whole' in sys.orig_argv else 'tensorflow.core.protobuf.gone_pb2'\n"
+        "import sys, tfhet.planes.tf_service.private as private\n"
+        "private.CONFIGS = private.CONFIGS if '--whole' in sys.orig_argv else 'tensorflow.core.protobuf.gone_pb2'\n"
     )
     (port,) = free_ports(1)
     env = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}

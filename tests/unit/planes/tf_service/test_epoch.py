@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfhet.errors import UsageError
 from tfhet.placement import Cut, Pipeline
 from tfhet.planes.local.threads import threads_per_rank
 from tfhet.planes.tf_service.epoch import EpochPart, sharing_advice
@@ -124,15 +123,6 @@ def test_a_rank_that_is_an_epoch_ahead_of_rank_0_waits_for_nobody(served):
     assert ids(epoch_dataset(declared, 0, first)) == []
 
 
-def test_without_a_service_each_rank_reads_its_own_splits():
-    declared = pipeline("")
-    jobs = [JobContext("job", "homogeneous", rank=r, size=2, local_rank=r, local_size=2) for r in range(2)]
-    shares = [ids(epoch_dataset(declared, 0, job)) for job in jobs]
-    assert sorted(shares[0] + shares[1]) == all_ids(declared)
-    splits = [{i >> 32 for i in share} for share in shares]
-    assert not splits[0] & splits[1]
-
-
 def test_compressed_data_arrive_unharmed(served):
     declared = pipeline(examples=20, splits=4)
     found = by_id(epoch_dataset(declared, 0, served.job(), Transport(compression="AUTO")), "image")
@@ -160,17 +150,8 @@ def test_enough_splits_need_no_advice():
     assert sharing_advice(pipeline("", splits=1), 0) is None
 
 
-def test_a_source_without_splits_is_refused():
-    class Empty(SyntheticSource):
-        def split_count(self) -> int:
-            return 0
-
-    with pytest.raises(UsageError, match="no splits"):
-        sharing_advice(Pipeline(Empty(1, 1)), 1)
-
-
 def test_the_ranks_of_a_host_share_its_cores(monkeypatch):
-    monkeypatch.setattr("tfhet.planes.tf_service.epoch.os.cpu_count", lambda: 8)
+    monkeypatch.setattr("tfhet.planes.local.threads.os.cpu_count", lambda: 8)
     job = JobContext("job", "homogeneous", size=4, local_size=4)
     assert threads_per_rank(job) == 2
     assert threads_per_rank(replace(job, size=20, local_size=20)) == 1

@@ -1,0 +1,1 @@
+"""What workers on a host cost the training on it."""

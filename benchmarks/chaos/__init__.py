@@ -1,0 +1,1 @@
+"""Jobs under faults that are drawn at random."""

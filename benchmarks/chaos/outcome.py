@@ -1,0 +1,185 @@
+"""What became of one job with a schedule of faults, and what of the promises was not kept."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from benchmarks.faults.case import EPOCHS, LIMITS_S, bare
+from tfhet.record import RunSummary
+from tfhet.simulate import Fault
+from tfhet.simulate.chaos import FAILURE, GOES_ON, NEVER_JOINED, STOP, Aim, allowed, harmful, silences
+from tfhet.simulate.simulation import NO_REASON
+
+BOUNDARY_S = 2.0
+"""A fault that comes so shortly before the ranks have finished may come too late to matter."""
+OUT_OF_TIME = "the job ran longer than"
+_KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
+ACCOUNT = ("before", "once", "repeated", "missing", "bad")
+"""What every example of an epoch is one of."""
+
+
+@dataclass(frozen=True)
+class Strike:
+    """Harm that was done."""
+
+    fault: Fault
+    at_s: float
+    """Seconds since 1970."""
+
+
+def strikes(faults: Sequence[Fault], events: Sequence[Mapping[str, Any]]) -> tuple[Strike, ...]:
+    """Which of `faults` struck when, by a run's events."""
+    found = []
+    for event in events:
+        if event["event"] == "fault.injected":
+            name = str(event["fault"]).removeprefix("fault ").split(": ")[0]
+            found += [Strike(fault, float(event["time_s"])) for fault in faults if str(fault) == name][:1]
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class ChaosOutcome:
+    """One schedule."""
+
+    seed: int
+    cluster: str
+    faults: tuple[Fault, ...]
+    aim: Aim
+    summary: RunSummary
+    strikes: tuple[Strike, ...]
+    trained_s: float | None = None
+    """When the first rank had finished its training, in seconds since 1970; None: none had."""
+    gone_s: float | None = None
+    """When the last launcher that could exit had."""
+    hosts: Mapping[str, str] = field(default_factory=dict)
+    """`data-1` to the name of that host."""
+    left: tuple[str, ...] = ()
+    """What was there afterwards."""
+    resumed: RunSummary | None = None
+    """Of a job that was told to stop: the one that took up where it left off, without faults."""
+
+    @property
+    def codes(self) -> dict[str, int | None]:
+        """Exit codes, by label, of the launchers that were neither killed nor out of reach."""
+        struck = [strike.fault for strike in self.strikes if strike.fault.process in ("launcher", "host", "")]
+        cut_off = [host for fault in struck if silences(fault) for host in self.aim.named(fault.host)]
+        apart = {self.hosts.get(host) for host in cut_off}
+        killed = {self.hosts.get(fault.host) for fault in struck if fault.kind == "kill"}
+        return {
+            label: code
+            for label, code in self.summary.exit_codes.items()
+            if (host := label.split("/")[0]) not in apart and not (host in killed and code in _KILLED)
+        }
+
+    @cached_property
+    def kind(self) -> str:
+        """How it ended: one of LIMITS_S."""
+        codes = {code for code in self.codes.values() if code != 0}
+        if not codes:
+            return GOES_ON if self.codes else FAILURE
+        if codes == {128 + signal.SIGTERM}:
+            return STOP
+        waited = any(fault.kind == "late-join" for fault in self.faults) and not self.strikes
+        return NEVER_JOINED if waited else FAILURE
+
+    @cached_property
+    def allowed(self) -> frozenset[str]:
+        """How it might have ended."""
+        last_s = float("inf") if self.trained_s is None else self.trained_s - BOUNDARY_S
+        late_joins = [fault for fault in self.faults if fault.kind == "late-join"]
+        every = [fault for fault in self.faults if any(strike.fault is fault for strike in self.strikes)] + late_joins
+        early = [
+            fault
+            for fault in every
+            if fault in late_joins or min(s.at_s for s in self.strikes if s.fault is fault) < last_s
+        ]
+        kinds = allowed(early, self.aim)
+        return kinds if len(early) == len(every) else kinds | allowed(every, self.aim)
+
+    @property
+    def ended(self) -> bool:
+        """Whether it ended by itself."""
+        return not (self.summary.cause or "").startswith(OUT_OF_TIME)
+
+    @property
+    def exit_s(self) -> float | None:
+        """To the last exit: from the last harm done, or from the start of a job that never began."""
+        ended_by = [strike.at_s for strike in self.strikes if harmful(strike.fault, self.aim)]
+        begun_s = self.summary.started if self.kind == NEVER_JOINED else max(ended_by, default=None)
+        return None if begun_s is None or self.gone_s is None else max(0.0, self.gone_s - begun_s)
+
+    @property
+    def hangs(self) -> bool:
+        """Whether it did not end within its promise."""
+        limit_s = LIMITS_S[self.kind]
+        return not self.ended or (limit_s is not None and self.exit_s is not None and self.exit_s > limit_s)
+
+    @property
+    def epochs(self) -> list[Mapping[str, Any]]:
+        """Those that were read to their end, by the job or the one that took it up."""
+        if self.kind == GOES_ON:
+            return list(self.summary.epochs)
+        if self.resumed is None:
+            return []
+        again = {int(epoch["epoch"]) for epoch in self.resumed.epochs}
+        return [*(e for e in self.summary.epochs if int(e["epoch"]) not in again), *self.resumed.epochs]
+
+    @property
+    def uncounted(self) -> int:
+        """Examples of a job that went on, or was taken up, of which nothing is said."""
+        if self.kind != GOES_ON and self.resumed is None:
+            return 0
+        expected = [int(epoch.get("expected") or 0) for epoch in self.epochs]
+        said = [sum(int(epoch.get(name) or 0) for name in ACCOUNT) for epoch in self.epochs]
+        lacking = (EPOCHS - len(expected)) * max([1, *expected])
+        return lacking + sum(abs(a - b) for a, b in zip(expected, said, strict=True))
+
+    def sum(self, name: str) -> int:
+        """Of all epochs."""
+        return sum(int(epoch.get(name) or 0) for epoch in self.epochs)
+
+    @cached_property
+    def breaches(self) -> list[str]:
+        """What of the promises was not kept, in words."""
+        found = [f"left behind: {thing}" for thing in self.left]
+        if not self.ended:
+            found.append("the job did not end by itself")
+        elif self.hangs:
+            found.append(f"the last exit came after {self.exit_s:.1f} s, the limit is {LIMITS_S[self.kind]:g} s")
+        if len(set(self.codes.values())) > 1:
+            found.append(f"the launchers do not agree: {self.codes}")
+        if self.kind not in self.allowed:
+            words = f"{self.kind} ({bare(str(self.summary.cause))})"
+            found.append(f"the job's end: {words}; it might have been: {', '.join(sorted(self.allowed))}")
+        cause = self.summary.cause or ""
+        if self.kind != GOES_ON and (not cause or cause.startswith(NO_REASON)):
+            found.append(f"no cause is named: {cause}")
+        if self.resumed is not None and self.resumed.exit_code:
+            found.append(f"the job that took it up failed: {bare(str(self.resumed.cause))}")
+        counts = {"uncounted": self.uncounted, "missing": self.sum("missing"), "repeated": self.sum("repeated")}
+        return found + [f"{count} examples {what}" for what, count in counts.items() if count]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "seed": self.seed,
+            "cluster": self.cluster,
+            "faults": [str(fault) for fault in self.faults],
+            "struck": sorted({str(strike.fault) for strike in self.strikes}),
+            "kind": self.kind,
+            "allowed": sorted(self.allowed),
+            "exit_s": self.exit_s,
+            "duration_s": self.summary.duration_s,
+            "exit_codes": dict(self.summary.exit_codes),
+            "cause": bare(self.summary.cause or "") or None,
+            "restarts": self.summary.restarts,
+            "lost_hosts": dict(self.summary.lost_hosts),
+            "epochs": [dict(epoch) for epoch in self.summary.epochs],
+            "resumed": None if self.resumed is None else [dict(epoch) for epoch in self.resumed.epochs],
+            "uncounted": self.uncounted,
+            "left": list(self.left),
+            "breaches": self.breaches,
+        }

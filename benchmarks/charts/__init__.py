@@ -1,0 +1,1 @@
+"""Pictures of records, through matplotlib (extra `demo`)."""

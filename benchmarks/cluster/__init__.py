@@ -1,0 +1,1 @@
+"""AWS's comparison of clusters, and their price."""

@@ -1,0 +1,138 @@
+"""What the runs of `benchmarks.cluster` come to: step times, what they cost, and where data hosts stop paying.
+
+Money is that of the whole instances. A simulated host has a small part of its type's CPUs, and its accelerator is as
+much slower; a whole one does the same in as much less time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from benchmarks.cluster.case import ClusterCase, Variant
+from benchmarks.cluster_runs.point import Point
+from tfhet.catalogue import AWS_POST, REGION, TRAINING, Price, shipped
+from tfhet.record import Figure, RunSummary, Spread, median
+from tfhet.report.cost import MS_PER_HOUR, cost_rows
+
+Points = Mapping[str, Sequence[Point]]
+"""The runs of each variant, by its key, round after round."""
+
+
+def price_of(instance_type: str) -> Price | None:
+    """In AWS's post, whatever the user's own catalogue says."""
+    return shipped().with_file(AWS_POST).price(instance_type, REGION, TRAINING)
+
+
+def usd_per_hour(case: ClusterCase, data_hosts: int) -> float:
+    """Of all instances; 0 for one without a price."""
+    priced = [(price_of(name), count) for name, count in case.instances(data_hosts).items()]
+    return sum(count * price.usd_per_hour for price, count in priced if price)
+
+
+def windows_ms(points: Sequence[Point]) -> list[float]:
+    """Of all rounds, one after the other."""
+    return [window for point in points for window in point.windows_ms]
+
+
+def usd_per_million(case: ClusterCase, variant: Variant, points: Sequence[Point]) -> list[float]:
+    """Of examples, window by window."""
+    usd_per_ms = usd_per_hour(case, variant.data_hosts) / MS_PER_HOUR * case.cpus_per_vcpu
+    return [1e6 * usd_per_ms * window / case.batch_size for window in windows_ms(points)]
+
+
+def figures_of(case: ClusterCase, points: Points) -> dict[str, Figure]:
+    """The flat table: what the case is about first."""
+    variants = {variant.key: variant for variant in case.variants}
+    ms = {key: windows_ms(some) for key, some in points.items()}
+    usd = {key: usd_per_million(case, variants[key], some) for key, some in points.items()}
+    found: dict[str, Figure] = {}
+    for name, (slow, fast) in case.ratios.items():
+        found[name] = Figure.ratio(ms[slow], ms[fast], against=variants[slow].words)
+    for name, (before, after) in case.savings.items():
+        found[name] = saving_pct(usd[before], usd[after], variants[before].words)
+    if not case.ratios:
+        found |= _sweep(case, points)
+    for key, variant in variants.items():
+        found[f"{key}.step_ms"] = Figure.of(ms[key], unit="ms")
+        found[f"{key}.usd_per_million_examples"] = Figure.of(usd[key], unit="USD")
+        if not variant.in_memory:
+            ceiling = case.ceiling(variant.form)
+            found[f"{key}.over_ceiling"] = Figure.ratio(ms[key], ms[ceiling.key], against=ceiling.words)
+    return {f"cluster.{case.name}.{name}": figure for name, figure in found.items()}
+
+
+def saving_pct(before: Sequence[float], after: Sequence[float], against: str) -> Figure:
+    """How much less is paid, in per cent; negative where it is more."""
+    part = Figure.ratio(after, before)
+    value, low, high = (100.0 * (1.0 - end) for end in (part.value, part.high, part.low))
+    return Figure(value, low, high, "%", part.n, against, tuple(100.0 * (1.0 - one) for one in part.samples))
+
+
+def pays_until(usd: Mapping[int, float]) -> int:
+    """Up to how many data hosts each one more makes an example cheaper. usd: price of an example by data hosts."""
+    numbers = sorted(usd)
+    for fewer, more in zip(numbers, numbers[1:], strict=False):
+        if usd[more] >= usd[fewer]:
+            return fewer
+    return numbers[-1]
+
+
+def _sweep(case: ClusterCase, points: Points) -> dict[str, Figure]:
+    """The cheapest number of data hosts, and what it brings against none."""
+    served = {variant.data_hosts: variant for variant in case.variants if not variant.in_memory}
+    rounds = min(len(some) for some in points.values())
+    until = [
+        pays_until({n: median(usd_per_million(case, one, [points[one.key][turn]])) for n, one in served.items()})
+        for turn in range(rounds)
+    ]
+    usd = {n: usd_per_million(case, one, points[one.key]) for n, one in served.items()}
+    best = sorted(until)[(len(until) - 1) // 2]
+    alone, with_it, words = points[served[0].key], points[served[best].key], served[0].words
+    # The middle one of the rounds, the lower of two: a number between two is none of hosts.
+    pays = Figure(
+        float(best), float(min(until)), float(max(until)), "data hosts", len(until), None, tuple(map(float, until))
+    )
+    return {
+        "data_group_speedup": Figure.ratio(windows_ms(alone), windows_ms(with_it), against=words),
+        "data_group_saving_pct": saving_pct(usd[0], usd[best], words),
+        "pays_until_data_hosts": pays,
+    }
+
+
+def rows(case: ClusterCase, points: Points) -> list[dict[str, object]]:
+    """The printed table, in the columns of AWS's post: instances, price, step, cost of a step, and what is gained over
+    the first. Steps are as measured here, and so is their CPU time on all hosts; money is that of whole instances."""
+    runs = {variant.words: _summary(case, variant, points[variant.key]) for variant in case.variants}
+    found: list[dict[str, object]] = []
+    for variant, row in zip(case.variants, cost_rows(runs, price_of), strict=True):
+        measured = Spread.of(windows_ms(points[variant.key]))
+        found.append(
+            {
+                "run": row.name,
+                "instances": " + ".join(name.replace("ml.", "") for name in row.bill.instances),
+                "USD/h": row.bill.usd_per_hour,
+                "step ms": measured.median,
+                "p10": measured.p10,
+                "p90": measured.p90,
+                "wait %": row.wait_pct,
+                "CPU ms": median([1e3 * sum(point.used_s.values()) / point.steps for point in points[variant.key]]),
+                "USD/step": row.usd_per_step,
+                "USD/million examples": row.usd_per_million,
+                "x faster": row.speedup,
+                "% cheaper": row.saving_pct,
+            }
+        )
+    return found
+
+
+def _summary(case: ClusterCase, variant: Variant, points: Sequence[Point]) -> RunSummary:
+    """As if it had been on whole instances."""
+    count = case.instances(variant.data_hosts)
+    return RunSummary(
+        name=variant.words,
+        cluster={name: {"instance_type": name, "hosts": [name] * hosts} for name, hosts in count.items()},
+        batch_size=case.batch_size,
+        ranks=1,
+        step_ms=Spread.of([window * case.cpus_per_vcpu for window in windows_ms(points)]),
+        wait_pct=median([point.wait_pct for point in points]),
+    )

@@ -1,0 +1,1 @@
+"""Simulated jobs under observation, and what is measured beside them: shared by the suites that run clusters."""

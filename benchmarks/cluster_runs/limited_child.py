@@ -1,0 +1,58 @@
+"""A child process that is kept for as long as a suite runs, and measures under limits when it is asked."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from benchmarks import child_environment
+from tfhet.bench.child_process import AnsweringProcess
+from tfhet.container import sweeper
+from tfhet.container.cgroup import Cgroup
+from tfhet.container.limits import Limits
+
+END_S = 20.0
+"""Time for the process to end, with the processes that it has started."""
+
+
+class LimitedChild:
+    """`python -m MODULE`, kept as long as the context lasts."""
+
+    def __init__(self, process: AnsweringProcess, cgroup: Cgroup | None):
+        self._process, self._cgroup = process, cgroup
+
+    @classmethod
+    @contextlib.contextmanager
+    def started(cls, module: str, *arguments: str, alone: bool = True) -> Iterator[LimitedChild]:
+        """The process, in a control group of its own, or with `alone` false in this one's. Raises UsageError where
+        there are no control groups."""
+        child = AnsweringProcess.of_module(module, *arguments, env=child_environment())
+        with _group() if alone else contextlib.nullcontext() as cgroup, child as process:
+            if cgroup is not None:
+                cgroup.add(process.pid)
+                cgroup.prefer()
+            yield cls(process, cgroup)
+            if cgroup is not None:
+                cgroup.limit(Limits())
+            process.close(END_S)
+
+    def ask(self, request: Mapping[str, Any], limit_s: float, limits: Limits | None = None) -> dict[str, Any]:
+        """The answer to a request. limits: of the process and all that it has started, while it answers. Raises
+        TfhetError when it has ended, or takes longer than `limit_s`."""
+        if self._cgroup is not None:
+            self._cgroup.limit(limits or Limits())
+        return self._process.ask(request, limit_s)
+
+
+@contextlib.contextmanager
+def _group() -> Iterator[Cgroup]:
+    owner = sweeper.claim()
+    try:
+        cgroup = Cgroup.create(f"tfhet-{owner.tag}-apart")
+        try:
+            yield cgroup
+        finally:
+            cgroup.remove()
+    finally:
+        owner.release()

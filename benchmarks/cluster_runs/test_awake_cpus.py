@@ -1,0 +1,41 @@
+"""CPUs that do not sleep."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import psutil
+import pytest
+
+from benchmarks.cluster_runs.awake_cpus import awake
+
+
+def test_there_is_a_loop_of_the_lowest_kind_on_each_cpu_and_none_afterwards() -> None:
+    with awake():
+        loops = psutil.Process().children()
+        assert len(loops) == len(os.sched_getaffinity(0))
+        for loop in loops:
+            while (
+                "benchmarks.cluster_runs.awake_cpus" not in loop.cmdline()
+                or os.sched_getscheduler(loop.pid) != os.SCHED_IDLE
+            ):
+                assert loop.is_running()
+        assert sorted(os.sched_getaffinity(loop.pid) for loop in loops) == [{cpu} for cpu in os.sched_getaffinity(0)]
+    assert not any(loop.is_running() for loop in loops)
+
+
+@pytest.mark.timeout(60)
+def test_the_loops_end_when_their_parent_is_killed() -> None:
+    script = "from benchmarks.cluster_runs.awake_cpus import awake\n"
+    script += "with awake():\n    print('up', flush=True)\n    input()\n"
+    parent = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert parent.stdin is not None and parent.stdout is not None
+    with parent:
+        parent.stdout.readline()
+        loops = psutil.Process(parent.pid).children()
+        parent.kill()
+    assert loops
+    psutil.wait_procs(loops, timeout=30)
+    assert not any(loop.is_running() and loop.status() != psutil.STATUS_ZOMBIE for loop in loops)

@@ -1,0 +1,59 @@
+"""A child process that is kept, under limits."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import psutil
+import pytest
+
+from benchmarks.cluster_runs.limited_child import LimitedChild
+from tfhet.container.cgroup import Cgroup
+from tfhet.container.limits import Limits
+from tfhet.errors import TfhetError, UsageError
+
+
+@pytest.fixture
+def groups() -> None:
+    try:
+        Cgroup.create("tfhet-tests-apart").remove()
+    except UsageError as error:
+        pytest.skip(f"no control groups here: {error}")
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A module that counts the requests, or fails."""
+    (tmp_path / "counting_child.py").write_text(
+        "from tfhet.bench.child_process import answer_requests\n"
+        "answered = []\n"
+        "def answer(request):\n"
+        "    print('noise')\n"
+        "    if 'fail' in request: raise ValueError('no')\n"
+        "    if 'end' in request: raise SystemExit(3)\n"
+        "    answered.append(request)\n"
+        "    return {'turn': len(answered)}\n"
+        "answer_requests(answer)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
+    return "counting_child"
+
+
+@pytest.mark.usefixtures("groups")
+def test_a_process_that_is_kept_answers_each_time_and_ends_with_its_context(module: str) -> None:
+    before = set(psutil.Process().children())
+    with LimitedChild.started(module) as child:
+        assert [child.ask({}, 60.0, limits)["turn"] for limits in (None, Limits(0.5), None)] == [1, 2, 3]
+        with pytest.raises(TfhetError, match="counting_child: ValueError: no"):
+            child.ask({"fail": 1}, 60.0)
+        assert child.ask({}, 60.0)["turn"] == 4
+    assert set(psutil.Process().children()) <= before
+
+
+@pytest.mark.usefixtures("groups")
+def test_a_process_that_is_gone_or_slow_is_an_error(module: str) -> None:
+    with pytest.raises(TfhetError, match="counting_child ended with exit code 3"), LimitedChild.started(module) as one:
+        one.ask({"end": 1}, 60.0)
+    with pytest.raises(TfhetError, match="no answer within 0.01 s"), LimitedChild.started(module) as one:
+        one.ask({}, 0.01)

@@ -1,0 +1,1 @@
+"""What a job does when something is done to it."""

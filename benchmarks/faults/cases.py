@@ -1,0 +1,112 @@
+"""The cases of the table of faults."""
+
+from __future__ import annotations
+
+from benchmarks.faults.case import BUSY, FaultCase
+
+_FOUR = "two-data-two-dnn"
+_LOCAL = ("--on_data_loss", "local")
+_SKIP = ("--on_bad_record", "skip")
+_LEARNS = ("--model", "small_cnn")
+
+
+def _goes_on(*faults: str, **more: object) -> FaultCase:
+    return FaultCase(faults, "goes on", **more)  # type: ignore[arg-type]
+
+
+def _fails(*faults: str, named: tuple[str, ...], **more: object) -> FaultCase:
+    return FaultCase(faults, "failure", named, **more)  # type: ignore[arg-type]
+
+
+def _stops(*faults: str, **more: object) -> FaultCase:
+    return FaultCase(faults, "stop", ("SIGTERM",), **more)  # type: ignore[arg-type]
+
+
+def _never(*faults: str, named: tuple[str, ...], **more: object) -> FaultCase:
+    return FaultCase(faults, "never joined", named, **more)  # type: ignore[arg-type]
+
+
+def _refused(*faults: str, named: tuple[str, ...], **more: object) -> FaultCase:
+    return FaultCase(faults, "refused", named, **more)  # type: ignore[arg-type]
+
+
+CASES = (
+    _goes_on(),
+    # Processes of the data service that die, hang, or have no memory.
+    _goes_on("kill:worker@data-1:after=0.5"),
+    _goes_on("kill:worker@data-1", early=True),
+    _goes_on("kill:worker:after=0.5:every=5"),
+    _goes_on("kill:dispatcher:after=0.5"),
+    _goes_on("kill:dispatcher", early=True),
+    _goes_on("kill:dispatcher:after=0.5", "kill:worker:after=1"),
+    _goes_on("hang:worker@data-1:after=0.5:for=2"),
+    _goes_on("hang:dispatcher:after=0.5:for=2"),
+    _goes_on("hang:worker@data-1:after=0.5"),
+    _goes_on("hang:dispatcher:after=0.5"),
+    _goes_on("oom:worker@data-1:after=0.5"),
+    _goes_on("kill:worker@data-2:after=0.5", cluster=_FOUR),
+    _goes_on("kill:worker@data-1:after=0.5", "kill:worker@data-2:after=0.5", cluster=_FOUR),
+    # What is over before the lease is.
+    _goes_on("hang:launcher@data-1:after=0.5:for=2"),
+    _goes_on("partition:data-1:after=0.5:for=1.5"),
+    _goes_on("slow-disk:data-1:after=0.5:for=2"),
+    _goes_on("bad-peer:control"),
+    _goes_on("bad-peer:control:every=1", "kill:worker:after=1"),
+    _goes_on("late-join:data-1:after=5"),
+    _goes_on("late-join:dnn-1:after=5"),
+    # Data hosts that are lost for good.
+    _goes_on("kill:host@data-2:after=0.5", cluster=_FOUR, lost=("data-2",)),
+    _goes_on("kill:host@data-2", cluster=_FOUR, lost=("data-2",), early=True),
+    _goes_on("hang:host@data-2:after=0.5", cluster=_FOUR, lost=("data-2",)),
+    _goes_on("kill:launcher@data-2:after=0.5", cluster=_FOUR, lost=("data-2",)),
+    _goes_on("partition:data-2:after=0.5", cluster=_FOUR, lost=("data-2",)),
+    _goes_on("kill:host@data-1:after=0.5", arguments=_LOCAL, lost=("data-1",)),
+    _goes_on(
+        "kill:host@data-1:after=0.5",
+        "kill:host@data-2:after=1",
+        cluster=_FOUR,
+        arguments=_LOCAL,
+        lost=("data-1", "data-2"),
+    ),
+    _fails("kill:host@data-1:after=0.5", named=("data-1",)),
+    _fails("kill:host@data-1", named=("data-1",), early=True),
+    _fails("kill:launcher@data-1:after=0.5", named=("data-1",)),
+    _fails("hang:host@data-1:after=0.5", named=("data-1", "silent")),
+    _fails("hang:launcher@data-1:after=0.5", named=("data-1", "silent")),
+    _fails("partition:data-1:after=0.5", named=("data-1", "silent")),
+    _fails("kill:host@data-1:after=0.5", "kill:host@data-2:after=0.5", named=("data-",), cluster=_FOUR),
+    # Ranks and dnn hosts.
+    _fails("kill:rank=0:after=0.5", named=("rank 0", "SIGKILL")),
+    _fails("kill:rank=1:after=0.5", named=("rank 1", "SIGKILL")),
+    _fails("kill:rank=1", named=("rank 1", "SIGKILL"), early=True),
+    _fails("kill:rank=3:after=0.5", named=("rank 3", "SIGKILL"), cluster=_FOUR),
+    _fails("oom:rank=1:after=0.5", named=("rank 1",)),
+    _fails("kill:launcher@dnn-1:after=0.5", named=("lost",)),
+    _fails("kill:launcher@dnn-2:after=0.5", named=("rank-",), cluster=_FOUR),
+    _fails("kill:host@dnn-1:after=0.5", named=("lease",)),
+    _fails("kill:host@dnn-2:after=0.5", named=("rank",), cluster=_FOUR),
+    _fails("hang:host@dnn-1:after=0.5", named=("lease",)),
+    _fails("hang:host@dnn-2:after=0.5", named=("rank", "silent"), cluster=_FOUR),
+    _fails("partition:dnn-1:after=0.5", named=("lease",)),
+    _fails("partition:dnn-2:after=0.5", named=("rank", "silent"), cluster=_FOUR),
+    # Told to stop.
+    _stops("sigterm:launcher@data-1:after=0.5"),
+    _stops("sigterm:host@dnn-1:after=0.5"),
+    _stops("sigterm:host@data-1:after=0.5", "sigterm:host@dnn-1:after=0.5"),
+    _stops("sigterm:launcher@dnn-1:after=1.5", resumes=True),
+    _stops("sigterm:host@data-2:after=0.5", cluster=_FOUR, resumes=True),
+    _stops("sigterm:host@dnn-2:after=0.5", cluster=_FOUR),
+    _stops("sigterm:launcher@data-1:after=0.5", arguments=_LEARNS),
+    # Hosts that never come.
+    _never("late-join:data-1:after=60", named=("data-1", "did not join")),
+    _never("late-join:data-2:after=60", named=("data-2", "did not join"), cluster=_FOUR),
+    _never("late-join:dnn-2:after=60", named=("rank-2, rank-3 did not join",), cluster=_FOUR),
+    _never(before=f"{BUSY}control", named=("port",), linked=False),
+    # What the job itself finds wrong.
+    _refused(before=f"{BUSY}dispatcher", named=("port",)),
+    _refused(before=f"{BUSY}worker", named=("port",)),
+    _refused("kill:worker:after=0.5:every=0.2", named=("worker-0", "data-1", "time in")),
+    _refused(before="truncated", named=(".tfrecord", "byte")),
+    _refused(before="corrupt", named=(".tfrecord", "byte")),
+    _goes_on(before="corrupt", arguments=_SKIP, bad=1),
+)

@@ -1,0 +1,133 @@
+"""The table of faults: every case run on a simulated cluster of its own, one after the other."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.cluster_runs.leftovers import Before, taken_away
+from benchmarks.cluster_runs.observed_job import ObservedJob, new_place
+from benchmarks.faults.case import BUSY, DAMAGES, FaultCase
+from benchmarks.faults.cases import CASES
+from benchmarks.faults.outcome import FaultOutcome
+from benchmarks.faults.sabotage import damaged_digits, taken
+from tfhet.bench.harness import report
+from tfhet.errors import unknown
+from tfhet.events import Observer
+from tfhet.record import Figure, Record
+from tfhet.simulate import Fault, load
+
+MAX_RUN_S = 120.0
+"""The cause of a run that the user ended, and the table with it."""
+
+
+def run(options: argparse.Namespace, observer: Observer, command: Sequence[str]) -> Record:
+    """Runs the cases that `options.only` chooses. Raises UsageError when there is none."""
+    cases = chosen(options.only)
+    outcomes = []
+    with new_place("faults", keep=options.keep) as place:
+        for index, case in enumerate(cases):
+            outcome = run_case(case, options.launcher, place / str(index))
+            outcomes.append(outcome)
+            report(observer, case.name, index + 1, len(cases), outcome.breaches or ["kept"], outcome.exit_s)
+            if not outcome.breaches and not options.keep:
+                shutil.rmtree(place / str(index), ignore_errors=True)
+    details = {
+        "rows": [outcome.row() for outcome in outcomes],
+        "cases": [outcome.to_json() for outcome in outcomes],
+        "runs": str(place) if options.keep else None,
+    }
+    return Record.of("faults", figures_of(outcomes), details=details, command=command)
+
+
+def chosen(only: str) -> list[FaultCase]:
+    """The cases with `only` in their names. Raises UsageError."""
+    cases = [case for case in CASES if only in case.name]
+    if not cases:
+        unknown("fault case", only, [case.name for case in CASES])
+    return cases
+
+
+def run_case(case: FaultCase, launcher: Path, place: Path) -> FaultOutcome:
+    """Runs one case in `place`, which must be new. Raises JobFailed when the user ends it."""
+    place.mkdir(parents=True)
+    cluster = load(case.cluster)
+    if case.before in DAMAGES:
+        channel = damaged_digits(place / "data", case.before)
+        cluster = dataclasses.replace(cluster, channels={"training": str(channel)})
+    before = Before.now()
+    job = ObservedJob(
+        cluster,
+        [str(launcher), *case.command()],
+        place,
+        faults=[Fault.parse(text) for text in case.faults],
+        early=case.early,
+        max_run_s=MAX_RUN_S,
+    )
+    hosts = places(job)
+    busy = case.before.removeprefix(BUSY) if case.before.startswith(BUSY) else ""
+    with taken(job.hosts, job.named("dnn-1")[0], busy) if busy else contextlib.nullcontext():
+        summary = job.run()
+    again = None
+    if case.resumes:
+        command = [str(launcher), *case.command(again=True)]
+        again = ObservedJob(cluster, command, place / "again", checkpoints=job.checkpoints, max_run_s=MAX_RUN_S)
+    faults = [Fault.parse(text) for text in case.faults]
+    gone = set().union(*(taken_away(fault, job) for fault in faults))
+    # A host that is cut off for good can clean up, and cannot hear how the job ended.
+    apart = {host.name for f in faults if f.kind == "partition" and f.for_s is None for host in job.named(f.host)}
+    events = list(job.folder.events())
+    files = [path for path in job.checkpoints.rglob("*") if path.is_file()] if job.checkpoints.is_dir() else []
+    return FaultOutcome(
+        case=case,
+        summary=summary,
+        resumed=again.run() if again else None,
+        ended=(summary.duration_s or 0.0) < MAX_RUN_S,
+        exit_s=exit_s(case.kind, events, summary.started),
+        happened=sum(event["event"] == "fault.injected" for event in events),
+        left=(*before.left_by(job, gone), *(before.left_by(again) if again else ())),
+        struck=frozenset(gone | apart),
+        hosts=hosts,
+        checkpoints=len(files),
+    )
+
+
+def places(job: ObservedJob) -> dict[str, str]:
+    """`data-1`, `dnn-1` and so on to the names of the hosts."""
+    found = {}
+    for kind in ("data", "dnn"):
+        number = 1
+        while hosts := job.named(f"{kind}-{number}"):
+            found[f"{kind}-{number}"] = hosts[0].name
+            number += 1
+    return found
+
+
+def exit_s(kind: str, events: Sequence[Mapping[str, Any]], started_s: float | None) -> float | None:
+    """Seconds to the exit of the last launcher, from the moment that matters for `kind`; None without one."""
+    ends = _times(events, "launchers.gone")
+    begins = {
+        "never joined": [] if started_s is None else [started_s],
+        "refused": _times(events, "job.decided"),
+    }.get(kind, _times(events, "fault.injected"))
+    return max(ends) - min(begins) if ends and begins else None
+
+
+def _times(events: Sequence[Mapping[str, Any]], name: str) -> list[float]:
+    return [float(event["time_s"]) for event in events if event["event"] == name]
+
+
+def figures_of(outcomes: Sequence[FaultOutcome]) -> Mapping[str, Figure]:
+    """The flat table."""
+    failures = [o.exit_s for o in outcomes if o.case.kind == "failure" and o.exit_s is not None]
+    return {
+        "faults.cases": Figure.single(len(outcomes), unit="cases"),
+        "faults.broken": Figure.single(sum(bool(o.breaches) for o in outcomes), unit="cases"),
+        "faults.left_behind": Figure.single(sum(len(o.left) for o in outcomes), unit="things"),
+        **({"faults.worst_exit_s": Figure.single(max(failures), unit="s")} if failures else {}),
+    }

@@ -1,0 +1,1 @@
+"""The launcher beside that of AWS's example."""

@@ -1,0 +1,34 @@
+"""A peer: another library that does a chain, run in a process of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from benchmarks.peers.job import Job
+
+
+@dataclass(frozen=True)
+class Peer:
+    """One library. What it is made of is imported only in its process."""
+
+    name: str
+    """The word on the command line and in the figures."""
+    words: str
+    """What tables call it."""
+    imports: tuple[str, ...]
+    """Modules that have to be there."""
+    requires: tuple[str, ...]
+    """What `--peers install` installs, as pip takes it."""
+    does: Mapping[str, tuple[str, ...]]
+    """Chain to the ways in which this library does it."""
+    build: Callable[[Job], Callable[[], Iterator[np.ndarray]]]
+    """Prepares a job; each call of the result gives batches of all images, and does nothing before one is asked for."""
+    dependencies: bool = True
+    """Whether pip adds what the packages ask for; False where that would bring a second TensorFlow."""
+    dtypes: tuple[str, ...] = ("uint8", "float32")
+    """What it can give."""
+    differs: str = ""
+    """Where its result is knowingly not that of tfhet; empty when only rounding and resampling differ."""

@@ -1,0 +1,346 @@
+"""how cases are drawn, what a run is led through, which resource bound, and what is kept of it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.cluster_runs.stopped import Stopped
+from benchmarks.plan import draw as plan_draw
+from benchmarks.plan import freeze as plan_freeze
+from benchmarks.plan import run as plan_run
+from benchmarks.plan import suite as plan
+from benchmarks.plan.case import LOADS, MORE, RELAXABLE, Frozen, Measured, PlanCase, PlanLoad
+from benchmarks.plan.draw import CPUS, KINDS, draw, fits
+from benchmarks.plan.outcome import PlanOutcome, figures_of
+from benchmarks.plan.phase import AGAIN, DRAWN, SKIPPED, Course, Phase, pace, phases_of
+from benchmarks.plan.published import predictions
+from benchmarks.plan.run import Ran
+from benchmarks.plan.yardstick import Pace
+from tfhet.errors import JobFailed, TfhetError, UsageError
+from tfhet.launch.settings import LaunchSettings
+from tfhet.plan import Interval
+from tfhet.plan import Where as Place
+from tfhet.plan.ceiling import Resource
+from tfhet.record import Record, RunSummary
+from tfhet.simulate.simulation import TOLD_TO_STOP
+from tfhet.trainer.settings import Settings
+
+
+def said_of(load: PlanLoad) -> dict[str, Any]:
+    """20 ms of CPU a batch before the last stage, 2 ms behind it; the wire takes 1 s a GB at each of its ends."""
+    sizes = {0: ("uint8", 6_000_000), 5: ("uint8", 6_000_000), 6: ("float32", 24_000_000)}
+    remote_s = {0: 0.004, 5: 0.020, 6: 0.022}
+    cuts = [
+        {
+            "position": at,
+            "dtype": dtype,
+            "bytes": size,
+            "remote_s": [remote_s[at]] * 3,
+            "local_s": [0.022 - remote_s[at]] * 3,
+            "wire_s": [[size / 1e9, size / 1e9]] * 3,
+        }
+        for at, (dtype, size) in sizes.items()
+    ]
+    return {"cuts": cuts, "whole_s": [0.025] * 3}
+
+
+FROZEN = Frozen(
+    {load: Measured.of(load, said_of(load)) for load in LOADS},
+    {load.chain: 0.010 for load in LOADS},
+    {load.chain: Interval(1.1, 1.0, 1.2) for load in LOADS},
+    Interval(0.003, 0.002, 0.004),
+    Interval(0.5, 0.4, 0.6),
+)
+CASE = PlanCase(7, Resource.DATA_CPUS, 0.8, LOADS[1], Place.DATA, 1, 5, 0.4, 0.2, 2, 1, 50.0, data_mbit_per_s=1000.0)
+BOTH = (Resource.DATA_CPUS, Resource.ACCELERATOR)
+
+
+def windows(names: Iterable[str]) -> dict[str, list[float]]:
+    return {name: [10.0 * number, 10.0 * number + 6.0] for number, name in enumerate(names)}
+
+
+def ran(drawn: float, first: float, second: float, again: float | None = None) -> Ran:
+    steps = {DRAWN: drawn, BOTH[0].value: first, BOTH[1].value: second, AGAIN: drawn if again is None else again}
+    return Ran(steps, windows(steps), dict.fromkeys(steps, 20), 0.02, 0.01, 0.0, 0.001, {"algo-1": 1.0}, 30.0)
+
+
+def outcome(measured: Ran, references_s: Sequence[float] = (0.010, 0.010), case: PlanCase = CASE) -> PlanOutcome:
+    return PlanOutcome(case, BOTH, measured, tuple(references_s))
+
+
+# The prediction
+
+
+def test_a_case_is_predicted_by_the_model_from_what_was_measured_apart() -> None:
+    found = CASE.prediction(FROZEN)
+    wire_s = 6_000_000 / 1e9
+    assert found.ceilings_s[Resource.DATA_CPUS].value == pytest.approx(1.1 * (0.020 + wire_s) / (2 * (0.2 - 0.003)))
+    assert found.ceilings_s[Resource.DNN_CPUS].value == pytest.approx(1.1 * (0.002 + wire_s) / (0.4 - 0.003))
+    assert found.binding is Resource.DATA_CPUS
+    alone = replace(CASE, place=Place.TRAINER, data_hosts=0).prediction(FROZEN)
+    assert alone.step_s.value == pytest.approx(1.1 * 0.025 / (0.4 - 0.003))
+
+
+def test_a_machine_that_is_slower_now_makes_cpus_slower_and_no_accelerator() -> None:
+    slow = outcome(ran(100, 80, 100), references_s=(0.0125, 0.0125)).prediction(FROZEN, corrected=True)
+    assert slow.ceilings_s[Resource.DATA_CPUS].value == pytest.approx(1.1 * 0.026 / (2 * (0.8 * 0.2 - 0.003)), rel=1e-6)
+    assert slow.ceilings_s[Resource.ACCELERATOR].value == pytest.approx(0.0505)
+
+
+def test_the_job_of_a_case_is_told_what_was_drawn() -> None:
+    settings, left = LaunchSettings.parse(CASE.arguments(99))
+    trainer = Settings.parse(left)
+    assert (settings.data_host_workers, settings.dnn_host_workers) == (1, 0)
+    assert (trainer.cut, trainer.batch_size, trainer.step_ms, trainer.steps_per_epoch) == (5, 4096, 50.0, 99)
+    assert trainer.step_file and trainer.log_every == 1
+    groups = CASE.cluster("/data").groups
+    assert (groups["data_group"].hosts, groups["data_group"].cpus, groups["data_group"].mbit_per_s) == (2, 0.2, 1000.0)
+    assert groups["dnn_group"].mbit_per_s is None
+
+
+def test_more_of_a_resource_changes_nothing_else() -> None:
+    case = replace(CASE, dnn_mbit_per_s=100.0)
+    for resource, changed in (
+        (Resource.ACCELERATOR, {"accelerator_ms": 50.0 / MORE}),
+        (Resource.ALL_CPUS, {"dnn_cpus": 0.4 * MORE, "data_cpus": 0.2 * MORE}),
+        (Resource.DATA_NETWORK, {"data_mbit_per_s": 1000.0 * MORE}),
+        (Resource.DNN_NETWORK, {"dnn_mbit_per_s": 100.0 * MORE}),
+    ):
+        assert case.relaxed(resource) == replace(case, **changed)  # type: ignore[arg-type]
+    for resource in set(RELAXABLE):
+        assert case.relaxed(resource) != case
+
+
+# The draw
+
+
+def test_the_cases_of_a_seed_are_the_same_each_time_and_others_for_another_seed() -> None:
+    drawn = [draw(FROZEN, 3, number) for number in range(6)]
+    assert drawn == [draw(FROZEN, 3, number) for number in range(6)]
+    assert drawn != [draw(FROZEN, 4, number) for number in range(6)]
+
+
+def test_every_kind_of_resource_is_to_bind_in_its_turn_and_the_model_agrees() -> None:
+    for number in range(3 * len(KINDS)):
+        case = draw(FROZEN, 0, number)
+        found = case.prediction(FROZEN)
+        assert case.kind is KINDS[number % len(KINDS)] is found.binding
+        assert {found.binding, found.runner_up} <= RELAXABLE
+        second = found.ceilings_s[found.runner_up].value / found.step_s.value
+        assert 0.44 <= second <= 0.99
+        assert plan_draw.SHORTEST_S <= found.step_s.value <= plan_draw.LONGEST_S
+
+
+def test_near_and_clear_cases_both_occur() -> None:
+    margins = [draw(FROZEN, 1, number).margin for number in range(40)]
+    assert any(margin > 0.86 for margin in margins) and sum(margin < 0.86 for margin in margins) > 20
+
+
+def test_the_hosts_of_a_case_find_room_with_more_of_all_their_cpus() -> None:
+    for number in range(12):
+        case = draw(FROZEN, 2, number)
+        assert case.dnn_cpus + case.data_hosts * case.data_cpus <= CPUS / MORE
+    assert fits(0.7, [0.3, 0.3]) and not fits(0.8, []) and not fits(0.5, [0.5, 0.5])
+
+
+def test_a_model_for_which_nothing_can_bind_as_wished_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan_draw, "TRIES", 20)
+    monkeypatch.setattr(plan_draw, "LONGEST_S", 0.0)
+    with pytest.raises(TfhetError, match="no case 1 of the seed 0"):
+        draw(FROZEN, 0, 1)
+
+
+# The run
+
+
+def test_a_run_goes_through_the_case_with_more_of_what_binds_and_then_of_what_comes_next() -> None:
+    ceilings_s = {Resource.DATA_CPUS: 0.1, Resource.ACCELERATOR: 0.05, Resource.DNN_CPUS: 0.01}
+    names = [(phase.name, phase.case) for phase in phases_of(CASE, ceilings_s, 3.0)]
+    relaxed = [CASE.relaxed(resource) for resource in BOTH]
+    assert names == [(DRAWN, CASE), (BOTH[0].value, relaxed[0]), (BOTH[1].value, relaxed[1]), (AGAIN, CASE)]
+    assert phases_of(CASE, ceilings_s, 3.0)[1].steps == 30
+    assert phases_of(CASE, ceilings_s, 3.0)[0].waits_ms == pytest.approx(40.0)
+
+
+def test_the_buffers_are_emptied_before_a_phase_and_only_then_its_steps_count() -> None:
+    changes: list[tuple[PlanCase | None, float]] = []
+    more = CASE.relaxed(Resource.DATA_CPUS)
+    course = Course(
+        [Phase(DRAWN, CASE, 10, 40.0), Phase("more", more, 5, 40.0)], lambda *change: changes.append(change)
+    )
+    waits = [0.0] * 100
+    waits[8], waits[40] = 50.0, 50.0  # what was ready is gone with steps 8 and 40
+    for step in range(1, 60):
+        course.heard(step, waits[step])
+    assert course.spans == {DRAWN: (8 + SKIPPED, 8 + SKIPPED + 10), "more": (38 + SKIPPED, 38 + SKIPPED + 5)}
+    assert changes == [(CASE, 0.0), (CASE, 50.0), (more, 0.0), (more, 50.0), (None, 0.0)]
+    assert course.is_over
+    course.heard(60, 50.0)
+    assert len(changes) == 5
+
+
+def test_the_pace_of_steps_that_come_in_bursts_is_that_of_the_bursts() -> None:
+    assert pace([100.0] * 20) == pytest.approx(100.0)
+    assert pace([0.0, 0.0, 0.0, 400.0] * 8 + [0.0]) == pytest.approx(100.0, rel=0.03)
+
+
+class Played(plan_run.PlanJob):
+    """A job that ends in some way."""
+
+    ends: RunSummary
+
+    def __init__(self, *what: Any):
+        self._course, self._looks, self._lines = Course([], lambda *change: None), [], ["its last words"]
+
+    def run(self) -> RunSummary:
+        return self.ends
+
+
+def test_a_run_that_is_told_to_stop_ends_the_suite_and_one_that_dies_only_its_case(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(plan_run, "PlanJob", Played)
+    Played.ends = RunSummary(exit_code=1, cause="algo-1: killed")
+    with pytest.raises(JobFailed, match="algo-1: killed"):
+        plan_run.run(CASE, [], tmp_path, tmp_path)
+    Played.ends = RunSummary(exit_code=1, cause=TOLD_TO_STOP)
+    with pytest.raises(Stopped, match="told to stop"):
+        plan_run.run(CASE, [], tmp_path, tmp_path)
+
+
+# The truth
+
+
+def test_the_resource_of_which_more_shortens_the_step_more_is_the_one_that_bound() -> None:
+    assert outcome(ran(100, 80, 99)).bound is BOTH[0]
+    assert outcome(ran(100, 98, 90)).bound is BOTH[1]
+    assert outcome(ran(100, 80, 99)).is_clear and not outcome(ran(100, 98, 99)).is_clear
+
+
+def test_the_figures_are_the_errors_of_all_cases_and_how_often_the_right_resource_was_named() -> None:
+    step_ms = 1e3 * CASE.prediction(FROZEN).step_s.value
+    cases = [outcome(ran(step_ms / off, 0.8 * step_ms, step_ms)) for off in (1.02, 0.96, 1.10)]
+    cases.append(outcome(ran(step_ms, step_ms, 0.8 * step_ms)))
+    figures = figures_of(cases, FROZEN)
+    assert figures["plan.cases"].value == 4
+    assert figures["plan.error_median_pct"].value == pytest.approx(3.0, abs=0.01)
+    assert figures["plan.error_p95_pct"].value == pytest.approx(9.1, abs=0.1)
+    assert figures["plan.binding_right_pct"].value == 75.0
+    assert figures["plan.as_frozen.error_median_pct"].value == pytest.approx(3.0, abs=0.01)
+
+
+def test_the_runs_that_others_published_are_figures_too() -> None:
+    figures = figures_of([], FROZEN)
+    assert figures["plan.published.aws_tf_pct"].value < 15.0
+    assert {f"plan.published.{one.key}_pct" for one in predictions()} < set(figures)
+
+
+def test_an_outcome_and_a_frozen_model_come_back_from_the_record_as_they_were() -> None:
+    before = outcome(ran(100, 80, 99))
+    assert PlanOutcome.from_json(before.to_json(FROZEN)) == before
+    frozen = Frozen.from_json(FROZEN.to_json())
+    assert frozen.to_json() == FROZEN.to_json()
+    assert before.prediction(frozen, corrected=True) == before.prediction(FROZEN, corrected=True)
+
+
+# The suite
+
+
+class Alone:
+    """A machine on which everything costs what FROZEN says."""
+
+    def costs(self, load: PlanLoad, channel: Path) -> dict[str, Any]:
+        said = said_of(load)
+        cuts = [
+            {
+                **cut,
+                **{name: [[one, 0.0, 1.0] for one in cut[name]] for name in ("remote_s", "local_s")},
+                "wire_s": [[*one, 0.0, 1.0] for one in cut["wire_s"]],
+            }
+            for cut in said["cuts"]
+        ]
+        return {"cuts": cuts, "whole_s": [[one, 0.0, 1.0] for one in said["whole_s"]]}
+
+
+class Steady:
+    """A yardstick on a machine whose speed does not change: a batch takes 10 ms."""
+
+    @contextmanager
+    def beside(self, chain: str, batch_size: int, channel: Path) -> Iterator[list[Pace]]:
+        found: list[Pace] = []
+        yield found
+        found.append(Pace([[(0.0, 0.0, 0.0), (100.0, 50.0, 5000.0)]]))
+
+
+@pytest.fixture
+def simulated(monkeypatch: pytest.MonkeyPatch) -> list[PlanCase]:
+    """Runs that take what the model without overhead says, with 5 % more; case 1 fails."""
+    cases: list[PlanCase] = []
+
+    @contextmanager
+    def gauge() -> Any:
+        yield Alone()
+
+    def run(case: PlanCase, phases: Sequence[Phase], channel: Path, folder: Path) -> Ran:
+        cases.append(case)
+        if folder.name == "case-1":
+            raise JobFailed("a host died")
+        ideal = Frozen(FROZEN.loads)
+        steps = {phase.name: 1050.0 * phase.case.prediction(ideal).step_s.value for phase in phases}
+        return Ran(steps, windows(steps), dict.fromkeys(steps, 20), 0.0, 0.0, 0.0, 0.0, {"algo-1": 1.0}, 1.0)
+
+    monkeypatch.setattr(plan, "gauge", gauge)
+    monkeypatch.setattr(plan, "yardstick", lambda: nullcontext(Steady()))
+    monkeypatch.setattr(plan_run, "run", run)
+    monkeypatch.setattr(plan.kernel, "require", lambda what: None)
+    monkeypatch.setattr(plan.job_data, "write_apart", lambda *words: None)
+    return cases
+
+
+def options(path: Path | None, cases: int, *words: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--json", type=Path)
+    plan.SUITE.options(parser)
+    return parser.parse_args([*([] if path is None else ["--json", str(path)]), "--cases", str(cases), *words])
+
+
+def test_the_suite_measures_what_a_job_takes_over_its_parts_before_it_draws(
+    simulated: list[PlanCase], tmp_path: Path
+) -> None:
+    told: list[Any] = []
+    record = plan.SUITE.run(options(tmp_path / "plan.json", 3), told.append, ["tfhet", "bench", "plan"])
+    tried = (len(plan_freeze.TRIED) + 1) * len({load.chain for load in LOADS})
+    assert len(simulated) == tried + 3
+    frozen = Frozen.from_json(record.details["frozen"])
+    assert all(ratio.value == pytest.approx(1.05) for ratio in frozen.overhead.values())
+    assert frozen.extra_ms.value > 0
+    assert simulated[tried:] == [draw(frozen, 0, number) for number in range(3)]
+    assert record.figures["plan.cases"].value == 2
+    assert record.figures["plan.error_median_pct"].value < 5.0
+    assert [words.split(":")[0] for words in record.details["failed"]] == ["case 1"]
+    assert not plan.SUITE.is_kept(record)  # type: ignore[misc]
+    assert any("case 1: a host died" in line for line in plan.SUITE.notes(record))  # type: ignore[misc]
+    drawn = plan.SUITE.draw(record, tmp_path / "plan.svg")  # type: ignore[misc]
+    assert drawn.stat().st_size > 0
+
+
+def test_finished_cases_and_the_model_are_kept_when_a_suite_goes_on(simulated: list[PlanCase], tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    first = plan.SUITE.run(options(path, 3), lambda event: None, [])
+    assert Record.read(path).details["cases"] == first.details["cases"]
+    simulated.clear()
+    again = plan.SUITE.run(options(path, 5, "--resume"), lambda event: None, [])
+    assert [case.number for case in simulated] == [1, 3, 4]
+    assert again.details["frozen"] == first.details["frozen"]
+    assert again.details["cases"][:2] == first.details["cases"]
+    with pytest.raises(UsageError, match="not of this seed"):
+        plan.SUITE.run(options(path, 5, "--resume", "--seed", "1"), lambda event: None, [])
+    with pytest.raises(UsageError, match="name it"):
+        plan.SUITE.run(options(None, 5, "--resume"), lambda event: None, [])

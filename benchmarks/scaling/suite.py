@@ -1,0 +1,344 @@
+"""`benchmarks.scaling`: the time of a step over the number of data hosts, against what the CPUs allow at best.
+
+The accelerator is emulated, every host has the same share of a CPU, and a worker runs on the dnn host too. At best a
+step takes as long as the accelerator, or as all CPUs together need for what a batch costs: the pipeline alone, measured
+in one process, and the wire alone, measured with batches that lie in memory, both with the CPU of a host, right before
+and right after the point: a virtual machine becomes faster and slower within minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.charts.panels import Panel, plot_panels
+from benchmarks.cluster_runs import job_data
+from benchmarks.cluster_runs.awake_cpus import awake
+from benchmarks.cluster_runs.limited_child import LimitedChild
+from benchmarks.cluster_runs.load import LOADS, Course, Ideal, ScalingLoad
+from benchmarks.cluster_runs.observed_job import new_place
+from benchmarks.cluster_runs.point import Point, measured
+from benchmarks.cluster_runs.stopped import Stopped
+from benchmarks.scaling.alone import Alone
+from tfhet.bench.harness import report
+from tfhet.bench.suite import Suite, chosen
+from tfhet.container import kernel
+from tfhet.container.limits import Limits
+from tfhet.errors import JobFailed, UsageError
+from tfhet.events import Observer
+from tfhet.record import Figure, Record, median
+from tfhet.report import numbers, table
+from tfhet.report.tables import text
+
+WORST = "scaling.worst_over_ideal"
+TARGET = 1.05
+"""Times the ideal that a step may take."""
+INPUT_BOUND_HOSTS = 4.5
+"""So many hosts, the dnn host among them, can just feed the emulated accelerator: with 3 data hosts the input is what
+a step waits for, with 4 it is not."""
+AGAINST = "the accelerator, or the CPU of the pipeline alone and the wire alone over all CPUs"
+ALONE_LIMIT_S = 180.0
+RUN_LIMIT_S = 240.0
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A point, and what was ideal at that time."""
+
+    point: Point
+    ideal: Ideal
+
+    @property
+    def ideal_s(self) -> float:
+        return self.ideal.at(self.point.data_hosts)
+
+    @property
+    def over_ideal(self) -> list[float]:
+        """Each window's step over the ideal one."""
+        return [1e-3 * window_ms / self.ideal_s for window_ms in self.point.windows_ms]
+
+
+@dataclass
+class Taken:
+    """All of one load."""
+
+    load: ScalingLoad
+    ideal: Ideal
+    """When its measurement began."""
+    free: Alone
+    """The parts without a quota: what standing still again and again costs is not a job's."""
+    alone: list[Alone] = field(default_factory=list)
+    """In order of time: one before the first point, and one after each."""
+    pairs: list[Pair] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    """Why runs failed that were made again."""
+    beside: Alone | None = None
+    """The parts while another process does the same on the same CPU, as hosts do of which there are more than CPUs:
+    what they cost each other is this machine's, and in no ideal."""
+
+    def at(self, data_hosts: int) -> list[Pair]:
+        """What was measured with so many data hosts."""
+        return [pair for pair in self.pairs if pair.point.data_hosts == data_hosts]
+
+    @property
+    def data_hosts(self) -> list[int]:
+        """All that was measured."""
+        return sorted({pair.point.data_hosts for pair in self.pairs})
+
+
+def _options(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(repeats=1, warmup=0)
+    known = ",".join(load.key for load in LOADS)
+    parser.add_argument("--loads", default=known, metavar="NAMES", help="default %(default)s")
+    parser.add_argument("--points", default="0,1,2,3,4,5,6", metavar="NUMBERS", help="data hosts (default %(default)s)")
+    parser.add_argument("--cpus", type=float, default=0.2, metavar="X", help="of each host (default %(default)s)")
+    parser.add_argument(
+        "--seconds", type=float, default=12.0, metavar="N", help="measured at a point, about (default %(default)s)"
+    )
+    parser.add_argument("--keep", action="store_true", help="keep the folders of the runs, and say where")
+
+
+def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]) -> Record:
+    loads, points = chosen("--loads", options.loads, {load.key: load for load in LOADS}), _points(options.points)
+    if not (options.cpus > 0 and options.seconds > 0):
+        raise UsageError("--cpus and --seconds: give more than 0")
+    kernel.require("namespace")
+    taken: list[Taken] = []
+    with new_place("scaling", keep=options.keep) as place, awake():
+        for load in loads:
+            channel = place / f"{load.key}-data"
+            _write(load, channel, points, options)
+            words = [str(channel), "--chain", load.chain, "--form", load.form, "--batch_size", str(load.batch_size)]
+            with LimitedChild.started("benchmarks.scaling.alone", *words) as child:
+                one = _measured(load, points, channel, child, options, observer)
+                with LimitedChild.started("benchmarks.scaling.alone", *words) as other:
+                    one.beside = _beside(child, other, options)
+                taken.append(one)
+    details = {
+        "cpus_per_host": options.cpus,
+        "input_bound_hosts": INPUT_BOUND_HOSTS,
+        "loads": {one.load.key: _load_json(one) for one in taken},
+        "rows": [row for one in taken for row in rows(one)],
+        "over_ideal": points_of(taken),
+        "runs": str(place) if options.keep else None,
+    }
+    return Record.of("scaling", figures_of(taken), details=details, command=command)
+
+
+def _measured(
+    load: ScalingLoad,
+    points: Sequence[int],
+    channel: Path,
+    child: LimitedChild,
+    options: argparse.Namespace,
+    observer: Observer,
+) -> Taken:
+    """All points of a load, in turn, between measurements of its parts alone. Raises JobFailed."""
+    limits = _of_a_host(options)
+    free = Alone.of(child.ask({}, ALONE_LIMIT_S))
+    before = Alone.of(child.ask({}, ALONE_LIMIT_S, limits))
+    taken = Taken(load, Ideal.bound_by_input_until(*_medians(before), options.cpus, INPUT_BOUND_HOSTS), free, [before])
+    _tell_alone(observer, taken)
+    for index in range(options.warmup + options.repeats):
+        for data_hosts in points:
+            folder = channel.with_name(f"{load.key}-{data_hosts}-{index}")
+            ideal = taken.ideal.corrected(*_medians(before))
+            point = _point(taken, ideal, data_hosts, channel, folder, options)
+            after = Alone.of(child.ask({}, ALONE_LIMIT_S, limits))
+            taken.alone.append(after)
+            pair = Pair(point, taken.ideal.corrected(*_medians(before.and_again(after))))
+            before = after
+            if index >= options.warmup:
+                taken.pairs.append(pair)
+            _tell(observer, taken, pair, index, options.warmup + options.repeats)
+            if not options.keep:
+                shutil.rmtree(folder, ignore_errors=True)
+    return taken
+
+
+def _of_a_host(options: argparse.Namespace) -> Limits:
+    return Limits(options.cpus, cpu_set=(min(os.sched_getaffinity(0)),))
+
+
+def _beside(child: LimitedChild, other: LimitedChild, options: argparse.Namespace) -> Alone:
+    other.ask({}, ALONE_LIMIT_S)  # the first time is compiled meanwhile
+    with ThreadPoolExecutor(2) as both:
+        asked = [both.submit(one.ask, {}, ALONE_LIMIT_S, _of_a_host(options)) for one in (child, other)]
+        first, second = (Alone.of(one.result()) for one in asked)
+    return first.and_again(second)
+
+
+def _points(text: str) -> list[int]:
+    try:
+        found = [int(word) for word in text.split(",")]
+    except ValueError:
+        found = [-1]
+    if not all(0 <= number <= 99 for number in found):
+        raise UsageError(f"--points {text!r}: give numbers of data hosts, like 0,3,6")
+    return list(dict.fromkeys(found))
+
+
+def _write(load: ScalingLoad, channel: Path, points: Sequence[int], options: argparse.Namespace) -> None:
+    """The load's data. Raises TfhetError."""
+    most = max(Course.of(point + 1, 1e-9, options.seconds).steps for point in points)
+    # What workers have taken, and nobody asks for any more, has to be there too.
+    batches = most + 8 * (max(points) + 1)
+    job_data.write_apart(channel, load.chain, load.batch_size, batches)
+
+
+def _point(
+    taken: Taken, ideal: Ideal, data_hosts: int, channel: Path, folder: Path, options: argparse.Namespace
+) -> Point:
+    """One run, or a second one where the first fails, which the record tells. Raises JobFailed."""
+    what = (taken.load, ideal, data_hosts, channel)
+    try:
+        return measured(*what, folder, options.seconds, RUN_LIMIT_S)
+    except Stopped:
+        raise
+    except JobFailed as failure:
+        taken.failed.append(str(failure))
+        return measured(*what, folder.with_name(f"{folder.name}-again"), options.seconds, RUN_LIMIT_S)
+
+
+def _medians(alone: Alone) -> tuple[float, float, float]:
+    return median(alone.stages_s), median(alone.wire_s), median(alone.reader_s)
+
+
+def figures_of(taken: Sequence[Taken]) -> Mapping[str, Figure]:
+    """The flat table: the worst point, all points, and what a batch costs apart."""
+    points = {
+        point_figure(one, data_hosts): Figure.of(
+            [window for pair in one.at(data_hosts) for window in pair.over_ideal], unit="x", against=AGAINST
+        )
+        for one in taken
+        for data_hosts in one.data_hosts
+    }
+    figures = {WORST: max(points.values(), key=lambda figure: figure.value), **points}
+    for one in taken:
+        for name in ("stages_s", "wire_s", "reader_s"):
+            samples = [1e3 * value for alone in one.alone for value in getattr(alone, name)]
+            figures[f"scaling.{one.load.key}.{name[:-1]}ms"] = Figure.of(samples, unit="ms")
+        for name, other in (("without_quota", one.free), ("beside", one.beside)):
+            if other is not None:
+                samples = [1e3 * value for value in other.stages_s]
+                figures[f"scaling.{one.load.key}.stages_{name}_ms"] = Figure.of(samples, unit="ms")
+        figures[f"scaling.{one.load.key}.accelerator_ms"] = Figure.single(1e3 * one.ideal.step_s, unit="ms")
+    return figures
+
+
+def point_figure(taken: Taken, data_hosts: int) -> str:
+    """The name of a point's figure."""
+    return f"scaling.{taken.load.key}.data_hosts_{data_hosts}"
+
+
+def points_of(taken: Sequence[Taken]) -> list[dict[str, object]]:
+    """What the figure of each point is about, field by field, for `tfhet plan`."""
+    return [
+        {"load": one.load.key, "data_hosts": data_hosts, "figure": point_figure(one, data_hosts)}
+        for one in taken
+        for data_hosts in one.data_hosts
+    ]
+
+
+def rows(taken: Taken) -> list[dict[str, object]]:
+    """The printed table. `dnn host`: what the trainer's own CPU time takes there, which no data host can take over: no
+    step is shorter. The last columns: CPU time that is not the pipeline's or the wire's, or that nobody used, as
+    a percentage of what a batch costs apart; where the accelerator is the bound, some has to be left."""
+    found = []
+    for data_hosts in taken.data_hosts:
+        pairs = taken.at(data_hosts)
+        shares = [pair.point.shares(pair.ideal) for pair in pairs]
+        found.append(
+            {
+                "load": taken.load.words,
+                "data hosts": data_hosts,
+                "step ms": median([window for pair in pairs for window in pair.point.windows_ms]),
+                "ideal ms": 1e3 * median([pair.ideal_s for pair in pairs]),
+                "x ideal": round(median([window for pair in pairs for window in pair.over_ideal]), 3),
+                "without wire ms": 1e3 * median([pair.ideal.without_wire_at(data_hosts) for pair in pairs]),
+                "dnn host ms": median([1e3 * pair.point.trainer_s / pair.ideal.cpus for pair in pairs]),
+                "wait %": median([pair.point.wait_pct for pair in pairs]),
+                **{f"{name} %": round(median([one[name] for one in shares]), 1) for name in shares[0]},
+            }
+        )
+    return found
+
+
+def _load_json(taken: Taken) -> dict[str, object]:
+    return {
+        "load": vars(taken.load),
+        "alone_without_quota": vars(taken.free),
+        "beside": None if taken.beside is None else vars(taken.beside),
+        "alone": [vars(one) for one in taken.alone],
+        "accelerator_s": taken.ideal.step_s,
+        "failed": taken.failed,
+        "points": [
+            {
+                **pair.point.to_json(),
+                "ideal_s": pair.ideal_s,
+                "ideal_without_wire_s": pair.ideal.without_wire_at(pair.point.data_hosts),
+            }
+            for pair in taken.pairs
+        ],
+    }
+
+
+def _tell_alone(observer: Observer, taken: Taken) -> None:
+    ideal = taken.ideal
+    stages, wire, reader = (1e3 * value for value in (ideal.stages_s, ideal.wire_s, ideal.reader_s))
+    said = (
+        f"{stages:.1f} ms CPU a batch of {taken.load.batch_size}, the wire {wire:.1f} ms, {reader:.1f} ms of it the "
+        f"reader's; the accelerator's step {1e3 * ideal.step_s:.1f} ms"
+    )
+    report(observer, f"{taken.load.words}, alone", 1, 1, [said])
+
+
+def _tell(observer: Observer, taken: Taken, pair: Pair, index: int, rounds: int) -> None:
+    said = f"step {numbers.number(median(pair.point.windows_ms))} ms, {median(pair.over_ideal):.3f} x ideal"
+    case = f"{taken.load.words}, {pair.point.data_hosts} data hosts"
+    report(observer, case, index + 1, rounds, [said])
+
+
+def _notes(record: Record) -> list[str]:
+    lines = text(table(record.details["rows"]), encoding=None).splitlines()
+    if record.details["runs"]:
+        lines.append(f"runs: {record.details['runs']}")
+    for key, load in record.details["loads"].items():
+        lines += [f"{key}: a run was made again: {why}" for why in load["failed"]]
+    worst = record.figures[WORST]
+    if worst.value > TARGET:
+        over = [name for name, figure in record.figures.items() if figure.unit == "x" and figure.value > TARGET]
+        lines.append(f"over {TARGET:g} x ideal: {', '.join(name for name in over if name != WORST)}")
+    return lines
+
+
+def _draw(record: Record, path: Path) -> Path:
+    words = {load.key: load.words for load in LOADS}
+    panels = []
+    for key, load in record.details["loads"].items():
+        lines: dict[str, dict[float, float]] = {"ideal": {}, "ideal without the wire": {}}
+        samples: dict[float, list[float]] = {}
+        for point in load["points"]:
+            at = float(point["data_hosts"])
+            lines["ideal"][at] = 1e3 * point["ideal_s"]
+            lines["ideal without the wire"][at] = 1e3 * point["ideal_without_wire_s"]
+            samples.setdefault(at, []).extend(point["windows_ms"])
+        points = {at: Figure.of(found, unit="ms a step") for at, found in samples.items()}
+        panels.append(Panel(words.get(key, key), points, lines))
+    return plot_panels(panels, path, across="data hosts")
+
+
+SUITE = Suite(
+    name="scaling",
+    does="step time over the number of data hosts, against what their CPUs allow at best (emulated accelerator; root)",
+    options=_options,
+    run=_run,
+    draw=_draw,
+    notes=_notes,
+    is_kept=lambda record: record.figures[WORST].value <= TARGET,
+)

@@ -1,0 +1,1 @@
+"""The stages beside other libraries."""

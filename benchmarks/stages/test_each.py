@@ -1,0 +1,62 @@
+"""every counterpart does what its stage does, in shape and dtype."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.stages import each
+from tfhet.bench import Measurement, Sample
+from tfhet.errors import UsageError
+
+tf = pytest.importorskip("tensorflow")
+
+from benchmarks.stages.counterparts import COUNTERPARTS, as_stage  # noqa: E402
+from tfhet.stages import ImageSpec  # noqa: E402
+
+
+def taken(cpu_s: float) -> Measurement:
+    return Measurement("", "image", 1, (), (Sample(1.0, cpu_s), Sample(1.0, cpu_s)))
+
+
+def test_the_slowest_ratio_is_the_least_of_all() -> None:
+    figures = each.figures_of(
+        {"dilate.uint8.32": (taken(1.0), taken(3.0), "a"), "pad.uint8.32": (taken(2.0), taken(1.0), "b")}
+    )
+    assert list(figures) == [
+        "stages.slowest_ratio",
+        "stages.each.dilate.uint8.32",
+        "stages.each.pad.uint8.32",
+        "stages.each.dilate.uint8.32.us_per_image",
+        "stages.each.pad.uint8.32.us_per_image",
+    ]
+    assert figures["stages.slowest_ratio"].value == figures["stages.each.pad.uint8.32"].value == 0.5
+    assert figures["stages.slowest_ratio"].against == "b"
+
+
+@pytest.mark.parametrize("counterpart", COUNTERPARTS, ids=[counterpart.stage for counterpart in COUNTERPARTS])
+def test_a_counterpart_gives_the_shape_and_the_dtype_of_its_stage(counterpart: each.Counterpart) -> None:
+    name = counterpart.stage.partition("(")[0]
+    for pair in each.pairs([name]):
+        if pair.counterpart is not counterpart or pair.size != 32:
+            continue
+        spec = ImageSpec(32, 32, 3, pair.dtype, 0.0, 255.0 if pair.dtype == "uint8" else 1.0)
+        images = each.images(pair.dtype, 2, 32)
+        try:
+            work = counterpart.make(32, 32)
+        except ImportError as error:
+            pytest.skip(str(error))
+        ours = each.staged(pair.stage, spec)(images, tf.range(2, dtype=tf.int64))
+        theirs = work(images) if counterpart.batched else tf.stack([work(image) for image in images])
+        theirs = as_stage(theirs, pair.stage.spec(spec).dtype)
+        assert (theirs.shape, theirs.dtype) == (ours.shape, ours.dtype)
+
+
+def test_a_stage_without_counterpart_is_wrong_use() -> None:
+    with pytest.raises(UsageError, match="unknown stage with a counterpart 'mixup'; known: affine"):
+        each.pairs(["mixup"])
+
+
+def test_every_pair_has_a_figure_of_its_own() -> None:
+    keys = [pair.key for pair in each.pairs()]
+    assert len(keys) == len(set(keys))
+    assert {"dilate.uint8.32", "gaussian_blur.float32.224", "resize.uint8.32", "resize-area.uint8.32"} <= set(keys)

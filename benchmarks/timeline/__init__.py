@@ -1,0 +1,1 @@
+"""What the notes of where the time goes cost."""

@@ -1,0 +1,1 @@
+"""tf.data service beside other ways to move bytes."""

@@ -1,0 +1,119 @@
+"""Sets up other ways to move the same bytes, and tf.data service with other allocators."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.peers.place import INSTALL, NONE, Place
+from benchmarks.transport import allocator
+from benchmarks.transport.allocator import SMALL_PAGES, TCMALLOC
+from tfhet.bench.child_process import AnsweringProcess
+from tfhet.bench.wire.lane import CLIENTS, WORKERS, Lane
+from tfhet.bench.wire.load import Load
+from tfhet.bench.wire.ways import Ways, quiet
+from tfhet.cluster import environment
+from tfhet.errors import UsageError, unknown
+from tfhet.planes.memory import in_huge_pages
+from tfhet.planes.tf_service.wire_cost import bytes_of
+
+RAW_SOCKET, RAW_GRPC = "raw_socket", "raw_grpc"
+
+
+@dataclass(frozen=True)
+class Rival:
+    """Another way to move the same bytes."""
+
+    name: str
+    """Its part of a figure's name."""
+    imports: tuple[str, ...]
+    """Modules that have to be there."""
+    receiver: str
+    """The end that takes: MODULE:FUNCTION, as `tfhet.bench.wire.end` opens it."""
+    sender: str | None = None
+    """The end that gives; None where the other starts processes of its own for that."""
+    requires: tuple[str, ...] = ()
+    """Packages that `--peers install` puts into a folder of its own; () for those of this environment."""
+    dependencies: bool = True
+    """Whether that includes what the packages ask for."""
+
+    def missing(self) -> str | None:
+        """Why it cannot be measured; None when it can."""
+        if self.requires:
+            return Place.of(self).missing()
+        for name in self.imports:
+            if importlib.util.find_spec(name) is None:
+                return f"No module named {name!r}"
+        return None
+
+    def environment(self) -> Mapping[str, str]:
+        """The environment of its processes."""
+        return Place.of(self).environment() if self.requires else environment()
+
+
+_HERE = "benchmarks.transport"
+RIVALS = (
+    Rival(RAW_SOCKET, (), f"{_HERE}.raw_socket:receive", f"{_HERE}.raw_socket:send"),
+    Rival(RAW_GRPC, ("grpc",), f"{_HERE}.raw_grpc:receive", f"{_HERE}.raw_grpc:send"),
+    Rival("torch", ("torch",), f"{_HERE}.torch_loader:read"),
+    Rival("ray", ("ray.data",), f"{_HERE}.ray_data:read", requires=("ray[data]==2.60.0",)),
+)
+
+
+def rivals(option: str) -> tuple[Rival, ...]:
+    """The rivals that `--peers` names: all for "" and `install`, none for `none`. Raises UsageError for an unknown
+    one."""
+    known = {rival.name: rival for rival in RIVALS}
+    if option == NONE:
+        return ()
+    if option == INSTALL:
+        return RIVALS
+    names = [name.strip() for name in option.split(",") if name.strip()] or list(known)
+    for name in names:
+        if name not in known:
+            unknown("peer", name, known)
+    return tuple(known[name] for name in dict.fromkeys(names))
+
+
+class PeerWays(Ways):
+    """Lanes of tf.data service, and one of each rival for the same size."""
+
+    def __init__(self, others: Sequence[Rival] = (), library: Path | None = None):
+        """library: that of tcmalloc, for loads that ask for it."""
+        super().__init__()
+        self._others, self._library = others, library
+
+    async def open(self, loads: Sequence[Load], size: str) -> list[Lane]:
+        lanes = await super().open(loads, size)
+        return [*lanes, *[await self._rival(rival, size) for rival in self._others]]
+
+    def environment(self, load: Load) -> Mapping[str, str]:
+        """The environment with the load's allocator. Raises UsageError where that is not installed."""
+        if load.allocator == TCMALLOC:
+            if self._library is None:
+                raise UsageError(f"{load.key}: libtcmalloc is not installed")
+            return allocator.with_library(quiet(environment()), self._library)
+        return in_huge_pages(quiet(environment()), load.allocator != SMALL_PAGES)
+
+    def ready(self, load: Load, pids: Mapping[str, int], readers: Sequence[AnsweringProcess]) -> Lane:
+        lane = super().ready(load, pids, readers)
+        if self._library is not None and load.allocator == TCMALLOC:
+            for pid in (*pids.values(), *(reader.pid for reader in readers)):
+                allocator.check_runs_with(pid, self._library)
+        return lane
+
+    async def _rival(self, rival: Rival, size: str) -> Lane:
+        count = bytes_of(size)
+        where, workers = {}, []
+        env = quiet(rival.environment())
+        if rival.sender is not None:
+            sender = self.end(rival.sender, env)
+            where = await asyncio.to_thread(sender.ask, {"open": {"size": count}})
+            workers = [sender.pid]
+        receiver = self.end(rival.receiver, env)
+        told = await asyncio.to_thread(receiver.ask, {"open": {"size": count, **where}})
+        sides = {CLIENTS: [receiver.pid], WORKERS: told.get("workers", workers)}
+        return Lane(f"{rival.name}.{size}", count, [receiver], sides, ahead=int(told.get("ahead", 0)))

@@ -1,0 +1,121 @@
+"""messages/log_line.py and run_line.py: every line is read as it was written, whatever stands around it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tfhet.messages import (
+    ContainerFailureLine,
+    EpochLine,
+    FirstBatchLine,
+    HostLine,
+    JobResultLine,
+    MetricLine,
+    RestartLine,
+    StepPartsLine,
+    epoch_pattern,
+    parse_line,
+)
+from tfhet.messages.log_line import read, write
+from tfhet.messages.run_line import KINDS
+
+names = st.from_regex(r"[a-z][a-z0-9_]{0,8}", fullmatch=True)
+texts = st.text(max_size=20)
+counts = st.integers(0, 10**9)
+hundredths = counts.map(lambda n: n / 100)
+LINES: dict[type[Any], st.SearchStrategy[Any]] = {
+    MetricLine: st.builds(MetricLine, counts, counts, counts.map(float), counts.map(float), st.just(2.5)),
+    HostLine: st.builds(HostLine, texts, texts, texts, counts, st.dictionaries(names, texts, max_size=3)),
+    FirstBatchLine: st.builds(FirstBatchLine, hundredths),
+    EpochLine: st.builds(
+        lambda epoch, rest: EpochLine({"epoch": epoch, **rest}),
+        counts,
+        st.dictionaries(names.filter("epoch".__ne__), counts | hundredths, max_size=4),
+    ),
+    StepPartsLine: st.builds(StepPartsLine, st.dictionaries(names, hundredths, min_size=1, max_size=4)),
+    RestartLine: st.builds(RestartLine, texts, st.integers(-255, 255)),
+    ContainerFailureLine: st.builds(ContainerFailureLine, texts),
+    JobResultLine: st.builds(JobResultLine, st.integers(-255, 255), texts),
+}
+lines = st.one_of(list(LINES.values()))
+before = st.sampled_from(["", "[algo-1/0] ", "[1,mpirank:0,algo-1]<stdout>:[algo-2/0] ", "12:00 "])
+after = st.sampled_from(["", "\r\n", "  ", "[1,mpirank:1,algo-2]<stdout>:torn"])
+
+
+@settings(deadline=None)
+@given(lines, before, after)
+def test_a_line_is_read_as_it_was_written(line: Any, prefix: str, suffix: str) -> None:
+    text = str(line)
+    assert "\n" not in text and text.isascii()
+    assert parse_line(prefix + text + suffix) == line
+
+
+def test_every_kind_of_line_is_tried_above() -> None:
+    assert {of.__self__ for of in KINDS.values()} == set(LINES)  # type: ignore[attr-defined]
+
+
+def test_lines_look_as_the_guides_show_them() -> None:
+    plane = {"workers": "4"}
+    host = HostLine("heterogeneous", "data", "my group", 0, plane)
+    assert str(host) == '[tfhet] host mode=heterogeneous role=data group="my group" ranks=0 plane.workers=4'
+    assert str(StepPartsLine({"wait": 1.0, "copy": 0.126})) == "[tfhet] step_parts wait_ms=1.00 copy_ms=0.13"
+    assert str(JobResultLine(3, "it broke")) == '[tfhet] job_result code=3 cause="it broke"'
+    assert str(EpochLine({"epoch": 0, "steps": 3, "loss": 2.0})) == "[tfhet] end of epoch=0 steps=3 loss=2.0000"
+
+
+def test_the_pattern_of_a_number_of_an_epoch_finds_it() -> None:
+    found = re.search(epoch_pattern("loss", "-?[0-9.]+"), str(EpochLine({"epoch": 0, "steps": 3, "loss": 2.0})))
+    assert found is not None and found[1] == "2.0000"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[tfhet]",
+        "[tfhet] host",
+        "[tfhet] host mode",
+        "[tfhet] host mode=a role=data group=b ranks=many",
+        "[tfhet] host mode=a role=data group=b ranks=-1",
+        "[tfhet] host mode=a role=data",
+        "host mode=a role=data group=b ranks=0",
+        "[tfhet] unheard_of code=3",
+        "[tfhet] restart process=worker-1",
+        "[tfhet] restart process=worker-1 code=x",
+        "[tfhet] end of epoch=x",
+        '[tfhet] job_result code=3 cause="not closed',
+        "[tfhet] first_batch after_s=1e999",
+        "[tfhet] first_batch after_s=-1",
+        "[tfhet] training small_cnn: 3 epochs of 4 examples",
+        "[tfhet] rank=0 batches=34 weights=c6eabc67",
+    ],
+)
+def test_any_other_line_is_for_people(text: str) -> None:
+    assert parse_line(text) is None
+
+
+@settings(deadline=None)
+@given(st.text(), st.sampled_from(["", "[tfhet] ", "[tfhet] host ", "[tfhet] end of ", '[tfhet] x a="']))
+def test_any_text_can_be_asked(text: str, begin: str) -> None:
+    parse_line(begin + text)
+    read(begin + text)
+
+
+@settings(deadline=None)
+@given(st.dictionaries(names, texts, min_size=1, max_size=5), st.sampled_from(["", "host", "end of"]))
+def test_any_fields_are_read_as_they_were_written(fields: dict[str, str], kind: str) -> None:
+    assert read(f"[algo-1] {write(kind, fields)}") == (kind, fields)
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "text", ["a " * 100_000, "[tfhet] " * 20_000, "[tfhet] " + "a" * 100_000 + " b", "a=" * 50_000]
+)
+def test_a_long_line_takes_no_long_time(text: str) -> None:
+    parse_line(text)
+    parse_line("[tfhet] " + text)

@@ -1,0 +1,158 @@
+"""One channel between a launcher and a process that it starts: messages in both directions, apart from the log.
+
+In the launcher, on its event loop:
+
+    channel = Channel(lambda values: ...)
+    child = await Child.start("rank 0", command, env=env, on_line=print, channel=channel)
+    channel.send({"type": "serving_hosts", "hosts": ["algo-1"]})
+
+In the process, from any thread:
+
+    channel = inherited(environment())
+    channel.send({"type": "progress", "steps": 7})
+    values = channel.receive(limit_s=1.0)                   # None when nothing has come
+
+The channel is a pair of connected sockets of type SOCK_SEQPACKET (Linux): one message is one packet, taken whole or
+not at all, so a writer never leaves half a message and two writers never mix. The process inherits one end; the
+variable TFHET_CHANNEL holds its number and inode, so that a program that inherits the variable alone does not write
+into whatever has that number there. A message is a JSON object of at most MAX_BYTES.
+
+Neither side ever waits long for the other, nor fails because the other is gone: what cannot be sent is dropped and
+counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import os
+import socket
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tfhet.messages.grammar import MessageError, decode, encode
+from tfhet.units import KIB
+
+CHANNEL_VARIABLE = "TFHET_CHANNEL"
+MAX_BYTES = 32 * KIB
+"""Longest message. A socket's buffer holds several of them (net.core.wmem_default is 208 KiB)."""
+MAX_UNSENT = 256
+"""Messages that the launcher keeps for a process that does not read, beyond those in the socket's buffer."""
+_MAX_LEFT = 10_000
+"""More packets than a socket's buffer holds: when that many were left by a process, another one still writes."""
+
+
+class Channel:
+    """The launcher's end. `on_message` receives the values of each message, on the event loop.
+
+    `Child.start` hands the other end to the process, and ends the channel with it.
+    """
+
+    def __init__(self, on_message: Callable[[dict[str, Any]], None]):
+        self.dropped = 0
+        """Number of messages to the process that did not fit."""
+        self.malformed = 0
+        """Number of packets from the process that were no messages."""
+        self._on_message = on_message
+        self._loop = asyncio.get_running_loop()
+        self._unsent: collections.deque[bytes] = collections.deque()
+        self._is_closed = False
+        self._end, self._other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._end.setblocking(False)
+        self._loop.add_reader(self._end.fileno(), self._read)
+
+    @property
+    def descriptor(self) -> int:
+        """Number of the process's end, which the process is to inherit under the same number."""
+        return self._other.fileno()
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The environment variable by which the process finds its end."""
+        number = self.descriptor
+        return {CHANNEL_VARIABLE: f"{number}:{os.fstat(number).st_ino}"}
+
+    def started(self) -> None:
+        """Gives up this process's copy of the other end, once the process has its own or could not be started."""
+        self._other.close()
+
+    def send(self, values: Mapping[str, Any]) -> bool:
+        """Sends a message, or keeps it until the process reads; False when it was dropped because too many wait.
+
+        A process that is gone, or never opens its end, is no error. Raises MessageError for what is not a message.
+        """
+        packet = packet_of(values)
+        if self._is_closed:
+            return False
+        if len(self._unsent) >= MAX_UNSENT:
+            self.dropped += 1
+            return False
+        self._unsent.append(packet)
+        self._write()
+        return True
+
+    async def ended(self) -> None:
+        """Takes what the process left in the channel, and closes it. To be called when the process has ended."""
+        try:
+            for _ in range(_MAX_LEFT):
+                if self._is_closed or not self._read():
+                    break
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Closes both ends at once. Safe to call again."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._loop.remove_reader(self._end.fileno())
+            self._loop.remove_writer(self._end.fileno())
+            self._unsent.clear()
+            self._end.close()
+        self._other.close()
+
+    def _read(self) -> bool:
+        """Takes one packet; False when there is none."""
+        try:
+            packet = self._end.recv(MAX_BYTES + 1)
+        except BlockingIOError:
+            return False
+        except OSError:
+            packet = b""
+        if not packet:  # every copy of the other end is closed
+            self.close()
+            return False
+        try:
+            values = values_of(packet)
+        except MessageError:
+            self.malformed += 1
+        else:
+            self._on_message(values)
+        return True
+
+    def _write(self) -> None:
+        while self._unsent:
+            try:
+                self._end.send(self._unsent[0])
+            except BlockingIOError:
+                self._loop.add_writer(self._end.fileno(), self._write)
+                return
+            except OSError:  # the process is gone
+                self._unsent.clear()
+                break
+            self._unsent.popleft()
+        self._loop.remove_writer(self._end.fileno())
+
+
+def packet_of(values: Mapping[str, Any]) -> bytes:
+    """The packet for a message. Raises MessageError for what is not one, or too long."""
+    packet = encode(values)
+    if len(packet) > MAX_BYTES:
+        raise MessageError(f"a message of {len(packet)} bytes; at most {MAX_BYTES} fit into the channel")
+    return packet
+
+
+def values_of(packet: bytes) -> dict[str, Any]:
+    """The message in a packet. Raises MessageError."""
+    if len(packet) > MAX_BYTES:
+        raise MessageError(f"a packet of more than {MAX_BYTES} bytes")
+    return decode(packet)

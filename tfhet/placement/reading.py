@@ -1,0 +1,141 @@
+"""Reading: the batches of records that a pipeline's stages work on.
+
+Reading starts from a stream of (epoch, split) pairs, which tf.data service deals out to workers under DYNAMIC sharding.
+The epoch travels with the pair, so that one graph serves one epoch or any number of them, and so that the seeds (run
+seed, stage and position, epoch, id) never depend on the process that does the work.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from tfhet.errors import UsageError
+from tfhet.placement import stream
+from tfhet.placement.declaration import EPOCH, ID, Declaration
+from tfhet.placement.rest import Rest
+from tfhet.source import BlockSource, Source, example_id
+
+_ENDLESS_PASSES = 1 << 31  # a range whose end is never reached, and that tf.data service can split
+
+
+def batches(
+    pipeline: Declaration, epoch: int | None, share: tuple[int, int], rest: Rest | None
+) -> tuple[tf.data.Dataset, Callable[..., dict]]:
+    """Returns the batches as they are read, and a function that turns one of them into features, ids and epochs.
+
+    epoch: None for epoch after epoch, without end. share: (index, count) selects the splits index, index + count, ...
+    rest: the examples that are still to be read, None for all. Raises UsageError for a share that has no split.
+    """
+    pairs = _pairs(pipeline, epoch, share, rest)
+    if _in_blocks(pipeline) and (rest is None or not rest.seen.size):
+        return _block_batches(pipeline, pairs), _parsed
+    return _record_batches(pipeline, pairs, epoch, rest), functools.partial(_parse, pipeline.source)
+
+
+def skips(pipeline: Declaration) -> bool:
+    """Whether records that cannot be read are omitted."""
+    return getattr(pipeline.source, "on_bad_record", "fail") == "skip"
+
+
+def passes(pipeline: Declaration, epoch: int | None) -> range:
+    """Returns the passes over the data in `epoch`."""
+    return stream.passes(pipeline.repeat, epoch) or range(_ENDLESS_PASSES)
+
+
+def _pairs(
+    pipeline: Declaration, epoch: int | None, share: tuple[int, int], rest: Rest | None = None
+) -> tf.data.Dataset:
+    """Returns the stream of (epoch, split), both int64 []: one pass over the splits after another."""
+    index, count = share
+    every = pipeline.source.split_count()
+    splits = every if rest is None else rest.split_count
+    if not 0 <= index < count:
+        raise UsageError(f"share {index} of {count} does not exist")
+    if count > splits and rest is None:
+        raise UsageError(
+            f"source {pipeline.source.name} has {splits} splits, too few for {count} ranks; "
+            f"write at least {4 * count} files, or use data workers"
+        )
+    mine = (splits - index + count - 1) // count
+
+    def pair(at_epoch: tf.Tensor, place: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        order = tf.range(every, dtype=tf.int64)
+        if pipeline.shuffle_splits:
+            seed = tf.stack([tf.constant(pipeline.seed, tf.int64), at_epoch])
+            order = tf.random.experimental.stateless_shuffle(order, seed)
+        if rest is not None:
+            order = tf.boolean_mask(order, tf.gather(tf.constant(rest.splits), order))
+        return at_epoch, order[index + place * count]
+
+    numbers = passes(pipeline, epoch)
+    return tf.data.Dataset.range(len(numbers) * mine).map(lambda i: pair(numbers.start + i // mine, i % mine))
+
+
+def _record_batches(
+    pipeline: Declaration, pairs: tf.data.Dataset, epoch: int | None, rest: Rest | None = None
+) -> tf.data.Dataset:
+    """Returns batches of ((epoch, split), (position, record)); no function call per example, except for a rest."""
+    kind = "skip-" if skips(pipeline) else ""  # a cache that was written so may lack records
+    fingerprint = kind + pipeline.source.fingerprint() if pipeline.cache else ""
+
+    def read(at_epoch: tf.Tensor, split: tf.Tensor) -> tf.data.Dataset:
+        constant = tf.data.Dataset.from_tensors((at_epoch, split)).repeat()
+        records = pipeline.source.read(split)
+        if pipeline.cache:
+            records = stream.cached(records, pipeline.cache, fingerprint, split)
+        if skips(pipeline):
+            records = records.ignore_errors()
+        return tf.data.Dataset.zip((constant, records))
+
+    dataset = stream.read_side_by_side(pairs, read, pipeline.interleave)
+    if rest is not None and rest.seen.size:
+        dataset = dataset.filter(_unseen(rest))
+    if pipeline.shuffle:
+        seed = _fold(pipeline.seed, 0 if epoch is None else epoch)
+        dataset = dataset.shuffle(pipeline.shuffle, seed=seed, reshuffle_each_iteration=False)
+    return dataset.batch(pipeline.batch_size)
+
+
+def _unseen(rest: Rest) -> Callable[..., tf.Tensor]:
+    seen = tf.constant(rest.seen, tf.int64)
+
+    def unseen(pair: tuple[tf.Tensor, tf.Tensor], record: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
+        number = example_id(pair[1], record[0])
+        place = tf.minimum(tf.searchsorted(seen, number[tf.newaxis], out_type=tf.int64)[0], len(rest.seen) - 1)
+        return tf.gather(seen, place) != number
+
+    return unseen
+
+
+def _parse(source: Source, pair: tuple[tf.Tensor, tf.Tensor], record: tuple[tf.Tensor, tf.Tensor]) -> dict:
+    (epochs, splits), (positions, records) = pair, record
+    return {**source.parse(records), ID: example_id(splits, positions), EPOCH: epochs}
+
+
+def _in_blocks(pipeline: Declaration) -> bool:
+    """Whether the source reads blocks. A shuffle buffer, a cache and interleaved files take examples one by one."""
+    if pipeline.shuffle or pipeline.cache or pipeline.interleave > 1:
+        return False
+    return isinstance(pipeline.source, BlockSource) and pipeline.source.reads_blocks()
+
+
+def _block_batches(pipeline: Declaration, pairs: tf.data.Dataset) -> tf.data.Dataset:
+    """Returns the same batches as (ids, epochs, features) from blocks, without an iterator step for each example."""
+    source = pipeline.source
+    assert isinstance(source, BlockSource)
+    blocks = pairs.interleave(
+        lambda epoch, split: source.read_blocks(split, epoch), cycle_length=1, num_parallel_calls=None
+    )
+    return blocks.rebatch(pipeline.batch_size)
+
+
+def _parsed(ids: tf.Tensor, epochs: tf.Tensor, features: dict[str, tf.Tensor]) -> dict:
+    return {**features, ID: ids, EPOCH: epochs}
+
+
+def _fold(seed: int, epoch: int) -> int:
+    """Returns one 31-bit seed for two numbers (Knuth's multiplicative hash)."""
+    return (seed * 2654435761 + epoch * 40503 + 1) & 0x7FFFFFFF

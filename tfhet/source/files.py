@@ -1,0 +1,76 @@
+"""The TFRecord files of a data set: which there are, and what tells them from files of the same name."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from tfhet.errors import DataError, UsageError
+
+PATTERN = "*.tfrecord*"
+_EDGE_BYTES = 4096
+
+
+def found(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
+    """The paths of the files, sorted.
+
+    files: a list of paths, a directory (its `*.tfrecord*` files), or a glob pattern. Raises UsageError when there is no
+    file, or one is named twice.
+    """
+    if isinstance(files, (str, os.PathLike)):
+        place = os.fspath(files)
+        if tf.io.gfile.isdir(place):
+            paths = tf.io.gfile.glob(os.path.join(place, PATTERN))
+            wanted = f"{PATTERN} in {place}"
+        elif any(mark in place for mark in "*?["):
+            paths, wanted = tf.io.gfile.glob(place), place
+        else:
+            paths, wanted = [place] if tf.io.gfile.exists(place) else [], place
+        if not paths:
+            raise UsageError(f"no TFRecord files: {wanted} does not exist; check the path or the channel's name")
+    else:
+        paths = [os.fspath(file) for file in files]
+        if not paths:
+            raise UsageError("no TFRecord files: the list of files is empty")
+    ordered = tuple(sorted(paths))
+    twice = {a for a, b in itertools.pairwise(ordered) if a == b}
+    if twice:
+        raise UsageError(f"files named twice: {', '.join(sorted(twice))}")
+    return ordered
+
+
+def identities(files: Sequence[str]) -> list[list[str | int]]:
+    """For each file its path below the files' common directory, its size in bytes, and a digest of its two ends.
+
+    The common directory is left out because it may differ from host to host. Raises DataError for a file that cannot be
+    opened.
+    """
+    shared = os.path.commonprefix(files).rfind("/") + 1
+    return [[file[shared:], _size(file), _edges(file)] for file in files]
+
+
+def _size(file: str) -> int:
+    try:
+        return int(tf.io.gfile.stat(file).length)
+    except tf.errors.OpError as error:
+        reason = str(error).strip().split("\n")[0]
+        raise DataError(f"cannot look at {file}: {reason}", path=file) from None
+
+
+def _edges(file: str) -> str:
+    """Digest of the first and the last bytes of a local file; "" for a remote file.
+
+    They hold the first and the last record or their checksums. Files that were written again with other data differ
+    there, though they often have the same names and sizes.
+    """
+    try:
+        with open(file, "rb") as content:
+            head = content.read(_EDGE_BYTES)
+            content.seek(max(0, os.fstat(content.fileno()).st_size - _EDGE_BYTES))
+            return hashlib.blake2b(head + content.read(), digest_size=8).hexdigest()
+    except OSError:
+        return ""

@@ -1,0 +1,116 @@
+"""Counters of a host's CPU, memory and network: of the whole machine, or of the container that this process is in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import psutil
+
+from tfhet.record.machine import usable_cores
+
+CGROUPS = Path("/sys/fs/cgroup")
+OWN_CGROUP = Path("/proc/self/cgroup")
+
+
+@dataclass(frozen=True)
+class HostCounts:
+    """The counters of a host at one moment. CPU and network are sums since the host started."""
+
+    cpu_s: float
+    memory_bytes: int
+    """Memory in use now; a cgroup counts the file cache too."""
+    received_bytes: int
+    """Through all network interfaces except the loopback."""
+    sent_bytes: int
+    """Through all network interfaces except the loopback."""
+
+
+class HostCounters(Protocol):
+    """A source of `HostCounts`."""
+
+    counted: str
+    """What is counted as the host: `machine` or `cgroup`."""
+    of_cpus: int
+    """Number of CPUs that can be used."""
+
+    def read(self) -> HostCounts:
+        """Reads all counters. Raises OSError or psutil.Error where the system does not provide them."""
+
+
+class MachineCounters:
+    """Counters of the whole machine, from psutil."""
+
+    counted = "machine"
+
+    def __init__(self) -> None:
+        self.of_cpus = psutil.cpu_count() or 1
+
+    def read(self) -> HostCounts:
+        times = psutil.cpu_times()
+        busy_s = times.user + times.system + sum(getattr(times, name, 0.0) for name in ("irq", "softirq", "steal"))
+        return HostCounts(float(busy_s), int(psutil.virtual_memory().used), *_network())
+
+
+class CgroupCounters:
+    """Counters of the cgroup that this process is in, version 1 or 2 (kernel: admin-guide/cgroup-v1 and cgroup-v2)."""
+
+    counted = "cgroup"
+
+    def __init__(self, cpu: Path, memory: Path):
+        """cpu: `cpu.stat` or `cpuacct.usage`. memory: `memory.current` or `memory.usage_in_bytes`."""
+        self.of_cpus = usable_cores()
+        self._cpu, self._memory = cpu, memory
+
+    @classmethod
+    def find(cls, own: Path = OWN_CGROUP, top: Path = CGROUPS) -> CgroupCounters | None:
+        """Returns the counters; None where this process is in the root cgroup or cannot see its cgroup's files."""
+        try:
+            lines = [line.split(":", 2) for line in own.read_text(encoding="utf-8").splitlines()]
+        except (OSError, UnicodeDecodeError):
+            return None
+        places = {name: line[2] for line in lines if len(line) == 3 for name in line[1].split(",")}
+        unified, counting, memory = (places.get(name) for name in ("", "cpuacct", "memory"))
+        version_2 = _file(top, unified, "cpu.stat"), _file(top, unified, "memory.current")
+        if "/" in (counting, memory):  # the root of version 1 is the machine
+            counting = memory = None
+        version_1 = (
+            _file(top / "cpuacct", counting, "cpuacct.usage"),
+            _file(top / "memory", memory, "memory.usage_in_bytes"),
+        )
+        for files in (version_2, version_1):
+            if files[0] is not None and files[1] is not None:  # the root of version 2 does not count memory
+                return cls(files[0], files[1])
+        return None
+
+    def read(self) -> HostCounts:
+        return HostCounts(self._cpu_s(), int(self._memory.read_text()), *_network())
+
+    def _cpu_s(self) -> float:
+        text = self._cpu.read_text()
+        if self._cpu.name == "cpuacct.usage":
+            return int(text) / 1e9
+        fields = dict(line.split() for line in text.splitlines())
+        return int(fields["usage_usec"]) / 1e6
+
+
+def host_counters() -> HostCounters:
+    """The counters of this host: those of its container where it sees one, else those of the machine."""
+    return CgroupCounters.find() or MachineCounters()
+
+
+def _file(tree: Path, place: str | None, name: str) -> Path | None:
+    """The file `name` of the group at `place` in a tree, or of the tree's root; None where neither has it.
+
+    The root is right in a container that reads its group's place on the machine but is shown that group as the root.
+    """
+    places = [] if place is None else [tree / place.lstrip("/") / name, tree / name]
+    return next((path for path in places if path.is_file()), None)
+
+
+def _network() -> tuple[int, int]:
+    """Bytes received and bytes sent."""
+    found = psutil.net_io_counters(pernic=True)
+    every = [counts for name, counts in found.items() if name != "lo"]
+    return sum(int(each.bytes_recv) for each in every), sum(int(each.bytes_sent) for each in every)

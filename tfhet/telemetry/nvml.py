@@ -1,0 +1,69 @@
+"""Utilisation of a host's GPUs from NVIDIA's management library (NVML), through nvidia-ml-py where it is installed."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+PERIOD_S = 1.0
+"""Interval between two readings."""
+
+
+@dataclass(frozen=True)
+class GpuUsage:
+    """One reading of one GPU."""
+
+    busy_pct: float
+    """Share of the driver's last sampling period in which a kernel ran, 0 to 100 (nvmlDeviceGetUtilizationRates)."""
+    memory_bytes: int
+    """Memory in use."""
+
+
+class GpuMonitor:
+    """Reads all GPUs once a second in a thread of its own, because the driver may answer slowly or hang."""
+
+    def __init__(self, load: Callable[[], Any] = lambda: importlib.import_module("pynvml")):
+        """load: returns the module of nvidia-ml-py, or raises ImportError."""
+        self.missing = ""
+        """Why there are no readings; "" while there are, or may be."""
+        self.latest: tuple[GpuUsage, ...] = ()
+        """The last reading of each GPU, in the driver's order."""
+        self._ended = threading.Event()
+        try:
+            self._nvml = load()
+        except ImportError:
+            self.missing = "nvidia-ml-py is not installed (pip install nvidia-ml-py)"
+
+    def start(self) -> GpuMonitor:
+        """Starts the thread, if the library is there. The thread does not keep the process alive."""
+        if not self.missing:
+            threading.Thread(target=self.run, name="tfhet-nvml", daemon=True).start()
+        return self
+
+    def stop(self) -> None:
+        """Ends the thread within about a second."""
+        self._ended.set()
+
+    def run(self, period_s: float = PERIOD_S) -> None:
+        """Reads until `stop` is called or the driver reports an error."""
+        nvml = self._nvml
+        try:
+            nvml.nvmlInit()
+            try:
+                handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
+                while not self._ended.is_set():
+                    self.latest = tuple(self._read(handle) for handle in handles)
+                    self._ended.wait(period_s)
+            finally:
+                with contextlib.suppress(nvml.NVMLError):
+                    nvml.nvmlShutdown()
+        except nvml.NVMLError as error:
+            self.latest, self.missing = (), f"NVML reports: {error}"
+
+    def _read(self, handle: Any) -> GpuUsage:
+        rates, memory = self._nvml.nvmlDeviceGetUtilizationRates(handle), self._nvml.nvmlDeviceGetMemoryInfo(handle)
+        return GpuUsage(float(rates.gpu), int(memory.used))

@@ -1,0 +1,146 @@
+"""The sampler of a launcher: measures once a second what its processes and its host use, for the run's timeline."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from tfhet.clock import SYSTEM, Clock, cpu_of
+from tfhet.record.entry import ClockOffset, Entry, HostUsage, UsageSample
+from tfhet.record.timeline import TimelineFile
+from tfhet.telemetry.host_counters import HostCounters, HostCounts, host_counters
+from tfhet.telemetry.nvml import GpuMonitor
+
+PERIOD_S = 1.0
+"""Interval between two samples."""
+BATCH = 5
+"""Number of samples that are written at once."""
+
+Offset = tuple[float, float]
+"""Seconds to add to this host's clock to get the leader's, and the largest error of that number."""
+
+
+@dataclass
+class Sampler:
+    """Measures for one launcher, and appends to one file."""
+
+    host: str
+    member: str
+    file: TimelineFile
+    processes: Callable[[], Mapping[str, int]]
+    """Returns the process ids of the launcher's running processes, by name."""
+    offset: Callable[[], Offset | None] = lambda: None
+    """Returns the offset to the leader's clock; None while it is not known."""
+    counters: HostCounters | None = None
+    """Counters of the host; None on a launcher that does not lead its host."""
+    gpus: GpuMonitor | None = None
+    """GPUs of the host; None where there are none, or on a launcher that does not lead its host."""
+    say: Callable[[str], None] = lambda line: None
+    clock: Clock = SYSTEM
+    cpu_of: Callable[[int], float] = cpu_of
+    """Returns the CPU seconds of a process so far. Raises OSError for a process that has ended."""
+    _held: list[Entry] = field(default_factory=list)
+    _spent_s: dict[int, float] = field(default_factory=dict)
+    _counts: HostCounts | None = None
+    _at_s: float | None = None
+    _offset: Offset | None = None
+
+    @classmethod
+    def of(
+        cls,
+        folder: Path,
+        host: str,
+        member: str,
+        processes: Callable[[], Mapping[str, int]],
+        offset: Callable[[], Offset | None],
+        say: Callable[[str], None],
+        *,
+        leads_host: bool,
+        gpus: int = 0,
+    ) -> Sampler:
+        """The sampler of one launcher, which writes to a file of its own in `folder`.
+
+        leads_host: whether this launcher also measures the host; one launcher per host does. gpus: number of GPUs of
+        the host.
+        """
+        file = TimelineFile(folder / f"use-{member}.jsonl")
+        if not leads_host:
+            return cls(host, member, file, processes, offset, say=say)
+        monitor = GpuMonitor().start() if gpus else None
+        return cls(host, member, file, processes, offset, host_counters(), monitor, say)
+
+    async def run(self) -> None:
+        """Samples until it is cancelled. Ends early, with a line for the log, when the disk or the counters fail."""
+        try:
+            self.sample()
+            while True:
+                await asyncio.sleep(PERIOD_S)
+                self.sample()
+                if len(self._held) >= BATCH:
+                    self.write()
+        except (OSError, psutil.Error) as error:
+            self._held.clear()
+            self.say(f"the usage of this host is not recorded any more: {error}")
+        finally:
+            if self.gpus is not None:
+                self.gpus.stop()
+                if self.gpus.missing:
+                    self.say(f"the usage of the GPUs was not recorded: {self.gpus.missing}")
+            self._write_last()
+
+    def sample(self) -> None:
+        """Measures what was used since the previous call; the first only begins. Raises OSError or psutil.Error."""
+        now_s, spent_s = self.clock.monotonic(), {}
+        cpus: dict[str, float] = {}
+        took_s = 0.0 if self._at_s is None else now_s - self._at_s
+        for name, pid in self.processes().items():
+            try:
+                spent_s[pid] = self.cpu_of(pid)
+            except OSError:
+                continue
+            if took_s > 0:  # a process that is new since the previous call began with 0
+                cpus[name] = max(0.0, spent_s[pid] - self._spent_s.get(pid, 0.0)) / took_s
+        counts = None if self.counters is None else self.counters.read()
+        if took_s > 0:
+            machine = self._machine(counts, took_s)
+            self._held.append(UsageSample(self.host, self.clock.wall() - took_s, took_s, self.member, cpus, machine))
+        self._at_s, self._spent_s, self._counts = now_s, spent_s, counts
+
+    def write(self) -> None:
+        """Writes the samples taken since the last write, and the clock's offset if it has changed. Raises OSError."""
+        held, self._held = self._held, []
+        offset = self.offset()
+        if offset is not None and offset != self._offset:
+            self._offset = offset
+            held.append(ClockOffset(self.host, self.clock.wall(), 0.0, *offset))
+        self.file.append(held)
+
+    def _write_last(self) -> None:
+        try:
+            self.write()
+        except OSError as error:
+            self.say(f"the last usage samples of this host cannot be written: {error}")
+
+    def _machine(self, counts: HostCounts | None, took_s: float) -> HostUsage | None:
+        before = self._counts
+        if counts is None or before is None or self.counters is None:
+            return None
+        gpus = self.gpus.latest if self.gpus is not None else ()
+        return HostUsage(
+            _rate(counts.cpu_s, before.cpu_s, took_s),
+            self.counters.of_cpus,
+            self.counters.counted,
+            counts.memory_bytes,
+            _rate(counts.received_bytes, before.received_bytes, took_s),
+            _rate(counts.sent_bytes, before.sent_bytes, took_s),
+            tuple(gpu.busy_pct for gpu in gpus),
+            tuple(gpu.memory_bytes for gpu in gpus),
+        )
+
+
+def _rate(now: float, before: float, took_s: float) -> float:
+    return max(0.0, now - before) / took_s
