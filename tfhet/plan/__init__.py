@@ -17,6 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfhet import lazy
+from tfhet.record import Interval
 
 if TYPE_CHECKING:
     from tfhet.plan.ceiling import Resource, Where
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from tfhet.plan.result import Plan
     from tfhet.plan.search import Space
     from tfhet.plan.workload import CutCost, PipelineCost, Trainer, Workload
-    from tfhet.record import Interval
 
 __all__ = [
     "Candidate",
@@ -57,12 +57,10 @@ lazy.names_on_demand(
         "ceiling": "Resource Where",
         "decision": "make_plan",
         "host": "ClusterShape HostType",
-        "interval": "Interval",
         "money": "Candidate Market PlanLimits",
         "prediction": "Layout Prediction best_layout predict",
         "result": "Plan",
         "search": "Space",
-        "wire": "Stream Wire wire_of",
         "workload": "CutCost PipelineCost Trainer Workload",
     },
 )
