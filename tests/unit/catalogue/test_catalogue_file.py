@@ -9,10 +9,10 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tfhet.catalogue.instance import Instance
-from tfhet.catalogue.price import MARKETS, Price
 
 from tfhet.catalogue.catalogue_file import CatalogueFile
+from tfhet.catalogue.instance_type import Instance
+from tfhet.catalogue.market_price import MARKETS, Price
 from tfhet.errors import UsageError
 
 WHOLE = """\

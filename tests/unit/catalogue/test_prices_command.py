@@ -76,7 +76,7 @@ def test_refresh_says_what_it_wrote_and_where(monkeypatch, capsys, tmp_path: Pat
     [
         (["c5.huge"], "unknown instance type 'c5.huge'; known: ml.c5."),
         (["--file", "x.yaml"], "--instances FILE"),
-        (["--instances", "no.yaml"], "catalogue file cannot be read"),
+        (["--instances", "no.yaml"], "this catalogue file cannot be read"),
     ],
 )
 def test_wrong_use_ends_with_2(capsys, words, says):
