@@ -265,7 +265,7 @@ def _chains(source: str) -> str:
 
 def _published(source: str) -> str:
     """Published runs beside what the plan's model predicts of them."""
-    from tfhet.plan.published import predictions
+    from benchmarks.plan.published import predictions
     from tfhet.report.numbers import interval, number
 
     rows, before = [], ""

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from benchmarks.instances.accelerator import ACCELERATORS, accelerator
 from tfhet.catalogue import REGION, Catalogue, Instance, Price
-from tfhet.catalogue.accelerator import ACCELERATORS, accelerator
 from tfhet.errors import UsageError
 
 REFERENCE = ACCELERATORS["T4"]

@@ -17,15 +17,15 @@ from tfhet.plan import (
     Layout,
     PipelineCost,
     Prediction,
-    Stream,
     Trainer,
-    Wire,
     Workload,
     predict,
 )
 from tfhet.plan import Where as Place
 from tfhet.plan.ceiling import Resource
 from tfhet.plan.host import AS_PROFILED
+from tfhet.planes import PlaneCosts, WireCost
+from tfhet.planes.tf_service.wire_cost import COSTS
 from tfhet.record import Figure
 from tfhet.simulate import ClusterFile, GroupFile
 
@@ -71,7 +71,7 @@ class Measured:
     pipeline: PipelineCost
     whole: PipelineCost
     """In one process, where nothing is sent."""
-    streams: tuple[Stream, ...]
+    streams: tuple[WireCost, ...]
     """By cut."""
     sizes: tuple[int, ...]
     """Bytes of a batch, by cut."""
@@ -91,7 +91,7 @@ class Measured:
                 Interval.of(Figure.of([1e9 * both[end] / size for both in cut["wire_s"]], unit="s/GB"))
                 for end in (0, 1)
             )
-            streams.append(Stream.one_in_flight(client, worker))
+            streams.append(WireCost.one_in_flight(client, worker))
         whole = replace(cuts[-1], remote_us=_us(said["whole_s"], load.batch_size), local_us=Interval.exact(0.0))
         sizes = tuple(cut["bytes"] for cut in said["cuts"])
         return cls(PipelineCost(tuple(cuts)), PipelineCost((whole,)), tuple(streams), sizes, said)
@@ -102,9 +102,9 @@ class Measured:
         cuts = self.pipeline.cuts
         return min(range(len(cuts)), key=lambda at: (cuts[at].dtype == "string", cuts[at].bytes_per_example, -at))
 
-    def wire(self, cut: int) -> Wire:
-        """At a cut, whatever travels."""
-        return Wire(lambda dtype, batch_bytes, compression: self.streams[cut], ("none",), "measured in this run")
+    def wire(self, cut: int) -> PlaneCosts:
+        """Returns the costs of the plane at a cut, which are the same whatever travels."""
+        return replace(COSTS, wire=lambda dtype, batch_bytes, compression: self.streams[cut], source="measured here")
 
 
 def _us(samples_s: Sequence[float], examples: int) -> Interval:
@@ -194,7 +194,7 @@ class PlanCase:
             )
         )
         cluster = ClusterShape(dnn, 1, data if self.data_hosts else None, self.data_hosts)
-        layout = Layout(self.place, 0 if is_alone else self.cut, workers_per_host=self.workers)
+        layout = Layout(self.place, 0 if is_alone else self.cut, servers_per_host=self.workers)
         return predict(workload, cluster, layout)
 
     def cluster(self, channel: str) -> ClusterFile:

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from benchmarks.plan import published
 from benchmarks.plan.case import Frozen, PlanCase
 from benchmarks.plan.phase import AGAIN, DRAWN
 from benchmarks.plan.run import Ran
-from tfhet.plan import Interval, Prediction, published
+from tfhet.plan import Interval, Prediction
 from tfhet.plan.ceiling import Resource
 from tfhet.record import Figure, median, percentile
 

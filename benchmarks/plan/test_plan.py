@@ -20,6 +20,7 @@ from benchmarks.plan.case import LOADS, MORE, RELAXABLE, Frozen, Measured, PlanC
 from benchmarks.plan.draw import CPUS, KINDS, draw, fits
 from benchmarks.plan.outcome import PlanOutcome, figures_of
 from benchmarks.plan.phase import AGAIN, DRAWN, SKIPPED, Course, Phase, pace, phases_of
+from benchmarks.plan.published import predictions
 from benchmarks.plan.run import Ran
 from benchmarks.plan.yardstick import Pace
 from tfhet.errors import JobFailed, TfhetError, UsageError
@@ -27,7 +28,6 @@ from tfhet.launch.settings import LaunchSettings
 from tfhet.plan import Interval
 from tfhet.plan import Where as Place
 from tfhet.plan.ceiling import Resource
-from tfhet.plan.published import predictions
 from tfhet.record import Record, RunSummary
 from tfhet.simulate.simulation import TOLD_TO_STOP
 from tfhet.trainer.settings import Settings

@@ -22,8 +22,8 @@ from tfhet.clock import SYSTEM
 from tfhet.cluster import environment
 from tfhet.errors import UsageError, unknown
 from tfhet.events import Event, Observer
+from tfhet.planes.tf_service.wire_cost import CLIENT, DEFAULT, PREFIX
 from tfhet.record import Figure, Record, versions
-from tfhet.record.wire_cost import CLIENT, DEFAULT, PREFIX
 
 USUAL: Mapping[str, Any] = {**transport.USUAL, "allocators": (DEFAULT,)}
 SELECTION = (

@@ -14,19 +14,25 @@ from tfhet.plan import (
     Interval,
     Layout,
     PipelineCost,
-    Stream,
     Trainer,
     Where,
-    Wire,
     Workload,
 )
+from tfhet.planes import PlaneCosts, WireCost
 
 GPU = HostType("ml.gpu.small", 4, 1, "G", 10)
 BIGGER = HostType("ml.gpu.large", 16, 1, "G", 10)
 CPU = HostType("ml.cpu.large", 16, network_gbit_per_s=10)
 USD = {"ml.gpu.small": 4.0, "ml.gpu.large": 9.0, "ml.cpu.large": 1.0}
-STREAM = Stream(Interval.exact(0.8), Interval.exact(0.8), Interval.exact(0.6))
-WIRE = Wire(lambda dtype, batch_bytes, compression: STREAM, ("none",), "stated")
+WIRE = WireCost(Interval.exact(0.8), Interval.exact(0.8), Interval.exact(0.6))
+COSTS = PlaneCosts(
+    lambda dtype, batch_bytes, compression: WIRE,
+    ("none",),
+    "stated",
+    request_s=Interval(0.0005, 0.0001, 0.001),
+    split_s=Interval(0.0002, 0.0001, 0.0005),
+    most_servers_per_host=8,
+)
 
 
 def law(examples: int) -> settings:
@@ -44,7 +50,7 @@ def workload(
     cuts = [CutCost("stages", 1, Interval.exact(remote_us), Interval.exact(local_us), size, "uint8")]
     if local_us:
         cuts.append(CutCost("rescale", 2, Interval.exact(whole_us), Interval.exact(0.0), 4 * size))
-    return Workload(PipelineCost(tuple(cuts)), Trainer({"G": Interval.exact(step_ms)}, batch), WIRE)
+    return Workload(PipelineCost(tuple(cuts)), Trainer({"G": Interval.exact(step_ms)}, batch), COSTS)
 
 
 def numbers(low: float, high: float) -> st.SearchStrategy[float]:
@@ -66,12 +72,12 @@ def workloads(draw: st.DrawFn) -> Workload:
         CutCost("stages", 1, whole.times(part), whole.times(1 - part), size, "uint8"),
         CutCost("rescale", 2, whole, Interval.exact(0.0), size * draw(numbers(1.0, 4.0))),
     )
-    stream = Stream(draw(intervals(0.1, 10.0)), draw(intervals(0.1, 10.0)), draw(intervals(0.05, 10.0)))
+    wire = WireCost(draw(intervals(0.1, 10.0)), draw(intervals(0.1, 10.0)), draw(intervals(0.05, 10.0)))
     pipeline = PipelineCost(cuts, draw(numbers(0.0, 1e6)), draw(st.sampled_from([0.0, 0.001, 1.0])))
     return Workload(
         pipeline,
         Trainer({"G": draw(intervals(0.1, 1000.0))}, draw(st.integers(1, 4096)), draw(intervals(0.0, 10.0))),
-        replace(WIRE, stream=lambda dtype, batch_bytes, compression: stream),
+        replace(COSTS, wire=lambda dtype, batch_bytes, compression: wire),
         overhead=draw(st.sampled_from([Interval.exact(1.0), Interval(1.02, 1.0, 1.05)])),
         source_bytes_per_s=draw(st.none() | numbers(1e6, 1e9)),
     )

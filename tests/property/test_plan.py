@@ -9,11 +9,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from tfhet import planes
 from tfhet.plan import ClusterShape, Interval, Layout, Market, Resource, Space, Where, make_plan, predict
 from tfhet.plan.ceiling import ceilings, relaxed
-from tfhet.plan.interval import View
 from tfhet.plan.prediction import best_layout, demand, supply
 from tfhet.plan.search import ranking, rated
+from tfhet.record import View
 
 SETUPS = (plans.workloads(), plans.mixed_clusters(), plans.LAYOUTS)
 MORE = plans.numbers(1.0, 4.0)
@@ -96,20 +97,23 @@ def test_relaxing_the_binding_resource_shortens_the_step_and_relaxing_the_runner
 @given(plans.workloads(), plans.mixed_clusters(), plans.numbers(0.001, 1000.0))
 def test_the_cpu_of_reference_changes_nothing(workload, cluster, unit):
     """Costs counted on a CPU half as fast are twice as high, and every host is twice as fast against it."""
-    wire = workload.wire
+    costs = workload.plane_costs
 
-    def stream(dtype, batch_bytes, compression):
-        found = wire.stream(dtype, batch_bytes, compression)
+    def wire(dtype, batch_bytes, compression):
+        found = costs.wire(dtype, batch_bytes, compression)
         return replace(
             found,
-            client_s_per_gb=found.client_s_per_gb.times(unit),
-            worker_s_per_gb=found.worker_s_per_gb.times(unit),
+            reader_s_per_gb=found.reader_s_per_gb.times(unit),
+            server_s_per_gb=found.server_s_per_gb.times(unit),
             gb_per_s=found.gb_per_s.times(1 / unit),
         )
 
     trainer = replace(workload.trainer, cpu_ms=workload.trainer.cpu_ms.times(unit))
     scaled = replace(
-        workload, pipeline=workload.pipeline.cpu_times(unit), trainer=trainer, wire=replace(wire, stream=stream)
+        workload,
+        pipeline=workload.pipeline.cpu_times(unit),
+        trainer=trainer,
+        plane_costs=replace(costs, wire=wire),
     )
     kinds = {
         group: replace(getattr(cluster, group), speed=getattr(cluster, group).speed.times(unit))
@@ -158,7 +162,7 @@ def test_more_clusters_to_choose_from_never_make_the_choice_dearer(workload, usd
 @given(plans.workloads(), PRICES)
 def test_a_plan_chooses_the_cheapest_and_its_frontier_beats_all_that_it_shows(workload, usd):
     space = Space([plans.GPU, plans.BIGGER], [plans.CPU], [1], 3)
-    plan = make_plan(workload, ClusterShape(plans.GPU), space, Market(usd.get))
+    plan = make_plan(workload, ClusterShape(plans.GPU), space, Market(usd.get), planes.get("local"))
     costs = [one.usd_per_million.value for one in plan.candidates]
     assert costs[plan.chosen] <= min(costs) * SLACK
     assert plan.candidates[plan.chosen].on_frontier

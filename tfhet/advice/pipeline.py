@@ -156,7 +156,7 @@ def feeding(profile: Profile, examples_per_s: float) -> Finding:
         "feeding",
         examples_per_s=examples_per_s,
         part=profile.costs[cut].name,
-        worker_cores=workers,
+        data_cores=workers,
         whole_cores=math.ceil(workers),
         trainer_cores=trainers,
         mb_per_s=examples_per_s * profile.costs[cut].bytes_per_example / 1e6,

@@ -21,7 +21,7 @@ def of_plan(plan: Plan, cheaper: Sequence[Finding] = ()) -> list[Finding]:
         *_best(plan),
         choice_of(
             None if chosen is None else str(chosen.cluster),
-            binding=chosen.prediction.binding.value if chosen else "",
+            binding=plan.name_of(chosen.prediction.binding) if chosen else "",
             has_data=bool(chosen and chosen.cluster.data),
             is_today=plan.chosen == plan.today,
         ),
@@ -42,7 +42,7 @@ def _today(plan: Plan, cheaper: Sequence[Finding]) -> Iterator[Finding]:
     wait_pct = 100.0 * max(0.0, 1.0 - accelerator.value / prediction.step_s.value)
     state = state_by_wait(wait_pct)
     facts = _cluster(plan.candidates[plan.today])
-    yield fact("today", binding=prediction.binding.value, runner_up=prediction.runner_up.value, **facts)
+    yield fact("today", binding=plan.name_of(prediction.binding), runner_up=plan.name_of(prediction.runner_up), **facts)
     if state is InputState.NOT:
         yield fact("prediction_keeps_up", wait_pct=wait_pct)
         return

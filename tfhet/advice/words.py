@@ -21,7 +21,7 @@ _PART = "({us:.1f} us of {whole_us:.1f})"
 
 _PIPELINE = {
     "python_inside": "{part!r} calls Python for every element " + _PART + ": one core at most, and never on a data"
-    " worker. Write it with TensorFlow operations (the estimate is all of it)",
+    " host. Write it with TensorFlow operations (the estimate is all of it)",
     "single_images": "{maps:~map} on single elements " + _PART + ": batch first and map over {batch} at once"
     "{stages:?; tfhet has | for whole batches} (the estimate is the function calls alone, {call_us:g} us each)",
     "wide_wire": "send examples after {part!r}, {bytes} B each, not at the end ({end_bytes} B): {times:.1f} times fewer"
@@ -38,7 +38,7 @@ _PIPELINE = {
     "dominant_part_with_stage": "{part!r} is {share:.0%} of the cost " + _PART + ": tfhet's {stages} does its work on"
     " whole batches (the estimate is half of it)",
     "named_change": "{change}",
-    "feeding": "{examples_per_s:g} examples per second, cut after {part!r}: {worker_cores:.2f} data worker cores"
+    "feeding": "{examples_per_s:g} examples per second, cut after {part!r}: {data_cores:.2f} cores of data hosts"
     " ({whole_cores} whole ones), {trainer_cores:.2f} on the trainer, {mb_per_s:.1f} MB/s between them",
 }
 _PLAN = {

@@ -20,8 +20,8 @@ from tfhet.bench.wire.load import COMPRESSIONS, DTYPES, SELECTION, Load, combine
 from tfhet.bench.wire.ways import Ways
 from tfhet.errors import UsageError
 from tfhet.events import Observer
+from tfhet.planes.tf_service.wire_cost import PLAIN, PREFIX, bytes_of
 from tfhet.record import Record
-from tfhet.record.wire_cost import PLAIN, PREFIX, bytes_of
 
 SECONDS = 0.5
 USUAL: Mapping[str, Any] = {

@@ -1,4 +1,11 @@
-"""What machines are and cost: instance types with CPUs, memory, GPUs and network, and prices with their source."""
+"""Instance types with their CPUs, memory, GPUs and network, and prices with their source.
+
+from tfhet import catalogue
+
+catalogue.instance("ml.g5.xlarge").vcpus                    # 4
+catalogue.price("c5.18xlarge", "us-east-1")                 # a Price, or None where none is known
+catalogue.default().common_market(["ml.g5.xlarge", "ml.c5.large"])
+"""
 
 from __future__ import annotations
 

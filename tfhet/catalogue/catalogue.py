@@ -1,6 +1,6 @@
-"""All that is known of instance types and prices: what the package brings, and what the user's files add.
+"""Instance types and prices of the package, and those that the user's files add.
 
-Later files win over earlier ones, type by type: the package, what `tfhet prices refresh` wrote, the user's own file,
+Later files win over earlier ones, type by type: the package, the files of `tfhet prices refresh`, the user's own file,
 and a file that a command names.
 """
 
@@ -19,10 +19,10 @@ from tfhet.catalogue.market_price import MARKETS, Price
 from tfhet.cluster import cache_dir, config_dir, environment
 
 REGION = "us-east-1"
-"""Where a price is looked up when nobody says where."""
+"""Region in which a price is looked up by default."""
 _HERE = Path(__file__).parent
 AWS_POST = _HERE / "aws-post.yaml"
-"""Prices of 2022 that AWS's post on heterogeneous clusters calculates with, for `Catalogue.with_file`."""
+"""File of the prices of 2022 with which AWS's post on heterogeneous clusters calculates, for `Catalogue.with_file`."""
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,12 @@ class Catalogue:
     """Instance types with their prices."""
 
     instances: Mapping[str, Instance] = field(default_factory=dict)
-    """By full name."""
+    """Types by full name."""
     _prices: Mapping[str, tuple[Price, ...]] = field(default_factory=dict)
-    """By full name: the first that fits is the one."""
+    """Prices by full name of the type; the first one that fits is taken."""
 
     def over(self, file: CatalogueFile) -> Catalogue:
-        """With what a file says in front. A price of a type that is not known (yet) does no harm."""
+        """Returns the catalogue with a file's types and prices in front. A price of an unknown type does no harm."""
         prices = dict(self._prices)
         for full in file.lines:
             own = sorted((price for name, price in file.prices if name == full), key=_newest_first)
@@ -43,30 +43,30 @@ class Catalogue:
         return Catalogue({**self.instances, **file.instances}, prices)
 
     def with_file(self, path: Path) -> Catalogue:
-        """With what a file says in front, which somebody wrote by hand.
+        """Returns the catalogue with the types and prices of a file that a user wrote in front.
 
-        Raises UsageError naming the line for a file with faults, and for a price of a type that nobody knows.
+        Raises UsageError naming the line for a file with faults, and for a price of an unknown type.
         """
         file = CatalogueFile.read(path)
         made = self.over(file)
         for full, line in file.lines.items():
             if full not in made.instances:
                 near = ", ".join(made._near(full)[:5])
-                raise errors.UsageError(f"{path}:{line}: a price of {full}, which is no type; known: {near}, ...")
+                raise errors.UsageError(f"{path}:{line}: a price of {full}, which is no known type; known: {near}, ...")
         return made
 
     def instance(self, name: str) -> Instance:
-        """The type called `name`, with or without `ml.`. Raises UsageError that lists the names most like it."""
+        """Returns the type called `name`, with or without `ml.`. Raises UsageError that lists similar names."""
         found = self.instances.get(full_name(name))
         if found is None:
             errors.unknown("instance type", name, self._near(full_name(name)))
         return found
 
     def price(self, name: str, region: str = REGION, market: str | None = None) -> Price | None:
-        """What the type costs in a region; None where nobody says.
+        """Returns the price of a type in a region; None where none is known.
 
-        Of several prices that of the last file, there the newest, there that of SageMaker; with `market` only what is
-        bought there. Raises UsageError for an unknown type or market.
+        Of several prices, the last file's is taken, then the newest one, then SageMaker's. market: only prices of this
+        market count. Raises UsageError for an unknown type or market.
         """
         if market is not None and market not in MARKETS:
             errors.unknown("market", market, MARKETS)
@@ -76,14 +76,14 @@ class Catalogue:
         return None
 
     def prices(self, region: str = REGION, market: str | None = None) -> dict[str, Price]:
-        """The prices in a region by full name; types without one are left out."""
+        """Returns the prices in a region by full name, without the types that have none."""
         found = {name: self.price(name, region, market) for name in self.instances}
         return {name: price for name, price in found.items() if price is not None}
 
     def common_market(self, names: Iterable[str], region: str = REGION) -> str | None:
-        """The market in which all these types have a price, SageMaker if in both; None if in neither.
+        """Returns the market in which all these types have a price, SageMaker if both are; None if neither is.
 
-        Prices of two markets are not to be compared: SageMaker's are higher for the same machine.
+        Prices of two markets cannot be compared, since SageMaker's are higher for the same machine.
         """
         wanted = list(names)
         for market in MARKETS:
@@ -92,7 +92,7 @@ class Catalogue:
         return None
 
     def regions(self) -> tuple[str, ...]:
-        """Where anything has a price, in alphabetical order."""
+        """Returns the regions with any price, in alphabetical order."""
         return tuple(sorted({price.region for prices in self._prices.values() for price in prices}))
 
     def _near(self, full: str) -> list[str]:
@@ -107,13 +107,16 @@ def _newest_first(price: Price) -> tuple[int, int]:
 
 @functools.cache
 def shipped() -> Catalogue:
-    """What comes with the package."""
+    """Returns the types and prices of the package."""
     files = [CatalogueFile.read(_HERE / name) for name in ("instances.yaml", "prices.yaml")]
     return functools.reduce(Catalogue.over, files, Catalogue())
 
 
 def default() -> Catalogue:
-    """What comes with the package, under the user's files as they are now. Raises UsageError for a file with faults."""
+    """Returns the package's types and prices with the user's files, as they are now, in front.
+
+    Raises UsageError for a file with faults.
+    """
     try:
         refreshed = sorted(refreshed_path(REGION).parent.glob("*.yaml"))
         own = [own_path()] if own_path().is_file() else []
@@ -124,18 +127,18 @@ def default() -> Catalogue:
 
 
 def refreshed_path(region: str) -> Path:
-    """Where `tfhet prices refresh` keeps the prices of a region."""
+    """Path at which `tfhet prices refresh` keeps the prices of a region."""
     return cache_dir(environment()) / "prices" / f"{region}.yaml"
 
 
 def own_path() -> Path:
-    """The user's own catalogue file; need not be there."""
+    """Path of the user's own catalogue file, which need not exist."""
     return config_dir(environment()) / "catalogue.yaml"
 
 
 @functools.lru_cache(maxsize=1)
 def _with_files(refreshed: tuple[Path, ...], own: tuple[Path, ...], marks: object) -> Catalogue:
-    """`marks`: change with the content of the files."""
+    """marks: values that change whenever a file does."""
     under = functools.reduce(Catalogue.over, map(CatalogueFile.read, refreshed), shipped())
     return functools.reduce(Catalogue.with_file, own, under)
 
@@ -146,7 +149,7 @@ def instance(name: str) -> Instance:
 
 
 def names() -> tuple[str, ...]:
-    """All types that are known."""
+    """Full names of all known types."""
     return tuple(default().instances)
 
 

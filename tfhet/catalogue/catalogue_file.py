@@ -1,4 +1,4 @@
-"""A catalogue file: instance types and prices in YAML. Each may be left out.
+"""A catalogue file: instance types and prices in YAML, both optional.
 
 instances:
   ml.c5.xlarge: {vcpus: 4, memory_gib: 8, network_gbit_per_s: 1.25}
@@ -55,29 +55,29 @@ _LIST = {
 
 @dataclass(frozen=True)
 class CatalogueFile:
-    """What one file says."""
+    """Types and prices of one file."""
 
     name: str = ""
-    """Its path."""
+    """Path of the file."""
     instances: Mapping[str, Instance] = field(default_factory=dict)
-    """By full name."""
+    """Types by full name."""
     prices: tuple[tuple[str, Price], ...] = ()
-    """Each with the full name of its type."""
+    """Prices, each with the full name of its type."""
     lines: Mapping[str, int] = field(default_factory=dict)
-    """Where a type is first given a price, by its full name."""
+    """Number of the line where a type first has a price, by its full name."""
 
     @classmethod
     def read(cls, path: Path) -> CatalogueFile:
-        """Raises UsageError for a file that cannot be read, or that `parse` refuses."""
+        """Returns a file's content. Raises UsageError for a file that cannot be read, or that `parse` refuses."""
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, ValueError) as error:
-            raise UsageError(f"{path}: no catalogue file that can be read: {error}") from None
+            raise UsageError(f"{path}: this catalogue file cannot be read: {error}") from None
         return cls.parse(text, str(path))
 
     @classmethod
     def parse(cls, text: str, name: str) -> CatalogueFile:
-        """Raises UsageError that names the file, the line and the field, and what it may be."""
+        """Returns the content of a text. Raises UsageError that names file, line, field and what is allowed."""
         top = Node.parse(text, name)
         if top is None:
             return cls(name)
@@ -96,7 +96,7 @@ class CatalogueFile:
 
 
 def _types(node: Node) -> dict[str, Node]:
-    """What stands behind each type, by its full name."""
+    """Returns the value of each type by its full name."""
     found: dict[str, Node] = {}
     for name, part in node.mapping().items():
         if not _NAME.fullmatch(name) or full_name(name) in found:
@@ -118,7 +118,7 @@ def _instance(full: str, node: Node) -> Instance:
 
 
 def _prices(node: Node) -> list[tuple[str, Price, int]]:
-    """The prices of one list, each with its type and line."""
+    """Returns the prices of one list, each with its type and line."""
     parts = node.mapping((*_LIST, "usd_per_hour"), needed=(*_LIST, "usd_per_hour"))
     about = {name: parts[name].value(kind) for name, kind in _LIST.items()}
     types = _types(parts["usd_per_hour"])

@@ -1,4 +1,4 @@
-"""`tfhet prices`: what instance types cost; and asks AWS for it."""
+"""`tfhet prices`: the prices of instance types, and new ones from AWS."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tfhet.errors import UsageError
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds `tfhet prices`."""
-    prices = commands.add_parser("prices", help="what instance types cost, who says so, and of which day that is")
+    prices = commands.add_parser("prices", help="prices of instance types, with their source and day")
     prices.add_argument(
         "types",
         nargs="*",
@@ -19,7 +19,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help="instance types (default: all with a price); refresh: ask AWS for prices",
     )
     prices.add_argument("--region", default="us-east-1", metavar="R", help="default %(default)s")
-    prices.add_argument("--market", choices=("sagemaker training", "ec2"), help="only what is bought there")
+    prices.add_argument("--market", choices=("sagemaker training", "ec2"), help="only prices of that market")
     prices.add_argument(
         "--instances", type=Path, metavar="FILE", help="a catalogue file with types and prices of yours"
     )
@@ -29,7 +29,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints the table, or asks for prices and says where they are written. The exit code is 0."""
+    """Prints the table of prices, or asks AWS for prices and prints where they are written. The exit code is 0."""
     from tfhet import catalogue, report
 
     if args.types == ["refresh"]:

@@ -1,4 +1,4 @@
-"""What one instance type is, and a group of instances of one type."""
+"""An instance type, and a group of instances of one type."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ class Instance:
     """One instance type, in the units in which it is published."""
 
     name: str
-    """With `ml.`: `ml.c5.xlarge`."""
+    """Name with `ml.`: `ml.c5.xlarge`."""
     vcpus: int
     memory_gib: float
     gpus: int = 0
     gpu_kind: str | None = None
-    """`V100`; None without GPUs."""
+    """Model of its GPUs (`V100`); None without GPUs."""
     gpu_memory_gib: float | None = None
-    """Of each GPU."""
+    """Memory of each GPU."""
     network_gbit_per_s: float | None = None
-    """What it has all the time, in each direction; None where no number is published."""
+    """Sustained bandwidth in each direction; None where no number is published."""
     network_burst_gbit_per_s: float | None = None
-    """What it may have for some minutes; None where that is no more."""
+    """Bandwidth for some minutes; None where it is not higher."""
 
 
 @dataclass(frozen=True)
@@ -36,5 +36,5 @@ class InstanceGroup:
 
 
 def full_name(name: str) -> str:
-    """A type's name with `ml.`, which may be left out."""
+    """Returns a type's name with `ml.`, whether it has that or not."""
     return name if name.startswith("ml.") else f"ml.{name}"

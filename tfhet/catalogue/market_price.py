@@ -1,4 +1,4 @@
-"""What an instance type costs, as somebody published it."""
+"""A published price of an instance type."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from dataclasses import dataclass
 
 TRAINING, EC2 = "sagemaker training", "ec2"
 MARKETS = (TRAINING, EC2)
-"""What can be bought: an instance in a training job, or the same machine without SageMaker. The first is preferred."""
+"""Markets: an instance in a training job, or the same machine without SageMaker. The first is preferred."""
 
 
 @dataclass(frozen=True)
 class Price:
-    """An hour of one instance on demand, without storage, transfer and discounts."""
+    """Price of an hour of one instance on demand, without storage, transfer and discounts."""
 
     usd_per_hour: float
-    """More than 0."""
+    """USD per hour, more than 0."""
     region: str
-    """`us-east-1`."""
+    """Name of the region: `us-east-1`."""
     market: str
     """One of MARKETS."""
     source: str
-    """Who says so."""
+    """Publisher of the price."""
     date: datetime.date
-    """Of which day the source is."""
+    """Day of the source."""

@@ -1,4 +1,4 @@
-"""A part of a YAML file that knows its line, so that what is wrong with it can be found."""
+"""A part of a YAML file with its line, so that a message can name the place of a fault."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ import yaml
 from tfhet.errors import UsageError, shown
 
 MOST_CHARACTERS = 1_000_000
-"""Of a file."""
+"""Maximum number of characters of a file."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What a single value may be."""
+    """The values that a field may have."""
 
     parse: Callable[[str], Any]
-    """Raises ValueError for what it may not."""
+    """Returns the value of a text. Raises ValueError for any other."""
     wanted: str
-    """The same in words."""
+    """The allowed values in words."""
 
 
 @dataclass(frozen=True)
 class Node:
-    """One value, mapping or list."""
+    """One value, mapping or list of a YAML file."""
 
     name: str
-    """What messages call it; "" for the whole file."""
+    """Name in messages; "" for the whole file."""
     file: str
     at: yaml.Node
 
     @classmethod
     def parse(cls, text: str, file: str) -> Node | None:
-        """The whole of a file, None for an empty one. Raises UsageError for what is not YAML, or too long."""
+        """Returns a whole file; None for an empty one. Raises UsageError for a text that is not YAML, or too long."""
         if len(text) > MOST_CHARACTERS:
-            raise UsageError(f"{file}: {len(text)} characters; such a file has at most {MOST_CHARACTERS}")
+            raise UsageError(f"{file}: {len(text)} characters; a file has at most {MOST_CHARACTERS}")
         try:
             top = yaml.compose(text, Loader=yaml.SafeLoader)
         except (yaml.YAMLError, RecursionError, ValueError) as error:
@@ -46,15 +46,15 @@ class Node:
 
     @property
     def line(self) -> int:
-        """From 1 on."""
+        """Number of its line, from 1."""
         return int(self.at.start_mark.line) + 1
 
     def refused(self, wanted: str) -> UsageError:
-        """An error that says where this stands, and what it must be."""
+        """Returns an error that says where this part is, and what it must be."""
         return UsageError(f"{self.file}:{self.line}: {self.name or 'the file'} must be {wanted}")
 
     def value(self, kind: Kind) -> Any:
-        """The single value here. Raises UsageError for what is no such value."""
+        """Returns the single value. Raises UsageError for a value that is not of that kind."""
         if isinstance(self.at, yaml.ScalarNode) and not self.at.tag.endswith(":null"):
             try:
                 return kind.parse(self.at.value)
@@ -64,12 +64,12 @@ class Node:
         raise self.refused(f"{kind.wanted}; it is {given}")
 
     def values(self, kinds: dict[str, Kind], needed: Sequence[str]) -> dict[str, Any]:
-        """The single values of a mapping by name. Raises UsageError for others, and without those that are needed."""
+        """Returns the single values of a mapping by name. Raises UsageError for other names, and for missing ones."""
         parts = self.mapping(tuple(kinds), needed)
         return {name: part.value(kinds[name]) for name, part in parts.items()}
 
     def mapping(self, known: Sequence[str] = (), needed: Sequence[str] = ()) -> dict[str, Node]:
-        """The parts of a mapping by name; with `known`, no others. Raises UsageError."""
+        """Returns the parts of a mapping by name. Raises UsageError for a name not in `known`, or a missing one."""
         if not isinstance(self.at, yaml.MappingNode):
             raise self.refused(f"a mapping of {', '.join(known)}" if known else "a mapping of NAME: VALUE")
         found: dict[str, Node] = {}
@@ -88,7 +88,7 @@ class Node:
         return Node(f"{self.name}: {name}" if self.name else name, self.file, at)
 
     def items(self) -> Iterator[Node]:
-        """The parts of a list. Raises UsageError for what is none."""
+        """Yields the parts of a list. Raises UsageError for anything else."""
         if not isinstance(self.at, yaml.SequenceNode):
             raise self.refused("a list")
         for item in self.at.value:
@@ -96,7 +96,7 @@ class Node:
 
 
 def number(text: str) -> float:
-    """A number above 0, up to a million."""
+    """Returns a number above 0, up to a million. Raises ValueError."""
     value = float(text)
     if not 0.0 < value <= 1e6:
         raise ValueError
@@ -104,7 +104,7 @@ def number(text: str) -> float:
 
 
 def count(text: str) -> int:
-    """A whole number from 0 to a million."""
+    """Returns a whole number from 0 to a million. Raises ValueError."""
     value = int(text)
     if not 0 <= value <= 1_000_000:
         raise ValueError
@@ -112,7 +112,7 @@ def count(text: str) -> int:
 
 
 def words(text: str) -> str:
-    """Text on one line that is not empty."""
+    """Returns text on one line that is not empty, of at most 200 characters. Raises ValueError."""
     if not text.strip() or len(text) > 200 or not text.isprintable():
         raise ValueError
     return text

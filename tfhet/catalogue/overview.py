@@ -17,7 +17,7 @@ def listing(
     region: str,
     market: str | None = None,
 ) -> list[dict[str, Any]]:
-    """A row for each type, by COLUMNS: None where nothing is known. Without `names` all types that have a price.
+    """Returns a row for each type by COLUMNS, with None for what is not known. No names: all types with a price.
 
     Raises UsageError for unknown names.
     """
@@ -39,13 +39,13 @@ def _cells(price: Price | None, vcpus: int) -> tuple[Any, ...]:
 
 
 def shown(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The same rows for people: money with four decimals."""
+    """Returns the rows with money as text of four decimals."""
     money = [column for column in COLUMNS if column.startswith("USD")]
     return [{**row, **{name: f"{row[name]:.4f}" for name in money if row[name] is not None}} for row in rows]
 
 
 def notes(catalogue: Catalogue, rows: Sequence[Mapping[str, Any]], region: str) -> list[str]:
-    """What is to be known of such rows: what is missing, and what is not to be compared."""
+    """Returns remarks on such rows: which prices are missing, and which cannot be compared."""
     found = [row for row in rows if row["USD/h"] is not None]
     said = []
     if len(found) < len(rows) or not rows:
@@ -54,5 +54,5 @@ def notes(catalogue: Catalogue, rows: Sequence[Mapping[str, Any]], region: str) 
             f"no price known: ask AWS with `tfhet prices refresh --region {region}`; known here: some of {where}"
         )
     if len({row["market"] for row in found}) > 1:
-        said.append("prices of two markets, which do not compare: --market ec2, or `tfhet prices refresh`")
+        said.append("prices of two markets cannot be compared: --market ec2, or `tfhet prices refresh`")
     return said

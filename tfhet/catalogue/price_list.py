@@ -1,4 +1,4 @@
-"""What AWS asks for training on SageMaker: its Price List, through boto3, into a catalogue file of the user's."""
+"""AWS's prices of training on SageMaker: its Price List, asked through boto3 and kept as a catalogue file."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from tfhet.errors import NotReady, TfhetError, UsageError, shown
 from tfhet.record import document
 
 ENDPOINT_REGION = "us-east-1"
-"""The list is there for all regions; not every region has one of its own."""
+"""Region of the endpoint, whose list has the prices of all regions; few regions have an endpoint."""
 CONNECT_S, READ_S, ATTEMPTS, WHOLE_S = 5, 30, 3, 180.0
-"""Limits of a connection, an answer, the tries of a request, and all requests together."""
+"""Seconds for a connection and for an answer, maximum number of tries of a request, seconds for all requests."""
 INSTALL = "boto3 is not installed: pip install 'tfhet[aws]'"
 
 
@@ -31,12 +31,12 @@ class PriceList:
 
     region: str
     date: datetime.date
-    """When AWS published it."""
+    """Day on which AWS published it."""
     usd_per_hour: Mapping[str, float]
-    """By type, in alphabetical order."""
+    """USD per hour by type, in alphabetical order."""
 
     def to_yaml(self) -> str:
-        """As a catalogue file."""
+        """Returns the text of a catalogue file."""
         prices = {
             "region": self.region,
             "market": TRAINING,
@@ -49,9 +49,10 @@ class PriceList:
 
 
 def refresh(region: str, path: Path | None = None, client: Any = None) -> tuple[Path, PriceList]:
-    """Asks AWS for the prices of a region and writes them, whole or not at all -> where, and what.
+    """Asks AWS for the prices of a region and writes them to a file. Returns its path and the prices.
 
-    The file is `refreshed_path(region)`, which the default catalogue reads, unless there is a `path`. Raises as `ask`.
+    The file is `path`, by default `refreshed_path(region)`, which the default catalogue reads. It is written whole or
+    not at all. Raises as `ask`.
     """
     found = ask(region, client)
     text = found.to_yaml()
@@ -60,7 +61,7 @@ def refresh(region: str, path: Path | None = None, client: Any = None) -> tuple[
 
 
 def ask(region: str, client: Any = None, clock: Clock = SYSTEM) -> PriceList:
-    """The training prices of a region. `client`: boto3's of the service `pricing`.
+    """Returns the training prices of a region. client: boto3's client of the service `pricing`.
 
     Raises UsageError (no boto3, no credentials or rights, no such region), NotReady (no network, or too slow) and
     DataError, which names the SKU, for an answer that cannot be understood.
@@ -105,7 +106,7 @@ def _client() -> Any:
 
 
 def _documents(client: Any, region: str, clock: Clock) -> Iterator[str]:
-    """The products of all pages, each as JSON text."""
+    """Yields the products of all pages, each as JSON text."""
     wanted = {"regionCode": region, "component": "Training"}
     filters = [{"Type": "TERM_MATCH", "Field": name, "Value": value} for name, value in wanted.items()]
     request: dict[str, Any] = {"ServiceCode": "AmazonSageMaker", "Filters": filters, "FormatVersion": "aws_v1"}
@@ -125,7 +126,7 @@ def _refused(error: Mapping[str, Any]) -> TfhetError:
     if "AccessDenied" in code:
         return UsageError(f"AWS refused ({message}): the credentials need the right pricing:GetProducts")
     if any(word in code for word in ("Token", "Credential", "Signature", "UnrecognizedClient")):
-        return UsageError(f"AWS did not take the credentials ({code}: {message}): renew them, or set AWS_PROFILE")
+        return UsageError(f"AWS refused the credentials ({code}: {message}): renew them, or set AWS_PROFILE")
     return TfhetError(f"AWS's Price List answered with an error ({code}: {message}): try again later")
 
 
@@ -133,6 +134,6 @@ def _price_list(region: str, products: list[Product]) -> PriceList:
     if not products:
         raise UsageError(f"AWS has no prices of training in {region}: no such region, or no training there")
     found: dict[str, float] = {}
-    for product in products:  # what is listed twice has the higher price, so that no plan is too cheap
+    for product in products:  # of two prices of a type the higher one counts, so that no plan is too cheap
         found[product.instance_type] = max(product.usd_per_hour, found.get(product.instance_type, 0.0))
     return PriceList(region, max(product.published for product in products), dict(sorted(found.items())))

@@ -1,4 +1,4 @@
-"""One product of AWS's Price List: a JSON document, of which a type and its price are taken."""
+"""One product of AWS's Price List: a JSON document with an instance type and its price."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from typing import Any
 from tfhet.errors import DataError, shown
 
 _USAGE = re.compile(r"(?:[A-Z0-9]+-)?Train:(ml\.[a-z0-9.-]+)")
-"""`USE1-Train:ml.c5.xlarge`; spot (`TrSpt`) and others are called otherwise."""
+"""`USE1-Train:ml.c5.xlarge`; spot (`TrSpt`) and others have other names."""
 _HOURS = ("hrs", "hours")
 
 
 @dataclass(frozen=True)
 class Product:
-    """An hour of an instance in a training job, on demand."""
+    """Price of an hour of an instance in a training job, on demand."""
 
     instance_type: str
     usd_per_hour: float
-    """0 for what is free."""
+    """USD per hour; 0 where it is free."""
     published: datetime.date
 
     @classmethod
     def parse(cls, text: str) -> Product | None:
-        """None for a product that is none of training. Raises DataError that names the SKU, and what is wrong."""
+        """Returns the product; None where it is not of training. Raises DataError that names the SKU and the fault."""
         try:
             whole = json.loads(text)
         except (TypeError, ValueError) as error:
@@ -44,13 +44,13 @@ class Product:
 
 
 class _Reader:
-    """Takes parts out of a document, and says which one it is when they are not there."""
+    """Reads parts of a document; its errors name the document."""
 
     def __init__(self, whole: Any):
         self._whole = whole
 
     def usd_per_hour(self) -> float:
-        """The price on demand: the dearest, should there be more than one."""
+        """Returns the price on demand; the highest where there are several."""
         prices = []
         for term in self.mapping(self._whole, "terms", "OnDemand").values():
             for dimension in self.mapping(term, "priceDimensions").values():

@@ -1,21 +1,32 @@
-"""Measurements and prices to a cluster, a cut and a decision."""
+"""From measurements and prices to a cluster, a cut and a decision.
+
+    from tfhet import planes, plan
+
+    stages = plan.CutCost("stages", 5, plan.Interval(900, 880, 930), plan.Interval(1, 1, 2), 3096, "uint8")
+    trainer = plan.Trainer({"A100": plan.Interval(70, 68, 73)}, batch_size=1024)
+    workload = plan.Workload(plan.PipelineCost((stages,)), trainer, planes.get("local").costs)
+    cluster = plan.ClusterShape(plan.HostType("ml.p4d.24xlarge", 96, 8, "A100", 400))
+    found = plan.predict(workload, cluster, plan.Layout())
+    print(found.step_s, found.binding.value)
+
+The room names no data plane: it takes one as a value, with its costs (`planes.PlaneCosts`) and its words.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from tfhet import lazy
+from tfhet.record import Interval
 
 if TYPE_CHECKING:
     from tfhet.plan.ceiling import Resource, Where
     from tfhet.plan.decision import make_plan
     from tfhet.plan.host import ClusterShape, HostType
-    from tfhet.plan.interval import Interval
     from tfhet.plan.money import Candidate, Market, PlanLimits
     from tfhet.plan.prediction import Layout, Prediction, best_layout, predict
     from tfhet.plan.result import Plan
     from tfhet.plan.search import Space
-    from tfhet.plan.wire import Stream, Wire, wire_of
     from tfhet.plan.workload import CutCost, PipelineCost, Trainer, Workload
 
 __all__ = [
@@ -32,15 +43,12 @@ __all__ = [
     "Prediction",
     "Resource",
     "Space",
-    "Stream",
     "Trainer",
     "Where",
-    "Wire",
     "Workload",
     "best_layout",
     "make_plan",
     "predict",
-    "wire_of",
 ]
 
 lazy.names_on_demand(
@@ -49,12 +57,10 @@ lazy.names_on_demand(
         "ceiling": "Resource Where",
         "decision": "make_plan",
         "host": "ClusterShape HostType",
-        "interval": "Interval",
         "money": "Candidate Market PlanLimits",
         "prediction": "Layout Prediction best_layout predict",
         "result": "Plan",
         "search": "Space",
-        "wire": "Stream Wire wire_of",
         "workload": "CutCost PipelineCost Trainer Workload",
     },
 )

@@ -9,23 +9,23 @@ from tfhet import catalogue
 from tfhet.errors import UsageError
 from tfhet.plan.decision import make_plan
 from tfhet.plan.host import ClusterShape, HostType
-from tfhet.plan.interval import Interval
 from tfhet.plan.money import Market, PlanLimits
 from tfhet.plan.result import Plan
 from tfhet.plan.search import Space
-from tfhet.plan.wire import ASSUMED_WIRE, wire_of
 from tfhet.plan.workload import PipelineCost, Trainer, Workload
+from tfhet.planes import DataPlane
 from tfhet.profile import Profile
-from tfhet.record import Record, median
+from tfhet.record import Interval, Record, median
 
 INTERRUPTION_PCT = 5.0
-"""Assumed of spot hosts, where nobody says."""
+"""Percentage by which interruptions of spot hosts lengthen training, unless an option says another."""
 
 
-def plan_of(args: argparse.Namespace, profile: Profile, saves_us: float = 0.0) -> Plan:
-    """The plan that the options ask for. Raises UsageError or DataError for options and files that do not fit.
+def plan_of(args: argparse.Namespace, profile: Profile, plane: DataPlane, saves_us: float = 0.0) -> Plan:
+    """Returns the plan that the options ask for.
 
-    saves_us: CPU microseconds per example that cheaper stages may save, at most.
+    plane: the data plane that would move batches from data hosts. saves_us: CPU microseconds per example that cheaper
+    stages may save, at most. Raises UsageError or DataError for options and files that do not fit.
     """
     region = args.region or catalogue.REGION
     known = catalogue.default()
@@ -38,7 +38,7 @@ def plan_of(args: argparse.Namespace, profile: Profile, saves_us: float = 0.0) -
         return HostType.of(found, speed(found.name))
 
     today = ClusterShape.parse(args.cluster, type_of)
-    workload = _workload(args, profile, today)
+    workload = _workload(args, profile, plane, today)
     ranks = [today.ranks]
     while args.deadline_h and 2 * ranks[-1] <= args.max_hosts * today.dnn.ranks:
         ranks.append(2 * ranks[-1])
@@ -54,13 +54,14 @@ def plan_of(args: argparse.Namespace, profile: Profile, saves_us: float = 0.0) -
         today,
         space,
         Market(usd.get, args.spot_discount, overhead),
+        plane,
         limits=PlanLimits(args.examples, args.deadline_h, args.budget_usd),
         saves_us=saves_us,
         notes=_notes(args, workload, market),
     )
 
 
-def _workload(args: argparse.Namespace, profile: Profile, today: ClusterShape) -> Workload:
+def _workload(args: argparse.Namespace, profile: Profile, plane: DataPlane, today: ClusterShape) -> Workload:
     batch_size = args.batch_size or profile.costs[-1].examples
     if batch_size < 2 and not args.batch_size:
         raise UsageError("the profile does not say how large a batch is: give --batch_size")
@@ -74,23 +75,23 @@ def _workload(args: argparse.Namespace, profile: Profile, today: ClusterShape) -
     return Workload(
         PipelineCost.of(profile),
         Trainer({today.dnn.gpu_kind or "": step_ms}, batch_size, Interval.exact(args.trainer_cpu_ms)),
-        wire_of(Record.read(args.transport)) if args.transport else ASSUMED_WIRE,
+        plane.measured_costs(Record.read(args.transport)) if args.transport else plane.costs,
         over_ideal(Record.read(args.scaling)) if args.scaling else Interval.exact(1.0),
         args.source_mb_per_s and 1e6 * args.source_mb_per_s,
     )
 
 
 def over_ideal(record: Record) -> Interval:
-    """How much more CPU a job takes than its parts alone: of all points of a record of the scaling benchmark the
-    median, the least and the most. Raises UsageError for another record."""
+    """Returns the CPU of a job over that of its parts alone: the median, minimum and maximum of all points in a record
+    of the scaling benchmark. Raises UsageError for another record."""
     ratios = [record.figures[point["figure"]].value for point in record.details.get("over_ideal", ())]
     if not ratios:
-        raise UsageError(f"the record is of {record.name!r}; wanted one of the scaling benchmark")
+        raise UsageError(f"the record is of {record.name!r}; give one of the scaling benchmark")
     return Interval(median(ratios), min(ratios), max(ratios))
 
 
 def _range(name: str, text: str) -> Interval:
-    """`86`, or `80..92` with the middle as the value."""
+    """Returns the number in `86`, or the interval in `80..92` with its middle as the value."""
     try:
         ends = [float(word) for word in text.split("..")]
     except ValueError:
@@ -101,7 +102,7 @@ def _range(name: str, text: str) -> Interval:
 
 
 def _speeds(text: str) -> Callable[[str], Interval]:
-    """`ml.c5=1.1,ml.g5.xlarge=0.9` -> the speed of a vCPU by type; the longest name that fits is the one."""
+    """Returns the speed of a vCPU by type, of `ml.c5=1.1,ml.g5.xlarge=0.9`. The longest fitting name decides."""
     found = {}
     for word in text.split(",") if text else ():
         name, _, value = word.partition("=")
@@ -115,7 +116,7 @@ def _speeds(text: str) -> Callable[[str], Interval]:
 
 
 def _types(text: str, known: catalogue.Catalogue, type_of: Callable[[str], HostType]) -> list[HostType]:
-    """Types by name, or all of a family."""
+    """Returns the types of a list of types and families."""
     names: list[str] = []
     for word in (word.strip() for word in text.split(",")):
         family = [name for name in known.instances if name.rpartition(".")[0] in (word, f"ml.{word}")]
@@ -124,8 +125,8 @@ def _types(text: str, known: catalogue.Catalogue, type_of: Callable[[str], HostT
 
 
 def _notes(args: argparse.Namespace, workload: Workload, market: str) -> list[str]:
-    """What the plan rests on beside measurements."""
-    notes = [f"the wire: {workload.wire.known_from}", f"prices: {market}, {args.region or catalogue.REGION}"]
+    """Returns the assumptions that the plan makes beside what was measured."""
+    notes = [f"the wire: {workload.plane_costs.source}", f"prices: {market}, {args.region or catalogue.REGION}"]
     if not args.vcpu_speed:
         notes.append("assumed: a vCPU of every type is as fast as one of the machine that was profiled (--vcpu_speed)")
     if not args.scaling:

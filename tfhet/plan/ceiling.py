@@ -1,7 +1,13 @@
 """The ceiling model: a step takes as long as the resource that needs longest for its share of it.
 
-Numbers only, for one training step of all ranks: what it demands, what the cluster supplies, and the seconds that each
-resource needs. Every ceiling falls or stays when a supply grows, and grows or stays when a demand does.
+    needs = Demand(accelerator_s=0.1, pinned_cpu_s=2.0, movable_cpu_s=10.0)
+    has = Supply(dnn_cpus=4.0, data_cpus=20.0)
+    found = ceilings(needs, has, Where.EVERYWHERE)
+    longest(found)[0], max(found.values())              # (Resource.ALL_CPUS, 0.5)
+
+All numbers are for one training step of all ranks: its demand, the supply of the cluster, and the seconds that each
+resource needs. No ceiling grows when a supply grows, and none falls when a demand grows. *Servers* are the processes of
+a data plane that prepare batches; its *coordinator* hands out splits of the source to them.
 """
 
 from __future__ import annotations
@@ -14,7 +20,7 @@ from tfhet.errors import UsageError
 
 
 class Resource(Enum):
-    """What can be the longest; the value is what people read."""
+    """A resource that can limit the step. The value is its name in tables."""
 
     ACCELERATOR = "the accelerator"
     DNN_CPUS = "CPUs of the dnn hosts"
@@ -24,11 +30,11 @@ class Resource(Enum):
     DNN_NETWORK = "network of the dnn hosts"
     REQUESTS = "batches in flight"
     SOURCE = "reading the source"
-    DISPATCHER = "the dispatcher"
+    COORDINATOR = "the coordinator"
 
 
 class Where(Enum):
-    """Where examples are prepared."""
+    """Place where examples are prepared."""
 
     TRAINER = "in the training processes"
     DATA = "on the data hosts"
@@ -37,23 +43,25 @@ class Where(Enum):
 
 @dataclass(frozen=True)
 class Demand:
-    """Of one step of all ranks. CPU seconds are those of the CPU that was profiled. Raises UsageError for what is
-    negative or not finite."""
+    """Demand of one step of all ranks. CPU seconds are those of the CPU that was profiled.
+
+    Raises UsageError for a negative or infinite number.
+    """
 
     accelerator_s: float
-    """Forward, backward, allreduce and update, with data at hand."""
+    """Seconds of forward, backward, allreduce and update, with data at hand."""
     pinned_cpu_s: float
-    """What only dnn hosts can do: receiving, the stages behind the cut, the training processes' own."""
+    """CPU seconds that only dnn hosts can spend: receiving, the stages after the cut, the training processes' own."""
     movable_cpu_s: float = 0.0
-    """What any host with workers can do: the stages before the cut, and sending."""
+    """CPU seconds that any host with servers can spend: the stages before the cut, and sending."""
     wire_bytes: float = 0.0
-    """From workers to ranks."""
+    """Bytes from servers to ranks."""
     batch_s: float = 0.0
-    """From asking a worker for a batch that is ready to having it."""
+    """Seconds from the request for a batch that is ready to its arrival."""
     source_bytes: float = 0.0
-    """Read where examples are prepared."""
-    dispatcher_s: float = 0.0
-    """CPU of the dispatcher, which answers on one thread."""
+    """Bytes that are read where examples are prepared."""
+    coordinator_s: float = 0.0
+    """CPU seconds of the coordinator, which answers on one thread."""
 
     def __post_init__(self) -> None:
         for item in fields(self):
@@ -64,23 +72,26 @@ class Demand:
 
 @dataclass(frozen=True)
 class Supply:
-    """Of a cluster. CPUs count in those that were profiled. Infinity: no limit is known. Raises UsageError for what is
-    not positive (of data hosts: negative)."""
+    """Supply of a cluster. CPUs are counted in those that were profiled; infinity means that no limit is known.
+
+    Raises UsageError for a number that is not positive; only `data_cpus` may be 0.
+    """
 
     dnn_cpus: float
     data_cpus: float = 0.0
     dnn_hosts: int = 1
     dnn_bytes_per_s: float = math.inf
-    """Into all dnn hosts together."""
+    """Bandwidth into all dnn hosts together."""
     data_bytes_per_s: float = math.inf
-    """Out of all data hosts together."""
+    """Bandwidth out of all data hosts together."""
     batches_in_flight: float = math.inf
-    """That one rank has asked for: one from each worker at a time."""
+    """Number of batches that one rank has asked for: one from each server at a time."""
     source_bytes_per_s: float = math.inf
-    """By all hosts that prepare."""
+    """Reading rate of all hosts that prepare examples together."""
     accelerator_speed: float = 1.0
-    """Over that of the accelerator whose step was measured."""
-    dispatcher_speed: float = 1.0
+    """Speed over that of the accelerator whose step was measured."""
+    coordinator_speed: float = 1.0
+    """Speed over that of the coordinator whose splits were measured."""
 
     def __post_init__(self) -> None:
         for item in fields(self):
@@ -90,7 +101,10 @@ class Supply:
 
 
 def ceilings(demand: Demand, supply: Supply, where: Where) -> dict[Resource, float]:
-    """Seconds that each resource needs for the step; only those that have a part in it."""
+    """Returns the seconds that each resource needs for the step, for those resources that the step uses.
+
+    Raises UsageError where only data hosts are to prepare examples and there are none.
+    """
     found = {
         Resource.ACCELERATOR: demand.accelerator_s / supply.accelerator_speed,
         Resource.SOURCE: demand.source_bytes / supply.source_bytes_per_s,
@@ -99,10 +113,10 @@ def ceilings(demand: Demand, supply: Supply, where: Where) -> dict[Resource, flo
         found[Resource.DNN_CPUS] = (demand.pinned_cpu_s + demand.movable_cpu_s) / supply.dnn_cpus
         return found
     if not supply.data_cpus and where is Where.DATA:
-        raise UsageError("nobody prepares examples: no data hosts, and no workers on dnn hosts")
+        raise UsageError("no host prepares examples: there are no data hosts, and dnn hosts have no servers")
     found[Resource.DNN_CPUS] = demand.pinned_cpu_s / supply.dnn_cpus
     found[Resource.REQUESTS] = demand.batch_s / supply.batches_in_flight
-    found[Resource.DISPATCHER] = demand.dispatcher_s / supply.dispatcher_speed
+    found[Resource.COORDINATOR] = demand.coordinator_s / supply.coordinator_speed
     if where is Where.DATA:
         found[Resource.DATA_CPUS] = demand.movable_cpu_s / supply.data_cpus
         found[Resource.DATA_NETWORK] = demand.wire_bytes / supply.data_bytes_per_s
@@ -111,18 +125,18 @@ def ceilings(demand: Demand, supply: Supply, where: Where) -> dict[Resource, flo
     found[Resource.ALL_CPUS] = (demand.pinned_cpu_s + demand.movable_cpu_s) / (supply.dnn_cpus + supply.data_cpus)
     if supply.data_cpus:
         found[Resource.DATA_NETWORK] = shared(demand, supply, 0.0, demand.wire_bytes / supply.data_bytes_per_s)
-    # Ranks read from all workers alike: of what dnn hosts prepare, all but one part in dnn_hosts travels between them.
+    # Ranks read from all servers alike: of what dnn hosts prepare, all but one part in dnn_hosts travels between them.
     inward_s, hosts = demand.wire_bytes / supply.dnn_bytes_per_s, supply.dnn_hosts
     found[Resource.DNN_NETWORK] = shared(demand, supply, inward_s * (hosts - 1) / hosts, inward_s / hosts)
     return found
 
 
 def shared(demand: Demand, supply: Supply, fixed_s: float, data_s: float) -> float:
-    """The ceiling of a network where dnn hosts prepare too, and take over what it cannot carry.
+    """Returns the ceiling of a network where dnn hosts prepare what the network cannot carry.
 
-    The data hosts prepare a part f of the step, from 0 to 1. The network needs fixed_s + f data_s, the CPUs of the dnn
-    hosts pinned + (1 - f) movable over what they are: the more f, the longer the one and the shorter the other. Workers
-    give what they have and ranks take what comes, so f settles where both take as long.
+    The data hosts prepare a part f of the step, from 0 to 1. The network needs fixed_s + f data_s seconds, the CPUs of
+    the dnn hosts (pinned + (1 - f) movable) / their number. The first grows with f and the second falls. Servers give
+    what they have and ranks take what comes, so f settles where both take equally long.
     """
     pinned, movable, cpus = demand.pinned_cpu_s, demand.movable_cpu_s, supply.dnn_cpus
     if not data_s or not movable:
@@ -132,12 +146,12 @@ def shared(demand: Demand, supply: Supply, fixed_s: float, data_s: float) -> flo
 
 
 def longest(found: dict[Resource, float]) -> list[Resource]:
-    """The resources by the seconds that they need, the binding one first."""
+    """Returns the resources by the seconds that they need, the binding one first."""
     return sorted(found, key=lambda resource: -found[resource])
 
 
 def relaxed(supply: Supply, resource: Resource, factor: float) -> Supply:
-    """The cluster with `factor` times as much of one resource."""
+    """Returns the cluster with `factor` times as much of one resource."""
     names = {
         Resource.ACCELERATOR: ("accelerator_speed",),
         Resource.DNN_CPUS: ("dnn_cpus",),
@@ -147,7 +161,7 @@ def relaxed(supply: Supply, resource: Resource, factor: float) -> Supply:
         Resource.DNN_NETWORK: ("dnn_bytes_per_s",),
         Resource.REQUESTS: ("batches_in_flight",),
         Resource.SOURCE: ("source_bytes_per_s",),
-        Resource.DISPATCHER: ("dispatcher_speed",),
+        Resource.COORDINATOR: ("coordinator_speed",),
     }[resource]
     more = {name: factor * getattr(supply, name) for name in names}
     return replace(supply, **more)

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tfhet.plan.host import ClusterShape
-from tfhet.plan.interval import Interval
 from tfhet.plan.money import Candidate, Market, PlanLimits, break_even_usd_per_hour
 from tfhet.plan.prediction import best_layout
 from tfhet.plan.result import Plan
 from tfhet.plan.search import Rated, Space, candidate, frontier, ranking, rated
 from tfhet.plan.sensitivity import sensitivity
 from tfhet.plan.workload import Workload
+from tfhet.planes import DataPlane
+from tfhet.record import Interval
 
 SHOWN = 8
 """Number of best candidates that are kept, beside the frontier, today's, and the best with and without data hosts."""
@@ -27,15 +28,16 @@ def make_plan(
     today: ClusterShape,
     space: Space,
     market: Market,
+    plane: DataPlane,
     *,
     limits: PlanLimits = NO_LIMITS,
     saves_us: float = 0.0,
     notes: Sequence[str] = (),
 ) -> Plan:
-    """Rates today's cluster and every one of the space, and chooses.
+    """Returns the choice among today's cluster and every one of the space.
 
-    saves_us: CPU microseconds per example that cheaper stages may save, at most. notes: what the inputs rest on.
-    Raises UsageError for inputs that do not fit.
+    plane: the data plane whose costs `workload` has. saves_us: CPU microseconds per example that cheaper stages may
+    save, at most. notes: assumptions of the inputs. Raises UsageError for inputs that do not fit.
     """
     order = ranking(rated(workload, dict.fromkeys([today, *space.clusters()]), market))
     fitting = [one for one in order if not limits.missed(one.s_per_million, one.usd_per_million)]
@@ -60,6 +62,7 @@ def make_plan(
     less = replace(workload, pipeline=workload.pipeline.cheaper_by(saves_us)) if saves_us > 0 else None
     return Plan(
         candidates=tuple(candidates),
+        plane=plane,
         chosen=places[chosen.cluster] if chosen else None,
         runner_up=places[fitting[1].cluster] if len(fitting) > 1 else None,
         today=places[today],
@@ -82,7 +85,7 @@ def _without_price(order: Sequence[Rated]) -> list[str]:
     if not any(names.values()):
         return ["no price is known of any of these clusters: they are ranked by time"]
     missing = sorted(name for name, priced in names.items() if not priced)
-    return [f"no price is known of {', '.join(missing)}: ranked behind all others"] if missing else []
+    return [f"no price is known of {', '.join(missing)}: ranked after all others"] if missing else []
 
 
 def _break_even(mixed: Candidate, alone: Candidate, market: Market) -> Interval | None:

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 from tfhet.catalogue import Instance
 from tfhet.errors import UsageError
-from tfhet.plan.interval import Interval, View
+from tfhet.record import Interval, View
 
 AS_PROFILED = Interval.exact(1.0)
-"""A vCPU as fast as one of the machine that was profiled."""
+"""Speed of a vCPU that is as fast as one of the machine that was profiled."""
 PAYLOAD = 0.96
-"""Of a network's bits, what is left for batches beside the headers of Ethernet, IP and TCP."""
+"""Share of a network's bits that carries batches; the rest is headers of Ethernet, IP and TCP."""
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,9 @@ class HostType:
     gpus: int = 0
     gpu_kind: str | None = None
     network_gbit_per_s: float | None = None
-    """That it has all the time, in each direction; None: not known, so never a limit."""
+    """Sustained bandwidth in each direction; None where it is not known, so that it is never a limit."""
     speed: Interval = AS_PROFILED
-    """Of a vCPU, over that of the CPU that was profiled."""
+    """Speed of a vCPU over that of the CPU that was profiled."""
 
     def __post_init__(self) -> None:
         network = self.network_gbit_per_s
@@ -37,7 +37,7 @@ class HostType:
 
     @classmethod
     def of(cls, instance: Instance, speed: Interval = AS_PROFILED) -> HostType:
-        """A type of the catalogue."""
+        """Returns a type of the catalogue."""
         return cls(instance.name, instance.vcpus, instance.gpus, instance.gpu_kind, instance.network_gbit_per_s, speed)
 
     @property
@@ -47,15 +47,15 @@ class HostType:
 
     @property
     def ranks(self) -> int:
-        """Training processes on a dnn host of this type: one for each accelerator."""
+        """Number of training processes on a dnn host of this type: one for each accelerator, and at least one."""
         return max(1, self.gpus)
 
     def thread_speed(self, view: View) -> float:
-        """Of one thread, over one of the machine that was profiled: a host may have less than one CPU."""
+        """Speed of one thread over one of the machine that was profiled; a host may have less than one CPU."""
         return min(1.0, self.vcpus) * self.speed.supply(view)
 
     def left_by(self, taken: float, view: View) -> float:
-        """CPUs of the profiled kind that are left beside `taken` ones. Raises UsageError for none."""
+        """Returns the CPUs of the profiled kind that are left beside `taken` ones. Raises UsageError for none."""
         left = self.vcpus * self.speed.supply(view) - taken
         if not left > 0:
             raise UsageError(f"{self.name}: the launcher alone takes {taken:g} CPUs, and there are {self.vcpus:g}")
@@ -63,13 +63,13 @@ class HostType:
 
     @property
     def bytes_per_s(self) -> float:
-        """Of batches, in each direction."""
+        """Bytes of batches per second in each direction."""
         return math.inf if self.network_gbit_per_s is None else self.network_gbit_per_s * PAYLOAD * 1e9 / 8
 
 
 @dataclass(frozen=True)
 class ClusterShape:
-    """Hosts that train, and hosts that prepare data, which may be none. Raises UsageError for numbers out of range."""
+    """Hosts that train, and hosts that prepare data, of which there may be none. Raises UsageError for other counts."""
 
     dnn: HostType
     dnn_hosts: int = 1
@@ -79,12 +79,15 @@ class ClusterShape:
     def __post_init__(self) -> None:
         if self.dnn_hosts < 1 or self.data_hosts < 0 or (self.data is None) != (self.data_hosts == 0):
             raise UsageError(
-                f"{self.dnn_hosts} dnn hosts and {self.data_hosts} data hosts: name the types that are there"
+                f"{self.dnn_hosts} dnn hosts and {self.data_hosts} data hosts: name the type of a group with hosts"
             )
 
     @classmethod
     def parse(cls, text: str, type_of: Callable[[str], HostType]) -> ClusterShape:
-        """`ml.p4d.24xlarge` or `2*ml.g5.xlarge+3*ml.c5.4xlarge`: dnn hosts, then data hosts."""
+        """Returns the cluster of `ml.p4d.24xlarge` or `2*ml.g5.xlarge+3*ml.c5.4xlarge`: dnn hosts, then data hosts.
+
+        Raises UsageError for other texts, and whatever `type_of` raises.
+        """
         groups = [re.fullmatch(r"\s*(?:(\d+)\s*\*)?\s*([\w.-]+)\s*", part) for part in text.split("+")]
         if not 1 <= len(groups) <= 2 or None in groups:
             raise UsageError(f"cluster {text!r}: write it like 1*ml.p4d.24xlarge+2*ml.c5.18xlarge")
@@ -101,7 +104,7 @@ class ClusterShape:
 
     @property
     def name(self) -> str:
-        """As `parse` reads it."""
+        """The text that `parse` reads."""
         groups = [(self.dnn_hosts, self.dnn), *([(self.data_hosts, self.data)] if self.data else [])]
         return "+".join(f"{count}*{kind.name}" for count, kind in groups)
 

@@ -1,4 +1,4 @@
-"""What a cluster costs: prices, spot, and what a million examples come to."""
+"""The price of a cluster, on demand or spot, and of a million examples."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from tfhet.errors import UsageError
 from tfhet.plan.host import ClusterShape
-from tfhet.plan.interval import Interval
 from tfhet.plan.prediction import Prediction
+from tfhet.record import Interval
 from tfhet.units import HOUR_S
 
 Prices = Callable[[str], "float | None"]
@@ -17,30 +17,30 @@ Prices = Callable[[str], "float | None"]
 
 @dataclass(frozen=True)
 class Market:
-    """At what price, and how often hosts are taken away. Raises UsageError for percentages out of range."""
+    """Prices, and the losses by interruption. Raises UsageError for percentages out of range."""
 
     price: Prices
     spot_discount_pct: float = 0.0
-    """Off every price: 0 is on demand."""
+    """Discount off every price; 0 is on demand."""
     interruption_pct: float = 0.0
-    """By which interruptions lengthen training: what is done again, and waiting for hosts."""
+    """Percentage by which interruptions lengthen training: work that is repeated, and waiting for hosts."""
 
     def __post_init__(self) -> None:
         if not (0 <= self.spot_discount_pct < 100 and self.interruption_pct >= 0):
-            raise UsageError("a spot discount lies from 0 to below 100 %, what interruptions add from 0 % up")
+            raise UsageError("a spot discount lies from 0 to below 100 %, and what interruptions add is not negative")
 
     @property
     def discount(self) -> float:
-        """What is paid of a price."""
+        """Share of a price that is paid."""
         return 1.0 - self.spot_discount_pct / 100.0
 
     @property
     def slowdown(self) -> float:
-        """Times the time without interruptions."""
+        """Time of training over that without interruptions."""
         return 1.0 + self.interruption_pct / 100.0
 
     def usd_per_hour(self, cluster: ClusterShape) -> float | None:
-        """All hosts together; None where a price is missing."""
+        """Returns the price of all hosts together; None where one is missing."""
         dnn = self.price(cluster.dnn.name)
         data = self.price(cluster.data.name) if cluster.data else 0.0
         if dnn is None or data is None:
@@ -55,11 +55,11 @@ class Candidate:
     prediction: Prediction
     usd_per_hour: float | None
     slowdown: float = 1.0
-    """Times the time without interruptions."""
+    """Time of training over that without interruptions."""
     missed: tuple[str, ...] = ()
     """The limits that it does not keep, in words."""
     on_frontier: bool = False
-    """Whether none is both cheaper and faster."""
+    """Whether no other cluster is both cheaper and faster."""
 
     @property
     def cluster(self) -> ClusterShape:
@@ -78,10 +78,10 @@ class Candidate:
 
 @dataclass(frozen=True)
 class PlanLimits:
-    """What a cluster has to keep to. Raises UsageError for limits that need `examples`, or are not positive."""
+    """Limits that a cluster has to keep. Raises UsageError for limits that need `examples`, or are not positive."""
 
     examples: float | None = None
-    """Of the whole training, all epochs."""
+    """Number of examples of the whole training, in all epochs."""
     deadline_h: float | None = None
     budget_usd: float | None = None
 
@@ -91,12 +91,10 @@ class PlanLimits:
             if value is not None and not value > 0:
                 raise UsageError(f"--{name} {value}: give more than 0")
         if self.examples is None and (self.deadline_h or self.budget_usd):
-            raise UsageError(
-                "a deadline or a budget needs --examples: of how many is the training, all epochs together?"
-            )
+            raise UsageError("a deadline or a budget needs --examples: the number of examples of all epochs together")
 
     def missed(self, s_per_million: float, usd_per_million: float | None) -> tuple[str, ...]:
-        """Which limits a cluster does not keep, in words."""
+        """Returns the limits that a cluster does not keep, in words."""
         if self.examples is None:
             return ()
         millions, words = self.examples / 1e6, []
@@ -104,7 +102,7 @@ class PlanLimits:
         if self.deadline_h is not None and hours > self.deadline_h:
             words.append(f"takes {hours:.3g} h of {self.deadline_h:g}")
         if self.budget_usd is not None and usd_per_million is None:
-            words.append("has no price to hold against the budget")
+            words.append("has no price to compare with the budget")
         elif self.budget_usd is not None and usd_per_million is not None:
             usd = millions * usd_per_million
             words += [f"costs {usd:.4g} USD of {self.budget_usd:g}"] if usd > self.budget_usd else []
@@ -112,9 +110,10 @@ class PlanLimits:
 
 
 def break_even_usd_per_hour(mixed: Candidate, alone: Candidate, dnn_usd_per_hour: float) -> Interval:
-    """The price of one data host at which `mixed` costs as much for an example as `alone`: cheaper, it pays.
+    """Returns the price of one data host at which an example costs as much on `mixed` as on `alone`.
 
-    `dnn_usd_per_hour` is that of all dnn hosts of `mixed`, discount and all. 0 where it pays at no price.
+    A cheaper data host pays. The price is 0 where a data host pays at no price. dnn_usd_per_hour: price of all dnn
+    hosts of `mixed`, after the discount. Raises UsageError without data hosts, or without the price of `alone`.
     """
     usd = alone.usd_per_million
     if usd is None or not mixed.cluster.data_hosts:

@@ -1,4 +1,4 @@
-"""The options of `tfhet plan`, apart: every command loads them."""
+"""The options of `tfhet plan`. They are a module of their own, since `tfhet submit plan` loads them too."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 DATA_FAMILIES = "ml.c5,ml.c6i,ml.c7i"
+"""Families of data hosts that a plan compares unless others are named."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of `tfhet plan`; each is told in its help."""
+    """Adds the options of `tfhet plan`."""
 
     def add(name: str, **more: Any) -> None:
         parser.add_argument(*_flags(name), **more)

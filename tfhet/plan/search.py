@@ -1,4 +1,10 @@
-"""All clusters that could do a workload, each with its best layout."""
+"""All clusters that could do a workload, each with its best layout.
+
+space = Space(dnn=[p4d], data=[c5], ranks=[8], max_hosts=4)
+order = ranking(rated(workload, space.clusters(), Market(usd_per_hour.get)))
+order[0].cluster, order[0].layout, order[0].usd_per_million
+[str(one.cluster) for one in frontier(order)]       # none of these is both dearer and slower than another
+"""
 
 from __future__ import annotations
 
@@ -15,13 +21,14 @@ from tfhet.units import HOUR_S
 
 @dataclass(frozen=True)
 class Space:
-    """Which clusters are looked at. Raises UsageError for a space without clusters."""
+    """The clusters that a plan compares. Raises UsageError for a space without clusters."""
 
     dnn: Sequence[HostType]
     data: Sequence[HostType]
     ranks: Sequence[int]
-    """How many ranks there may be: one number keeps the global batch what it is."""
+    """Numbers of ranks that are allowed: a single one keeps the global batch what it is."""
     max_hosts: int
+    """Maximum number of hosts of both groups together."""
 
     def __post_init__(self) -> None:
         if next(self.clusters(), None) is None:
@@ -30,7 +37,7 @@ class Space:
             raise UsageError(f"no cluster of at most {self.max_hosts} hosts has {ranks} ranks; dnn types: {kinds}")
 
     def clusters(self) -> Iterator[ClusterShape]:
-        """Without data hosts first."""
+        """Yields the clusters of each dnn group, the one without data hosts first."""
         for dnn, dnn_hosts in self._trainers():
             yield ClusterShape(dnn, dnn_hosts)
             for data in self.data:
@@ -46,7 +53,7 @@ class Space:
 
 @dataclass(frozen=True)
 class Rated:
-    """A cluster as the search compares it: expected values only."""
+    """A cluster as the search compares it, with expected values only."""
 
     cluster: ClusterShape
     layout: Layout
@@ -55,13 +62,13 @@ class Rated:
 
     @property
     def by_money(self) -> tuple[float, int, float, float]:
-        """The cheapest first, then the one with the fewest hosts, then the fastest."""
+        """Sorts the cheapest first, then the one with the fewest hosts, then the fastest."""
         usd = float("inf") if self.usd_per_million is None else float(f"{self.usd_per_million:.9g}")
         return (usd, self.cluster.hosts, self.s_per_million, _vcpus(self.cluster))
 
     @property
     def by_time(self) -> tuple[float, int, float]:
-        """The fastest first, then the smallest."""
+        """Sorts the fastest first, then the smallest."""
         return (self.s_per_million, self.cluster.hosts, _vcpus(self.cluster))
 
 
@@ -71,7 +78,7 @@ def _vcpus(cluster: ClusterShape) -> float:
 
 
 def rated(workload: Workload, clusters: Iterable[ClusterShape], market: Market) -> list[Rated]:
-    """Each cluster with its best layout."""
+    """Returns each cluster with its best layout."""
     found = []
     for cluster in clusters:
         step, layout = best_layout(workload, cluster)
@@ -82,13 +89,16 @@ def rated(workload: Workload, clusters: Iterable[ClusterShape], market: Market) 
 
 
 def ranking(found: Sequence[Rated]) -> list[Rated]:
-    """The best first: by money, or by time where no price is known."""
+    """Returns the clusters with the best first: by money, or by time where no price is known."""
     priced = any(one.usd_per_million is not None for one in found)
     return sorted(found, key=(lambda one: one.by_money) if priced else (lambda one: one.by_time))
 
 
 def frontier(found: Sequence[Rated]) -> list[Rated]:
-    """Those that no other beats in money and in time, the cheapest first; without prices the fastest alone."""
+    """Returns the clusters that no other beats in both money and time, the cheapest first.
+
+    Without prices, it is the fastest one alone.
+    """
     best, kept = float("inf"), []
     for one in ranking(found):
         if one.s_per_million < best:
@@ -100,5 +110,5 @@ def frontier(found: Sequence[Rated]) -> list[Rated]:
 
 
 def candidate(workload: Workload, one: Rated, market: Market) -> Candidate:
-    """With its intervals."""
+    """Returns the cluster with its intervals."""
     return Candidate(predict(workload, one.cluster, one.layout), market.usd_per_hour(one.cluster), market.slowdown)

@@ -1,4 +1,4 @@
-"""What becomes of a plan when one of its inputs is another."""
+"""A plan with one of its inputs moved."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tfhet.plan.host import ClusterShape
-from tfhet.plan.interval import Interval
 from tfhet.plan.money import Market
-from tfhet.plan.search import Rated, ranking, rated
-from tfhet.plan.wire import Stream, Wire
+from tfhet.plan.search import ranking, rated
 from tfhet.plan.workload import Workload
+from tfhet.planes import WireCost
 
 CHANGES_PCT = (-25, -10, 10, 25)
+"""Percentages by which each input is moved."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """One input, moved."""
+    """Result with one input moved."""
 
     what: str
     by_pct: int
     step_s: float
-    """Of the cluster that was chosen, laid out anew."""
+    """Seconds of a step on the cluster that was chosen, with its best layout then."""
     usd_per_million: float | None
     best: ClusterShape
-    """What would be chosen then."""
+    """The cluster that would be chosen then."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -51,14 +51,14 @@ def _bytes(workload: Workload, factor: float) -> Workload:
 
 
 def _wire(workload: Workload, factor: float) -> Workload:
-    wire = workload.wire
+    costs = workload.plane_costs
 
-    def stream(dtype: str, batch_bytes: int, compression: str) -> Stream:
-        found = wire.stream(dtype, batch_bytes, compression)
-        client, worker = (cpu.times(factor) for cpu in (found.client_s_per_gb, found.worker_s_per_gb))
-        return Stream(client, worker, found.gb_per_s.times(1 / factor), found.wire_ratio)
+    def wire(dtype: str, batch_bytes: int, compression: str) -> WireCost:
+        found = costs.wire(dtype, batch_bytes, compression)
+        reader, server = (cpu.times(factor) for cpu in (found.reader_s_per_gb, found.server_s_per_gb))
+        return WireCost(reader, server, found.gb_per_s.times(1 / factor), found.wire_ratio)
 
-    return replace(workload, wire=Wire(stream, wire.compressions, wire.known_from, wire.request_s))
+    return replace(workload, plane_costs=replace(costs, wire=wire))
 
 
 WORKLOADS: Mapping[str, Callable[[Workload, float], Workload]] = {
@@ -67,13 +67,16 @@ WORKLOADS: Mapping[str, Callable[[Workload, float], Workload]] = {
     "CPU of the wire": _wire,
     "bytes that travel": _bytes,
 }
-"""Inputs of the workload that are moved: name -> the workload with it at `factor` times its value."""
+"""Inputs of the workload that are moved, by name: a function of the workload and the factor of that input."""
 
 
 def sensitivity(
     workload: Workload, chosen: ClusterShape, shortlist: Sequence[ClusterShape], market: Market
 ) -> list[Change]:
-    """Each input moved by CHANGES_PCT, alone; what is chosen then is looked for among the shortlist only."""
+    """Returns the result of each input moved by each of CHANGES_PCT, the others as they are.
+
+    Only clusters of the shortlist can be chosen then.
+    """
     found = []
     for pct in CHANGES_PCT:
         factor = 1 + pct / 100
@@ -100,14 +103,13 @@ def _priced(market: Market, trainers: set[str], factor: float) -> Callable[[str]
 def _with_speed(cluster: ClusterShape, factor: float) -> ClusterShape:
     if cluster.data is None:
         return cluster
-    speed: Interval = cluster.data.speed.times(factor)
-    return replace(cluster, data=replace(cluster.data, speed=speed))
+    return replace(cluster, data=replace(cluster.data, speed=cluster.data.speed.times(factor)))
 
 
 def _change(
     what: str, pct: int, workload: Workload, chosen: ClusterShape, shortlist: Sequence[ClusterShape], market: Market
 ) -> Change:
-    own: Rated = rated(workload, [chosen], market)[0]
+    own = rated(workload, [chosen], market)[0]
     best = ranking(rated(workload, shortlist, market))[0]
     examples = chosen.ranks * workload.trainer.batch_size
     step_s = own.s_per_million * examples / 1e6 / market.slowdown

@@ -1,4 +1,4 @@
-"""What training asks for, whatever it runs on: the input pipeline at each cut, the training step, the wire."""
+"""Demand of training, on whatever cluster: the input pipeline at each cut, the training step, the data plane."""
 
 from __future__ import annotations
 
@@ -6,43 +6,40 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from tfhet.errors import UsageError, unknown
-from tfhet.plan.interval import Interval
-from tfhet.plan.wire import ASSUMED_WIRE, Wire
-from tfhet.profile.result import Profile
-from tfhet.record import Figure
+from tfhet.planes import PlaneCosts
+from tfhet.profile import Profile
+from tfhet.record import Figure, Interval
 
-SPLIT_S = Interval(0.0002, 0.0001, 0.0005)
-"""Assumed: CPU seconds of the dispatcher to hand out one split."""
 DECLARED = ("Source", "Stage")
-"""Kinds of the parts of a declared pipeline, which can be cut behind each."""
+"""Kinds of the parts of a declared pipeline, which can be cut after each part."""
 
 
 @dataclass(frozen=True)
 class CutCost:
-    """The pipeline, cut at one place. CPU microseconds are those of the CPU that was profiled."""
+    """Cost of a pipeline that is cut at one place. CPU microseconds are those of the CPU that was profiled."""
 
-    behind: str
-    """The last part before the cut."""
+    last_part: str
+    """Name of the last part before the cut."""
     position: int
-    """As `--cut` of the trainer takes it: how many stages lie before."""
+    """Number of stages before the cut, as the trainer's `--cut` takes it."""
     remote_us: Interval
-    """CPU per example before the cut."""
+    """CPU microseconds per example before the cut."""
     local_us: Interval
-    """CPU per example behind it."""
+    """CPU microseconds per example after the cut."""
     bytes_per_example: float
-    """That travel; labels and ids too."""
+    """Bytes that travel, with labels and ids."""
     dtype: str = "float32"
-    """Of most of these bytes; where a profile does not say, the one that costs more."""
+    """Dtype of most of these bytes; the more expensive one where a profile does not say."""
 
 
 @dataclass(frozen=True)
 class PipelineCost:
-    """An input pipeline. Raises UsageError without a cut."""
+    """Cost of an input pipeline. Raises UsageError without a cut."""
 
     cuts: tuple[CutCost, ...]
-    """In order; the last has all of the pipeline before it."""
+    """Places where it can be cut, in order; the last one has the whole pipeline before it."""
     source_bytes: float = 0.0
-    """Per example, as the source hands it out."""
+    """Bytes per example that the source reads."""
     splits_per_example: float = 0.0
     """1 where each example is a split of its own; about 0 where a split is a file of many."""
 
@@ -52,7 +49,7 @@ class PipelineCost:
 
     @classmethod
     def of(cls, profile: Profile) -> PipelineCost:
-        """From a profile. A declared pipeline can be cut behind each part, a plain data set at its end only."""
+        """Returns what was profiled. A declared pipeline can be cut after each part, a plain data set at its end."""
         costs = profile.costs
         whole_us = costs[-1].cumulative_us
         cuts, position = [], 0
@@ -68,16 +65,16 @@ class PipelineCost:
 
     @property
     def whole_us(self) -> Interval:
-        """CPU per example of all of it."""
+        """CPU microseconds per example of the whole pipeline."""
         return self.cuts[-1].remote_us
 
     def cheaper_by(self, saves_us: float) -> PipelineCost:
-        """With stages that cost so much less, before whatever cut."""
+        """Returns the pipeline with stages that save `saves_us` CPU microseconds per example, at every cut in part."""
         part = max(0.0, 1.0 - saves_us / self.whole_us.value) if self.whole_us.value else 1.0
         return self.cpu_times(part)
 
     def cpu_times(self, factor: float) -> PipelineCost:
-        """With all stages at `factor` times their cost."""
+        """Returns the pipeline with all stages at `factor` times their cost."""
         cuts = (
             replace(cut, remote_us=cut.remote_us.times(factor), local_us=cut.local_us.times(factor))
             for cut in self.cuts
@@ -85,7 +82,7 @@ class PipelineCost:
         return replace(self, cuts=tuple(cuts))
 
     def bytes_times(self, factor: float) -> PipelineCost:
-        """With `factor` times the bytes at every cut."""
+        """Returns the pipeline with `factor` times the bytes at every cut."""
         cuts = (replace(cut, bytes_per_example=cut.bytes_per_example * factor) for cut in self.cuts)
         return replace(self, cuts=tuple(cuts))
 
@@ -95,38 +92,39 @@ class Trainer:
     """The training step of one rank. Raises UsageError for a batch without examples, or no accelerator."""
 
     accelerator_ms: Mapping[str, Interval]
-    """By kind of accelerator (`A100`; "" for hosts without): a step with data at hand, allreduce and all."""
+    """Milliseconds of a step with data at hand, allreduce included, by kind of accelerator (`A100`; "" for none)."""
     batch_size: int
-    """Examples of one rank and step."""
+    """Number of examples of one rank and step."""
     cpu_ms: Interval = Interval.exact(0.0)
-    """CPU of the training process itself, per step."""
+    """CPU milliseconds per step of the training process itself."""
 
     def __post_init__(self) -> None:
         if self.batch_size < 1 or not self.accelerator_ms:
             raise UsageError("a trainer needs a batch size from 1 up, and the step of at least one kind of accelerator")
 
     def step_ms(self, kind: str | None) -> Interval:
-        """Raises UsageError for a kind whose step nobody stated."""
+        """Milliseconds of a step on one kind of accelerator. Raises UsageError for a kind whose step is not known."""
         if (kind or "") not in self.accelerator_ms:
             unknown("accelerator", kind or "none", (name or "none" for name in self.accelerator_ms))
         return self.accelerator_ms[kind or ""]
 
     def step_times(self, factor: float) -> Trainer:
-        """With steps of `factor` times the length."""
+        """Returns the trainer with steps of `factor` times the length."""
         longer = {kind: step.times(factor) for kind, step in self.accelerator_ms.items()}
         return replace(self, accelerator_ms=longer)
 
 
 @dataclass(frozen=True)
 class Workload:
-    """All that a step costs."""
+    """All costs of a training step."""
 
     pipeline: PipelineCost
     trainer: Trainer
-    wire: Wire = ASSUMED_WIRE
+    plane_costs: PlaneCosts
+    """Costs of the data plane that moves batches from data hosts to ranks."""
     overhead: Interval = Interval.exact(1.0)
-    """Times the CPU of stages and wire that a job takes of its hosts: 1 where nothing is lost."""
+    """CPU that a job takes of its hosts over the CPU of its stages and of moving batches: 1 where nothing is lost."""
     source_bytes_per_s: float | None = None
-    """That one host can read; None: no limit is known."""
+    """Bytes per second that one host can read; None where no limit is known."""
     launcher_cpus: Interval = Interval.exact(0.0)
     """CPUs of the profiled kind that the launcher of every host takes all the time."""

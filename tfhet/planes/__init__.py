@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tfhet.planes.costs import PlaneCosts, WireCost
 from tfhet.planes.plane import DataPlane, LauncherSide, Loss, Outlets, RankSide
-from tfhet.planes.registry import AUTO, candidates, chosen, get, kind_of, kinds, names
+from tfhet.planes.registry import AUTO, PREFERRED, candidates, chosen, get, kind_of, kinds, names
 
 if TYPE_CHECKING:
     from tfhet.planes.distribution import distribute
@@ -19,13 +20,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AUTO",
+    "PREFERRED",
     "DataPlane",
     "Delivery",
     "LauncherSide",
     "Loss",
     "Outlets",
+    "PlaneCosts",
     "RankSide",
     "Reader",
+    "WireCost",
     "candidates",
     "chosen",
     "distribute",

@@ -25,6 +25,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from tfhet.cluster import Place, PortRange, Role, Roles
 from tfhet.events import Observer
+from tfhet.planes.costs import PlaneCosts
+from tfhet.record import Record
 from tfhet.telemetry import Metric
 
 if TYPE_CHECKING:
@@ -140,6 +142,14 @@ class DataPlane(Protocol):
     """Frozen dataclass of the launcher arguments that are this plane's own."""
     kinds: Mapping[str, bool]
     """Kinds of processes that faults can name, and whether the leader's host has the only one."""
+    costs: PlaneCosts
+    """What moving batches is assumed to cost, for a plan."""
+
+    def measured_costs(self, record: Record) -> PlaneCosts:
+        """Returns the costs in a record of `tfhet bench transport`. Raises UsageError for another record."""
+
+    def arguments(self, servers_on_data_hosts: int, servers_on_dnn_hosts: int) -> Mapping[str, int]:
+        """Returns the launcher's arguments that start so many servers on each host of the two groups."""
 
     def serving(self, settings: Any, roles: Roles) -> tuple[str, ...]:
         """Names of the hosts that prepare batches. Raises ClusterError for hosts that would do nothing."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 from tfhet.record.event_tail import EventTail
 from tfhet.record.figure import Figure
 from tfhet.record.folder import RunFolder
+from tfhet.record.interval import Interval, View
 from tfhet.record.machine import machine, versions
 from tfhet.record.record import Record
 from tfhet.record.run import RunSummary
@@ -25,11 +26,13 @@ from tfhet.record.timeline import Timeline
 __all__ = [
     "EventTail",
     "Figure",
+    "Interval",
     "Record",
     "RunFolder",
     "RunSummary",
     "Spread",
     "Timeline",
+    "View",
     "machine",
     "median",
     "percentile",

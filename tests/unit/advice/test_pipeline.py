@@ -98,6 +98,6 @@ def test_the_cores_that_feed_an_accelerator_follow_from_the_cut():
         25000,
     )
     assert clause(found) == (
-        "25000 examples per second, cut after 'source': 2.50 data worker cores (3 whole ones), 0.25 on the trainer,"
+        "25000 examples per second, cut after 'source': 2.50 cores of data hosts (3 whole ones), 0.25 on the trainer,"
         " 75.0 MB/s between them"
     )

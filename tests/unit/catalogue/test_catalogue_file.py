@@ -118,7 +118,7 @@ def test_aliases_of_aliases_take_no_time_and_a_long_file_is_not_read():
 
 
 def test_a_file_that_is_not_there_is_an_error_with_its_name(tmp_path: Path):
-    with pytest.raises(UsageError, match=r"no\.yaml: no catalogue file that can be read"):
+    with pytest.raises(UsageError, match=r"no\.yaml: this catalogue file cannot be read"):
         CatalogueFile.read(tmp_path / "no.yaml")
 
 

@@ -33,7 +33,7 @@ def test_prices_that_do_not_compare_and_such_as_are_missing_are_told(capsys, tmp
     path = tmp_path / "prices.json"
     assert main(["prices", "m5.xlarge", "c5.xlarge", "p5e.48xlarge", "--json", str(path)]) == 0
     told = capsys.readouterr().out
-    assert "prices of two markets, which do not compare" in told
+    assert "prices of two markets cannot be compared" in told
     assert "tfhet prices refresh --region us-east-1" in told
     rows = json.loads(path.read_text())["prices"]
     assert [(row["type"], row["USD/h"]) for row in rows] == [
@@ -76,7 +76,7 @@ def test_refresh_says_what_it_wrote_and_where(monkeypatch, capsys, tmp_path: Pat
     [
         (["c5.huge"], "unknown instance type 'c5.huge'; known: ml.c5."),
         (["--file", "x.yaml"], "--instances FILE"),
-        (["--instances", "no.yaml"], "no catalogue file that can be read"),
+        (["--instances", "no.yaml"], "this catalogue file cannot be read"),
     ],
 )
 def test_wrong_use_ends_with_2(capsys, words, says):

@@ -10,7 +10,7 @@ from tfhet.errors import UsageError
 from tfhet.plan.ceiling import Demand, Resource, Supply, Where, ceilings, longest, relaxed
 
 NEEDS = Demand(
-    0.1, pinned_cpu_s=2.0, movable_cpu_s=10.0, wire_bytes=1e9, batch_s=0.4, source_bytes=3e8, dispatcher_s=0.05
+    0.1, pinned_cpu_s=2.0, movable_cpu_s=10.0, wire_bytes=1e9, batch_s=0.4, source_bytes=3e8, coordinator_s=0.05
 )
 
 
@@ -27,7 +27,7 @@ def test_data_hosts_alone_do_what_can_be_moved_and_their_network_carries_all_of_
     assert found[Resource.DATA_NETWORK] == 0.5
     assert found[Resource.DNN_NETWORK] == pytest.approx(0.1)
     assert found[Resource.REQUESTS] == 0.2
-    assert found[Resource.DISPATCHER] == 0.05
+    assert found[Resource.COORDINATOR] == 0.05
     assert Resource.ALL_CPUS not in found
 
 
@@ -58,8 +58,8 @@ def test_workers_on_dnn_hosts_alone_need_no_data_hosts():
     assert Resource.DATA_NETWORK not in found
 
 
-def test_nobody_to_prepare_examples_is_refused():
-    with pytest.raises(UsageError, match="nobody prepares"):
+def test_a_step_without_hosts_that_prepare_is_refused():
+    with pytest.raises(UsageError, match="no host prepares"):
         ceilings(NEEDS, Supply(dnn_cpus=4.0), Where.DATA)
 
 

@@ -130,6 +130,6 @@ def test_what_a_job_takes_over_its_parts_comes_from_the_record_of_scaling():
 
 
 def test_a_plan_loads_no_tensorflow():
-    code = "import sys, tfhet.plan.asked, tfhet.plan.published; print('tensorflow' in sys.modules)"
+    code = "import sys, tfhet.plan.asked, tfhet.planes; print('tensorflow' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout.strip() == "False"

@@ -7,6 +7,7 @@ from dataclasses import replace
 import plans
 import pytest
 
+from tfhet import planes
 from tfhet.advice import Finding, of_plan, sentences
 from tfhet.errors import UsageError
 from tfhet.plan import Candidate, ClusterShape, Layout, Market, PlanLimits, Resource, Space, make_plan, predict
@@ -19,7 +20,7 @@ MARKET = Market(plans.USD.get)
 
 
 def plan(workload=None, market=MARKET, **more):
-    return make_plan(workload or plans.workload(), TODAY, SPACE, market, **more)
+    return make_plan(workload or plans.workload(), TODAY, SPACE, market, planes.get("tf_service"), **more)
 
 
 def decision(found, cheaper=()) -> list[str]:
@@ -130,7 +131,7 @@ def test_without_prices_the_fastest_is_taken_and_it_is_said():
 
 def test_a_type_without_a_price_is_named_and_never_chosen():
     found = plan(market=Market({"ml.gpu.small": 4.0, "ml.gpu.large": 9.0}.get))
-    assert found.notes[-1] == "no price is known of ml.cpu.large: ranked behind all others"
+    assert found.notes[-1] == "no price is known of ml.cpu.large: ranked after all others"
     assert not found.candidates[found.chosen].cluster.data
 
 

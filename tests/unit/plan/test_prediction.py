@@ -1,4 +1,4 @@
-"""plan/prediction.py, host.py, workload.py, wire.py: from a profile to a step."""
+"""plan/prediction.py, host.py, workload.py: from a profile to a step."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from pathlib import Path
 import plans
 import pytest
 
-from tfhet import catalogue
+from tfhet import catalogue, planes
 from tfhet.errors import DataError, UsageError
 from tfhet.plan import ClusterShape, HostType, Interval, Layout, PipelineCost, Resource, Where, best_layout, predict
 from tfhet.plan.prediction import demand
-from tfhet.plan.wire import ASSUMED_WIRE, Stream, wire_of
 from tfhet.profile import Cost, Profile
-from tfhet.record import Figure, Record
-from tfhet.record.wire_cost import row
+from tfhet.record import Record
 
 MIXED = ClusterShape(plans.GPU, 1, plans.CPU, 1)
 
@@ -70,22 +68,27 @@ def test_the_best_cut_sends_few_bytes_where_the_network_binds_and_none_of_the_wo
     wide = plans.workload(remote_us=50.0, local_us=10.0, size=5000.0)
     thin = replace(plans.CPU, network_gbit_per_s=1.0)
     _, layout = best_layout(wide, ClusterShape(plans.BIGGER, 1, thin, 4))
-    assert wide.pipeline.cuts[layout.cut].behind == "stages"
+    assert wide.pipeline.cuts[layout.cut].last_part == "stages"
     heavy = plans.workload(step_ms=1.0, remote_us=50.0, local_us=50.0, size=10.0)
     _, layout = best_layout(heavy, ClusterShape(replace(plans.GPU, vcpus=1), 1, plans.CPU, 8))
-    assert heavy.pipeline.cuts[layout.cut].behind == "rescale"
+    assert heavy.pipeline.cuts[layout.cut].last_part == "rescale"
 
 
-def test_workers_are_added_while_what_is_in_flight_binds():
-    far = replace(plans.workload(), wire=replace(plans.WIRE, request_s=Interval.exact(0.05)))
+def test_servers_are_added_while_what_is_in_flight_binds():
+    far = replace(plans.workload(), plane_costs=replace(plans.COSTS, request_s=Interval.exact(0.05)))
     step, layout = best_layout(far, MIXED)
-    assert layout.workers_per_host > 1
-    assert step < predict(far, MIXED, replace(layout, workers_per_host=1)).step_s.value
+    assert layout.servers_per_host > 1
+    assert step < predict(far, MIXED, replace(layout, servers_per_host=1)).step_s.value
 
 
 def test_an_accelerator_whose_step_nobody_stated_is_refused():
     with pytest.raises(UsageError, match="unknown accelerator 'H'; known: G"):
         predict(plans.workload(), ClusterShape(replace(plans.GPU, gpu_kind="H")), Layout())
+
+
+def test_a_plane_without_servers_leaves_all_stages_in_the_training_processes():
+    _, layout = best_layout(replace(plans.workload(), plane_costs=planes.get("local").costs), MIXED)
+    assert layout == Layout()
 
 
 def test_a_cut_that_is_not_there_is_refused():
@@ -125,50 +128,9 @@ def test_the_recorded_profile_becomes_a_cost_at_every_cut():
 def test_a_plain_data_set_is_cut_at_its_end():
     costs = (Cost("source", (1.0, 1.0), kind="TensorSlice"), Cost("map", (5.0, 6.0), kind="Map", dtype="uint8"))
     (cut,) = PipelineCost.of(Profile("dataset", costs)).cuts
-    assert (cut.behind, cut.dtype, cut.remote_us.low, cut.remote_us.high) == ("map", "uint8", 5.0, 6.0)
+    assert (cut.last_part, cut.dtype, cut.remote_us.low, cut.remote_us.high) == ("map", "uint8", 5.0, 6.0)
 
 
 def test_a_record_of_something_else_is_no_profile():
     with pytest.raises(DataError, match="no profile"):
         Profile.of(Record("stages.aws-cifar"))
-
-
-def test_the_assumed_wire_tells_uint8_from_the_rest_and_knows_no_compression():
-    uint8, other = (ASSUMED_WIRE.stream(dtype, 1 << 20, "none") for dtype in ("uint8", "float32"))
-    assert uint8.client_s_per_gb.value < other.client_s_per_gb.value
-    assert ASSUMED_WIRE.stream("string", 1 << 20, "none") == other
-    assert ASSUMED_WIRE.compressions == ("none",)
-    with pytest.raises(UsageError, match="not known"):
-        ASSUMED_WIRE.stream("uint8", 1 << 20, "snappy")
-
-
-def test_with_one_batch_in_flight_the_ends_of_a_stream_take_turns():
-    stream = Stream.one_in_flight(Interval(1, 0.5, 2), Interval(3, 1.5, 6))
-    assert (stream.gb_per_s.value, stream.gb_per_s.low, stream.gb_per_s.high) == (1 / 4, 1 / 8, 1 / 2)
-
-
-def test_the_wire_of_a_record_is_what_was_measured():
-    def figures(name: str, client: float, worker: float, rate: float) -> dict[str, Figure]:
-        return {
-            f"transport.{name}.client_cpu_s_per_gb": Figure.single(client, unit="s/GB"),
-            f"transport.{name}.worker_cpu_s_per_gb": Figure.single(worker, unit="s/GB"),
-            f"transport.{name}.gb_per_s": Figure.single(rate, unit="GB/s"),
-        }
-
-    ratio = {"transport.float32.19MB.snappy.wire_ratio": Figure.single(0.5, unit="x")}
-    record = Record(
-        "transport",
-        {**figures("float32.19MB.none", 1, 2, 3), **figures("float32.19MB.snappy", 8, 4, 1), **ratio},
-        details={"moved": [row("float32", "19MB", compression) for compression in ("none", "snappy")]},
-    )
-    wire = wire_of(record)
-    assert wire.compressions == ("none", "snappy")
-    plain, packed = (wire.stream("float32", 19_000_000, name) for name in wire.compressions)
-    assert (plain.client_s_per_gb.value, plain.worker_s_per_gb.value, plain.gb_per_s.value) == (1, 2, 3)
-    assert (packed.client_s_per_gb.value, packed.wire_ratio.value, plain.wire_ratio.value) == (8, 0.5, 1)
-    assert wire.stream("uint8", 19_000_000, "none") == plain  # uint8 was left out of the record
-    with pytest.raises(UsageError, match="unknown compression 'zip'; known: none, snappy"):
-        wire.stream("float32", 19_000_000, "zip")
-    with pytest.raises(UsageError, match="bench transport"):
-        moved = [row("uint8", "19MB", "none", allocator="tcmalloc")]
-        wire_of(Record("transport", figures("uint8.19MB.none.tcmalloc", 1, 2, 3), details={"moved": moved}))

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tfhet import planes
 from tfhet.advice import of_plan, sentence
 from tfhet.errors import DataError, UsageError
 from tfhet.plan import ClusterShape, Market, Space, make_plan
@@ -83,7 +84,7 @@ def test_a_run_stands_beside_what_its_own_cluster_was_projected() -> None:
 
 def test_what_a_plan_writes_is_read() -> None:
     space = Space([plans.GPU, plans.BIGGER], [plans.CPU], [1], 3)
-    made = make_plan(plans.workload(), ClusterShape(plans.GPU), space, Market(plans.USD.get))
+    made = make_plan(plans.workload(), ClusterShape(plans.GPU), space, Market(plans.USD.get), planes.get("tf_service"))
     choice = of_plan(made)[-1]
     found = read_plan(json.loads(document.text(made.to_json() | {"decision": [sentence(choice)]})))
     chosen = next(index for index, role in found.roles.items() if "chosen" in role)

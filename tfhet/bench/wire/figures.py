@@ -7,8 +7,8 @@ from typing import Any
 
 from tfhet.bench.wire.lane import CLIENTS, WORKERS, Turn
 from tfhet.bench.wire.load import Load
+from tfhet.planes.tf_service.wire_cost import CLIENT, PLAIN, PREFIX, RATE, RATIO, WORKER, row
 from tfhet.record import Figure
-from tfhet.record.wire_cost import CLIENT, PLAIN, PREFIX, RATE, RATIO, WORKER, row
 
 BASE = "the CPU uncompressed, default allocator, one worker, one rank"
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tfhet.errors import UsageError, unknown
-from tfhet.record import wire_cost
-from tfhet.record.wire_cost import DEFAULT, PLAIN, bytes_of
+from tfhet.planes.tf_service import wire_cost
+from tfhet.planes.tf_service.wire_cost import DEFAULT, PLAIN, bytes_of
 
 DTYPES = ("uint8", "float32")
 SNAPPY = "snappy"

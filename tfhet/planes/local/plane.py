@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from tfhet.cluster import Place, PortRange, Role, Roles
+from tfhet.errors import UsageError
+from tfhet.planes.costs import PlaneCosts, WireCost
 from tfhet.planes.memory import in_huge_pages
 from tfhet.planes.plane import LauncherSide, Loss, Outlets, RankSide
 from tfhet.planes.tensorflow_noise import is_noise
+from tfhet.record import Interval, Record
 from tfhet.telemetry import Metric
 
 
@@ -62,12 +65,23 @@ class LocalLauncherSide:
         return Loss.GO_ON
 
 
+def _no_wire(dtype: str, batch_bytes: int, compression: str) -> WireCost:
+    raise UsageError("the data plane `local` moves no batches between hosts")
+
+
 class Local:
     """See `DataPlane`."""
 
     name = "local"
     settings = LocalSettings
     kinds: Mapping[str, bool] = {}
+    costs = PlaneCosts(_no_wire, ("none",), "nothing is moved", Interval.exact(0.0), Interval.exact(0.0), 0)
+
+    def measured_costs(self, record: Record) -> PlaneCosts:
+        raise UsageError(f"the data plane `local` has no use for the record {record.name!r}: it moves no batches")
+
+    def arguments(self, servers_on_data_hosts: int, servers_on_dnn_hosts: int) -> Mapping[str, int]:
+        return {}
 
     def serving(self, settings: LocalSettings, roles: Roles) -> tuple[str, ...]:
         return ()

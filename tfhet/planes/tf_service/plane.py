@@ -7,11 +7,14 @@ from typing import Any
 
 from tfhet.cluster import DATA, DNN, Place, PortRange, Role, Roles
 from tfhet.errors import ClusterError
+from tfhet.planes.costs import PlaneCosts
 from tfhet.planes.plane import LauncherSide, Outlets, RankSide
 from tfhet.planes.tensorflow_noise import is_noise
 from tfhet.planes.tf_service.launcher_side import DISPATCHER, WORKERS, ServiceLauncherSide
 from tfhet.planes.tf_service.order import Order
 from tfhet.planes.tf_service.settings import ServiceSettings
+from tfhet.planes.tf_service.wire_cost import COSTS, measured_costs
+from tfhet.record import Record
 
 SERVER = "tfhet.planes.tf_service.server"
 
@@ -22,6 +25,13 @@ class TfService:
     name = "tf_service"
     settings = ServiceSettings
     kinds: Mapping[str, bool] = {"worker": False, "dispatcher": True}
+    costs = COSTS
+
+    def measured_costs(self, record: Record) -> PlaneCosts:
+        return measured_costs(record)
+
+    def arguments(self, servers_on_data_hosts: int, servers_on_dnn_hosts: int) -> Mapping[str, int]:
+        return {"data_host_workers": servers_on_data_hosts, "dnn_host_workers": servers_on_dnn_hosts}
 
     def serving(self, settings: ServiceSettings, roles: Roles) -> tuple[str, ...]:
         if roles.data_hosts and not settings.data_host_workers:

@@ -1,8 +1,8 @@
-"""How fast accelerators are against each other, as far as their maker says; nobody has measured it here.
+"""Assumed speed of accelerators over each other, from their makers' data sheets; it is not measured here.
 
-A step of a convolutional network moves more bytes through the accelerator's memory than its arithmetic could use up, so
-that its time is taken to go with the memory's bandwidth. A real step depends on the model, its precision and the
-library too: measure it where it matters.
+A step of a convolutional network is limited by the bytes that it moves through the accelerator's memory, so its time is
+assumed to follow the memory's bandwidth. A real step also depends on the model, its precision and the library: measure
+it where it matters.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ class Accelerator:
     """One kind of GPU."""
 
     kind: str
-    """As `Instance.gpu_kind` calls it."""
+    """Name as in `Instance.gpu_kind`."""
     memory_gb_per_s: float
     """Bandwidth of its memory."""
     source: str
-    """Who says so."""
+    """Publisher of the bandwidth."""
 
     def times(self, other: Accelerator) -> float:
-        """How many times as fast as another one it is taken to be."""
+        """Returns the assumed speed over that of another accelerator."""
         return self.memory_gb_per_s / other.memory_gb_per_s
 
 
@@ -37,11 +37,11 @@ ACCELERATORS = {
         Accelerator("V100", 900.0, "NVIDIA V100 SXM2 data sheet"),
     )
 }
-"""Those of instances with one GPU, by kind."""
+"""Accelerators of instances with one GPU, by kind."""
 
 
 def accelerator(kind: str) -> Accelerator:
-    """The accelerator of this kind. Raises UsageError that lists the known ones."""
+    """Returns the accelerator of this kind. Raises UsageError that lists the known ones."""
     if kind not in ACCELERATORS:
         errors.unknown("kind of accelerator", kind, ACCELERATORS)
     return ACCELERATORS[kind]

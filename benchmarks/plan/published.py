@@ -1,20 +1,20 @@
-"""What others have published, predicted from what went into their runs.
+"""Runs that others published, predicted from the inputs of those runs.
 
-The homogeneous run and the hosts go in; the heterogeneous run comes out. No number here was fitted to it, and what is
-not published is assumed, in words, with a range.
+The homogeneous run and the hosts are inputs, and the heterogeneous run is predicted. No number here was fitted to it.
+Each input that is not published is assumed, in words, with a range.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tfhet.plan.ceiling import Where
 from tfhet.plan.host import ClusterShape, HostType
-from tfhet.plan.interval import Interval
 from tfhet.plan.prediction import Layout, Prediction, predict
-from tfhet.plan.wire import REQUEST_S, Stream, Wire
 from tfhet.plan.workload import CutCost, PipelineCost, Trainer, Workload
-from tfhet.record import Figure
+from tfhet.planes import PlaneCosts, WireCost
+from tfhet.planes.tf_service.wire_cost import COSTS
+from tfhet.record import Figure, Interval
 
 
 @dataclass(frozen=True)
@@ -22,20 +22,20 @@ class Published:
     """One published number beside its prediction."""
 
     key: str
-    """Its part of a figure's name: `aws_tf_pct`."""
+    """Part of a figure's name: `aws_tf` of `aws_tf_pct`."""
     run: str
-    """Who ran what."""
+    """Who ran it, and on what."""
     what: str
     published: float
     predicted: Figure
-    """Its unit is that of `published` too."""
+    """The prediction, in the unit of `published`."""
     binding: str
-    """What binds in the prediction."""
+    """The binding resource of the prediction."""
     assumptions: tuple[str, ...]
 
     @property
     def error_pct(self) -> float:
-        """Of a time: how far the prediction lies from what was published. Of a saving: by how many points."""
+        """Error of the prediction: of a time in percent of what was published, of a saving in points."""
         off = abs(self.predicted.value - self.published)
         return off if self.predicted.unit == "%" else 100.0 * off / self.published
 
@@ -53,20 +53,20 @@ class Run:
     run: str
     workload: Workload
     before_s: Interval
-    """The step of the homogeneous run, as published."""
+    """Seconds of a step of the homogeneous run, as published."""
     cluster: ClusterShape
-    """With the data hosts."""
+    """The cluster with data hosts."""
     layout: Layout
     usd_per_hour: tuple[float, float]
-    """As published: without the data hosts, and with them."""
+    """Prices as published, without the data hosts and with them."""
     assumptions: tuple[str, ...]
 
     def prediction(self) -> Prediction:
-        """Of the run with data hosts."""
+        """Returns the prediction of the run with data hosts."""
         return predict(self.workload, self.cluster, self.layout)
 
     def saving_pct(self) -> Figure:
-        """Of the cost of a step, against that of the homogeneous one as published."""
+        """Returns the saving of the cost of a step against the homogeneous run as published."""
         before, after = self.usd_per_hour
         ends = self.prediction().step_s
         save = [
@@ -87,16 +87,16 @@ class Run:
 
 
 def _at_its_end(before_s: Interval, vcpus: float, examples: int, bytes_per_example: float) -> PipelineCost:
-    """A pipeline that is cut at its end, and keeps all vCPUs busy for the step that was published."""
+    """Returns a pipeline that is cut at its end and keeps all vCPUs busy for the step that was published."""
     remote_us = before_s.times(1e6 * vcpus / examples)
     cut = CutCost("the last map", 0, remote_us, Interval.exact(0.0), bytes_per_example, "float32")
     return PipelineCost((cut,))
 
 
-def _wire(client: Interval, worker: Interval) -> Wire:
-    """The same whatever travels."""
-    stream = Stream.one_in_flight(client, worker)
-    return Wire(lambda dtype, batch_bytes, compression: stream, ("none",), "assumed", REQUEST_S)
+def _costs(reader: Interval, server: Interval) -> PlaneCosts:
+    """Returns costs that are the same whatever travels, with the request of tf.data service."""
+    cost = WireCost.one_in_flight(reader, server)
+    return replace(COSTS, wire=lambda dtype, batch_bytes, compression: cost)
 
 
 def aws_tensorflow() -> Run:
@@ -110,7 +110,7 @@ def aws_tensorflow() -> Run:
         Workload(
             _at_its_end(before_s, 96, examples, 32 * 32 * 3 * 4 + 1),
             Trainer({"A100": before_s.times(1e3 * busy)}, batch_size),
-            _wire(Interval(8.3, 0.86, 8.3), Interval(4.1, 0.80, 4.1)),
+            _costs(Interval(8.3, 0.86, 8.3), Interval(4.1, 0.80, 4.1)),
         ),
         before_s,
         ClusterShape(
@@ -145,7 +145,7 @@ def aws_pytorch() -> Run:
         Workload(
             _at_its_end(before_s, 8, batch_size, 28 * 28 * 4 + 1),
             Trainer({"V100": Interval(2 * at_peak_ms, at_peak_ms, at_peak_ms / 0.3)}, batch_size),
-            _wire(Interval(0.86, 0.84, 2.6), Interval(0.80, 0.72, 1.4)),
+            _costs(Interval(0.86, 0.84, 2.6), Interval(0.80, 0.72, 1.4)),
         ),
         before_s,
         ClusterShape(
@@ -159,7 +159,7 @@ def aws_pytorch() -> Run:
             ),
             1,
         ),
-        Layout(Where.DATA, workers_per_host=2),
+        Layout(Where.DATA, servers_per_host=2),
         (3.825, 5.661),
         (
             "published: 1,193 ms a step on 8 vCPUs, batches of 8,192, 32 processes that load on the c5.9xlarge, 2 that "
@@ -176,7 +176,7 @@ def aws_pytorch() -> Run:
 
 
 def ray() -> Run:
-    """C. Rand, Effective Load Balancing with Ray on Amazon SageMaker, September 2023: it tells no step of the GPU."""
+    """C. Rand, Effective Load Balancing with Ray on Amazon SageMaker, September 2023; it gives no GPU step."""
     before_s, batch_size = Interval.exact(1.0), 1
     return Run(
         "ray",
@@ -184,7 +184,7 @@ def ray() -> Run:
         Workload(
             _at_its_end(before_s, 4, batch_size, 0.0),
             Trainer({"A10G": Interval(500.0, 0.0, 1000.0)}, batch_size),
-            _wire(Interval.exact(1.0), Interval.exact(1.0)),
+            _costs(Interval.exact(1.0), Interval.exact(1.0)),
             overhead=Interval(1.0, 1.0, 1.1),
         ),
         before_s,
@@ -209,7 +209,7 @@ def ray() -> Run:
 
 
 def predictions() -> tuple[Published, ...]:
-    """Every published number beside its prediction."""
+    """Returns every published number beside its prediction."""
     tensorflow, pytorch = aws_tensorflow(), aws_pytorch()
     return (
         tensorflow.step(86.0),

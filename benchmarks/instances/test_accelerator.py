@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks.instances.accelerator import ACCELERATORS, accelerator
 from tfhet.catalogue import shipped
-from tfhet.catalogue.accelerator import ACCELERATORS, accelerator
 from tfhet.errors import UsageError
 
 

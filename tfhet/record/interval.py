@@ -1,4 +1,4 @@
-"""A number that is not exactly known: its value, and the ends between which it lies."""
+"""A number that is not exactly known: its value, and the two ends between which it lies."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from enum import Enum
 
 from tfhet.errors import UsageError
-from tfhet.record import Figure
+from tfhet.record.figure import Figure
 
 
 class View(Enum):
-    """Which end of every interval a prediction takes. The model is monotone in each of them, so the worst of all
-    predictions is the one with every input at its worst."""
+    """End of every interval that a prediction takes. A model that is monotone in each input is at its worst where every
+    input is."""
 
     EXPECTED = "expected"
     BEST = "best"
@@ -34,29 +34,29 @@ class Interval:
 
     @classmethod
     def exact(cls, value: float) -> Interval:
-        """Known, or stated without a spread."""
+        """Returns a number without a spread."""
         return cls(float(value), float(value), float(value))
 
     @classmethod
     def of(cls, figure: Figure) -> Interval:
-        """What was measured; what noise made negative is 0."""
+        """Returns what was measured. A negative end, which only noise can cause, becomes 0."""
         value = max(0.0, figure.value)
         return cls(value, min(value, max(0.0, figure.low)), max(value, figure.high))
 
     def times(self, factor: float) -> Interval:
-        """All three multiplied by a number from 0 up."""
+        """Returns the interval multiplied by a number from 0 up."""
         return Interval(self.value * factor, self.low * factor, self.high * factor)
 
     def demand(self, view: View) -> float:
-        """Of what should be small: the worst is the high end."""
+        """Returns one number of a quantity that should be small, so that its worst is the high end."""
         return {View.EXPECTED: self.value, View.BEST: self.low, View.WORST: self.high}[view]
 
     def supply(self, view: View) -> float:
-        """Of what should be large: the worst is the low end."""
+        """Returns one number of a quantity that should be large, so that its worst is the low end."""
         return {View.EXPECTED: self.value, View.BEST: self.high, View.WORST: self.low}[view]
 
     def figure(self, unit: str) -> Figure:
-        """As records and plots take it."""
+        """Returns the interval as records and plots take it."""
         return Figure(self.value, self.low, self.high, unit, 1)
 
     def to_json(self) -> dict[str, float]:

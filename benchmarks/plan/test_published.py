@@ -1,11 +1,11 @@
-"""plan/published.py: runs of others, from their inputs alone."""
+"""published.py: runs of others, from their inputs alone."""
 
 from __future__ import annotations
 
 import pytest
 
+from benchmarks.plan.published import aws_pytorch, aws_tensorflow, predictions, ray
 from tfhet.plan import Resource
-from tfhet.plan.published import aws_pytorch, aws_tensorflow, predictions, ray
 
 FOUND = {one.key: one for one in predictions()}
 

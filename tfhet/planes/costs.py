@@ -1,0 +1,50 @@
+"""Costs of a data plane: what moving batches takes of servers, of readers and of the one that hands out splits.
+
+A *server* is a process that prepares batches, a *reader* is a rank that receives them, and a *coordinator* hands out
+splits of the source to servers. A plane without processes of its own has neither servers nor a coordinator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tfhet.record import Interval
+
+
+@dataclass(frozen=True)
+class WireCost:
+    """Cost of batches between one server and one reader. A GB is 1e9 bytes of tensors, before any compression."""
+
+    reader_s_per_gb: Interval
+    """CPU seconds of the reader."""
+    server_s_per_gb: Interval
+    """CPU seconds of the server. The cost of preparing the batches is not included."""
+    gb_per_s: Interval
+    """Rate of batches that follow each other, with one in flight."""
+    wire_ratio: Interval = Interval.exact(1.0)
+    """Bytes on the network over bytes of tensors: 1 without compression."""
+
+    @classmethod
+    def one_in_flight(cls, reader: Interval, server: Interval) -> WireCost:
+        """Returns the cost for CPU seconds per GB where the server writes first and the reader reads after that."""
+        rate = Interval(*(1 / (getattr(reader, end) + getattr(server, end)) for end in ("value", "high", "low")))
+        return cls(reader, server, rate)
+
+
+@dataclass(frozen=True)
+class PlaneCosts:
+    """All that a plan needs to know of a data plane."""
+
+    wire: Callable[[str, int, str], WireCost]
+    """(dtype, bytes of a batch, compression) -> the cost. Raises UsageError where it is not known."""
+    compressions: tuple[str, ...]
+    """Names of the compressions that a plan may choose from; `none` is no compression."""
+    source: str
+    """Where the costs come from: the name of a record, or what they assume."""
+    request_s: Interval
+    """Seconds for the request for a batch and its answer between two hosts, without the batch itself."""
+    split_s: Interval
+    """CPU seconds of the coordinator for each split that it hands out."""
+    most_servers_per_host: int
+    """Maximum number of servers on a host that a plan tries; 0 where the plane has none."""
