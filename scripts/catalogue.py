@@ -169,9 +169,9 @@ def page() -> str:
     lines = [
         "# The stages",
         "",
-        "`scripts/catalogue.py` writes this page from the code. [Pipelines and stages](pipelines-and-stages.md) explains",
-        "how to write chains of stages. In each picture the photograph comes first; a random stage draws new numbers for",
-        "every example. CPU times are those of RGB images in a batch in memory, from",
+        "`scripts/catalogue.py` writes this page from the code. [Pipelines and stages](pipelines-and-stages.md)",
+        "explains how to write chains of stages. In each picture the photograph comes first; a random stage draws new",
+        "numbers for every example. CPU times are those of RGB images in a batch in memory, from",
         "[this record](../results/stages-each.json); `tfhet bench stages --each` makes one of your machine.",
         "",
         "| | |",
