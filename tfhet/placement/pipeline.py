@@ -75,8 +75,8 @@ class Pipeline:
         stream.check({name: getattr(self, name) for name in stream.DEFAULTS})
         if IMAGE not in self.source.spec:
             raise UsageError(
-                f"source {self.source.name!r} has no feature {IMAGE!r}, which stages work on, only "
-                f"{', '.join(sorted(self.source.spec))}"
+                f"source {self.source.name!r} has no feature {IMAGE!r}, only {', '.join(sorted(self.source.spec))}; "
+                "stages need images"
             )
         label_spec(self.source.spec, self.placed())
         if self.output.ragged:  # and a stage that does not fit is found before anything runs

@@ -227,7 +227,7 @@ def test_numbers_out_of_range_are_refused(settings):
 @pytest.mark.parametrize(
     ("spec", "complaint"),
     [
-        (ImageSpec(9, 9, 4, "uint8", 0.0, 255.0), "1 channel or 3, not 4"),
+        (ImageSpec(9, 9, 4, "uint8", 0.0, 255.0), "1 or 3 channels, not 4"),
         (ImageSpec(9, 9, 3, "float32", -1.0, 1.0), "needs float32 images from 0 to 1"),
         (ImageSpec(9, 1, 3, "uint8", 0.0, 255.0), "at least 2 pixels each way"),
         (ImageSpec(9, 9, 3, "float32", 0.0, 1.0), "fill_value 7 is outside"),

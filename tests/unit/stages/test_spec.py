@@ -38,5 +38,5 @@ def test_what_is_no_batch_of_images_is_refused(shape):
 
 
 def test_a_dtype_that_stages_do_not_know_is_refused_with_the_ones_they_do():
-    with pytest.raises(UsageError, match="uint8 or float32, or encoded, not float64"):
+    with pytest.raises(UsageError, match="uint8, float32 or encoded, not float64"):
         ImageSpec.of(tf.TensorSpec([None, 8, 8, 3], tf.float64))
