@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 from rubbish import filled, fuzz, mutated
+from tfhet.launch.reports import objection_to_start
 
 from tfhet.cluster import Rank
 from tfhet.control import ProtocolError, Secret
@@ -19,7 +20,6 @@ from tfhet.launch import LaunchSettings
 from tfhet.launch.assignment import Place
 from tfhet.launch.job_result import JobResult
 from tfhet.launch.leader import Leader
-from tfhet.launch.reports import objection_to_start
 from tfhet.strategies.horovod.rendezvous import Meeting
 
 SECRET = Secret.from_text("the secret of these tests")

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 from rubbish import filled, fuzz, json_bytes, json_text, mutated, spoilt, texts
+from tfhet.planes.notice import understood
+from tfhet.planes.tf_service.serving import Serving
 
 from tfhet.cluster import Identity, Ports, identify, resolve, roles
 from tfhet.cluster.environment import job_name
 from tfhet.control import Secret
 from tfhet.errors import ClusterError, UsageError
-from tfhet.planes.notice import understood
-from tfhet.planes.tf_service.serving import Serving
 from tfhet.simulate.cluster_file import load
 from tfhet.strategies import JobContext, rank_of
 
