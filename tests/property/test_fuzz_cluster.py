@@ -1,4 +1,4 @@
-"""Whatever the files and variables that describe a job hold, they are read, or refused by the documented error."""
+"""Whatever the files, variables and packets of a job hold, they are read, or refused by the documented error."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pytest
 from hypothesis import strategies as st
 from rubbish import filled, fuzz, json_bytes, json_text, mutated, spoilt, texts
 
-from tfhet.cluster import Identity, Ports, identify, resolve, roles
+from tfhet.cluster import Identity, PortRange, Ports, identify, resolve, roles
 from tfhet.cluster.environment import job_name
 from tfhet.control import Secret
 from tfhet.errors import ClusterError, UsageError
-from tfhet.planes.notice import understood
-from tfhet.planes.tf_service.serving import Serving
+from tfhet.messages import MessageError, rank, server
+from tfhet.messages.channel import values_of
 from tfhet.simulate.cluster_file import load
 from tfhet.strategies import JobContext, rank_of
 
@@ -185,9 +185,10 @@ def test_any_variables_of_a_launcher_are_read_or_a_usage_error(env: dict[str, st
         assert 0 <= job.rank < job.size
         assert JobContext.from_env(job.to_env()) == job
     with contextlib.suppress(UsageError):
-        ports = Ports.from_env(env, workers=workers)
-        assert len(ports.workers) == workers
-        assert all(1 <= port <= 65535 for port in (ports.control, ports.dispatcher, *ports.workers))
+        plane = {"dispatcher": PortRange(6000, is_shared=True), "workers": PortRange(6001, workers)}
+        ports = Ports.from_env(env, plane=plane)
+        assert len(ports.plane["workers"]) == workers
+        assert all(1 <= port <= 65535 for port in ports.every)
     for host in ("algo-1", "algo-2"):
         with contextlib.suppress(UsageError):
             assert resolve(host, env).isprintable()
@@ -199,32 +200,21 @@ def test_any_variables_of_a_launcher_are_read_or_a_usage_error(env: dict[str, st
         assert len(Secret.from_env(env, job_name(env), ["algo-1"]).key) == 32
 
 
-def test_any_list_of_serving_hosts_is_names_or_nothing(folder: Path) -> None:
-    told = {"hosts": ["algo-1", "algo-2"], "is_complete": True}
-
-    @fuzz("serving.json", json_bytes(mutated(st.just(told), tuple(told))))
-    def read(content: bytes) -> None:
-        (folder / "serving.json").write_bytes(content)
-        serving = Serving.read(folder)
-        assert serving is None or all(isinstance(host, str) for host in serving.hosts)
-
-    read()
-
-
-NOTICE = {"event": "service.workers", "count": 2}
+TOLD: list[dict[str, Any]] = [
+    {"type": "serving_hosts", "hosts": ["algo-1", "algo-2"], "is_complete": True},
+    {"type": "progress", "steps": 7, "examples": 896.0, "step_s": 1.5, "wait_s": None},
+    {"type": "ready", "port": 6001, "facts": {"native": ["tone"]}},
+    {"type": "registered", "workers": 2},
+]
 
 
 @fuzz(
-    "notices of a child",
-    json_bytes(mutated(st.just(NOTICE), tuple(NOTICE))).map(lambda raw: raw.decode(errors="replace")),
+    "packets of a channel", json_bytes(mutated(st.sampled_from(TOLD), tuple({name for each in TOLD for name in each})))
 )
-def test_any_line_of_a_child_is_a_notice_or_not(line: str) -> None:
-    for text in (line, f"@tfhet {line}"):
-        notice = understood(text)
-        if notice is not None:
-            event, fields = notice
-            assert isinstance(event, str)
-            assert all(isinstance(name, str) for name in fields)
+def test_any_packet_of_a_channel_is_a_message_or_a_message_error(packet: bytes) -> None:
+    for grammar in (rank.REPORTS, rank.ORDERS, server.REPORTS):
+        with contextlib.suppress(MessageError):
+            assert type(grammar.parse(values_of(packet))) in grammar.kinds.values()
 
 
 def _yaml(document: Any, snippet: str, indent: int) -> str:

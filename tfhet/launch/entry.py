@@ -12,9 +12,10 @@ from tfhet.errors import TfhetError
 from tfhet.launch.assignment import Assignment
 from tfhet.launch.failure import write_failure
 from tfhet.launch.init import LAUNCHER_NAME
-from tfhet.launch.launcher import STOP_SIGNALS, Launcher
+from tfhet.launch.launcher import Launcher
 from tfhet.launch.local_launchers import LocalLaunchers, ranks_to_start
 from tfhet.launch.settings import LaunchSettings
+from tfhet.launch.stop import STOP_SIGNALS
 from tfhet.process import name_process, outlive_nobody
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from tfhet.control import LinkClient, Message, Secret
 from tfhet.deadline import Deadline
-from tfhet.errors import NotReady
+from tfhet.errors import ClusterError, NotReady
 from tfhet.events import Observer
 from tfhet.launch.assignment import Assignment
 from tfhet.launch.job_result import JobResult
-from tfhet.launch.reports import objection_to_start
+from tfhet.messages import MessageError, UnknownKind, link
 
 
 class Follower:
@@ -32,7 +32,7 @@ class Follower:
         self._assignment, self._place, self._settings = assignment, place, settings
         self._on_stop = on_stop
         loop = asyncio.get_running_loop()
-        self._start: asyncio.Future[Message] = loop.create_future()
+        self._start: asyncio.Future[link.Start] = loop.create_future()
         self._result: asyncio.Future[JobResult] = loop.create_future()
         self._client = LinkClient(
             place.member,
@@ -51,8 +51,8 @@ class Follower:
         facts = {"host": self._place.host, "ranks": self._place.size}
         await self._client.join(facts, self._settings.ready_timeout_s)
 
-    async def started(self) -> Message:
-        """What the leader says when all is ready. Raises NotReady; the leader ends the job before that."""
+    async def started(self) -> link.Start:
+        """The order that the leader sends when all is ready. Raises NotReady; the leader ends the job before that."""
         limit_s = self._settings.ready_timeout_s + 2 * self._settings.lease_s
         try:
             async with Deadline(limit_s):
@@ -60,9 +60,9 @@ class Follower:
         except asyncio.TimeoutError:
             raise NotReady(f"{self._place.label}: not told to start within {limit_s:g} s") from None
 
-    def report(self, message: Mapping[str, Any]) -> None:
+    def report(self, report: link.Report) -> None:
         """Sends a report to the leader."""
-        self._client.send(message)
+        self._client.send(link.to_json(report))
 
     async def ended(self) -> JobResult:
         """The leader's job result; or one of this launcher's own, when the lease is lost. The lease bounds this
@@ -79,16 +79,31 @@ class Follower:
         await self._client.leave(code)
 
     def _heard(self, message: Message) -> None:
-        if message["type"] == "start":
-            odd = objection_to_start(message, self._assignment)
-            if odd is not None:
-                self._decide(JobResult(1, f"{self._place.label} cannot follow the leader: {odd}"))
-                return
-            with contextlib.suppress(asyncio.InvalidStateError):
-                self._start.set_result(message)
-        elif message["type"] == "stop":
+        try:
+            order = checked_order(message, self._assignment)
+        except UnknownKind:  # a later version of tfhet there
+            return
+        except MessageError as error:
+            self._decide(JobResult(1, f"{self._place.label} cannot follow the leader: {error}"))
+            return
+        if isinstance(order, link.Stop):
             self._on_stop()
+        elif not self._start.done():
+            self._start.set_result(order)
 
     def _decide(self, result: JobResult) -> None:
         with contextlib.suppress(asyncio.InvalidStateError):
             self._result.set_result(result)
+
+
+def checked_order(message: Message, assignment: Assignment) -> link.Order:
+    """The leader's order in a message. Raises MessageError for one that this launcher cannot follow (UnknownKind where
+    only the kind is new)."""
+    order = link.parse_order(message)
+    if isinstance(order, link.Start):
+        try:
+            assignment.plane.check(order.plane)
+            assignment.strategy.check(order.strategy)
+        except ClusterError as error:
+            raise MessageError(f"start: {error}") from error
+    return order

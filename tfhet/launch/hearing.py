@@ -1,68 +1,72 @@
-"""What a launcher hears of its training script: lines of the log, and notices that are for the launcher."""
+"""What a launcher hears of its training script: messages over their channel, and the lines of its log."""
 
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from tfhet.clock import SYSTEM, Clock
-from tfhet.messages import MetricLine
-from tfhet.planes.notice import understood
-
-TOTALS = ("steps", "examples", "step_s", "wait_s")
-"""What the built-in trainer says of itself once a second (`trainer.Meter.totals`)."""
+from tfhet.messages import MessageError, MetricLine, rank
 
 
 class Hearing:
-    """The output of one script. `on_line` gets what is for the log, `on_metrics` what a metric line says, once it is
-    there, and `on_reading` whether the script will read its data service `endlessly`."""
+    """Takes the messages and the log of one script.
+
+    on_line: receives each line of the log. on_metrics: receives the numbers of each metric line, from the messages of a
+    script that sends them, and from the lines of any other. on_reading: called with whether the script reads an endless
+    data set, when it begins to.
+    """
 
     def __init__(
         self,
         on_line: Callable[[str], None],
         on_metrics: Callable[[MetricLine], None] = lambda line: None,
-        on_reading: Callable[[bool], None] = lambda endlessly: None,
+        on_reading: Callable[[bool], None] = lambda endless: None,
         clock: Clock = SYSTEM,
     ):
         self.metrics: MetricLine | None = None
-        """The last metric line; only rank 0 prints them."""
+        """The numbers of the last metric line; None before the first, and on every rank but rank 0."""
         self.totals: Mapping[str, float] = {}
-        """The last of TOTALS that were told, as far as they were."""
+        """The last totals of `rank.Progress`, without those that the script never sent."""
         self._on_line, self._on_metrics, self._on_reading = on_line, on_metrics, on_reading
         self._clock = clock
+        self._sends_metrics = False
         self._progress_s: float | None = None
-        """When the script last said that it goes on, on the clock; None for one that never does."""
+        """When the script last sent its progress, on the clock; None for one that never does."""
 
     def hear(self, line: str) -> None:
-        """Takes one line."""
-        notice = understood(line)
-        if notice is not None:
-            self._understand(*notice)
-            return
+        """Takes one line of the log."""
         self._on_line(line)
-        if (metrics := MetricLine.parse(line)) is not None:
-            self.metrics = metrics
-            self._on_metrics(metrics)
+        if not self._sends_metrics and (metrics := MetricLine.parse(line)) is not None:
+            self._count(metrics)
+
+    def take(self, values: Mapping[str, Any]) -> None:
+        """Takes one message; ignores what is none, or of a kind that this version does not know."""
+        try:
+            report = rank.parse_report(values)
+        except MessageError:
+            return
+        if isinstance(report, rank.Progress):
+            self.expect_progress()
+            self.totals = {**self.totals, **{name: value for name, value in vars(report).items() if value is not None}}
+        elif isinstance(report, rank.Reading):
+            self._on_reading(report.endless)
+        else:
+            self._sends_metrics = True
+            # The line of the same step may have come first, when it was not known yet that messages follow.
+            if self.metrics is None or report.step > self.metrics.step:
+                self._count(report.line())
 
     def expect_progress(self) -> None:
-        """From now on a script that says nothing of its progress stalls."""
+        """From now on a script that sends no progress stalls."""
         self._progress_s = self._clock.monotonic()
 
     async def stalls(self, limit_s: float) -> None:
-        """Returns when a script that told of its progress has stopped to, for so long; 0: never."""
+        """Returns once a script that used to send its progress has sent none for `limit_s` seconds; 0: never."""
         while not limit_s or self._progress_s is None or self._clock.monotonic() - self._progress_s < limit_s:
             await asyncio.sleep(min(1.0, limit_s or 1.0))
 
-    def _understand(self, event: str, fields: Mapping[str, Any]) -> None:
-        if event == "goes on":
-            self.expect_progress()
-            told = {name: fields[name] for name in TOTALS if _is_amount(fields.get(name))}
-            self.totals = {**self.totals, **told}
-        elif event == "reads":
-            self._on_reading(bool(fields.get("endlessly")))
-
-
-def _is_amount(value: object) -> bool:
-    return type(value) in (int, float) and 0 <= value < math.inf  # type: ignore[operator]
+    def _count(self, metrics: MetricLine) -> None:
+        self.metrics = metrics
+        self._on_metrics(metrics)

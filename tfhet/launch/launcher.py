@@ -7,37 +7,35 @@ code = asyncio.run(Launcher(Assignment.of(environment(), settings), rest).run())
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
-import signal
-import sys
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from tfhet.clock import SYSTEM
 from tfhet.cluster import job_name
-from tfhet.control import Message, Secret
+from tfhet.control import Secret
 from tfhet.deadline import Deadline
-from tfhet.errors import JobFailed, TfhetError, UsageError
+from tfhet.errors import TfhetError, UsageError
 from tfhet.events import Event, Observer, ignore
 from tfhet.launch.assignment import Assignment
 from tfhet.launch.failure import write_failure
 from tfhet.launch.follower import Follower
 from tfhet.launch.hearing import Hearing
 from tfhet.launch.job_result import JobResult
-from tfhet.launch.leader import LINGER_S, SCRIPT_GRACE_S, STOP_S, Leader
+from tfhet.launch.leader import LINGER_S, STOP_S, Leader
+from tfhet.launch.log import Log
 from tfhet.launch.metrics import labels, metrics_of
 from tfhet.launch.outcome import write_outcome
-from tfhet.launch.script import command_of, environment_of
-from tfhet.messages import HostLine, JobResultLine, MetricLine
+from tfhet.launch.script import Script, command_of, environment_of
+from tfhet.launch.stop import Stop
+from tfhet.messages import HostLine, JobResultLine
+from tfhet.messages import link as reports
 from tfhet.planes import Outlets
-from tfhet.process import Child
 from tfhet.record import RunFolder
 from tfhet.record.folder import TIMELINE
-from tfhet.telemetry import Endpoint, Sampler, emf_line, gpu_count
+from tfhet.telemetry import Endpoint, Sampler, gpu_count
 
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 KILL_GRACE_S = 1.0
 """Seconds that a training script may take to end after SIGTERM when the job has failed. It is short, because a script
 that takes the signal for a request to stop may wait for other ranks in an allreduce."""
@@ -50,9 +48,9 @@ class Link(Protocol):
 
     async def join(self) -> None: ...
 
-    async def started(self) -> Message: ...
+    async def started(self) -> reports.Start: ...
 
-    def report(self, message: Mapping[str, object]) -> None: ...
+    def report(self, report: reports.Report) -> None: ...
 
     async def ended(self) -> JobResult: ...
 
@@ -71,30 +69,31 @@ class Launcher:
         self._settings = assignment.settings
         self._arguments = list(script_arguments)
         self._link: Link | None = None
-        self._script: Child | None = None
-        self._is_stopping = False
         self._has_read = False
-        self._ending: asyncio.Task[int] | None = None
-        self._hearing = Hearing(self.say, self._write_emf, self._reads)
+        log = Log(assignment)
+        self.say = log.say
+        self._hearing = Hearing(log.say, log.write_emf, self._reads)
+        self._script = Script(assignment, self._hearing, log.say)
         self._record = self.place.paths.output_data / "tfhet"
         self._timeline = self._record / TIMELINE
         # One launcher writes the events of the job: lines of several hosts would need one clock.
         self._observe: Observer = self._write_event if self.place.is_leader else ignore
-        outlets = Outlets(self.say, self._report, self._observe, self._record, self._settings.ready_timeout_s)
+        wait_s = self._settings.ready_timeout_s
+        outlets = Outlets(log.say, self._report, self._observe, self._script.tell, wait_s)
         self._side = assignment.plane.launcher_side(assignment.plane_settings, self.place, outlets)
 
     async def run(self) -> int:
         """Lives to the end and returns the exit code."""
         place = self.place
-        stopped: asyncio.Future[JobResult] = asyncio.get_running_loop().create_future()
-        self._on_signals(stopped)
+        stop = Stop(self.assignment)
+        stopped = stop.asked
         names = {*place.roles.other_hosts, *place.roles.dnn_hosts}
         secret = Secret.from_env(place.env, job_name(place.env), names)
         self.say(self._introduction(secret))
         self.say(str(self._host_line()))
         self._link = link = self._linked(secret)
         beside = [
-            asyncio.create_task(self._watch(stopped), name="source of ranks"),
+            asyncio.create_task(stop.watch(), name="source of ranks"),
             asyncio.create_task(self._sample(link), name="sampler"),
             asyncio.create_task(self._expose(), name="metrics"),
         ]
@@ -103,7 +102,7 @@ class Launcher:
         every: set[asyncio.Future[Any]] = {work, ended, stopped}
         await asyncio.wait(every, return_when=asyncio.FIRST_COMPLETED)
         result = await self._conclude(link, work, ended, stopped)
-        if result.code:  # at once: mpirun kills this host's launchers soon after one of another host has failed
+        if result.code:  # at once: what started the ranks may kill this launcher soon after another one has failed
             self._tell_why(result)
         for task in (work, ended, *beside):
             task.cancel()
@@ -119,13 +118,13 @@ class Launcher:
 
     def _linked(self, secret: Secret) -> Leader | Follower:
         if not self.place.is_leader:
-            return Follower(self.assignment, secret, self._observe, on_stop=self._stop_script)
+            return Follower(self.assignment, secret, self._observe, on_stop=self._script.request_stop)
         return Leader(
             self.assignment,
             self._side,
             secret,
             self._observe,
-            on_stop=self._stop_script,
+            on_stop=self._script.request_stop,
             on_host_lost=self._goes_on_without,
         )
 
@@ -161,30 +160,16 @@ class Launcher:
         assert rank is not None
         timeline = self._timeline if self._settings.timeline == "steps" else None
         env = environment_of(self.assignment, self._side, start, self._record, timeline)
-        self._observe(Event("training.started", SYSTEM.wall(), {"command": command, "job_id": start["job_id"]}))
+        self._observe(Event("training.started", SYSTEM.wall(), {"command": command, "job_id": start.job_id}))
         if place.is_leader:
             self._side.begins()
-        self._script = await Child.start(f"rank {rank.rank}", command, env=env, on_line=self._hearing.hear)
-        if self._is_stopping:
-            self._stop_script()
-        if not script:
-            self._hearing.expect_progress()
-        stall = asyncio.create_task(self._stall(self._script), name="stall")
-        beside = asyncio.create_task(self._side.beside(self._script.pid), name="beside")
+        pid = await self._script.start(command, env)
+        beside = asyncio.create_task(self._side.beside(pid), name="beside")
         try:
-            code = await self._script.wait()
+            result = await self._script.ended()
         finally:
-            stall.cancel()
             beside.cancel()
-        if stall.done() and not stall.cancelled():
-            raise JobFailed(
-                f"rank {rank.rank} on {place.host} took no step for {self._settings.stall_timeout_s:g} s; it waits for "
-                "data, or for another rank, or hangs (--stall_timeout_s)",
-                log_tail=self._script.tail,
-            )
-        whose = f"{script or 'the built-in trainer'} ended on {place.host}, rank {rank.rank}"
-        result = JobResult.of_script(code, whose, self._script.tail, self.assignment.is_noise)
-        link.report({"type": "result", "rank": rank.rank, "code": result.code, "cause": result.cause})
+        link.report(reports.RankResult(rank.rank, result.code, result.cause))
 
     def _reads(self, endlessly: bool) -> None:
         self._side.reads(endlessly)
@@ -192,20 +177,15 @@ class Launcher:
             self._has_read = True
             self._observe(Event("training.reading", SYSTEM.wall(), {}))
 
-    def _report(self, message: Mapping[str, Any]) -> None:
+    def _report(self, report: reports.Report) -> None:
         if self._link is not None:
-            self._link.report(message)
+            self._link.report(report)
 
     def _goes_on_without(self, host: str) -> None:
         leader = self._link
         assert isinstance(leader, Leader)
         left = ", ".join(leader.serving) or "no host"
         self.say(f"{host} was lost: {leader.lost_hosts[host]}; training goes on, {left} serves data")
-
-    async def _stall(self, script: Child) -> None:
-        """Returns once a script that used to report progress has been silent for too long, having killed it."""
-        await self._hearing.stalls(self._settings.stall_timeout_s)
-        script.kill()
 
     async def _sample(self, link: Link) -> None:
         """Notes what this launcher's processes use, and, where it leads its host, what the host does."""
@@ -227,16 +207,9 @@ class Launcher:
 
     def _processes(self) -> dict[str, int]:
         """Ids of the processes that run for this launcher, by name."""
-        script, rank = self._script, self.place.rank
-        running = {} if script is None or rank is None or script.code is not None else {f"rank-{rank.rank}": script.pid}
+        pid, rank = self._script.pid, self.place.rank
+        running = {} if pid is None or rank is None else {f"rank-{rank.rank}": pid}
         return {"launcher": os.getpid(), **running, **self._side.processes()}
-
-    def _stop_script(self) -> None:
-        """Tells the script to stop, now or when it has started; the job goes on until all have."""
-        self._is_stopping = True
-        if self._script is not None and self._ending is None:
-            self.say(f"the script is told to stop; it has {SCRIPT_GRACE_S:g} s")
-            self._ending = asyncio.create_task(self._script.stop(SCRIPT_GRACE_S), name="stop")
 
     async def _conclude(
         self,
@@ -249,7 +222,7 @@ class Launcher:
         if not ended.done() and not stopped.done() and work.done() and (error := work.exception()) is not None:
             own = JobResult.of_error(error, self.place.label, self.assignment.is_noise)
             try:
-                link.report({"type": "failed", "code": own.code, "cause": own.cause})
+                link.report(reports.Failed(own.code, own.cause))
                 if self.place.rank is None:
                     # Others may go on without this host; it ends with the job, whose lease bounds the wait.
                     self.say(f"serves no more: {own.headline}")
@@ -266,7 +239,7 @@ class Launcher:
         if not ended.done():
             own = stopped.result()
             try:
-                link.report({"type": "stop", "code": own.code, "cause": own.cause})
+                link.report(reports.StopWish(own.code, own.cause))
                 async with Deadline(STOP_S + LINGER_S):
                     return await asyncio.shield(ended)
             except (TfhetError, asyncio.TimeoutError):
@@ -274,14 +247,7 @@ class Launcher:
         return ended.result()
 
     async def _stop_children(self) -> None:
-        ends: list[Awaitable[object]] = []
-        if self._ending is not None:
-            self._ending.cancel()
-            await asyncio.gather(self._ending, return_exceptions=True)
-        if self._script is not None:
-            ends.append(self._script.stop(KILL_GRACE_S))
-        ends.append(self._side.stop(SERVER_GRACE_S))
-        await asyncio.gather(*ends)
+        await asyncio.gather(self._script.stop(KILL_GRACE_S), self._side.stop(SERVER_GRACE_S))
 
     def _tell_why(self, result: JobResult) -> None:
         self.say(str(JobResultLine(result.code, result.headline)))
@@ -310,43 +276,8 @@ class Launcher:
             place.mode, place.roles.current.name, place.identity.current_group, place.size, self._side.facts
         )
 
-    def _on_signals(self, stopped: asyncio.Future[JobResult]) -> None:
-        def on_signal(number: signal.Signals) -> None:
-            if not stopped.done():
-                stopped.set_result(JobResult(128 + number, f"{self.place.label} was told to stop ({number.name})"))
-
-        loop = asyncio.get_running_loop()
-        for number in STOP_SIGNALS:
-            loop.add_signal_handler(number, on_signal, number)
-
-    async def _watch(self, stopped: asyncio.Future[JobResult]) -> None:
-        """Takes the death of what started the ranks for a request to stop, which it cannot send any more."""
-        if self.assignment.source is None:
-            return
-        why = await self.assignment.source.gone(self.place)
-        if not stopped.done():
-            stopped.set_result(JobResult(128 + signal.SIGTERM, f"{self.place.label} was told to stop ({why})"))
-
-    def say(self, line: str) -> None:
-        """Writes one line to the log, with the host in front; noise is left out."""
-        if not self.assignment.is_noise(line):
-            _print(f"[{self.place.label}] {line}")
-
-    def _write_emf(self, line: MetricLine) -> None:
-        """Prints a metric line once more for CloudWatch, where that is asked for. It must be pure JSON, so it has no
-        prefix."""
-        if self._settings.emf_namespace:
-            _print(emf_line(self._settings.emf_namespace, labels(self.place), line, SYSTEM.wall()))
-
     def _write_event(self, event: Event) -> None:
         try:
             RunFolder(self._record).write_event(event)
         except OSError as error:
             self.say(f"the event {event.name} cannot be recorded: {error}")
-
-
-def _print(line: str) -> None:
-    with contextlib.suppress(OSError):  # the reader of our log may end before us
-        # In one write: mpirun, which puts a prefix before what it gets, would tear the line from its end.
-        sys.stdout.write(f"{line}\n")
-        sys.stdout.flush()

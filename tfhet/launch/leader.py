@@ -12,17 +12,16 @@ from tfhet.clock import SYSTEM, Clock
 from tfhet.cluster import job_name
 from tfhet.control import LinkServer, Message, Secret
 from tfhet.deadline import Deadline
-from tfhet.errors import NotReady
+from tfhet.errors import NotReady, shown
 from tfhet.events import Event, Observer
 from tfhet.launch.assignment import Assignment
 from tfhet.launch.job_result import JobResult
-from tfhet.launch.reports import objection
+from tfhet.launch.script import SCRIPT_GRACE_S
+from tfhet.messages import MessageError, UnknownKind, link
 from tfhet.planes import LauncherSide, Loss
 
 LINGER_S = 2.0
 """Seconds that the leader waits for the followers to confirm the end."""
-SCRIPT_GRACE_S = 20.0
-"""Seconds that the training scripts may take from SIGTERM to their checkpoint and their end."""
 STOP_S = SCRIPT_GRACE_S + 2.0
 """Seconds after which a job that is stopping is over, also without the results of all ranks."""
 
@@ -86,8 +85,9 @@ class Leader:
                 "job.ranks", by=self._assignment.source.starter, size=self.place.size, per_host=self.place.local_size
             )
 
-    async def started(self) -> Message:
-        """Waits until all hosts and their processes are ready, starts the ranks and returns what they were told.
+    async def started(self) -> link.Start:
+        """Waits until all hosts and their processes are ready, starts the ranks and returns the order that
+        all launchers receive.
 
         Raises NotReady, and UsageError where the ranks need what is not installed.
         """
@@ -103,14 +103,14 @@ class Leader:
         order: Mapping[str, Any] = {}
         if self._meeting is not None:
             order = self._meeting.open(self.place.leader_address, self.place.identity.cluster.network_interface)
-        message = {"type": "start", "job_id": job_id, "plane": dict(self._side.order()), "strategy": dict(order)}
-        self._server.broadcast(message)
+        start = link.Start(job_id, dict(self._side.order()), dict(order))
+        self._server.broadcast(link.to_json(start))
         self._begun = True
-        return message
+        return start
 
-    def report(self, message: Mapping[str, Any]) -> None:
+    def report(self, report: link.Report) -> None:
         """Takes a report of this launcher as if it had come from a follower."""
-        self._heard(self.place.member, dict(message))
+        self._take(self.place.member, report)
 
     async def ended(self) -> JobResult:
         """The job result, once there is one."""
@@ -176,24 +176,32 @@ class Leader:
             )
 
     def _heard(self, member: str, message: Message) -> None:
-        odd = objection(message, self.place.size)
-        if odd is None and message["type"] == "plane":
-            odd = self._side.heard(message["facts"])
-        if odd is not None:  # another version of tfhet there, or one that is broken: the leader does not wait for it
-            message = {"type": "failed", "code": 1, "cause": f"{member} sent a report that is wrong: {odd}"}
-        kind = message["type"]
-        if kind == "restarted":
+        try:
+            self._take(member, link.parse_report(message))
+        except UnknownKind:  # a later version of tfhet there
+            return
+        except MessageError as error:
+            self._take(member, _wrong(member, str(error)))
+
+    def _take(self, member: str, report: link.Report) -> None:
+        odd: str | None = None
+        if isinstance(report, link.PlaneReport):
+            odd = self._side.heard(report.facts)
+        elif isinstance(report, link.RankResult) and report.rank >= self.place.size:
+            odd = f"result: there is no rank {shown(report.rank)}"
+        if odd is not None:
+            report = _wrong(member, odd)
+        if isinstance(report, link.Restarted):
             self.restarts += 1
-            told = {name: message[name] for name in ("host", "process", "code", "cause")}
-            self._tell("service.restarted", **told)
-        elif kind == "result":
-            self._rank_ended(member, int(message["rank"]), int(message["code"]), str(message["cause"]))
-        elif kind == "stop":
-            self._stop(JobResult(int(message["code"]) or 1, str(message["cause"])))
-        elif kind == "failed" and self._can_go_on_without(member):
-            self._without(member, str(message["cause"]).split("\n", 1)[0])
-        elif kind == "failed":
-            self._decide(int(message["code"]) or 1, str(message["cause"]))
+            self._tell("service.restarted", **vars(report))
+        elif isinstance(report, link.RankResult):
+            self._rank_ended(member, report.rank, report.code, report.cause)
+        elif isinstance(report, link.StopWish):
+            self._stop(JobResult(report.code or 1, report.cause))
+        elif isinstance(report, link.Failed) and self._can_go_on_without(member):
+            self._without(member, report.cause.split("\n", 1)[0])
+        elif isinstance(report, link.Failed):
+            self._decide(report.code or 1, report.cause)
         self._changed.set()
 
     def _rank_ended(self, member: str, rank: int, code: int, cause: str) -> None:
@@ -226,7 +234,7 @@ class Leader:
             self._decide(result.code, result.cause)
             return
         self._tell("job.stopping", cause=result.headline)
-        self._server.broadcast({"type": "stop"})
+        self._server.broadcast(link.to_json(link.Stop()))
         self._on_stop()
         late = f"{result.headline}; not every rank had stopped after {STOP_S:g} s"
         asyncio.get_running_loop().call_later(STOP_S, self._decide, result.code, late)
@@ -278,3 +286,8 @@ class Leader:
 
     def _tell(self, name: str, **fields: Any) -> None:
         self._observer(Event(name, self._clock.wall(), fields))
+
+
+def _wrong(member: str, odd: str) -> link.Failed:
+    """What the leader makes of a report that a broken tfhet sent: it does not wait for that launcher."""
+    return link.Failed(1, f"{member} sent a report that is wrong: {odd}")

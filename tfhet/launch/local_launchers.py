@@ -17,8 +17,8 @@ from tfhet.cluster import Rank, host_paths, identify, roles
 from tfhet.errors import ClusterError
 from tfhet.launch.assignment import known
 from tfhet.launch.failure import write_failure
-from tfhet.launch.launcher import STOP_SIGNALS
 from tfhet.launch.settings import LaunchSettings
+from tfhet.launch.stop import STOP_SIGNALS
 from tfhet.process import Child, describe_exit
 from tfhet.telemetry import gpu_count
 

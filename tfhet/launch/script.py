@@ -1,16 +1,100 @@
-"""The training script of one rank: its command line and its environment."""
+"""The training script of one rank: its command line, its environment, and its process."""
 
 from __future__ import annotations
 
+import asyncio
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
+from tfhet.errors import JobFailed
 from tfhet.launch.assignment import Assignment
+from tfhet.launch.hearing import Hearing
+from tfhet.launch.job_result import JobResult
 from tfhet.launch.settings import LaunchSettings
+from tfhet.messages import Channel, link, rank
 from tfhet.planes import LauncherSide
+from tfhet.process import Child
 from tfhet.strategies import JobContext
+
+SCRIPT_GRACE_S = 20.0
+"""Seconds that a training script may take from SIGTERM to its checkpoint and its end."""
+
+
+class Script:
+    """The script of the rank at this launcher: started at most once, heard and stopped."""
+
+    def __init__(self, assignment: Assignment, hearing: Hearing, say: Callable[[str], None]):
+        self._assignment, self._hearing, self._say = assignment, hearing, say
+        self._channel: Channel | None = None
+        self._early: list[rank.Order] = []
+        self._child: Child | None = None
+        self._is_stopping = False
+        self._ending: asyncio.Task[int] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Id of its process; None while none runs."""
+        return self._child.pid if self._child is not None and self._child.code is None else None
+
+    async def start(self, command: Sequence[str], env: Mapping[str, str]) -> int:
+        """Starts it and returns its process id. Raises OSError."""
+        number = self._assignment.place.rank
+        assert number is not None
+        self._channel = channel = Channel(self._hearing.take)
+        for order in self._early:
+            self.tell(order)
+        name, hear = f"rank {number.rank}", self._hearing.hear
+        self._child = await Child.start(name, command, env=env, on_line=hear, channel=channel)
+        if self._is_stopping:
+            self.request_stop()
+        if not self._assignment.settings.train_script:
+            self._hearing.expect_progress()
+        return self._child.pid
+
+    async def ended(self) -> JobResult:
+        """What its end makes of the job. Raises JobFailed for a script that stalled, after ending it."""
+        child, place, settings = self._child, self._assignment.place, self._assignment.settings
+        assert child is not None and place.rank is not None
+        stall = asyncio.create_task(self._stall(child), name="stall")
+        try:
+            code = await child.wait()
+        finally:
+            stall.cancel()
+        if stall.done() and not stall.cancelled():
+            raise JobFailed(
+                f"rank {place.rank.rank} on {place.host} took no step for {settings.stall_timeout_s:g} s; it waits for "
+                "data, or for another rank, or hangs (--stall_timeout_s)",
+                log_tail=child.tail,
+            )
+        whose = f"{settings.train_script or 'the built-in trainer'} ended on {place.host}, rank {place.rank.rank}"
+        return JobResult.of_script(code, whose, child.tail, self._assignment.is_noise)
+
+    def tell(self, order: rank.Order) -> None:
+        """Sends it a message, now or when it starts."""
+        if self._channel is None:
+            self._early.append(order)
+        else:
+            self._channel.send(rank.to_json(order))
+
+    def request_stop(self) -> None:
+        """Asks it to stop, now or when it has started."""
+        self._is_stopping = True
+        if self._child is not None and self._ending is None:
+            self._say(f"the script is asked to stop; it has {SCRIPT_GRACE_S:g} s")
+            self._ending = asyncio.create_task(self._child.stop(SCRIPT_GRACE_S), name="stop")
+
+    async def stop(self, grace_s: float) -> None:
+        """Ends it, by SIGKILL after `grace_s` seconds."""
+        if self._ending is not None:
+            self._ending.cancel()
+            await asyncio.gather(self._ending, return_exceptions=True)
+        if self._child is not None:
+            await self._child.stop(grace_s)
+
+    async def _stall(self, child: Child) -> None:
+        await self._hearing.stalls(self._assignment.settings.stall_timeout_s)
+        child.kill()
 
 
 def command_of(settings: LaunchSettings, arguments: Sequence[str]) -> list[str]:
@@ -20,21 +104,21 @@ def command_of(settings: LaunchSettings, arguments: Sequence[str]) -> list[str]:
 
 
 def environment_of(
-    assignment: Assignment, side: LauncherSide, start: Mapping[str, Any], record: Path, timeline: Path | None
+    assignment: Assignment, side: LauncherSide, start: link.Start, record: Path, timeline: Path | None
 ) -> dict[str, str]:
-    """The variables of the script. start: the leader's message. record: folder of the run record. timeline: folder for
+    """The variables of the script. start: the leader's order. record: folder of the run record. timeline: folder for
     the times of its steps; None: it does not note them. Raises ClusterError where this host cannot follow the order."""
     place, rank = assignment.place, assignment.place.rank
     assert rank is not None
     job = JobContext(
-        job_id=str(start["job_id"]),
+        job_id=start.job_id,
         mode=place.mode,
         rank=rank.rank,
         size=rank.size,
         local_rank=rank.local_rank,
         local_size=rank.local_size,
         plane=assignment.plane.name,
-        order=start["plane"],
+        order=start.plane,
         strategy=assignment.strategy.name,
         seed=assignment.settings.job_seed,
         host=place.host,
@@ -43,5 +127,5 @@ def environment_of(
         record_dir=str(record),
         timeline_dir=None if timeline is None else str(timeline),
     )
-    env = side.environment(start["plane"], {**place.env, **job.to_env(), "PYTHONUNBUFFERED": "1"})
-    return assignment.strategy.environment(start["strategy"], place.host, rank, env)
+    env = side.environment(start.plane, {**place.env, **job.to_env(), "PYTHONUNBUFFERED": "1"})
+    return assignment.strategy.environment(start.strategy, place.host, rank, env)

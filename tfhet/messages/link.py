@@ -16,20 +16,11 @@ from tfhet.messages.grammar import Grammar, MessageError, check_amounts, check_c
 
 
 @dataclass(frozen=True)
-class Serving:
-    """The part of the data plane on `host` runs."""
-
-    host: str
-    plane: Mapping[str, Any] = field(default_factory=dict)
-    """What the plane adds, for its own eyes."""
-
-
-@dataclass(frozen=True)
 class PlaneReport:
-    """What the part of the data plane on `host` has to say to the leader's part of it."""
+    """What the data plane of one launcher reports to the data plane of the leader."""
 
-    host: str
-    plane: Mapping[str, Any]
+    facts: Mapping[str, Any]
+    """Only the plane reads them."""
 
 
 @dataclass(frozen=True)
@@ -101,12 +92,11 @@ class Stop:
     """The order to ask the scripts to stop."""
 
 
-Report = Serving | PlaneReport | Restarted | RankResult | Failed | StopWish
+Report = PlaneReport | Restarted | RankResult | Failed | StopWish
 Order = Start | Stop
 
 REPORTS = Grammar(
     {
-        "serving": Serving,
         "plane": PlaneReport,
         "restarted": Restarted,
         "result": RankResult,

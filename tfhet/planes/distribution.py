@@ -14,9 +14,9 @@ import tensorflow as tf
 
 from tfhet.cluster import environment
 from tfhet.errors import UsageError
+from tfhet.messages import inherited, rank
 from tfhet.placement import Pipeline, without_autotune
 from tfhet.placement.inspect import without_last_assertion
-from tfhet.planes.notice import notify
 from tfhet.planes.registry import get
 from tfhet.strategies import JobContext
 
@@ -54,7 +54,7 @@ def distribute(
     if not isinstance(data, tf.data.Dataset):
         raise UsageError(f"tfhet.distribute takes a tf.data.Dataset or a tfhet.Pipeline, not {type(data).__name__}")
     if job.size == 1 and not job.is_served and steps_per_epoch is None:
-        _say_reading(job, data)
+        _say_reading(data)
         return data
     cardinality = int(data.cardinality())
     data = without_last_assertion(data)
@@ -66,15 +66,15 @@ def distribute(
         )
     if steps is not None or job.size > 1:
         data = data if cardinality == tf.data.INFINITE_CARDINALITY else data.repeat()
-    _say_reading(job, data)
+    _say_reading(data)
     share = get(job.plane).rank_side().plain(data, job, ordinal, sharding=sharding, transport=transport)
     return share if steps is None else _passes(share, steps)
 
 
-def _say_reading(job: JobContext, data: tf.data.Dataset) -> None:
-    """Tells the launcher, which needs to know whether losing a host for good would keep the data from ever ending."""
-    if job.record_dir:
-        notify("reads", endlessly=bool(data.cardinality() == tf.data.INFINITE_CARDINALITY))
+def _say_reading(data: tf.data.Dataset) -> None:
+    """Informs the launcher, which needs to know whether losing a host for good would keep the data from ever ending."""
+    endless = bool(data.cardinality() == tf.data.INFINITE_CARDINALITY)
+    inherited(environment()).send(rank.to_json(rank.Reading(endless)), limit_s=1.0)
 
 
 def _pipeline(pipeline: Pipeline, steps: int | None, transport: Any, job: JobContext, ordinal: int) -> tf.data.Dataset:
@@ -82,7 +82,7 @@ def _pipeline(pipeline: Pipeline, steps: int | None, transport: Any, job: JobCon
     if steps is None and count is not None and pipeline.repeat:
         steps = _steps(-(-count * pipeline.repeat // pipeline.batch_size), job.size)
     data = get(job.plane).rank_side().declared(pipeline, job, ordinal, transport)
-    _say_reading(job, data)
+    _say_reading(data)
     pairs = data.map(lambda element: (element["image"], element["label"]))
     return pairs if steps is None else _passes(pairs, steps)
 

@@ -20,11 +20,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from tfhet.cluster import Place, PortRange, Role, Roles
 from tfhet.events import Observer
+from tfhet.messages import link, rank
 from tfhet.planes.costs import PlaneCosts
 from tfhet.record import Record
 from tfhet.telemetry import Metric
@@ -52,12 +52,12 @@ class Outlets:
 
     say: Callable[[str], None]
     """Writes one line to the log."""
-    report: Callable[[Mapping[str, Any]], None]
-    """Sends a message to the leader: `{"type": "plane", "facts": {...}}` reaches `LauncherSide.heard` there."""
+    report: Callable[[link.Report], None]
+    """Sends a report to the leader: a `link.PlaneReport` reaches `LauncherSide.heard` there."""
     observe: Observer
     """Records an event."""
-    record: Path
-    """Folder of the run record."""
+    tell_script: Callable[[rank.Order], None]
+    """Sends a message to the script of this launcher's rank, now or when it starts; in vain where there is none."""
     ready_timeout_s: float
     """How long all processes of the job may take until they are ready."""
 

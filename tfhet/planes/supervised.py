@@ -1,4 +1,4 @@
-"""One process of the data service, kept alive: started again at the same port when it dies or falls silent.
+"""One process of a data plane, kept alive: started again at the same port when it dies or falls silent.
 
 At the same address and port a respawned worker takes up its place (a worker at another address is a new one, and the
 epoch waits for the old one for ever: TF 2.15.1), and a respawned dispatcher finds its journal.
@@ -10,10 +10,12 @@ import asyncio
 import collections
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tfhet.clock import SYSTEM, Clock
 from tfhet.errors import JobFailed
-from tfhet.planes.notice import understood
+from tfhet.messages import Channel, MessageError
+from tfhet.messages import server as messages
 from tfhet.process import Child, OnLine, describe_exit
 
 
@@ -31,19 +33,38 @@ class RestartPolicy:
     """Before the first restart; twice as long after each further death within the window."""
     longest_backoff_s: float = 2.0
     silence_s: float = 10.0
-    """A process that serves and says nothing for so long (it says something every second) hangs: it is killed."""
+    """Seconds after which a process that serves and is silent (it reports every second) hangs, and is killed."""
     start_s: float = 120.0
-    """So long it may say nothing before it serves."""
+    """Seconds that it may be silent before it serves."""
 
     def pause_s(self, deaths: int) -> float:
         """Seconds before the restart after the `deaths`-th death in the window, from 1."""
         return min(self.longest_backoff_s, self.backoff_s * 2.0 ** min(deaths - 1, 16))
 
 
-class Supervised:
-    """A server process, started again when it ends by itself.
+@dataclass(frozen=True)
+class Started:
+    """The process was started, or started again."""
 
-    `tell` receives (event name, fields): started, ready, died, and what the process says about itself.
+    pid: int
+
+
+@dataclass(frozen=True)
+class Died:
+    """The process ended by itself, and is started again."""
+
+    code: int
+    """Its exit code; negative for the signal that ended it."""
+    cause: str
+
+
+Happening = Started | Died | messages.Report
+
+
+class Supervised:
+    """A server process, started again when it ends by itself. It reports over a channel (tfhet/messages/server.py).
+
+    observe: receives what happens to the process, and what it reports.
     """
 
     def __init__(
@@ -54,7 +75,7 @@ class Supervised:
         env: Mapping[str, str],
         *,
         on_line: OnLine,
-        tell: Callable[[str, Mapping[str, object]], None],
+        observe: Callable[[Happening], None],
         policy: RestartPolicy | None = None,
         clock: Clock = SYSTEM,
     ):
@@ -67,7 +88,7 @@ class Supervised:
         self._command = list(command)
         self._env = dict(env)
         self._on_line = on_line
-        self._tell = tell
+        self._observe = observe
         self._policy = policy or RestartPolicy()
         self._clock = clock
         self._child: Child | None = None
@@ -116,10 +137,11 @@ class Supervised:
         while True:
             self._heard_s, self._serves = self._clock.monotonic(), False
             self._renewing, command = False, self._command
-            self._child = await Child.start(self.name, command, env=self._env, on_line=self._heard)
+            channel = Channel(self._took)
+            self._child = await Child.start(self.name, command, env=self._env, on_line=self._heard, channel=channel)
             if self._renewing:  # while it was being started, with the command before
                 self._child.kill()
-            self._tell("started", {"pid": self._child.pid})
+            self._observe(Started(self._child.pid))
             silent = asyncio.create_task(self._silence(self._child))
             try:
                 code = await self._child.wait()
@@ -144,7 +166,7 @@ class Supervised:
             if not self.ready.is_set() or deaths > self._policy.limit or self._vain > self._policy.vain_limit:
                 return failed
             self.restarts += 1
-            self._tell("died", {"code": code, "cause": str(failed)})
+            self._observe(Died(code, str(failed)))
             await asyncio.sleep(self._policy.pause_s(deaths))
 
     async def _silence(self, child: Child) -> None:
@@ -160,15 +182,18 @@ class Supervised:
 
     def _heard(self, line: str) -> None:
         self._heard_s = self._clock.monotonic()
-        notice = understood(line)
-        if notice is None:
-            self._on_line(f"[{self.name}] {line}")
+        self._on_line(f"[{self.name}] {line}")
+
+    def _took(self, values: Mapping[str, Any]) -> None:
+        self._heard_s = self._clock.monotonic()
+        try:
+            report = messages.parse(values)
+        except MessageError:
             return
-        event, fields = notice
-        if event == "ready":
+        if isinstance(report, messages.Ready):
             self._serves = True
             self.ready.set()
-        self._tell(event, fields)
+        self._observe(report)
 
 
 def _ordinal(number: int) -> str:

@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 
 from tfhet.clock import Clock
-from tfhet.messages import MetricLine, StepPartsLine
+from tfhet.messages import MetricLine, StepPartsLine, rank
 from tfhet.record import Spread, median
 from tfhet.record.step_time import Pause, StepTime, measured, wait_pct
 
@@ -29,14 +29,9 @@ class Meter:
         self._step_s += step.dur_s
         self._wait_s += step.wait_s
 
-    def totals(self) -> dict[str, float]:
-        """Sums over all steps, the warm-up included: their number, the examples of all ranks, and seconds."""
-        return {
-            "steps": len(self._steps),
-            "examples": self._examples,
-            "step_s": self._step_s,
-            "wait_s": self._wait_s,
-        }
+    def totals(self) -> rank.Progress:
+        """Sums over all steps, the warm-up included."""
+        return rank.Progress(len(self._steps), self._examples, self._step_s, self._wait_s)
 
     @contextlib.contextmanager
     def pause(self, name: str, clock: Clock) -> Iterator[None]:

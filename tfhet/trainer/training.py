@@ -13,11 +13,10 @@ import numpy as np
 
 from tfhet import stages as stage_room
 from tfhet.clock import SYSTEM, Clock
-from tfhet.cluster import HostPaths
+from tfhet.cluster import HostPaths, environment
 from tfhet.errors import UsageError
-from tfhet.messages import EpochLine
+from tfhet.messages import EpochLine, MetricLine, ProcessChannel, inherited, rank
 from tfhet.placement import bytes_per_example
-from tfhet.planes.notice import notify
 from tfhet.planes.reader import Reader
 from tfhet.record import RunFolder, RunSummary
 from tfhet.strategies import Collective, JobContext
@@ -49,9 +48,11 @@ class Training:
     collective: Collective
     clock: Clock = SYSTEM
     stop: StopRequest = field(default_factory=StopRequest)
+    channel: ProcessChannel = field(default_factory=lambda: inherited(environment()))
+    """To the launcher; a training without one sends nothing."""
     was_stopped: bool = False
     """Whether `run` ended because all ranks had agreed to stop."""
-    _told_s: float = -math.inf
+    _said_s: float = -math.inf
     _meter: Meter = field(default_factory=Meter)
     _journal: Journal = field(default_factory=Journal)
 
@@ -74,6 +75,11 @@ class Training:
                     checkpoints.save(Progress(epoch, loop.step, begun.steps, begun.number), self._ledger(begun))
 
         board = Board.of(settings.tensorboard if chief else OFF, self.paths.output / "tensorboard", self.clock)
+
+        def on_metrics(line: MetricLine) -> None:
+            self.channel.send(rank.to_json(rank.Metrics.of(line)))
+            board.line(line)
+
         loop = Loop(
             self.reader,
             self.accelerator,
@@ -83,7 +89,7 @@ class Training:
             log_every=settings.log_every,
             set_epoch=(lambda epoch: keras.optimizer.learning_rate.assign(schedule.at(epoch))) if keras else _ignore,
             on_line=lambda line: print(line, flush=True),
-            on_metrics=board.line,
+            on_metrics=on_metrics,
             on_epoch_end=keras.average_statistics if keras else lambda: None,
             on_progress=self._say_progress,
             is_told_to_stop=lambda: self.stop.is_made,
@@ -104,8 +110,7 @@ class Training:
             )
         self.stop.listen()
         loop.agree()
-        if self._record_dir:
-            notify("reads", endlessly=False)
+        self.channel.send(rank.to_json(rank.Reading(endless=False)), limit_s=1.0)
         self._say_progress()
         for epoch in range(progress.epoch, settings.epochs):
             result = loop.epoch(epoch, settings.steps_per_epoch, begun)
@@ -145,11 +150,11 @@ class Training:
         return summary
 
     def _say_progress(self) -> None:
-        """Tells the launcher, which takes a long silence for a hang; once a second is enough."""
+        """Sends the launcher, which takes a long silence for a hang, the totals; once a second is enough."""
         now_s = self.clock.monotonic()
-        if self._record_dir and now_s > self._told_s + 1.0:
-            self._told_s = now_s
-            notify("goes on", **self._meter.totals())
+        if now_s > self._said_s + 1.0:
+            self._said_s = now_s
+            self.channel.send(rank.to_json(self._meter.totals()))
             self._journal.write()
 
     @property

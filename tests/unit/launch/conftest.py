@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -26,11 +25,11 @@ def assignment_of(environment_of: Callable[..., dict[str, str]]) -> Callable[...
 
 
 @pytest.fixture
-def leader_of(tmp_path: Path) -> Callable[..., Leader]:
+def leader_of() -> Callable[..., Leader]:
     """`leader_of(assignment, secret, observer, ...)`: a leader whose data plane starts nothing."""
 
     def build(assignment: Assignment, *arguments: object, **options: object) -> Leader:
-        outlets = Outlets(lambda line: None, lambda message: None, ignore, tmp_path, 20.0)
+        outlets = Outlets(lambda line: None, lambda report: None, ignore, lambda order: None, 20.0)
         side = assignment.plane.launcher_side(assignment.plane_settings, assignment.place, outlets)
         return Leader(assignment, side, *arguments, **options)
 

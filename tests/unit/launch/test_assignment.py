@@ -12,11 +12,11 @@ from tfhet.planes import LauncherSide, Outlets
 
 
 @pytest.fixture
-def side_of(tmp_path):
+def side_of():
     """`side_of(assignment)`: the launcher's side of its data plane, which nothing has started."""
 
     def build(assignment: Assignment) -> LauncherSide:
-        outlets = Outlets(lambda line: None, lambda message: None, ignore, tmp_path, 20.0)
+        outlets = Outlets(lambda line: None, lambda report: None, ignore, lambda order: None, 20.0)
         return assignment.plane.launcher_side(assignment.plane_settings, assignment.place, outlets)
 
     return build

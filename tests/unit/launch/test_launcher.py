@@ -182,21 +182,29 @@ def events(tmp_path: Path, name: str) -> list[dict]:
     return [event for event in folder.events() if event["event"] == name]
 
 
-def test_notices_of_a_script_are_heard_and_not_printed(launch, tmp_path, capfd):
-    code = "from tfhet.planes.notice import notify\nprint('hello')\nnotify('reads', endlessly=True)\n"
-    assert launch(code + "notify('reads', endlessly=False)\nnotify('something new', x=1)\nprint('@tfhet rubbish')") == 0
+SENDS = """
+from tfhet.cluster import environment
+from tfhet.messages import MetricLine, inherited, rank
+channel = inherited(environment())
+def send(report): assert channel.send(rank.to_json(report), limit_s=5)
+"""
+
+
+def test_messages_of_a_script_are_heard_and_its_lines_are_printed(launch, tmp_path, capfd):
+    code = SENDS + "print('hello')\nsend(rank.Reading(True))\nsend(rank.Reading(False))\n"
+    assert launch(code + "channel.send({'type': 'something new', 'x': 1})") == 0
     out = capfd.readouterr().out
-    assert "[t1/0] hello" in out and "[t1/0] @tfhet rubbish" in out
-    assert "endlessly" not in out and "something new" not in out
+    assert "[t1/0] hello" in out
+    assert "endless" not in out and "something new" not in out
     assert len(events(tmp_path, "training.reading")) == 1
 
 
-SAYS = """
+SAYS = f"""
+{SENDS}
 import sys, time, urllib.request
-from tfhet.planes.notice import notify
-from tfhet.messages import MetricLine
-notify("goes on", steps=7, examples=896, step_s=1.5, wait_s=0.25)
-print(MetricLine(7, 0, 214.3, 597.0, 16.7, 2.5), flush=True)
+send(rank.Progress(steps=7, examples=896, step_s=1.5, wait_s=0.25))
+line = MetricLine(7, 0, 214.3, 597.0, 16.7, 2.5)
+print(line, flush=True)
 """
 ASKS = """
 for _ in range(500):
@@ -238,25 +246,21 @@ def test_a_port_for_prometheus_that_is_taken_ends_no_job(launch, capfd):
     assert "[t1/0] trained" in out and "no metrics at --metrics_port" in out
 
 
-def test_a_metric_line_is_followed_by_one_for_cloudwatch_where_that_is_wanted(launch, capfd):
-    assert launch(SAYS, "--emf_namespace", "training") == 0
+@pytest.mark.parametrize("sends", ["", "send(rank.Metrics.of(line))"], ids=["printed", "printed and sent"])
+def test_a_metric_line_is_written_once_more_for_cloudwatch_where_that_is_wanted(launch, capfd, sends):
+    assert launch(SAYS + sends, "--emf_namespace", "training") == 0
     lines = capfd.readouterr().out.splitlines()
-    (at,) = [index for index, line in enumerate(lines) if line.startswith("[t1/0] [tfhet] step=7 ")]
-    told = json.loads(lines[at + 1])  # nothing stands before it
+    assert [line for line in lines if line.startswith("[t1/0] [tfhet] step=7 ")]
+    (told,) = [json.loads(line) for line in lines if line.startswith("{")]  # no host stands in front
     assert told["loss"] == 2.5 and told["host"] == "t1" and told["training_job"] == "job"
     assert told["_aws"]["CloudWatchMetrics"][0]["Namespace"] == "training"
-    assert launch(SAYS) == 0
+    assert launch(SAYS + sends) == 0
     assert "_aws" not in capfd.readouterr().out
 
 
-def test_the_script_is_told_who_serves(serving, capfd):
-    code = (
-        "from pathlib import Path; from tfhet.cluster import environment; from tfhet.strategies import JobContext\n"
-        "from tfhet.planes.tf_service.serving import Serving\n"
-        "job = JobContext.from_env(environment()); print('hosts', Serving.read(Path(job.record_dir)))"
-    )
-    assert serving(code) == 0
-    assert "[t1/0] hosts Serving(hosts=('t1',), is_complete=True)" in capfd.readouterr().out
+def test_the_script_hears_who_serves(serving, capfd):
+    assert serving(SENDS + "print('hosts', rank.parse_order(channel.receive(5)))") == 0
+    assert "[t1/0] hosts ServingHosts(hosts=('t1',), is_complete=True)" in capfd.readouterr().out
 
 
 @pytest.mark.parametrize(("code", "expected"), [(143, 143), (7, 143), (0, 0)])
@@ -284,7 +288,7 @@ def test_a_script_that_is_told_to_stop_may_finish_what_it_does(environment_of, t
 
 
 def test_a_script_that_told_of_its_progress_and_stops_to_is_ended(launch, tmp_path):
-    code = "import time; from tfhet.planes.notice import notify\nnotify('goes on')\ntime.sleep(50)"
+    code = SENDS + "send(rank.Progress())\nimport time; time.sleep(50)"
     assert launch(code, "--stall_timeout_s", "0.5") == 1
     assert "0.5" in failure(tmp_path)
 
@@ -354,10 +358,10 @@ def test_as_many_cpus_are_reserved_as_the_training_uses(serving, capfd, tmp_path
 def test_the_processes_of_a_launcher_have_names(assignment_of):
     launcher = Launcher(assignment_of("t1", 1, ranks=2), [])
     assert launcher._processes() == {"launcher": os.getpid()}
-    launcher._script = SimpleNamespace(pid=7, code=None)
+    launcher._script = SimpleNamespace(pid=7)
     launcher._side = SimpleNamespace(processes=lambda: {"worker-0": 8})
     assert launcher._processes() == {"launcher": os.getpid(), "rank-1": 7, "worker-0": 8}
-    launcher._script = SimpleNamespace(pid=7, code=0)
+    launcher._script = SimpleNamespace(pid=None)
     assert launcher._processes() == {"launcher": os.getpid(), "worker-0": 8}
 
 

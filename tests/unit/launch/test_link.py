@@ -18,6 +18,7 @@ from tfhet.launch.assignment import Assignment
 from tfhet.launch.follower import Follower
 from tfhet.launch.job_result import JobResult
 from tfhet.launch.leader import Leader
+from tfhet.messages import link
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -29,8 +30,8 @@ def run(coroutine: Coroutine[Any, Any, Any]) -> Any:
     return asyncio.run(asyncio.wait_for(coroutine, 30))
 
 
-def result(rank: int, code: int = 0) -> dict[str, object]:
-    return {"type": "result", "rank": rank, "code": code, "cause": f"rank {rank}: exit code {code}"}
+def result(rank: int, code: int = 0) -> link.RankResult:
+    return link.RankResult(rank, code, f"rank {rank}: exit code {code}")
 
 
 class Job:
@@ -49,16 +50,16 @@ class Job:
         await asyncio.gather(self.rank.join(), self.data.join())
 
     def ready(self) -> None:
-        self.chief.report({"type": "plane", "facts": {"event": "serving", "host": "t1"}})
-        self.data.report({"type": "plane", "facts": {"event": "serving", "host": "d1"}})
-        self.data.report({"type": "plane", "facts": {"event": "workers", "count": 1}})
+        self.chief.report(link.PlaneReport({"event": "serving", "host": "t1"}))
+        self.data.report(link.PlaneReport({"event": "serving", "host": "d1"}))
+        self.data.report(link.PlaneReport({"event": "workers", "count": 1}))
 
     async def end(self) -> list[JobResult]:
         """The verdicts of all three, who leave with its code as soon as they know it."""
 
-        async def ended(link: Leader | Follower) -> JobResult:
-            verdict = await link.ended()
-            await link.leave(verdict.code, verdict.cause, self.patient)
+        async def ended(one: Leader | Follower) -> JobResult:
+            verdict = await one.ended()
+            await one.leave(verdict.code, verdict.cause, self.patient)
             return verdict
 
         return list(await asyncio.gather(ended(self.chief), ended(self.rank), ended(self.data)))
@@ -68,18 +69,18 @@ def test_all_start_once_every_host_serves_and_every_worker_is_known(assignment_o
     async def scenario() -> None:
         job = Job(assignment_of, leader_of)
         await job.join()
-        starts = [asyncio.create_task(link.started()) for link in (job.chief, job.rank, job.data)]
-        job.data.report({"type": "plane", "facts": {"event": "serving", "host": "d1", "native": ["tone", "jpeg"]}})
+        starts = [asyncio.create_task(one.started()) for one in (job.chief, job.rank, job.data)]
+        job.data.report(link.PlaneReport({"event": "serving", "host": "d1", "native": ["tone", "jpeg"]}))
         await asyncio.sleep(0.2)
         assert not any(task.done() for task in starts)
-        job.data.report({"type": "plane", "facts": {"event": "workers", "count": 1}})
+        job.data.report(link.PlaneReport({"event": "workers", "count": 1}))
         await asyncio.sleep(0.2)
         assert not any(task.done() for task in starts)
-        job.chief.report({"type": "plane", "facts": {"event": "serving", "host": "t1", "native": ["jpeg", "sampling"]}})
+        job.chief.report(link.PlaneReport({"event": "serving", "host": "t1", "native": ["jpeg", "sampling"]}))
         messages = await asyncio.gather(*starts)
         assert messages[0] == messages[1] == messages[2]
-        assert messages[0]["job_id"].startswith("job-")
-        assert messages[0]["plane"]["native"] == ["jpeg"]
+        assert messages[0].job_id.startswith("job-")
+        assert messages[0].plane["native"] == ["jpeg"]
         job.chief.report(result(0))
         job.rank.report(result(1))
         await job.end()
@@ -142,7 +143,7 @@ def test_a_host_that_cannot_go_on_ends_the_job(assignment_of, leader_of):
     async def scenario() -> None:
         job = Job(assignment_of, leader_of)
         await job.join()
-        job.data.report({"type": "failed", "code": 2, "cause": "d1: port 7 is in use\nlast line"})
+        job.data.report(link.Failed(2, "d1: port 7 is in use\nlast line"))
         assert [v.code for v in await job.end()] == [2, 2, 2]
 
     run(scenario())
@@ -152,7 +153,7 @@ def test_a_failure_is_never_reported_as_success(assignment_of, leader_of):
     async def scenario() -> None:
         job = Job(assignment_of, leader_of)
         await job.join()
-        job.data.report({"type": "failed", "code": 0, "cause": "worker-0 ended by itself"})
+        job.data.report(link.Failed(0, "worker-0 ended by itself"))
         assert {v.code for v in await job.end()} == {1}
 
     run(scenario())
@@ -211,7 +212,7 @@ def test_who_is_missing_is_named_when_the_job_does_not_get_ready(assignment_of, 
         await asyncio.gather(job.chief.join(), job.rank.join())
         with pytest.raises(NotReady, match="d1"):
             await job.chief.started()
-        job.chief.report({"type": "failed", "code": 1, "cause": "not ready"})
+        job.chief.report(link.Failed(1, "not ready"))
         await asyncio.gather(job.chief.leave(1, "", job.patient), job.rank.leave(1, "", job.patient))
 
     run(scenario())
@@ -223,7 +224,7 @@ def test_a_data_service_that_does_not_come_up_is_named(assignment_of, leader_of)
         await job.join()
         with pytest.raises(NotReady, match=r"no data service on d1, t1; 0 of 1 workers are registered"):
             await job.chief.started()
-        job.chief.report({"type": "failed", "code": 1, "cause": "not ready"})
+        job.chief.report(link.Failed(1, "not ready"))
         await job.end()
 
     run(scenario())
@@ -235,7 +236,7 @@ def test_a_branch_without_a_chief_gives_up(assignment_of, leader_of):
         with pytest.raises(NotReady, match="nothing listens there"):
             await job.data.join()
         with pytest.raises(UsageError):
-            job.data.report({"type": "failed", "code": 1, "cause": ""})
+            job.data.report(link.Failed(1, ""))
         await job.data.leave(1, "", job.patient)
 
     run(scenario())
@@ -245,7 +246,7 @@ def test_hosts_that_come_up_late_are_told_of_a_job_that_has_failed(assignment_of
     async def scenario() -> None:
         job = Job(assignment_of, leader_of)
         await job.chief.join()
-        job.chief.report({"type": "failed", "code": 2, "cause": "t1/0: no such file"})
+        job.chief.report(link.Failed(2, "t1/0: no such file"))
         verdict = await job.chief.ended()
         leaving = asyncio.create_task(job.chief.leave(verdict.code, verdict.cause, job.patient))
         await asyncio.sleep(0.2)
@@ -308,8 +309,8 @@ def test_ranks_without_mpi_are_told_where_they_meet_and_the_place_is_gone_with_t
         await rank.join()
         start, theirs = await asyncio.gather(chief.started(), rank.started())
         assert start == theirs
-        assert (start["strategy"]["address"], start["strategy"]["interface"]) == ("127.0.0.1", "eth0")
-        port = start["strategy"]["port"]
+        assert (start.strategy["address"], start.strategy["interface"]) == ("127.0.0.1", "eth0")
+        port = start.strategy["port"]
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.close()
         chief.report(result(0, 3))
@@ -330,7 +331,7 @@ def test_ranks_that_something_else_started_are_told_of_no_meeting(assignment_of,
         job = Job(assignment_of, leader_of)
         await job.join()
         job.ready()
-        assert (await job.chief.started())["strategy"] == {}
+        assert (await job.chief.started()).strategy == {}
         job.chief.report(result(0))
         job.rank.report(result(1))
         await job.end()
@@ -358,6 +359,25 @@ def test_a_host_that_starts_another_number_of_ranks_ends_the_job_at_once(environ
         patient = asyncio.get_running_loop().create_future()
         async with asyncio.timeout(10):  # nobody else is waited for: those ranks never come
             await asyncio.gather(chief.leave(2, verdict.cause, patient), rank.leave(2, "", patient))
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ({"type": "result", "rank": 2, "code": 0, "cause": ""}, "result: there is no rank 2"),
+        ({"type": "failed", "code": 256, "cause": ""}, "failed: no process exits with code 256"),
+        ({"type": "plane", "facts": {"event": "workers", "count": "many"}}, "workers: count is 'many'"),
+    ],
+)
+def test_a_report_that_is_wrong_ends_the_job_and_one_of_a_new_kind_does_not(assignment_of, leader_of, body, reason):
+    async def scenario() -> None:
+        job = Job(assignment_of, leader_of)
+        await job.join()
+        for each in ({"type": "odd"}, body):
+            job.data._client.send(each)
+        assert set(await job.end()) == {JobResult(1, f"d1 sent a report that is wrong: {reason}")}
 
     run(scenario())
 

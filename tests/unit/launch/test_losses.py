@@ -13,6 +13,7 @@ from tfhet.events import Event, ignore
 from tfhet.launch import leader as leader_room
 from tfhet.launch.follower import Follower
 from tfhet.launch.job_result import JobResult
+from tfhet.messages import link
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -30,8 +31,8 @@ async def until(happened: Callable[[], object]) -> None:
             await asyncio.sleep(0.01)
 
 
-def result(rank: int, code: int = 0) -> dict[str, object]:
-    return {"type": "result", "rank": rank, "code": code, "cause": f"rank {rank}: exit code {code}"}
+def result(rank: int, code: int = 0) -> link.RankResult:
+    return link.RankResult(rank, code, f"rank {rank}: exit code {code}")
 
 
 class Job:
@@ -72,10 +73,10 @@ class Job:
         await asyncio.gather(self.rank.join(), *(branch.join() for branch in self.data))
         if not started:
             return
-        self.chief.report({"type": "plane", "facts": {"event": "serving", "host": "t1"}})
+        self.chief.report(link.PlaneReport({"event": "serving", "host": "t1"}))
         for branch in self.data:
-            branch.report({"type": "plane", "facts": {"event": "serving", "host": branch._client.name}})
-        self.data[0].report({"type": "plane", "facts": {"event": "workers", "count": len(self.data)}})
+            branch.report(link.PlaneReport({"event": "serving", "host": branch._client.name}))
+        self.data[0].report(link.PlaneReport({"event": "workers", "count": len(self.data)}))
         await self.chief.started()
 
     def kill(self, index: int) -> None:
@@ -130,7 +131,7 @@ def test_a_data_host_that_fails_or_leaves_is_a_lost_one(assignment_of, leader_of
         job = Job(assignment_of, leader_of)
         await job.begin()
         if how == "failed":
-            job.data[0].report({"type": "failed", "code": 3, "cause": "worker-0 died too often\nlast words"})
+            job.data[0].report(link.Failed(3, "worker-0 died too often\nlast words"))
             reason = "worker-0 died too often"
         else:
             await job.data[0].leave(7, "", job.patient)
@@ -151,7 +152,7 @@ def test_a_host_that_fails_and_is_then_lost_is_lost_once(assignment_of, leader_o
     async def scenario() -> None:
         job = Job(assignment_of, leader_of)
         await job.begin()
-        job.data[0].report({"type": "failed", "code": 3, "cause": "no disk"})
+        job.data[0].report(link.Failed(3, "no disk"))
         await until(lambda: job.lost)
         await job.data[0].leave(3, "", job.patient)
         job.gone.append(job.data[0])
@@ -170,7 +171,7 @@ def test_before_the_start_every_host_is_needed(assignment_of, leader_of, how):
         job = Job(assignment_of, leader_of)
         await job.begin(started=False)
         if how == "failed":
-            job.data[1].report({"type": "failed", "code": 2, "cause": "d2: port 7 is in use"})
+            job.data[1].report(link.Failed(2, "d2: port 7 is in use"))
         else:
             job.kill(1)
         verdict = await job.end()
@@ -251,8 +252,8 @@ def test_a_script_that_fails_after_a_loss_says_so(assignment_of, leader_of):
 # Told to stop
 
 
-def stop(code: int = 143, cause: str = "d1 was told to stop (SIGTERM)") -> dict[str, object]:
-    return {"type": "stop", "code": code, "cause": cause}
+def stop(code: int = 143, cause: str = "d1 was told to stop (SIGTERM)") -> link.StopWish:
+    return link.StopWish(code, cause)
 
 
 def test_before_the_start_a_stop_is_the_end(assignment_of, leader_of):

@@ -22,8 +22,7 @@ codes = st.integers(-255, 255)
 objects = st.dictionaries(texts, st.none() | st.booleans() | st.integers(-99, 99) | texts, max_size=3)
 MESSAGES: Mapping[Any, st.SearchStrategy[Any]] = {
     link.REPORTS: st.one_of(
-        st.builds(link.Serving, texts, objects),
-        st.builds(link.PlaneReport, texts, objects),
+        st.builds(link.PlaneReport, objects),
         st.builds(link.Restarted, texts, texts, st.none() | codes, texts),
         st.builds(link.RankResult, counts, codes, texts),
         st.builds(link.Failed, codes, texts),
@@ -139,7 +138,7 @@ def test_what_is_wrong_with_an_order_is_said(values: object, reason: str) -> Non
         ({"type": "result", "rank": True, "code": 0, "cause": ""}, "result: rank is a whole number within 2**53, "),
         ({"type": "failed", "code": 256, "cause": ""}, "failed: no process exits with code 256"),
         ({"type": "failed", "code": 10**5000, "cause": ""}, "failed: code is a whole number within 2**53, not a "),
-        ({"type": "serving", "host": "d1", "plane": None}, "serving: plane is an object, not None"),
+        ({"type": "plane", "facts": None}, "plane: facts is an object, not None"),
     ],
 )
 def test_what_is_wrong_with_a_report_is_said(values: object, reason: str) -> None:

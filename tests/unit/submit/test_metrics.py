@@ -65,7 +65,6 @@ def test_the_end_of_an_epoch_is_told_apart_from_its_steps():
         "[tfhet] resumed at epoch=1 step=20, 3 steps into it",
         "[tfhet] step_parts wait_ms=1.00 copy_ms=0.10 compute_ms=80.00",
         "[tfhet] rank=0 batches=34 weights=c6eabc67",
-        '@tfhet {"event": "goes on", "steps": 10}',
         "step=1 epoch=0 loss=2.0",
     ],
 )

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from tfhet.clock import FakeClock
+from tfhet.messages import rank
 from tfhet.record.step_time import WARM_UP_STEPS, StepTime
 from tfhet.trainer.meter import Meter
 
@@ -82,7 +83,7 @@ def test_pauses_are_counted_by_name_also_when_they_fail():
 
 def test_totals_grow_with_every_step_and_hold_the_warm_up():
     made = meter((0.5, 0.25, 6), (0.25, 0.125, 8))
-    assert made.totals() == {"steps": 2, "examples": 14.0, "step_s": 0.75, "wait_s": 0.375}
+    assert made.totals() == rank.Progress(steps=2, examples=14.0, step_s=0.75, wait_s=0.375)
     made.line(2, 0, None)  # takes nothing away
-    assert made.totals()["steps"] == 2
-    assert Meter().totals() == {"steps": 0, "examples": 0.0, "step_s": 0.0, "wait_s": 0.0}
+    assert made.totals().steps == 2
+    assert Meter().totals() == rank.Progress(0, 0.0, 0.0, 0.0)

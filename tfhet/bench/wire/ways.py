@@ -45,16 +45,10 @@ class Ways:
         return in_huge_pages(quiet(environment()), True)
 
     async def _served(self, load: Load) -> tuple[Load, dict[str, int], list[AnsweringProcess]]:
-        """The load's server processes, and its readers, which have been asked to open."""
-        pids: dict[str, int] = {}
-
-        def heard(event: str, fields: Mapping[str, object]) -> None:
-            if event == "service.started":
-                pids[str(fields["process"])] = int(str(fields["pid"]))
-
+        """Its server processes, and its readers, which have been asked to open."""
         env = self.environment(load)
         dispatcher, *ports = free_ports(1 + load.workers)
-        fleet = Fleet("bench", "127.0.0.1", env, on_line=lambda line: print(line, file=sys.stderr), tell=heard)
+        fleet = Fleet("bench", "127.0.0.1", env, on_line=lambda line: print(line, file=sys.stderr))
         self._stack.push_async_callback(fleet.stop)
         await fleet.start_dispatcher(dispatcher, READY_S)
         await fleet.start_workers(ports, f"127.0.0.1:{dispatcher}", READY_S)
@@ -63,7 +57,7 @@ class Ways:
             wanted = {"dtype": load.dtype, "size": load.bytes, "compression": load.compression}
             where = {"dispatcher": f"127.0.0.1:{dispatcher}", "workers": load.workers, "rank": rank}
             reader.request({"open": {**where, **wanted}})
-        return load, pids, readers
+        return load, fleet.pids, readers
 
     def ready(self, load: Load, pids: Mapping[str, int], readers: Sequence[AnsweringProcess]) -> Lane:
         """The lane of a load, once its readers have opened."""

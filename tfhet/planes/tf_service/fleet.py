@@ -12,18 +12,19 @@ from typing import Any
 
 from tfhet.cluster import check_free
 from tfhet.errors import JobFailed, NotReady
+from tfhet.messages import server as messages
 from tfhet.planes.cpus import confine, left_by, usable
 from tfhet.planes.memory import in_huge_pages
-from tfhet.planes.supervised import RestartPolicy, Supervised
+from tfhet.planes.supervised import Happening, RestartPolicy, Supervised
 from tfhet.process import OnLine
 
 
 class Fleet:
     """Dispatcher (on one host of the job) and workers of this host.
 
-    `tell` receives (event name, fields); `on_line` the output, line by line, for the log. `folder`: where the
-    dispatcher keeps its journal, on a local disk; None: the system's folder for temporary files. `gives_way`: its
-    workers run when nobody else on the host wants the CPU.
+    observe: receives the name of a process and what happens to it, or what it reports. on_line: receives the output,
+    line by line, for the log. folder: where the dispatcher keeps its journal, on a local disk; None: the system's
+    folder for temporary files. gives_way: its workers run when no other process on the host wants the CPU.
     """
 
     def __init__(
@@ -33,7 +34,7 @@ class Fleet:
         env: Mapping[str, str],
         *,
         on_line: OnLine,
-        tell: Callable[[str, Mapping[str, object]], None] | None = None,
+        observe: Callable[[str, Happening], None] = lambda name, happening: None,
         policy: RestartPolicy | None = None,
         folder: Path | None = None,
         gives_way: bool = False,
@@ -46,7 +47,7 @@ class Fleet:
         self._address = address
         self._env = in_huge_pages(env)
         self._on_line = on_line
-        self._tell = tell or (lambda event, fields: None)
+        self._observe = observe
         self._policy = policy
         self._servers: dict[str, Supervised] = {}
         self._folder = folder
@@ -148,20 +149,21 @@ class Fleet:
             self._journal = None
 
     def _start(self, name: str, arguments: Sequence[str]) -> None:
-        def tell(event: str, fields: Mapping[str, object]) -> None:
-            if event == "ready":
-                kernels = frozenset(str(kernel) for kernel in fields.get("native", ()))  # type: ignore[attr-defined]
+        def observe(happening: Happening) -> None:
+            if isinstance(happening, messages.Ready):
+                kernels = frozenset(str(kernel) for kernel in happening.facts.get("native", ()))
                 self.native = kernels if self.native is None else self.native & kernels
                 self._knows_workers = self._knows_workers or name == "dispatcher"
-            elif event == "workers":
+            elif isinstance(happening, messages.Registered):
                 if not self._knows_workers:  # the last words of a dispatcher that was renewed
                     return
-                self.workers_registered = int(str(fields["count"]))
-            if event != "alive":
-                self._tell(f"service.{event}", {"process": name, **fields})
+                self.workers_registered = happening.workers
+            self._observe(name, happening)
 
         command = self._command(arguments)
-        server = Supervised(name, self.host, command, self._env, on_line=self._on_line, tell=tell, policy=self._policy)
+        server = Supervised(
+            name, self.host, command, self._env, on_line=self._on_line, observe=observe, policy=self._policy
+        )
         self._servers[name] = server
         server.start()
 

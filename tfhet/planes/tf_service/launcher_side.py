@@ -13,12 +13,14 @@ from tfhet.clock import SYSTEM
 from tfhet.cluster import Place
 from tfhet.errors import shown
 from tfhet.events import Event
-from tfhet.messages import RestartLine
+from tfhet.messages import RestartLine, link
+from tfhet.messages import server as messages
 from tfhet.native import SWITCH
 from tfhet.planes.cpus import usable
 from tfhet.planes.memory import in_huge_pages
 from tfhet.planes.plane import Loss, Outlets
 from tfhet.planes.reserve import Reserve
+from tfhet.planes.supervised import Died, Happening
 from tfhet.planes.tf_service.fleet import Fleet
 from tfhet.planes.tf_service.metrics import REGISTERED, RESTARTS
 from tfhet.planes.tf_service.metrics import WORKERS as WORKERS_RUNNING
@@ -41,7 +43,7 @@ class ServiceLauncherSide:
         self._outlets = outlets
         self._workers = dict(workers)
         self._fleet: Fleet | None = None
-        self._recovery = Recovery(outlets.record, workers, outlets.say, self._failed)
+        self._recovery = Recovery(workers, outlets.tell_script, self._failed)
         self._ready: set[str] = set()
         self._registered = 0
         self._native: set[str] | None = None
@@ -75,7 +77,7 @@ class ServiceLauncherSide:
             place.address(place.host),
             place.env,
             on_line=self._outlets.say,
-            tell=self._happened,
+            observe=self._happened,
             folder=place.paths.base / "tfhet",
             gives_way=place.rank is not None,  # to the training, beside which it runs
         )
@@ -166,20 +168,20 @@ class ServiceLauncherSide:
         self._recovery.lost(self._fleet, host)
         return Loss.GO_ON
 
-    def _happened(self, event: str, fields: Mapping[str, object]) -> None:
-        """A process of this host's fleet has said something, or died."""
-        if event == "service.workers":
-            self._tell({"event": "workers", "count": fields["count"]})
+    def _happened(self, process: str, happening: Happening) -> None:
+        """A process of this host's fleet has reported something, or died."""
+        if isinstance(happening, messages.Registered):
+            self._tell({"event": "workers", "count": happening.workers})
             if self._fleet is not None:
                 self._recovery.expect_workers(self._fleet)
-        elif event == "service.died":
-            self._outlets.say(f"{fields['cause']}; starting it again")
-            self._outlets.say(str(RestartLine(str(fields["process"]), int(str(fields["code"])))))
-            died = {name: fields[name] for name in ("process", "code", "cause")}
-            self._outlets.report({"type": "restarted", "host": self._place.host, **died})
+        elif isinstance(happening, Died):
+            code, cause = happening.code, happening.cause
+            self._outlets.say(f"{cause}; starting it again")
+            self._outlets.say(str(RestartLine(process, code)))
+            self._outlets.report(link.Restarted(self._place.host, process, code, cause))
 
     def _tell(self, facts: Mapping[str, object]) -> None:
-        self._outlets.report({"type": "plane", "facts": dict(facts)})
+        self._outlets.report(link.PlaneReport(facts))
 
     def _failed(self, cause: str) -> None:
-        self._outlets.report({"type": "failed", "code": 1, "cause": cause})
+        self._outlets.report(link.Failed(1, cause))

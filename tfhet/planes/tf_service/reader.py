@@ -5,19 +5,18 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
 from tfhet.cluster import environment, resolve
+from tfhet.messages import MessageError, ProcessChannel, inherited, rank
 from tfhet.placement import Pipeline, Rest
 from tfhet.planes.local.reader import LocalReader
 from tfhet.planes.tf_service.epoch import EpochPart
 from tfhet.planes.tf_service.generation import Generation
 from tfhet.planes.tf_service.hangup import HangUp, addresses
 from tfhet.planes.tf_service.order import Order
-from tfhet.planes.tf_service.serving import Serving
 from tfhet.planes.tf_service.transport import Transport
 from tfhet.source.damage import said
 from tfhet.strategies import JobContext
@@ -37,10 +36,23 @@ _POLL_S = 0.05
 
 
 class ServiceReader(LocalReader):
-    """See `Reader`. After `go_local` it reads as a `LocalReader` does."""
+    """See `Reader`. After `go_local` it reads as a `LocalReader` does.
 
-    def __init__(self, pipeline: Pipeline, job: JobContext, *, transport: Transport | None = None, **options: Any):
+    channel: to the launcher, which says who serves; that of this process otherwise.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        job: JobContext,
+        *,
+        transport: Transport | None = None,
+        channel: ProcessChannel | None = None,
+        **options: Any,
+    ):
         super().__init__(pipeline, job, **options)
+        self._channel = channel or inherited(environment())
+        self._serving: rank.ServingHosts | None = None
         self._order: Order | None = Order.parse(job.order)
         self._transport = transport or Transport()
         names = [resolve(host, environment()) for host in self._order.data_hosts]
@@ -62,7 +74,7 @@ class ServiceReader(LocalReader):
         if not self.is_served:
             return False
         end_s = self._clock.monotonic() + WORKERS_S
-        while (found := self._serving()) is not None and not found.is_complete:
+        while (found := self._newest()) is not None and not found.is_complete:
             if self._clock.monotonic() > end_s or is_given_up():
                 break
             self._clock.sleep(_POLL_S)
@@ -75,8 +87,12 @@ class ServiceReader(LocalReader):
         if self._order is not None:
             self._part(epoch, rest, part).register(self._job.job_id, self._order.dispatcher, self._transport)
 
-    def _serving(self) -> Serving | None:
-        return Serving.read(Path(self._job.record_dir)) if self._job.record_dir else None
+    def _newest(self) -> rank.ServingHosts | None:
+        """What the launcher said last of the hosts that serve; None before it has."""
+        while (values := self._channel.receive()) is not None:
+            with contextlib.suppress(MessageError):  # of a later version
+                self._serving = rank.parse_order(values)
+        return self._serving
 
     def _dataset(self, epoch: int, rest: Rest | None, part: int) -> tf.data.Dataset | None:
         if self._order is None:

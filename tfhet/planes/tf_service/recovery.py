@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Protocol
 
-from tfhet.planes.tf_service.serving import Serving
+from tfhet.messages import rank
 
 RENEWALS = 3
 """Maximum number of dispatcher renewals caused by workers of one lost host; after that they are accepted."""
@@ -26,25 +25,18 @@ class Recovery:
 
     def __init__(
         self,
-        record: Path,
         workers: Mapping[str, int],
-        say: Callable[[str], None],
+        tell_script: Callable[[rank.Order], None],
         fail: Callable[[str], None],
     ):
-        """record: folder in which the script finds who serves. workers: their number on each host that serves. fail:
-        called with the cause when the job cannot go on."""
-        self._record = record
+        """workers: their number on each host that serves. tell_script: sends a message to the script of this rank.
+        fail: called with the cause when the job cannot go on."""
         self._workers = dict(workers)
-        self._say = say
+        self._tell_script = tell_script
         self._fail = fail
         self._lost = False
         self._reads: list[bool] = []
         self._renewals = 0
-
-    @property
-    def serving(self) -> tuple[str, ...]:
-        """The hosts that serve and are not lost."""
-        return tuple(self._workers)
 
     def reads(self, endlessly: bool) -> None:
         """Notes that the script reads a data set, and whether that is endless."""
@@ -79,11 +71,9 @@ class Recovery:
             self.tell()
 
     def tell(self, is_complete: bool = True) -> None:
-        """Tells the script who serves, and whether the dispatcher knows all their workers."""
-        try:
-            Serving(self.serving, is_complete).write(self._record)
-        except OSError as error:
-            self._say(f"the script cannot learn who serves data: {error}")
+        """Sends the script the hosts that serve and are not lost, and whether the dispatcher knows all their workers:
+        by then these have given up what they did for an earlier dispatcher."""
+        self._tell_script(rank.ServingHosts(tuple(self._workers), is_complete))
 
     def _renew(self, dispatcher: Dispatcher) -> None:
         self.tell(is_complete=False)

@@ -1,6 +1,6 @@
 """The process of a dispatcher or worker: `python -m tfhet.planes.tf_service.server dispatcher|worker ...`.
 
-It tells the launcher about itself in lines that begin with `@tfhet `, followed by one JSON object.
+It reports to its launcher over the channel between them (tfhet/messages/server.py); what it prints is for people.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from tfhet.cluster import environment
+from tfhet.messages import inherited
+from tfhet.messages import server as messages
 from tfhet.planes.cpus import confine, give_way, in_batches
-from tfhet.planes.notice import notify
 from tfhet.planes.tf_service.engine import Engine, lean_engine, whole_engine
 
 HEARTBEAT_MS = 1_000
@@ -27,7 +28,9 @@ DISPATCHER_TIMEOUT_MS = 60_000
 JOB_GC_CHECK_MS = 10_000
 """How often the dispatcher looks after lost clients and finished jobs (TensorFlow: 10 min)."""
 ALIVE_S = 1.0
-"""The process says so often that it is alive; the launcher takes a long silence for a hang."""
+"""Seconds between two reports that the process lives; the launcher takes a long silence for a hang."""
+LOOK_S = 0.1
+"""Seconds between two looks at the number of workers that the dispatcher knows."""
 
 
 def dispatcher(engine: Engine, port: int, work_dir: str = "") -> Any:
@@ -79,25 +82,29 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     if args.kind == "worker":
         in_batches()
     engine = _engine(args.whole)
+    # Not before: a process that begins anew with all of TensorFlow could not open it again.
+    channel = inherited(environment())
+    ready = messages.to_json(messages.Ready(args.port, {"native": list(engine.kernels)}))
+    alive = messages.to_json(messages.Alive())
     if args.kind == "dispatcher":
         server = dispatcher(engine, args.port, args.work_dir)
-        notify("ready", port=args.port, native=engine.kernels)
+        channel.send(ready)
         known = -1
-        for turn in itertools.count():
-            if stop.wait(0.1):
+        for turn in itertools.count(1):
+            if stop.wait(LOOK_S):
                 break
             if (now := server.num_workers()) != known:
-                known = now
-                notify("workers", count=known)
-            elif turn % 10 == 0:
-                notify("alive")
+                if channel.send(messages.to_json(messages.Registered(now))):  # or else at the next look
+                    known = now
+            elif turn % round(ALIVE_S / LOOK_S) == 0:
+                channel.send(alive)
     else:
         server = worker(engine, args.port, args.address, args.dispatcher)
         if args.gives_way:
             give_way()
-        notify("ready", port=args.port, native=engine.kernels)
+        channel.send(ready)
         while not stop.wait(ALIVE_S):
-            notify("alive")
+            channel.send(alive)
     # Nothing here needs saving, and the orderly way takes TensorFlow up to a second, which every host would wait for.
     os._exit(0)
 

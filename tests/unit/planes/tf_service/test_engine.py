@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
+import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,8 +17,9 @@ import pytest
 
 from tfhet import native
 from tfhet.cluster import free_ports
+from tfhet.messages import CHANNEL_VARIABLE
+from tfhet.messages import server as messages
 from tfhet.placement import Pipeline
-from tfhet.planes.notice import understood
 from tfhet.planes.tf_service.engine import lean_engine, whole_engine
 from tfhet.planes.tf_service.epoch import EpochPart
 from tfhet.planes.tf_service.transport import Transport
@@ -25,25 +29,36 @@ CHAIN = "dilate(3); gaussian_blur(3, 0.8); random_rotation(0.2); random_flip(); 
 
 
 class Server:
-    """One process of the data service."""
+    """One process of the data service, and the launcher's end of its channel."""
 
     def __init__(self, *arguments: object, env: dict[str, str] | None = None):
+        self.end, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        number = other.fileno()
         command = [sys.executable, "-m", "tfhet.planes.tf_service.server", *map(str, arguments)]
         env = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", **(env or {})}
-        self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env, bufsize=1
-        )
-        self.lines: list[str] = []
+        env[CHANNEL_VARIABLE] = f"{number}:{os.fstat(number).st_ino}"
+        self.log = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed in `close`
+        self.process = subprocess.Popen(command, stdout=self.log, stderr=subprocess.STDOUT, env=env, pass_fds=[number])
+        other.close()
 
-    def ready(self) -> dict[str, Any]:
-        """What it says when it serves."""
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.lines.append(line)
-            notice = understood(line)
-            if notice is not None and notice[0] == "ready":
-                return notice[1]
-        raise AssertionError("".join(self.lines))
+    def ready(self) -> messages.Ready:
+        """What it reports when it serves."""
+        packet = self.end.recv(1 << 16)
+        assert packet, self.said()
+        report = messages.parse(json.loads(packet))
+        assert isinstance(report, messages.Ready)
+        return report
+
+    def said(self) -> list[str]:
+        """The lines that it has printed."""
+        self.log.seek(0)
+        return self.log.readlines()
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self.log.close()
+        self.end.close()
 
     def imports_tensorflow(self) -> bool:
         """Whether TensorFlow's Python was loaded: its core is an extension module that nothing else needs."""
@@ -61,10 +76,7 @@ def start() -> Iterator[Any]:
 
     yield begin
     for one in running:
-        one.process.kill()
-        one.process.wait()
-        assert one.process.stdout is not None
-        one.process.stdout.close()
+        one.close()
 
 
 @pytest.fixture(scope="module")
@@ -84,9 +96,9 @@ def test_lean_and_whole_workers_give_the_same_bits(start, built):
         ports = free_ports(2)
         address = f"127.0.0.1:{ports[0]}"
         dispatcher = start("dispatcher", "--port", ports[0], *how)
-        assert tuple(dispatcher.ready()["native"]) == built
+        assert tuple(dispatcher.ready().facts["native"]) == built
         worker = start("worker", "--port", ports[1], "--address", "127.0.0.1", "--dispatcher", address, *how)
-        assert tuple(worker.ready()["native"]) == built
+        assert tuple(worker.ready().facts["native"]) == built
         assert [one.imports_tensorflow() for one in (dispatcher, worker)] == [bool(how)] * 2
         part = EpochPart(declared, 1)
         part.register("job", address, Transport())
@@ -112,7 +124,7 @@ def test_a_process_that_finds_nothing_built_serves_with_all_of_tensorflow(start,
     # No compiler, so that it is not kept waiting for what it would build.
     env = {"XDG_CACHE_HOME": str(tmp_path), "CXX": str(tmp_path / "none"), "HOME": str(tmp_path)}
     dispatcher = start("dispatcher", "--port", port, env=env)
-    assert dispatcher.ready() == {"port": port, "native": []}
+    assert dispatcher.ready() == messages.Ready(port, {"native": []})
     assert dispatcher.imports_tensorflow()
 
 
@@ -126,6 +138,6 @@ def test_a_process_whose_names_are_not_tensorflows_any_more_begins_anew_with_all
     (port,) = free_ports(1)
     env = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
     dispatcher = start("dispatcher", "--port", port, env=env)
-    assert tuple(dispatcher.ready()["native"]) == built
-    assert any(line.startswith("starts with all of TensorFlow: ") for line in dispatcher.lines)
+    assert tuple(dispatcher.ready().facts["native"]) == built
+    assert any(line.startswith("starts with all of TensorFlow: ") for line in dispatcher.said())
     assert dispatcher.imports_tensorflow()

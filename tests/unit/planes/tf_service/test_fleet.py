@@ -18,7 +18,7 @@ import tensorflow as tf
 from tfhet.cluster import check_free, free_ports
 from tfhet.errors import JobFailed, NotReady, UsageError
 from tfhet.planes.cpus import left_by, usable
-from tfhet.planes.supervised import RestartPolicy
+from tfhet.planes.supervised import Happening, RestartPolicy
 from tfhet.planes.tf_service import Fleet
 from tfhet.planes.tf_service.transport import Transport, is_registered
 
@@ -32,18 +32,22 @@ class Heard:
     lines: list[str] = field(default_factory=list)
     events: list[tuple[str, dict]] = field(default_factory=list)
 
+    def note(self, process: str, happening: Happening) -> None:
+        """Events are named as their classes are: Started, Died, Ready and so on."""
+        self.events.append((type(happening).__name__, {"process": process, **vars(happening)}))
+
     def fleet(self, env: dict[str, str] | None = None, policy: RestartPolicy | None = None) -> Fleet:
         return Fleet(
             HOST,
             "127.0.0.1",
             dict(os.environ) if env is None else env,
             on_line=self.lines.append,
-            tell=lambda event, fields: self.events.append((event, dict(fields))),
+            observe=self.note,
             policy=policy,
         )
 
     def pids(self) -> dict[str, int]:
-        return {fields["process"]: fields["pid"] for event, fields in self.events if event == "service.started"}
+        return {fields["process"]: fields["pid"] for event, fields in self.events if event == "Started"}
 
 
 async def _until(happened: Callable[[], bool]) -> None:
@@ -94,7 +98,7 @@ def life() -> Life:
             seen.again = await killed_and_read("worker-1", "again")
             seen.after_journal = await killed_and_read("dispatcher", "after")
             seen.restarts = fleet.restarts
-            seen.died = [fields for event, fields in seen.heard.events if event == "service.died"]
+            seen.died = [fields for event, fields in seen.heard.events if event == "Died"]
         finally:
             await fleet.stop()
             seen.alive_after = [psutil.pid_exists(pid) for pid in seen.heard.pids().values()]
@@ -125,17 +129,17 @@ def test_a_fleet_serves_data_from_processes_of_its_own(life: Life):
 
 def test_what_happens_is_told_in_order(life: Life):
     told = [(event, fields["process"]) for event, fields in life.heard.events]
-    assert told[:2] == [("service.started", "dispatcher"), ("service.ready", "dispatcher")]
+    assert told[:2] == [("Started", "dispatcher"), ("Ready", "dispatcher")]
     for worker in ("worker-0", "worker-1"):
-        assert told.index(("service.started", worker)) < told.index(("service.ready", worker))
-    counts = [fields["count"] for event, fields in life.heard.events if event == "service.workers"]
+        assert told.index(("Started", worker)) < told.index(("Ready", worker))
+    counts = [fields["workers"] for event, fields in life.heard.events if event == "Registered"]
     assert counts[-1] == 2 and counts == sorted(counts)
 
 
-def test_the_output_of_each_process_comes_with_its_name_and_without_the_marked_lines(life: Life):
+def test_the_output_of_each_process_comes_with_its_name_and_without_its_reports(life: Life):
     assert all(line.startswith(("[dispatcher] ", "[worker-0] ", "[worker-1] ")) for line in life.heard.lines)
     assert any("Started tf.data WorkerServer" in line for line in life.heard.lines if "[worker-1]" in line)
-    assert not any("@tfhet" in line for line in life.heard.lines)
+    assert not any('"type"' in line for line in life.heard.lines)
 
 
 def test_a_worker_or_dispatcher_that_is_killed_is_started_again_at_its_port(life: Life):
@@ -163,14 +167,15 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], N
 
     def install(script: str) -> None:
         path = tmp_path / "server"
-        path.write_text("#!/bin/sh\n" + script)
+        path.write_text("#!/bin/bash\n" + script)
         path.chmod(0o755)
         monkeypatch.setattr("tfhet.planes.tf_service.fleet.sys", SimpleNamespace(executable=str(path)))
 
     return install
 
 
-READY = """echo '@tfhet {"event": "ready"}'\n"""
+SAYS = """printf '{}' >&${{TFHET_CHANNEL%%:*}}\n"""
+READY = SAYS.format('{"type": "ready", "port": 1}')
 
 
 def test_a_busy_port_is_an_error_before_anything_starts():
@@ -238,7 +243,7 @@ def test_a_process_that_keeps_dying_fails_the_job_with_the_number_of_deaths(serv
     assert isinstance(failed, JobFailed)
     assert f"dispatcher on algo-1 ended by itself ({words}), for the 3rd time in 60 s" in str(failed)
     assert failed.log_tail[-1] == "last words"
-    assert [event for event, _ in heard.events if event == "service.died"] == ["service.died"] * 2
+    assert [event for event, _ in heard.events if event == "Died"] == ["Died"] * 2
 
 
 def test_a_process_that_falls_silent_is_killed_and_started_again(server):
@@ -249,17 +254,18 @@ def test_a_process_that_falls_silent_is_killed_and_started_again(server):
         fleet = heard.fleet(policy=RestartPolicy(silence_s=0.3, backoff_s=0.01))
         try:
             await fleet.start_dispatcher(free_ports(1)[0], 30)
-            await _until(lambda: len([1 for event, _ in heard.events if event == "service.started"]) == 2)
+            await _until(lambda: len([1 for event, _ in heard.events if event == "Started"]) == 2)
         finally:
             await fleet.stop()
 
     run(scenario())
-    (died,) = [fields for event, fields in heard.events if event == "service.died"][:1]
+    (died,) = [fields for event, fields in heard.events if event == "Died"][:1]
     assert died["cause"] == "dispatcher on algo-1 said nothing for 0.3 s and was killed"
 
 
 def test_what_cannot_be_read_of_what_a_process_says_does_no_harm(server):
-    server(f"echo '@tfhet rubbish'\necho '@tfhet [1]'\n{READY}exec sleep 60\n")
+    odd = "".join(map(SAYS.format, ("rubbish", "[1]", '{"type": "odd"}', '{"type": "ready", "port": 0}')))
+    server(f"{odd}{READY}exec sleep 60\n")
 
     async def scenario() -> None:
         fleet = Heard().fleet()
@@ -330,7 +336,7 @@ def test_a_dispatcher_that_is_renewed_keeps_its_port_and_has_another_journal(ser
     assert len(set(journals)) == 3 and len({journal.parent for journal in journals}) == 1
     assert all(f"--port {port} " in line for line in heard.lines)
     assert not journals[0].parent.exists()
-    assert not [event for event, _ in heard.events if event == "service.died"]
+    assert not [event for event, _ in heard.events if event == "Died"]
 
 
 def test_a_death_after_a_renewal_counts_again(server):
@@ -346,7 +352,7 @@ def test_a_death_after_a_renewal_counts_again(server):
                 fleet.renew_dispatcher()
                 fleet.renew_dispatcher()
                 await _until(lambda before=before: heard.pids()["dispatcher"] != before)
-            await _until(lambda: [event for event, _ in heard.events].count("service.ready") >= 3)
+            await _until(lambda: [event for event, _ in heard.events].count("Ready") >= 3)
             before = heard.pids()["dispatcher"]
             os.kill(before, signal.SIGKILL)
             await _until(lambda: heard.pids()["dispatcher"] != before)
@@ -413,7 +419,7 @@ def test_workers_keep_off_the_cpus_of_others_also_when_they_are_started_again():
             "127.0.0.1",
             dict(os.environ),
             on_line=heard.lines.append,
-            tell=lambda event, fields: heard.events.append((event, dict(fields))),
+            observe=heard.note,
             gives_way=True,
         )
         try:
@@ -424,7 +430,7 @@ def test_workers_keep_off_the_cpus_of_others_also_when_they_are_started_again():
             assert fleet.keep_off(1) == others
             assert os.sched_getaffinity(first) == set(others)
             os.kill(first, signal.SIGKILL)
-            await _until(lambda: sum(event == "service.ready" for event, _ in heard.events) == 3)
+            await _until(lambda: sum(event == "Ready" for event, _ in heard.events) == 3)
             second = heard.pids()["worker-0"]
             assert second != first
             assert policies(second) == {os.SCHED_IDLE}

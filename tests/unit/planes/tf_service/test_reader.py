@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,13 @@ import pytest
 from tfhet.clock import SYSTEM, FakeClock
 from tfhet.cluster import free_ports
 from tfhet.errors import DataError
+from tfhet.messages import ProcessChannel, rank
+from tfhet.messages.grammar import encode
 from tfhet.placement import Pipeline, Rest
 from tfhet.planes.reader import Delivery
 from tfhet.planes.tf_service import server
 from tfhet.planes.tf_service.engine import whole_engine
 from tfhet.planes.tf_service.reader import WORKERS_S, ServiceReader
-from tfhet.planes.tf_service.serving import Serving
 from tfhet.source import Raw, Scalar, SyntheticSource, TFRecordSource, write_tfrecords
 from tfhet.strategies import JobContext
 from tfhet.strategies.solo.collective import SoloCollective
@@ -69,34 +71,68 @@ def test_a_corrupt_record_ends_in_an_error_that_names_file_and_byte(tmp_path):
     assert (found.value.path, found.value.offset) == (file, offset)
 
 
-def served_job(record: Path | None = None) -> JobContext:
-    """A job of a dispatcher that nothing listens for."""
-    order = {"dispatcher": "127.0.0.1:1", "workers": 1}
-    return JobContext("job", "heterogeneous", plane="tf_service", order=order, record_dir=str(record))
+class Launcher:
+    """The launcher's end of a channel, and a reader at the other, of a dispatcher that nothing listens for."""
+
+    def __init__(self) -> None:
+        self.end, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.channel = ProcessChannel(other)
+
+    def send(self, *hosts: str, is_complete: bool = True) -> None:
+        self.end.send(encode(rank.to_json(rank.ServingHosts(hosts, is_complete))))
+
+    def reader(self, clock: FakeClock) -> ServiceReader:
+        order = {"dispatcher": "127.0.0.1:1", "workers": 1}
+        job = JobContext("job", "heterogeneous", plane="tf_service", order=order)
+        return ServiceReader(pipeline(), job, clock=clock, channel=self.channel)
+
+
+@pytest.fixture
+def launcher() -> Iterator[Launcher]:
+    made = Launcher()
+    yield made
+    made.end.close()
+    made.channel.close()
 
 
 @pytest.mark.parametrize(("hosts", "left"), [(("a",), True), ((), False)])
-def test_a_reader_waits_until_all_workers_that_are_left_are_known(tmp_path, hosts, left):
+def test_a_reader_waits_until_all_workers_that_are_left_are_known(launcher, hosts, left):
     class Clock(FakeClock):
         def sleep(self, seconds: float) -> None:
             super().sleep(seconds)
             if self.monotonic() > 0.24:
-                Serving(hosts).write(tmp_path)
+                launcher.send(*hosts)
 
     clock = Clock()
-    Serving(hosts, is_complete=False).write(tmp_path)
-    assert ServiceReader(pipeline(), served_job(tmp_path), clock=clock).has_servers(lambda: False) is left
+    launcher.send("a", "b")
+    launcher.send(*hosts, is_complete=False)
+    assert launcher.reader(clock).has_servers(lambda: False) is left
     assert clock.monotonic() == pytest.approx(5 * 0.05)
 
 
-def test_workers_that_never_come_are_waited_for_until_the_deadline_or_a_stop(tmp_path):
+def test_workers_that_never_come_are_waited_for_until_the_deadline_or_a_stop(launcher):
     clock = FakeClock()
-    Serving(("a",), is_complete=False).write(tmp_path)
-    reader = ServiceReader(pipeline(), served_job(tmp_path), clock=clock)
+    launcher.send("a", is_complete=False)
+    reader = launcher.reader(clock)
     assert reader.has_servers(lambda: True)
     assert clock.monotonic() == 0.0
     assert reader.has_servers(lambda: False)
     assert WORKERS_S <= clock.monotonic() < WORKERS_S + 1
+
+
+@pytest.mark.parametrize("said", [b"rubbish", b'{"type": "odd"}', b'{"type": "serving_hosts", "hosts": 3}'])
+def test_what_a_reader_does_not_understand_changes_nothing(launcher, said):
+    reader = launcher.reader(FakeClock())
+    launcher.end.send(said)
+    assert reader.has_servers(lambda: False)
+    launcher.send()
+    launcher.end.send(said)
+    assert not reader.has_servers(lambda: False)
+
+
+def test_without_a_launcher_the_order_is_all_that_a_reader_knows():
+    job = JobContext("job", "heterogeneous", plane="tf_service", order={"dispatcher": "127.0.0.1:1", "workers": 1})
+    assert ServiceReader(pipeline(), job).has_servers(lambda: False)
 
 
 # A dispatcher that begins anew

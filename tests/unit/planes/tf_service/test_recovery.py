@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
+from tfhet.messages.rank import ServingHosts
 from tfhet.planes.tf_service.recovery import RENEWALS, Recovery
-from tfhet.planes.tf_service.serving import Serving
 
 
 class Fleet:
@@ -26,42 +24,47 @@ class Fleet:
 class Case:
     """The recovery of a job with the hosts a and b, two workers on each."""
 
-    def __init__(self, record: Path, error: OSError | None = None) -> None:
-        self.said: list[str] = []
+    def __init__(self, error: OSError | None = None) -> None:
+        self.sent: list[ServingHosts] = []
         self.failures: list[str] = []
         self.fleet = Fleet(error)
-        self.recovery = Recovery(record, {"a": 2, "b": 2}, self.said.append, self.failures.append)
+        self.recovery = Recovery({"a": 2, "b": 2}, self._send, self.failures.append)
+
+    def _send(self, hosts: ServingHosts) -> None:
+        if not hosts.is_complete:
+            assert self.fleet.workers_registered, "the dispatcher was renewed before the script heard of it"
+        self.sent.append(hosts)
 
     def know(self, workers: int) -> None:
         self.fleet.workers_registered = workers
         self.recovery.expect_workers(self.fleet)
 
 
-def test_the_script_is_told_when_the_workers_that_are_left_are_all_there(tmp_path):
-    case = Case(tmp_path)
+def test_the_script_is_told_when_the_workers_that_are_left_are_all_there():
+    case = Case()
     case.recovery.lost(case.fleet, "b")
     assert case.fleet.renewed == 1
     for known, complete in ((0, False), (1, False), (2, True)):
         case.know(known)
-        assert Serving.read(tmp_path) == Serving(("a",), complete)
+        assert case.sent[-1] == ServingHosts(("a",), complete)
     assert case.fleet.renewed == 1
 
 
-def test_workers_of_the_lost_host_that_come_back_are_refused_and_at_last_accepted(tmp_path):
-    case = Case(tmp_path)
+def test_workers_of_the_lost_host_that_come_back_are_refused_and_at_last_accepted():
+    case = Case()
     case.recovery.lost(case.fleet, "b")
     for _ in range(RENEWALS):
         case.know(3)
-        assert Serving.read(tmp_path) == Serving(("a",), False)
+        assert case.sent[-1] == ServingHosts(("a",), False)
     assert case.fleet.renewed == 1 + RENEWALS
     case.know(4)
     assert case.fleet.renewed == 1 + RENEWALS
-    assert Serving.read(tmp_path) == Serving(("a",))
+    assert case.sent[-1] == ServingHosts(("a",))
 
 
 @pytest.mark.parametrize(("reads", "renewed"), [((), 1), ((True, True), 0), ((True, False), 1)])
-def test_endless_data_sets_go_on_with_the_dispatcher_that_there_is(tmp_path, reads, renewed):
-    case = Case(tmp_path)
+def test_endless_data_sets_go_on_with_the_dispatcher_that_there_is(reads, renewed):
+    case = Case()
     for endlessly in reads:
         case.recovery.reads(endlessly)
     case.recovery.lost(case.fleet, "b")
@@ -69,21 +72,14 @@ def test_endless_data_sets_go_on_with_the_dispatcher_that_there_is(tmp_path, rea
     assert case.fleet.renewed == renewed
 
 
-def test_before_a_loss_any_number_of_workers_is_right(tmp_path):
-    case = Case(tmp_path)
+def test_before_a_loss_any_number_of_workers_is_right():
+    case = Case()
     case.know(9)
     assert case.fleet.renewed == 0
-    assert Serving.read(tmp_path) is None
+    assert case.sent == []
 
 
-def test_a_dispatcher_that_cannot_begin_anew_ends_the_job(tmp_path):
-    case = Case(tmp_path, OSError("no space left"))
+def test_a_dispatcher_that_cannot_begin_anew_ends_the_job():
+    case = Case(OSError("no space left"))
     case.recovery.lost(case.fleet, "b")
     assert case.failures == ["the dispatcher cannot begin anew: no space left"]
-
-
-def test_a_record_that_cannot_be_written_is_said(tmp_path):
-    (tmp_path / "file").touch()
-    case = Case(tmp_path / "file")
-    case.recovery.tell()
-    assert "cannot learn who serves data" in case.said[0]

@@ -1,4 +1,4 @@
-"""Whatever a member reports, the chief goes on, and comes to a verdict when all ranks have reported."""
+"""Whatever a follower reports, the leader goes on, and decides the job result when all ranks have reported."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from rubbish import filled, fuzz, mutated
 from tfhet.cluster import Rank
 from tfhet.control import ProtocolError, Secret
 from tfhet.control.message import decode
-from tfhet.events import Event
+from tfhet.events import Event, ignore
 from tfhet.launch import LaunchSettings
-from tfhet.launch.assignment import Place
+from tfhet.launch.assignment import Assignment
+from tfhet.launch.follower import checked_order
 from tfhet.launch.job_result import JobResult
 from tfhet.launch.leader import Leader
-from tfhet.launch.reports import objection_to_start
-from tfhet.strategies.horovod.rendezvous import Meeting
+from tfhet.messages import MessageError, link
+from tfhet.planes import Outlets
 
 SECRET = Secret.from_text("the secret of these tests")
 REPORTS: list[dict[str, Any]] = [
-    {"type": "serving", "host": "d1", "native": ["tone", "jpeg"]},
-    {"type": "workers", "count": 1},
+    {"type": "plane", "facts": {"event": "serving", "host": "d1", "native": ["tone", "jpeg"]}},
+    {"type": "plane", "facts": {"event": "workers", "count": 1}},
     {"type": "restarted", "host": "d1", "process": "worker 0", "code": -9, "cause": "killed"},
     {"type": "result", "rank": 1, "code": 0, "cause": "rank 1: exit code 0"},
     {"type": "result", "rank": 0, "code": 3, "cause": "rank 0: exit code 3\nlast line"},
@@ -34,6 +35,8 @@ REPORTS: list[dict[str, Any]] = [
 ]
 WORDS = (
     "type",
+    "facts",
+    "event",
     "host",
     "native",
     "count",
@@ -52,7 +55,8 @@ said = st.lists(st.tuples(st.sampled_from(["rank-0", "rank-1", "d1"]), bodies), 
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+def assignment(tmp_path_factory: pytest.TempPathFactory) -> Assignment:
+    """Of rank 0 of two, on t1; d1 serves."""
     groups = {"data_group": ["d1"], "dnn_group": ["t1"]}
     env = {
         "SAGEMAKER_BASE_DIR": str(tmp_path_factory.mktemp("t1")),
@@ -74,7 +78,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
         "HOROVOD_LOCAL_SIZE": "2",
     }
     settings, _ = LaunchSettings.parse([])
-    return Place.of(env, settings)
+    return Assignment.of(env, settings)
 
 
 def _sent(body: object) -> dict[str, Any] | None:
@@ -85,52 +89,61 @@ def _sent(body: object) -> dict[str, Any] | None:
     return None
 
 
+PLANE = {"dispatcher": "t1:6000", "workers": 1, "data_hosts": ["d1"], "native": ["tone"]}
+RING = {"address": "t1", "port": 4000, "interface": "eth0"}
 STARTS: list[dict[str, Any]] = [
-    {"type": "start", "job_id": "job-1", "native": ["tone"], "ring": None},
-    {"type": "start", "job_id": "j", "native": None, "ring": {"address": "t1", "port": 4000, "interface": "eth0"}},
+    {"type": "start", "job_id": "job-1", "plane": PLANE, "strategy": {}},
+    {"type": "start", "job_id": "j", "plane": {**PLANE, "native": None}, "strategy": RING},
 ]
-starts = mutated(st.sampled_from(STARTS), ("type", "job_id", "native", "ring", "address", "port", "interface", "start"))
+starts = mutated(st.sampled_from(STARTS), ("type", "job_id", "plane", "strategy", *PLANE, *RING, "start"))
 
 
-@fuzz("chief: the word to start", starts)
-def test_a_word_to_start_is_objected_to_or_can_be_followed(body: Any) -> None:
-    message = _sent({**body, "type": "start"}) if isinstance(body, dict) else None
-    if message is None:
-        return
-    reason = objection_to_start(message)
-    if reason is not None:
-        assert reason.startswith("start: ")
-        assert len(reason) < 300
-        return
-    assert message["job_id"]
-    assert all(isinstance(name, str) for name in message.get("native") or ())
-    if message.get("ring") is not None:
-        variables = Meeting.parse(message["ring"]).variables("t1", Rank(1, 4, 1, 2, "tfhet"))
+def test_an_order_to_start_is_refused_or_can_be_followed(assignment: Assignment) -> None:
+    @fuzz("leader: the order to start", starts)
+    def follow(body: Any) -> None:
+        message = _sent({**body, "type": "start"}) if isinstance(body, dict) else None
+        if message is None:
+            return
+        refusal = order = None
+        try:
+            order = checked_order(message, assignment)
+        except MessageError as error:
+            refusal = str(error)
+        if refusal is not None:
+            assert refusal.startswith("start: ")
+            assert len(refusal) < 300
+            return
+        assert isinstance(order, link.Start) and order.job_id
+        variables = assignment.strategy.environment(order.strategy, "t1", Rank(1, 2, 1, 2, "tfhet"), {})
         assert all(value and "\0" not in value and "\n" not in value for value in variables.values())
 
+    follow()
 
-def test_a_chief_comes_to_a_verdict_whatever_the_members_say(place: Place) -> None:
+
+def test_a_leader_comes_to_a_job_result_whatever_the_members_report(assignment: Assignment) -> None:
     async def scenario(reports: list[tuple[str, Any]], begun: bool) -> None:
         events: list[Event] = []
-        chief = Leader(place, SECRET, events.append)
-        chief._begun = begun
+        outlets = Outlets(lambda line: None, lambda report: None, ignore, lambda order: None, 20.0)
+        side = assignment.plane.launcher_side(assignment.plane_settings, assignment.place, outlets)
+        leader = Leader(assignment, side, SECRET, events.append)
+        leader._begun = begun
         for member, body in reports:
             message = _sent(body)
             if message is not None:
-                chief._heard(member, message)
-        for rank in range(place.size):
-            chief._heard(f"rank-{rank}", {"type": "result", "rank": rank, "code": 1, "cause": f"rank {rank} failed"})
-        verdict = await asyncio.wait_for(chief.ended(), 30)
-        assert isinstance(verdict, JobResult)
-        assert abs(verdict.code) <= 255
-        if verdict.code == 0:
+                leader._heard(member, message)
+        for rank in range(assignment.place.size):
+            leader.report(link.RankResult(rank, 1, f"rank {rank} failed"))
+        result = await asyncio.wait_for(leader.ended(), 30)
+        assert isinstance(result, JobResult)
+        assert abs(result.code) <= 255
+        if result.code == 0:
             good = {m["rank"] for m in map(_sent, (body for _, body in reports)) if m and m["type"] == "result"}
             assert good >= {0, 1}
-        assert isinstance(verdict.headline, str)
+        assert isinstance(result.headline, str)
         decided = [event for event in events if event.name == "job.decided"]
         assert len(decided) == 1
 
-    @fuzz("chief: reports", said, st.booleans(), each=lambda reports, begun: len(reports))
+    @fuzz("leader: reports", said, st.booleans(), each=lambda reports, begun: len(reports))
     def hear(reports: list[tuple[str, Any]], begun: bool) -> None:
         asyncio.run(scenario(reports, begun))
 
