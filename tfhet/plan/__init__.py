@@ -47,10 +47,10 @@ lazy.names_on_demand(
     __name__,
     {
         "ceiling": "Resource Where",
-        "decision": "Cheaper make_plan",
-        "host": "Cluster HostType",
+        "decision": "make_plan",
+        "host": "ClusterShape HostType",
         "interval": "Interval",
-        "money": "Candidate Limits Market",
+        "money": "Candidate Market PlanLimits",
         "prediction": "Layout Prediction best_layout predict",
         "result": "Plan",
         "search": "Space",

@@ -33,7 +33,6 @@ lazy.names_on_demand(
         "figures": "figure_table",
         "given": "Given read_given",
         "html": "page render_html write_html",
-        "plot": "check_plot plot_bars",
         "run": "compare run_table",
         "tables": "show table text",
     },
