@@ -11,12 +11,9 @@ from typing import IO, Any
 
 from tfhet import clock as clocks
 from tfhet.errors import NotReady
-from tfhet.follow.cost import JobCost, cost_of, training_prices
-from tfhet.follow.follow_record import summary_of
-from tfhet.follow.heard import Heard
-from tfhet.follow.hosts import cluster_of, placed
-from tfhet.follow.log_stream_window import LogWindow
-from tfhet.follow.log_streams import LogLine, LogStreams
+from tfhet.follow.follow_record import JobCost, cost_of, summary_of, training_prices
+from tfhet.follow.heard import Heard, cluster_of, placed
+from tfhet.follow.log_streams import LogLine, LogStreams, LogWindow
 from tfhet.follow.state import JobState
 from tfhet.record import RunFolder, RunSummary
 from tfhet.report import show
@@ -141,7 +138,9 @@ class _Following:
                     if self._is_done():
                         return
                     if self.clock.monotonic() >= until_s:
-                        raise NotReady(f"{self._name} is {self.state.status} after {deadline_s:g} s; {self._again}")
+                        raise NotReady(
+                            f"{self.state.name} is {self.state.status} after {deadline_s:g} s; `tfhet follow {self.state.name}` shows it again"
+                        )
                     self.clock.sleep(max(self.every_s, (self.streams.calls - calls) / CALLS_PER_S))
                 except KeyboardInterrupt:
                     if not self._stop():
@@ -152,14 +151,6 @@ class _Following:
             self.folder.create().write_summary(summary_of(self.state, self.heard, self._cost))
 
     @property
-    def _name(self) -> str:
-        return self.state.name
-
-    @property
-    def _again(self) -> str:
-        return f"`tfhet follow {self._name}` shows it again"
-
-    @property
     def _cost(self) -> JobCost:
         cluster = cluster_of(self.state.groups, self.heard.introduced, self.heard.hosts)
         return cost_of(self.state, cluster, self.price_of, self.clock.wall())
@@ -167,7 +158,7 @@ class _Following:
     def _look(self) -> None:
         """What is new. The state first: of a job that is over all is there to be read, but what comes late."""
         if not self.state.is_over:
-            self.state = JobState.ask(self._name, self.sagemaker, self.aws)
+            self.state = JobState.ask(self.state.name, self.sagemaker, self.aws)
         now_s = self.clock.monotonic()
         if self.state.is_over and self._over_s is None:
             # A job that ended long ago has a whole log.
@@ -224,26 +215,28 @@ class _Following:
     def _stop(self) -> bool:
         """After Ctrl-C: whether the job is to stop, and its end to be waited for."""
         if self._is_asked_to_stop or self.state.is_over:
-            self.shown.say(f"{self._name} is {self.state.status}; {self._again}")
+            self.shown.say(f"{self.state.name} is {self.state.status}; `tfhet follow {self.state.name}` shows it again")
             return False
         if self.ask is None:
             self.shown.say(
-                f"{self._name} runs on, and is paid for; `tfhet follow {self._name}` shows it again, and "
-                f"`aws sagemaker stop-training-job --training-job-name {self._name}` stops it"
+                f"{self.state.name} runs on, and is paid for; `tfhet follow {self.state.name}` shows it again, and "
+                f"`aws sagemaker stop-training-job --training-job-name {self.state.name}` stops it"
             )
             return False
         with self.shown.paused():
             wanted = self.ask(f"{QUESTION}.")
         if not wanted:
-            self.shown.say(f"{self._name} runs on, and is paid for; {self._again}")
+            self.shown.say(
+                f"{self.state.name} runs on, and is paid for; `tfhet follow {self.state.name}` shows it again"
+            )
             return False
         self._is_asked_to_stop = True
         try:
-            self.aws(self.sagemaker.stop_training_job, TrainingJobName=self._name)
+            self.aws(self.sagemaker.stop_training_job, TrainingJobName=self.state.name)
         except AwsRefused as error:  # it ended while we asked
             if error.code not in ("ResourceNotFound", "ValidationException"):
                 raise
-        self.shown.say(f"{self._name} was asked to stop; a second Ctrl-C does not wait for that")
+        self.shown.say(f"{self.state.name} was asked to stop; a second Ctrl-C does not wait for that")
         return True
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
+from tfhet.catalogue import Price
 from tfhet.errors import UsageError
 from tfhet.record import RunSummary, Spread
 from tfhet.report import numbers
@@ -14,22 +14,7 @@ from tfhet.report import numbers
 MS_PER_HOUR = 3.6e6
 
 
-class KnownPrice(Protocol):
-    """What an instance of a type costs; `catalogue.Price` is one."""
-
-    @property
-    def usd_per_hour(self) -> float: ...
-    @property
-    def region(self) -> str: ...
-    @property
-    def market(self) -> str: ...
-    @property
-    def source(self) -> str: ...
-    @property
-    def date(self) -> object: ...
-
-
-PriceOf = Callable[[str], KnownPrice | None]
+PriceOf = Callable[[str], Price | None]
 """The price of an instance type; None where none is known."""
 
 

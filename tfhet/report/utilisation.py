@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfhet.record import Figure, RunSummary
-from tfhet.report import numbers
 from tfhet.report.bars import BarChart, bar_chart
 
 READING_BEGAN, RANK_ENDED = "reading.seen", "rank.ended"
@@ -17,7 +16,7 @@ READING_BEGAN, RANK_ENDED = "reading.seen", "rank.ended"
 
 @dataclass(frozen=True)
 class HostCpu:
-    """One host."""
+    """What one host used; None stands for what the record does not say, and for a limit that it has not."""
 
     name: str
     group: str
@@ -29,13 +28,16 @@ class HostCpu:
     cpus_used: float | None
     """Mean number of CPUs used while the ranks read; of the whole run where the record does not say when that was."""
     cpus: float | None
-    """Number of CPUs that it may use; None without a limit."""
-    used_pct: float | None
-    """`cpus_used` as a share of `cpus`, in percent."""
+    """Number of CPUs that it may use."""
     memory_bytes: int | None
-    """Memory that it may use; None without a limit."""
+    """Memory that it may use."""
     bits_per_s: float | None
-    """Limit of its network in each direction; None without a limit."""
+    """Limit of its network in each direction."""
+
+    @property
+    def used_pct(self) -> float | None:
+        """`cpus_used` as a share of `cpus`, in percent."""
+        return _real(100.0 * self.cpus_used / self.cpus) if self.cpus_used is not None and self.cpus else None
 
 
 def reading_s(events: Iterable[Mapping[str, Any]]) -> float | None:
@@ -53,16 +55,18 @@ def reading_s(events: Iterable[Mapping[str, Any]]) -> float | None:
 
 def use_of_hosts(summary: RunSummary, lasted_s: float | None = None) -> list[HostCpu]:
     """The hosts whose CPU was counted, in the order of the cluster. lasted_s: what `reading_s` gave."""
-    groups = {
-        str(host): name for name, group in summary.cluster.items() for host in _listed(group.get("hosts")) if host
-    }
-    order = {host: place for place, host in enumerate(groups)}
-    return [
-        _use(name, groups.get(name, ""), summary, lasted_s)
-        for name in sorted(
-            {*summary.host_cpu_s, *summary.reading_cpu_s}, key=lambda name: (order.get(name, len(order)), name)
-        )
-    ]
+    groups = {str(host): name for name, group in summary.cluster.items() for host in group.get("hosts") or ()}
+    counted = sorted({*summary.host_cpu_s, *summary.reading_cpu_s})
+    found = []
+    for name in [*(host for host in groups if host in counted), *(host for host in counted if host not in groups)]:
+        limits = summary.limits.get(name) or {}
+        whole, reading = _real(summary.host_cpu_s.get(name)), _real(summary.reading_cpu_s.get(name))
+        cpu_s, seconds = (reading, lasted_s) if reading is not None and lasted_s else (whole, _real(summary.duration_s))
+        used = _real(cpu_s / seconds) if cpu_s is not None and seconds else None
+        cpus, bits_per_s = (_real(limits.get(limit)) for limit in ("cpus", "bits_per_s"))
+        memory_bytes = limits.get("memory_bytes")
+        found.append(HostCpu(name, groups.get(name, ""), whole, reading, used, cpus, memory_bytes, bits_per_s))
+    return found
 
 
 def use_chart(hosts: Sequence[HostCpu]) -> BarChart | None:
@@ -84,44 +88,6 @@ def busiest(hosts: Sequence[HostCpu], groups: Iterable[str]) -> HostCpu | None:
     return max(known, key=lambda host: host.used_pct or 0.0, default=None)
 
 
-def _use(name: str, group: str, summary: RunSummary, lasted_s: float | None) -> HostCpu:
-    limits = summary.limits.get(name) or {}
-    whole, reading = _real(summary.host_cpu_s.get(name)), _real(summary.reading_cpu_s.get(name))
-    counted, seconds = (reading, lasted_s) if reading is not None and lasted_s else (whole, _real(summary.duration_s))
-    used = _real(counted / seconds) if counted is not None and seconds else None
-    cpus = _real(limits.get("cpus"))
-    return HostCpu(
-        name=name,
-        group=group,
-        cpu_s=whole,
-        reading_cpu_s=reading,
-        cpus_used=used,
-        cpus=cpus,
-        used_pct=_real(100.0 * used / cpus) if used is not None and cpus else None,
-        memory_bytes=limits["memory_bytes"] if isinstance(limits.get("memory_bytes"), int) else None,
-        bits_per_s=_real(limits.get("bits_per_s")),
-    )
-
-
 def _real(value: object) -> float | None:
     """A finite number that is not negative, or None."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    try:
-        real = float(value)
-    except OverflowError:
-        return None
-    return real if 0 <= real < math.inf else None
-
-
-def _listed(value: object) -> Sequence[Any]:
-    return value if isinstance(value, (list, tuple)) else ()
-
-
-def used_of(host: HostCpu) -> str:
-    """`1.8 of 2.0 CPUs, 90.0 %`, as far as it is known."""
-    said = numbers.number(host.cpus_used)
-    if host.cpus is not None:
-        said += f" of {numbers.number(host.cpus)}"
-    said += " CPUs"
-    return said if host.used_pct is None else f"{said}, {numbers.percent(host.used_pct)}"
+    return float(value) if isinstance(value, (int, float)) and 0 <= value < 1e300 else None
