@@ -1,4 +1,4 @@
-"""Whatever comes to the port for Prometheus, the next request is answered, and nothing is left of any."""
+"""Whatever comes to the port for Prometheus, the next request is answered, whatever came before."""
 
 from __future__ import annotations
 
@@ -55,7 +55,5 @@ def test_whatever_is_sent_the_next_one_is_answered(sent: list[bytes]) -> None:
             await asked(SERVER.server_port, content)
         answer = await asked(SERVER.server_port, b"GET /metrics HTTP/1.1\r\n\r\n")
         assert answer.endswith(b'tfhet_up{host="a"} 1.0\n')
-        while SERVER.connections:
-            await asyncio.sleep(0.001)
 
     run(scenario())

@@ -156,7 +156,7 @@ def host_of(stream: str) -> str:
 
 
 class LogWindow:
-    """Waits a short time for lines that come late: holds lines for `window_s` and gives them in the order of their times, those of one time as they were added.
+    """Holds lines for `window_s` and gives them in the order of their times, those of one time as they were added.
 
     A line that comes so late that younger ones have been given is given at once.
     """
