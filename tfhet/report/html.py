@@ -19,7 +19,8 @@ from tfhet.report.cost import PriceOf, cost_rows, headline
 from tfhet.report.frontier import PlanView, frontier_chart, projected_rows, read_plan
 from tfhet.report.run_view import LOG_LINES, RunView, machine_facts, value, views
 from tfhet.report.stage_costs import StageCosts, stage_costs
-from tfhet.report.utilisation import busiest
+from tfhet.report.utilisation import busiest, use_chart
+from tfhet.telemetry import timeline_summary
 
 
 @dataclass(frozen=True)
@@ -83,25 +84,17 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(
-        number=numbers.number,
-        percent=numbers.percent,
-        duration=numbers.duration,
-        size=numbers.size,
-        moment=numbers.moment,
-        exit_code=numbers.exit_code,
-        interval=numbers.interval,
-        spread=numbers.spread,
-        usd=numbers.usd,
-        paragraph=paragraph,
-        value=value,
-    )
+    shown = (numbers.number, numbers.percent, numbers.duration, numbers.size, numbers.moment, numbers.exit_code)
+    for each in (*shown, numbers.interval, paragraph, value):
+        environment.filters[each.__name__] = each
     return environment
 
 
 def page(given: Given) -> str:
     """The page as text. Raises DataError where the profile that was given is none."""
-    costs = stage_costs(given.profile, _stages_where(given)) if given.profile else None
+    places = [view.run.stages_where for view in given.runs]
+    most_places = max(places, key=lambda each: len(set(each.values())), default=None)
+    costs = stage_costs(given.profile, most_places) if given.profile else None
     runs = {view.name: view.run for view in given.runs}
     rows = cost_rows(runs, given.price_of)
     plan = given.plan
@@ -120,6 +113,8 @@ def page(given: Given) -> str:
             projected=projected_rows(plan, runs) if plan else [],
             benchmarks=[Benchmark.of(record) for record in given.records],
             machine_facts=machine_facts,
+            use_chart=use_chart,
+            timeline_tables=timeline_summary.tables,
             log_lines=LOG_LINES,
             many=MANY,
         )
@@ -134,20 +129,12 @@ def _title(given: Given) -> str:
     return given.records[0].name if len(given.records) == 1 else "tfhet report"
 
 
-def _stages_where(given: Given) -> dict[str, str]:
-    """Where the stages ran, of the run that has them in the most places."""
-    return max(
-        (dict(view.run.stages_where) for view in given.runs), key=lambda said: len(set(said.values())), default={}
-    )
-
-
 def _diagnosis(view: RunView, given: Given, costs: StageCosts | None) -> Diagnosis:
     data_groups = [name for name, group in view.run.cluster.items() if group.get("role") == "data"]
-    host = busiest(view.hosts, data_groups)
     return of_run(
         view.run,
         costs=[(part.name, part.added) for part in costs.parts] if costs else (),
-        busiest_data_host=(host.name, host.used_pct) if host and host.used_pct is not None else None,
+        busiest_data_host=busiest(view.hosts, data_groups),
         choice=given.plan.choice if given.plan else None,
     )
 

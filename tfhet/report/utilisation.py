@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -42,15 +41,14 @@ class HostCpu:
 
 def reading_s(events: Iterable[Mapping[str, Any]]) -> float | None:
     """Seconds from the first read of the ranks to the end of the last one; None where the events do not say."""
-    times: dict[str, list[float]] = {READING_BEGAN: [], RANK_ENDED: []}
+    times: dict[object, list[float]] = {READING_BEGAN: [], RANK_ENDED: []}
     for event in events:
-        name, at = event.get("event"), event.get("time_s")
-        if isinstance(name, str) and name in times and isinstance(at, (int, float)) and math.isfinite(at):
-            times[name].append(float(at))
+        if event.get("event") in times and (at_s := _real(event.get("time_s"))) is not None:
+            times[event["event"]].append(at_s)
     if not all(times.values()):
         return None
-    lasted = max(times[RANK_ENDED]) - min(times[READING_BEGAN])
-    return lasted if lasted > 0 else None
+    lasted_s = max(times[RANK_ENDED]) - min(times[READING_BEGAN])
+    return lasted_s if lasted_s > 0 else None
 
 
 def use_of_hosts(summary: RunSummary, lasted_s: float | None = None) -> list[HostCpu]:
@@ -81,11 +79,10 @@ def use_chart(hosts: Sequence[HostCpu]) -> BarChart | None:
     return bar_chart("CPUs used by each host, in the mean", figures, limits=limits, is_linear=True)
 
 
-def busiest(hosts: Sequence[HostCpu], groups: Iterable[str]) -> HostCpu | None:
-    """The host of some groups that used the largest part of its CPUs; None where no limit is known."""
-    wanted = set(groups)
-    known = [host for host in hosts if host.group in wanted and host.used_pct is not None]
-    return max(known, key=lambda host: host.used_pct or 0.0, default=None)
+def busiest(hosts: Sequence[HostCpu], groups: Sequence[str]) -> tuple[str, float] | None:
+    """The host of some groups that used the largest share of its CPUs, in percent; None where no limit is known."""
+    known = [(host.name, host.used_pct) for host in hosts if host.group in groups and host.used_pct is not None]
+    return max(known, key=lambda each: each[1], default=None)
 
 
 def _real(value: object) -> float | None:
