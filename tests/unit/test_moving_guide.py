@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tfhet.launch import LaunchSettings
+from tfhet.planes.tf_service.settings import ServiceSettings
 from tfhet.submit import create_request, job_file, parse
 
 GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "moving-from-the-aws-example.md").read_text()
@@ -21,7 +22,7 @@ def right_column(heading: str) -> str:
 
 
 def test_arguments_go_to_arguments_that_the_launcher_or_the_trainer_has():
-    known = {item.name for item in fields(LaunchSettings)} | {"data"}  # that of the trainer
+    known = {item.name for item in (*fields(LaunchSettings), *fields(ServiceSettings))} | {"data"}  # of the trainer
     told = re.findall(r"`--(\w+)", right_column("Arguments"))
     assert len(told) > 8 and [name for name in told if name not in known] == []
 

@@ -1,10 +1,10 @@
-"""What a profile, a plan, a run or a training job says of its input, and what to do: findings first, words last.
+"""What a profile, a plan, a run or a training job says of its input, and what to do.
 
     from tfhet import advice
     from tfhet.record import RunSummary
 
     diagnosis = advice.of_run(RunSummary(wait_pct=42.0))
-    print(diagnosis.state, diagnosis.verdict.facts["speedup"])
+    print(diagnosis.state, diagnosis.verdict.kind)
     print(advice.paragraph(diagnosis))
 
 `of_pipeline`, `of_plan`, `of_run` and `of_training_job` find; `sentence` and `paragraph` say.
@@ -17,14 +17,12 @@ from typing import TYPE_CHECKING
 from tfhet import lazy
 
 if TYPE_CHECKING:
-    from tfhet.advice.finding import Finding, Severity
-    from tfhet.advice.host_use import HostUtilisation
-    from tfhet.advice.input_bound import Diagnosis, InputState, state_by_wait
+    from tfhet.advice.finding import Finding, sentence, sentences
+    from tfhet.advice.input_bound import Diagnosis, InputState, paragraph, state_by_wait
     from tfhet.advice.pipeline import feeding, of_pipeline
     from tfhet.advice.plan import choice_of, of_plan
     from tfhet.advice.run import of_run
-    from tfhet.advice.training_job import ObservedJob, of_training_job
-    from tfhet.advice.words import clause, paragraph, sentence, sentences
+    from tfhet.advice.training_job import HostUtilisation, ObservedJob, of_training_job
 
 __all__ = [
     "Diagnosis",
@@ -32,30 +30,20 @@ __all__ = [
     "HostUtilisation",
     "InputState",
     "ObservedJob",
-    "Severity",
     "choice_of",
-    "clause",
     "feeding",
     "of_pipeline",
-    "of_plan",
-    "of_run",
-    "of_training_job",
-    "paragraph",
-    "sentence",
-    "sentences",
-    "state_by_wait",
 ]
+__all__ += ["of_plan", "of_run", "of_training_job", "paragraph", "sentence", "sentences", "state_by_wait"]
 
 lazy.names_on_demand(
     __name__,
     {
-        "finding": "Finding Severity",
-        "host_use": "HostUtilisation",
-        "input_bound": "Diagnosis InputState state_by_wait",
+        "finding": "Finding sentence sentences",
+        "input_bound": "Diagnosis InputState paragraph state_by_wait",
         "pipeline": "feeding of_pipeline",
         "plan": "choice_of of_plan",
         "run": "of_run",
-        "training_job": "ObservedJob of_training_job",
-        "words": "clause paragraph sentence sentences",
+        "training_job": "HostUtilisation ObservedJob of_training_job",
     },
 )

@@ -1,25 +1,10 @@
-"""A finding: one thing that advice says, as values. `words` turns it into a sentence."""
+"""A finding: one thing that advice says, in words."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from enum import Enum
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
-
-Fact = str | int | float | bool | None | tuple[str, ...]
-"""A number, a name, or several names. None where it is not known."""
-
-
-class Severity(Enum):
-    """How much a finding matters."""
-
-    FACT = "fact"
-    """Evidence, for information."""
-    ADVICE = "advice"
-    """Something to do."""
-    PROBLEM = "problem"
-    """Time or money is being lost."""
 
 
 @dataclass(frozen=True)
@@ -27,39 +12,28 @@ class Finding:
     """One thing that was found out, or should be done."""
 
     kind: str
-    """A key of `words.TEMPLATES`."""
-    severity: Severity = Severity.FACT
-    facts: Mapping[str, Fact] = field(default_factory=dict)
-    """Numbers and names by the names that the template uses. The names of numbers end in their units."""
-    about: Finding | None = None
-    """A finding that this one explains or quotes."""
+    """Name of what was found, such as `python_inside`; it stays when the words change."""
+    clause: str
+    """The finding as part of a sentence: without a capital letter at its beginning and a full stop at its end."""
     saves_us: float = 0.0
     """CPU microseconds per example that following the advice saves at most; 0 when it saves something else."""
 
-    def quoting(self, about: Finding | None) -> Finding:
-        """The same finding with another one that it explains or quotes."""
-        return replace(self, about=about)
-
-    def saving(self, saves_us: float) -> Finding:
-        """The same finding with the CPU microseconds per example that it saves at most."""
-        return replace(self, saves_us=saves_us)
-
     def to_json(self) -> dict[str, Any]:
         """The finding in JSON values."""
-        return {
-            "kind": self.kind,
-            "severity": self.severity.value,
-            "facts": {name: list(fact) if isinstance(fact, tuple) else fact for name, fact in self.facts.items()},
-            **({"about": self.about.to_json()} if self.about else {}),
-            **({"saves_us": self.saves_us} if self.saves_us else {}),
-        }
+        saving = {"saves_us": self.saves_us} if self.saves_us else {}
+        return {"kind": self.kind, "sentence": sentence(self), **saving}
 
 
-def fact(kind: str, /, **facts: Fact) -> Finding:
-    """A finding for information."""
-    return Finding(kind, Severity.FACT, facts)
+def sentence(finding: Finding) -> str:
+    """A finding as a sentence."""
+    return f"{finding.clause[:1].upper()}{finding.clause[1:]}."
 
 
-def advice(kind: str, /, **facts: Fact) -> Finding:
-    """A finding that says what to do."""
-    return Finding(kind, Severity.ADVICE, facts)
+def sentences(findings: Iterable[Finding]) -> list[str]:
+    """Findings as sentences, in their order."""
+    return [sentence(finding) for finding in findings]
+
+
+def counted(count: int, noun: str) -> str:
+    """A number of things in words: `1 map`, `2 maps`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"

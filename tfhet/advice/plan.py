@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tfhet.advice.finding import Fact, Finding, Severity, advice, fact
+from tfhet.advice.finding import Finding
 from tfhet.advice.input_bound import InputState, state_by_wait
-from tfhet.advice.thresholds import LEAST_BREAK_EVEN_USD
 from tfhet.plan import Candidate, Interval, Plan, Resource
+
+LEAST_BREAK_EVEN_USD = 0.001
+"""USD per hour: a data host whose break-even price is lower pays at no price."""
 
 
 def of_plan(plan: Plan, cheaper: Sequence[Finding] = ()) -> list[Finding]:
@@ -31,72 +33,73 @@ def of_plan(plan: Plan, cheaper: Sequence[Finding] = ()) -> list[Finding]:
 def choice_of(cluster: str | None, *, binding: str, has_data: bool, is_today: bool) -> Finding:
     """The choice of a cluster by its name, None where no cluster keeps the limits. binding: the resource that binds."""
     if cluster is None:
-        return Finding("none_fits", Severity.PROBLEM)
-    kind = "stay" if is_today else "take" if has_data else "take_homogeneous"
-    return advice(kind, cluster=cluster, binding=binding)
+        return Finding("none_fits", "no cluster keeps the limits: allow more time, money or hosts")
+    if is_today:
+        return Finding("stay", f"stay with {cluster}: {_binds(binding)}")
+    take = f"take {cluster}: {_binds(binding)}"
+    return Finding("take", take) if has_data else Finding("take_homogeneous", f"stay homogeneous: {take}")
 
 
 def _today(plan: Plan, cheaper: Sequence[Finding]) -> Iterator[Finding]:
-    prediction = plan.candidates[plan.today].prediction
+    today = plan.candidates[plan.today]
+    prediction = today.prediction
     accelerator = prediction.ceilings_s[Resource.ACCELERATOR]
     wait_pct = 100.0 * max(0.0, 1.0 - accelerator.value / prediction.step_s.value)
-    state = state_by_wait(wait_pct)
-    facts = _cluster(plan.candidates[plan.today])
-    yield fact("today", binding=plan.name_of(prediction.binding), runner_up=plan.name_of(prediction.runner_up), **facts)
-    if state is InputState.NOT:
-        yield fact("prediction_keeps_up", wait_pct=wait_pct)
+    limits = f"{_binds(plan.name_of(prediction.binding))}, {plan.name_of(prediction.runner_up)} next"
+    yield Finding("today", f"today, {_cluster(today)}: {limits}")
+    if state_by_wait(wait_pct) is InputState.NOT:
+        keeps_up = "the input keeps up with the accelerator: neither cheaper stages nor more CPUs shorten a step"
+        yield Finding("prediction_keeps_up", keeps_up)
         return
-    yield Finding("prediction_waits", state.severity, {"wait_pct": wait_pct, **_step(accelerator)})
+    waits = f"the accelerator could do a step in {_step(accelerator)}: it waits {wait_pct:.0f}% of the time"
+    yield Finding("prediction_waits", waits)
     best = max(cheaper, key=lambda finding: finding.saves_us, default=None)
     if best and best.saves_us > 0 and plan.cheaper_step_s is not None:
-        yield advice("cheaper_stages", step_ms=1e3 * plan.cheaper_step_s).quoting(best).saving(best.saves_us)
+        at_best = f"A step would take {1e3 * plan.cheaper_step_s:.3g} ms at best"
+        first = f"cheaper stages first, they cost nothing: {best.clause}. {at_best}"
+        yield Finding("cheaper_stages", first, best.saves_us)
     else:
-        yield fact("no_cheaper_stages")
+        yield Finding("no_cheaper_stages", "cheaper stages: the profile knows of none")
 
 
 def _best(plan: Plan) -> Iterator[Finding]:
     today = plan.candidates[plan.today]
     alone, mixed = (None if index is None else plan.candidates[index] for index in (plan.alone, plan.mixed))
-    if alone:
-        is_today = plan.alone == plan.today
-        facts = {} if is_today else {**_cluster(alone), **_against(alone, today)}
-        yield fact("today_is_best_homogeneous" if is_today else "best_homogeneous", **facts)
+    if alone and plan.alone == plan.today:
+        yield Finding("today_is_best_homogeneous", "no other cluster without a data group is better")
+    elif alone:
+        best = f"without a data group the best is {_cluster(alone)} ({_against(alone, today)})"
+        yield Finding("best_homogeneous", best)
     if mixed is None:
-        yield fact("no_data_group_fits")
+        yield Finding("no_data_group_fits", "with a data group: none keeps the limits")
         return
-    even = plan.break_even_usd_per_hour
-    pays = even is not None and even.value >= LEAST_BREAK_EVEN_USD
-    yield fact(
-        "best_with_data",
-        break_even_usd=even.value if even and pays else None,
-        never_pays=even is not None and not pays,
-        **_cluster(mixed),
-        **_against(mixed, alone or today),
-    )
+    pays = ""
+    if (even := plan.break_even_usd_per_hour) is not None:
+        is_worth = even.value >= LEAST_BREAK_EVEN_USD
+        pays = f"; a data host pays {f'below {even.value:.3g} USD per hour' if is_worth else 'at no price'}"
+    best = f"with a data group the best is {_cluster(mixed)} ({_against(mixed, alone or today)}){pays}"
+    yield Finding("best_with_data", best)
 
 
-def _step(seconds: Interval) -> dict[str, Fact]:
-    return {"step_ms": 1e3 * seconds.value, "low_ms": 1e3 * seconds.low, "high_ms": 1e3 * seconds.high}
+def _binds(resource: str) -> str:
+    return f"{resource} {'bind' if resource.split()[0].endswith('s') else 'binds'}"
 
 
-def _cluster(one: Candidate) -> dict[str, Fact]:
+def _step(seconds: Interval) -> str:
+    return f"{1e3 * seconds.value:.3g} ms ({1e3 * seconds.low:.3g} to {1e3 * seconds.high:.3g})"
+
+
+def _cluster(one: Candidate) -> str:
     """A cluster with its step and its cost."""
-    usd = one.usd_per_million.value if one.usd_per_million else None
-    return {
-        "cluster": str(one.cluster),
-        "examples": one.prediction.examples,
-        "usd": usd,
-        **_step(one.prediction.step_s),
-    }
+    usd = f", {one.usd_per_million.value:.3g} USD per million examples" if one.usd_per_million else ""
+    prediction = one.prediction
+    return f"{one.cluster}: {_step(prediction.step_s)} a step of {prediction.examples} examples{usd}"
 
 
-def _against(one: Candidate, other: Candidate) -> dict[str, Fact]:
+def _against(one: Candidate, other: Candidate) -> str:
     """How much more money, or time where a price is not known, `one` takes than `other`."""
     mine, its = one.usd_per_million, other.usd_per_million
+    unit = "cost" if mine and its else "time"
     ours, theirs = (mine, its) if mine and its else (one.s_per_million, other.s_per_million)
-    return {
-        "change_pct": 100.0 * (ours.value / theirs.value - 1),
-        "unit": "cost" if mine and its else "time",
-        "other": str(other.cluster),
-        "is_within_error": not (ours.high < theirs.low or ours.low > theirs.high),
-    }
+    error = "" if ours.high < theirs.low or ours.low > theirs.high else ", within the error"
+    return f"{100.0 * (ours.value / theirs.value - 1):+.0f}% {unit} against {other.cluster}{error}"

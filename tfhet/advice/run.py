@@ -1,14 +1,17 @@
-"""Whether a run waited for its input, by how much, and what to do first: of its summary."""
+"""Whether a run waited for its input, by how much, and what to do first: from its summary."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 
-from tfhet.advice.finding import Finding, advice, fact
-from tfhet.advice.input_bound import Diagnosis, InputState, state_by_wait, waiting
-from tfhet.advice.thresholds import IDLE_PCT
+from tfhet.advice.finding import Finding
+from tfhet.advice.input_bound import IDLE_PCT, Diagnosis, InputState, state_by_wait, waiting
 from tfhet.record import Figure, RunSummary
+
+SHORTEN_STEP = Finding(
+    "shorten_step", "first shorten the training step itself: neither cheaper stages nor more CPUs do that"
+)
 
 
 def of_run(
@@ -27,23 +30,26 @@ def of_run(
     wait_pct = summary.wait_pct
     state = state_by_wait(wait_pct)
     if wait_pct is None or state is InputState.UNKNOWN:
-        return Diagnosis(state, fact("no_steps"))
-    idle = busiest_data_host if busiest_data_host and busiest_data_host[1] < IDLE_PCT else None
-    if state is InputState.NOT:
-        lever = _of_host("fewer_data_cpus", idle) if idle else advice("shorten_step")
-    else:
-        lever = _of_host("find_the_wait", idle) if idle and state is InputState.BOUND else _cheaper(costs)
-    levers = [lever, *([advice("plan_says").quoting(choice)] if choice else [])]
-    return Diagnosis(state, waiting(wait_pct), levers=tuple(levers))
-
-
-def _of_host(kind: str, host: tuple[str, float]) -> Finding:
-    return advice(kind, host=host[0], cpu_pct=host[1])
+        no_steps = "whether this run waited for its input is not known: no step of it was measured"
+        return Diagnosis(state, Finding("no_steps", no_steps))
+    lever = SHORTEN_STEP if state is InputState.NOT else _cheaper(costs)
+    if busiest_data_host and busiest_data_host[1] < IDLE_PCT:
+        since = f"since the busiest data host, {busiest_data_host[0]}, used {busiest_data_host[1]:.1f} % of"
+        if state is InputState.NOT:
+            lever = Finding("fewer_data_cpus", f"first try fewer data CPUs, {since} them")
+        elif state is InputState.BOUND:
+            lever = Finding("find_the_wait", f"first find out why, {since} its CPUs")
+    plan = (Finding("plan_says", f"the plan says: {choice.clause}"),) if choice else ()
+    return Diagnosis(state, waiting(wait_pct), levers=(lever, *plan))
 
 
 def _cheaper(costs: Sequence[tuple[str, Figure]]) -> Finding:
     whole = sum(max(0.0, figure.value) for _, figure in costs)
     if not 0 < whole < math.inf:
-        return advice("measure_the_pipeline")
-    at, (name, figure) = max(enumerate(costs), key=lambda item: item[1][1].value)
-    return advice("cheaper_part" if at else "dear_source", part=name, share_pct=100.0 * figure.value / whole)
+        first = "first measure the pipeline with `tfhet profile`: cheaper stages come before more machines"
+        return Finding("measure_the_pipeline", first)
+    at, (part, figure) = max(enumerate(costs), key=lambda item: item[1][1].value)
+    share = f"which is {100.0 * figure.value / whole:.0f} % of the pipeline's CPU"
+    if at:
+        return Finding("cheaper_part", f"first make {part} cheaper, {share}")
+    return Finding("dear_source", f"first look at {part}, {share}")

@@ -3,19 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
 
-from tfhet.advice.finding import Fact, Finding, advice, fact
-from tfhet.advice.host_use import HostUtilisation
-from tfhet.advice.input_bound import Diagnosis, InputState, state_by_use, state_by_wait, waiting
-from tfhet.advice.thresholds import BUSY_PCT, FULL_PCT, IDLE_PCT, UNEVEN_PCT
+from tfhet.advice.finding import Finding, counted
+from tfhet.advice.input_bound import BUSY_PCT, IDLE_PCT, Diagnosis, InputState, state_by_use, state_by_wait, waiting
+from tfhet.advice.run import SHORTEN_STEP
 from tfhet.catalogue import Catalogue, Instance, InstanceGroup
 from tfhet.errors import UsageError
 from tfhet.record import Spread, median
 
 PROFILING_MS = 500
 """Interval of SageMaker's profiler, in the request that switches it on."""
+FULL_PCT = 90.0
+"""Share of memory or disk, at the 90th percentile over time, from which it is nearly full."""
+UNEVEN_PCT = 20.0
+"""Difference, in percentage points, from which hosts of one group are used unevenly."""
+
+
+@dataclass(frozen=True)
+class HostUtilisation:
+    """The utilisation of one host in percent of what it has, 0 to 100; None where it was not measured."""
+
+    host: str
+    group: str = ""
+    """Name of its group; "" where that is not known."""
+    instance_type: str = ""
+    cpu_pct: Spread | None = None
+    """Utilisation of all CPUs; None also where their number is not known."""
+    gpu_pct: Spread | None = None
+    """Share of the time in which anything ran on a GPU, over all GPUs."""
+    memory_pct: Spread | None = None
+    gpu_memory_pct: Spread | None = None
+    disk_pct: Spread | None = None
+    """How full the disk is."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing of this host was measured."""
+        return all(getattr(self, field.name) is None for field in fields(self) if field.name.endswith("_pct"))
 
 
 @dataclass(frozen=True)
@@ -43,29 +68,45 @@ def of_training_job(job: ObservedJob, known: Catalogue) -> Diagnosis:
     """The diagnosis of a job: from how long its ranks waited, where that is known, else from what its hosts used."""
     next_run = tuple(_next_run(job))
     if job.wait_pct is None and all(use.is_empty for use in job.hosts):
-        verdict = fact("nothing_kept" if job.is_over else "nothing_yet", job=job.name, status=job.status)
-        return Diagnosis(InputState.UNKNOWN, verdict, next_run=next_run)
+        return Diagnosis(InputState.UNKNOWN, _nothing(job), next_run=next_run)
     training, data = _parts(job, known)
-    seen = _Seen(_middle(training, "gpu_pct"), _middle(training, "cpu_pct"), _middle(data, "cpu_pct"), bool(data))
-    state, verdict = _verdict(seen, job.wait_pct)
-    evidence = [_waited(job), *_used(training, "training"), *_used(data, "data"), *_full(job.hosts)]
-    levers = _levers(state, seen, job, training, known)
+    gpu_pct, cpu_pct, data_pct = _middle(training, "gpu_pct"), _middle(training, "cpu_pct"), _middle(data, "cpu_pct")
+    cpus_are_busy = max(cpu_pct or 0.0, data_pct or 0.0) >= BUSY_PCT
+    reason = _reason(cpu_pct, data_pct)
+    if job.wait_pct is not None:
+        state = state_by_wait(job.wait_pct)
+        if state is InputState.NOT and gpu_pct is not None and gpu_pct < IDLE_PCT:
+            reason = "the GPUs rest inside the step, which leaves them too little to do"
+        elif state is not InputState.BOUND:
+            reason = ""
+        verdict = waiting(job.wait_pct, reason)
+        waited = f"waiting for data: {job.wait_pct:.1f} % of the step, of {counted(job.metric_lines, 'metric line')}"
+    else:
+        state = state_by_use(gpu_pct, cpus_are_busy)
+        verdict = _by_use(state, gpu_pct, reason)
+        waited = "the log has no metric lines ([tfhet] step=...): how long ranks wait for data is not known"
+    evidence = [Finding("waited", waited), *_used(training, "training"), *_used(data, "data"), *_full(job.hosts)]
+    levers: Iterator[Finding] = iter(())
+    if state is InputState.NOT:
+        levers = _savings(_middle(training, "gpu_memory_pct"), data_pct)
+    elif state is not InputState.UNKNOWN:
+        grown = training if not data or (cpu_pct or 0.0) >= BUSY_PCT else []
+        levers = _changes(job, grown, known, cpus_are_busy=cpus_are_busy, has_data=bool(data))
     return Diagnosis(state, verdict, tuple(evidence), tuple(levers), next_run)
 
 
-@dataclass(frozen=True)
-class _Seen:
-    """Medians over hosts of their medians over time, in percent; None where that was not measured."""
-
-    gpu: float | None
-    cpu: float | None
-    """CPUs of the hosts that train."""
-    data_cpu: float | None
-    has_data: bool
-
-    @property
-    def cpus_are_busy(self) -> bool:
-        return max(self.cpu or 0.0, self.data_cpu or 0.0) >= BUSY_PCT
+def _nothing(job: ObservedJob) -> Finding:
+    if job.is_over:
+        return Finding(
+            "nothing_kept",
+            f"CloudWatch has no utilisation of {job.name} ({job.status}), and its log no metric lines: it ended within"
+            " its first minutes, or so long ago that nothing is kept, or --region is another",
+        )
+    return Finding(
+        "nothing_yet",
+        f"there is nothing of {job.name} yet ({job.status}): CloudWatch counts whole minutes, and has the first some"
+        " minutes after training began. Ask again then",
+    )
 
 
 def _parts(job: ObservedJob, known: Catalogue) -> tuple[list[HostUtilisation], list[HostUtilisation]]:
@@ -81,74 +122,80 @@ def _parts(job: ObservedJob, known: Catalogue) -> tuple[list[HostUtilisation], l
     return training, [use for use in job.hosts if use.group and not has_gpus(use)]
 
 
-def _verdict(seen: _Seen, wait_pct: float | None) -> tuple[InputState, Finding]:
-    if wait_pct is not None:
-        state = state_by_wait(wait_pct)
-        gpus_rest = state is InputState.NOT and seen.gpu is not None and seen.gpu < IDLE_PCT
-        reason = _reason(seen) if state is InputState.BOUND else fact("gpus_rest") if gpus_rest else None
-        return state, waiting(wait_pct, reason)
-    state = state_by_use(seen.gpu, seen.cpus_are_busy)
-    if seen.gpu is None:
-        return state, fact("no_gpu_metrics")
+def _by_use(state: InputState, gpu_pct: float | None, reason: str) -> Finding:
+    """The verdict of a job without metric lines."""
+    if gpu_pct is None:
+        unknown = "whether this job waits for its input is not known"
+        return Finding("no_gpu_metrics", f"{unknown}: its log has no metric lines, and CloudWatch has nothing of GPUs")
+    said = f"{state.value}, as far as utilisation tells: the GPUs are busy {gpu_pct:.1f} % of the time"
     if state is InputState.NOT:
-        return state, fact("gpus_are_busy", gpu_pct=seen.gpu)
+        return Finding("gpus_are_busy", said)
     kind = "gpus_are_half_busy" if state is InputState.HARDLY else "gpus_wait"
-    return state, Finding(kind, state.severity, {"gpu_pct": seen.gpu}, _reason(seen))
+    return Finding(kind, f"{said}, and {reason}")
 
 
-def _reason(seen: _Seen) -> Finding:
-    """What holds the input up."""
-    if seen.has_data and seen.data_cpu is not None:
-        if seen.data_cpu >= BUSY_PCT:
-            return fact("data_cpus_used_up")
-        return fact("training_cpus_used_up" if (seen.cpu or 0.0) >= BUSY_PCT else "no_cpus_used_up")
-    if seen.cpu is None:
-        return fact("cpus_unknown")
-    return fact("cpus_used_up" if seen.cpu >= BUSY_PCT else "cpus_not_used_up")
+def _reason(cpu_pct: float | None, data_pct: float | None) -> str:
+    """What holds the input up. cpu_pct: CPUs of the hosts that train; data_pct: of the data hosts, if there are any."""
+    if data_pct is not None:
+        if data_pct >= BUSY_PCT:
+            return "the CPUs of the data hosts are used up"
+        if (cpu_pct or 0.0) >= BUSY_PCT:
+            return "the CPUs of the training hosts are used up, those of the data hosts are not"
+        return "no CPUs are used up: the data hosts wait for their source or the network, or a stage runs on one thread"
+    if cpu_pct is None:
+        return "how busy the CPUs are is not known"
+    if cpu_pct >= BUSY_PCT:
+        return "the CPUs are used up"
+    return "the CPUs are not used up: a stage runs on one thread, or waits for the source or the network"
 
 
-def _levers(
-    state: InputState, seen: _Seen, job: ObservedJob, training: Sequence[HostUtilisation], known: Catalogue
+def _savings(gpu_memory_pct: float | None, data_pct: float | None) -> Iterator[Finding]:
+    """What to change where the input keeps up."""
+    yield SHORTEN_STEP
+    if gpu_memory_pct is not None and gpu_memory_pct < IDLE_PCT:
+        yield Finding("larger_batch", f"a larger batch: {gpu_memory_pct:.1f} % of the GPUs' memory is used")
+    if data_pct is not None and data_pct < IDLE_PCT:
+        yield Finding("fewer_data_hosts", f"fewer data hosts: their CPUs are used to {data_pct:.1f} %")
+
+
+def _changes(
+    job: ObservedJob, grown: Sequence[HostUtilisation], known: Catalogue, *, cpus_are_busy: bool, has_data: bool
 ) -> Iterator[Finding]:
-    if state is InputState.UNKNOWN:
+    """What to change where the input does not keep up. grown: the hosts of which a bigger size would help."""
+    if not cpus_are_busy:
+        yield Finding(
+            "find_the_wait",
+            "find what the input waits for: `tfhet doctor --script SCRIPT` names stages on one thread and Python in the"
+            " graph, `tfhet profile` what each costs; FastFile channels, more files and prefetching help a slow source",
+        )
+    first = "cheaper stages first, they cost nothing: `tfhet profile` says which cost what, and advises"
+    yield Finding("profile_first", first)
+    if not cpus_are_busy:
+        last = "more CPUs, in whatever machine, only when those that are there are used up"
+        yield Finding("more_cpus_last", last)
         return
-    if state is InputState.NOT:
-        yield advice("shorten_step")
-        gpu_memory = _middle(training, "gpu_memory_pct")
-        if gpu_memory is not None and gpu_memory < IDLE_PCT:
-            yield advice("larger_batch", gpu_memory_pct=gpu_memory)
-        if seen.data_cpu is not None and seen.data_cpu < IDLE_PCT:
-            yield advice("fewer_data_hosts", cpu_pct=seen.data_cpu)
-        return
-    if not seen.cpus_are_busy:
-        yield advice("find_the_wait_by_tools")
-    yield advice("profile_first")
-    if not seen.cpus_are_busy:
-        yield advice("more_cpus_last")
-        return
-    if not seen.has_data or (seen.cpu or 0.0) >= BUSY_PCT:
-        for name in dict.fromkeys(use.instance_type for use in training if use.instance_type):
-            yield _bigger(name, known)
+    for name in dict.fromkeys(use.instance_type for use in grown if use.instance_type):
+        yield Finding("bigger", _bigger(name, known))
     today = "+".join(f"{group.count}*{group.instance_type}" for group in job.groups)
-    yield advice("more_data_hosts" if seen.has_data else "data_group", cluster=today)
+    plan = f"`tfhet plan --profile FILE --cluster {today}` says how many"
+    if has_data:
+        yield Finding("more_data_hosts", f"more data hosts: {plan} pay, and what they save")
+    else:
+        yield Finding("data_group", f"then a data group: {plan} hosts pay, and what they save")
 
 
-def _bigger(name: str, known: Catalogue) -> Finding:
-    """The next size of a type's family that has more CPUs beside as many GPUs."""
+def _bigger(name: str, known: Catalogue) -> str:
+    """The next size of a type's family that has more CPUs beside as many GPUs, in words."""
     today = _instance(name, known)
     if today is None:
-        return advice("bigger_unknown", today=name)
-    family = name.rpartition(".")[0]
-    sizes = [
-        one
-        for full, one in known.instances.items()
-        if full.rpartition(".")[0] == family and one.gpus == today.gpus and one.vcpus > today.vcpus
-    ]
+        return f"then a bigger size of the same family: {name} is no type of the catalogue, so which is not known"
+    family, gpus = name.rpartition(".")[0], counted(today.gpus, "GPU")
+    same = [one for full, one in known.instances.items() if full.rpartition(".")[0] == family]
+    sizes = [one for one in same if one.gpus == today.gpus and one.vcpus > today.vcpus]
     if not sizes:
-        return advice("bigger_none", family=family, gpus=today.gpus)
+        return f"a bigger size of the same family: {family} has none with more CPUs for {gpus}"
     best = min(sizes, key=lambda one: one.vcpus)
-    facts: dict[str, Fact] = {"bigger": best.name, "vcpus": best.vcpus, "gpus": best.gpus}
-    return advice("bigger", today=name, today_vcpus=today.vcpus, **facts)
+    return f"then a bigger size: {best.name} has {best.vcpus} vCPUs for {gpus}, {name} has {today.vcpus}"
 
 
 def _instance(name: str, known: Catalogue) -> Instance | None:
@@ -158,8 +205,14 @@ def _instance(name: str, known: Catalogue) -> Instance | None:
         return None
 
 
+def _spreads(hosts: Sequence[HostUtilisation], field: str) -> dict[str, Spread]:
+    """What was measured of one resource, by host."""
+    return {use.host: spread for use in hosts if (spread := getattr(use, field)) is not None}
+
+
 def _middle(hosts: Sequence[HostUtilisation], field: str) -> float | None:
-    found = [spread.median for use in hosts if (spread := getattr(use, field)) is not None]
+    """Median over hosts of their medians over time, in percent; None where nothing was measured."""
+    found = [spread.median for spread in _spreads(hosts, field).values()]
     return median(found) if found else None
 
 
@@ -169,47 +222,38 @@ _RESOURCES = {"gpu_pct": "GPUs", "cpu_pct": "CPUs", "memory_pct": "memory", "gpu
 def _used(hosts: Sequence[HostUtilisation], role: str) -> Iterator[Finding]:
     """For each resource its median and spread over time, and the hosts that differ."""
     for field, resource in _RESOURCES.items():
-        found: dict[str, Spread] = {use.host: s for use in hosts if (s := getattr(use, field)) is not None}
+        found = _spreads(hosts, field)
         if not found:
             continue
         whole = Spread.of([value for spread in found.values() for value in spread.samples])
         least, most = (pick(found, key=lambda host: found[host].median) for pick in (min, max))
         low, high = found[least].median, found[most].median
-        uneven = fact("uneven", least_host=least, least_pct=low, most_host=most, most_pct=high)
-        yield fact(
-            "used",
-            resource=resource,
-            hosts=len(found),
-            role=role,
-            median_pct=whole.median,
-            p10_pct=whole.p10,
-            p90_pct=whole.p90,
-        ).quoting(uneven if high - low >= UNEVEN_PCT else None)
-
-
-def _waited(job: ObservedJob) -> Finding:
-    if job.wait_pct is None:
-        return fact("no_metric_lines")
-    return fact("waited", wait_pct=job.wait_pct, lines=job.metric_lines)
+        uneven = f"; uneven: {least} {low:.0f}, {most} {high:.0f}" if high - low >= UNEVEN_PCT else ""
+        spread = f"{whole.median:.1f} % (p10 {whole.p10:.0f}, p90 {whole.p90:.0f}){uneven}"
+        yield Finding("used", f"{resource} of {counted(len(found), f'{role} host')}: {spread}")
 
 
 def _full(hosts: Sequence[HostUtilisation]) -> Iterator[Finding]:
-    for field, kind in (("memory_pct", "memory_nearly_full"), ("disk_pct", "disk_nearly_full")):
-        full = {use.host: s.p90 for use in hosts if (s := getattr(use, field)) is not None and s.p90 >= FULL_PCT}
+    for field, resource, cause in (
+        ("memory_pct", "memory", "shuffle buffers and caches"),
+        ("disk_pct", "disk", "what is cached or written there"),
+    ):
+        full = [f"{host} {use.p90:.0f} %" for host, use in _spreads(hosts, field).items() if use.p90 >= FULL_PCT]
         if full:
-            yield advice(kind, hosts=tuple(f"{host} {pct:.0f} %" for host, pct in full.items()))
+            yield Finding(f"{resource}_nearly_full", f"nearly full, {resource}: {', '.join(full)}. Look at {cause}")
 
 
 def _next_run(job: ObservedJob) -> Iterator[Finding]:
     if job.wait_pct is None:
-        yield advice("print_metric_lines")
+        lines = "run the script with tfhet's launcher, whose trainer prints the metric line that has `wait_pct`"
+        yield Finding("print_metric_lines", lines)
     if not job.has_step_timeline:
-        yield advice("switch_timeline_on")
+        yield Finding(
+            "switch_timeline_on",
+            "hyperparameter timeline=steps: where the time of each step goes, and what each host sends and receives,"
+            " which SageMaker does not publish",
+        )
     if not job.has_profiler:
-        yield advice("switch_profiler_on", settings=str(profiler_settings(job.output_path)))
-
-
-def profiler_settings(output_path: str) -> dict[str, Any]:
-    """The part of CreateTrainingJob that switches SageMaker's profiler on."""
-    place = output_path.rstrip("/") or "s3://BUCKET"
-    return {"ProfilerConfig": {"S3OutputPath": f"{place}/profiler", "ProfilingIntervalInMilliseconds": PROFILING_MS}}
+        place = f"{job.output_path.rstrip('/') or 's3://BUCKET'}/profiler"
+        settings = {"ProfilerConfig": {"S3OutputPath": place, "ProfilingIntervalInMilliseconds": PROFILING_MS}}
+        yield Finding("switch_profiler_on", f"SageMaker's profiler is off; in the request: {settings}")

@@ -45,17 +45,10 @@ class Examined:
         ]
 
     def to_json(self) -> dict[str, Any]:
-        """In JSON values, with the raw samples."""
+        """The diagnosis in JSON values, with the raw samples."""
         found = self.diagnosis
-        hosts = [
-            {
-                "host": use.host,
-                "group": use.group,
-                "instance_type": use.instance_type,
-                **{field: s.to_json() if (s := getattr(use, field)) is not None else None for field in METRICS},
-            }
-            for use in self.hosts
-        ]
+        spreads = ({field: getattr(use, field) for field in METRICS} for use in self.hosts)
+        samples = [{field: spread and spread.to_json() for field, spread in each.items()} for each in spreads]
         return {
             "schema": SCHEMA,
             "job": self.state.name,
@@ -66,7 +59,10 @@ class Examined:
             "levers": sentences(found.levers),
             "next_run": sentences(found.next_run),
             "findings": [each.to_json() for each in (found.verdict, *found.evidence, *found.levers, *found.next_run)],
-            "hosts": hosts,
+            "hosts": [
+                {"host": use.host, "group": use.group, "instance_type": use.instance_type, **own}
+                for use, own in zip(self.hosts, samples, strict=True)
+            ],
         }
 
 

@@ -1,18 +1,68 @@
-"""The record of a paid run, made of its log and of SageMaker's description."""
+"""The cost and the record of a paid run, made of its log and of SageMaker's description."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
-from tfhet.follow.cost import JobCost
-from tfhet.follow.heard import Heard
-from tfhet.follow.hosts import cluster_of, number
+from tfhet import catalogue
+from tfhet.follow.heard import Heard, cluster_of, number
 from tfhet.follow.state import COMPLETED, JobState
 from tfhet.messages import MetricLine
 from tfhet.record import RunSummary, Spread
+from tfhet.report import numbers
+from tfhet.report.cost import PriceOf, bill
 from tfhet.units import HOUR_S
 
 _EXIT_CODE = re.compile(r"exit ?code:? *(\d{1,3})", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class JobCost:
+    """The cost of a training job: seconds, and money where the prices are known."""
+
+    billable_s: float
+    """Seconds that each instance is charged for."""
+    usd_per_hour: float | None
+    """Price of all instances; None where one is not known."""
+    is_at_most: bool
+    """Whether it may be less: SageMaker says the discount of spot instances when the job has ended."""
+    why: str
+    """Why the price is not known, or where it is from."""
+
+    @property
+    def usd(self) -> float | None:
+        """Money in USD, without storage and transfer; None where a price is not known."""
+        return None if self.usd_per_hour is None else self.usd_per_hour * self.billable_s / HOUR_S
+
+    def in_words(self, *, is_over: bool) -> str:
+        """The cost in words: `12 min 03 s, $3.21 so far`; "" before the job is paid for."""
+        if not self.billable_s:
+            return ""
+        so_far = " so far" if self.usd and not is_over else ""
+        return f"{numbers.duration(self.billable_s)}, {self}{so_far}"
+
+    def __str__(self) -> str:
+        if self.usd is None:
+            return self.why
+        return f"{'at most ' if self.is_at_most and self.billable_s else ''}{numbers.usd(self.usd)}"
+
+
+def cost_of(state: JobState, cluster: Mapping[str, Mapping[str, Any]], price_of: PriceOf, now_s: float) -> JobCost:
+    """The cost of a job at `now_s` seconds since 1970. cluster: as `RunSummary.cluster`."""
+    paid = bill(RunSummary(cluster=cluster), price_of)
+    return JobCost(state.billable_s(now_s), paid.usd_per_hour, state.is_spot and not state.is_over, paid.why)
+
+
+def training_prices(region: str) -> PriceOf:
+    """Prices on demand of instances in training jobs, of no other market: EC2's are lower.
+
+    Raises UsageError when called with a type that the catalogue does not know.
+    """
+    known = catalogue.default()
+    return lambda name: known.price(name, region, catalogue.TRAINING)
 
 
 def summary_of(state: JobState, heard: Heard, cost: JobCost) -> RunSummary:
@@ -53,27 +103,30 @@ def summary_of(state: JobState, heard: Heard, cost: JobCost) -> RunSummary:
     )
 
 
+@dataclass(frozen=True)
 class Timed:
-    """The times of steps, from the means that metric lines give; each counts as long as its steps took."""
+    """The times of steps, from the means that metric lines give; each mean counts as long as its steps took."""
 
-    def __init__(self, lines: list[tuple[MetricLine, int]]):
-        """lines: each with how many steps it is the mean of."""
-        weights = [count * line.step_ms for line, count in lines]
-        whole_ms = sum(weights)
-        self.step_ms = Spread.of([line.step_ms for line, _ in lines]) if lines else None
-        self.wait_ms = Spread.of([line.step_ms * line.wait_pct / 100 for line, _ in lines]) if lines else None
-        self.wait_pct: float | None = None
-        self.examples_per_s: float | None = None
-        if whole_ms > 0:
-            pairs = list(zip(lines, weights, strict=True))
-            self.wait_pct = sum(line.wait_pct * weight for (line, _), weight in pairs) / whole_ms
-            self.examples_per_s = sum(line.examples_per_s * weight for (line, _), weight in pairs) / whole_ms
+    step_ms: Spread | None = None
+    wait_ms: Spread | None = None
+    wait_pct: float | None = None
+    examples_per_s: float | None = None
 
     @classmethod
     def of(cls, steps: list[MetricLine]) -> Timed:
         """The times of metric lines in order, without the first where there are more."""
-        counts = [line.step - before.step for before, line in zip(steps, steps[1:], strict=False)]
-        return cls(list(zip(steps[1:], counts, strict=True)) if counts else [(line, line.step) for line in steps])
+        if not steps:
+            return cls()
+        lines = steps[1:] or steps
+        counts = [after.step - before.step for before, after in zip(steps, steps[1:], strict=False)] or [steps[0].step]
+        weights = [count * line.step_ms for line, count in zip(lines, counts, strict=True)]
+        step_ms = Spread.of([line.step_ms for line in lines])
+        wait_ms = Spread.of([line.step_ms * line.wait_pct / 100 for line in lines])
+        if not (whole_ms := sum(weights)) > 0:
+            return cls(step_ms, wait_ms)
+        pairs = list(zip(lines, weights, strict=True))
+        wait_pct = sum(line.wait_pct * weight for line, weight in pairs) / whole_ms
+        return cls(step_ms, wait_ms, wait_pct, sum(line.examples_per_s * weight for line, weight in pairs) / whole_ms)
 
 
 def _exit_code(state: JobState, heard: Heard) -> int | None:

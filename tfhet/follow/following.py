@@ -11,12 +11,9 @@ from typing import IO, Any
 
 from tfhet import clock as clocks
 from tfhet.errors import NotReady
-from tfhet.follow.cost import JobCost, cost_of, training_prices
-from tfhet.follow.follow_record import summary_of
-from tfhet.follow.heard import Heard
-from tfhet.follow.hosts import cluster_of, placed
-from tfhet.follow.log_stream_window import LogWindow
-from tfhet.follow.log_streams import LogLine, LogStreams
+from tfhet.follow.follow_record import JobCost, cost_of, summary_of, training_prices
+from tfhet.follow.heard import Heard, cluster_of, placed
+from tfhet.follow.log_streams import LogLine, LogStreams, LogWindow
 from tfhet.follow.state import JobState
 from tfhet.record import RunFolder, RunSummary
 from tfhet.report import show
@@ -94,7 +91,6 @@ def follow(
             ask=ask or (_asked if out.isatty() and sys.stdin.isatty() else None),
             price_of=price_of or training_prices(sagemaker.meta.region_name),
             every_s=every_s,
-            clock=clock,
             aws=aws,
             window=LogWindow(clock),
         )
@@ -116,7 +112,6 @@ class _Following:
     ask: Callable[[str], bool] | None
     price_of: PriceOf
     every_s: float
-    clock: clocks.Clock
     aws: Patient
     window: LogWindow
     heard: Heard = field(default_factory=Heard)
@@ -132,7 +127,7 @@ class _Following:
 
     def run(self, deadline_s: float) -> None:
         """To the end of the job and its log. Writes the record, however this ends."""
-        until_s = self.clock.monotonic() + deadline_s
+        until_s = self.aws.clock.monotonic() + deadline_s
         try:
             while True:
                 try:
@@ -140,38 +135,35 @@ class _Following:
                     self._look()
                     if self._is_done():
                         return
-                    if self.clock.monotonic() >= until_s:
-                        raise NotReady(f"{self._name} is {self.state.status} after {deadline_s:g} s; {self._again}")
-                    self.clock.sleep(max(self.every_s, (self.streams.calls - calls) / CALLS_PER_S))
+                    if self.aws.clock.monotonic() >= until_s:
+                        name, status = self.state.name, self.state.status
+                        raise NotReady(f"{name} is {status} after {deadline_s:g} s; {self._again}")
+                    self.aws.clock.sleep(max(self.every_s, (self.streams.calls - calls) / CALLS_PER_S))
                 except KeyboardInterrupt:
                     if not self._stop():
                         return
-                    deadline_s, until_s = STOP_S, self.clock.monotonic() + STOP_S
+                    deadline_s, until_s = STOP_S, self.aws.clock.monotonic() + STOP_S
         finally:
             self._show(self.window.rest())
             self.folder.create().write_summary(summary_of(self.state, self.heard, self._cost))
 
     @property
-    def _name(self) -> str:
-        return self.state.name
-
-    @property
     def _again(self) -> str:
-        return f"`tfhet follow {self._name}` shows it again"
+        return f"`tfhet follow {self.state.name}` shows it again"
 
     @property
     def _cost(self) -> JobCost:
         cluster = cluster_of(self.state.groups, self.heard.introduced, self.heard.hosts)
-        return cost_of(self.state, cluster, self.price_of, self.clock.wall())
+        return cost_of(self.state, cluster, self.price_of, self.aws.clock.wall())
 
     def _look(self) -> None:
         """What is new. The state first: of a job that is over all is there to be read, but what comes late."""
         if not self.state.is_over:
-            self.state = JobState.ask(self._name, self.sagemaker, self.aws)
-        now_s = self.clock.monotonic()
+            self.state = JobState.ask(self.state.name, self.sagemaker, self.aws)
+        now_s = self.aws.clock.monotonic()
         if self.state.is_over and self._over_s is None:
             # A job that ended long ago has a whole log.
-            ago_s = max(0.0, self.clock.wall() - (self.state.ended_s or self.clock.wall()))
+            ago_s = max(0.0, self.aws.clock.wall() - (self.state.ended_s or self.aws.clock.wall()))
             self._over_s, self._changed_s = now_s - ago_s, now_s - ago_s
         fresh = self.streams.read()
         if fresh and (self._over_s is None or now_s - self._over_s < SETTLE_S):
@@ -185,14 +177,10 @@ class _Following:
         return Picture(
             state=str(state).rstrip(". "),
             is_over=state.is_over,
-            exit_code=None,
             elapsed_s=cost.billable_s or None,
             steps=self.heard.steps,
-            workers=None,
             hosts={host: f"runs in {group}" for host, group in self._places().items()},
             restarts=self.heard.restarts,
-            incidents=(),
-            quiet_s=None,
             name=state.name,
             cost=cost.in_words(is_over=state.is_over),
         )
@@ -203,7 +191,7 @@ class _Following:
         return placed(self.state.groups, groups, self.heard.hosts) if self.state.is_heterogeneous else {}
 
     def _is_done(self) -> bool:
-        now_s = self.clock.monotonic()
+        now_s = self.aws.clock.monotonic()
         return self._over_s is not None and (now_s - self._changed_s >= QUIET_S or now_s - self._over_s >= SETTLE_S)
 
     def _show(self, lines: list[LogLine]) -> None:
@@ -223,27 +211,26 @@ class _Following:
 
     def _stop(self) -> bool:
         """After Ctrl-C: whether the job is to stop, and its end to be waited for."""
+        name, say = self.state.name, self.shown.say
         if self._is_asked_to_stop or self.state.is_over:
-            self.shown.say(f"{self._name} is {self.state.status}; {self._again}")
+            say(f"{name} is {self.state.status}; {self._again}")
             return False
+        runs_on = f"{name} runs on, and is paid for; {self._again}"
         if self.ask is None:
-            self.shown.say(
-                f"{self._name} runs on, and is paid for; `tfhet follow {self._name}` shows it again, and "
-                f"`aws sagemaker stop-training-job --training-job-name {self._name}` stops it"
-            )
+            say(f"{runs_on}, and `aws sagemaker stop-training-job --training-job-name {name}` stops it")
             return False
         with self.shown.paused():
             wanted = self.ask(f"{QUESTION}.")
         if not wanted:
-            self.shown.say(f"{self._name} runs on, and is paid for; {self._again}")
+            say(runs_on)
             return False
         self._is_asked_to_stop = True
         try:
-            self.aws(self.sagemaker.stop_training_job, TrainingJobName=self._name)
+            self.aws(self.sagemaker.stop_training_job, TrainingJobName=name)
         except AwsRefused as error:  # it ended while we asked
             if error.code not in ("ResourceNotFound", "ValidationException"):
                 raise
-        self.shown.say(f"{self._name} was asked to stop; a second Ctrl-C does not wait for that")
+        say(f"{name} was asked to stop; a second Ctrl-C does not wait for that")
         return True
 
 

@@ -7,29 +7,23 @@ network. CPUUtilization and the two of GPUs are sums over all CPUs, or GPUs, of 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
 from tfhet.advice import HostUtilisation
 from tfhet.catalogue import Catalogue, Instance, InstanceGroup
 from tfhet.errors import UsageError
-from tfhet.follow.hosts import placed
+from tfhet.follow.heard import placed
 from tfhet.follow.state import JobState
 from tfhet.record import Spread
 from tfhet.submit import Patient
 
 NAMESPACE = "/aws/sagemaker/TrainingJobs"
 MINUTE_S = 60
-_DAY_S = 86400
+DAY_S = 86400
 _QUERIES = 500
 """Maximum number of queries in one call."""
-_KEPT = ((63 * _DAY_S, 3600), (15 * _DAY_S, 300))
-"""(age, period) in seconds: of older data CloudWatch keeps only means over the period."""
-LONG_S = _DAY_S
-"""Seconds from which means over 5 minutes are asked for."""
-
-
 METRICS: Mapping[str, str] = {
     "cpu_pct": "CPUUtilization",
     "gpu_pct": "GPUUtilization",
@@ -116,8 +110,13 @@ def _samples(
             "EndTime": datetime.fromtimestamp(max(end, begin + period_s), timezone.utc),
             "ScanBy": "TimestampAscending",
         }
-        for result in _results(cloudwatch, aws, request):
-            found[names[int(result["Id"][1:])]] += [float(value) for value in result.get("Values", ())]
+        while True:
+            page = aws(cloudwatch.get_metric_data, **request)
+            for result in page.get("MetricDataResults", ()):
+                found[names[int(result["Id"][1:])]] += [float(value) for value in result.get("Values", ())]
+            if not page.get("NextToken"):
+                break
+            request["NextToken"] = page["NextToken"]
     return found
 
 
@@ -128,18 +127,9 @@ def _query(name: str, job: str, wanted: tuple[str, str], period_s: int) -> dict[
     return {"Id": name, "MetricStat": {"Metric": metric, "Period": period_s, "Stat": "Average"}}
 
 
-def _results(cloudwatch: Any, aws: Patient, request: dict[str, Any]) -> Iterator[Mapping[str, Any]]:
-    while True:
-        page = aws(cloudwatch.get_metric_data, **request)
-        yield from page.get("MetricDataResults", ())
-        if not page.get("NextToken"):
-            return
-        request = {**request, "NextToken": page["NextToken"]}
-
-
 def _period_s(between_s: tuple[float, float], now_s: float) -> int:
-    age_s = now_s - between_s[0]
-    for old_s, period_s in _KEPT:
-        if age_s > old_s:
-            return period_s
-    return 300 if between_s[1] - between_s[0] > LONG_S else MINUTE_S
+    """CloudWatch keeps means over 5 minutes for 63 days, those over one minute for 15."""
+    age_s, lasted_s = now_s - between_s[0], between_s[1] - between_s[0]
+    if age_s > 63 * DAY_S:
+        return 3600
+    return 300 if age_s > 15 * DAY_S or lasted_s > DAY_S else MINUTE_S

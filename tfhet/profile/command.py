@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     found = profile.measure("pipeline" if declared else "dataset", parts, effort, observer=_profiled)
     show(found)
     if args.accelerator_examples_per_s:
-        print(advice.clause(advice.feeding(found, args.accelerator_examples_per_s)))
+        print(advice.feeding(found, args.accelerator_examples_per_s).clause)
     if args.json:
         command = ("tfhet", *sys.argv[1:])
         print(f"record: {found.record(command).write(args.json)}")
@@ -77,7 +77,7 @@ def show(found: Profile) -> None:
     print(f"The parts alone sum to {residue.value:.2f} of the whole ({residue.low:.2f} to {residue.high:.2f}).")
     for finding in advice.of_pipeline(found):
         saves = f"saves up to {finding.saves_us:.1f} us: " if finding.saves_us else ""
-        print(f"- {saves}{advice.clause(finding)}")
+        print(f"- {saves}{finding.clause}")
 
 
 def _profiled(event: Event) -> None:

@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING
 from tfhet import lazy
 
 if TYPE_CHECKING:
-    from tfhet.report.figures import figure_table
-    from tfhet.report.given import Given, read_given
-    from tfhet.report.html import page, render_html, write_html
+    from tfhet.report.html import Given, page, read_given, write_html
     from tfhet.report.run import compare, run_table
-    from tfhet.report.tables import show, table, text
+    from tfhet.report.tables import figure_table, show, table, text
 
 __all__ = [
     "Given",
@@ -19,7 +17,6 @@ __all__ = [
     "figure_table",
     "page",
     "read_given",
-    "render_html",
     "run_table",
     "show",
     "table",
@@ -30,10 +27,8 @@ __all__ = [
 lazy.names_on_demand(
     __name__,
     {
-        "figures": "figure_table",
-        "given": "Given read_given",
-        "html": "page render_html write_html",
+        "html": "Given page read_given write_html",
         "run": "compare run_table",
-        "tables": "show table text",
+        "tables": "figure_table show table text",
     },
 )

@@ -7,41 +7,43 @@ that they keep their size at any width.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tfhet.record import Figure
+from tfhet.record import Figure, Record
 from tfhet.report import numbers
 from tfhet.report.chart import MOST, WIDTH, Tick, nice_ticks
 
+MANY = 20
+"""A chart of more bars is folded away, and drawn when it is opened."""
 LOG_FROM = 30.0
-"""Largest over smallest value from which the axis is logarithmic: below it short bars are still to be seen."""
+"""Largest over smallest value from which the axis is logarithmic; below, short bars can still be seen."""
 
 
 @dataclass(frozen=True)
 class Bar:
-    """One figure, ready to be drawn."""
+    """One figure, ready to be drawn; places in units of the box."""
 
     name: str
-    """What stands before it."""
     value: str
-    """What stands behind it: the value with its unit."""
+    """The value with its unit."""
     start: float
-    """Left end, in units of the box."""
+    """Left end."""
     width: float
     """0 where only a point is drawn."""
     at: float
-    """Where the value lies."""
+    """Place of the value."""
     low: float
     """Left end of the interval."""
     high: float
-    """Right end of it; `low` where there is none."""
-    told: str
+    """Right end of the interval; `low` where there is none."""
+    words: str
     """The bar in words."""
-    mark: str = "solid"
+    mark: str
     """How it is drawn, colour apart: `solid`, `hollow` or `dashed`."""
-    limit: float | None = None
-    """Where a limit of the value lies; None without one."""
+    limit: float | None
+    """Place of a limit of the value; None without one."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,6 @@ class BarChart:
     title: str
     bars: Sequence[Bar]
     ticks: Sequence[Tick]
-    """Of the axis below them."""
     is_points: bool
     """Whether values are points on a logarithmic axis: the length of a bar would mean nothing there."""
     note: str
@@ -98,7 +99,7 @@ def bar_chart(
                 at=at,
                 low=left,
                 high=right,
-                told=told(name, figure),
+                words=in_words(name, figure),
                 mark=(marks or {}).get(name, "solid"),
                 limit=axis.across(limits[name]) if name in limits else None,
             )
@@ -113,13 +114,12 @@ def bar_chart(
     return BarChart(title, bars, axis.ticks, is_points, "; ".join(notes))
 
 
-def told(name: str, figure: Figure) -> str:
+def in_words(name: str, figure: Figure) -> str:
     """A figure in one line: value, interval, samples, what it is against."""
-    said = f"{name}: {numbers.number(figure.value, unit=figure.unit)}"
-    if figure.low != figure.high:
-        said += f", 95 % interval {numbers.interval(figure)}"
-    said += f", {figure.n} sample{'s' * (figure.n != 1)}"
-    return said + (f", against {figure.against}" if figure.against else "")
+    interval = f", 95 % interval {numbers.interval(figure)}" if figure.low != figure.high else ""
+    against = f", against {figure.against}" if figure.against else ""
+    samples = f"{figure.n} sample{'s' * (figure.n != 1)}"
+    return f"{name}: {numbers.number(figure.value, unit=figure.unit)}{interval}, {samples}{against}"
 
 
 @dataclass(frozen=True)
@@ -144,9 +144,8 @@ def _interval(figure: Figure) -> tuple[float, float]:
 
 
 def _linear(low: float, high: float) -> _Axis:
-    if low < 0:
-        bare = _Axis(low, max(high, 0.0), ())
-        return _Axis(bare.low, bare.high, [Tick(bare.across(0.0) / WIDTH * 100.0, "0")])
+    if low < -1 / MOST:  # half of a smaller number is 0
+        return _Axis(low, high, [Tick(_Axis(low, high, ()).across(0.0) / WIDTH * 100.0, "0")])
     ticks = nice_ticks(high)
     return _Axis(0.0, ticks[-1], [Tick(100.0 * tick / ticks[-1], f"{tick:g}") for tick in ticks])
 
@@ -156,3 +155,31 @@ def _logarithmic(values: Sequence[float]) -> _Axis:
     apart = math.ceil((high - low) / 6)  # of few places each has room for its number
     powers = range(low, high + 1, apart)
     return _Axis(low, high, [Tick(100.0 * (power - low) / (high - low), f"{10.0**power:g}") for power in powers], True)
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A benchmark record as a page shows it: a chart for the figures of each unit."""
+
+    record: Record
+    prefix: str
+    """What all names of figures begin with; the charts leave it out."""
+    charts: Sequence[BarChart]
+    """One for each unit of which there are at least two figures."""
+
+    @classmethod
+    def of(cls, record: Record) -> Benchmark:
+        """The charts of a record."""
+        shared = os.path.commonprefix(list(record.figures)) if len(record.figures) > 1 else ""
+        prefix = shared[: shared.rfind(".") + 1]
+        by_unit: dict[str, dict[str, Figure]] = {}
+        for name, figure in record.figures.items():
+            by_unit.setdefault(figure.unit, {})[name.removeprefix(prefix)] = figure
+        charts = [bar_chart(_title(unit, some), some) for unit, some in by_unit.items() if len(some) > 1]
+        return cls(record, prefix, [chart for chart in charts if chart])
+
+
+def _title(unit: str, figures: Mapping[str, Figure]) -> str:
+    against = {figure.against for figure in figures.values()}
+    only = against.pop() if len(against) == 1 else None
+    return f"In {unit or 'no unit'}" + (f", against {only}" if only else "")

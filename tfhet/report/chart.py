@@ -15,32 +15,29 @@ from tfhet.report import numbers
 
 WIDTH, HEIGHT = 1000.0, 100.0
 BUCKETS = 250
-"""Most points drawn: beyond that many steps, a point is the median of a bucket and a band spans its extremes."""
+"""Maximum number of points: with more steps, a point is the median of a bucket and a band spans its extremes."""
 MOST = 1e300
-"""What is beyond counts as not finite: the double of it would be."""
+"""Larger values count as not finite: twice the value would be."""
 OUTLIER = 4.0
 """A maximum beyond this many times p90 is cut at the top, and said so, instead of flattening the rest."""
 
 
 @dataclass(frozen=True)
 class Tick:
-    """A labelled place on an axis."""
+    """A labelled place on an axis, in percent: 0 is left or top."""
 
     at_pct: float
-    """0 is left or top."""
     label: str
-    """What stands there."""
 
 
 @dataclass(frozen=True)
 class ChartDot:
-    """A region that the pointer finds, and what it says there."""
+    """A region that the pointer finds, in units of the box, and the words that it shows there."""
 
     x: float
-    """Left edge in units of the box."""
+    """Left edge."""
     width: float
-    """In units of the box."""
-    told: str
+    words: str
     """The step (or steps) and the value."""
 
 
@@ -53,17 +50,14 @@ class LineChart:
     line: str
     """SVG path of the series."""
     band: str
-    """SVG path of the area behind it: bucket extremes, or from zero up; may be empty."""
+    """SVG path of the area below it: bucket extremes, or from zero up; may be empty."""
     x_ticks: Sequence[Tick]
-    """Steps."""
     y_ticks: Sequence[Tick]
-    """Values."""
     middle_pct: float
-    """Where the median runs; 0 is the top."""
+    """Place of the median; 0 is the top."""
     middle: str
     """The median as text."""
     spots: Sequence[ChartDot]
-    """Where the pointer learns values."""
     note: str
     """What the drawing leaves out, or empty."""
     described: str
@@ -130,8 +124,8 @@ def line_chart(title: str, samples: Sequence[float], unit: str, *, top: float | 
     middle = median(values)
     return LineChart(
         title=title,
-        line=_path(points) if len(points) > 1 else f"M0,{points[0][1]:.2f}H{WIDTH:.0f}",
-        band=_path([*ceiling, *reversed(floor)]) + "Z" if len(points) > 1 else "",
+        line=path(points) if len(points) > 1 else f"M0,{points[0][1]:.2f}H{WIDTH:.0f}",
+        band=path([*ceiling, *reversed(floor)]) + "Z" if len(points) > 1 else "",
         x_ticks=[
             Tick(across(step - 1) / WIDTH * 100.0, numbers.number(round(step)))
             for step in (nice_ticks(last + 1, 5, whole=True) if last > first else [first + 1])
@@ -156,5 +150,6 @@ def _buckets(count: int) -> list[tuple[int, int]]:
     return [(index * count // BUCKETS, (index + 1) * count // BUCKETS) for index in range(BUCKETS)]
 
 
-def _path(points: Sequence[tuple[float, float]]) -> str:
+def path(points: Sequence[tuple[float, float]]) -> str:
+    """The SVG path through some points."""
     return "M" + "L".join(f"{x:.2f},{y:.2f}" for x, y in points)

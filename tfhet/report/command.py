@@ -6,9 +6,16 @@ import argparse
 import json
 import math
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tfhet.errors import UsageError
+from tfhet.errors import UsageError, unknown
+
+if TYPE_CHECKING:
+    from tfhet.record import RunSummary
+    from tfhet.report.cost import PriceOf
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -38,12 +45,52 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run_report(args: argparse.Namespace) -> int:
-    """The pages and tables of what was named; the exit code is 0."""
-    from tfhet.report.pages import write_pages
+    """Writes report.html into the folder of each run, and the page of all that was given; prints the tables.
 
-    files = {"profile": args.profile, "plan": args.plan, "html": args.html, "json_file": args.json}
-    write_pages(args.paths, region=args.region, **files)
+    The page of all goes to --html; without it, where there is more than one folder of a run to show, to report.html
+    here. The exit code is 0. Raises UsageError or DataError for what cannot be read, UsageError for a region of which
+    no price is known.
+    """
+    from tfhet import report
+    from tfhet.record import document
+
+    given = report.read_given(args.paths, profile=args.profile, plan=args.plan)
+    given = replace(given, price_of=_prices([view.run for view in given.runs], args.region))
+    folders = [view.folder for view in given.runs if view.folder]
+    for folder in folders:
+        print(report.write_html(folder, given))
+    if args.html or len(folders) != 1 or len(args.paths) != 1:
+        print(document.write_text(args.html or Path("report.html"), report.page(given)))
+    if len(given.runs) == 1:
+        (view,) = given.runs
+        report.show(report.run_table(view.run, view.folder.path if view.folder else None))
+    elif given.runs:
+        report.show(report.compare({view.name: view.run for view in given.runs}))
+    for record in given.records:
+        report.show(report.figure_table(record.figures, title=record.name))
+    if args.json:
+        written = [view.run.to_json() for view in given.runs] + [record.to_json() for record in given.records]
+        args.json.write_text(json.dumps(written, indent=1), encoding="utf-8")
     return 0
+
+
+def _prices(runs: Sequence[RunSummary], region: str) -> PriceOf:
+    """The prices of the market that knows most of the runs' types: those of two markets are not to be compared."""
+    from tfhet import catalogue
+
+    known = catalogue.default()
+    if region not in known.regions():
+        unknown("region", region, known.regions())
+    types = {group.get("instance_type") for run in runs for group in run.cluster.values()}
+
+    def is_priced(name: object, market: str) -> bool:
+        try:
+            return known.price(str(name), region, market) is not None
+        except UsageError:
+            return False
+
+    market = max(catalogue.MARKETS, key=lambda market: sum(is_priced(name, market) for name in types))
+    return lambda name: known.price(name, region, market)
 
 
 def run_timeline(args: argparse.Namespace) -> int:
@@ -70,7 +117,7 @@ def run_timeline(args: argparse.Namespace) -> int:
 def run_top(args: argparse.Namespace) -> int:
     """Shows a run until it ends. Raises UsageError for times that are not above 0, or no folder."""
     from tfhet.record import RunFolder
-    from tfhet.report.top import top
+    from tfhet.report.screen import top
 
     for name, value in (("every_s", args.every_s), ("stale_s", args.stale_s)):
         if not 0 < value < math.inf:

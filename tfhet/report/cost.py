@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
+from tfhet.catalogue import Price
 from tfhet.errors import UsageError
 from tfhet.record import RunSummary, Spread
 from tfhet.report import numbers
@@ -14,22 +14,7 @@ from tfhet.report import numbers
 MS_PER_HOUR = 3.6e6
 
 
-class KnownPrice(Protocol):
-    """What an instance of a type costs; `catalogue.Price` is one."""
-
-    @property
-    def usd_per_hour(self) -> float: ...
-    @property
-    def region(self) -> str: ...
-    @property
-    def market(self) -> str: ...
-    @property
-    def source(self) -> str: ...
-    @property
-    def date(self) -> object: ...
-
-
-PriceOf = Callable[[str], KnownPrice | None]
+PriceOf = Callable[[str], Price | None]
 """The price of an instance type; None where none is known."""
 
 
@@ -63,7 +48,7 @@ class CostRow:
 
 
 def bill(summary: RunSummary, price_of: PriceOf | None) -> Bill:
-    """The instances of a run and their price; `price_of` None: nobody asked for prices."""
+    """The instances of a run and their price; None as `price_of` stands for prices that are not looked up."""
     names: list[str] = []
     why: list[str] = []
     sources: dict[str, None] = {}
@@ -96,19 +81,18 @@ def cost_rows(runs: Mapping[str, RunSummary], price_of: PriceOf | None) -> list[
     Runs are compared per example where the number of examples in a step is known of both, else per step.
     """
     rows: list[CostRow] = []
-    counts = {name: _examples(run) for name, run in runs.items()}
-    first = next(iter(runs), "")
+    first: tuple[float | None, float | None, int | None] = (None, None, None)
     for name, run in runs.items():
-        paid = bill(run, price_of)
+        paid, count = bill(run, price_of), _examples(run)
         step = _positive(run.step_ms.median if run.step_ms else None)
         each = _positive(paid.usd_per_hour * step / MS_PER_HOUR) if paid.usd_per_hour and step else None
-        count = counts[name]
-        base = rows[0] if rows else None
-        same = counts[first] if count and counts[first] else None
-        per = (count / same) if count and same else 1.0
-        before = _positive(base.step_ms.median if base and base.step_ms else None)
-        speedup = _positive(before / step * per) if before and step else None
-        dearer = _positive(each / per / base.usd_per_step) if each and base and base.usd_per_step else None
+        if not rows:
+            first = step, each, count
+            before = paid_before = None
+        else:
+            before, paid_before = first[:2]
+        per = count / first[2] if count and first[2] else 1.0
+        dearer = _positive(each / per / paid_before) if each and paid_before else None
         rows.append(
             CostRow(
                 name=name,
@@ -117,7 +101,7 @@ def cost_rows(runs: Mapping[str, RunSummary], price_of: PriceOf | None) -> list[
                 wait_pct=run.wait_pct,
                 usd_per_step=each,
                 usd_per_million=_positive(each / count * 1e6) if each and count else None,
-                speedup=speedup,
+                speedup=_positive(before / step * per) if before and step else None,
                 saving_pct=100.0 * (1.0 - dearer) if dearer is not None else None,
             )
         )
@@ -128,28 +112,21 @@ def headline(rows: list[CostRow]) -> str:
     """The table in one sentence: the best of the others against the first."""
     if len(rows) < 2:
         return ""
-    priced = [row for row in rows[1:] if row.saving_pct is not None]
-    if priced:
-        best = max(priced, key=lambda row: row.saving_pct or 0.0)
-        if best.speedup is not None and best.saving_pct is not None:
-            return (
-                f"{best.name} is {_pace(best.speedup)} {rows[0].name}, and an example costs {_saved(best.saving_pct)}."
-            )
     timed = [row for row in rows[1:] if row.speedup is not None]
     if not timed:
         return "The runs cannot be compared: no steps were measured of one of them."
-    fastest = max(timed, key=lambda row: row.speedup or 0.0)
-    return f"{fastest.name} is {_pace(fastest.speedup or 0.0)} {rows[0].name}; what it costs is not known."
-
-
-def _pace(speedup: float) -> str:
-    if speedup >= 1:
-        return f"{numbers.number(speedup)} times as fast as"
-    return f"{numbers.number(1 / speedup)} times slower than"
-
-
-def _saved(saving_pct: float) -> str:
-    return f"{abs(saving_pct):.0f} % {'less' if saving_pct >= 0 else 'more'}"
+    priced = [row for row in timed if row.saving_pct is not None]
+    best = (
+        max(priced, key=lambda row: row.saving_pct or 0.0) if priced else max(timed, key=lambda row: row.speedup or 0)
+    )
+    speedup = best.speedup or 0.0
+    pace = f"{numbers.number(speedup)} times as fast as"
+    if speedup < 1:
+        pace = f"{numbers.number(1 / speedup)} times slower than"
+    if best.saving_pct is None:
+        return f"{best.name} is {pace} {rows[0].name}; what it costs is not known."
+    saved = f"{abs(best.saving_pct):.0f} % {'less' if best.saving_pct >= 0 else 'more'}"
+    return f"{best.name} is {pace} {rows[0].name}, and an example costs {saved}."
 
 
 def _examples(run: RunSummary) -> int | None:

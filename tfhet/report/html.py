@@ -2,22 +2,75 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
 import jinja2
 
 from tfhet.advice import Diagnosis, of_run, paragraph
-from tfhet.record import RunFolder, document
+from tfhet.errors import DataError
+from tfhet.record import Record, RunFolder, RunSummary, document
+from tfhet.record.run import KIND as RUN_KIND
 from tfhet.report import numbers
-from tfhet.report.benchmark import MANY, Benchmark
-from tfhet.report.cost import cost_rows, headline
-from tfhet.report.frontier import frontier_chart, projected_rows
-from tfhet.report.given import Given
-from tfhet.report.run_view import LOG_LINES, RunView, machine_facts, value
+from tfhet.report.bars import MANY, Benchmark
+from tfhet.report.cost import PriceOf, cost_rows, headline
+from tfhet.report.frontier import PlanView, frontier_chart, projected_rows, read_plan
+from tfhet.report.run_view import LOG_LINES, RunView, machine_facts, value, views
 from tfhet.report.stage_costs import StageCosts, stage_costs
-from tfhet.report.utilisation import busiest
+from tfhet.report.utilisation import busiest, use_chart
+from tfhet.telemetry import timeline_summary
+
+
+@dataclass(frozen=True)
+class Given:
+    """The material of one page; everything may be absent."""
+
+    runs: Sequence[RunView] = ()
+    """The first is what the others are compared with."""
+    records: Sequence[Record] = ()
+    """Of benchmarks."""
+    profile: Record | None = None
+    """What `tfhet profile --json` wrote."""
+    plan: PlanView | None = None
+    """What `tfhet plan --json` wrote."""
+    price_of: PriceOf | None = None
+    """None: prices are not looked up."""
+
+
+def read_given(
+    paths: Sequence[Path],
+    *,
+    profile: Path | None = None,
+    plan: Path | None = None,
+    price_of: PriceOf | None = None,
+) -> Given:
+    """Reads what `paths` name: folders of runs, summaries of runs and benchmark records, each known by its content.
+
+    Raises UsageError for a path with nothing to read or of another schema, DataError for a file that is neither.
+    """
+    runs: list[tuple[RunSummary, Path | None]] = []
+    records = []
+    for path in paths:
+        if not path.is_file():
+            runs.append((RunFolder(path).read_summary(), path))
+            continue
+        content = document.read(path, "run summary or benchmark record")
+        if "figures" in content:
+            records.append(Record.from_json(content, str(path)))
+        elif "exit_codes" in content:
+            runs.append((RunSummary.from_json(content, str(path)), None))
+        else:
+            raise DataError(f"{path} is neither a {RUN_KIND} nor a benchmark record", str(path))
+    return Given(
+        tuple(views(runs)),
+        tuple(records),
+        Record.read(profile) if profile else None,
+        read_plan(document.read(plan, "plan"), str(plan)) if plan else None,
+        price_of,
+    )
+
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -31,25 +84,17 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(
-        number=numbers.number,
-        percent=numbers.percent,
-        duration=numbers.duration,
-        size=numbers.size,
-        moment=numbers.moment,
-        exit_code=numbers.exit_code,
-        interval=numbers.interval,
-        spread=numbers.spread,
-        usd=numbers.usd,
-        paragraph=paragraph,
-        value=value,
-    )
+    shown = (numbers.number, numbers.percent, numbers.duration, numbers.size, numbers.moment, numbers.exit_code)
+    for each in (*shown, numbers.interval, paragraph, value):
+        environment.filters[each.__name__] = each
     return environment
 
 
 def page(given: Given) -> str:
     """The page as text. Raises DataError where the profile that was given is none."""
-    costs = stage_costs(given.profile, _stages_where(given)) if given.profile else None
+    places = [view.run.stages_where for view in given.runs]
+    most_places = max(places, key=lambda each: len(set(each.values())), default=None)
+    costs = stage_costs(given.profile, most_places) if given.profile else None
     runs = {view.name: view.run for view in given.runs}
     rows = cost_rows(runs, given.price_of)
     plan = given.plan
@@ -68,6 +113,8 @@ def page(given: Given) -> str:
             projected=projected_rows(plan, runs) if plan else [],
             benchmarks=[Benchmark.of(record) for record in given.records],
             machine_facts=machine_facts,
+            use_chart=use_chart,
+            timeline_tables=timeline_summary.tables,
             log_lines=LOG_LINES,
             many=MANY,
         )
@@ -82,35 +129,22 @@ def _title(given: Given) -> str:
     return given.records[0].name if len(given.records) == 1 else "tfhet report"
 
 
-def _stages_where(given: Given) -> dict[str, str]:
-    """Where the stages ran, of the run that has them in the most places."""
-    return max(
-        (dict(view.run.stages_where) for view in given.runs), key=lambda said: len(set(said.values())), default={}
-    )
-
-
 def _diagnosis(view: RunView, given: Given, costs: StageCosts | None) -> Diagnosis:
     data_groups = [name for name, group in view.run.cluster.items() if group.get("role") == "data"]
-    host = busiest(view.hosts, data_groups)
     return of_run(
         view.run,
-        costs=costs.named if costs else (),
-        busiest_data_host=(host.name, host.used_pct) if host and host.used_pct is not None else None,
+        costs=[(part.name, part.added) for part in costs.parts] if costs else (),
+        busiest_data_host=busiest(view.hosts, data_groups),
         choice=given.plan.choice if given.plan else None,
     )
 
 
-def render_html(folder: RunFolder | Path | str, given: Given | None = None) -> str:
-    """The page of a run's folder as text, with the profile, plan and prices that `given` holds.
+def write_html(folder: RunFolder | Path | str, given: Given | None = None) -> Path:
+    """Writes the page of a run, `report.html`, into its folder and returns the path.
 
-    Raises UsageError when the folder has no summary or one of another schema, DataError when it cannot be read.
+    given: a profile, a plan and prices. Raises UsageError when the folder has no summary or one of another schema,
+    DataError when it cannot be read.
     """
     folder = folder if isinstance(folder, RunFolder) else RunFolder(Path(folder))
     view = RunView.of(folder.read_summary(), folder)
-    return page(replace(given or Given(), runs=(view,), records=()))
-
-
-def write_html(folder: RunFolder | Path | str, given: Given | None = None) -> Path:
-    """Writes `report.html` into the run's folder and returns its path. Raises what `render_html` raises."""
-    folder = folder if isinstance(folder, RunFolder) else RunFolder(Path(folder))
-    return document.write_text(folder.report_path, render_html(folder, given))
+    return document.write_text(folder.report_path, page(replace(given or Given(), runs=(view,), records=())))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -33,26 +33,26 @@ class Picture:
     """`starting`, `training`, `ending`, `succeeded` or `failed`, with its cause where there is one."""
     is_over: bool
     """Whether the run has ended."""
-    exit_code: int | None
+    exit_code: int | None = None
     """Exit code of the job, once it is over."""
-    elapsed_s: float | None
+    elapsed_s: float | None = None
     """Seconds since the first event; the duration of a run that is over."""
-    steps: Sequence[MetricLine]
+    steps: Sequence[MetricLine] = ()
     """All metric lines in the order of steps; the last one is now."""
-    workers: int | None
+    workers: int | None = None
     """Number of data workers, as the launchers said; None where none said."""
-    hosts: Mapping[str, str]
+    hosts: Mapping[str, str] = field(default_factory=dict)
     """By host, or member of the link (`rank-1`), what it does."""
-    restarts: int
+    restarts: int = 0
     """Number of processes that were started again."""
-    incidents: Sequence[Mapping[str, Any]]
+    incidents: Sequence[Mapping[str, Any]] = ()
     """The events among INCIDENTS, in order."""
-    quiet_s: float | None
+    quiet_s: float | None = None
     """Seconds since anything in the folder changed; None for an empty folder."""
     name: str = ""
     """Name of the job, or the folder."""
     cost: str = ""
-    """What the run has cost, for how long; "" where it costs nothing."""
+    """The cost of the run so far, in words; "" where it costs nothing."""
 
     @property
     def headline(self) -> str:
@@ -80,18 +80,17 @@ class Watcher:
         events = [event for event in self._folder.events() if isinstance(event.get("event"), str)]
         by_host = self._folder.host_events()
         is_over = summary is not None and summary.exit_code is not None
-        state = _ended(summary) if summary is not None and is_over else _state(events)
         files = [*logs, *by_host.values(), self._folder.events_path, self._folder.summary_path]
         changed = [path.stat().st_mtime for path in files if path.is_file()]
         now, began = self._clock.wall(), _time(events[0]) if events else None
         return Picture(
-            state=state,
+            state=_state(summary, events),
             is_over=is_over,
             exit_code=summary.exit_code if summary else None,
             elapsed_s=summary.duration_s if summary and is_over else None if began is None else max(0.0, now - began),
             steps=[self._steps[step] for step in sorted(self._steps)],
             workers=self._workers,
-            hosts=_hosts([path.stem for path in logs], events, chief=next(iter(by_host), ""), is_over=is_over),
+            hosts=_hosts([path.stem for path in logs], events, leader=next(iter(by_host), ""), is_over=is_over),
             restarts=sum(event["event"] == "service.restarted" for event in events),
             incidents=[event for event in events if event["event"] in INCIDENTS],
             quiet_s=max(0.0, now - max(changed)) if changed else None,
@@ -125,19 +124,17 @@ def _time(event: Mapping[str, Any]) -> float:
     return float(at) if isinstance(at, (int, float)) else 0.0
 
 
-def _ended(summary: RunSummary) -> str:
-    return "succeeded" if summary.succeeded else f"failed: {summary.cause or f'exit code {summary.exit_code}'}"
-
-
-def _state(events: Sequence[Mapping[str, Any]]) -> str:
+def _state(summary: RunSummary | None, events: Sequence[Mapping[str, Any]]) -> str:
+    if summary is not None and summary.exit_code is not None:
+        return "succeeded" if summary.succeeded else f"failed: {summary.cause or f'exit code {summary.exit_code}'}"
     by_name = {event["event"]: event for event in events}
     if (decided := by_name.get("job.decided")) is not None:
         return f"ending: {decided.get('cause')}"
     return "training" if "training.started" in by_name else "starting"
 
 
-def _hosts(logs: Sequence[str], events: Sequence[Mapping[str, Any]], *, chief: str, is_over: bool) -> dict[str, str]:
-    """What each does. chief: the host that writes the job's events, "" where that is not known."""
+def _hosts(logs: Sequence[str], events: Sequence[Mapping[str, Any]], *, leader: str, is_over: bool) -> dict[str, str]:
+    """What each host does. leader: the host that writes the job's events, "" where that is not known."""
     found = dict.fromkeys(logs, "running")
     launchers: Sequence[str] = ()
     ended: dict[str, object] = {}
@@ -153,24 +150,19 @@ def _hosts(logs: Sequence[str], events: Sequence[Mapping[str, Any]], *, chief: s
             found[who] = f"lost: {event.get('reason')}"
         elif name == "job.ranks" and isinstance(event.get("per_host"), int):
             ranks_there = event["per_host"]
-        elif name == "rank.ended" and chief:
+        elif name == "rank.ended" and leader:
             ranks.append(event.get("rank"))
             if all(rank in ranks for rank in range(ranks_there)):
-                found[chief] = "its ranks have ended"
+                found[leader] = "its ranks have ended"
         elif name == "hosts.started" and isinstance(event.get("launchers"), list):
             launchers = [str(each) for each in event["launchers"]]
         elif name == "host.ended":
             ended[who] = event.get("code")
-            host = _host_of(who)
-            all_there = [each for each in launchers if _host_of(each) == host] or [who]
+            host = who.partition("/")[0]  # `algo-2` of `algo-2/1`, which is the launcher of rank 1 there
+            all_there = [each for each in launchers if each.partition("/")[0] == host] or [who]
             if all(each in ended for each in all_there):
                 found[host] = f"ended, code {next(filter(None, map(ended.get, all_there)), 0)}"
     return {name: "ended" if is_over and does == "running" else does for name, does in found.items()}
-
-
-def _host_of(launcher: str) -> str:
-    """`algo-2` of `algo-2/1`, which is the launcher of rank 1 there."""
-    return launcher.partition("/")[0]
 
 
 def event_line(event: Mapping[str, Any]) -> str:

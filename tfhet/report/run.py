@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from rich.table import Table
@@ -35,15 +35,7 @@ def _groups(summary: RunSummary) -> str:
     return ", ".join(parts) or numbers.MISSING
 
 
-def _place_of(host: str, summary: RunSummary) -> str:
-    name = host.partition("/")[0]
-    for group, content in summary.cluster.items():
-        if name in (content.get("hosts") or ()):
-            return group
-    return ""
-
-
-def _epochs_told(summary: RunSummary) -> str:
+def _examples_seen(summary: RunSummary) -> str:
     """Whether every example came exactly once, over the epochs that counted."""
     counted = [epoch for epoch in summary.epochs if epoch.get("expected") is not None]
     if not counted:
@@ -77,14 +69,15 @@ def run_table(summary: RunSummary, folder: Path | str | None = None) -> Table:
 
     `folder` is the run's folder, named in the last line. What was not measured shows as a dash.
     """
+    wait_pct = summary.wait_pct
     rows: list[tuple[object, object]] = [
         ("cluster", _groups(summary)),
         ("step time", numbers.spread(summary.step_ms, "ms")),
-        ("waiting for data", _of_the_step(summary)),
+        ("waiting for data", f"{numbers.percent(wait_pct)} of the step" if wait_pct is not None else None),
         ("examples/s", numbers.number(summary.examples_per_s)),
     ]
     if summary.epochs:
-        rows.append(("examples", _epochs_told(summary)))
+        rows.append(("examples", _examples_seen(summary)))
     if made_good := _made_good(summary):
         rows.append(("made good", made_good))
     for record in summary.bad_records[:_BAD_SHOWN]:
@@ -99,8 +92,9 @@ def run_table(summary: RunSummary, folder: Path | str | None = None) -> Table:
         rows.append((name, numbers.number(value) if isinstance(value, (int, float)) else value))
     for place, stages in places(summary).items():
         rows.append((f"on {place}", "; ".join(stages)))
+    groups = {host: name for name, group in summary.cluster.items() for host in group.get("hosts") or ()}
     for host, code in summary.exit_codes.items():
-        group = _place_of(host, summary)
+        group = groups.get(host.partition("/")[0])
         shown = Text(numbers.exit_code(code), style="green" if code == 0 else "bold red")
         rows.append((f"exit code of {host}" + (f" ({group})" if group else ""), shown))
     if summary.exit_code is not None or not summary.exit_codes:
@@ -112,12 +106,6 @@ def run_table(summary: RunSummary, folder: Path | str | None = None) -> Table:
         rows.append(("run record", str(folder)))
     named = f"{summary.name}: " if summary.name else ""
     return table(rows, columns=("what", "value"), title=f"{named}{summary.mode} run", header=False)
-
-
-def _of_the_step(summary: RunSummary) -> str:
-    if summary.wait_pct is None:
-        return numbers.MISSING
-    return f"{numbers.percent(summary.wait_pct)} of the step"
 
 
 _COMPARED: tuple[tuple[str, Callable[[RunSummary], float | None]], ...] = (
@@ -137,12 +125,11 @@ _COMPARED: tuple[tuple[str, Callable[[RunSummary], float | None]], ...] = (
 _RATIOS = ("step time, median (ms)", "examples/s", "USD per million examples")
 
 
-def compare(summaries: Sequence[RunSummary] | Mapping[str, RunSummary], *, title: str | None = None) -> Table:
-    """Runs side by side, a column each, under their names (or the keys given). Ratios are against the first.
+def compare(named: Mapping[str, RunSummary]) -> Table:
+    """Runs side by side, a column each, under the names given. Ratios are against the first.
 
     Lines that no run measured are left out. Raises UsageError when there is no run.
     """
-    named = _named(summaries)
     if not named:
         raise UsageError("compare: give at least one run")
     runs = list(named.values())
@@ -150,32 +137,12 @@ def compare(summaries: Sequence[RunSummary] | Mapping[str, RunSummary], *, title
     for what, get in _COMPARED:
         values = [get(run) for run in runs]
         if any(value is not None for value in values):
-            rows.append([what, *_with_ratios(values, what in _RATIOS)])
+            shown = [numbers.number(value) for value in values]
+            if what in _RATIOS and (first := values[0]):
+                for index, value in enumerate(values[1:], 1):
+                    shown[index] += "" if value is None else f" ({numbers.number(value / first)}x)"
+            rows.append([what, *shown])
     metrics = dict.fromkeys(name for run in runs for name in run.metrics)
     rows += [[name, *(run.metrics.get(name) for run in runs)] for name in metrics]
     rows.append(["exit code", *(numbers.exit_code(run.exit_code) for run in runs)])
-    return table(rows, columns=["", *named], title=title)
-
-
-def _with_ratios(values: Sequence[float | None], wanted: bool) -> list[object]:
-    first = values[0]
-    shown: list[object] = []
-    for index, value in enumerate(values):
-        if wanted and index and first and value is not None:
-            shown.append(f"{numbers.number(value)} ({numbers.number(value / first)}x)")
-        else:
-            shown.append(numbers.number(value))
-    return shown
-
-
-def _named(summaries: Sequence[RunSummary] | Mapping[str, RunSummary]) -> dict[str, RunSummary]:
-    if isinstance(summaries, Mapping):
-        return dict(summaries)
-    found: dict[str, RunSummary] = {}
-    for summary in summaries:
-        name = summary.name or summary.job_id or summary.mode
-        unique, count = name, 2
-        while unique in found:
-            unique, count = f"{name} #{count}", count + 1
-        found[unique] = summary
-    return found
+    return table(rows, columns=["", *named])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,19 +14,11 @@ from tfhet.record.timeline import Timeline
 from tfhet.report import numbers
 from tfhet.report.bars import BarChart, bar_chart
 from tfhet.report.chart import LineChart, line_chart
-from tfhet.report.utilisation import HostCpu, reading_s, use_chart, use_of_hosts
+from tfhet.report.utilisation import HostCpu, reading_s, use_of_hosts
 from tfhet.telemetry import timeline_summary
 
 EVENTS_SHOWN = 200
 LOG_LINES = 40
-
-
-@dataclass(frozen=True)
-class Placed:
-    """A line of the pipeline: a stage with its place, or, without a stage, the cut."""
-
-    stage: str
-    place: str
 
 
 @dataclass(frozen=True)
@@ -36,14 +29,14 @@ class RunView:
     name: str
     """Under which the page shows it."""
     folder: RunFolder | None = None
-    """What it left; None where only its summary is given."""
+    """None where only its summary is given."""
     hosts: Sequence[HostCpu] = ()
     events: Sequence[Mapping[str, str]] = ()
     """Each with `when`, `name` and `rest`."""
     events_hidden: int = 0
     """Left out in the middle."""
     timeline: Timeline = Timeline()
-    """What its hosts noted of where the time went; empty where that is nothing."""
+    """Steps and usage that its hosts recorded; may be empty."""
 
     @classmethod
     def of(cls, run: RunSummary, folder: RunFolder | None = None) -> RunView:
@@ -52,7 +45,10 @@ class RunView:
         events, hidden = _events(found, run.started)
         name = run.name or (folder.path.resolve().name if folder else "") or run.job_id or run.mode
         hosts = tuple(use_of_hosts(run, reading_s(found)))
-        return cls(run, name, folder, hosts, tuple(events), hidden, _timeline(folder))
+        timeline = Timeline()
+        with contextlib.suppress(TfhetError, OSError):  # a page of the rest is better than none
+            timeline = folder.timeline() if folder else timeline
+        return cls(run, name, folder, hosts, tuple(events), hidden, timeline)
 
     @property
     def state(self) -> tuple[str, str]:
@@ -72,9 +68,9 @@ class RunView:
     def tiles(self) -> list[tuple[str, str, str]]:
         """The numbers of the run that matter most: name, value, what stands below."""
         run, step = self.run, self.run.step_ms
-        behind = f"p10 {numbers.number(step.p10)}, p90 {numbers.number(step.p90)}" if step else ""
+        spread = f"p10 {numbers.number(step.p10)}, p90 {numbers.number(step.p90)}" if step else ""
         tiles = [
-            ("Step time, median", numbers.number(step.median if step else None, unit="ms"), behind),
+            ("Step time, median", numbers.number(step.median if step else None, unit="ms"), spread),
             ("Waiting for data", numbers.percent(run.wait_pct), "of the step"),
             ("Examples per second", numbers.number(run.examples_per_s), _ranks(run)),
             ("First batch after", numbers.duration(run.first_batch_s), ""),
@@ -107,10 +103,6 @@ class RunView:
         return bar_chart("Where the time of a step goes, median of rank 0", parts, is_linear=True)
 
     @property
-    def use(self) -> BarChart | None:
-        return use_chart(self.hosts)
-
-    @property
     def processes(self) -> BarChart | None:
         """What each process used, from the timeline."""
         found = timeline_summary.of_processes(self.timeline)
@@ -118,32 +110,19 @@ class RunView:
         return bar_chart("CPUs used by each process, in the mean", figures, is_linear=True)
 
     @property
-    def times(self) -> list[tuple[str, Sequence[str], list[list[Any]]]]:
-        """Tables of the timeline: title, columns, rows."""
-        return timeline_summary.tables(self.timeline)
-
-    @property
-    def pipeline(self) -> list[Placed]:
-        """The stages in order, with the cut between the last of a group and the first of the trainer."""
-        lines: list[Placed] = []
+    def pipeline(self) -> list[tuple[str, str]]:
+        """The stages in order with their places, and "" for the cut between those of a group and of the trainer."""
+        lines: list[tuple[str, str]] = []
         for stage, place in self.run.stages_where.items():
-            if place == "trainer" and lines and lines[-1].place != "trainer":
-                lines.append(Placed("", "trainer"))
-            lines.append(Placed(stage, place))
+            if place == "trainer" and lines and lines[-1][1] != "trainer":
+                lines.append(("", "trainer"))
+            lines.append((stage, place))
         return lines
-
-    @property
-    def epoch_columns(self) -> list[str]:
-        return list(dict.fromkeys(key for row in self.run.epochs for key in row))
 
     @property
     def logs(self) -> list[tuple[str, list[str]]]:
         """The last lines of every host's log."""
         return [(host, self.folder.log_tail(host, LOG_LINES)) for host in self.folder.hosts()] if self.folder else []
-
-    @property
-    def facts(self) -> list[tuple[str, str]]:
-        return machine_facts(self.run.machine, self.run.versions)
 
 
 def views(runs: Sequence[tuple[RunSummary, Path | None]]) -> list[RunView]:
@@ -177,13 +156,6 @@ def value(said: Any) -> str:
     return str(said)
 
 
-def _timeline(folder: RunFolder | None) -> Timeline:
-    try:
-        return folder.timeline() if folder else Timeline()
-    except (TfhetError, OSError):  # a page of the rest is better than none
-        return Timeline()
-
-
 def _ranks(run: RunSummary) -> str:
     if run.ranks is None:
         return ""
@@ -192,14 +164,14 @@ def _ranks(run: RunSummary) -> str:
 
 
 def _events(found: Sequence[Mapping[str, Any]], begin: float | None) -> tuple[list[dict[str, str]], int]:
+    """The first and last events with their times since `begin`, or since the first; and how many are left out."""
     rows = []
     for event in found:
-        at = event.get("time_s")
-        known = isinstance(at, (int, float))
-        if begin is None and known:
-            begin = float(at)  # type: ignore[arg-type]
-        rest = "  ".join(f"{key}={value(said)}" for key, said in event.items() if key not in ("time_s", "event"))
-        when = f"{float(at) - begin:+.2f} s" if known and begin is not None else ""  # type: ignore[arg-type]
+        at, when = event.get("time_s"), ""
+        if isinstance(at, (int, float)):
+            begin = float(at) if begin is None else begin
+            when = f"{at - begin:+.2f} s"
+        rest = "  ".join(f"{key}={value(content)}" for key, content in event.items() if key not in ("time_s", "event"))
         rows.append({"when": when, "name": str(event.get("event", "")), "rest": rest})
     if len(rows) <= EVENTS_SHOWN:
         return rows, 0

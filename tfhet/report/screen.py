@@ -6,17 +6,25 @@ import contextlib
 import math
 import re
 from collections.abc import Iterator, Sequence
-from typing import IO, Protocol
+from typing import IO
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, Group
 from rich.live import Live
+from rich.table import Table
 from rich.text import Text
 
+from tfhet import clock as clocks
+from tfhet.errors import UsageError
 from tfhet.messages import MetricLine
+from tfhet.record import RunFolder
 from tfhet.report import numbers
-from tfhet.report.picture import Picture, event_line
+from tfhet.report.picture import Picture, Watcher, event_line
 from tfhet.report.tables import show, table
 
+STALE_S = 60.0
+"""Seconds without a change after which `top` says so."""
+GIVE_UP_S = 1800.0
+"""Seconds without a change after which `top` ends: the writer of the folder is gone."""
 COST_EVERY_S = 60.0
 """Shortest time between two plain lines that repeat the cost while steps are taken."""
 STEPS_DRAWN = 40
@@ -25,22 +33,6 @@ INCIDENTS_SHOWN = 5
 _BARS = "▁▂▃▄▅▆▇█"
 _ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|.?)")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-
-
-class Screen(Protocol):
-    """Where a run is shown."""
-
-    def log(self, who: str, text: str, *, is_metric: bool) -> None:
-        """Shows a line of the run's log. who: its host and group. is_metric: whether pictures show its numbers too."""
-
-    def say(self, text: str) -> None:
-        """Shows a sentence of the command's own."""
-
-    def show(self, picture: Picture, now_s: float) -> None:
-        """Shows the run as it is now. now_s: a monotonic time."""
-
-    def paused(self) -> contextlib.AbstractContextManager[None]:
-        """Lends the screen to somebody else, for a question."""
 
 
 class Plain:
@@ -57,12 +49,15 @@ class Plain:
         """When the headline with the cost was written, and with how many metric lines."""
 
     def log(self, who: str, text: str, *, is_metric: bool) -> None:
+        """Shows a line of the run's log. who: its host and group. is_metric: whether pictures show its numbers too."""
         self._write(f"{who} | {printable(text)}")
 
     def say(self, text: str) -> None:
+        """Shows a sentence of the command's own."""
         self._write(f"[{self._command}] {text}")
 
     def show(self, picture: Picture, now_s: float) -> None:
+        """Shows the run as it is now. now_s: a monotonic time."""
         new = [] if self._has_log else [step for step in picture.steps if step.step > self._shown_step]
         lines = [*map(step_line, new), *map(event_line, picture.incidents[self._incidents :])]
         if picture.state != self._state or self._cost_is_due(picture, now_s):
@@ -83,6 +78,7 @@ class Plain:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
+        """Lends the screen for a question."""
         yield
 
     def _write(self, text: str) -> None:
@@ -123,6 +119,9 @@ class Redrawn:
         self._live.stop()
 
 
+Screen = Plain | Redrawn
+
+
 @contextlib.contextmanager
 def screen(out: IO[str], command: str, *, has_log: bool = False, stale_s: float = math.inf) -> Iterator[Screen]:
     """The screen that suits `out`: redrawn on a terminal, else plain. Arguments as for `Plain`.
@@ -137,16 +136,7 @@ def screen(out: IO[str], command: str, *, has_log: bool = False, stale_s: float 
         yield redrawn
 
 
-def write(picture: Picture, out: IO[str], stale_s: float = math.inf) -> None:
-    """Writes one picture as plain tables and lines."""
-    for part in parts(picture, stale_s):
-        if isinstance(part, Text):
-            out.write(f"{part.plain}\n")
-        else:
-            show(part, out)  # type: ignore[arg-type]
-
-
-def parts(picture: Picture, stale_s: float = math.inf) -> list[RenderableType]:
+def parts(picture: Picture, stale_s: float = math.inf) -> list[Table | Text]:
     """The picture as tables and lines."""
     now = picture.steps[-1] if picture.steps else None
     rows: list[tuple[str, object]] = [
@@ -162,7 +152,7 @@ def parts(picture: Picture, stale_s: float = math.inf) -> list[RenderableType]:
         ("data workers", picture.workers),
         ("restarts", picture.restarts),
     ]
-    made: list[RenderableType] = [table(rows, columns=("what", "value"), header=False)]
+    made: list[Table | Text] = [table(rows, columns=("what", "value"), header=False)]
     if picture.hosts:
         made.append(table(list(picture.hosts.items()), columns=("host or member", "does")))
     last = picture.incidents[-INCIDENTS_SHOWN:]
@@ -201,3 +191,44 @@ def printable(text: str) -> str:
     """A line without control sequences; of a line that was redrawn with `\\r` only its final text."""
     last = text.rstrip("\r").rpartition("\r")[2]
     return _CONTROLS.sub("", _ESCAPES.sub("", last))
+
+
+def top(
+    folder: RunFolder,
+    out: IO[str],
+    *,
+    once: bool = False,
+    every_s: float = 1.0,
+    stale_s: float = STALE_S,
+    clock: clocks.Clock = clocks.SYSTEM,
+) -> int:
+    """Shows the run in `folder` until it ends, or Ctrl-C. The exit code: 1 when the run failed or was given up on.
+
+    once: one picture, and back with 0. Raises UsageError where there is no folder, DataError for a summary that cannot
+    be read.
+    """
+    if not folder.path.is_dir():
+        where = "name the folder of a run (`tfhet simulate` says it, --run-dir sets it)"
+        raise UsageError(f"no run at {folder.path}: {where}")
+    watcher = Watcher(folder, clock)
+    picture = watcher.look()
+    if once:
+        for part in parts(picture, stale_s):
+            out.write(f"{part.plain}\n") if isinstance(part, Text) else show(part, out)
+        return 0
+    began = clock.monotonic()
+    try:
+        with screen(out, "top", stale_s=stale_s) as view:
+            while True:
+                view.show(picture, clock.monotonic())
+                if picture.is_over:
+                    return 0 if picture.exit_code == 0 else 1
+                silent_s = picture.quiet_s if picture.quiet_s is not None else clock.monotonic() - began
+                if silent_s > GIVE_UP_S:
+                    break
+                clock.sleep(every_s)
+                picture = watcher.look()
+    except KeyboardInterrupt:
+        return 0
+    out.write(f"nothing has changed in {folder.path} for {numbers.duration(silent_s)}: given up\n")
+    return 1

@@ -23,9 +23,9 @@ class PartCost:
     added: Figure
     """CPU time per example that it adds to the parts before it."""
     alone: Figure | None
-    """The same of the part by itself; None where it was not measured so."""
+    """CPU time per example of the part by itself; None where it was not measured so."""
     bytes_per_example: int | None
-    """Behind it: what travels when the pipeline is cut there."""
+    """Size of an example after this part: what travels when the pipeline is cut there."""
     place: str
     """Where a run had it: a place of `stages_where`; "" where no run says."""
 
@@ -37,11 +37,6 @@ class StageCosts:
     parts: Sequence[PartCost]
     whole: Figure | None
     """The whole pipeline, measured together."""
-
-    @property
-    def named(self) -> list[tuple[str, Figure]]:
-        """The parts as `verdict` takes them."""
-        return [(part.name, part.added) for part in self.parts]
 
     def share(self, part: PartCost) -> str:
         """Share of the whole in percent."""
@@ -61,11 +56,11 @@ def stage_costs(record: Record, stages_where: Mapping[str, str] | None = None) -
     Raises DataError for a record that is none of a profile.
     """
     added = [name for name in record.figures if re.fullmatch(r"profile\..+\.us", name) and name != _WHOLE]
-    told = record.details.get("parts")
-    if not isinstance(told, (list, tuple)) or len(told) != len(added) or not added:
+    details = record.details.get("parts")
+    if not isinstance(details, (list, tuple)) or len(details) != len(added) or not added:
         raise DataError(f"{record.name or 'this record'} is no profile: `tfhet profile TARGET --json FILE` writes one")
     parts = []
-    for figure, detail in zip(added, told, strict=True):
+    for figure, detail in zip(added, details, strict=True):
         detail = detail if isinstance(detail, Mapping) else {}
         name, count = str(detail.get("name") or figure), detail.get("bytes_per_example")
         alone = record.figures.get(figure.removesuffix("us") + "alone_us")

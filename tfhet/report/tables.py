@@ -13,7 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from tfhet.errors import UsageError
-from tfhet.report.numbers import MISSING, number
+from tfhet.record import Figure
+from tfhet.report.numbers import MISSING, interval, number
 
 PLAIN_WIDTH = 10_000
 """Columns of a plain output: wide enough that no cell is ever cut or folded."""
@@ -24,9 +25,7 @@ def _cell(value: object) -> Text:
         return value
     if value is None:
         return Text(MISSING)
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return Text(number(value))
-    return Text(str(value))
+    return Text(number(value) if _is_number(value) else str(value))  # type: ignore[arg-type]
 
 
 def table(
@@ -63,6 +62,20 @@ def table(
 
 def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def figure_table(figures: Mapping[str, Figure], *, title: str | None = None) -> Table:
+    """One line per figure: name, value with unit, 95 % interval, number of samples, what it is against."""
+    compared = any(figure.against for figure in figures.values())
+    rows = [
+        [name, number(figure.value), figure.unit, interval(figure), figure.n]
+        + ([figure.against or ""] if compared else [])
+        for name, figure in figures.items()
+    ]
+    columns = ["figure", "value", "unit", "95 % interval", "n"] + (["against"] if compared else [])
+    made = table(rows, columns=columns, title=title)
+    made.columns[1].justify = "right"
+    return made
 
 
 def show(made: Table, file: IO[str] | None = None) -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tfhet.record import Figure, RunSummary
-from tfhet.report import numbers
 from tfhet.report.bars import BarChart, bar_chart
 
 READING_BEGAN, RANK_ENDED = "reading.seen", "rank.ended"
@@ -17,7 +15,7 @@ READING_BEGAN, RANK_ENDED = "reading.seen", "rank.ended"
 
 @dataclass(frozen=True)
 class HostCpu:
-    """One host."""
+    """What one host used; None stands for what the record does not say, and for a limit that it has not."""
 
     name: str
     group: str
@@ -29,40 +27,44 @@ class HostCpu:
     cpus_used: float | None
     """Mean number of CPUs used while the ranks read; of the whole run where the record does not say when that was."""
     cpus: float | None
-    """Number of CPUs that it may use; None without a limit."""
-    used_pct: float | None
-    """`cpus_used` as a share of `cpus`, in percent."""
+    """Number of CPUs that it may use."""
     memory_bytes: int | None
-    """Memory that it may use; None without a limit."""
+    """Memory that it may use."""
     bits_per_s: float | None
-    """Limit of its network in each direction; None without a limit."""
+    """Limit of its network in each direction."""
+
+    @property
+    def used_pct(self) -> float | None:
+        """`cpus_used` as a share of `cpus`, in percent."""
+        return _real(100.0 * self.cpus_used / self.cpus) if self.cpus_used is not None and self.cpus else None
 
 
 def reading_s(events: Iterable[Mapping[str, Any]]) -> float | None:
     """Seconds from the first read of the ranks to the end of the last one; None where the events do not say."""
-    times: dict[str, list[float]] = {READING_BEGAN: [], RANK_ENDED: []}
+    times: dict[object, list[float]] = {READING_BEGAN: [], RANK_ENDED: []}
     for event in events:
-        name, at = event.get("event"), event.get("time_s")
-        if isinstance(name, str) and name in times and isinstance(at, (int, float)) and math.isfinite(at):
-            times[name].append(float(at))
+        if event.get("event") in times and (at_s := _real(event.get("time_s"))) is not None:
+            times[event["event"]].append(at_s)
     if not all(times.values()):
         return None
-    lasted = max(times[RANK_ENDED]) - min(times[READING_BEGAN])
-    return lasted if lasted > 0 else None
+    lasted_s = max(times[RANK_ENDED]) - min(times[READING_BEGAN])
+    return lasted_s if lasted_s > 0 else None
 
 
 def use_of_hosts(summary: RunSummary, lasted_s: float | None = None) -> list[HostCpu]:
     """The hosts whose CPU was counted, in the order of the cluster. lasted_s: what `reading_s` gave."""
-    groups = {
-        str(host): name for name, group in summary.cluster.items() for host in _listed(group.get("hosts")) if host
-    }
-    order = {host: place for place, host in enumerate(groups)}
-    return [
-        _use(name, groups.get(name, ""), summary, lasted_s)
-        for name in sorted(
-            {*summary.host_cpu_s, *summary.reading_cpu_s}, key=lambda name: (order.get(name, len(order)), name)
-        )
-    ]
+    groups = {str(host): name for name, group in summary.cluster.items() for host in group.get("hosts") or ()}
+    counted = sorted({*summary.host_cpu_s, *summary.reading_cpu_s})
+    found = []
+    for name in [*(host for host in groups if host in counted), *(host for host in counted if host not in groups)]:
+        limits = summary.limits.get(name) or {}
+        whole, reading = _real(summary.host_cpu_s.get(name)), _real(summary.reading_cpu_s.get(name))
+        cpu_s, seconds = (reading, lasted_s) if reading is not None and lasted_s else (whole, _real(summary.duration_s))
+        used = _real(cpu_s / seconds) if cpu_s is not None and seconds else None
+        cpus, bits_per_s = (_real(limits.get(limit)) for limit in ("cpus", "bits_per_s"))
+        memory_bytes = limits.get("memory_bytes")
+        found.append(HostCpu(name, groups.get(name, ""), whole, reading, used, cpus, memory_bytes, bits_per_s))
+    return found
 
 
 def use_chart(hosts: Sequence[HostCpu]) -> BarChart | None:
@@ -77,51 +79,12 @@ def use_chart(hosts: Sequence[HostCpu]) -> BarChart | None:
     return bar_chart("CPUs used by each host, in the mean", figures, limits=limits, is_linear=True)
 
 
-def busiest(hosts: Sequence[HostCpu], groups: Iterable[str]) -> HostCpu | None:
-    """The host of some groups that used the largest part of its CPUs; None where no limit is known."""
-    wanted = set(groups)
-    known = [host for host in hosts if host.group in wanted and host.used_pct is not None]
-    return max(known, key=lambda host: host.used_pct or 0.0, default=None)
-
-
-def _use(name: str, group: str, summary: RunSummary, lasted_s: float | None) -> HostCpu:
-    limits = summary.limits.get(name) or {}
-    whole, reading = _real(summary.host_cpu_s.get(name)), _real(summary.reading_cpu_s.get(name))
-    counted, seconds = (reading, lasted_s) if reading is not None and lasted_s else (whole, _real(summary.duration_s))
-    used = _real(counted / seconds) if counted is not None and seconds else None
-    cpus = _real(limits.get("cpus"))
-    return HostCpu(
-        name=name,
-        group=group,
-        cpu_s=whole,
-        reading_cpu_s=reading,
-        cpus_used=used,
-        cpus=cpus,
-        used_pct=_real(100.0 * used / cpus) if used is not None and cpus else None,
-        memory_bytes=limits["memory_bytes"] if isinstance(limits.get("memory_bytes"), int) else None,
-        bits_per_s=_real(limits.get("bits_per_s")),
-    )
+def busiest(hosts: Sequence[HostCpu], groups: Sequence[str]) -> tuple[str, float] | None:
+    """The host of some groups that used the largest share of its CPUs, in percent; None where no limit is known."""
+    known = [(host.name, host.used_pct) for host in hosts if host.group in groups and host.used_pct is not None]
+    return max(known, key=lambda each: each[1], default=None)
 
 
 def _real(value: object) -> float | None:
     """A finite number that is not negative, or None."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    try:
-        real = float(value)
-    except OverflowError:
-        return None
-    return real if 0 <= real < math.inf else None
-
-
-def _listed(value: object) -> Sequence[Any]:
-    return value if isinstance(value, (list, tuple)) else ()
-
-
-def used_of(host: HostCpu) -> str:
-    """`1.8 of 2.0 CPUs, 90.0 %`, as far as it is known."""
-    said = numbers.number(host.cpus_used)
-    if host.cpus is not None:
-        said += f" of {numbers.number(host.cpus)}"
-    said += " CPUs"
-    return said if host.used_pct is None else f"{said}, {numbers.percent(host.used_pct)}"
+    return float(value) if isinstance(value, (int, float)) and 0 <= value < 1e300 else None

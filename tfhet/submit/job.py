@@ -96,7 +96,7 @@ class JobLimits:
 
 @dataclass(frozen=True)
 class Vpc:
-    """The private network that hosts stand in."""
+    """The private network of the hosts."""
 
     subnets: tuple[str, ...]
     security_groups: tuple[str, ...]

@@ -2,17 +2,71 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from copy import deepcopy
+from dataclasses import dataclass
 from typing import Any
 
 from tfhet.control import SECRET_VARIABLE
-from tfhet.submit.hyperparameters import hyperparameters
-from tfhet.submit.job import Channel, CheckpointPlace, Job
-from tfhet.submit.metrics import DEFINITIONS
+from tfhet.messages import UNITS, epoch_pattern, metric_pattern
+from tfhet.submit.job import MPI, Channel, CheckpointPlace, Job
 
 REDACTED = "(a fresh one, made when the job is sent)"
 """Stands in the place of the secret wherever a request is shown."""
+OWN = "sagemaker_"
+"""Prefix of the toolkit's own hyperparameters."""
+MOST = 100
+"""Maximum number of hyperparameters in a request."""
+MOST_GIVEN = MOST - 12
+"""Maximum number in a job file: `hyperparameters` adds at most the rest."""
+MPI_OPTIONS = f"-x {SECRET_VARIABLE}"
+"""mpirun passes the secret on to ranks on other hosts; only the variable's name stands on its command line."""
+_NUMBER = "-?[0-9.]+"
+"""No nan and no inf, which CloudWatch does not take."""
+
+
+@dataclass(frozen=True)
+class MetricDefinition:
+    """One number of the log."""
+
+    name: str
+    """Name in CloudWatch, at most 255 characters."""
+    regex: str
+    """Its only group is the number. At most 500 characters."""
+    unit: str
+    """Unit, in CloudWatch's words."""
+    says: str
+    """Description in one line."""
+
+    def to_request(self) -> dict[str, str]:
+        """An element of AlgorithmSpecification.MetricDefinitions in CreateTrainingJob."""
+        return {"Name": self.name, "Regex": self.regex}
+
+
+def _of_line(name: str, says: str) -> MetricDefinition:
+    """A number of the metric line (`messages.MetricLine`), which rank 0 alone prints."""
+    return MetricDefinition(name, metric_pattern(name, _NUMBER), UNITS[name], says)
+
+
+def _of_epoch(word: str, says: str, name: str = "") -> MetricDefinition:
+    """A number of the line at the end of an epoch, under its own name if none is given."""
+    return MetricDefinition(name or word, epoch_pattern(word, _NUMBER), "None", says)
+
+
+DEFINITIONS = (
+    _of_line("step", "steps taken"),
+    _of_line("epoch", "the epoch, from 0"),
+    _of_line("step_ms", "mean length of a step since the last line"),
+    _of_line("examples_per_s", "examples of all ranks"),
+    _of_line("loss", "mean over the epoch so far"),
+    _of_line("wait_pct", "share of the steps' time spent waiting for data"),
+    _of_epoch("accuracy", "of the epoch's training"),
+    _of_epoch("val_loss", "on the validation set"),
+    _of_epoch("val_accuracy", "on the validation set"),
+    _of_epoch("missing", "examples that no rank has seen in the epoch, by the audit", name="examples_missing"),
+)
+"""SageMaker takes at most 40."""
 
 
 def create_request(job: Job, job_name: str, archive_uri: str, secret: str) -> dict[str, Any]:
@@ -93,3 +147,27 @@ def _channel(channel: Channel) -> dict[str, Any]:
     if channel.groups:
         source["InstanceGroupNames"] = [*channel.groups]
     return {"ChannelName": channel.name, "InputMode": channel.mode, "DataSource": {"S3DataSource": source}}
+
+
+def hyperparameters(job: Job, job_name: str, archive_uri: str) -> dict[str, str]:
+    """All hyperparameters of a request, each a JSON value as text.
+
+    archive_uri: of sourcedir.tar.gz. With MPI the toolkit starts the ranks, on the dnn group only; else nothing is said
+    of a distribution, and every host starts its launcher once.
+    """
+    found: dict[str, Any] = {
+        **job.parameters,
+        "sagemaker_submit_directory": archive_uri,
+        "sagemaker_program": job.code.script,
+        "sagemaker_container_log_level": 20,
+        "sagemaker_job_name": job_name,
+    }
+    if job.region:
+        found["sagemaker_region"] = job.region
+    if job.start == MPI:
+        found["sagemaker_mpi_enabled"] = True
+        found["sagemaker_mpi_num_of_processes_per_host"] = job.dnn.ranks
+        found["sagemaker_mpi_custom_mpi_options"] = MPI_OPTIONS
+        if job.grouped:
+            found["sagemaker_distribution_instance_groups"] = [job.dnn.name]
+    return {name: json.dumps(value) for name, value in sorted(found.items())}

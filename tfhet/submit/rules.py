@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from tfhet.control import SECRET_VARIABLE
 from tfhet.control.secret import HYPERPARAMETER_VARIABLE
-from tfhet.submit.hyperparameters import MOST_GIVEN, OWN
 from tfhet.submit.job import ALONE, CHECKPOINTS, DATA, DNN, PIPE, SPARE, Job
+from tfhet.submit.request import MOST_GIVEN, OWN
 
 MOST_GROUPS, MOST_CHANNELS, MOST_VARIABLES, MOST_TAGS = 5, 20, 99, 50
 """Limits of SageMaker; one of its 100 variables is the secret's."""
@@ -21,12 +21,13 @@ def check(job: Job) -> None:
     _check_channels(job)
     _check_parameters(job)
     _check_spot(job)
-    for part, given, most in (
-        ("environment", job.environment, MOST_VARIABLES),
-        ("tags", job.tags, MOST_TAGS),
+    for part, count, most in (
+        ("environment", len(job.environment), MOST_VARIABLES),
+        ("tags", len(job.tags), MOST_TAGS),
+        ("channels", len(job.channels), MOST_CHANNELS),
     ):
-        if len(given) > most:
-            job.refuse(part, f"must have at most {most} entries; it has {len(given)}")
+        if count > most:
+            job.refuse(part, f"must have at most {most} entries; it has {count}")
     if SECRET_VARIABLE in job.environment:
         job.refuse(f"environment: {SECRET_VARIABLE}", "must be left out: each job gets a fresh one")
 
@@ -34,12 +35,11 @@ def check(job: Job) -> None:
 def _check_groups(job: Job) -> None:
     if not 1 <= len(job.groups) <= MOST_GROUPS:
         job.refuse("groups", f"must be 1 to {MOST_GROUPS} groups, SageMaker's limit; there are {len(job.groups)}")
-    for role, least, most in ((DNN, 1, 1), (DATA, 0, 1)):
+    for role, which, allowed in ((DNN, "exactly one", (1,)), (DATA, "at most one", (0, 1))):
         names = [group.name for group in job.groups if group.role == role]
-        if not least <= len(names) <= most:
-            which = "exactly one" if least else "at most one"
-            which_ones = f"; they are {', '.join(names)}" if names else "; there is none"
-            job.refuse("groups", f"must be {which} with the role {role}{which_ones}")
+        if len(names) not in allowed:
+            found = f"they are {', '.join(names)}" if names else "there is none"
+            job.refuse("groups", f"must be {which} with the role {role}; {found}")
     for group in job.groups:
         where = f"groups: {group.name}: count" if job.grouped else "instances: count"
         if group.role == SPARE and group.count:
@@ -49,8 +49,6 @@ def _check_groups(job: Job) -> None:
 
 
 def _check_channels(job: Job) -> None:
-    if len(job.channels) > MOST_CHANNELS:
-        job.refuse("channels", f"must be at most {MOST_CHANNELS}; there are {len(job.channels)}")
     with_groups = [channel for channel in job.channels if channel.groups]
     known = [group.name for group in job.groups]
     for channel in with_groups:
@@ -72,6 +70,7 @@ def _check_parameters(job: Job) -> None:
     count = len(job.hyperparameters) + len(job.pipeline)
     if count > MOST_GIVEN:
         job.refuse("hyperparameters", f"must be at most {MOST_GIVEN} with those of the pipeline; there are {count}")
+    seen: dict[str, str] = {}
     for name in job.hyperparameters:
         where, plain = f"hyperparameters: {name}", name.replace("-", "_")
         if plain.startswith(OWN):
@@ -82,10 +81,8 @@ def _check_parameters(job: Job) -> None:
             job.refuse(where, f"must be left out: the groups say it, by {_SAID_BY_GROUPS[plain]}")
         if plain in job.pipeline:
             job.refuse(where, "must be left out: the pipeline says it")
-    seen: dict[str, str] = {}
-    for name in job.hyperparameters:
-        if (other := seen.setdefault(name.replace("-", "_"), name)) != name:
-            job.refuse(f"hyperparameters: {name}", f"must be left out: it is the same as {other}")
+        if (other := seen.setdefault(plain, name)) != name:
+            job.refuse(where, f"must be left out: it is the same as {other}")
 
 
 def _check_spot(job: Job) -> None:

@@ -1,19 +1,95 @@
-"""One training job made of a job file: named, packed, checked, sent."""
+"""One training job made of a job file: named, packed, checked, sent.
+
+The code directory becomes sourcedir.tar.gz; the same files make the same bytes.
+"""
 
 from __future__ import annotations
 
+import gzip
+import hashlib
+import io
+import os
+import tarfile
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 
 from tfhet.clock import SYSTEM, Clock
 from tfhet.control import new_secret
 from tfhet.errors import TfhetError, UsageError
 from tfhet.submit import rules, values
-from tfhet.submit.archive import Archive
 from tfhet.submit.aws import Patient
-from tfhet.submit.job import Job
+from tfhet.submit.job import Code, Job
 from tfhet.submit.request import REDACTED, create_request, redacted
+
+ARCHIVE_NAME = "sourcedir.tar.gz"
+LEFT_OUT = ("__pycache__", ".git", ".venv", ".ipynb_checkpoints", ".mypy_cache", ".pytest_cache", ".ruff_cache")
+"""Names of files and folders that are never packed."""
+MOST_BYTES = 200 * 2**20
+"""Maximum size of all files. Every host fetches them before it begins: data belongs into a channel."""
+
+
+@dataclass(frozen=True)
+class Archive:
+    """A packed code directory."""
+
+    content: bytes
+    uri: str
+    """S3 URI below the code's prefix, with a name made of its content, so that nothing there changes."""
+
+    @classmethod
+    def of(cls, code: Code) -> Archive:
+        """Owners, times and permissions (but for the right to execute) are left out, links are followed.
+
+        Raises UsageError for a directory that is too large, cannot be read, or holds a link to a directory.
+        """
+        packed = io.BytesIO()
+        total = 0
+        with tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as archive:
+            for name, path in _files(code.directory):
+                try:
+                    data = path.read_bytes()
+                    executable = bool(path.stat().st_mode & 0o100)
+                except OSError as error:
+                    raise UsageError(f"the code directory cannot be packed: {path}: {error}") from None
+                total += len(data)
+                if total > MOST_BYTES:
+                    raise UsageError(
+                        f"the code directory {code.directory} holds more than {MOST_BYTES >> 20} MiB, which every host "
+                        "would fetch: give data as a channel"
+                    )
+                member = tarfile.TarInfo(name)
+                member.size, member.mode = len(data), 0o755 if executable else 0o644
+                archive.addfile(member, io.BytesIO(data))
+        named = hashlib.sha256(packed.getvalue()).hexdigest()[:16]
+        return cls(gzip.compress(packed.getvalue(), mtime=0), f"{code.uri}/{named}/{ARCHIVE_NAME}")
+
+    @property
+    def bucket(self) -> str:
+        """Name of the S3 bucket."""
+        return self.uri.split("/", 3)[2]
+
+    @property
+    def key(self) -> str:
+        """Key within the bucket."""
+        return self.uri.split("/", 3)[3]
+
+
+def _files(directory: Path) -> Iterator[tuple[str, Path]]:
+    """The files by their names in the archive, in the order of these names."""
+    found: dict[str, Path] = {}
+    for place, folders, files in os.walk(directory):
+        folders[:] = [name for name in folders if name not in LEFT_OUT]
+        for name in folders:
+            if (link := Path(place, name)).is_symlink():
+                raise UsageError(f"the code directory cannot be packed: {link} is a link to a directory; copy it there")
+        for name in files:
+            if name not in LEFT_OUT and not name.endswith(".pyc"):
+                path = Path(place, name)
+                found[path.relative_to(directory).as_posix()] = path
+    yield from sorted(found.items())
 
 
 @dataclass(frozen=True)

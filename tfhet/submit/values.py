@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import yaml
 
@@ -35,9 +35,8 @@ def matching(pattern: str, wanted: str, most: int | None = None) -> Kind:
     return Kind(parse, wanted if most is None else f"{wanted}, at most {most} characters")
 
 
-def one_of(known: Iterable[str]) -> Kind:
+def one_of(words: Sequence[str]) -> Kind:
     """One of some words."""
-    words = tuple(known)
     return matching("|".join(map(re.escape, words)), f"one of {', '.join(words)}")
 
 
@@ -59,11 +58,7 @@ def _truth(text: str) -> bool:
 
 
 SAGEMAKER_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9])*")
-JOB_NAME = matching(
-    SAGEMAKER_NAME.pattern,
-    "letters, digits and '-' between them",
-    NAME_CHARACTERS,
-)
+JOB_NAME = matching(SAGEMAKER_NAME.pattern, "letters, digits and '-' between them", NAME_CHARACTERS)
 REGION = matching(r"[a-z]{2}(-[a-z]+)+-[0-9]+", "the name of a region, like us-east-1")
 IMAGE = matching(r"[^\s:/]\S*", "an image, like 123456789012.dkr.ecr.us-east-1.amazonaws.com/tfhet:1", 255)
 ROLE = matching(

@@ -17,10 +17,9 @@ The timeline that it leaves is read by three modules: `timeline_summary` (tables
 
 from __future__ import annotations
 
-from tfhet.telemetry.emf import emf_line
 from tfhet.telemetry.endpoint import Endpoint
-from tfhet.telemetry.gpu_count import gpu_count
-from tfhet.telemetry.metric import METRICS, UP, Metric, training_metrics
+from tfhet.telemetry.gpus import gpu_count
+from tfhet.telemetry.metric import METRICS, UP, Metric, emf_line, training_metrics
 from tfhet.telemetry.sampler import Sampler
 
 __all__ = ["METRICS", "UP", "Endpoint", "Metric", "Sampler", "emf_line", "gpu_count", "training_metrics"]

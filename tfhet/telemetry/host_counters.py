@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import psutil
 
@@ -22,25 +21,12 @@ class HostCounts:
     memory_bytes: int
     """Memory in use now; a cgroup counts the file cache too."""
     received_bytes: int
-    """Through all network interfaces except the loopback."""
+    """Through all network interfaces except the loopback; `sent_bytes` likewise."""
     sent_bytes: int
-    """Through all network interfaces except the loopback."""
-
-
-class HostCounters(Protocol):
-    """A source of `HostCounts`."""
-
-    counted: str
-    """What is counted as the host: `machine` or `cgroup`."""
-    of_cpus: int
-    """Number of CPUs that can be used."""
-
-    def read(self) -> HostCounts:
-        """Reads all counters. Raises OSError or psutil.Error where the system does not provide them."""
 
 
 class MachineCounters:
-    """Counters of the whole machine, from psutil."""
+    """Counters of the whole machine, from psutil. `of_cpus`: number of CPUs that can be used."""
 
     counted = "machine"
 
@@ -93,6 +79,10 @@ class CgroupCounters:
             return int(text) / 1e9
         fields = dict(line.split() for line in text.splitlines())
         return int(fields["usage_usec"]) / 1e6
+
+
+HostCounters = MachineCounters | CgroupCounters
+"""Reading raises OSError or psutil.Error where the system does not provide the counters."""
 
 
 def host_counters() -> HostCounters:

@@ -12,8 +12,8 @@ import psutil
 from tfhet.clock import SYSTEM, Clock, cpu_of
 from tfhet.record.entry import ClockOffset, Entry, HostUsage, UsageSample
 from tfhet.record.timeline import TimelineFile
+from tfhet.telemetry.gpus import GpuMonitor
 from tfhet.telemetry.host_counters import HostCounters, HostCounts, host_counters
-from tfhet.telemetry.nvml import GpuMonitor
 
 PERIOD_S = 1.0
 """Interval between two samples."""
@@ -90,7 +90,10 @@ class Sampler:
                 self.gpus.stop()
                 if self.gpus.missing:
                     self.say(f"the usage of the GPUs was not recorded: {self.gpus.missing}")
-            self._write_last()
+            try:
+                self.write()
+            except OSError as error:
+                self.say(f"the last usage samples of this host cannot be written: {error}")
 
     def sample(self) -> None:
         """Measures what was used since the previous call; the first only begins. Raises OSError or psutil.Error."""
@@ -118,12 +121,6 @@ class Sampler:
             self._offset = offset
             held.append(ClockOffset(self.host, self.clock.wall(), 0.0, *offset))
         self.file.append(held)
-
-    def _write_last(self) -> None:
-        try:
-            self.write()
-        except OSError as error:
-            self.say(f"the last usage samples of this host cannot be written: {error}")
 
     def _machine(self, counts: HostCounts | None, took_s: float) -> HostUsage | None:
         before = self._counts

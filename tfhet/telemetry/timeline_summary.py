@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from tfhet.units import MIB
 
 @dataclass(frozen=True)
 class RankSummary:
-    """The measured steps of one rank, and its checkpoints."""
+    """The measured steps of one rank, and its checkpoints. Shares are of the time of all measured steps, 0 to 100."""
 
     rank: int
     host: str
@@ -23,7 +23,6 @@ class RankSummary:
     step_ms: float
     """Median duration of a step in milliseconds."""
     wait_pct: float
-    """Share of the time of all measured steps, 0 to 100; the next three likewise."""
     copy_pct: float
     compute_pct: float
     """Includes the allreduce where it is not known."""
@@ -35,33 +34,31 @@ class RankSummary:
 
 @dataclass(frozen=True)
 class ProcessSummary:
-    """CPU usage of a launcher, or of one process that it started."""
+    """CPU usage of a launcher, or of one process that it started, in CPU seconds per second."""
 
     host: str
     name: str
     cpus: float
-    """Mean CPU seconds per second over its samples."""
+    """Mean over its samples."""
     most_cpus: float
     """The largest of its samples."""
 
 
 @dataclass(frozen=True)
 class HostSummary:
-    """What all processes on one host used together."""
+    """What all processes on one host used together: means over its samples, but for the memory."""
 
     host: str
     counted: str
     """What was counted as the host: `machine` or `cgroup`."""
     cpus: float
-    """Mean CPU seconds per second."""
+    """CPU seconds per second."""
     of_cpus: float
     """Number of CPUs that can be used."""
     memory_mib: float
     """The largest of its samples."""
     received_mib_per_s: float
-    """Mean."""
     sent_mib_per_s: float
-    """Mean."""
     gpu_busy_pct: float | None
     """Mean of all GPUs; None without GPUs."""
 
@@ -71,30 +68,24 @@ def of_ranks(timeline: Timeline) -> list[RankSummary]:
     steps: dict[tuple[int, str], list[StepTime]] = defaultdict(list)
     for step in timeline.steps:
         steps[step.rank, step.host].append(step)
-    saved: dict[int, float] = defaultdict(float)
-    for pause in timeline.pauses:
-        saved[pause.rank] += pause.dur_s if pause.name == "checkpoint" else 0.0
-    return [_of_rank(rank, host, own, saved[rank]) for (rank, host), own in sorted(steps.items())]
-
-
-def _of_rank(rank: int, host: str, every: Sequence[StepTime], checkpoint_s: float) -> RankSummary:
-    steps = measured(every)
-    is_known = all(step.allreduce_s is not None for step in steps)
-
-    def share(seconds_of: Callable[[StepTime], float]) -> float:
-        return share_pct(steps, seconds_of) or 0.0
-
-    return RankSummary(
-        rank,
-        host,
-        len(steps),
-        1e3 * median([step.dur_s for step in steps]),
-        share(lambda step: step.wait_s),
-        share(lambda step: step.copy_s),
-        share(lambda step: step.compute_s),
-        share(lambda step: step.allreduce_s or 0.0) if is_known else None,
-        checkpoint_s,
-    )
+    found = []
+    for (rank, host), every in sorted(steps.items()):
+        own = measured(every)
+        is_known = all(step.allreduce_s is not None for step in own)
+        found.append(
+            RankSummary(
+                rank,
+                host,
+                len(own),
+                1e3 * median([step.dur_s for step in own]),
+                share_pct(own, lambda step: step.wait_s) or 0.0,
+                share_pct(own, lambda step: step.copy_s) or 0.0,
+                share_pct(own, lambda step: step.compute_s) or 0.0,
+                share_pct(own, lambda step: step.allreduce_s or 0.0) or 0.0 if is_known else None,
+                sum(each.dur_s for each in timeline.pauses if (each.rank, each.name) == (rank, "checkpoint")),
+            )
+        )
+    return found
 
 
 def of_processes(timeline: Timeline) -> list[ProcessSummary]:
@@ -130,32 +121,30 @@ def of_hosts(timeline: Timeline) -> list[HostSummary]:
     return found
 
 
+def to_json(timeline: Timeline) -> dict[str, Any]:
+    """All summaries as JSON values, with the names of the fields."""
+    every: dict[str, Sequence[Any]] = {
+        "ranks": of_ranks(timeline),
+        "processes": of_processes(timeline),
+        "hosts": of_hosts(timeline),
+    }
+    return {name: [dict(vars(each)) for each in found] for name, found in every.items()}
+
+
+_COLUMNS = {
+    "ranks": ("rank", "host", "steps", "ms", "wait %", "copy %", "compute %", "allreduce %", "checkpoints s"),
+    "processes": ("host", "process", "CPUs", "at most"),
+    "hosts": ("host", "counted", "CPUs", "of", "memory MiB", "received MiB/s", "sent MiB/s", "GPU %"),
+}
+
+
 def tables(timeline: Timeline) -> list[tuple[str, Sequence[str], list[list[Any]]]]:
     """Title, columns and rows of each table that has rows."""
-    every = [
-        (
-            "steps",
-            ("rank", "host", "steps", "ms", "wait %", "copy %", "compute %", "allreduce %", "checkpoints s"),
-            [list(vars(each).values()) for each in of_ranks(timeline)],
-        ),
-        (
-            "processes",
-            ("host", "process", "CPUs", "at most"),
-            [list(vars(each).values()) for each in of_processes(timeline)],
-        ),
-        (
-            "hosts",
-            ("host", "counted", "CPUs", "of", "memory MiB", "received MiB/s", "sent MiB/s", "GPU %"),
-            [list(vars(each).values()) for each in of_hosts(timeline)],
-        ),
+    return [
+        ("steps" if name == "ranks" else name, _COLUMNS[name], [list(row.values()) for row in rows])
+        for name, rows in to_json(timeline).items()
+        if rows
     ]
-    return [(title, columns, rows) for title, columns, rows in every if rows]
-
-
-def to_json(timeline: Timeline) -> dict[str, Any]:
-    """The tables as JSON values, with the names of the fields."""
-    every = {"ranks": of_ranks(timeline), "processes": of_processes(timeline), "hosts": of_hosts(timeline)}
-    return {name: [dict(vars(each)) for each in found] for name, found in every.items()}  # type: ignore[attr-defined]
 
 
 def _mean(samples: Sequence[tuple[float, float]]) -> float:

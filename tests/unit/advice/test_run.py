@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfhet.advice import InputState, choice_of, of_run, paragraph
-from tfhet.advice.thresholds import INPUT_BOUND_PCT, INPUT_KEEPS_UP_PCT
+from tfhet.advice.input_bound import INPUT_BOUND_PCT, INPUT_KEEPS_UP_PCT
 from tfhet.record import Figure, RunSummary
 
 

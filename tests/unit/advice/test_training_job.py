@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from tfhet import catalogue
-from tfhet.advice import HostUtilisation, InputState, ObservedJob, of_training_job, sentence, sentences, thresholds
+from tfhet.advice import HostUtilisation, InputState, ObservedJob, of_training_job, sentence, sentences
+from tfhet.advice.input_bound import BUSY_PCT, IDLE_PCT, INPUT_BOUND_PCT, INPUT_KEEPS_UP_PCT
+from tfhet.advice.training_job import FULL_PCT, UNEVEN_PCT
 from tfhet.catalogue import InstanceGroup
 from tfhet.cluster.group import HOMOGENEOUS_GROUP
-from tfhet.follow.log_stream_window import WINDOW_S
-from tfhet.follow.log_streams import HORIZON_S
+from tfhet.follow.log_streams import HORIZON_S, WINDOW_S
 from tfhet.record import Spread
 
 INPUT, PARTLY, STEP, UNKNOWN = InputState.BOUND, InputState.HARDLY, InputState.NOT, InputState.UNKNOWN
@@ -175,12 +176,12 @@ def test_the_guide_tells_the_limits_that_hold() -> None:
     guide = (Path(__file__).parents[3] / "docs" / "follow-and-diagnose.md").read_text()
     guide = " ".join(guide.split())
     for limit in (
-        f"GPUs busy for {thresholds.BUSY_PCT:g} % or more",
-        f"GPUs busy for {thresholds.IDLE_PCT:g} % to {thresholds.BUSY_PCT:g} %, CPUs below {thresholds.BUSY_PCT:g} %",
-        f"waiting for {thresholds.INPUT_BOUND_PCT:g} % of the step or more",
-        f"waiting for {thresholds.INPUT_KEEPS_UP_PCT:g} % to {thresholds.INPUT_BOUND_PCT:g} %",
-        f"full to {thresholds.FULL_PCT:g} % or more",
-        f"differ by {thresholds.UNEVEN_PCT:g} points",
+        f"GPUs busy for {BUSY_PCT:g} % or more",
+        f"GPUs busy for {IDLE_PCT:g} % to {BUSY_PCT:g} %, CPUs below {BUSY_PCT:g} %",
+        f"waiting for {INPUT_BOUND_PCT:g} % of the step or more",
+        f"waiting for {INPUT_KEEPS_UP_PCT:g} % to {INPUT_BOUND_PCT:g} %",
+        f"full to {FULL_PCT:g} % or more",
+        f"differ by {UNEVEN_PCT:g} points",
         f"They wait for {WINDOW_S:g} s",
         f"more than {HORIZON_S:g} s behind",
     ):

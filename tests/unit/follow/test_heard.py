@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tfhet.catalogue import InstanceGroup
-from tfhet.follow.cost import JobCost
-from tfhet.follow.follow_record import Timed, summary_of
+from tfhet.follow.follow_record import JobCost, Timed, summary_of
 from tfhet.follow.heard import Heard
 from tfhet.follow.log_streams import LogLine
 from tfhet.follow.state import JobState

@@ -1,9 +1,9 @@
-"""follow/hosts.py: which host is in which group, from what launchers say."""
+"""follow/heard.py: which host is in which group, from what launchers say."""
 
 from __future__ import annotations
 
 from tfhet.cluster.group import HOMOGENEOUS_GROUP
-from tfhet.follow.hosts import cluster_of, placed
+from tfhet.follow.heard import cluster_of, placed
 from tfhet.follow.state import InstanceGroup
 from tfhet.messages import HostLine
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfhet.record import Figure
-from tfhet.report.bars import bar_chart, told
+from tfhet.report.bars import bar_chart, in_words
 
 NUMBER = st.floats(allow_nan=True, allow_infinity=True)
 
@@ -24,7 +24,7 @@ def test_a_bar_is_as_long_as_its_value_and_its_whisker_as_its_interval() -> None
     assert (a.start, a.width, a.low, a.high) == (0.0, 500.0, 400.0, 800.0)
     assert b.width == 1000.0 and b.low == b.high
     assert [tick.label for tick in chart.ticks] == ["0", "5", "10"]
-    assert a.value == "5.00 us" and "95 % interval 4.00 to 8.00" in a.told
+    assert a.value == "5.00 us" and "95 % interval 4.00 to 8.00" in a.words
     assert chart.note == "whiskers: 95 % interval of the median"
 
 
@@ -46,9 +46,8 @@ def test_what_is_not_finite_is_left_out_and_counted() -> None:
 
 
 def test_a_ratio_says_what_it_is_against() -> None:
-    assert (
-        told("speed", Figure.ratio([4.0], [2.0], against="the other")) == "speed: 2.00 x, 1 sample, against the other"
-    )
+    ratio = Figure.ratio([4.0], [2.0], against="the other")
+    assert in_words("speed", ratio) == "speed: 2.00 x, 1 sample, against the other"
 
 
 @given(st.lists(st.tuples(NUMBER, NUMBER, NUMBER), max_size=6))

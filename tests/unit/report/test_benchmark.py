@@ -1,9 +1,9 @@
-"""report/benchmark.py: the figures of a record, by unit."""
+"""report/bars.py: the figures of a record, by unit."""
 
 from __future__ import annotations
 
 from tfhet.record import Figure, Record
-from tfhet.report.benchmark import Benchmark
+from tfhet.report.bars import Benchmark
 
 
 def test_figures_of_one_unit_share_a_chart_and_lose_the_words_that_all_have() -> None:

@@ -22,7 +22,7 @@ def test_every_step_is_a_point_and_tells_its_value() -> None:
     chart = line_chart("Step time (ms)", [10.0, 20.0, 10.0], "ms")
     assert chart is not None
     assert chart.line == "M0.00,50.00L500.00,0.00L1000.00,50.00"
-    assert [spot.told for spot in chart.spots] == ["step 1: 10.0 ms", "step 2: 20.0 ms", "step 3: 10.0 ms"]
+    assert [spot.words for spot in chart.spots] == ["step 1: 10.0 ms", "step 2: 20.0 ms", "step 3: 10.0 ms"]
     assert [tick.label for tick in chart.y_ticks] == ["0", "5", "10", "15", "20"]
     assert [tick.label for tick in chart.x_ticks] == ["1", "2", "3"]
     assert chart.middle == "10.0 ms" and chart.note == ""

@@ -10,7 +10,7 @@ import pytest
 from tfhet import catalogue
 from tfhet.__main__ import main
 from tfhet.record import Figure, Record, RunFolder, RunSummary, Spread
-from tfhet.report.pages import _prices
+from tfhet.report.command import _prices
 
 
 @pytest.fixture

@@ -71,8 +71,8 @@ def test_the_places_come_in_the_order_of_the_cluster_and_foreign_ones_last() -> 
 
 def test_runs_are_compared_with_the_first_of_them() -> None:
     slow = summary(name="homogeneous", mode="homogeneous", step_ms=Spread(172.2, 160.0, 190.0))
-    shown = text(compare([slow, summary(), summary()]))
-    assert "homogeneous" in shown and "demo #2" in shown
+    shown = text(compare({"homogeneous": slow, "demo": summary()}))
+    assert "homogeneous" in shown and "demo" in shown
     assert "86.1 (0.500x)" in shown
     assert "USD" not in shown
 
@@ -80,4 +80,4 @@ def test_runs_are_compared_with_the_first_of_them() -> None:
 def test_runs_may_be_named_by_the_caller_and_nothing_to_compare_is_wrong_use() -> None:
     assert "before" in text(compare({"before": summary(), "after": RunSummary()}))
     with pytest.raises(UsageError, match="at least one run"):
-        compare([])
+        compare({})

@@ -1,4 +1,4 @@
-"""report/tables.py and report/figures.py: tables that are whole in a log."""
+"""report/tables.py: tables that are whole in a log."""
 
 from __future__ import annotations
 

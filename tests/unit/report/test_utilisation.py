@@ -37,7 +37,7 @@ def test_hosts_come_in_the_order_of_the_cluster_with_what_they_used_while_readin
     assert (data.name, data.group, data.cpus_used, data.used_pct) == ("algo-2", "data_group", 0.9, 90.0)
     assert (data.memory_bytes, data.bits_per_s) == (5, 8.0)
     assert (dnn.name, dnn.cpus_used, dnn.cpus, dnn.used_pct) == ("algo-1", 1.0, None, None)
-    assert busiest([data, dnn], ["data_group"]) is data and busiest([data, dnn], ["dnn_group"]) is None
+    assert busiest([data, dnn], ["data_group"]) == ("algo-2", 90.0) and busiest([data, dnn], ["dnn_group"]) is None
 
 
 def test_where_nobody_says_when_the_ranks_read_the_whole_run_counts() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tfhet.errors import UsageError
-from tfhet.submit import Archive, Code, archive
+from tfhet.submit import Archive, Code, submission
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_a_link_to_a_file_is_packed_as_the_file_and_one_to_a_directory_is_refuse
 
 
 def test_a_directory_that_is_too_large_is_refused(code, monkeypatch):
-    monkeypatch.setattr(archive, "MOST_BYTES", 20)
+    monkeypatch.setattr(submission, "MOST_BYTES", 20)
     with pytest.raises(UsageError, match="give data as a channel"):
         Archive.of(code)
 

@@ -1,4 +1,4 @@
-"""submit/metrics.py: the definitions find the numbers of the lines that a training prints, and those only."""
+"""submit/request.py: the definitions find the numbers of the lines that a training prints, and those only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfhet.messages import MetricLine
-from tfhet.submit.metrics import DEFINITIONS
+from tfhet.submit import DEFINITIONS
 
 END = (
     "[tfhet] end of epoch=2 steps=9 examples=1152 loss=1.5646 accuracy=0.4531 expected=1152 seen=1150 missing=2"

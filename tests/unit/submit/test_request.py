@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from tfhet.control import SECRET_VARIABLE
-from tfhet.submit import create_request, read, redacted
-from tfhet.submit.metrics import DEFINITIONS
+from tfhet.submit import DEFINITIONS, create_request, read, redacted
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "requests"
 ARCHIVE = "s3://my-bucket/jobs/code/0123456789abcdef/sourcedir.tar.gz"

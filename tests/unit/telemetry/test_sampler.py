@@ -11,8 +11,8 @@ from tfhet.record import Timeline
 from tfhet.record.entry import HostUsage, UsageSample
 from tfhet.record.timeline import TimelineFile
 from tfhet.telemetry import sampler
+from tfhet.telemetry.gpus import GpuUsage
 from tfhet.telemetry.host_counters import HostCounts
-from tfhet.telemetry.nvml import GpuUsage
 from tfhet.telemetry.sampler import Sampler
 
 pytestmark = pytest.mark.timeout(60)

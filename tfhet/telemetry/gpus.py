@@ -1,16 +1,38 @@
-"""Utilisation of a host's GPUs from NVIDIA's management library (NVML), through nvidia-ml-py where it is installed."""
+"""GPUs of a host: their number, and their utilisation from NVIDIA's management library (NVML, package nvidia-ml-py)."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 PERIOD_S = 1.0
 """Interval between two readings."""
+DRIVER = Path("/proc/driver/nvidia/gpus")
+"""Folder of the driver with one entry per GPU; in a container, per GPU that the container may use."""
+
+
+def gpu_count(env: Mapping[str, str], driver: Path = DRIVER) -> int:
+    """Number of GPUs that a process with these variables may use.
+
+    The first source that is present decides: `CUDA_VISIBLE_DEVICES`, `SM_NUM_GPUS`, the driver.
+    """
+    visible = env.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        names = [name.strip() for name in visible.split(",")]
+        # CUDA ignores everything from the first invalid name on, such as -1 (CUDA programming guide).
+        return next((i for i, name in enumerate(names) if not name or name.startswith("-")), len(names))
+    count = env.get("SM_NUM_GPUS", "")
+    if count.isascii() and count.isdigit() and len(count) < 5:
+        return int(count)
+    try:
+        return sum(1 for _ in driver.iterdir())
+    except OSError:
+        return 0
 
 
 @dataclass(frozen=True)
