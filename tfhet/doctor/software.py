@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tfhet.doctor.check import Check, Status
+from tfhet.doctor.rule import Check, Status
 from tfhet.record.machine import versions
 
 SECTION = "software"
