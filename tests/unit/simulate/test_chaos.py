@@ -25,7 +25,8 @@ def test_the_aim_is_what_the_cluster_has():
     assert (DEMO.hosts, DEMO.serving, DEMO.ranks) == (("data-1", "dnn-1"), ("data-1",), 2)
     assert (TWO.data_hosts, TWO.dnn_hosts, TWO.ranks) == (2, 2, 4)
     assert (ALONE.hosts, ALONE.serving, ALONE.ranks) == (("dnn-1",), (), 2)
-    assert Aim.of(load("demo"), LaunchSettings(dnn_host_workers=1)).serving == ("data-1", "dnn-1")
+    serving_too, _ = LaunchSettings.parse(["--dnn_host_workers", "1"])
+    assert Aim.of(load("demo"), serving_too).serving == ("data-1", "dnn-1")
     other = Aim.of(load("demo"), LaunchSettings(dnn_group="data_group", data_group="dnn_group"))
     assert (other.data_hosts, other.dnn_hosts, other.ranks) == (1, 1, 1)
 
@@ -135,7 +136,7 @@ def test_a_data_host_that_is_lost_costs_the_job_nothing_while_another_serves(fau
 
 def test_who_serves_beside_the_data_hosts_or_does_without_decides_what_their_loss_costs():
     lost = ["kill:host@data-1"]
-    assert kinds(Aim.of(load("demo"), LaunchSettings(dnn_host_workers=1)), *lost) == {GOES_ON}
+    assert kinds(Aim.of(load("demo"), serving_too), *lost) == {GOES_ON}
     assert kinds(Aim.of(load("demo"), LaunchSettings(on_data_loss="local")), *lost) == {GOES_ON}
     assert kinds(Aim.of(load("two-data-two-dnn"), LaunchSettings(train_script="mine.py")), *lost) == {FAILURE}
 

@@ -47,9 +47,10 @@ def hosts(data: int = 1, dnn: int = 2, ranks: int = 2, workers: int = 1) -> list
     made = []
     for index in range(data + dnn):
         group = "data" if index < data else "dnn"
-        ports = Ports(16000, 6000, tuple(range(6001, 6001 + (workers if group == "data" else 0))))
-        paths = HostPaths(Path("."))
-        made.append(SimulatedHost(f"algo-{index + 1}", group, "ml", f"127.0.0.{index + 2}", ports, ranks, paths))
+        own = tuple(range(6001, 6001 + (workers if group == "data" else 0)))
+        ports, paths = Ports(16000, {"dispatcher": (6000,), "workers": own}), HostPaths(Path("."))
+        name, address = f"algo-{index + 1}", f"127.0.0.{index + 2}"
+        made.append(SimulatedHost(name, group, "ml", address, ports, ranks, paths, ("dispatcher",), bool(own)))
     return made
 
 
@@ -85,7 +86,7 @@ def test_a_fault_at_what_is_there_is_taken(text: str):
         ("partition:algo-9", "algo-1, algo-2"),
         ("slow-disk:dnn-3", "dnn-1, dnn-2"),
         ("delay=50ms:cpu_group", "dnn-1, dnn-2"),
-        ("kill:worker@dnn-1", "no data service worker runs there; workers: algo-1"),
+        ("kill:worker@dnn-1", "no worker runs there; hosts that have one: algo-1"),
         ("kill:dispatcher@data-1", "the dispatcher runs on dnn-1"),
     ],
 )

@@ -64,9 +64,9 @@ def test_names_are_dealt_out_by_the_seed_and_addresses_and_ports_are_everybodys_
         assert [host.name for host in hosts] == [f"algo-{n}" for n in range(1, 6)]
         assert len({host.address for host in hosts}) == 5
         assert all(host.address.startswith("127.0.0.") for host in hosts)
-        workers = [port for host in hosts for port in host.ports.workers]
+        workers = [port for host in hosts for port in host.ports.plane["workers"]]
         assert len(workers) == len(set(workers)) == 3 * 2 + 2
-        assert len({(host.ports.control, host.ports.dispatcher) for host in hosts}) == 1
+        assert len({(host.ports.control, host.ports.plane["dispatcher"]) for host in hosts}) == 1
         dealt.add(tuple(host.group for host in hosts))
     assert len(dealt) > 1
     again = Simulation(cluster, command, tmp_path / "run", seed=3).hosts
@@ -103,7 +103,7 @@ def test_with_a_partition_every_host_but_the_chiefs_reaches_it_by_ports_of_its_o
     assert len(set(used)) == 2 * 5
     hosts = {host.name: host for host in Simulation(cluster, command, tmp_path / "other").hosts}
     assert [name for name, host in hosts.items() if host.group == "dnn_group"][0] == chief
-    assert all(host.sees == host.ports for host in hosts.values())  # without one it is the chief's own
+    assert all(host.detour is None for host in hosts.values())  # without one it is the chief's own
 
 
 def test_only_a_host_with_a_slow_disk_has_the_library_that_slows_its_channels(command, tmp_path):
