@@ -4,7 +4,7 @@
 #   docker build -t tfhet-cpu --build-arg DEVICE=cpu .       CPU instances
 #
 # Needs BuildKit (Docker 23 or newer). Python packages have the versions of requirements.lock; TensorFlow is the base's.
-# scripts/lint reads this file with hadolint; scripts/image --check runs the steps of the CPU variant without Docker.
+# scripts/lint reads this file with hadolint; scripts/image --check builds and runs the CPU variant with buildah.
 
 # Ubuntu's archive keeps only the newest build of a package, so a pinned one would soon be gone.
 # hadolint global ignore=DL3008

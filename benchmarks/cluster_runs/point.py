@@ -78,7 +78,6 @@ class Job(Simulation):
         folder: Path,
         course: Course,
         limit_s: float,
-        libraries: Path | None = None,
     ):
         self._course = course
         self._looks: list[HostCpu] = []
@@ -90,7 +89,6 @@ class Job(Simulation):
             folder,
             max_run_s=limit_s,
             on_line=self._hear,
-            libraries=libraries,
             env=child_environment(),
             **MODE,
         )
@@ -131,11 +129,11 @@ class Job(Simulation):
 def measured(
     load: ScalingLoad, ideal: Ideal, data_hosts: int, channel: Path, folder: Path, seconds: float, limit_s: float
 ) -> Point:
-    """One run; copies of TensorFlow's libraries are kept beside its folder. Raises JobFailed."""
+    """One run. Raises JobFailed."""
     course = Course.of(data_hosts + 1, ideal.at(data_hosts), seconds)
     command = ["tfhet_launcher.py", *load.arguments(ideal.step_s, course.steps)]
     cluster = cluster_of(data_hosts, ideal.cpus, channel)
-    job = Job(cluster, command, folder, course, limit_s, folder.parent / "libraries")
+    job = Job(cluster, command, folder, course, limit_s)
     return job.point(job.run(), ideal.cpus)
 
 

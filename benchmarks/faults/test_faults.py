@@ -362,7 +362,7 @@ def test_a_control_group_that_was_not_removed_is_found(tmp_path: Path, monkeypat
     trees = [Hierarchy(tmp_path / name, 1, (name,)) for name in ("cpu", "memory")]
     for tree in trees:
         (tree.top / "tfhet-abcd-algo-1").mkdir(parents=True)
-    cgroups = {"algo-1": Cgroup("tfhet-abcd-algo-1", [(tree, tree.top / "tfhet-abcd-algo-1") for tree in trees])}
+    cgroups = {"algo-1": Cgroup("tfhet-abcd-algo-1", trees)}
     monkeypatch.setattr(ObservedJob, "cgroups", cgroups)
     job, before = watched(tmp_path), leftovers.Before.now()
     left = {thing for thing in before.left_by(job) if thing.startswith("cgroup")}

@@ -1,5 +1,13 @@
 """The network of namespace hosts: a Linux bridge, and from it a cable to each host's `eth0`.
 
+    with Bridge.create("ab3d") as bridge:
+        bridge.attach("algo-1", pid_1, "10.77.0.1")
+        bridge.attach("algo-2", pid_2, "10.77.0.2")
+        bridge.limit("algo-1", 100e6)  # 100 Mbit/s in each direction
+        bridge.cut(["algo-2"])  # algo-1 and algo-2 do not see each other any more
+        bridge.heal(["algo-2"])
+        sent = bridge.bytes("algo-1").sent_bytes
+
 The bridge is in a network namespace of its own, which only a descriptor of this process keeps alive. So the machine's
 firewall has no say in what the hosts send each other (where Docker is, it drops what it does not know), every
 simulator may use the same addresses, and when this process ends, however it ends, the kernel takes all of it away:
@@ -17,50 +25,26 @@ import itertools
 import json
 import socket
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from types import TracebackType
+from dataclasses import dataclass
 
-from tfhet.cluster import environment
-from tfhet.container import delay
+from tfhet.container.cable import GROUP, IP_BATCH, Cable, neighbours
 from tfhet.container.cuts import Cuts, Side
 from tfhet.container.netns import NetworkNamespace
-from tfhet.container.shaping import Shape, check_delay, has_netem, losing
+from tfhet.container.shaping import check_delay, has_netem
 from tfhet.errors import TfhetError, UsageError
 
 SUBNET = "10.77.0.0/24"
 NAME_CHARACTERS = 15
-"""Of a network device, at most."""
+"""Maximum length of a network device's name."""
 _LONGEST_TAG = NAME_CHARACTERS - len("tf" + "c9999")
-_ALL_SEGMENTS = 65535  # how many a device takes in one piece: linux/netdevice.h, GSO_MAX_SEGS
-_CABLES = 1  # a group of devices goes at once; one by one takes some 20 ms each
-_BATCH = ["ip", "-batch", "-"]
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """What a host has sent and received."""
+    """Bytes that a host has sent and received."""
 
     sent_bytes: int
     received_bytes: int
-
-
-@dataclass
-class _Cable:
-    """From a host's eth0 to the bridge."""
-
-    device: str
-    """Its end on our side."""
-    address: ipaddress.IPv4Address
-    namespace: NetworkNamespace
-    """The host's: there also when its processes are gone."""
-    shape: Shape = field(default_factory=Shape)
-    share: float | None = None
-    line: delay.DelayLine | None = None
-
-    @property
-    def port(self) -> str:
-        """What is in the bridge."""
-        return self.device if self.line is None else f"{self.device}a"
 
 
 class Bridge:
@@ -75,7 +59,7 @@ class Bridge:
         self._subnet = subnet
         self._switch = switch
         self._numbers = itertools.count(1)
-        self._cables: dict[str, _Cable] = {}
+        self._cables: dict[str, Cable] = {}
         self._cuts = Cuts()
         self._bridges: dict[Side, str] = {Side(): name}
         self._netem: bool | None = None
@@ -93,7 +77,7 @@ class Bridge:
             raise UsageError(f"tag {tag!r} of a network: give 1 to {_LONGEST_TAG} letters and digits")
         bridge = cls(f"tf{tag}", network, NetworkNamespace.new())
         try:
-            bridge._switch.run(_BATCH, [*_bridge(bridge._name), *_place(network, network[-2], bridge._name)])
+            bridge._ip(*_bridge(bridge._name), *neighbours(network, network[-2], bridge._name))
         except BaseException:
             bridge.close()
             raise
@@ -102,23 +86,19 @@ class Bridge:
     def __enter__(self) -> Bridge:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
         """Takes all of it away. Safe to call again."""
         cables, self._cables = list(self._cables.values()), {}
-        for cable in cables:
-            if cable.line is not None:
-                cable.line.close()
         try:
+            for cable in cables:
+                cable.let_go()
             if cables:  # the kernel would do it, a moment later
-                self._ip(f"link delete group {_CABLES}")
+                self._ip(f"link delete group {GROUP}")
         finally:
-            for namespace in (*(cable.namespace for cable in cables), self._switch):
-                namespace.close()
+            self._switch.close()
 
     def attach(self, host: str, pid: int, address: str) -> None:
         """Gives the network namespace of process `pid` an `eth0` with `address`, and takes it up, and `lo`.
@@ -132,71 +112,44 @@ class Bridge:
             why = f"is {owner}'s" if owner is not None else f"is none for a host of {self._subnet}"
             raise UsageError(f"{host}: address {address} {why}")
         self.detach(host)
-        cable = _Cable(f"{self._name}{next(self._numbers)}", at, NetworkNamespace.of(pid))
+        cable = Cable(self._switch, f"{self._name}{next(self._numbers)}", NetworkNamespace.of(pid), at)
         try:
-            self._switch.run(
-                _BATCH,
-                [
-                    f"link add {cable.device} group {_CABLES} master {self._bridge_of(host)} type veth"
-                    f" peer name eth0 address {hardware(at)} netns {cable.namespace.path}",
-                    f"link set {cable.device} up",
-                ],
-                [cable.namespace],
-            )
-            cable.namespace.run(_BATCH, ["link set lo up", "link set eth0 up", *_place(self._subnet, at, "eth0")])
+            cable.lay(self._bridge_of(host), self._subnet)
         except BaseException:
             with contextlib.suppress(TfhetError):
-                self._ip(f"link delete {cable.device}")
-            cable.namespace.close()
+                cable.remove()
             raise
         self._cables[host] = cable
 
     def detach(self, host: str) -> None:
-        """Takes its cable away; nothing when there is none."""
-        cable = self._cables.pop(host, None)
-        if cable is None:
-            return
-        try:
-            if cable.line is not None:
-                cable.line.close()
-                self._ip(f"link delete {cable.port}")
-            self._ip(f"link delete {cable.device}")
-        finally:
-            cable.namespace.close()
+        """Takes its cable away; does nothing when there is none."""
+        if cable := self._cables.pop(host, None):
+            cable.remove()
 
     def limit(self, host: str, bits_per_s: float | None) -> None:
-        """Bandwidth of its cable, in each direction; None: no limit any more."""
-        cable = self._cable(host)
-        self._reshape(cable, Shape(bits_per_s, cable.shape.delay_s))
+        """Limits the bandwidth of its cable, in each direction; None: no limit any more."""
+        self._cable(host).limit(bits_per_s)
 
     def delay(self, host: str, delay_s: float | None) -> None:
-        """Each packet takes so long, in each direction: a round trip takes twice that; None: no delay any more.
+        """Delays each packet, in each direction: a round trip takes twice `delay_s` more; None: no delay any more.
 
-        The kernel's netem does it, or a delay line of our own where there is none.
+        The kernel's netem does it, or a delay line (`delay.py`) on a kernel without netem.
         """
         cable = self._cable(host)
         check_delay(delay_s)
         if self._netem is None:
             self._netem = has_netem(self._switch)
         if self._netem:
-            self._reshape(cable, Shape(cable.shape.bits_per_s, delay_s))
-        elif delay_s is None:
-            self._take_out_line(host, cable)
+            cable.delay(delay_s)
         else:
-            if cable.line is None:
-                self._put_in_line(host, cable)
-            assert cable.line is not None
-            cable.line.set(delay_s)
+            cable.delay_by_line(delay_s, self._bridge_of(host))
 
     def lose(self, host: str, share: float | None) -> None:
         """Loses a share (0 to 1) of its packets, by chance, in each direction; None: none any more."""
-        cable = self._cable(host)
-        losing("", "", share)
-        cable.share = share
-        self._lose(cable)
+        self._cable(host).lose(share)
 
     def cut(self, hosts: Iterable[str]) -> None:
-        """From now on `hosts` see each other and nobody else, and nobody else sees them. No link goes down."""
+        """Parts `hosts`, which go on seeing each other, from all other hosts. No link goes down."""
         within = frozenset(hosts)
         for host in within:
             self._cable(host)
@@ -204,75 +157,28 @@ class Bridge:
         self._rewire()
 
     def heal(self, hosts: Iterable[str]) -> None:
-        """Takes one cut of exactly these hosts back. When the network is closed already, nothing else happens."""
+        """Takes one cut of exactly these hosts back; does no more when the network is closed already."""
         self._cuts.remove(hosts)
         self._rewire()
 
     def bytes(self, host: str) -> Traffic:
-        """What it has sent and received since it was attached, Ethernet headers included."""
+        """Bytes that it has sent and received since it was attached, Ethernet headers included."""
         shown = self._switch.run(["ip", "-json", "-statistics", "link", "show", "dev", self._cable(host).device])
         counts = json.loads(shown)[0]["stats64"]
         return Traffic(counts["rx"]["bytes"], counts["tx"]["bytes"])
 
     def socket(self) -> socket.socket:
-        """A TCP socket of this process that is in the hosts' network, with the subnet's last address: a stranger."""
+        """A TCP socket of this process in the hosts' network, with the subnet's last address, which is no host's."""
         return self._switch.socket()
 
-    def _cable(self, host: str) -> _Cable:
+    def _cable(self, host: str) -> Cable:
         if host not in self._cables:
             known = ", ".join(sorted(self._cables)) or "none"
             raise UsageError(f"{host} is not attached to the network; attached: {known}")
         return self._cables[host]
 
     def _ip(self, *lines: str) -> None:
-        self._switch.run(_BATCH, lines)
-
-    def _reshape(self, cable: _Cable, shape: Shape) -> None:
-        for namespace, device in ((self._switch, cable.device), (cable.namespace, "eth0")):
-            lines = shape.lines(device, cable.shape)
-            if lines:
-                namespace.run(["tc", "-batch", "-"], lines)
-        cable.shape = shape
-
-    def _lose(self, cable: _Cable) -> None:
-        """Packets are lost where they arrive: in the bridge, and at the host.
-
-        Before that they are cut to the size that a wire has, so that it is one of a hundred packets that is lost, and
-        not one of a hundred of the 64 KiB that veth passes on in one piece.
-        """
-        segments = 1 if cable.share else _ALL_SEGMENTS
-        self._ip(*(f"link set {device} gso_max_segs {segments}" for device in {cable.device, cable.port}))
-        cable.namespace.run(_BATCH, [f"link set eth0 gso_max_segs {segments}"])
-        for namespace, device in ((self._switch, cable.port), (cable.namespace, "eth0")):
-            namespace.run(["nft", "-f", "-"], losing(cable.device, device, cable.share))
-
-    def _put_in_line(self, host: str, cable: _Cable) -> None:
-        """Between the cable's end and the bridge: device, delay line, device b, which is the other end of device a."""
-        program = delay.build(environment())
-        near, far = f"{cable.device}a", f"{cable.device}b"
-        self._ip(
-            f"link add {near} master {self._bridge_of(host)} type veth peer name {far}",
-            f"link set {near} up",
-            f"link set {far} up",
-        )
-        try:
-            line = delay.DelayLine(program, self._switch, (cable.device, far))
-        except BaseException:
-            self._ip(f"link delete {near}")
-            raise
-        self._ip(f"link set {cable.device} nomaster")
-        cable.line = line
-        if cable.share:
-            self._lose(cable)
-
-    def _take_out_line(self, host: str, cable: _Cable) -> None:
-        if cable.line is None:
-            return
-        cable.line.close()
-        self._ip(f"link delete {cable.port}", f"link set {cable.device} master {self._bridge_of(host)}")
-        cable.line = None
-        if cable.share:
-            self._lose(cable)
+        self._switch.run(IP_BATCH, lines)
 
     def _bridge_of(self, host: str) -> str:
         return self._bridges[self._cuts.side(host)]
@@ -291,22 +197,7 @@ class Bridge:
             self._ip(*lines)
 
 
-def hardware(address: ipaddress.IPv4Address) -> str:
-    """The hardware address that belongs to an address: locally administered, so nobody else's."""
-    return ":".join(f"{byte:02x}" for byte in (0x02, 0x74, *address.packed))
-
-
 def _bridge(name: str) -> Iterator[str]:
-    """Lines for ip that make a bridge which passes on from the first moment."""
+    """Lines for ip that make a bridge which passes packets on from the first moment."""
     yield f"link add {name} type bridge stp_state 0 forward_delay 0 mcast_snooping 0"
     yield f"link set {name} up"
-
-
-def _place(subnet: ipaddress.IPv4Network, address: ipaddress.IPv4Address, device: str) -> Iterator[str]:
-    """Lines for ip that give a device its address, and the hardware addresses of all others."""
-    if device != "eth0":
-        yield f"link set {device} address {hardware(address)}"
-    yield f"address add {address}/{subnet.prefixlen} dev {device}"
-    for other in subnet.hosts():
-        if other != address:
-            yield f"neighbour replace {other} lladdr {hardware(other)} dev {device} nud permanent"

@@ -1,4 +1,4 @@
-"""A small C++ source beside this file, compiled once: into the user's cache, by what decides the result."""
+"""A program or library compiled from one C++ file, kept in the user's cache under a hash of all that decides it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BUILD_LIMIT_S = 120.0
 
 
 def compiler(env: Mapping[str, str]) -> list[str]:
-    """The C++ compiler's words: of the variable CXX, or the first found of c++, g++, clang++; [] without one."""
+    """Command of the C++ compiler: the variable CXX, or the first found of c++, g++, clang++; [] without one."""
     given = env.get("CXX", "").split()
     found = shutil.which(given[0]) if given else shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
     return [] if found is None else [found, *given[1:]]
@@ -27,7 +27,7 @@ def compiler(env: Mapping[str, str]) -> list[str]:
 def compiled(
     source: Path, env: Mapping[str, str], what: str, instead: str, flags: Sequence[str] = (), suffix: str = ""
 ) -> Path:
-    """What the compiler makes of `source` with `flags`, unless it is in the cache already.
+    """Path of the compiled `source`, compiled with `flags` unless it is in the cache already.
 
     Raises UsageError, which says that `what` (like "a slow disk") cannot be had and what to do `instead`.
     """

@@ -1,15 +1,17 @@
-"""The outside and the first process of one container: `python -m tfhet.container SPEC.json`.
+"""One container: a process with a network, a root, process numbers and a host name of its own, without Docker.
 
-This process enters namespaces of its own (network, mounts, host name, IPC, processes), and forks. The fork is the
-container's process 1. It lays out the root, an overlay of the machine's own, so that whatever the container writes is
-its own; it waits for its network interface, and becomes the command. This process stays outside, passes signals on,
-and ends as the container did. When it dies, so does everything inside.
+    Container("algo-1", "/runs/scratch/algo-1", "eth0", ["python", "train.py"], {"PATH": "/usr/bin"}, "/").write(spec)
+
+and then `python -m tfhet.container SPEC.json` runs it. That process enters new namespaces (network, mounts, host name,
+IPC, processes) and forks. The fork is process 1 of the container. It lays out the root, an overlay of the machine's own
+root, so that whatever the container writes stays in it; it waits for its network interface, which `bridge.py` attaches,
+and becomes the command. The first process stays outside, passes signals on, and ends as the container did. When it
+dies, so does everything inside.
 """
 
 from __future__ import annotations
 
 import ctypes
-import errno
 import json
 import os
 import signal
@@ -19,8 +21,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+import psutil
+
 from tfhet.clock import SYSTEM
-from tfhet.container.mountinfo import mounted
 from tfhet.messages import ContainerFailureLine
 
 _CLONE_NEWNS, _CLONE_NEWUTS, _CLONE_NEWIPC = 0x00020000, 0x04000000, 0x08000000  # linux/sched.h
@@ -29,11 +32,10 @@ _MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE = 1, 32, 4096, 16384, 1 
 _PR_SET_PDEATHSIG = 1
 _PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _NETWORK_S = 60.0
-"""How long process 1 waits for its interface."""
+"""Seconds for which process 1 waits for its interface."""
 _OUTSIDE = ("/proc", "/sys", "/dev", "/run", "/tmp", "/mnt", "/media")
-"""Of the machine's mounts those below are not carried into a container; it has its own, or none."""
+"""Mounts of the machine below these are not carried into a container; it has its own, or none."""
 
-_MOST_LINKS = 40
 OVERLAY, READ_ONLY, SHARED = "overlay", "read-only", "shared"
 
 
@@ -49,7 +51,7 @@ class Mount:
 
 @dataclass(frozen=True)
 class Container:
-    """What one container is made of."""
+    """What one container is made of; read from a file by the process that becomes it."""
 
     name: str
     """Its host name."""
@@ -63,7 +65,7 @@ class Container:
     """Where the command starts."""
     mounts: Sequence[Mount] = ()
     files: Mapping[str, str] = field(default_factory=dict)
-    """Content by path, of files that only their owner may read or write, or everybody read."""
+    """Content by path. All may read a file, but for private keys, which only their owner may."""
 
     def write(self, path: Path) -> None:
         path.write_text(json.dumps(asdict(self)), encoding="utf-8")
@@ -76,51 +78,49 @@ class Container:
         return cls(**content, mounts=mounts)
 
 
-class _Kernel:
-    """System calls that Python 3.11 has no names for. Each raises OSError, with what was tried."""
+_LIBC = ctypes.CDLL(None, use_errno=True)
 
-    def __init__(self) -> None:
-        self._libc = ctypes.CDLL(None, use_errno=True)
 
-    def unshare(self, flags: int) -> None:
-        self._check(self._libc.unshare(flags), "unshare")
+def _mount(source: str, target: Path | str, kind: str = "", flags: int = 0, options: str = "") -> None:
+    """The system call. Raises OSError that says what was tried."""
+    words = (
+        source.encode(),
+        str(target).encode(),
+        kind.encode() or None,
+        ctypes.c_ulong(flags),
+        options.encode() or None,
+    )
+    _check(_LIBC.mount(*words), f"mount {kind or 'bind'} {source} {target}")
 
-    def die_with_parent(self) -> None:
-        self._libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
-    def mount(self, source: str, target: str, kind: str = "", flags: int = 0, options: str = "") -> None:
-        words = [source.encode(), target.encode(), kind.encode() or None]
-        data = options.encode() or None
-        self._check(self._libc.mount(*words, ctypes.c_ulong(flags), data), f"mount {kind or 'bind'} {source} {target}")
-
-    def _check(self, result: int, what: str) -> None:
-        if result != 0:
-            code = ctypes.get_errno()
-            raise OSError(code, f"{what}: {os.strerror(code)}")
+def _check(result: int, what: str) -> None:
+    if result != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"{what}: {os.strerror(code)}")
 
 
 class _Root:
     """The root of a container, under construction at `at`."""
 
-    def __init__(self, kernel: _Kernel, scratch: Path):
+    def __init__(self, scratch: Path):
         self.at = scratch / "root"
-        self._kernel = kernel
         self._scratch = scratch
         self._count = 0
 
     def make(self, container: Container) -> None:
-        """All of it, from the machine's root up to the files."""
-        self._kernel.mount("none", "/", flags=_MS_REC | _MS_PRIVATE)
+        """Makes all of it, from the machine's root up to the files."""
+        _mount("none", "/", flags=_MS_REC | _MS_PRIVATE)
+        points = _mount_points(str(self._scratch))
         self.at.mkdir()
         self._overlay("/", self.at)
-        for point in _mount_points(str(self._scratch)):
+        for point in points:
             self._carry(point)
-        self._kernel.mount("proc", str(self.at / "proc"), "proc")
-        self._kernel.mount("sysfs", str(self.at / "sys"), "sysfs")
-        self._kernel.mount("/dev", str(self.at / "dev"), flags=_MS_BIND)
-        self._kernel.mount("devpts", str(self.at / "dev/pts"), "devpts", options="newinstance,ptmxmode=0666,mode=0620")
-        self._kernel.mount("tmpfs", str(self.at / "dev/shm"), "tmpfs", options="mode=1777")
-        self._kernel.mount("tmpfs", str(self.at / "run"), "tmpfs", options="mode=0755")
+        _mount("proc", self.at / "proc", "proc")
+        _mount("sysfs", self.at / "sys", "sysfs")
+        _mount("/dev", self.at / "dev", flags=_MS_BIND)
+        _mount("devpts", self.at / "dev/pts", "devpts", options="newinstance,ptmxmode=0666,mode=0620")
+        _mount("tmpfs", self.at / "dev/shm", "tmpfs", options="mode=1777")
+        _mount("tmpfs", self.at / "run", "tmpfs", options="mode=0755")
         (self.at / "run/sshd").mkdir(mode=0o755)  # sshd does not start without
         temporary = self._scratch / "tmp"
         temporary.mkdir()
@@ -138,7 +138,7 @@ class _Root:
         work.mkdir()
         upper.chmod(0o755)
         options = f"lowerdir={_escaped(lower)},upperdir={_escaped(str(upper))},workdir={_escaped(str(work))}"
-        self._kernel.mount("overlay", str(target), "overlay", options=options)
+        _mount("overlay", target, "overlay", options=options)
 
     def _carry(self, point: str) -> None:
         target = self.at / point.lstrip("/")
@@ -150,7 +150,7 @@ class _Root:
             self._bind(point, target, read_only=True)
 
     def _add(self, mount: Mount) -> None:
-        target = inside(self.at, mount.target)
+        target = self._inside(mount.target)
         if Path(mount.source).is_file():
             target.parent.mkdir(parents=True, exist_ok=True)
             if not target.exists():  # or the overlay would copy all of what is there
@@ -163,50 +163,38 @@ class _Root:
             self._bind(mount.source, target, read_only=mount.kind == READ_ONLY)
 
     def _bind(self, source: str, target: Path, *, read_only: bool) -> None:
-        self._kernel.mount(source, str(target), flags=_MS_BIND)
+        _mount(source, target, flags=_MS_BIND)
         if read_only:
-            self._kernel.mount("none", str(target), flags=_MS_BIND | _MS_REMOUNT | _MS_RDONLY)
+            _mount("none", target, flags=_MS_BIND | _MS_REMOUNT | _MS_RDONLY)
 
     def _write(self, path: str, content: str) -> None:
-        file = inside(self.at, path)
+        file = self._inside(path)
         for folder in reversed(file.parents):
             if not folder.exists():
                 folder.mkdir(mode=0o700)
         file.write_text(content, encoding="utf-8")
         file.chmod(0o600 if "PRIVATE KEY" in content else 0o644)
 
-
-def inside(root: Path, path: str) -> Path:
-    """Where `path` is for those to whom `root` is the root: links lead to where they lead there, not here.
-
-    Raises OSError for links without end.
-    """
-    left, found, links = [*Path(path).parts[1:]][::-1], root, 0
-    while left:
-        part = left.pop()
-        if part == "..":
-            found = found if found == root else found.parent
-            continue
-        if (found / part).is_symlink():
-            links += 1
-            if links > _MOST_LINKS:
-                raise OSError(errno.ELOOP, f"{path}: {os.strerror(errno.ELOOP)}")
-            target = Path(os.readlink(found / part))
-            found = root if target.is_absolute() else found
-            left += [*target.parts[target.is_absolute() :]][::-1]
-            continue
-        found = found / part
-    return found
+    def _inside(self, path: str) -> Path:
+        """Place of a path of the container, whose links lead where they lead in the container."""
+        outside = os.open("/", os.O_RDONLY)
+        os.chroot(self.at)
+        try:
+            return self.at / os.path.realpath(path).lstrip("/")
+        finally:
+            os.fchdir(outside)
+            os.chroot(".")
+            os.close(outside)
 
 
 def _mount_points(scratch: str) -> list[str]:
     """Where the machine has file systems of its own that a container should see, the outer ones first."""
     found = []
-    for point in (each.point for each in mounted()):
+    for point in {mount.mountpoint for mount in psutil.disk_partitions(all=True)}:
         outside = any(point == top or point.startswith(top + "/") for top in _OUTSIDE)
         if point != "/" and not outside and not point.startswith(scratch):
             found.append(point)
-    return sorted(set(found))
+    return sorted(found)
 
 
 def _escaped(path: str) -> str:
@@ -215,16 +203,15 @@ def _escaped(path: str) -> str:
 
 
 def run(container: Container) -> int:
-    """Runs it to its end; its exit code, negative for a signal."""
-    kernel = _Kernel()
-    kernel.unshare(_CLONE_NEWNET | _CLONE_NEWNS | _CLONE_NEWUTS | _CLONE_NEWIPC | _CLONE_NEWPID)
+    """Runs it to its end. Returns its exit code, negative for a signal."""
+    _check(_LIBC.unshare(_CLONE_NEWNET | _CLONE_NEWNS | _CLONE_NEWUTS | _CLONE_NEWIPC | _CLONE_NEWPID), "unshare")
     alive, ours = os.pipe()
-    # Process 1 hears of what comes before its command listens: a blocked signal waits, any other would be lost on it.
+    # The kernel drops signals for a process 1 without a handler; blocked ones wait until the command has its own.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)
     pid = os.fork()
     if pid == 0:
         os.close(ours)
-        _become(container, kernel, alive)
+        _become(container, alive)
     os.close(alive)
     for number in _PASSED_ON:
         signal.signal(number, lambda number, _: os.kill(pid, number))
@@ -233,10 +220,10 @@ def run(container: Container) -> int:
     return os.waitstatus_to_exitcode(status)
 
 
-def _become(container: Container, kernel: _Kernel, alive: int) -> None:
-    """In process 1: never returns. The command begins with the signals blocked that it should hear of."""
+def _become(container: Container, alive: int) -> None:
+    """Turns process 1 into the command; never returns. The command begins with `_PASSED_ON` blocked."""
     try:
-        kernel.die_with_parent()
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         os.set_blocking(alive, False)
         try:
             if os.read(alive, 1) == b"":  # the other end is closed: the parent died before we could ask
@@ -245,7 +232,7 @@ def _become(container: Container, kernel: _Kernel, alive: int) -> None:
             pass
         os.setsid()  # a signal to the group outside is not one to all inside
         socket.sethostname(container.name)
-        root = _Root(kernel, Path(container.scratch))
+        root = _Root(Path(container.scratch))
         root.make(container)
         os.chroot(root.at)
         os.chdir(container.directory)
@@ -260,8 +247,8 @@ def _become(container: Container, kernel: _Kernel, alive: int) -> None:
 def _wait_for(interface: str) -> None:
     until = SYSTEM.monotonic() + _NETWORK_S
     while not _is_up(interface):
-        if told := signal.sigpending():
-            raise InterruptedError(f"told to stop ({signal.Signals(min(told)).name})")
+        if pending := signal.sigpending():
+            raise InterruptedError(f"stopped by {signal.Signals(min(pending)).name}")
         if SYSTEM.monotonic() > until:
             raise TimeoutError(f"no network interface {interface} after {_NETWORK_S:g} s")
         SYSTEM.sleep(0.01)

@@ -1,4 +1,4 @@
-"""Who is cut off from whom."""
+"""Which hosts a partition of the network separates."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from tfhet.errors import UsageError
 
 Side = frozenset[int]
-"""The cuts that hold a host. Hosts of the same side see each other; nobody else does."""
+"""The cuts that hold a host. Two hosts see each other if they are on the same side."""
 
 
 class Cuts:

@@ -1,6 +1,7 @@
-"""The delay line: passes frames between two network devices, and back, so much later, where the kernel has no netem.
+"""A delay line: a small program, delay.cc, that passes frames between two network devices, each after a delay.
 
-It is a small program, delay.cc, built once, into the user's cache. It ends with the process that started it.
+It does what netem does, on kernels without netem. It is built once, into the user's cache, and ends with the process
+that started it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ END_LIMIT_S = 5.0
 
 
 def build(env: Mapping[str, str]) -> Path:
-    """The program, made unless it is in the cache. Raises UsageError where it cannot be."""
+    """Path of the program, built unless it is in the cache. Raises UsageError where it cannot be built."""
     what = "a packet delay, on a kernel without netem,"
     return compiled(SOURCE, env, what, "leave the delay out, or use a kernel with CONFIG_NET_SCH_NETEM", FLAGS)
 
@@ -48,7 +49,7 @@ class DelayLine:
             raise TfhetError(f"{self._name} does not start: {said}")
 
     def set(self, delay_s: float) -> None:
-        """From now on each frame takes so long, in each direction. Raises TfhetError when the line has ended."""
+        """Sets the delay of each frame, in each direction. Raises TfhetError when the line has ended."""
         microseconds = str(round(delay_s * 1e6))
         try:
             assert self._process.stdin is not None
@@ -63,7 +64,7 @@ class DelayLine:
             raise TfhetError(f"{self._name} has ended by itself, with code {self._process.poll()}: {said}")
 
     def _heard(self) -> str:
-        """The next line that it says."""
+        """The next line that the program prints."""
         assert self._process.stdout is not None
         there, _, _ = select.select([self._process.stdout], [], [], ANSWER_LIMIT_S)
         if not there:
@@ -71,7 +72,7 @@ class DelayLine:
         return self._process.stdout.readline().decode(errors="replace").strip() or "it has closed its output"
 
     def close(self) -> None:
-        """Ends it; what is on its way is lost. Safe to call again."""
+        """Ends it; frames on their way are lost. Safe to call again."""
         process = self._process
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:

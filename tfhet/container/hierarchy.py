@@ -1,8 +1,7 @@
-"""The cgroup hierarchies of this machine: which controllers this process can use, in which version, and where.
+"""The cgroup trees of this machine: which controllers this process can use, in which version, and where.
 
-Version 1 has a tree for each controller, or for some that are mounted together; version 2 has one tree for all that no
-tree of version 1 has taken. Both may be there at once. Sources: the kernel's documentation, admin-guide/cgroup-v1 and
-admin-guide/cgroup-v2.
+Version 1 has a tree for each controller, or for some that are mounted together; version 2 has one tree for all
+controllers that no tree of version 1 has taken. Both may be mounted at once.
 """
 
 from __future__ import annotations
@@ -14,17 +13,17 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfhet.container.mountinfo import OURS, mounted
+import psutil
 
 CONTROLLERS = ("cpu", "cpuacct", "cpuset", "memory")
 """What a host's limits need. Version 2 counts CPU time (`cpuacct`) in every group, without a controller."""
 REST = "tfhet.rest"
-"""Where a container's own processes are moved to, in version 2: a group with groups below it has no processes."""
+"""Group that takes this container's own processes in version 2, where a group with groups below it has no processes."""
 ROUNDS = 20
 
 
 class Files:
-    """What the kernel shows as folders and files."""
+    """The folders and files by which the kernel is spoken to; tests play them."""
 
     def read(self, path: Path) -> str:
         return path.read_text(encoding="ascii")
@@ -46,7 +45,7 @@ class Files:
         folder.rmdir()
 
     def kill(self, pid: int) -> None:
-        """SIGKILL; nothing when the process is gone."""
+        """Sends SIGKILL; does nothing when the process is gone."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
 
@@ -63,7 +62,7 @@ FILES = Files()
 
 @dataclass(frozen=True)
 class Hierarchy:
-    """One tree of groups, seen from the top of where it is mounted: in a container that is the container's group."""
+    """One tree of groups, seen from the top of where it is mounted: in a container, the container's own group."""
 
     top: Path
     version: int
@@ -88,7 +87,7 @@ class Hierarchy:
         rest = self.top / REST
         with contextlib.suppress(FileExistsError):
             files.make(rest)
-        for _ in range(ROUNDS):  # what forks meanwhile is there in the next
+        for _ in range(ROUNDS):  # a process that forks meanwhile shows up in the next round
             there = files.read(self.top / "cgroup.procs").split()
             if not there:
                 return
@@ -97,41 +96,31 @@ class Hierarchy:
                     files.write(rest / "cgroup.procs", pid)
 
 
-def hierarchies(mounts: Path = OURS, files: Files = FILES) -> tuple[Hierarchy, ...]:
-    """The trees that are mounted here and have one of CONTROLLERS, each controller in one of them only."""
-    try:
-        there = mounted(mounts)
-    except OSError:  # no Linux
-        return ()
+def hierarchies() -> tuple[Hierarchy, ...]:
+    """The trees that are mounted here and have one of CONTROLLERS, each controller in one tree only."""
     found: list[Hierarchy] = []
-    unified: Path | None = None
-    taken: set[str] = set()
-    for each in there:
-        if each.kind == "cgroup":
-            mine = each.options.split(",")
-            controllers = tuple(name for name in CONTROLLERS if name in mine and name not in taken)
-            if controllers:
-                taken.update(controllers)
-                found.append(Hierarchy(Path(each.point), 1, controllers))
-        elif each.kind == "cgroup2" and unified is None:
-            unified = Path(each.point)
-    if unified is not None:
-        try:
-            free = {*files.read(unified / "cgroup.controllers").split(), "cpuacct"} - taken
-        except OSError:
-            free = set()
-        controllers = tuple(name for name in CONTROLLERS if name in free)
-        if controllers:
-            found.append(Hierarchy(unified, 2, controllers))
+    mounts = [each for each in psutil.disk_partitions(all=True) if each.fstype in ("cgroup", "cgroup2")]
+    for mount in sorted(mounts, key=lambda mount: mount.fstype):  # version 2 has what version 1 leaves
+        top, version, there = Path(mount.mountpoint), 1, mount.opts.split(",")
+        if mount.fstype == "cgroup2":
+            version, there = 2, ["cpuacct"]
+            with contextlib.suppress(OSError):
+                there += FILES.read(top / "cgroup.controllers").split()
+        taken = {name for tree in found for name in tree.controllers}
+        names = tuple(name for name in CONTROLLERS if name in there and name not in taken)
+        if names:
+            found.append(Hierarchy(top, version, names))
     return tuple(found)
 
 
-def controllers(mounts: Path = OURS) -> dict[str, int]:
-    """The version in which each controller is there for this process to make groups with; those that are not are left
-    out: not mounted, mounted for reading only, or another user's."""
+def controllers() -> dict[str, int]:
+    """Version of each controller with which this process can make groups.
+
+    Controllers that are not mounted, mounted for reading only, or another user's are left out.
+    """
     return {
         controller: hierarchy.version
-        for hierarchy in hierarchies(mounts)
+        for hierarchy in hierarchies()
         if os.access(hierarchy.top, os.W_OK)
         for controller in hierarchy.controllers
     }

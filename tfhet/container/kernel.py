@@ -1,14 +1,20 @@
-"""What this machine can do for a simulated cluster: tried, and taken back at once."""
+"""What this machine can do for a simulated cluster: each feature is tried, and taken back at once.
+
+kernel.require(kernel.NAMESPACE)  # raises a UsageError that names all that is missing, and how to get it
+for feature in kernel.probe():
+    print(feature.name, feature.there, feature.detail)
+"""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
@@ -20,7 +26,7 @@ from tfhet.container.netns import NetworkNamespace
 from tfhet.errors import TfhetError, UsageError, unknown
 
 LIMIT_S = 20.0
-"""Of one try."""
+"""Seconds that one command of a probe may take."""
 _CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_SYS_ADMIN": 21}  # linux/capability.h
 
 NAMESPACE, TOOLKIT, LIMIT, LOSE, DELAY, SLOW_DISK = "namespace", "toolkit", "limit", "lose", "delay", "slow-disk"
@@ -32,61 +38,59 @@ PURPOSES = {
     DELAY: "late packets of hosts in namespaces",
     SLOW_DISK: "the fault slow-disk",
 }
-"""What a feature may be needed for."""
+"""Purposes that features are needed for, by key."""
 _ON_HOSTS = (NAMESPACE, TOOLKIT, LIMIT, LOSE, DELAY)
 
 
 @dataclass(frozen=True)
 class Feature:
-    """One thing that a machine has, or has not."""
+    """One thing that this machine has, or lacks."""
 
     name: str
     there: bool | None
-    """None: not tried, because it takes root."""
+    """None: not tried, because the probe takes root."""
     detail: str
-    """What was found, or how it failed."""
+    """What was found, or how the probe failed."""
     needed_for: tuple[str, ...]
     """Keys of PURPOSES."""
     what_to_do: str
-    """To have it."""
+    """How to get the feature."""
 
 
 @dataclass
-class _Ground:
-    """Where things are tried."""
+class _Sandbox:
+    """Folder and network namespace that the probes use."""
 
     directory: Path
     stack: contextlib.ExitStack
-    _namespace: NetworkNamespace | None = field(default=None, init=False)
 
-    @property
+    @functools.cached_property
     def namespace(self) -> NetworkNamespace:
-        if self._namespace is None:
-            self._namespace = NetworkNamespace.new()
-            self.stack.callback(self._namespace.close)
-        return self._namespace
+        made = NetworkNamespace.new()
+        self.stack.callback(made.close)
+        return made
 
 
 @dataclass(frozen=True)
 class _Probe:
     name: str
-    look: Callable[[_Ground], str]
-    """Returns what it found. Raises OSError, TfhetError or SubprocessError where that is not there."""
+    look: Callable[[_Sandbox], str]
+    """Returns what it found. Raises OSError, TfhetError or SubprocessError where the feature is missing."""
     needed_for: tuple[str, ...]
     what_to_do: str
     needs_root: bool = True
 
 
 def probe(directory: Path | None = None) -> tuple[Feature, ...]:
-    """All features. `directory`: where hosts would keep what they write; by default the folder for temporary files.
+    """All features. directory: where hosts would keep what they write; None: the folder for temporary files.
 
-    Takes some tenths of a second, and leaves nothing behind.
+    Takes some tenths of a second, and leaves nothing.
     """
     return tuple(_look_for(_PROBES, directory))
 
 
 def missing(for_what: str, directory: Path | None = None) -> list[Feature]:
-    """The features that are not there, of those that a key of PURPOSES needs. See `probe`."""
+    """The missing features of those that a key of PURPOSES needs. See `probe`."""
     if for_what not in PURPOSES:
         unknown("purpose", for_what, PURPOSES)
     needed = [each for each in _PROBES if for_what in each.needed_for]
@@ -101,21 +105,19 @@ def require(for_what: str, directory: Path | None = None) -> None:
         raise UsageError(f"{PURPOSES[for_what]}: this machine lacks {len(lacking)} of what they need. {named}")
 
 
-def _look_for(
-    probes: Iterator[_Probe] | list[_Probe] | tuple[_Probe, ...], directory: Path | None
-) -> Iterator[Feature]:
+def _look_for(probes: Iterable[_Probe], directory: Path | None) -> Iterator[Feature]:
     is_root = _lacking_capabilities() == []
     directory = Path(tempfile.gettempdir()) if directory is None else directory.absolute()
     while not directory.exists():  # it will be made there
         directory = directory.parent
     with contextlib.ExitStack() as stack:
-        ground = _Ground(directory, stack)
+        sandbox = _Sandbox(directory, stack)
         for each in probes:
             there: bool | None = None
             detail = "not tried: it takes root"
             if is_root or not each.needs_root:
                 try:
-                    detail, there = each.look(ground), True
+                    detail, there = each.look(sandbox), True
                 except (OSError, TfhetError, subprocess.SubprocessError) as error:
                     detail, there = str(error), False
             yield Feature(each.name, there, detail, each.needed_for, each.what_to_do)
@@ -127,20 +129,20 @@ def _lacking_capabilities() -> list[str]:
     return [name for name, bit in _CAPABILITIES.items() if not effective >> bit & 1]
 
 
-def _root(ground: _Ground) -> str:
+def _root(sandbox: _Sandbox) -> str:
     lacking = _lacking_capabilities()
     if lacking:
         raise UsageError(f"user {os.geteuid()} without {' and '.join(lacking)}")
     return f"user {os.geteuid()}"
 
 
-def _namespaces(ground: _Ground) -> str:
+def _namespaces(sandbox: _Sandbox) -> str:
     _run("unshare", "--net", "--mount", "--uts", "--ipc", "--pid", "--fork", "true")
     return "net, mount, uts, ipc, pid"
 
 
-def _overlay(ground: _Ground) -> str:
-    with tempfile.TemporaryDirectory(prefix="tfhet-probe-", dir=ground.directory) as name:
+def _overlay(sandbox: _Sandbox) -> str:
+    with tempfile.TemporaryDirectory(prefix="tfhet-probe-", dir=sandbox.directory) as name:
         folder = Path(name)
         for part in ("upper", "work", "root"):
             (folder / part).mkdir()
@@ -148,53 +150,52 @@ def _overlay(ground: _Ground) -> str:
         _run("unshare", "--mount", "sh", "-c", mount, cwd=folder)
         if not (folder / "upper" / "written").exists():
             raise UsageError("what is written does not arrive in the upper folder")
-    return f"with what is written in {ground.directory}"
+    return f"with what is written in {sandbox.directory}"
 
 
-def _bridge(ground: _Ground) -> str:
+def _bridge(sandbox: _Sandbox) -> str:
     lines = ["link add probe type bridge", "link add probe1 master probe type veth peer name probe2"]
-    ground.namespace.run(["ip", "-batch", "-"], [*lines, "link delete probe1", "link delete probe"])
+    sandbox.namespace.run(["ip", "-batch", "-"], [*lines, "link delete probe1", "link delete probe"])
     return "bridge, veth"
 
 
-def _tbf(ground: _Ground) -> str:
+def _tbf(sandbox: _Sandbox) -> str:
     shape, none = shaping.Shape(1e6), shaping.Shape()
-    ground.namespace.run(["tc", "-batch", "-"], [*shape.lines("lo", none), *none.lines("lo", shape)])
+    sandbox.namespace.run(["tc", "-batch", "-"], [*shape.lines("lo", none), *none.lines("lo", shape)])
     return "tbf"
 
 
-def _netem(ground: _Ground) -> str:
-    if not shaping.has_netem(ground.namespace):
+def _netem(sandbox: _Sandbox) -> str:
+    if not shaping.has_netem(sandbox.namespace):
         raise UsageError("not in this kernel")
     return "netem"
 
 
-def _delay(ground: _Ground) -> str:
-    if shaping.has_netem(ground.namespace):
+def _delay(sandbox: _Sandbox) -> str:
+    if shaping.has_netem(sandbox.namespace):
         return "by netem"
     if not compiler(environment()):
         raise UsageError("neither netem nor a C++ compiler")
-    return "by a program of tfhet's, compiled when needed: this kernel has no netem"
+    return "by a program of tfhet, compiled when needed: this kernel has no netem"
 
 
-def _random_loss(ground: _Ground) -> str:
+def _random_loss(sandbox: _Sandbox) -> str:
     lines = [*shaping.losing("probe", "lo", 0.5), *shaping.losing("probe", "lo", None)]
-    ground.namespace.run(["nft", "-f", "-"], lines)
+    sandbox.namespace.run(["nft", "-f", "-"], lines)
     return "numgen, netdev ingress"
 
 
-def _controller(name: str) -> Callable[[_Ground], str]:
-    def look(ground: _Ground) -> str:
-        version = controllers().get(name)
-        if version is None:
-            raise UsageError(f"no cgroup hierarchy with the controller {name} that this process may use")
-        return f"cgroup v{version}"
+def _controller(name: str) -> Callable[[_Sandbox], str]:
+    def look(sandbox: _Sandbox) -> str:
+        if version := controllers().get(name):
+            return f"cgroup v{version}"
+        raise UsageError(f"no cgroup hierarchy with the controller {name} that this process may use")
 
     return look
 
 
-def _tool(name: str) -> Callable[[_Ground], str]:
-    def look(ground: _Ground) -> str:
+def _tool(name: str) -> Callable[[_Sandbox], str]:
+    def look(sandbox: _Sandbox) -> str:
         path = shutil.which(name)
         if path is None:
             raise UsageError("not installed, or not in PATH" if "/" not in name else "not installed")
@@ -203,15 +204,14 @@ def _tool(name: str) -> Callable[[_Ground], str]:
     return look
 
 
-def _compiler(ground: _Ground) -> str:
-    words = compiler(environment())
-    if not words:
-        raise UsageError("no c++, g++ or clang++ in PATH")
-    return " ".join(words)
+def _compiler(sandbox: _Sandbox) -> str:
+    if words := compiler(environment()):
+        return " ".join(words)
+    raise UsageError("no c++, g++ or clang++ in PATH")
 
 
-def _distribution(name: str) -> Callable[[_Ground], str]:
-    def look(ground: _Ground) -> str:
+def _distribution(name: str) -> Callable[[_Sandbox], str]:
+    def look(sandbox: _Sandbox) -> str:
         try:
             return metadata.version(name)
         except metadata.PackageNotFoundError:

@@ -8,9 +8,9 @@ from typing import Any
 
 CPU_QUOTA, CPU_SET, MEMORY, BANDWIDTH = "CPU quota", "CPU set", "memory", "bandwidth"
 LATENCY, LOSS = "latency", "packet loss"
-"""Words for a record that says what was not limited."""
+"""Names of the limits in a record that lists what was not limited."""
 PERIOD_S = 0.005
-"""How often a quota is given. Short, so that a host of 0.2 CPUs stands still for 4 ms at a time, not for 80."""
+"""Seconds between two quotas. Short, so that a host of 0.2 CPUs stands still for 4 ms at a time, not for 80."""
 LEAST_QUOTA_S, LONGEST_PERIOD_S = 0.001, 1.0
 """The kernel's own bounds."""
 LEAST_CPUS = LEAST_QUOTA_S / LONGEST_PERIOD_S
@@ -18,15 +18,15 @@ LEAST_CPUS = LEAST_QUOTA_S / LONGEST_PERIOD_S
 
 @dataclass(frozen=True)
 class Unprivileged:
-    """As much of a host's limits as can be had without root, and what cannot.
+    """The part of a host's limits that needs no root, and what is lost.
 
-    No rlimit stands in for memory: they hold for one process, not for a host, and RLIMIT_AS counts the address space,
-    of which TensorFlow reserves many times what it uses.
+    No rlimit stands in for memory: rlimits hold for one process, not for a host, and RLIMIT_AS counts the address
+    space, of which TensorFlow reserves many times what it uses.
     """
 
     cpu_set: tuple[int, ...] | None
     not_limited: tuple[str, ...]
-    """In words."""
+    """Names of the limits that are lost."""
 
     def apply(self, pid: int = 0) -> None:
         """Ties a process that has just started (0: this one) and all that it will start to the CPUs.
@@ -47,23 +47,23 @@ class Limits:
     """The machine's CPUs that it may run on."""
     memory_bytes: int | None = None
     bits_per_s: float | None = None
-    """Of its network interface, in each direction."""
+    """Bandwidth of its network interface, in each direction."""
     latency_s: float | None = None
-    """What each packet takes longer through its network interface, in each direction."""
+    """Delay of each packet at its network interface, in each direction."""
     loss_share: float | None = None
-    """Of its packets, 0 to 1, that are lost, in each direction."""
+    """Share of its packets, 0 to 1, that are lost, in each direction."""
     period_s: float = PERIOD_S
-    """The quota's period, at least."""
+    """Shortest period of the quota."""
 
     def quota(self) -> tuple[int, int] | None:
-        """(quota, period) in microseconds; a period that is longer where the quota were too short for the kernel."""
+        """(quota, period) in microseconds. The period is longer where the kernel would refuse so short a quota."""
         if self.cpus is None:
             return None
         period_s = min(LONGEST_PERIOD_S, max(self.period_s, LEAST_QUOTA_S / self.cpus))
         return max(round(LEAST_QUOTA_S * 1e6), round(self.cpus * period_s * 1e6)), round(period_s * 1e6)
 
     def without_root(self) -> Unprivileged:
-        """What is left of it where there are no cgroups and no network of the host's own."""
+        """The limits that hold without cgroups and without a network of the host's own."""
         tied = self.cpus is not None and self.cpu_set is not None and self.cpus >= len(self.cpu_set)
         lost = {
             CPU_QUOTA: self.cpus is not None and not tied,

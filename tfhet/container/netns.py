@@ -17,7 +17,7 @@ from tfhet.errors import TfhetError, UsageError
 
 COMMAND_LIMIT_S = 20.0
 PACKAGES = {"ip": "iproute2", "tc": "iproute2", "nft": "nftables", "nsenter": "util-linux"}
-"""Debian's, of the tools that are run."""
+"""Debian's package of each tool."""
 _CLONE_NEWNET = 0x40000000  # linux/sched.h
 _LIBC = ctypes.CDLL(None, use_errno=True)
 Value = TypeVar("Value")
@@ -31,7 +31,7 @@ class NetworkNamespace:
 
     @classmethod
     def new(cls) -> NetworkNamespace:
-        """An empty one, whose devices stay silent of themselves. Raises UsageError without the right to make it."""
+        """An empty namespace, whose devices send nothing by themselves. Raises UsageError where it cannot be made."""
 
         def unshared() -> int:
             if _LIBC.unshare(_CLONE_NEWNET):
@@ -44,7 +44,7 @@ class NetworkNamespace:
 
     @classmethod
     def of(cls, pid: int) -> NetworkNamespace:
-        """That of a process, which must have one of its own. Raises UsageError."""
+        """The namespace of a process that has one of its own. Raises UsageError."""
         try:
             descriptor = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
         except OSError as error:
@@ -56,11 +56,12 @@ class NetworkNamespace:
 
     @property
     def path(self) -> str:
-        """As a command sees it that is given the descriptor."""
+        """Path of the namespace for child commands that inherit the descriptor."""
         return f"/proc/self/fd/{self.descriptor}"
 
     def run(self, words: Sequence[str], lines: Iterable[str] = (), others: Iterable[NetworkNamespace] = ()) -> str:
-        """Runs a command in it, `lines` as its input, and returns what it prints. `others`: whose paths it is given.
+        """Runs a command in it, `lines` as its input, and returns what it prints. `others`: namespaces whose `path` the
+        command uses.
 
         Raises UsageError where the command is not installed, TfhetError where it fails.
         """
@@ -98,20 +99,20 @@ class NetworkNamespace:
         return _in_a_thread(opened)
 
     def close(self) -> None:
-        """Lets go of it: the kernel takes it away when no process is in it. Safe to call again."""
+        """Closes the descriptor: the kernel removes the namespace when no process is in it. Safe to call again."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1
 
 
 def _in_a_thread(function: Callable[[], Value]) -> Value:
-    """In a thread that then ends: which network namespace it is in is a thread's own affair."""
+    """Runs in a thread that then ends, since each thread may be in another network namespace."""
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(function).result()
 
 
 def _said(message: str, lines: str) -> str:
-    """The first lines of an error message, and the line of a batch that it is about."""
+    """The first lines of an error message, with the line of a batch that failed."""
     said = "; ".join(line.strip() for line in message.strip().split("\n")[:3])
     failed = re.search(r"Command failed -:(\d+)", message)
     return f"{said}: {lines.splitlines()[int(failed[1]) - 1]}" if failed else said

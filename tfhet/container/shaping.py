@@ -1,4 +1,4 @@
-"""What makes a network worse, as lines for tc and nft: a limited bandwidth, a delay, lost packets."""
+"""A limited bandwidth, a delay and lost packets, as lines for tc and nft."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from tfhet.container.netns import NetworkNamespace
 from tfhet.errors import TfhetError, UsageError
 
 SLOWEST_BITS_PER_S, FASTEST_BITS_PER_S = 1e4, 4e11
-"""Beyond them the burst takes longer, or the queue has more bytes, than tbf counts."""
+"""Outside these bounds the burst takes longer, or the queue has more bytes, than tbf counts."""
 LONGEST_DELAY_S = 10.0
 BURST_BYTES = 70_000
-"""What may pass at once: at least the 64 KiB that veth carries in one piece, or tbf would cut each into segments. TCP
-had 94 to 96 % of 20 Mbit/s to 1 Gbit/s so, also with all CPUs busy; with 10 kB, 33 to 48 % of 1 Gbit/s."""
+"""Bytes that may pass at once: at least the 64 KiB that veth carries in one piece, or tbf would cut each into segments.
+TCP had 94 to 96 % of 20 Mbit/s to 1 Gbit/s so, also with all CPUs busy; with 10 kB, 33 to 48 % of 1 Gbit/s."""
 BURST_S = 0.005
-"""And at least so much time's worth: tbf's timer may be that late while the hosts keep all CPUs busy."""
+"""Shortest burst: tbf's timer may be that late while the hosts keep all CPUs busy."""
 QUEUE_S = 0.05
-"""How long a packet may wait for its turn: what is longer in the queue is lost, and TCP slows down."""
+"""Longest wait of a packet in the queue; beyond it packets are lost, and TCP slows down."""
 QUEUE_BYTES = 262_144
-"""And the least room for that: some pieces of 64 KiB."""
+"""Smallest queue: some pieces of 64 KiB."""
 NETEM_PACKETS = 100_000
 PARTS = 1_000_000
-"""The finest share of packets that can be lost."""
+"""Resolution of the share of lost packets."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What a device's queue does to what it sends. Raises UsageError for what no queue can do."""
+    """Bandwidth and delay of what a device sends. Raises UsageError for values outside the bounds."""
 
     bits_per_s: float | None = None
     delay_s: float | None = None
-    """By netem."""
+    """Delay by netem."""
 
     def __post_init__(self) -> None:
         if self.bits_per_s is not None and not SLOWEST_BITS_PER_S <= self.bits_per_s <= FASTEST_BITS_PER_S:
@@ -39,7 +39,7 @@ class Shape:
         check_delay(self.delay_s)
 
     def lines(self, device: str, before: Shape) -> list[str]:
-        """The lines of a batch for tc that make it so, where it was as in `before`."""
+        """Lines of a batch for tc that turn a device with the shape `before` into one with this shape."""
         lines = []
         if before != Shape() and before._kinds() != self._kinds():
             lines.append(f"qdisc delete dev {device} root")
@@ -61,13 +61,13 @@ class Shape:
 
 
 def check_delay(delay_s: float | None) -> None:
-    """Raises UsageError."""
+    """Raises UsageError for a delay outside the bounds."""
     if delay_s is not None and not 0 < delay_s <= LONGEST_DELAY_S:
         raise UsageError(f"delay of a host's packets: {delay_s:g} s; give more than 0 and at most {LONGEST_DELAY_S:g}")
 
 
 def losing(table: str, device: str, share: float | None) -> list[str]:
-    """The lines for nft that lose a share (0 to 1) of what arrives at a device, or None of it, whatever was before.
+    """Lines for nft that lose a share (0 to 1) of what arrives at a device; None: nothing. They replace earlier ones.
 
     Raises UsageError for another share.
     """
@@ -82,7 +82,7 @@ def losing(table: str, device: str, share: float | None) -> list[str]:
 
 
 def has_netem(namespace: NetworkNamespace) -> bool:
-    """Whether the kernel can delay packets itself. Tries it at the `lo` of a namespace without hosts."""
+    """Whether the kernel has netem. Tries it at the `lo` of a namespace without hosts."""
     try:
         namespace.run(["tc", "qdisc", "replace", "dev", "lo", "root", "netem", "delay", "1ms"])
     except TfhetError as error:

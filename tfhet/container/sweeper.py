@@ -1,8 +1,13 @@
-"""What simulators leave that died without cleaning up (SIGKILL), found and removed when the next one starts.
+"""The sweeper removes what simulators left that died without cleaning up (SIGKILL), when the next one starts.
 
-A simulator claims a tag, by a lock on a file of that name which the kernel drops when its process dies. All that could
-outlive it bears the tag: cgroups are called `tfhet-TAG-HOST`, and folders are written into the file. Only what belongs
-to a file that nobody has locked is removed, so that simulators on one machine leave each other alone.
+A simulator claims a tag, by a lock on a file of that name, which the kernel drops when its process dies. All that could
+outlive the simulator bears the tag: cgroups are called `tfhet-TAG-HOST`, and folders are registered in the file. Only
+what belongs to a file without a living owner is removed, so simulators on one machine leave each other alone.
+
+    for line in sweep():
+        print(line)
+    with claim() as owner:
+        owner.register(folder)
 """
 
 from __future__ import annotations
@@ -20,37 +25,37 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
 import psutil
 
 from tfhet.container.cgroup import Cgroup
 from tfhet.container.hierarchy import Hierarchy, hierarchies
-from tfhet.container.mountinfo import mounted
 from tfhet.errors import TfhetError, UsageError
 
 SYSTEM_FOLDER = Path("/run/tfhet")
 LETTERS = "abcdefghijkmnopqrstuvwxyz23456789"
 TAG_LENGTH = 4
-"""Names of network devices hold 15 characters, and most of them are others'."""
+"""Characters of a tag, which is part of the names of network devices: 15 characters at most."""
 END_S = 10.0
-"""How long what is killed may take to die."""
+"""Seconds that a killed process may take to die."""
 TRIES = 100
 _UNMOUNT_S = 30.0
 
 
 class Owner:
-    """Whoever holds a tag: made by `claim`. Also a context, which is released at its end."""
+    """The holder of a tag: made by `claim`. Also a context, which releases the tag at its end."""
 
     def __init__(self, tag: str, lock: Path, descriptor: int):
         self.tag = tag
-        """Lower case letters and digits, no other owner's on this machine."""
+        """Lower case letters and digits; no other owner on this machine has it."""
         self.lock = lock
         self._descriptor: int | None = descriptor
 
     def register(self, path: Path) -> None:
-        """A folder that may be removed with all that is in it, should this process die. Raises UsageError where that
-        could be no folder of a simulator's own."""
+        """Lets the next sweep remove a folder with all that is in it, should this process die.
+
+        Raises UsageError for what cannot be a folder of a simulator's own.
+        """
         path = path.resolve()
         if not path.is_dir() or len(path.parts) < 3 or os.path.ismount(path):
             raise UsageError(f"{path}: only an existing folder of one's own, at least two deep, can be registered")
@@ -60,7 +65,7 @@ class Owner:
         os.write(self._descriptor, line.encode("ascii") + b"\n")
 
     def release(self, *, is_clean: bool = True) -> None:
-        """Gives the tag back. Unless all that was made under it is gone, the next sweep has to look for it."""
+        """Gives the tag back. is_clean: all that was made under it is gone, so that no sweep has to look for it."""
         if self._descriptor is not None:
             if is_clean:
                 self.lock.unlink(missing_ok=True)
@@ -70,14 +75,12 @@ class Owner:
     def __enter__(self) -> Owner:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.release()
 
 
 def claim(folder: Path | None = None) -> Owner:
-    """A new tag. folder: where the locks are, the same for all who shall leave each other alone; None: the machine's.
+    """A new tag. folder: where the locks are, the same for all that shall leave each other alone; None: the machine's.
 
     Raises UsageError where no lock can be had.
     """
@@ -97,11 +100,11 @@ def claim(folder: Path | None = None) -> Owner:
     raise UsageError(f"{folder}: none of {TRIES} tags was free; remove the .lock files of simulators that are gone")
 
 
-def sweep(
-    folder: Path | None = None, *, trees: Sequence[Hierarchy] | None = None, proc: Path = Path("/proc")
-) -> list[str]:
-    """Removes what dead simulators have left: processes, cgroups, mounts, folders. What was done, and what could not
-    be, in lines."""
+def sweep(folder: Path | None = None) -> list[str]:
+    """Removes what dead simulators have left: processes, cgroups, mounts, folders.
+
+    Returns what was done, and what could not be done, in lines.
+    """
     folder = _lock_folder() if folder is None else folder
     lines: list[str] = []
     for path in sorted(folder.glob("*.lock")):
@@ -111,8 +114,8 @@ def sweep(
             continue
         try:
             if _locked(descriptor, path):
-                remains = _Remains(path.stem, tuple(_registered(path)), proc)
-                lines += remains.remove(hierarchies() if trees is None else trees)
+                remains = _Remains(path.stem, tuple(_registered(path)))
+                lines += remains.remove(hierarchies())
                 if not remains.is_left:
                     path.unlink(missing_ok=True)
         finally:
@@ -139,12 +142,11 @@ class _Folder:
 class _Remains:
     """What one dead owner has left."""
 
-    def __init__(self, tag: str, folders: Sequence[_Folder], proc: Path):
+    def __init__(self, tag: str, folders: Sequence[_Folder]):
         self.is_left = False
         """Whether something could not be removed, so that the next sweep has to try again."""
         self._tag = tag
         self._folders = [folder for folder in folders if folder.is_there]
-        self._proc = proc
 
     def remove(self, trees: Sequence[Hierarchy]) -> list[str]:
         # Processes first: what they hold can be removed afterwards.
@@ -154,37 +156,30 @@ class _Remains:
         return [f"left by a simulator that died ({self._tag}): {line}" for line in lines]
 
     def _processes(self) -> Iterator[str]:
-        """Those with something mounted from a registered folder that we do not see: containers outside any cgroup."""
-        texts = [re.escape(str(folder.path)) for folder in self._folders]
+        """Ends processes that see something mounted from a registered folder: containers outside any cgroup."""
+        texts = [re.escape(str(folder.path).replace(" ", "\\040")) for folder in self._folders]
         if not texts:
             return
         of_ours = re.compile(rf"[ =:,](?:{'|'.join(texts)})(?=[/ ,:]|$)")
-        seen = self._mounts("self")
-        found = [process for process in psutil.process_iter() if self._uses(process.pid, of_ours, seen)]
+        seen = _mounts("self")  # no sign of a container: every namespace begins as a copy
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(OSError):  # gone, or another user's
+                if any(of_ours.search(line) for line in _mounts(process.pid) - seen):
+                    found.append(process)
         for process in found:
             with contextlib.suppress(psutil.Error):
                 process.send_signal(signal.SIGKILL)
-        _, alive = psutil.wait_procs(found, timeout=END_S)
+        psutil.wait_procs(found, timeout=END_S)
         for process in found:
-            does_not_die = process in alive and not _has_ended(process)
-            self.is_left |= does_not_die
-            yield f"process {process.pid} " + ("does not die" if does_not_die else "killed")
-
-    def _uses(self, pid: int, of_ours: re.Pattern[str], seen: set[str]) -> bool:
-        try:
-            theirs = self._mounts(str(pid))
-        except OSError:  # gone, or another user's
-            return False
-        # What we see too is no sign: every namespace begins as a copy.
-        return any(of_ours.search(line) for line in theirs - seen)
-
-    def _mounts(self, who: str) -> set[str]:
-        return {each.what for each in mounted(self._proc / who / "mountinfo")}
+            ended = _has_ended(process)
+            self.is_left |= not ended
+            yield f"process {process.pid} " + ("killed" if ended else "does not die")
 
     def _cgroups(self, trees: Sequence[Hierarchy]) -> Iterator[str]:
         names = {path.name for tree in trees for path in tree.top.glob(f"tfhet-{self._tag}-*") if path.is_dir()}
         for name in sorted(names):
-            cgroup = Cgroup(name, [(tree, tree.top / name) for tree in trees])
+            cgroup = Cgroup(name, trees)
             killed = len(cgroup.pids())
             try:
                 left = cgroup.remove(END_S)
@@ -198,10 +193,10 @@ class _Remains:
             )
 
     def _folder(self, path: Path) -> Iterator[str]:
-        for mount in sorted(_mounted_below(path, self._proc), reverse=True):  # the deepest first
+        for mount in sorted(_mounted_below(path), reverse=True):  # the deepest first
             with contextlib.suppress(OSError, subprocess.SubprocessError):
                 subprocess.run(["umount", "-l", mount], capture_output=True, timeout=_UNMOUNT_S)
-        if left := _mounted_below(path, self._proc):
+        if left := _mounted_below(path):
             self.is_left = True
             yield f"folder {path}: not removed, {left[0]} is mounted in it"
             return
@@ -211,16 +206,22 @@ class _Remains:
 
 
 def _has_ended(process: psutil.Process) -> bool:
-    """Also when nobody has asked for its exit code yet."""
+    """Whether it is gone, or waits for its parent to ask for its exit code."""
     try:
         return process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True
 
 
-def _mounted_below(path: Path, proc: Path) -> list[str]:
-    points = [each.point for each in mounted(proc / "self" / "mountinfo")]
-    return [point for point in points if Path(point) == path or path in Path(point).parents]
+def _mounts(pid: int | str) -> set[str]:
+    """Device, root and options of each mount that a process sees, without the place. Source: proc_pid_mountinfo(5)."""
+    lines = Path(f"/proc/{pid}/mountinfo").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    return {" ".join([*line.split()[2:4], line.partition(" - ")[2]]) for line in lines}
+
+
+def _mounted_below(path: Path) -> list[str]:
+    points = [Path(mount.mountpoint) for mount in psutil.disk_partitions(all=True)]
+    return [str(point) for point in points if point.is_relative_to(path)]
 
 
 def _registered(lock: Path) -> Iterator[_Folder]:
@@ -231,7 +232,7 @@ def _registered(lock: Path) -> Iterator[_Folder]:
 
 
 def _locked(descriptor: int, path: Path) -> bool:
-    """Takes the lock if it is free; whether it was, and the file is still the one at the path."""
+    """Takes the lock. Returns whether it was free, and the file is still the one at the path."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return os.path.samestat(os.fstat(descriptor), path.stat())
@@ -240,9 +241,9 @@ def _locked(descriptor: int, path: Path) -> bool:
 
 
 def _lock_folder() -> Path:
-    """One that this user's simulators share, and nobody else can write to."""
+    """A folder that this user's simulators share, and no other user can write to."""
     user = os.getuid()
-    for folder in (SYSTEM_FOLDER, Path(f"/run/user/{user}/tfhet"), Path(tempfile.gettempdir()) / f".tfhet-{user}"):
+    for folder in (SYSTEM_FOLDER, Path(tempfile.gettempdir()) / f".tfhet-{user}"):
         with contextlib.suppress(OSError):
             folder.mkdir(mode=0o700, exist_ok=True)
             found = folder.stat(follow_symlinks=False)

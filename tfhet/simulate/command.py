@@ -54,13 +54,6 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         default="start",
         help="when these limits begin: with the hosts, or when the ranks begin to read",
     )
-    simulate.add_argument(
-        "--libraries",
-        type=Path,
-        metavar="DIR",
-        help="copies of TensorFlow's libraries are kept there (1 GB each), so that namespace hosts with other CPUs do "
-        "not share the memory that they run out of",
-    )
     simulate.add_argument("--run-dir", type=Path, help="where the run record goes; default: runs/NAME-TIME")
     simulate.add_argument("--checkpoints", type=Path, help="checkpoints that outlive the run; the next run resumes")
     simulate.add_argument("--max-run-s", type=float, default=3600.0, help="end the job after so long (default 3600)")
@@ -130,7 +123,6 @@ def run(args: argparse.Namespace) -> int:
         input_mode=args.input_mode,
         cpu_scale=None if args.cpu_scale is None else parse_scale(args.cpu_scale),
         limits_from=args.limits_from,
-        libraries=args.libraries,
         **how,
     )
     print(report.text(report.run_table(summary, folder)))

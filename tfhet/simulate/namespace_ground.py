@@ -20,7 +20,7 @@ import psutil
 
 from tfhet.clock import SYSTEM
 from tfhet.cluster import HostPaths
-from tfhet.container import delay, kernel, libraries, sweeper
+from tfhet.container import delay, kernel, sweeper
 from tfhet.container.bridge import Bridge
 from tfhet.container.cgroup import Cgroup
 from tfhet.container.container import OVERLAY, READ_ONLY, SHARED, Container, Mount
@@ -70,7 +70,6 @@ class NamespaceGround:
         self._owner: sweeper.Owner | None = None
         self._bridge: Bridge | None = None
         self._keys: dict[str, str] = {}
-        self._libraries: Mapping[str, Sequence[Mount]] = {}
         self._attached: list[str] = []
         self._not_limited: set[str] = set()
         self._use: dict[str, dict[str, int | None]] = {}
@@ -96,10 +95,6 @@ class NamespaceGround:
         if any(limits.latency_s for limits in self._limits.values()):
             with contextlib.suppress(TfhetError):  # a kernel with netem needs none
                 await asyncio.to_thread(delay.build, self._env)
-        if (folder := self._submission.libraries) is not None:
-            sets = {name: limits.cpu_set for name, limits in self._limits.items()}
-            what = (libraries.of_tensorflow(), folder.resolve(), sets, self._on_line("simulate"), self._owner.register)
-            self._libraries = await asyncio.to_thread(libraries.separated, *what)
         if self._submission.start == "toolkit":
             self._keys = await asyncio.to_thread(_ssh_files, self._scratch)
 
@@ -231,7 +226,6 @@ class NamespaceGround:
             elif place != host.paths.code and job.mode(place.name) == "FastFile":
                 kind = READ_ONLY
             mounts.append(Mount(str(directory), at, kind))
-        mounts += self._libraries.get(host.name, ())
         env = self._environment(host)
         first = [sys.executable, "-m", "tfhet.launch.init"]
         if job.start == "toolkit":

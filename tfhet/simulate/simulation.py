@@ -59,7 +59,7 @@ class Simulation:
         env: Mapping[str, str] | None = None,
         **how: Any,
     ):
-        """how: see `Submission`: hosts, start, code, checkpoints, input_mode, cpu_scale, limits_from, libraries."""
+        """how: see `Submission`: hosts, start, code, checkpoints, input_mode, cpu_scale, limits_from."""
         self.submission = Submission.of(cluster, command, **how)
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise UsageError(f"--run-dir {folder} is there already; give a folder that is new or empty")

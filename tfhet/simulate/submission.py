@@ -54,9 +54,6 @@ class Submission:
     limits_from: str = "start"
     """When the limits begin: at the `start`, or when the ranks begin `reading`; which CPUs a host may run on holds from
     the start."""
-    libraries: Path | None = None
-    """A directory for copies of TensorFlow's libraries, so that namespace hosts with other CPUs do not share the memory
-    that they run out of (`tfhet.container.libraries`); None: they share it."""
     input_modes: Mapping[str, str] = field(default_factory=dict)
     """Of channels that have one of their own, by name."""
     channel_groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -77,8 +74,6 @@ class Submission:
                 unknown("input mode", mode, INPUT_MODES)
         if self.limits_from not in LIMIT_TIMES:
             unknown("time of limits", self.limits_from, LIMIT_TIMES)
-        if self.libraries is not None and self.ground != "namespace":
-            raise UsageError("libraries of their own: process hosts share this machine's files; use --hosts namespace")
         if not self.command or not self.program.is_file():
             raise UsageError(
                 f"the command {' '.join(self.command) or '(none)'}: expected a Python file, like scripts/launcher.py"

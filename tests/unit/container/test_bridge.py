@@ -19,7 +19,8 @@ import pytest
 
 from tfhet.container import bridge as bridge_module
 from tfhet.container import kernel
-from tfhet.container.bridge import Bridge, hardware
+from tfhet.container.bridge import Bridge
+from tfhet.container.cable import hardware
 from tfhet.container.netns import NetworkNamespace
 from tfhet.errors import TfhetError, UsageError
 

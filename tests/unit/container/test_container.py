@@ -14,7 +14,7 @@ import pytest
 
 from tfhet.container import kernel
 from tfhet.container.bridge import Bridge
-from tfhet.container.container import OVERLAY, READ_ONLY, SHARED, Container, Mount, inside
+from tfhet.container.container import OVERLAY, READ_ONLY, SHARED, Container, Mount
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -132,18 +132,28 @@ def test_a_file_of_ours_takes_the_place_of_another_in_the_container_which_is_not
     assert not list(tmp_path.glob("scratch-0/upper-*/file"))
 
 
-def test_links_of_the_machine_lead_nowhere_but_into_the_container(tmp_path):
-    root = tmp_path / "root"
-    (root / "data" / "ssh").mkdir(parents=True)
-    (root / "home").mkdir()
-    (root / "home" / ".ssh").symlink_to("/data/ssh")
-    (root / "home" / "up").symlink_to("../../../../data")
-    (root / "home" / "self").symlink_to("self")
-    assert inside(root, "/home/.ssh/authorized_keys") == root / "data" / "ssh" / "authorized_keys"
-    assert inside(root, "/home/up/x") == root / "data" / "x"
-    assert inside(root, "/not/there/../yet") == root / "not" / "yet"
-    with pytest.raises(OSError, match="self"):
-        inside(root, "/home/self")
+def test_links_lead_nowhere_but_into_the_container(contained, tmp_path):
+    seen, ours = tmp_path / "seen", tmp_path / "ours"
+    for folder in (seen, ours):
+        (folder / "data").mkdir(parents=True)
+        (folder / "data" / "file").write_text("")
+    (seen / "up").symlink_to("../" * 20 + "opt/seen/data")
+    (seen / "over").symlink_to("/opt/seen/data")
+    mounts = (Mount(str(seen), "/opt/seen"), Mount(str(ours), "/opt/seen/up/mounted", SHARED))
+    files = {"/opt/seen/over/.ssh/key": "theirs"}
+    process = contained(["find", "/opt/seen/data", "-type", "f"], mounts=mounts, files=files)
+    said, _ = process.communicate(timeout=30)
+    found = {line.removeprefix("/opt/seen/data/") for line in said.splitlines()}
+    assert (process.returncode, found) == (0, {"file", ".ssh/key", "mounted/data/file"})
+    assert not (seen / "data" / ".ssh").exists() and not Path("/opt/seen").exists()
+
+
+def test_links_without_end_are_said(contained, tmp_path, capfd):
+    (tmp_path / "seen").mkdir()
+    (tmp_path / "seen" / "self").symlink_to("self")
+    mounts = (Mount(str(tmp_path / "seen"), "/opt/seen"), Mount(str(tmp_path), "/opt/seen/self", SHARED))
+    assert contained(["true"], attached=False, mounts=mounts).wait(30) == 1
+    assert "the container could not be made: " in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(("code", "how"), [(3, "exit 3"), (-signal.SIGKILL, "kill -9 $$; sleep 9")])

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from tfhet.container import delay, kernel, libraries, sweeper
+from tfhet.container import delay, kernel, sweeper
 from tfhet.container.bridge import Bridge
 from tfhet.container.cgroup import Cgroup
-from tfhet.container.container import READ_ONLY, Container, Mount
+from tfhet.container.container import Container, Mount
 from tfhet.container.limits import Limits
 from tfhet.errors import JobFailed, TfhetError, UsageError
 from tfhet.messages import ContainerFailureLine
@@ -150,9 +150,7 @@ def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Played:
     return made
 
 
-def ground(
-    played: Played, start: str = "alone", limits_from: str = "start", libraries: Path | None = None, **limits: Any
-) -> NamespaceGround:
+def ground(played: Played, start: str = "alone", limits_from: str = "start", **limits: Any) -> NamespaceGround:
     """Of one host."""
     launcher = played.folder / "launcher.py"
     launcher.touch()
@@ -164,7 +162,6 @@ def ground(
         start=start,
         code=played.folder,
         limits_from=limits_from,
-        libraries=libraries,
     )
     hosts = job.hosts(played.folder / "run", 0)
     return NamespaceGround(job, hosts, {}, lambda host: played.said.append)
@@ -222,18 +219,6 @@ def test_a_host_has_its_cpus_from_the_start_when_its_limits_begin_later(played) 
     (_, early), (_, late) = played.called("cgroup")
     assert early == Limits(cpu_set=late.cpu_set) and late.cpu_set and late.cpus == 0.5
     assert [call[0] for call in played.called("cgroup", "attach")][0] == "cgroup"
-
-
-@pytest.mark.parametrize("is_own", [True, False])
-def test_a_host_has_a_copy_of_the_libraries_when_it_shall_not_share_them(played, monkeypatch, is_own) -> None:
-    mount, asked = Mount("/copies/lib.so", "/usr/lib.so", READ_ONLY), []
-    monkeypatch.setattr(libraries, "of_tensorflow", lambda: [Path("/usr/lib.so")])
-    monkeypatch.setattr(libraries, "separated", lambda *what: asked.append(what) or {NAME: [mount]})
-    life(ground(played, cpus=0.5, libraries=played.folder / "copies" if is_own else None))
-    wanted = [([Path("/usr/lib.so")], played.folder / "copies", [NAME])]
-    assert [(found, folder, list(sets)) for found, folder, sets, *_ in asked] == (wanted if is_own else [])
-    assert [each for each in played.mounts if each == mount] == ([mount] if is_own else [])
-    assert played.mounts[-1] == mount or not is_own
 
 
 def test_a_host_without_latency_and_loss_needs_none_of_their_tools(played) -> None:

@@ -33,7 +33,6 @@ def test_each_kind_of_hosts_has_its_usual_start(command):
         ({"hosts": "namespace", "start": "ranks"}, "known: alone, toolkit"),
         ({"input_mode": "Pipe"}, "known: FastFile, File"),
         ({"limits_from": "later"}, "known: reading, start"),
-        ({"libraries": Path("copies")}, "use --hosts namespace"),
         ({"code": Path("/nowhere")}, None),
     ],
 )
