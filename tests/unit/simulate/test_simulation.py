@@ -15,7 +15,7 @@ from tfhet.errors import UsageError
 from tfhet.record import RunFolder
 from tfhet.simulate import ClusterFile, Fault, GroupFile, Simulation, run_dir, simulate
 from tfhet.simulate.drive import drive
-from tfhet.simulate.process_ground import ProcessGround
+from tfhet.simulate.process_hosts import ProcessHosts
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -225,11 +225,11 @@ except JobFailed as error:
 
 
 def test_a_stop_before_any_host_was_started_is_said_and_starts_none(command, tmp_path, monkeypatch):
-    async def stopped(self: ProcessGround, channels: object) -> None:
+    async def stopped(self: ProcessHosts, channels: object) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
         await asyncio.sleep(0.2)  # the loop hears of it
 
-    monkeypatch.setattr(ProcessGround, "open", stopped)
+    monkeypatch.setattr(ProcessHosts, "open", stopped)
     summary = simulate(ClusterFile("c", GROUPS), command, tmp_path / "run", on_line=lambda line: None)
     assert (summary.exit_code, summary.cause) == (1, "told to stop")
     job = json.loads((tmp_path / "run" / "job.json").read_text())
