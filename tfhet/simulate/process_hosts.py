@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -109,7 +110,8 @@ class ProcessHosts:
                 cwd=host.paths.code,
                 when_orphaned=signal.SIGTERM,
             )
-            self._limits[host.name].without_root().apply(children[label].pid)
+            if cpu_set := self._limits[host.name].cpu_set:
+                os.sched_setaffinity(children[label].pid, cpu_set)
 
     def limit(self) -> None:
         """Does nothing: the limits that need no root hold from the start."""
@@ -133,7 +135,7 @@ class ProcessHosts:
         return {}
 
     def facts(self) -> dict[str, Any]:
-        words = {word for limits in self._limits.values() for word in limits.without_root().not_limited}
+        words = {word for limits in self._limits.values() for word in limits.lost_without_root()}
         return {
             "not_limited": sorted(words),
             "limits": {name: one.to_json() for name, one in self._limits.items() if one != Limits()},

@@ -116,6 +116,14 @@ def test_only_a_host_with_a_slow_disk_has_the_library_that_slows_its_channels(co
     assert by_group["dnn_group"]["TFHET_SLOW_DISK_FOLDERS"] is None
 
 
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system has no CPU affinity")
+def test_a_process_host_is_tied_to_its_cpus(tmp_path):
+    launcher, lines = tmp_path / "launcher.py", []
+    launcher.write_text("import os, time; time.sleep(1); print(len(os.sched_getaffinity(0)))")
+    simulate(ClusterFile("c", {"only": GroupFile(cpus=1)}), [str(launcher)], tmp_path / "run", on_line=lines.append)
+    assert "1" in lines
+
+
 def test_every_host_has_a_log_and_the_record_says_how_each_ended(tmp_path):
     launcher = tmp_path / "launcher.py"
     launcher.write_text("import os, sys; print(os.environ['SM_CURRENT_HOST']); sys.exit(4)")
