@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from benchmarks.chaos.expectation import FAILURE, GOES_ON, NEVER_JOINED, STOP, allowed, harmful, silences
 from benchmarks.faults.case import EPOCHS, LIMITS_S, bare
 from tfhet.record import RunSummary
 from tfhet.simulate import Fault
-from tfhet.simulate.chaos import FAILURE, GOES_ON, NEVER_JOINED, STOP, Aim, allowed, harmful, silences
-from tfhet.simulate.simulation import NO_REASON
+from tfhet.simulate.chaos import Aim
+from tfhet.simulate.training_job import NO_REASON
 
 BOUNDARY_S = 2.0
 """A fault that comes so shortly before the ranks have finished may come too late to matter."""

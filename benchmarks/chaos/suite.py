@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.chaos.expectation import STOP
 from benchmarks.chaos.outcome import ChaosOutcome, strikes
 from benchmarks.cluster_runs.leftovers import Before, taken_away
 from benchmarks.cluster_runs.observed_job import ObservedJob, new_place
@@ -27,7 +28,7 @@ from tfhet.events import Observer
 from tfhet.launch.settings import LaunchSettings
 from tfhet.record import Figure, Record, RunFolder, RunSummary
 from tfhet.simulate import ClusterFile, Fault, GroupFile
-from tfhet.simulate.chaos import STOP, Aim, schedule
+from tfhet.simulate.chaos import Aim, schedule
 
 CHANNELS = {"training": "digits/train"}
 CLUSTERS = (

@@ -90,7 +90,7 @@ class ObservedJob(Simulation):
 
     def named(self, place: str) -> list[SimulatedHost]:
         """The hosts that `data-1`, `dnn-2` or a host's own name stands for; all for ""."""
-        return self._injector.named(place)
+        return self.targets.named(place)
 
     def launchers(self) -> dict[str, int]:
         """Process ids of the launchers, by label, as far as they were started."""

@@ -20,7 +20,7 @@ from tfhet.errors import JobFailed
 from tfhet.messages import MetricLine
 from tfhet.record import RunSummary
 from tfhet.simulate import Simulation
-from tfhet.simulate.namespace_ground import NamespaceGround
+from tfhet.simulate.namespace_hosts import NamespaceHosts
 from tfhet.simulate.scale import limits_of
 
 RUN_LIMIT_S = 150.0
@@ -86,20 +86,20 @@ class PlanJob(Simulation):
     def _change(self, case: PlanCase | None, step_ms: float) -> None:
         if case is None and len(self._looks) == 1:  # the first phase is over: while its limits hold
             self._looks.append(HostCpu.now(self.cgroups))
-        ground = self._ground
-        assert isinstance(ground, NamespaceGround) and ground.network is not None
+        hosts = self._backend
+        assert isinstance(hosts, NamespaceHosts)
         for host in self.hosts:
             is_dnn = host.group == DNN
             limits, mbit = self._limits[host.name], None
-            ground.cgroups[host.name].prefer()
+            hosts.cgroups[host.name].prefer()
             if case is None:
-                ground.cgroups[host.name].limit(Limits(cpu_set=limits.cpu_set))
+                hosts.cgroups[host.name].limit(Limits(cpu_set=limits.cpu_set))
             else:
                 cpus = case.dnn_cpus if is_dnn else case.data_cpus
-                ground.cgroups[host.name].limit(Limits(cpus, limits.cpu_set))
+                hosts.cgroups[host.name].limit(Limits(cpus, limits.cpu_set))
                 mbit = case.dnn_mbit_per_s if is_dnn else case.data_mbit_per_s
             if limits.bits_per_s is not None and mbit is not None:
-                ground.network.limit(host.name, mbit * 1e6)
+                hosts.network.limit(host.name, mbit * 1e6)
             if is_dnn:
                 file = host.paths.base / STEP_FILE
                 file.with_suffix(".new").write_text(f"{step_ms:.3f}", encoding="ascii")

@@ -18,8 +18,7 @@ import pytest
 
 from tfhet.container import kernel
 from tfhet.record import RunFolder
-from tfhet.simulate import ClusterFile, Fault, GroupFile, simulate
-from tfhet.simulate.namespace_ground import NamespaceGround
+from tfhet.simulate import ClusterFile, Fault, GroupFile, host_container, simulate
 
 DIGITS = {"training": "digits/train", "validation": "digits/validation"}
 SMALL = ["--model", "small_cnn", "--chain", "digits"]
@@ -152,7 +151,7 @@ def test_a_host_that_wants_more_memory_than_it_has_loses_a_process_and_the_recor
 
 
 def test_a_container_that_cannot_be_made_fails_the_job_and_says_why(contained, script, monkeypatch):
-    monkeypatch.setattr(NamespaceGround, "_carried", lambda self: ["/nowhere"])
+    monkeypatch.setattr(host_container, "carried", lambda env: ["/nowhere"])
     arguments = ["--train_script", script("ends"), "--how", "sleep"]
     summary, _ = contained(cluster(ranks=1, channels={}), *arguments, start="alone")
     assert (summary.exit_code, summary.status) == (1, "Failed")

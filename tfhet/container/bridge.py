@@ -28,7 +28,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tfhet.container.cable import GROUP, IP_BATCH, Cable, neighbours
-from tfhet.container.cuts import Cuts, Side
 from tfhet.container.netns import NetworkNamespace
 from tfhet.container.shaping import check_delay, has_netem
 from tfhet.errors import TfhetError, UsageError
@@ -37,6 +36,32 @@ SUBNET = "10.77.0.0/24"
 NAME_CHARACTERS = 15
 """Maximum length of a network device's name."""
 _LONGEST_TAG = NAME_CHARACTERS - len("tf" + "c9999")
+
+
+Side = frozenset[int]
+"""The cuts that hold a host. Two hosts see each other if they are on the same side."""
+
+
+class Cuts:
+    """The cuts that stand. Each parts some hosts from all others; they may overlap."""
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count()
+        self._cuts: dict[int, frozenset[str]] = {}
+
+    def add(self, hosts: Iterable[str]) -> None:
+        self._cuts[next(self._numbers)] = frozenset(hosts)
+
+    def remove(self, hosts: Iterable[str]) -> None:
+        """Takes one cut of exactly these hosts back, the oldest. Raises UsageError when there is none."""
+        within = frozenset(hosts)
+        number = next((number for number, each in self._cuts.items() if each == within), None)
+        if number is None:
+            raise UsageError(f"nothing to heal: {', '.join(sorted(within)) or 'no host'} was not cut off")
+        del self._cuts[number]
+
+    def side(self, host: str) -> Side:
+        return frozenset(number for number, hosts in self._cuts.items() if host in hosts)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """A control group: the processes of one host, what they may use, and what they have used.
 
-A group is a folder in each tree that has a controller for it (`hierarchy.py`), in cgroup version 1 or 2 or in both
-(`cgroup_version.py`). What limits and counts in it holds for all processes that its processes start.
+A group is a folder in each tree that has a controller for it, in cgroup version 1 or 2 or in both (`hierarchy.py`).
+Its limits and counters hold for all processes that its processes start.
 
     group = Cgroup.create("tfhet-abcd-algo-1")
     group.add(process.pid)
@@ -19,8 +19,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tfhet.clock import SYSTEM, Clock
-from tfhet.container.cgroup_version import INHERITED, OPTIONAL, VERSIONS, Lines
-from tfhet.container.hierarchy import FILES, Files, Hierarchy, hierarchies
+from tfhet.container.hierarchy import (
+    FILES,
+    INHERITED,
+    OPTIONAL,
+    VERSIONS,
+    Files,
+    Hierarchy,
+    Lines,
+    hierarchies,
+)
 from tfhet.container.limits import CPU_QUOTA, CPU_SET, MEMORY, Limits
 from tfhet.errors import TfhetError, UsageError
 

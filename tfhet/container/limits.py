@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -14,27 +13,6 @@ PERIOD_S = 0.005
 LEAST_QUOTA_S, LONGEST_PERIOD_S = 0.001, 1.0
 """The kernel's own bounds."""
 LEAST_CPUS = LEAST_QUOTA_S / LONGEST_PERIOD_S
-
-
-@dataclass(frozen=True)
-class Unprivileged:
-    """The part of a host's limits that needs no root, and what is lost.
-
-    No rlimit stands in for memory: rlimits hold for one process, not for a host, and RLIMIT_AS counts the address
-    space, of which TensorFlow reserves many times what it uses.
-    """
-
-    cpu_set: tuple[int, ...] | None
-    not_limited: tuple[str, ...]
-    """Names of the limits that are lost."""
-
-    def apply(self, pid: int = 0) -> None:
-        """Ties a process that has just started (0: this one) and all that it will start to the CPUs.
-
-        Raises OSError where the process is gone, or none of the CPUs is there.
-        """
-        if self.cpu_set is not None:
-            os.sched_setaffinity(pid, self.cpu_set)
 
 
 @dataclass(frozen=True)
@@ -62,8 +40,12 @@ class Limits:
         period_s = min(LONGEST_PERIOD_S, max(self.period_s, LEAST_QUOTA_S / self.cpus))
         return max(round(LEAST_QUOTA_S * 1e6), round(self.cpus * period_s * 1e6)), round(period_s * 1e6)
 
-    def without_root(self) -> Unprivileged:
-        """The limits that hold without cgroups and without a network of the host's own."""
+    def lost_without_root(self) -> tuple[str, ...]:
+        """Names of the limits that hold only with cgroups and a network of the host's own: all but the CPU set.
+
+        No rlimit stands in for memory: rlimits hold for one process, not for a host, and RLIMIT_AS counts the address
+        space, of which TensorFlow reserves many times what it uses.
+        """
         tied = self.cpus is not None and self.cpu_set is not None and self.cpus >= len(self.cpu_set)
         lost = {
             CPU_QUOTA: self.cpus is not None and not tied,
@@ -72,7 +54,7 @@ class Limits:
             LATENCY: self.latency_s is not None,
             LOSS: self.loss_share is not None,
         }
-        return Unprivileged(self.cpu_set, tuple(word for word, is_lost in lost.items() if is_lost))
+        return tuple(word for word, is_lost in lost.items() if is_lost)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

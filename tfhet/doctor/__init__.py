@@ -1,4 +1,10 @@
-"""What is wrong before anything starts: this machine, what is installed on it, a cluster, a data set, a script."""
+"""What will fail before anything starts: this machine, what is installed on it, a cluster, a data set, a script.
+
+from tfhet.cluster import environment
+from tfhet.doctor import examine
+
+print(examine(environment(), cluster_file="demo").verdict)
+"""
 
 from __future__ import annotations
 
@@ -7,30 +13,11 @@ from typing import TYPE_CHECKING
 from tfhet import lazy
 
 if TYPE_CHECKING:
-    from tfhet.doctor.check import Check, Status
-    from tfhet.doctor.examination import COLUMNS, Examination, Question, examine
-    from tfhet.doctor.rule import Rule, RuleAnswer, Subject
-    from tfhet.doctor.subjects import SUBJECTS
+    from tfhet.doctor.examination import SUBJECTS, Examination, examine
+    from tfhet.doctor.rule import Check, Rule, RuleAnswer, Status, Subject
 
-__all__ = [
-    "COLUMNS",
-    "SUBJECTS",
-    "Check",
-    "Examination",
-    "Question",
-    "Rule",
-    "RuleAnswer",
-    "Status",
-    "Subject",
-    "examine",
-]
+__all__ = ["SUBJECTS", "Check", "Examination", "Rule", "RuleAnswer", "Status", "Subject", "examine"]
 
 lazy.names_on_demand(
-    __name__,
-    {
-        "check": "Check Status",
-        "examination": "COLUMNS Examination Question examine",
-        "rule": "Rule RuleAnswer Subject",
-        "subjects": "SUBJECTS",
-    },
+    __name__, {"examination": "SUBJECTS Examination examine", "rule": "Check Rule RuleAnswer Status Subject"}
 )

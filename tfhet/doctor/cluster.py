@@ -1,9 +1,10 @@
-"""A cluster file, with what this machine knows about it: facts that the rules of `cluster_rules` judge."""
+"""Rules about a cluster file, and the facts that they judge: the file, and what this machine knows about it."""
 
 from __future__ import annotations
 
 import difflib
-import os
+import itertools
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,11 +13,19 @@ import psutil
 
 from tfhet import arguments
 from tfhet.catalogue import Instance, instance
-from tfhet.errors import UsageError
+from tfhet.cluster import Cluster, Group, Identity, PortRange, Ports, roles
+from tfhet.doctor.rule import RuleAnswer, Subject, limited, ok, wrong
+from tfhet.errors import ClusterError, UsageError
 from tfhet.launch.settings import LaunchSettings
 from tfhet.planes.tf_service import ServiceSettings
-from tfhet.simulate import ClusterFile, cluster_file
+from tfhet.record.machine import usable_cores
+from tfhet.simulate import ClusterFile, GroupFile, load
 from tfhet.simulate.channels import DIGITS
+from tfhet.simulate.scale import BASE_BYTES, PROCESS_BYTES
+from tfhet.units import GIB, MIB
+
+FILES_FOR_EACH = 4
+"""Files per worker, so that no worker waits long for the others at the end of an epoch."""
 
 
 @dataclass(frozen=True)
@@ -25,19 +34,19 @@ class ClusterFacts:
 
     cluster: ClusterFile
     settings: LaunchSettings
-    """Of the launcher, as the file gives them; the usual ones where those are wrong."""
+    """Launcher arguments of the file; the defaults where those are wrong."""
     refused: str
     """What is wrong with them; "" when nothing is."""
     types: Mapping[str, Instance | None]
-    """By name; None for one that the catalogue does not have."""
+    """Instance types by name; None for one that the catalogue lacks."""
     near: Mapping[str, str]
-    """What the catalogue says of those that it does not have."""
+    """What the catalogue says of those that it lacks."""
     mistyped: Mapping[str, str]
-    """Arguments that the launcher hands on to the script, each with the one of its own that looks like it."""
+    """Arguments that the launcher passes on to the script, each with the one of its own that looks like it."""
     files: Mapping[str, int | None]
-    """Input files of each channel; None: there is no such directory."""
+    """Number of input files by channel; None where the directory does not exist."""
     cpus: int
-    """Of this machine, as far as this process may use them."""
+    """CPUs of this machine that this process may use."""
     memory_bytes: int
 
     @property
@@ -46,23 +55,21 @@ class ClusterFacts:
 
     @property
     def dnn_hosts(self) -> int:
-        group = self.cluster.groups.get(self.dnn_group)
-        return group.hosts if group else 0
+        return sum(group.hosts for name, group in self.cluster.groups.items() if name == self.dnn_group)
 
     @property
     def data_hosts(self) -> int:
         return sum(group.hosts for name, group in self.cluster.groups.items() if name != self.dnn_group)
 
     @property
-    def workers(self) -> int:
-        """Of the data service, in the whole cluster."""
-        service = self.service
-        return self.data_hosts * service.data_host_workers + self.dnn_hosts * service.dnn_host_workers
-
-    @property
     def service(self) -> ServiceSettings:
         """The arguments of tf.data service."""
         return ServiceSettings.of(self.settings.planes)
+
+    @property
+    def workers(self) -> int:
+        """Number of workers of the data service in the whole cluster."""
+        return self.data_hosts * self.service.data_host_workers + self.dnn_hosts * self.service.dnn_host_workers
 
     @property
     def ranks(self) -> int:
@@ -71,34 +78,32 @@ class ClusterFacts:
 
 
 def look(name: str) -> ClusterFacts:
-    """`name`: a cluster file, or a preset. Raises UsageError for what is none, or cannot be read."""
-    cluster = cluster_file.load(name)
+    """Facts about a cluster file, or a preset. Raises UsageError for one that cannot be read."""
+    cluster = load(name)
     try:
         settings, rest = LaunchSettings.parse(cluster.arguments())
         refused = ""
     except UsageError as error:
         settings, rest, refused = LaunchSettings(), [], str(error)
-    types, near = {}, {}
+    types: dict[str, Instance | None] = {}
+    near = {}
     for group in cluster.groups.values():
-        types[group.instance_type], near[group.instance_type] = _type(group.instance_type)
+        try:
+            types[group.instance_type] = instance(group.instance_type)
+        except UsageError as error:
+            types[group.instance_type], near[group.instance_type] = None, str(error)
     return ClusterFacts(
         cluster,
         settings,
         refused,
         types,
-        {name: why for name, why in near.items() if why},
+        near,
         dict(_mistyped(rest)),
-        {channel: count for channel, path in cluster.channels.items() for count in _counts(path)},
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        # The demonstration data are written when they are first used.
+        {channel: _files(Path(at)) for channel, at in cluster.channels.items() if Path(at).parts[:1] != (DIGITS,)},
+        usable_cores(),
         int(psutil.virtual_memory().total),
     )
-
-
-def _type(name: str) -> tuple[Instance | None, str]:
-    try:
-        return instance(name), ""
-    except UsageError as error:
-        return None, str(error)
 
 
 def _mistyped(rest: list[str]) -> Iterator[tuple[str, str]]:
@@ -109,13 +114,155 @@ def _mistyped(rest: list[str]) -> Iterator[tuple[str, str]]:
             yield word, f"--{near}"
 
 
-def _counts(path: str) -> Iterator[int | None]:
-    """Nothing for the demonstration data, which are written when they are first used."""
-    if Path(path).parts[:1] == (DIGITS,):
-        return
-    folder = Path(path)
+def _files(folder: Path) -> int | None:
     if not folder.is_dir():
-        yield None
-        return
+        return None
     names = [each.name for each in folder.rglob("*") if each.is_file() and not each.name.startswith((".", "tfhet."))]
-    yield len([name for name in names if ".tfrecord" in name]) or len(names)
+    return len([name for name in names if ".tfrecord" in name]) or len(names)
+
+
+CLUSTER: Subject[ClusterFacts] = Subject("cluster")
+
+
+@CLUSTER.rule("launcher arguments", "the launchers refuse wrong ones, on every host")
+def launcher_arguments(facts: ClusterFacts) -> RuleAnswer:
+    if facts.refused:
+        return wrong(facts.refused, "correct it under `launcher:`")
+    return ok(", ".join(f"{name} {value}" for name, value in facts.cluster.launcher.items()) or "the usual ones")
+
+
+@CLUSTER.rule("mistyped arguments", "what the launcher does not know goes to the script, without a warning")
+def mistyped_arguments(facts: ClusterFacts) -> RuleAnswer:
+    if facts.mistyped:
+        found = ", ".join(f"{word} is none of the launcher's" for word in facts.mistyped)
+        return limited(found, f"if it was meant for the launcher: {', '.join(facts.mistyped.values())}")
+    return ok("none")
+
+
+@CLUSTER.rule("groups", "each group delivers data or trains")
+def groups(facts: ClusterFacts) -> RuleAnswer:
+    names = (f"algo-{number}" for number in itertools.count(1))
+    made = tuple(
+        Group(name, tuple(itertools.islice(names, group.hosts)), group.instance_type)
+        for name, group in facts.cluster.groups.items()
+    )
+    try:
+        roles(Identity("", made[0].name, Cluster(made, "")), facts.settings.groups)
+    except ClusterError as error:  # what every launcher would say
+        return wrong(str(error), "change the groups, or give data_group and dnn_group under `launcher:`")
+    return ok(Cluster(made, "").describe())
+
+
+@CLUSTER.rule("workers", "a host without a task ends the job before it starts")
+def workers(facts: ClusterFacts) -> RuleAnswer:
+    if facts.data_hosts and not facts.service.data_host_workers:
+        return wrong("data hosts without workers", "data_host_workers 1 or more, or no data group")
+    return ok(f"{facts.workers}, and {facts.ranks} ranks")
+
+
+@CLUSTER.rule("ports of a host", "each process of a host needs a port of its own")
+def ports(facts: ClusterFacts) -> RuleAnswer:
+    control, service = facts.settings.control_port, facts.service
+    most = max(service.data_host_workers, service.dnn_host_workers)
+    plane = {"dispatcher": PortRange(service.dispatcher_port), "workers": PortRange(service.worker_port, most)}
+    try:
+        Ports.from_env({}, control=control, plane=plane)
+    except UsageError as error:
+        return wrong(str(error), "give control_port, dispatcher_port and worker_port ports of their own")
+    return ok(f"{control}, {service.dispatcher_port}, and from {service.worker_port} on")
+
+
+@CLUSTER.rule("instance types", "sizes and prices come from the type")
+def types(facts: ClusterFacts) -> RuleAnswer:
+    if facts.near:
+        what = "correct it, or give its group cpus, memory_mib and mbit_per_s"
+        return limited("; ".join(facts.near.values()), what)
+    return ok(", ".join(facts.types))
+
+
+@CLUSTER.rule("ranks and GPUs", "ranks that share a GPU wait for each other; a GPU without a rank is paid for")
+def gpus(facts: ClusterFacts) -> RuleAnswer | None:
+    group = facts.cluster.groups.get(facts.dnn_group)
+    row = facts.types.get(group.instance_type) if group else None
+    if group is None or row is None:
+        return None
+    found = f"{group.ranks} ranks on {row.name}, which has {row.gpus or 'no'} GPUs"
+    if row.gpus and group.ranks > row.gpus:
+        return limited(found, f"at most ranks: {row.gpus}; a simulator emulates missing GPUs, the cloud does not")
+    if group.ranks < row.gpus:
+        return limited(found, f"ranks: {row.gpus}, or a smaller type")
+    return ok(found)
+
+
+@CLUSTER.rule("CPU quotas", "hosts that are busy at once get less than their quota when there are too few CPUs")
+def cpu_quotas(facts: ClusterFacts) -> RuleAnswer:
+    wanted = sum(group.hosts * (group.cpus or 0.0) for group in facts.cluster.groups.values())
+    found = f"{wanted:g} CPUs for all hosts, {facts.cpus} on this machine"
+    if wanted > facts.cpus:
+        return limited(found, f"scale `cpus` down, at least by {wanted / facts.cpus:.2g}")
+    return ok(found if wanted else "none")
+
+
+@CLUSTER.rule("memory of the hosts", "the kernel kills a process of the job when memory runs out")
+def memory(facts: ClusterFacts) -> RuleAnswer:
+    needed = 0.0
+    for name, group in facts.cluster.groups.items():
+        processes = _processes(facts, name, group)
+        least = processes * PROCESS_BYTES + BASE_BYTES
+        given = least if group.memory_mib is None else group.memory_mib * MIB
+        if given < least:
+            found = f"{name}: {given / GIB:.1f} GiB for {processes} processes with TensorFlow"
+            return limited(found, f"memory_mib {least / MIB:.0f}, or fewer workers or ranks")
+        needed += group.hosts * given
+    found = f"{needed / GIB:.1f} GiB for all hosts, {facts.memory_bytes / GIB:.1f} on this machine"
+    return limited(found, "fewer hosts, workers or ranks") if needed > facts.memory_bytes else ok(found)
+
+
+@CLUSTER.rule("reserve_cpus", "the workers of a dnn host keep off these CPUs")
+def reserve(facts: ClusterFacts) -> RuleAnswer | None:
+    group = facts.cluster.groups.get(facts.dnn_group)
+    kept = facts.service.reserve_cpus
+    if group is None or kept < 0 or not facts.service.dnn_host_workers:
+        return None
+    row = facts.types.get(group.instance_type)
+    there = math.ceil(group.cpus) if group.cpus else row.vcpus if row else facts.cpus
+    found = f"{kept} of {there} CPUs of a dnn host"
+    if kept >= there:
+        return limited(f"{found}: none would be left, so none is kept", f"reserve_cpus {there - 1} or less, or -1")
+    return ok(found)
+
+
+@CLUSTER.rule("channels", "the job does not see a directory that does not exist")
+def channels(facts: ClusterFacts) -> RuleAnswer | None:
+    if not facts.cluster.channels:
+        return None
+    lost = [f"{name}: {facts.cluster.channels[name]}" for name, count in facts.files.items() if count is None]
+    if lost:
+        return wrong(f"no such directory: {', '.join(lost)}", "correct the path; it is relative to where tfhet starts")
+    return ok(", ".join(facts.cluster.channels))
+
+
+@CLUSTER.rule("files and workers", "a file goes to one worker")
+def files(facts: ClusterFacts) -> RuleAnswer | None:
+    counted = {name: count for name, count in facts.files.items() if count is not None}
+    if not counted or not facts.workers:
+        return None
+    name, least = min(counted.items(), key=lambda item: item[1])
+    return files_for_workers(least, f"files in {name}", facts.workers)
+
+
+def files_for_workers(count: int, unit: str, workers: int) -> RuleAnswer:
+    """Judges whether each worker has enough files, or other source elements."""
+    found, wanted = f"{count} {unit}, {workers} workers", FILES_FOR_EACH * workers
+    if count < workers:
+        what = f"write the data into {wanted} files or more, or take fewer workers"
+        return limited(f"{found}: {workers - count} of them idle", what)
+    if count < wanted:
+        return limited(found, f"{wanted} files keep all of them busy to the end of an epoch")
+    return ok(found)
+
+
+def _processes(facts: ClusterFacts, name: str, group: GroupFile) -> int:
+    if name == facts.dnn_group:
+        return group.ranks + facts.service.dnn_host_workers
+    return facts.service.data_host_workers

@@ -1,4 +1,4 @@
-"""`tfhet doctor`: looks, and prints a table for each subject."""
+"""`tfhet doctor`: examines, and prints a table for each section."""
 
 from __future__ import annotations
 
@@ -14,17 +14,19 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     doctor = commands.add_parser(
         "doctor", help="what will fail, and what could be better: machine, versions, cluster, pipeline, script"
     )
-    doctor.add_argument("--cluster", metavar="FILE", help="also look at a cluster file, or a preset")
+    doctor.add_argument("--cluster", metavar="FILE", help="also examine a cluster file, or a preset")
     doctor.add_argument(
         "--pipeline",
         metavar="TARGET",
-        help="also look at a data set: a directory of TFRecords, `synthetic`, or FILE.py:NAME of a Pipeline, a "
+        help="also examine a data set: a directory of TFRecords, `synthetic`, or FILE.py:NAME of a Pipeline, a "
         "tf.data.Dataset, or a function that makes one",
     )
-    doctor.add_argument("--stages", metavar="TEXT", help="of a TARGET that is a source: stages, or the name of a chain")
+    doctor.add_argument(
+        "--stages", metavar="TEXT", help="stages, or the name of a chain, for a TARGET that is a source"
+    )
     doctor.add_argument("--script", type=Path, metavar="FILE", help="also read a training script, without running it")
     doctor.add_argument("--brief", action="store_true", help="leave out what is ok")
-    doctor.add_argument("--run-dir", type=Path, help="where simulated clusters would keep what their hosts write")
+    doctor.add_argument("--run-dir", type=Path, help="directory for the files of simulated hosts")
     doctor.add_argument("--json", type=Path, metavar="FILE", help="also write the findings to this file")
     doctor.set_defaults(run=run)
 
@@ -32,16 +34,21 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def run(args: argparse.Namespace) -> int:
     """The exit code: 0, or 1 when something will fail."""
     from tfhet.cluster import environment
-    from tfhet.doctor.examination import COLUMNS, Question, examine
+    from tfhet.doctor.examination import COLUMNS, examine
     from tfhet.report import show, table
 
     if args.stages and not args.pipeline:
         raise UsageError("--stages is for --pipeline: name a source there")
-    asked = Question(args.cluster, args.pipeline, args.stages, args.script)
-    found = examine(environment(), args.run_dir, asked)
+    found = examine(
+        environment(),
+        args.run_dir,
+        cluster_file=args.cluster,
+        target=args.pipeline,
+        stages=args.stages,
+        script_file=args.script,
+    )
     for section in found.sections():
-        rows = found.rows(section, args.brief)
-        if rows:
+        if rows := found.rows(section, args.brief):
             show(table(rows, columns=COLUMNS, title=section))
     if args.json:
         args.json.write_text(json.dumps(found.to_json(), indent=1), encoding="utf-8")

@@ -2,37 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tfhet.container import kernel
-from tfhet.doctor import cluster, host, pipeline, script, simulation, software
-from tfhet.doctor.check import Check, Status
-from tfhet.doctor.cluster_rules import CLUSTER
+from tfhet.doctor import cluster, host, pipeline, script, software
 from tfhet.doctor.host_rules import MACHINE
-from tfhet.doctor.pipeline_rules import PIPELINE
+from tfhet.doctor.rule import Check, Status, Subject
 from tfhet.doctor.script_rules import SCRIPT
 from tfhet.doctor.version_rules import DISTRIBUTIONS, VERSIONS
 from tfhet.record.machine import versions
 
 SCHEMA = 2
 COLUMNS = ("what", "is", "found", "why it matters", "what to do")
-
-
-@dataclass(frozen=True)
-class Question:
-    """What else than the machine is to be looked at."""
-
-    cluster: str | None = None
-    """A cluster file, or the name of a preset."""
-    pipeline: str | None = None
-    """A target as `tfhet profile` takes it: a directory, `synthetic`, or FILE.py:NAME."""
-    stages: str | None = None
-    """Of a target that is a source."""
-    script: Path | None = None
-    """A training script."""
+SUBJECTS: tuple[Subject[Any], ...] = (MACHINE, VERSIONS, cluster.CLUSTER, pipeline.PIPELINE, SCRIPT)
+_BESIDE = {
+    "unshare": "trying namespaces",
+    "CPU set": "hosts in namespaces whose CPUs are counted",
+    "memory limit": "hosts in namespaces with less memory than the machine",
+    "netem": "packet delays that cost no CPU",
+}
+"""Purposes of features of the machine that a simulation can do without: another way is taken, or the record says so."""
+_OF_SOFTWARE = ("toolkit", "mpi4py")
+"""Features of a simulation that the section `software` reports."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +42,7 @@ class Examination:
 
     @property
     def verdict(self) -> str:
-        """In one line."""
+        """All of it in one line."""
         fatal = [f"{check.name} ({check.found}; {check.advice})" for check in self.checks if check.is_fatal]
         if fatal:
             return f"will fail: {'; '.join(fatal)}"
@@ -59,8 +53,7 @@ class Examination:
         return list(dict.fromkeys(check.section for check in self.checks))
 
     def rows(self, section: str, brief: bool = False) -> list[list[str]]:
-        """As a table: name, status, what was found, why it matters, what to do where it is not ok. brief: without
-        those that are ok."""
+        """Rows of a table with COLUMNS. brief: leaves out what is ok."""
         return [
             [check.name, check.status.value, check.found, check.reason, check.advice]
             for check in self.checks
@@ -71,29 +64,54 @@ class Examination:
         return {"schema": SCHEMA, "is_sound": self.is_sound, "checks": [check.to_json() for check in self.checks]}
 
 
-def examine(env: Mapping[str, str], directory: Path | None = None, asked: Question | None = None) -> Examination:
-    """Looks at everything; takes some seconds, because TensorFlow is loaded, and leaves nothing behind.
+def examine(
+    env: Mapping[str, str],
+    directory: Path | None = None,
+    *,
+    cluster_file: str | None = None,
+    target: str | None = None,
+    stages: str | None = None,
+    script_file: Path | None = None,
+) -> Examination:
+    """Examines the machine, and what is named beside it. Leaves nothing; takes seconds, because TensorFlow is loaded.
 
-    directory: where a simulated cluster would keep what its hosts write; by default the folder for temporary files.
-    Raises UsageError for what is asked about and not there.
+    directory: place of the files of simulated hosts; None: the folder for temporary files. cluster_file: or the name of
+    a preset. target: of a data set, as `tfhet profile` takes it, with its stages where it is a source. Raises
+    UsageError for what is named and does not exist.
     """
-    return Examination(tuple(_all(env, directory, asked or Question())))
+
+    def checks() -> Iterator[Check]:
+        # What the user named comes first: a wrong name shows before anything takes time.
+        job = cluster.look(cluster_file) if cluster_file else None
+        text = script.look(script_file) if script_file else None
+        loaded = software.load(env)
+        here = host.look(env, loaded.gpus, directory)
+        yield from software.checks(loaded, len(here.gpus))
+        yield from VERSIONS.checks({**versions(DISTRIBUTIONS), "gpus": str(len(here.gpus))})
+        yield from MACHINE.checks(here)
+        yield from simulation_checks(kernel.probe(directory))
+        if job is not None:
+            yield from cluster.CLUSTER.checks(job)
+        if target:
+            workers = job.workers if job else None
+            yield from pipeline.PIPELINE.checks(pipeline.look(target, stages, workers, here.memory_bytes))
+        if text is not None:
+            yield from SCRIPT.checks(text)
+
+    return Examination(tuple(checks()))
 
 
-def _all(env: Mapping[str, str], directory: Path | None, asked: Question) -> Iterator[Check]:
-    # What the user named comes first: a wrong name shows before anything takes time.
-    job = cluster.look(asked.cluster) if asked.cluster else None
-    text = script.look(asked.script) if asked.script else None
-    loaded = software.load(env)
-    here = host.look(env, loaded.gpus, directory)
-    yield from software.checks(loaded, len(here.gpus))
-    yield from VERSIONS.checks({**versions(DISTRIBUTIONS), "gpus": str(len(here.gpus))})
-    yield from MACHINE.checks(here)
-    yield from simulation.checks(kernel.probe(directory))
-    if job is not None:
-        yield from CLUSTER.checks(job)
-    if asked.pipeline:
-        workers = job.workers if job else None
-        yield from PIPELINE.checks(pipeline.look(asked.pipeline, asked.stages, workers, here.memory_bytes))
-    if text is not None:
-        yield from SCRIPT.checks(text)
+def simulation_checks(features: Iterable[kernel.Feature]) -> Iterator[Check]:
+    """The section `simulation`: what the simulator can do to hosts on this machine."""
+    for feature in features:
+        if feature.name in _OF_SOFTWARE:
+            continue
+        what = feature.what_to_do
+        if feature.there is None:
+            status, what = Status.UNKNOWN, "run tfhet doctor as root"
+        elif feature.there:
+            status = Status.OK
+        else:
+            status = Status.LIMITED if feature.name in _BESIDE else Status.MISSING
+        why = kernel.PURPOSES[feature.needed_for[0]] if feature.needed_for else _BESIDE.get(feature.name, "")
+        yield Check("simulation", feature.name, status, feature.detail, why, what)

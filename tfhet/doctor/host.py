@@ -1,4 +1,4 @@
-"""What this machine is, as far as it matters to a job: facts, read once, that the rules of `host_rules` judge."""
+"""This machine, as far as it matters to a job: facts, read once, that the rules of `host_rules` judge."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tfhet.record.machine import machine
 
 _WORKERS = ServiceSettings.worker_port
 PORTS = (CONTROL_PORT, ServiceSettings.dispatcher_port, *range(_WORKERS, _WORKERS + 4))
-"""Those that a launcher takes unless told others, with up to four workers on a host."""
+"""Default ports of a launcher, with up to four workers on a host."""
 _PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
 """gRPC's own order (doc/environment_variables.md of gRPC); it reads them in lower case only."""
 _TIME_ERROR = 5
@@ -34,37 +34,36 @@ class Host:
     cpu: str
     cores: int
     cores_usable: int
-    """That this process may run on."""
     cpu_quota: float | None
-    """CPU seconds a second that its control group allows; None: no limit."""
+    """CPU seconds per second that the control group allows; None: no limit."""
     steal_share: float
     """Share of the CPU time since boot that the hypervisor gave to others, 0 to 1."""
     governor: str
-    """Of the CPU's frequency; "" where the machine does not tell."""
+    """Governor of the CPU's frequency; "" where the machine does not say."""
     numa_nodes: int
     memory_bytes: int
     memory_free_bytes: int
     gpus: tuple[str, ...]
     gpus_usable: int
-    """That TensorFlow sees."""
+    """Number of GPUs that TensorFlow sees."""
     open_files: int
-    """How many a process may have; a large number where there is no limit."""
+    """Maximum per process; 2**30 where there is no limit."""
     shm_bytes: int | None
-    """Size of /dev/shm; None: there is none."""
+    """Size of /dev/shm; None where it does not exist."""
     directory: str
-    """Where a simulated cluster would keep what its hosts write."""
+    """Place of the files of simulated hosts."""
     disk_free_bytes: int
     busy_ports: tuple[str, ...]
-    """What is wrong with each of PORTS that cannot be listened on."""
+    """Why each of PORTS that is in use cannot be listened on."""
     name: str
     addresses: tuple[str, ...]
-    """IPv4 addresses that the name leads to; () where it leads nowhere."""
+    """IPv4 addresses of the name; () where it cannot be resolved."""
     interfaces: Mapping[str, str]
-    """Network interfaces that are up, without the loopback, each with an IPv4 address."""
+    """IPv4 address by network interface that is up, without the loopback."""
     default_interface: str
-    """The one to the world; "" where there is no such route."""
+    """Interface of the default route; "" without one."""
     is_clock_in_step: bool | None
-    """None: the machine does not tell."""
+    """None: the machine does not say."""
     preloaded: str
     """`LD_PRELOAD`."""
     proxies: tuple[str, ...]
@@ -72,7 +71,7 @@ class Host:
 
 
 def look(env: Mapping[str, str], gpus_usable: int, directory: Path | None = None, root: Path = Path("/")) -> Host:
-    """Reads it all; changes nothing. root: where /proc and /sys are, for tests."""
+    """Reads all facts; changes nothing. root: place of /proc and /sys, for tests."""
     here = machine(root / "proc")
     directory = Path(tempfile.gettempdir()) if directory is None else directory.absolute()
     while not directory.exists():  # it will be made there

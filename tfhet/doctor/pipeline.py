@@ -1,12 +1,27 @@
-"""A data set that is to be examined, and what is known of the job around it: facts for `pipeline_rules`."""
+"""Rules about a data set that a data service is to deliver, and the facts that they judge."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 
+from tfhet.doctor.cluster import FILES_FOR_EACH, files_for_workers
+from tfhet.doctor.rule import RuleAnswer, Subject, limited, ok, wrong
 from tfhet.errors import UsageError
 from tfhet.profile import Anatomy
+from tfhet.units import GIB, MIB
+
+MOST_GRAPH_BYTES = 2 * GIB - 1
+LARGE_GRAPH_BYTES = 64 * MIB
+"""Every worker gets the graph before it begins, and again when it restarts."""
+MANY_REQUESTS = 10_000
+"""Report one request per source element from this number of elements on."""
+MUCH_MEMORY = 0.25
+"""Share of the machine's memory."""
+NARROWER = 2
+"""Report a cut only if it reduces bytes by at least this factor."""
+RANDOM = ("Random", "StatelessRandom", "StatefulUniform", "StatefulStandardNormal", "RngRead", "Multinomial")
+"""Prefixes of the names of operations that draw random numbers."""
 
 
 @dataclass(frozen=True)
@@ -16,17 +31,22 @@ class PipelineFacts:
     anatomy: Anatomy | None
     """None: it could not be built."""
     error: str = ""
-    """Why not."""
+    """Why it could not be built."""
     workers: int | None = None
-    """Of the data service; None: not known."""
+    """Number of workers of the data service; None: not known."""
     memory_bytes: int = 0
-    """Of a machine that works on it: this one's."""
+    """Memory of a machine that works on it: this one's."""
+
+    @property
+    def graph(self) -> Anatomy:
+        assert self.anatomy is not None
+        return self.anatomy
 
 
 def look(target: str, stages: str | None, workers: int | None, memory_bytes: int) -> PipelineFacts:
-    """Builds what `target` names (see `tfhet.profile.load`) and looks into its graph; reads no data.
+    """Builds what `target` names (see `tfhet.profile.load`) and examines its graph; reads no data.
 
-    Loads TensorFlow, and runs the user's file. Raises UsageError for a target that is none.
+    Loads TensorFlow, and runs the user's file. Raises UsageError for a target that does not exist.
     """
     from tfhet.profile import anatomy_of, load
 
@@ -35,14 +55,230 @@ def look(target: str, stages: str | None, workers: int | None, memory_bytes: int
     except UsageError:
         raise
     except (Exception, SystemExit) as error:  # noqa: BLE001  # the user's code: whatever it raises is a finding
-        return PipelineFacts(None, _told(error), workers, memory_bytes)
+        return PipelineFacts(None, _summary(error), workers, memory_bytes)
     return PipelineFacts(found, "", workers, memory_bytes)
 
 
-def _told(error: BaseException) -> str:
+def _summary(error: BaseException) -> str:
     """Its last line: AutoGraph puts the way through the user's code before it."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [""]
     place = re.search(r'File "([^"]+)", line (\d+)', str(error))
     name = type(error).__name__
     text = lines[-1] if lines[-1].startswith(name) else f"{name}: {lines[-1]}"
     return f"{text[:300]} ({place[1]}:{place[2]})" if place else text[:300]
+
+
+def _is_built(facts: PipelineFacts) -> bool:
+    return facts.anatomy is not None
+
+
+def _is_dataset(facts: PipelineFacts) -> bool:
+    """For a Pipeline tfhet chooses batching, order and cut itself."""
+    return facts.anatomy is not None and not facts.anatomy.is_declared
+
+
+PIPELINE: Subject[PipelineFacts] = Subject("pipeline")
+
+
+@PIPELINE.rule("building it", "every rank builds it")
+def builds(facts: PipelineFacts) -> RuleAnswer:
+    if not facts.error:
+        return ok("it can be built")
+    if "singleton tf.Variables" in facts.error or "created on a non-first call" in facts.error:
+        return wrong(facts.error, "make Keras layers and variables once, outside of the mapped function")
+    return wrong(facts.error, "correct what raises it")
+
+
+@PIPELINE.rule(
+    "Python code", "tf.data service runs TensorFlow operations only", "tensorflow/tensorflow#50252", when=_is_built
+)
+def python_code(facts: PipelineFacts) -> RuleAnswer:
+    found = ", ".join(facts.graph.python_functions)
+    if not found:
+        return ok("none")
+    what = "write it with TensorFlow operations, or move it after tfhet.distribute"
+    return limited(found, what) if facts.workers == 0 else wrong(found, what)
+
+
+@PIPELINE.rule(
+    "variables and tables", "the graph that travels holds copies", "tensorflow/tensorflow#47531", when=_is_built
+)
+def resources(facts: PipelineFacts) -> RuleAnswer:
+    found = ", ".join(facts.graph.resources)
+    if found:
+        return limited(f"{found}: workers get copies, as they are now", "change nothing in them later")
+    return ok("none")
+
+
+@PIPELINE.rule("elements", "only tensors travel; a model wants their shapes", when=_is_built)
+def elements(facts: PipelineFacts) -> RuleAnswer:
+    if "DatasetSpec" in facts.graph.no_tensors:
+        return wrong("DatasetSpec: data sets inside the data set", "flat_map() or batch() the windows")
+    if facts.graph.no_tensors:
+        named = ", ".join(sorted(set(facts.graph.no_tensors)))
+        return limited(f"{named}: no plain tensors", "padded_batch(), or to_tensor() in the last map")
+    if facts.graph.unknown_shapes:
+        named = ", ".join(facts.graph.unknown_shapes)
+        return limited(f"{named}: of unknown shape", "tf.ensure_shape() in the last map")
+    return ok("tensors of known shapes")
+
+
+@PIPELINE.rule(
+    "size of the graph",
+    "the graph holds its arrays, and may have at most 2 GiB",
+    "tensorflow/tensorflow#5383",
+    when=_is_built,
+)
+def graph_size(facts: PipelineFacts) -> RuleAnswer:
+    size = facts.graph.graph_bytes
+    found = f"{size / MIB:.1f} MiB"
+    what = "write the arrays to TFRecords (tfhet.source.writing), and read those"
+    if size > MOST_GRAPH_BYTES:
+        return wrong(f"{found}, more than a graph may have", what)
+    return limited(found, what) if size > LARGE_GRAPH_BYTES else ok(found)
+
+
+@PIPELINE.rule("files and workers", "a file, or another source element, goes to one worker", when=_is_built)
+def files(facts: PipelineFacts) -> RuleAnswer | None:
+    count, unit = facts.graph.splits, "files" if facts.graph.reads_files else "source elements"
+    if count is None:
+        return None
+    if facts.workers is not None:
+        return files_for_workers(count, unit, facts.workers)
+    if count == 1:
+        return limited(f"1 of {unit}: one worker has it, others idle", "write the data into more files")
+    return ok(f"{count} {unit}: enough for {max(1, count // FILES_FOR_EACH)} workers")
+
+
+@PIPELINE.rule(
+    "requests", "each source element costs the dispatcher one request", "tensorflow/tensorflow#70541", when=_is_dataset
+)
+def requests(facts: PipelineFacts) -> RuleAnswer | None:
+    found = facts.graph
+    if found.splits is None:
+        return None
+    if not found.reads_files and found.splits > MANY_REQUESTS:
+        what = "begin with a list of files, or of ranges that flat_map turns into examples"
+        return limited(f"{found.splits} source elements that are no files", what)
+    return ok(f"{found.splits} for a pass")
+
+
+@PIPELINE.rule("sharding", "without it every worker delivers everything", when=_is_dataset)
+def sharding(facts: PipelineFacts) -> RuleAnswer:
+    if facts.graph.sources > 1:
+        what = "begin with one list of files, and read what belongs together in one map"
+        found = f"{facts.graph.sources} sources, so it is off: a pass repeats some examples and misses others"
+        return limited(found, what)
+    return ok("dynamic: each split goes to one worker, once")
+
+
+@PIPELINE.rule("fixed seeds", "without sharding a fixed seed makes every worker send the same batches")
+def same_batches(facts: PipelineFacts) -> RuleAnswer | None:
+    if not _is_dataset(facts) or facts.graph.sources == 1:
+        return None
+    if facts.graph.has_fixed_order:
+        return limited("a shuffle with a seed, and sharding is off", "shuffle() without seed")
+    return ok("no shuffle with a seed")
+
+
+@PIPELINE.rule("own shards", "rank 0's graph is served: no rank sees what it leaves out", when=_is_dataset)
+def own_shards(facts: PipelineFacts) -> RuleAnswer:
+    kinds = {step.kind for step in facts.graph.steps}
+    if "Shard" in kinds:
+        return limited("shard() is in it", "remove it: tfhet.distribute shards the data")
+    if "DataService" in kinds:
+        return wrong("it reads from a data service already", "hand tfhet.distribute the data set before that")
+    return ok("no shard()")
+
+
+@PIPELINE.rule(
+    "end of an epoch",
+    "all ranks need the same number of steps, or one waits for ever",
+    "horovod/horovod#2083",
+    when=_is_dataset,
+)
+def end(facts: PipelineFacts) -> RuleAnswer:
+    what = "model.fit(..., steps_per_epoch=N), or tfhet.distribute(ds, steps_per_epoch=N)"
+    if facts.graph.is_endless:
+        return limited("it has no end", what)
+    count = facts.graph.elements
+    return limited("it does not know its length", what) if count is None else ok(f"{count} elements")
+
+
+@PIPELINE.rule("assert_cardinality", "a worker has only a part of the data, so the count fails", when=_is_dataset)
+def assertion(facts: PipelineFacts) -> RuleAnswer:
+    if facts.graph.asserts_cardinality and facts.graph.sources == 1 and facts.workers != 1:
+        what = "put it at the end, or give tfhet.distribute steps_per_epoch"
+        return wrong("it is inside", what) if facts.workers else limited("it is inside: two workers fail", what)
+    return ok("none inside")
+
+
+@PIPELINE.rule("bytes on the wire", "both sides copy each byte, and a float32 has four of them", when=_is_built)
+def wire(facts: PipelineFacts) -> RuleAnswer | None:
+    *earlier, last = facts.graph.steps
+    if last.example_bytes is None or last.example_values is None:
+        return None
+    found = f"{last.example_bytes} bytes for an example ({', '.join(last.dtypes)})"
+    if facts.graph.is_declared:  # its cut is where an example has the fewest
+        return ok(found)
+    for index, step in reversed(list(enumerate(earlier))):
+        is_narrow = step.example_bytes is not None and step.example_bytes * NARROWER <= last.example_bytes
+        # The same image in another form, and not the number that it is made from.
+        if is_narrow and (step.example_values or 0) * NARROWER >= last.example_values:
+            rest = ", ".join(each.name for each in facts.graph.steps[index + 1 :])
+            what = f"tfhet.distribute after {step.name!r}, then {rest}, where that is cheap (tfhet profile)"
+            return limited(f"{found}, {step.example_bytes} after {step.name!r}", what)
+    return ok(found)
+
+
+@PIPELINE.rule("batches", "each element costs one request", "tensorflow/tensorflow#49304", when=_is_dataset)
+def batches(facts: PipelineFacts) -> RuleAnswer:
+    size = facts.graph.steps[-1].examples
+    return limited("single examples", "batch() before tfhet.distribute") if size == 1 else ok(f"{size} examples each")
+
+
+@PIPELINE.rule("prefetch", "without it a worker holds one element ready, and waits for its reader", when=_is_dataset)
+def prefetched(facts: PipelineFacts) -> RuleAnswer:
+    if facts.graph.steps[-1].kind != "Prefetch":
+        return limited("no prefetch() at the end", "prefetch(2) before tfhet.distribute")
+    return ok("at the end")
+
+
+@PIPELINE.rule("parallel maps", "a worker uses one CPU for a map that is not", when=_is_dataset)
+def parallel(facts: PipelineFacts) -> RuleAnswer:
+    slow = [step.name for step in facts.graph.steps if step.kind == "Map"]
+    if slow:
+        return limited(f"one thread: {', '.join(slow)}", "map(..., num_parallel_calls=tf.data.AUTOTUNE)")
+    return ok("all that map")
+
+
+@PIPELINE.rule(
+    "cache",
+    "after random operations it gives all epochs the same random numbers",
+    "tensorflow/tensorflow#47755",
+    when=_is_dataset,
+)
+def cached(facts: PipelineFacts) -> RuleAnswer:
+    places = [index for index, step in enumerate(facts.graph.steps) if step.kind == "Cache"]
+    if not places:
+        return ok("no cache()")
+    before = [step for step in facts.graph.steps[: places[-1]] if any(op.startswith(RANDOM) for op in step.ops)]
+    if before:
+        names = ", ".join(step.name for step in before)
+        return limited(f"after {names}, which is random", "cache() before what is random")
+    return ok("before what is random")
+
+
+@PIPELINE.rule("shuffle buffer", "every worker holds one for each data set that it serves", when=_is_built)
+def shuffled(facts: PipelineFacts) -> RuleAnswer:
+    for before, step in zip(facts.graph.steps, facts.graph.steps[1:], strict=False):
+        if step.buffer is None:
+            continue
+        held = step.buffer if step.buffer >= 0 else before.elements or 0
+        size = held * step.examples * (step.example_bytes or 0)
+        if facts.memory_bytes and size > MUCH_MEMORY * facts.memory_bytes:
+            found = f"{held} elements, {size / GIB:.1f} GiB on each worker"
+            return limited(found, "shuffle before decoding, or a smaller buffer")
+        if before.elements is not None and held > before.elements:
+            return limited(f"{held} elements of {before.elements}", f"shuffle({before.elements}) does the same")
+    return ok("fits")

@@ -1,4 +1,4 @@
-"""A training script as its text shows it: facts that the rules of `script_rules` judge. Nothing of it is run."""
+"""The text of a training script: facts that the rules of `script_rules` judge. The script is not run."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ class Call:
     """One call in the text."""
 
     name: str
-    """As written, resolved to what was imported: `horovod.tensorflow.keras.init`, `ds.map`."""
+    """Name, resolved to what was imported: `horovod.tensorflow.keras.init`, `ds.map`."""
     line: int
     keywords: frozenset[str]
-    """Names of its arguments; `**` where others may hide."""
+    """Names of its keyword arguments; `**` where there may be others."""
     numbers: frozenset[int]
     """Whole numbers among its arguments."""
     arguments: int
-    """How many have no name."""
+    """Number of positional arguments."""
     is_rank_dependent: bool
-    """Whether it stands under an `if` that asks for the rank."""
+    """Whether it is under an `if` that asks for the rank."""
     is_mapped: bool
-    """Whether it stands in a function that a data set maps."""
+    """Whether it is in a function that a data set maps."""
     text: str
     """Its arguments, as written."""
 
     @property
     def last(self) -> str:
-        """The name behind the last dot."""
+        """The name after the last dot."""
         return self.name.rpartition(".")[2]
 
 

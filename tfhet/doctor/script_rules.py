@@ -1,12 +1,11 @@
-"""Rules about a training script. They read its text, so they may take for a mistake what is none: only what surely
-fails is `wrong`."""
+"""Rules about a training script. They read its text, so they may be mistaken: only what surely fails is `wrong`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from tfhet.cluster import CONTROL_PORT
-from tfhet.doctor.rule import Rule, RuleAnswer, Subject, limited, ok, wrong
+from tfhet.doctor.rule import RuleAnswer, Subject, limited, ok, wrong
 from tfhet.doctor.script import Call, ScriptFacts
 from tfhet.planes.tf_service import ServiceSettings
 
@@ -16,71 +15,79 @@ EXCHANGES = ("DistributedOptimizer", "DistributedGradientTape", "PartialDistribu
 BROADCASTS = ("BroadcastGlobalVariablesCallback", "broadcast_variables", "BroadcastGlobalVariablesHook", "load_model")
 LISTENS = ("bind", "DispatchServer", "DispatcherConfig", "WorkerServer", "WorkerConfig", "create_server", "HTTPServer")
 
+SCRIPT: Subject[ScriptFacts] = Subject("script")
 
+
+def _is_readable(facts: ScriptFacts) -> bool:
+    return not facts.error
+
+
+def _uses_horovod(facts: ScriptFacts) -> bool:
+    return facts.imports_from("horovod")
+
+
+@SCRIPT.rule("readable", "every rank runs it")
 def readable(facts: ScriptFacts) -> RuleAnswer:
     return wrong(facts.error, "correct it") if facts.error else ok(facts.path)
 
 
-def distribute(facts: ScriptFacts) -> RuleAnswer | None:
-    if facts.error:
-        return None
+@SCRIPT.rule(
+    "tfhet.distribute", "without it each rank prepares its own data, and a data group is idle", when=_is_readable
+)
+def distribute(facts: ScriptFacts) -> RuleAnswer:
     calls = _distributes(facts)
     if not calls:
-        return limited("no call of tfhet.distribute", "ds = tfhet.distribute(ds), behind batch")
+        return limited("no call of tfhet.distribute", "ds = tfhet.distribute(ds), after batch")
     by_rank = [call for call in calls if call.is_rank_dependent]
     if by_rank:
         return wrong(f"only some ranks call it ({_lines(by_rank)})", "call it on every rank, in the same order")
     return ok(_lines(calls))
 
 
-def initialised(facts: ScriptFacts) -> RuleAnswer | None:
-    if not facts.imports_from("horovod"):
-        return None
+@SCRIPT.rule("hvd.init", "every call of Horovod needs it", when=_uses_horovod)
+def initialised(facts: ScriptFacts) -> RuleAnswer:
     if not any(call.name.startswith("horovod") for call in facts.named("init")):
         return wrong("horovod is imported and hvd.init() is never called", "call hvd.init() first of all")
     return ok(_lines(facts.named("init")))
 
 
-def exchanged(facts: ScriptFacts) -> RuleAnswer | None:
-    if not facts.imports_from("horovod"):
-        return None
+@SCRIPT.rule("gradients", "without it each rank trains a model of its own", "horovod/horovod#233", when=_uses_horovod)
+def exchanged(facts: ScriptFacts) -> RuleAnswer:
     calls = facts.named(*EXCHANGES)
     if not calls:
-        return limited(
-            "no DistributedOptimizer, no DistributedGradientTape", "optimizer = hvd.DistributedOptimizer(optimizer)"
-        )
-    return ok(", ".join(sorted({call.last for call in calls})))
+        what = "optimizer = hvd.DistributedOptimizer(optimizer)"
+        return limited("no DistributedOptimizer, no DistributedGradientTape", what)
+    return ok(_names(calls))
 
 
-def broadcast(facts: ScriptFacts) -> RuleAnswer | None:
-    if not facts.imports_from("horovod"):
-        return None
+@SCRIPT.rule("first weights", "without it the ranks begin with different weights", when=_uses_horovod)
+def broadcast(facts: ScriptFacts) -> RuleAnswer:
     calls = facts.named(*BROADCASTS)
     if not calls:
-        return limited(
-            "no broadcast of the weights", "callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(0), ...]"
-        )
-    return ok(", ".join(sorted({call.last for call in calls})))
+        what = "callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(0), ...]"
+        return limited("no broadcast of the weights", what)
+    return ok(_names(calls))
 
 
+@SCRIPT.rule("tf.distribute", "it takes all GPUs of a host in each rank", "horovod/horovod#935")
 def strategy(facts: ScriptFacts) -> RuleAnswer | None:
     calls = [call for call in facts.calls if call.last.endswith("Strategy") and "distribute" in call.name]
     if not calls:
         return None
-    if facts.imports_from("horovod"):
-        return limited(f"{calls[0].last} and Horovod ({_lines(calls)})", "keep Horovod, and leave the strategy away")
+    if _uses_horovod(facts):
+        return limited(f"{calls[0].last} and Horovod ({_lines(calls)})", "keep Horovod, and remove the strategy")
     return limited(f"{calls[0].last} ({_lines(calls)})", "the launchers start a rank for each GPU: use Horovod")
 
 
-def sharded(facts: ScriptFacts) -> RuleAnswer | None:
-    if facts.error:
-        return None
+@SCRIPT.rule("own shards", "rank 0's graph is served: no rank sees what it leaves out", when=_is_readable)
+def sharded(facts: ScriptFacts) -> RuleAnswer:
     calls = [call for call in facts.named("shard") if call.arguments + len(call.keywords) >= 2]
     if calls and _distributes(facts):
-        return limited(f"it shards itself too ({_lines(calls)})", "leave shard() away: distribute shares the data out")
+        return limited(f"it shards itself too ({_lines(calls)})", "remove shard(): distribute shards the data")
     return ok("no shard() of its own")
 
 
+@SCRIPT.rule("steps_per_epoch", "without it Keras refuses a data set that has no end")
 def steps(facts: ScriptFacts) -> RuleAnswer | None:
     fits = facts.named("fit")
     if not fits:
@@ -93,8 +100,9 @@ def steps(facts: ScriptFacts) -> RuleAnswer | None:
     return ok("steps_per_epoch" if given else "no repeat() without end")
 
 
+@SCRIPT.rule("saving", "ranks of a host that save at once write the same files", "horovod/horovod#58")
 def saved(facts: ScriptFacts) -> RuleAnswer | None:
-    if not facts.imports_from("horovod"):
+    if not _uses_horovod(facts):
         return None
     calls = [call for call in facts.named(*SAVES) if not call.is_rank_dependent]
     if calls:
@@ -102,44 +110,39 @@ def saved(facts: ScriptFacts) -> RuleAnswer | None:
     return ok("by one rank, or not at all")
 
 
-def python_code(facts: ScriptFacts) -> RuleAnswer | None:
-    if facts.error:
-        return None
+@SCRIPT.rule("Python in the data set", "other hosts cannot run it", "tensorflow/tensorflow#50252", when=_is_readable)
+def python_code(facts: ScriptFacts) -> RuleAnswer:
     calls = facts.named(*PYTHON_CODE)
     if calls:
-        return limited(
-            f"{', '.join(sorted({call.last for call in calls}))} ({_lines(calls)})",
-            "write it with TensorFlow operations, or put it behind tfhet.distribute",
-        )
+        what = "write it with TensorFlow operations, or move it after tfhet.distribute"
+        return limited(f"{_names(calls)} ({_lines(calls)})", what)
     return ok("none")
 
 
-def layers(facts: ScriptFacts) -> RuleAnswer | None:
-    if facts.error:
-        return None
+@SCRIPT.rule(
+    "Keras layers in map", "a function that is traced twice cannot make variables: ValueError", when=_is_readable
+)
+def layers(facts: ScriptFacts) -> RuleAnswer:
     calls = [call for call in facts.calls if call.is_mapped and call.last.startswith("Random") and "keras" in call.name]
     if calls:
-        made = ", ".join(sorted({call.last for call in calls}))
-        return wrong(f"{made} is made in a mapped function ({_lines(calls)})", "make the layer once, outside of it")
+        what = "make the layer once, outside of it"
+        return wrong(f"{_names(calls)} is made in a mapped function ({_lines(calls)})", what)
     return ok("none is made in a mapped function")
 
 
+@SCRIPT.rule("fixed seeds", "without sharding a fixed seed makes every worker send the same batches")
 def seeds(facts: ScriptFacts) -> RuleAnswer | None:
-    off = [call for call in _distributes(facts) if "'off'" in call.text]
-    if not off:
+    if not any("'off'" in call.text for call in _distributes(facts)):
         return None
     seeded = [call for call in facts.named("shuffle") if "seed" in call.keywords and "seed=None" not in call.text]
     seeded += [call for call in facts.named("set_seed") if call.numbers]
     if seeded:
-        return limited(
-            f"sharding off and a fixed seed ({_lines(seeded)})", "leave the seed away, or sharding='dynamic'"
-        )
+        return limited(f"sharding off and a fixed seed ({_lines(seeded)})", "omit the seed, or sharding='dynamic'")
     return ok("none is fixed")
 
 
-def listens(facts: ScriptFacts) -> RuleAnswer | None:
-    if facts.error:
-        return None
+@SCRIPT.rule("ports of the script", "the launcher of its host listens at 16000, 6000 and 6001", when=_is_readable)
+def listens(facts: ScriptFacts) -> RuleAnswer:
     taken = {CONTROL_PORT, ServiceSettings.dispatcher_port, ServiceSettings.worker_port}
     calls = [call for call in facts.named(*LISTENS) if call.numbers & taken]
     if calls:
@@ -153,26 +156,10 @@ def _distributes(facts: ScriptFacts) -> list[Call]:
     return [call for call in facts.named("distribute") if call.name.startswith("tfhet.")]
 
 
+def _names(calls: Sequence[Call]) -> str:
+    return ", ".join(sorted({call.last for call in calls}))
+
+
 def _lines(calls: Sequence[Call]) -> str:
     numbers = sorted({call.line for call in calls})
     return f"line{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
-
-
-SCRIPT = Subject(
-    "script",
-    (
-        Rule("readable", readable, "every rank runs it"),
-        Rule("tfhet.distribute", distribute, "without it each rank prepares its own data, and a data group is idle"),
-        Rule("hvd.init", initialised, "every call of Horovod needs it"),
-        Rule("gradients", exchanged, "else each rank trains a model of its own", "horovod/horovod#233"),
-        Rule("first weights", broadcast, "else the ranks begin with different weights"),
-        Rule("tf.distribute", strategy, "it takes all GPUs of a host in each rank", "horovod/horovod#935"),
-        Rule("own shards", sharded, "what rank 0 leaves out, no rank sees: its graph is the one that is served"),
-        Rule("steps_per_epoch", steps, "without it Keras refuses a data set that has no end"),
-        Rule("saving", saved, "else ranks of a host write the same files at once", "horovod/horovod#58"),
-        Rule("Python in the data set", python_code, "other hosts cannot run it", "tensorflow/tensorflow#50252"),
-        Rule("Keras layers in map", layers, "a function that is traced twice cannot make variables: ValueError"),
-        Rule("fixed seeds", seeds, "else every worker sends the same batches"),
-        Rule("ports of the script", listens, "the launcher of its host listens at 16000, 6000 and 6001"),
-    ),
-)

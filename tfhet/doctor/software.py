@@ -10,13 +10,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tfhet.doctor.check import Check, Status
+from tfhet.doctor.rule import Check, Status
 from tfhet.record.machine import versions
 
 SECTION = "software"
-OLDEST_PYTHON = (3, 10)
 LOAD_LIMIT_S = 120.0
-"""For importing TensorFlow: on a cold disk it takes its time."""
+"""Limit for importing TensorFlow, which is slow from a cold disk."""
 _TENSORFLOW = """
 import json, sys
 said = {}
@@ -38,18 +37,18 @@ print(json.dumps(said))
 
 @dataclass(frozen=True)
 class Loaded:
-    """What a process of its own found when it loaded TensorFlow and Horovod."""
+    """Findings of a process of its own that loaded TensorFlow and Horovod."""
 
     tensorflow_error: str = ""
     horovod_error: str = ""
     gpus: int = 0
-    """That TensorFlow can use."""
+    """Number of GPUs that TensorFlow can use."""
     horovod: frozenset[str] = frozenset()
-    """What Horovod was built with: gloo, mpi, nccl."""
+    """Parts that Horovod was built with: gloo, mpi, nccl."""
 
 
 def load(env: Mapping[str, str]) -> Loaded:
-    """Loads them in a process of its own: one that crashes is a finding. Takes some seconds."""
+    """Loads both in a process of its own, since a crash is a finding too. Takes some seconds."""
     try:
         done = subprocess.run(
             [sys.executable, "-c", _TENSORFLOW],
@@ -82,47 +81,43 @@ def load(env: Mapping[str, str]) -> Loaded:
 
 
 def checks(loaded: Loaded, gpus: int, installed: Mapping[str, str] | None = None) -> Iterator[Check]:
-    """`gpus`: of the machine, whether TensorFlow sees them or not. `installed`: version by distribution."""
-    there = installed if installed is not None else versions((*_PACKAGES, "tensorflow", "keras", "horovod"))
-    yield _python()
+    """`gpus`: number in the machine, whether TensorFlow sees them or not. `installed`: version by distribution."""
+    there = versions((*_PACKAGES, "tensorflow", "keras", "horovod")) if installed is None else installed
+    yield Check(SECTION, "Python", Status.OK, platform.python_version(), "everything needs it", is_needed=True)
     yield _tensorflow(there, loaded)
     if "horovod" in there:
         yield from _horovod(there["horovod"], loaded, gpus)
-    else:
-        yield Check(SECTION, "horovod", Status.MISSING, "not installed", "several ranks", _extra("horovod"))
     for name, (needed_for, what_to_do) in _PACKAGES.items():
         if name in there:
             yield Check(SECTION, name, Status.OK, there[name], needed_for)
         else:
             yield Check(SECTION, name, Status.MISSING, "not installed", needed_for, what_to_do)
-
-
-def _extra(name: str) -> str:
-    return f"pip install tfhet[{name}]"
+    if "horovod" not in there:
+        yield Check(SECTION, "horovod", Status.MISSING, "not installed", "several ranks", "pip install tfhet[horovod]")
 
 
 _PACKAGES = {
-    "sagemaker-training": ("simulated hosts that run SageMaker's toolkit", _extra("sagemaker")),
+    "sagemaker-training": ("simulated hosts that run SageMaker's toolkit", "pip install tfhet[sagemaker]"),
     "mpi4py": ("simulated hosts that run SageMaker's toolkit: it starts ranks with it", "pip install mpi4py"),
-    "tensorflow-addons": ("the backend addons of gaussian_blur, and comparisons with it", _extra("addons")),
-    "matplotlib": ("plots", _extra("demo")),
-    "scikit-learn": ("the digits, which are the demonstration data", _extra("demo")),
+    "tensorflow-addons": ("the backend addons of gaussian_blur, and comparisons with it", "pip install tfhet[addons]"),
+    "matplotlib": ("plots", "pip install tfhet[demo]"),
+    "scikit-learn": ("the digits, which are the demonstration data", "pip install tfhet[demo]"),
 }
-
-
-def _python() -> Check:
-    oldest = ".".join(map(str, OLDEST_PYTHON))
-    status = Status.OK if sys.version_info >= OLDEST_PYTHON else Status.MISSING
-    return Check(SECTION, "Python", status, platform.python_version(), "everything", f"use {oldest} or later", True)
+_HOROVOD = (
+    ("gloo", "Horovod with Gloo", "several ranks without MPI", "HOROVOD_WITH_GLOO=1"),
+    ("mpi", "Horovod with MPI", "ranks that mpirun starts, as SageMaker's toolkit does", "HOROVOD_WITH_MPI=1"),
+    ("nccl", "Horovod with NCCL", "ranks on GPUs", "HOROVOD_GPU_OPERATIONS=NCCL"),
+)
 
 
 def _tensorflow(installed: Mapping[str, str], loaded: Loaded) -> Check:
-    version = f"{installed.get('tensorflow', 'not installed')}, Keras {installed.get('keras', 'not installed')}"
+    found = f"{installed.get('tensorflow', 'not installed')}, Keras {installed.get('keras', 'not installed')}"
+    status, what = Status.OK, ""
     if loaded.tensorflow_error:
-        what = "pip install tensorflow==2.15.1" if "tensorflow" not in installed else "install it again"
-        found = f"{version}: {loaded.tensorflow_error}" if "tensorflow" in installed else "not installed"
-        return Check(SECTION, "tensorflow", Status.MISSING, found, "everything that reads data", what, True)
-    return Check(SECTION, "tensorflow", Status.OK, version, "everything that reads data", is_needed=True)
+        status, found, what = Status.MISSING, f"{found}: {loaded.tensorflow_error}", "install it again"
+        if "tensorflow" not in installed:
+            found, what = "not installed", "pip install tensorflow==2.15.1"
+    return Check(SECTION, "tensorflow", status, found, "everything that reads data needs it", what, is_needed=True)
 
 
 def _horovod(version: str, loaded: Loaded, gpus: int) -> Iterator[Check]:
@@ -132,11 +127,7 @@ def _horovod(version: str, loaded: Loaded, gpus: int) -> Iterator[Check]:
         yield Check(SECTION, "horovod", Status.MISSING, found, "several ranks", again)
         return
     yield Check(SECTION, "horovod", Status.OK, version, "several ranks")
-    for name, shown, needed_for, variables in (
-        ("gloo", "Horovod with Gloo", "several ranks without MPI", "HOROVOD_WITH_GLOO=1"),
-        ("mpi", "Horovod with MPI", "ranks that mpirun starts, as SageMaker's toolkit does", "HOROVOD_WITH_MPI=1"),
-        ("nccl", "Horovod with NCCL", "ranks on GPUs", "HOROVOD_GPU_OPERATIONS=NCCL"),
-    ):
+    for name, shown, needed_for, variables in _HOROVOD:
         if name in loaded.horovod:
             yield Check(SECTION, shown, Status.OK, "built in", needed_for)
         elif name != "nccl" or gpus:

@@ -1,9 +1,8 @@
-"""Chaos: schedules of faults that are drawn by a seed, and what may become of a job to which they are done."""
+"""Chaos: schedules of faults that are drawn by a seed."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tfhet.launch.settings import LaunchSettings
@@ -11,8 +10,6 @@ from tfhet.planes.tf_service import ServiceSettings
 from tfhet.simulate.cluster_file import ClusterFile
 from tfhet.simulate.fault import LASTING, NETWORK, OF_A_HOST, Fault
 
-GOES_ON, FAILURE, STOP, NEVER_JOINED = "goes on", "failure", "stop", "never joined"
-"""What may become of a job: it ends as if nothing was; it fails; it was told to stop; it never began."""
 LENGTH_S = 10.0
 WEIGHTS = {
     ("kill", "worker"): 6,
@@ -34,40 +31,38 @@ WEIGHTS = {
     ("late-join", ""): 3,
     ("bad-peer", "control"): 3,
 }
-"""How often a fault is drawn, by kind and process."""
+"""Relative frequency of a fault, by kind and process."""
 NETWORK_WEIGHTS = {("partition", "group"): 4, ("loss", ""): 3, ("delay", ""): 3, ("rate", ""): 3}
-"""Where hosts have networks of their own, these too."""
+"""More faults, for hosts that have networks of their own."""
 AMOUNTS = {"loss": (0.005, 0.03), "delay": (0.01, 0.1), "rate": (20e6, 200e6)}
-"""Of a network that is bad and still one: from, to."""
+"""Range of the amount of a fault that a job may survive."""
 SHORT = 0.25
-"""Of the lease: so long at most lasts what is to be over before anybody is taken for lost."""
-HARMLESS, HARMFUL = 0.6, 1.5
-"""Of the lease: a silence that nobody is lost for; and one after which the silent one surely is."""
+"""Longest drawn silence as a share of the lease, so that it ends before the host is taken for lost."""
 
 
 @dataclass(frozen=True)
 class Aim:
-    """What of a job faults can be aimed at, and what decides what becomes of it."""
+    """A job as far as faults can be aimed at it, and as far as their effect depends on it."""
 
     data_hosts: int
     dnn_hosts: int
     ranks: int
-    """Of all hosts together."""
+    """Number of ranks of the job."""
     data_workers: int = 1
-    """Of each data host."""
+    """Workers per data host."""
     dnn_workers: int = 0
-    """Of each dnn host."""
+    """Workers per dnn host."""
     lease_s: float = 10.0
     ready_timeout_s: float = 300.0
     on_data_loss: str = "stop"
     built_in: bool = True
-    """Whether the built-in trainer runs, which can do without a data host."""
+    """Whether the built-in trainer runs, which can train without a data host."""
     data_group: str = ""
-    """Its name, where all of its hosts can be cut off together and networks be made worse; "" where not."""
+    """Name of the data group, where hosts have networks that faults can change; "" elsewhere."""
 
     @classmethod
     def of(cls, cluster: ClusterFile, settings: LaunchSettings, *, networks: bool = False) -> Aim:
-        """Of a job with these launcher arguments. networks: whether each host has one of its own."""
+        """The aim of a job with these settings. networks: whether each host has a network of its own."""
         dnn = cluster.training_group(settings.dnn_group)
         hosts = {True: 0, False: 0}
         service = ServiceSettings.of(settings.planes)
@@ -88,12 +83,12 @@ class Aim:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """All of them, as faults name them."""
+        """All hosts, as faults name them."""
         return self._names("data", self.data_hosts) + self._names("dnn", self.dnn_hosts)
 
     @property
     def serving(self) -> tuple[str, ...]:
-        """Those with data service workers."""
+        """Hosts with data service workers."""
         data = self._names("data", self.data_hosts) if self.data_workers else ()
         return data + (self._names("dnn", self.dnn_hosts) if self.dnn_workers else ())
 
@@ -146,81 +141,8 @@ def _fault(draw: random.Random, kind: str, process: str, aim: Aim, length_s: flo
 
 
 def _amount(draw: random.Random, kind: str) -> float | None:
-    """As exact as a fault's text says it."""
+    """Rounded to the digits of a fault's text."""
     if kind not in AMOUNTS:
         return None
     amount, digits = draw.uniform(*AMOUNTS[kind]), {"loss": 3, "delay": 2, "rate": -6}[kind]
     return round(amount, digits)
-
-
-def allowed(faults: Sequence[Fault], aim: Aim) -> frozenset[str]:
-    """What may become of a job to which all of `faults` are done while it trains.
-
-    Hosts go by their `data-1` and `dnn-2`. "goes on" is in it only when no fault must end the job.
-    """
-    silent_s = sum(fault.for_s or 0.0 for fault in faults if silences(fault))
-    each = [_alone(fault, aim, silent_s) for fault in faults] + [_without_data(faults, aim, silent_s)]
-    never = [kinds for kinds in each if NEVER_JOINED in kinds]
-    if any(GOES_ON not in kinds for kinds in never):
-        return frozenset({NEVER_JOINED})  # and nothing else is done to it
-    kinds = frozenset().union(*each)
-    return kinds if all(GOES_ON in one for one in each) else kinds - {GOES_ON}
-
-
-def harmful(fault: Fault, aim: Aim) -> bool:
-    """Whether a fault alone may end the job, or take a data host away from it."""
-    return allowed([fault], aim) != {GOES_ON} or _loss(fault, fault.for_s or 0.0, aim) > 0
-
-
-def _alone(fault: Fault, aim: Aim, silent_s: float) -> frozenset[str]:
-    """But for what depends on how many data hosts are left."""
-    if fault.kind == "late-join":
-        if fault.after_s < aim.ready_timeout_s / 2:
-            return frozenset({GOES_ON})
-        early = fault.after_s < aim.ready_timeout_s
-        return frozenset({GOES_ON, NEVER_JOINED} if early else {NEVER_JOINED})
-    if fault.kind == "oom" and fault.process != "script":
-        # A server without memory may refuse a request, which is an error of the rank's, before it dies.
-        return frozenset({GOES_ON, FAILURE})
-    if fault.process == "script":
-        return frozenset({GOES_ON if fault.kind == "hang" and fault.for_s is not None else FAILURE})
-    if fault.kind == "sigterm" and fault.process in ("launcher", "host"):
-        return frozenset({STOP})
-    if aim.named(fault.host)[0].startswith("data-"):
-        return frozenset({GOES_ON})
-    return _by_loss(_loss(fault, silent_s, aim))
-
-
-def _without_data(faults: Sequence[Fault], aim: Aim, silent_s: float) -> frozenset[str]:
-    """What the loss of data hosts may do."""
-    losses = dict.fromkeys(aim.serving, 0.0)
-    for fault in faults:
-        for host in aim.named(fault.host):
-            if host in losses and host.startswith("data-"):
-                losses[host] = max(losses[host], _loss(fault, silent_s, aim))
-    if not losses or (aim.built_in and aim.on_data_loss == "local"):
-        return frozenset({GOES_ON})
-    return _by_loss(min(losses.values()) if aim.built_in else max(losses.values()))
-
-
-def silences(fault: Fault) -> bool:
-    """Whether it puts a host's launchers out of reach."""
-    return fault.kind == "partition" or (fault.kind == "hang" and fault.process in ("launcher", "host"))
-
-
-def _loss(fault: Fault, silent_s: float, aim: Aim) -> float:
-    """How surely the fault costs the job its host: 0 not at all, 1 surely.
-
-    silent_s: so long are hosts silent at most, by this fault and others like it.
-    """
-    if fault.kind == "kill" and fault.process in ("launcher", "host"):
-        return 1.0
-    if not silences(fault):
-        return 0.0
-    if fault.for_s is None or fault.for_s > HARMFUL * aim.lease_s:
-        return 1.0
-    return 0.5 if silent_s > HARMLESS * aim.lease_s else 0.0
-
-
-def _by_loss(loss: float) -> frozenset[str]:
-    return frozenset({GOES_ON} if loss == 0.0 else {FAILURE} if loss == 1.0 else {GOES_ON, FAILURE})

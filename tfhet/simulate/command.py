@@ -12,7 +12,7 @@ from tfhet.errors import UsageError
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds `tfhet simulate`; what is behind `--` comes as `command`."""
+    """Adds `tfhet simulate`; `command` takes what comes after `--`."""
     simulate = commands.add_parser("simulate", help="run a launcher on every host of a simulated cluster")
     simulate.add_argument("cluster", nargs="?", help="a cluster file (YAML), or the name of a preset")
     simulate.add_argument(
@@ -20,7 +20,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         type=Path,
         metavar="JOB.yaml",
         help="instead of a cluster: the job of a job file, as `tfhet submit` sends it, on the directories that its "
-        "channels have here (local: DIRECTORY); what is behind -- wins over its hyperparameters",
+        "channels have here (local: DIRECTORY); words after -- win over its hyperparameters",
     )
     simulate.add_argument("--list", action="store_true", help="list the presets")
     simulate.add_argument(
@@ -35,42 +35,48 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         choices=("ranks", "alone", "toolkit"),
         help="ranks: a launcher for each rank, as horovodrun does (default for process hosts); toolkit: `train` of "
         "SageMaker's toolkit on each host, with MPI (default for namespace hosts); alone: one launcher on each host, "
-        "which form the ring by themselves",
+        "which form Horovod's ring",
     )
-    simulate.add_argument("--source_dir", "--source-dir", type=Path, help="what hosts see as their code (default: .)")
+    simulate.add_argument("--source_dir", "--source-dir", type=Path, help="code directory of the hosts (default: .)")
     simulate.add_argument(
-        "--input_mode", "--input-mode", choices=("File", "FastFile"), default="File", help="of all channels"
+        "--input_mode",
+        "--input-mode",
+        choices=("File", "FastFile"),
+        default="File",
+        help="of all channels (default: File)",
     )
     simulate.add_argument(
         "--cpu_scale",
         "--cpu-scale",
         metavar="X",
-        help="a host gets this part of its instance type's CPUs, memory and bandwidth; fit: as much as the machine has",
+        help="scale of the instance types' CPUs, memory and bandwidth for the hosts; fit: the largest that fits",
     )
     simulate.add_argument(
         "--limits_from",
         "--limits-from",
         choices=("start", "reading"),
         default="start",
-        help="when these limits begin: with the hosts, or when the ranks begin to read",
+        help="when these limits begin: when the hosts start, or when the ranks begin to read",
     )
-    simulate.add_argument("--run-dir", type=Path, help="where the run record goes; default: runs/NAME-TIME")
-    simulate.add_argument("--checkpoints", type=Path, help="checkpoints that outlive the run; the next run resumes")
-    simulate.add_argument("--max-run-s", type=float, default=3600.0, help="end the job after so long (default 3600)")
+    simulate.add_argument("--run-dir", type=Path, help="folder of the run record; default: runs/NAME-TIME")
+    simulate.add_argument("--checkpoints", type=Path, help="directory of checkpoints; the next run resumes")
+    simulate.add_argument("--max-run-s", type=float, default=3600.0, help="maximum seconds of the job (default 3600)")
     simulate.add_argument(
         "--fault",
         action="append",
         default=[],
         metavar="KIND:TARGET[:after=3s][:every=5s][:for=4s]",
-        help="what is done to the job on the way, like kill:worker@data-1:after=3s; may be given again",
+        help="fault to inject into the job, like kill:worker@data-1:after=3s; may be given again",
     )
+    simulate.add_argument("--chaos", type=int, metavar="SEED", help="inject faults drawn by this seed, and print them")
     simulate.add_argument(
-        "--chaos", type=int, metavar="SEED", help="faults drawn by this seed; they are printed, to be done again"
+        "--chaos-s",
+        type=float,
+        default=10.0,
+        metavar="S",
+        help="draw faults within the first S seconds of training (default 10)",
     )
-    simulate.add_argument(
-        "--chaos-s", type=float, default=10.0, metavar="S", help="within so long after training began (default 10)"
-    )
-    simulate.add_argument("--seed", type=int, default=0, help="which host gets which name (default 0)")
+    simulate.add_argument("--seed", type=int, default=0, help="seed of the hosts' names (default 0)")
     simulate.add_argument("--quiet", action="store_true", help="do not show the hosts' output")
     simulate.add_argument("--json", type=Path, help="also write the summary to this file")
     simulate.set_defaults(run=run)
@@ -87,17 +93,16 @@ def run(args: argparse.Namespace) -> int:
         return 0
     how: dict[str, Any] = {}
     if args.job is not None:
-        from tfhet.simulate import job
+        from tfhet.simulate.submission import of_job
         from tfhet.submit import read
 
         if args.cluster is not None:
-            raise UsageError(f"--job {args.job} has a cluster of its own; leave {args.cluster} away")
-        said = read(args.job)
-        cluster, command, how = job.cluster_of(said), job.command_of(said, args.command), job.how(said, args.command)
+            raise UsageError(f"--job {args.job} has a cluster of its own; omit {args.cluster}")
+        cluster, command, how = of_job(read(args.job), args.command)
     elif args.cluster is None:
         raise UsageError(f"which cluster? a YAML file, or one of: {', '.join(presets())}")
     elif not args.command:
-        raise UsageError("what should run? put it behind --, like: -- scripts/launcher.py --epochs 1")
+        raise UsageError("what should run? put it after --, like: -- scripts/launcher.py --epochs 1")
     else:
         cluster, command = load(args.cluster), args.command
     how |= {name: value for name, value in (("start", args.start), ("code", args.source_dir)) if value is not None}
@@ -107,8 +112,7 @@ def run(args: argparse.Namespace) -> int:
         settings, _ = LaunchSettings.parse([*cluster.arguments(), *command[1:]])
         aim = chaos.Aim.of(cluster, settings, networks=args.hosts == "namespace")
         drawn = chaos.schedule(args.chaos, aim, args.chaos_s)
-        print("chaos, the same as:", *(f"--fault {fault}" for fault in drawn))
-        print("what may become of it:", ", ".join(sorted(chaos.allowed([*faults, *drawn], aim))), flush=True)
+        print("chaos, the same as:", *(f"--fault {fault}" for fault in drawn), flush=True)
         faults += drawn
     summary = simulate(
         cluster,

@@ -1,29 +1,29 @@
-"""Faults: what the simulator does to a running job, to show how it takes it.
+"""Faults: harm that the simulator does to a running job, to show how the job copes.
 
 KIND[=AMOUNT]:TARGET[:after=SECONDS][:every=SECONDS][:for=SECONDS]
 
 kill:worker@data-1:after=3      SIGKILL to a data service worker, 3 s after training began
-kill:dispatcher                 and to the dispatcher
+kill:dispatcher                 SIGKILL to the dispatcher
 kill:worker:every=5             one worker after another, every 5 s
 kill:rank=1                     the training script of rank 1;  kill:launcher@dnn-1: a launcher alone
 kill:host@data-2                everything on a host, at once
-oom:worker@data-1               no memory beyond what the process has: what it asks for next fails. One that asks for
-                                nothing is killed a little later, as the kernel would do (oom:dispatcher, oom:rank=1)
-hang:worker@data-1              SIGSTOP: it is there, and does nothing; for=4: and goes on after 4 s
-hang:host@data-1                a host that is cut off, as the others see it
+oom:worker@data-1               no memory beyond what the process has: its next request fails. A process without a
+                                request is killed a little later, as the kernel would do (oom:dispatcher, oom:rank=1)
+hang:worker@data-1              SIGSTOP: it exists, and does nothing; for=4: it continues after 4 s
+hang:host@data-1                to the others, a host that is cut off
 sigterm:launcher@dnn-1          what a platform sends before it takes a host away;  sigterm:host@dnn-1: to every
                                 launcher of the host, at once
 partition:data-1:for=4          the host is cut off: to and from the others, packets vanish; healed after 4 s
 partition:data_group            all hosts of the group are, together
 loss=1%:data-1                  one packet in a hundred vanishes, each way;  delay=50ms:dnn-1: each comes later;
-rate=100mbit:data_group         no more than so many bits a second, each way (these three on namespace hosts only)
+rate=100mbit:data_group         bits per second at most, each way (these three on namespace hosts only)
 slow-disk:data-1:for=4          its reads of the channels' files become slow
-late-join:data-1:after=20       the host's launchers start so much later
-bad-peer:control                rubbish, half-open connections and a port scan at the link's port
+late-join:data-1:after=20       the host's launchers start 20 s after the others
+bad-peer:control                malformed data, half-open connections and a port scan at the link's port
 
-On process hosts a partition is made with what needs no root: the host reaches the chief's ports through forwarders,
-which go dark, and its data service workers are stopped, so that nobody reads from them. What the host's own ranks read
-from the others' workers, and Horovod's ring between the ranks, are not cut. On namespace hosts everything is.
+On process hosts a partition needs no root: the host reaches the leader's ports through forwarders, which stop passing
+data, and its data service workers are stopped, so that no rank reads from them. What the host's own ranks read from the
+others' workers, and Horovod's ring between the ranks, are not cut. On namespace hosts everything is.
 """
 
 from __future__ import annotations
@@ -36,18 +36,20 @@ from tfhet import planes
 from tfhet.container import kernel
 from tfhet.errors import UsageError, unknown
 
-NETWORK = {"loss": kernel.LOSE, "delay": kernel.DELAY, "rate": kernel.LIMIT}
-"""Kinds with an amount (a share of the packets, seconds, bits per second), and what the kernel must be able to do."""
+NETWORK = {"rate": kernel.LIMIT, "delay": kernel.DELAY, "loss": kernel.LOSE}
+"""Kinds with an amount (bits per second, seconds, a share of the packets), and what the kernel must be able to do."""
 KINDS = ("kill", "oom", "hang", "sigterm", "partition", *NETWORK, "slow-disk", "late-join", "bad-peer")
 PROCESSES = (*planes.kinds(), "script", "launcher", "host")
 WITH_MEMORY = (*planes.kinds(), "script")
-"""What can run out of it."""
-OF_A_HOST = ("partition", *NETWORK, "slow-disk", "late-join")
+"""Processes that can run out of memory."""
+IMPAIRMENTS = (*NETWORK, "slow-disk")
+"""Kinds that a host backend does by itself."""
+OF_A_HOST = ("partition", *IMPAIRMENTS, "late-join")
 """Kinds whose target is a host, or a group."""
-LASTING = ("hang", "partition", *NETWORK, "slow-disk")
-"""Kinds that may be over after a while."""
+LASTING = ("hang", "partition", *IMPAIRMENTS)
+"""Kinds that may end after some time."""
 LEAST_RATE, MOST_DELAY_S = 10e3, 10.0
-"""What networks can be made to do: bits per second, seconds."""
+"""Bounds of `rate`, in bits per second, and `delay`, in seconds."""
 _SECONDS = re.compile(r"(\d+(?:\.\d+)?)s?")
 _AMOUNTS = {
     "loss": (re.compile(r"(\d+(?:\.\d+)?)%"), {"": "0.01"}, "loss=1%:data-1"),
@@ -67,23 +69,23 @@ class Fault:
     kind: str
     """One of KINDS."""
     process: str
-    """One of PROCESSES, what is harmed of the host; "" where the kind says it."""
+    """One of PROCESSES; "" where the kind says what is harmed."""
     host: str = ""
-    """`data-1`: the first host of the data group; `dnn-2`; or a host's own name, `algo-3`; "": any that has one."""
+    """`data-1`: the first host of the data group; `dnn-2`; or a host's own name, `algo-3`; "": any with the process."""
     rank: int | None = None
-    """The rank whose script is meant."""
+    """Rank of the script that is harmed."""
     after_s: float = 0.0
-    """So long after training began; for `late-join`, after the other hosts started."""
+    """Seconds after training began; for `late-join`, after the other hosts started."""
     every_s: float | None = None
-    """Again and again, so far apart."""
+    """Seconds between repetitions; None: once."""
     for_s: float | None = None
-    """For one of LASTING: so long; None: for ever."""
+    """Duration in seconds of one of LASTING; None: for ever."""
     amount: float | None = None
     """For one of NETWORK: the share that is lost (0 to 1), the delay in seconds, or bits per second."""
 
     @classmethod
     def parse(cls, text: str) -> Fault:
-        """From the form above. Raises UsageError."""
+        """Reads the form above. Raises UsageError."""
         first, *parts = text.strip().split(":")
         kind, _, given = first.partition("=")
         if kind not in KINDS:
@@ -105,7 +107,7 @@ class Fault:
         if "every_s" in times and kind == "late-join":
             raise UsageError(f"fault {text!r}: a host joins once; every= does not belong to late-join")
         if "every_s" in times and kind in LASTING[1:] and "for_s" not in times:
-            raise UsageError(f"fault {text!r}: what comes again must end first; give for= too")
+            raise UsageError(f"fault {text!r}: a repeated fault must end first; give for= too")
         if times.get("every_s") == 0.0:
             raise UsageError(f"fault {text!r}: every= is more than 0 seconds")
         return cls(kind, process, host, rank, **times, amount=amount)

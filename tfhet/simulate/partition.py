@@ -1,4 +1,4 @@
-"""Partitions without root: hosts reach the chief's ports through forwarders, which can go dark."""
+"""Partitions without root: hosts reach the leader's ports through forwarders, which can stop passing data."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _BACKLOG = 100
 class Forwarder:
     """Listens at `address`:`port` and passes every connection on to `address`:`target`.
 
-    While it is dark nothing passes in either direction and nothing is closed; new connections are taken and held.
-    What was sent meanwhile arrives when there is light again, as TCP has it.
+    While it is dark nothing passes in either direction and nothing is closed; new connections are accepted and held.
+    What was sent meanwhile arrives when it passes data again, as TCP promises.
     """
 
     def __init__(self, address: str, port: int, target: int):
@@ -79,23 +79,23 @@ class Forwarder:
 
 
 class Network:
-    """Who can reach the chief's host. `forwarders`: those of every other host, by its name."""
+    """The ways to the leader's host. `forwarders`: those of each other host that has a detour, by its name."""
 
-    def __init__(self, chief: str, forwarders: Mapping[str, tuple[Forwarder, ...]]):
-        self._chief = chief
+    def __init__(self, leader: str, forwarders: Mapping[str, tuple[Forwarder, ...]]):
+        self._leader = leader
         self._forwarders = forwarders
         self._cut: list[frozenset[str]] = []
 
     @classmethod
     def of(cls, hosts: Sequence[SimulatedHost], dnn_group: str) -> Network:
         """With forwarders at the ports of every host's detour."""
-        chief = next(host for host in hosts if host.group == dnn_group)
-        targets = chief.leader_ports
+        leader = next(host for host in hosts if host.group == dnn_group)
+        targets = leader.leader_ports
         return cls(
-            chief.name,
+            leader.name,
             {
                 host.name: tuple(
-                    Forwarder(chief.address, port, target) for port, target in zip(host.detour, targets, strict=True)
+                    Forwarder(leader.address, port, target) for port, target in zip(host.detour, targets, strict=True)
                 )
                 for host in hosts
                 if host.detour is not None
@@ -109,7 +109,7 @@ class Network:
         await asyncio.gather(*(forwarder.close() for some in self._forwarders.values() for forwarder in some))
 
     def cut(self, hosts: Collection[str]) -> None:
-        """Between these hosts and the chief's, nothing passes; when it is one of them, between it and all others."""
+        """Stops what passes between these hosts and the leader's; if it is one of them, between it and all others."""
         self._cut.append(frozenset(hosts))
         self._apply()
 
@@ -120,6 +120,6 @@ class Network:
 
     def _apply(self) -> None:
         for host, forwarders in self._forwarders.items():
-            dark = any((host in hosts) != (self._chief in hosts) for hosts in self._cut)
+            dark = any((host in hosts) != (self._leader in hosts) for hosts in self._cut)
             for forwarder in forwarders:
                 (forwarder.darken if dark else forwarder.lighten)()

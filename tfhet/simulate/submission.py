@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from ipaddress import ip_network
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tfhet import planes
 from tfhet.clock import SYSTEM
@@ -17,14 +18,16 @@ from tfhet.container.bridge import SUBNET
 from tfhet.errors import ClusterError, UsageError, unknown
 from tfhet.launch.settings import LaunchSettings
 from tfhet.planes import DataPlane
+from tfhet.simulate.channels import DIGITS
 from tfhet.simulate.cluster_file import ClusterFile, GroupFile
-from tfhet.simulate.host import SimulatedHost
+from tfhet.simulate.host import SimulatedHost, hyperparameters
+from tfhet.submit import ALONE, PIPE, Channel, Job, check_code
 
-GROUNDS = ("process", "namespace")
-"""What hosts are: process trees, or containers with a network, root and limits of their own."""
+HOST_KINDS = ("process", "namespace")
+"""Kinds of hosts: process trees, or containers with a network, root and limits of their own."""
 STARTS: Mapping[str, tuple[str, ...]] = {"process": ("ranks", "alone"), "namespace": ("toolkit", "alone")}
-"""How launchers are started, by ground, the usual way first: `ranks`, as horovodrun does, one launcher for each rank;
-`alone`, one on each host, which forms the ring by itself; `toolkit`, by the `train` command of SageMaker's toolkit."""
+"""Ways to start launchers by kind of hosts, the default first: `ranks`, as horovodrun does, one launcher per rank;
+`alone`, one per host, which together form Horovod's ring; `toolkit`, by the `train` command of SageMaker's toolkit."""
 INPUT_MODES = ("File", "FastFile")
 LIMIT_TIMES = ("start", "reading")
 T = TypeVar("T")
@@ -39,8 +42,8 @@ class Submission:
     """A Python file, and the launcher's arguments: those of the cluster file and then the user's."""
     job: str
     """Name of the training job."""
-    ground: str = "process"
-    """One of GROUNDS."""
+    host_kind: str = "process"
+    """One of HOST_KINDS."""
     start: str = "ranks"
     """One of STARTS."""
     code: Path = field(default_factory=Path.cwd)
@@ -50,25 +53,24 @@ class Submission:
     input_mode: str = "File"
     """One of INPUT_MODES."""
     cpu_scale: float | str | None = None
-    """How much of an instance's CPUs, memory and bandwidth a host gets: a factor, `fit`, or None for all there is."""
+    """Scale of an instance's CPUs, memory and bandwidth: a factor, `fit`, or None for no limit."""
     limits_from: str = "start"
-    """When the limits begin: at the `start`, or when the ranks begin `reading`; which CPUs a host may run on holds from
-    the start."""
+    """When the limits begin: at the `start`, or when the ranks begin `reading`; CPU sets hold from the start."""
     input_modes: Mapping[str, str] = field(default_factory=dict)
-    """Of channels that have one of their own, by name."""
+    """Input modes by channel, where they differ from `input_mode`."""
     channel_groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Groups that see a channel, by its name; all see one that is not here."""
+    """Groups that see a channel, by its name; all groups see other channels."""
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Variables of the job's own."""
+    """The job's own variables."""
     parameters: Mapping[str, str] | None = None
-    """Hyperparameters of the job, each a JSON value as text; None: those of the command. With those of the toolkit, as
-    a request has them, they are all."""
+    """Hyperparameters of the job, each a JSON value as text; None: those of the command. With the toolkit's own among
+    them, as in a request, they are complete."""
 
     def __post_init__(self) -> None:
-        if self.ground not in GROUNDS:
-            unknown("kind of hosts", self.ground, GROUNDS)
-        if self.start not in STARTS[self.ground]:
-            unknown(f"start on {self.ground} hosts", self.start, STARTS[self.ground])
+        if self.host_kind not in HOST_KINDS:
+            unknown("kind of hosts", self.host_kind, HOST_KINDS)
+        if self.start not in STARTS[self.host_kind]:
+            unknown(f"start on {self.host_kind} hosts", self.start, STARTS[self.host_kind])
         for mode in (self.input_mode, *self.input_modes.values()):
             if mode not in INPUT_MODES:
                 unknown("input mode", mode, INPUT_MODES)
@@ -90,7 +92,7 @@ class Submission:
         code: Path | None = None,
         **options: object,
     ) -> Submission:
-        """With the cluster file's own launcher arguments, a name for the job, and the usual start."""
+        """Adds the cluster file's own launcher arguments, a name for the job, and the default start."""
         usual = STARTS[hosts][0] if hosts in STARTS else ""
         words = [*command[:1], *cluster.arguments(), *command[1:]]
         job = f"{cluster.name}-{datetime.fromtimestamp(SYSTEM.wall()):%Y%m%d-%H%M%S}"
@@ -102,7 +104,7 @@ class Submission:
         return self.code / self.command[0]
 
     def seen_by(self, group: str, channels: Mapping[str, T]) -> dict[str, T]:
-        """Those of some channels that a group sees."""
+        """The channels that a group sees."""
         return {name: each for name, each in channels.items() if group in self.channel_groups.get(name, (group,))}
 
     def mode(self, channel: str) -> str:
@@ -111,7 +113,7 @@ class Submission:
 
     @property
     def settings(self) -> LaunchSettings:
-        """The launcher's own, out of the command."""
+        """The launcher's settings in the command."""
         return LaunchSettings.parse(self.command[1:])[0]
 
     @property
@@ -136,13 +138,13 @@ class Submission:
     def hosts(self, folder: Path, seed: int, detours: bool = False) -> list[SimulatedHost]:
         """The cluster's hosts, with their files below `folder`.
 
-        Names are dealt out to groups at random, as SageMaker does: algo-1 may be anything. detours: whether the hosts
-        reach the chief's through forwarders. Raises UsageError when none would train.
+        Names are dealt out to groups at random, as SageMaker does: algo-1 may be in any group. detours: whether the
+        hosts reach the leader's through forwarders. Raises UsageError when none would train.
         """
         dnn_group, settings = self.dnn_group, self.settings
         groups = [(name, group) for name, group in self.cluster.groups.items() for _ in range(group.hosts)]
         random.Random(seed).shuffle(groups)
-        plane, own_network = self.plane, self.ground == "namespace"
+        plane, own_network = self.plane, self.host_kind == "namespace"
         wanted = {role: plane.ports(settings.planes[plane.name], role) for role in ROLES}
         shared = tuple(name for name, ports in wanted[DNN].items() if ports.is_shared)
         roles = [DNN if name == dnn_group else DATA for name, _ in groups]
@@ -188,7 +190,7 @@ class Submission:
         return hosts
 
     def resource_config(self, host: SimulatedHost, hosts: Sequence[SimulatedHost]) -> dict[str, object]:
-        """What resourceconfig.json says on `host`, one of `hosts`."""
+        """Content of resourceconfig.json on `host`, one of `hosts`."""
 
         def members(name: str, group: GroupFile) -> dict[str, object]:
             names = [h.name for h in hosts if h.group == name]
@@ -200,5 +202,40 @@ class Submission:
             "current_group_name": host.group,
             "hosts": [h.name for h in hosts],
             "instance_groups": [members(name, group) for name, group in self.cluster.groups.items()],
-            "network_interface_name": "eth0" if self.ground == "namespace" else "lo",
+            "network_interface_name": "eth0" if self.host_kind == "namespace" else "lo",
         }
+
+
+def of_job(job: Job, more: Sequence[str] = ()) -> tuple[ClusterFile, list[str], dict[str, Any]]:
+    """Cluster, command and options of `Submission.of` for a job file.
+
+    more: `--NAME VALUE` words that win over the file's hyperparameters. Raises UsageError for code that would not
+    start, and for a channel that is a pipe, which no simulated host has.
+    """
+    check_code(job)
+    for channel in job.channels:
+        if channel.mode == PIPE:
+            job.refuse(f"channels: {channel.name}: mode", "must be File or FastFile in a simulation")
+    groups = {group.name: GroupFile(group.count, max(1, group.ranks), group.instance_type) for group in job.groups}
+    cluster = ClusterFile(job.name, groups, {channel.name: _directory(job, channel) for channel in job.channels})
+    given = hyperparameters(["", *more], "") if more else {}
+    parameters = {name: json.dumps(value) for name, value in job.parameters.items()}
+    parameters |= {name: value for name, value in given.items() if not name.startswith("sagemaker_")}
+    options = {
+        **({"start": ALONE} if job.start == ALONE else {}),
+        "code": job.code.directory,
+        "environment": job.environment,
+        "input_modes": {channel.name: channel.mode for channel in job.channels},
+        "channel_groups": {channel.name: channel.groups for channel in job.channels if channel.groups},
+        "parameters": parameters,
+    }
+    return cluster, [job.code.script, *job.arguments, *more], options
+
+
+def _directory(job: Job, channel: Channel) -> str:
+    """Relative to the job file; the URI, which is no directory, for a channel without a local one."""
+    if channel.local is None:
+        return channel.uri
+    if Path(channel.local).parts[:1] == (DIGITS,):
+        return channel.local
+    return str(Path(job.file).parent / channel.local)

@@ -1,35 +1,84 @@
-"""The training job as SageMaker would tell of it: status, reason, times, and what it collected from the hosts."""
+"""The training job as SageMaker would describe it: status, reason, times, and files collected from the hosts."""
 
 from __future__ import annotations
 
 import json
 import tarfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from tfhet.errors import TfhetError
 from tfhet.process import describe_exit
+from tfhet.record import RunFolder, RunSummary
 from tfhet.simulate.host import SimulatedHost
 from tfhet.simulate.submission import Submission
 
 COMPLETED, FAILED, STOPPED = "Completed", "Failed", "Stopped"
 OUT_OF_TIME = "MaxRuntimeExceeded"
-"""The secondary status of a job that was stopped because it ran too long."""
+"""Secondary status of a job that was stopped because it ran too long."""
+TOLD_TO_STOP = "told to stop"
+NO_REASON = "no launcher said why"
 REASON_CHARACTERS = 1024
-"""Of a failure file so many become the reason."""
+"""Maximum length of the part of a failure file that becomes the reason."""
 FILE = "job.json"
 
 
+def completed(
+    hosts: Sequence[SimulatedHost],
+    codes: Mapping[str, int],
+    leader: RunFolder,
+    cause: str | None,
+    never_began: str | None,
+) -> RunSummary:
+    """The leader's summary with exit codes, cause, status and failure reason.
+
+    codes: by `host` or `host/rank`. cause: why the simulator stopped the job. never_began: why a host could not be
+    made.
+    """
+    try:
+        summary = leader.read_summary()
+    except TfhetError:
+        # A launcher that is not ours leaves none; one of ours always does.
+        ended_well = bool(codes) and not any(codes.values()) and not leader.path.exists()
+        summary = RunSummary(exit_code=0 if ended_well else None)
+    state = status(codes, stopped=cause is not None)
+    reason = failure_reason(hosts, codes) if state == FAILED else cause
+    exit_code = summary.exit_code if summary.exit_code is not None else max([1, *codes.values()])
+    if never_began:
+        exit_code, cause, reason, state = 1, never_began, never_began, FAILED
+    bad = {label: code for label, code in codes.items() if code and label not in summary.lost_hosts}
+    if bad and not exit_code:
+        exit_code, cause = 1, _exits(bad)
+    if exit_code or cause:
+        cause = cause or summary.cause or _first_failure(hosts, codes)
+        exit_code = exit_code or 1
+    codes = dict(sorted(codes.items()))
+    return replace(summary, exit_codes=codes, exit_code=exit_code, cause=cause, status=state, failure_reason=reason)
+
+
+def _first_failure(hosts: Sequence[SimulatedHost], codes: Mapping[str, int]) -> str:
+    for host in hosts:
+        if host.paths.failure.is_file():
+            return host.paths.failure.read_text(encoding="utf-8", errors="replace").split("\n")[0]
+    return f"{NO_REASON} ({_exits(codes)})"
+
+
+def _exits(codes: Mapping[str, int]) -> str:
+    return "; ".join(f"{label}: {describe_exit(code)}" for label, code in sorted(codes.items()))
+
+
 def status(codes: Mapping[str, int], stopped: bool) -> str:
-    """One of the three, from the exit codes of all that was started: a container that ended badly fails the job."""
+    """COMPLETED, FAILED or STOPPED, from all exit codes: a single bad one fails the job."""
     if stopped:
         return STOPPED
     return FAILED if any(codes.values()) or not codes else COMPLETED
 
 
 def failure_reason(hosts: Sequence[SimulatedHost], codes: Mapping[str, int]) -> str:
-    """Of the failure files of hosts that ended badly the one that was written first; else who ended how.
+    """The oldest failure file of the hosts that ended badly; without one, how each of them ended.
 
     codes: by `host`, or by `host/rank`.
     """
@@ -40,14 +89,14 @@ def failure_reason(hosts: Sequence[SimulatedHost], codes: Mapping[str, int]) -> 
         _, path, code = written[0]
         text = path.read_text(encoding="utf-8", errors="replace")[:REASON_CHARACTERS]
         return f"AlgorithmError: {text}, exit code: {code}"
-    told = ", ".join(f"{name}: {describe_exit(code)}" for name, code in sorted(bad.items()))
-    return f"AlgorithmError: , {told}"
+    ends = ", ".join(f"{name}: {describe_exit(code)}" for name, code in sorted(bad.items()))
+    return f"AlgorithmError: , {ends}"
 
 
 def collect(hosts: Sequence[SimulatedHost], folder: Path) -> dict[str, Path]:
-    """Packs what lies in the hosts' model and output/data directories into model.tar.gz and output.tar.gz in `folder`.
+    """Packs the hosts' model and output/data directories into model.tar.gz and output.tar.gz in `folder`.
 
-    Of two files of one name the first host's stays. Nothing to pack makes no archive.
+    The first host's file wins over others of its name. Empty directories make no archive.
     """
     collected = {}
     for name, places in (
@@ -70,17 +119,16 @@ def collect(hosts: Sequence[SimulatedHost], folder: Path) -> dict[str, Path]:
 def describe(
     job: Submission,
     folder: Path,
-    *,
+    summary: RunSummary,
     began: float,
     ended: float,
-    status: str,
-    secondary: str | None = None,
-    reason: str | None,
+    *,
+    secondary: str | None,
     collected: Mapping[str, Path],
 ) -> dict[str, Any]:
-    """Writes job.json, in the shape of the answer of DescribeTrainingJob, and gives its content.
+    """Writes job.json, in the shape of the answer of DescribeTrainingJob, and returns its content.
 
-    began, ended: seconds since 1970. secondary: what SecondaryStatus says where that is more than the status.
+    began, ended: seconds since 1970. secondary: SecondaryStatus, where that says more than the status.
     """
     groups = [
         {"InstanceGroupName": name, "InstanceType": group.instance_type, "InstanceCount": group.hosts}
@@ -88,8 +136,8 @@ def describe(
     ]
     content: dict[str, Any] = {
         "TrainingJobName": job.job,
-        "TrainingJobStatus": status,
-        "SecondaryStatus": secondary or status,
+        "TrainingJobStatus": summary.status,
+        "SecondaryStatus": secondary or summary.status,
         "ResourceConfig": {"InstanceGroups": groups},
         "InputDataConfig": [{"ChannelName": name, "InputMode": job.mode(name)} for name in job.cluster.channels],
         "CreationTime": _time(began),
@@ -97,8 +145,8 @@ def describe(
         "TrainingEndTime": _time(ended),
         "TrainingTimeInSeconds": round(ended - began),
     }
-    if reason is not None:
-        content["FailureReason"] = reason
+    if summary.failure_reason is not None:
+        content["FailureReason"] = summary.failure_reason
     if "model.tar.gz" in collected:
         content["ModelArtifacts"] = {"S3ModelArtifacts": collected["model.tar.gz"].name}
     (folder / FILE).write_text(json.dumps(content, indent=1), encoding="utf-8")

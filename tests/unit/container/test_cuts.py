@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from tfhet.container.cuts import Cuts
+from tfhet.container.bridge import Cuts
 from tfhet.errors import UsageError
 
 

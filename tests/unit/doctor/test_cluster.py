@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from tfhet.doctor import Status
-from tfhet.doctor.cluster import look
-from tfhet.doctor.cluster_rules import CLUSTER
+from tfhet.doctor.cluster import CLUSTER, look
 from tfhet.errors import UsageError
 from tfhet.simulate import presets
 

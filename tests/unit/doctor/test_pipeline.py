@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from tfhet.doctor import Status
-from tfhet.doctor.pipeline import look
-from tfhet.doctor.pipeline_rules import PIPELINE
+from tfhet.doctor.pipeline import PIPELINE, look
 from tfhet.errors import UsageError
 
 FILE = """
@@ -48,7 +47,7 @@ def test_a_file_that_ends_python_is_a_finding(target):
 
 def test_what_is_found_in_a_graph_is_told(target):
     found = said(f"{target}:arrays", workers=5)
-    assert found["bytes on the wire"].found == "768 bytes for an example (float32), 192 behind 'TensorSlice'"
+    assert found["bytes on the wire"].found == "768 bytes for an example (float32), 192 after 'TensorSlice'"
     assert found["files and workers"].found == "4 source elements, 5 workers: 1 of them idle"
     for name in ("batches", "prefetch", "parallel maps"):
         assert found[name].status is Status.LIMITED, name

@@ -40,7 +40,7 @@ def test_what_is_left_out_has_a_default(tmp_path: Path):
 def test_the_launchers_arguments_are_words():
     arguments = ClusterFile.parse(WHOLE, "x").arguments()
     assert arguments == ["--data_host_workers", "2", "--lease_s", "4.5"]
-    assert LaunchSettings.parse(arguments)[0].data_host_workers == 2
+    assert LaunchSettings.parse(arguments)[0].planes["tf_service"].data_host_workers == 2
 
 
 @pytest.mark.parametrize("name", presets())

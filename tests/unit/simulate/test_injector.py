@@ -4,21 +4,18 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import pytest
 
 from tfhet.cluster import HostPaths, Ports
-from tfhet.container.bridge import Bridge
 from tfhet.errors import UsageError
 from tfhet.process import Child
 from tfhet.simulate import Fault, injector
-from tfhet.simulate.fault import NETWORK
 from tfhet.simulate.host import SimulatedHost
 from tfhet.simulate.injector import Injector
-from tfhet.simulate.partition import Network
-from tfhet.simulate.slow_disk import SlowDisk
+from tfhet.simulate.targets import Targets
 
 pytestmark = pytest.mark.timeout(60)
 LIMIT_S = 30.0
@@ -47,14 +44,37 @@ def hosts(data: int = 1, dnn: int = 2, ranks: int = 2, workers: int = 1) -> list
     made = []
     for index in range(data + dnn):
         group = "data" if index < data else "dnn"
-        ports = Ports(16000, 6000, tuple(range(6001, 6001 + (workers if group == "data" else 0))))
-        paths = HostPaths(Path("."))
-        made.append(SimulatedHost(f"algo-{index + 1}", group, "ml", f"127.0.0.{index + 2}", ports, ranks, paths))
+        own = tuple(range(6001, 6001 + (workers if group == "data" else 0)))
+        ports, paths = Ports(16000, {"dispatcher": (6000,), "workers": own}), HostPaths(Path("."))
+        name, address = f"algo-{index + 1}", f"127.0.0.{index + 2}"
+        made.append(SimulatedHost(name, group, "ml", address, ports, ranks, paths, ("dispatcher",), bool(own)))
     return made
 
 
-def made(text: str, cluster: Sequence[SimulatedHost] | None = None) -> Injector:
-    return Injector([Fault.parse(text)], cluster or hosts(), "dnn", {}, lambda: True, lambda line: None)
+class Noted:
+    """A backend of process hosts that writes down what is done to it."""
+
+    starts_launchers = True
+    cuts_batches = False
+
+    def __init__(self):
+        self.done: list[tuple] = []
+
+    def cut(self, names: Collection[str]) -> None:
+        self.done.append(("cut", *names))
+
+    def heal(self, names: Collection[str]) -> None:
+        self.done.append(("heal", *names))
+
+    async def impair(self, kind: str, host: str, amount: float | None) -> None:
+        self.done.append((kind, host, amount))
+
+    def restore(self, kind: str, host: str) -> None:
+        self.done.append(("restored", kind, host))
+
+
+def checked(text: str, cluster: Sequence[SimulatedHost] | None = None) -> None:
+    Targets(cluster or hosts(), "dnn").check(Fault.parse(text))
 
 
 @pytest.mark.parametrize(
@@ -73,7 +93,7 @@ def made(text: str, cluster: Sequence[SimulatedHost] | None = None) -> Injector:
     ],
 )
 def test_a_fault_at_what_is_there_is_taken(text: str):
-    made(text).check()
+    checked(text)
 
 
 @pytest.mark.parametrize(
@@ -85,21 +105,23 @@ def test_a_fault_at_what_is_there_is_taken(text: str):
         ("partition:algo-9", "algo-1, algo-2"),
         ("slow-disk:dnn-3", "dnn-1, dnn-2"),
         ("delay=50ms:cpu_group", "dnn-1, dnn-2"),
-        ("kill:worker@dnn-1", "no data service worker runs there; workers: algo-1"),
+        ("kill:worker@dnn-1", "no worker runs there; hosts that have one: algo-1"),
         ("kill:dispatcher@data-1", "the dispatcher runs on dnn-1"),
     ],
 )
 def test_a_fault_at_what_is_not_there_is_refused_with_what_is(text: str, words: str):
     with pytest.raises(UsageError, match=words):
-        made(text).check()
+        checked(text)
 
 
 def test_a_host_alone_cannot_be_cut_off():
     with pytest.raises(UsageError, match="every host of the cluster"):
-        made("partition:dnn-1", hosts(data=0, dnn=1)).check()
+        checked("partition:dnn-1", hosts(data=0, dnn=1))
 
 
-def injected(fault: str, *launchers: Sequence[str], until: str, **options) -> tuple[list[str], list[str], list[int]]:
+def injected(
+    fault: str, *launchers: Sequence[str], until: str, backend: Noted | None = None
+) -> tuple[list[str], list[str], list[int]]:
     """Does one fault to `launchers` of algo-1 (words for LAUNCHER), until one of them, or the injector, says `until`.
 
     Gives what the launchers said, what the injector said, and the process ids of the launchers.
@@ -112,9 +134,8 @@ def injected(fault: str, *launchers: Sequence[str], until: str, **options) -> tu
         wanted = sum(len(words) // 2 for words in launchers)
         one = hosts(data=0, dnn=1, ranks=len(launchers), workers=0)
         one.append(hosts()[1])  # somebody to be cut off from
-        doing = Injector(
-            [Fault.parse(fault)], one, "dnn", children, lambda: said.count("up") == wanted, told.append, **options
-        )
+        targets, all_up = Targets(one, "dnn"), lambda: said.count("up") == wanted
+        doing = Injector([Fault.parse(fault)], targets, backend or Noted(), children, all_up, told.append)
         for rank, words in enumerate(launchers):
             children[f"algo-1/{rank}"] = await Child.start(
                 "launcher", [sys.executable, "-c", LAUNCHER, *words], env=os.environ, on_line=said.append
@@ -158,7 +179,7 @@ def test_sigterm_to_a_host_is_sent_to_every_launcher_at_once_and_to_nobody_else(
 
 
 def test_the_workers_of_a_host_that_is_cut_off_stand_still_until_it_is_healed():
-    network = Network("algo-1", {})
+    backend = Noted()
     watched = f"""{UP}
 while True:
     before = time.monotonic()
@@ -167,52 +188,25 @@ while True:
         print('stood still', flush=True)
 """
     said, told, _ = injected(
-        "partition:algo-1:for=0.6", ("worker", watched, "worker", watched), until="stood still", network=network
+        "partition:algo-1:for=0.6", ("worker", watched, "worker", watched), until="stood still", backend=backend
     )
     assert told == ["fault partition:algo-1:for=0.6: algo-1 cut off"]
-    assert network._cut == []
+    assert backend.done == [("cut", "algo-1"), ("heal", "algo-1")]
 
 
-def test_a_disk_is_slow_for_as_long_as_it_is_said(tmp_path: Path):
-    disk = SlowDisk(tmp_path / "library", tmp_path / "switch")
-    states: list[bool] = []
-    doing = made("slow-disk:data-1:for=0.1")
-    doing.disks = {"algo-1": disk}
-    doing.tell = lambda line: states.append(disk.switch.exists())
+@pytest.mark.parametrize(
+    ("fault", "harm"),
+    [
+        ("loss=1%", ("loss", "algo-1", 0.01)),
+        ("delay=50ms", ("delay", "algo-1", 0.05)),
+        ("rate=1mbit", ("rate", "algo-1", 1e6)),
+        ("slow-disk", ("slow-disk", "algo-1", None)),
+    ],
+)
+@pytest.mark.parametrize("lasts", [True, False])
+def test_a_host_is_impaired_for_as_long_as_the_fault_lasts(fault: str, harm: tuple, lasts: bool):
+    backend, lines, faults = Noted(), [], [Fault.parse(f"{fault}:data-1" + (":for=0.05" if lasts else ""))]
+    doing = Injector(faults, Targets(hosts(), "dnn"), backend, {}, lambda: True, lines.append)
     asyncio.run(asyncio.wait_for(doing.run(), LIMIT_S))
-    assert [*states, disk.switch.exists()] == [True, False]
-
-
-def test_one_that_is_slow_for_good_stays_so(tmp_path: Path):
-    disk = SlowDisk(tmp_path / "library", tmp_path / "switch")
-    doing = made("slow-disk:data-1")
-    doing.disks = {"algo-1": disk}
-    asyncio.run(asyncio.wait_for(doing.run(), LIMIT_S))
-    assert disk.switch.exists()
-
-
-class Noted(Bridge):
-    """A network that writes down what is done to it."""
-
-    def __init__(self):
-        self.done: list[tuple[str, str, float | None]] = []
-
-    def limit(self, host: str, bits_per_s: float | None) -> None:
-        self.done.append(("rate", host, bits_per_s))
-
-    def delay(self, host: str, delay_s: float | None) -> None:
-        self.done.append(("delay", host, delay_s))
-
-    def lose(self, host: str, share: float | None) -> None:
-        self.done.append(("loss", host, share))
-
-
-@pytest.mark.parametrize(("amount", "harm"), [("loss=1%", 0.01), ("delay=50ms", 0.05), ("rate=1mbit", 1e6)])
-@pytest.mark.parametrize("usual", [None, 0.25])
-def test_behind_a_fault_of_the_network_a_host_has_again_what_its_group_is_limited_to(amount, harm, usual, monkeypatch):
-    monkeypatch.setattr(injector.delay, "build", lambda env: None)
-    doing, kind = made(f"{amount}:data-1:for=0.05"), amount.partition("=")[0]
-    doing.network = Noted()
-    doing.usual = {NETWORK[kind]: {"algo-1": usual, "algo-2": 7.0}}
-    asyncio.run(asyncio.wait_for(doing.run(), LIMIT_S))
-    assert doing.network.done == [(kind, "algo-1", harm), (kind, "algo-1", usual)]
+    assert backend.done == [harm, ("restored", harm[0], "algo-1")][: 1 + lasts]
+    assert lines == [f"fault {faults[0]}: algo-1"]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -107,8 +108,9 @@ def hosts() -> list[SimulatedHost]:
     made = []
     for index, group in enumerate(("data", "dnn", "dnn")):
         detour = None if index == 1 else (101 + 10 * index, 102 + 10 * index)
-        ports, paths = Ports(16000, 6000, (6001,)), HostPaths(Path("."))
-        made.append(SimulatedHost(f"algo-{index}", group, "ml", f"127.0.0.{index + 2}", ports, 1, paths, detour))
+        ports, paths = Ports(16000, {"dispatcher": (6000,), "workers": (6001,)}), HostPaths(Path("."))
+        name, address = f"algo-{index}", f"127.0.0.{index + 2}"
+        made.append(SimulatedHost(name, group, "ml", address, ports, 1, paths, ("dispatcher",), True, detour))
     return made
 
 
@@ -141,8 +143,8 @@ def test_hosts_that_are_cut_off_together_with_the_chiefs_still_reach_it():
 
 def test_a_host_with_a_detour_is_given_its_ports():
     data, chief, other = hosts()
-    assert (data.sees.control, data.sees.dispatcher, data.sees.workers) == (101, 102, (6001,))
-    assert chief.sees == chief.ports
+    assert json.loads(data.sees["TFHET_PORTS"]) == {"control": 101, "dispatcher": 102, "workers": [6001]}
+    assert chief.sees == chief.ports.to_env(["dispatcher"])
     forwarders = Network.of([data, chief, other], "dnn")._forwarders
     assert set(forwarders) == {"algo-0", "algo-2"}
     assert [one.port for one in forwarders["algo-2"]] == [121, 122]

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from tfhet.errors import UsageError
-from tfhet.simulate.job import cluster_of, command_of, how
-from tfhet.simulate.submission import Submission
+from tfhet.simulate.submission import Submission, of_job
 from tfhet.submit import Job, parse
 
 TEXT = """\
@@ -37,7 +36,7 @@ def job(tmp_path: Path) -> Job:
 
 
 def test_a_job_is_a_cluster_with_its_channels_on_this_machine(job, tmp_path):
-    cluster = cluster_of(job)
+    cluster, _, _ = of_job(job)
     assert {name: (group.hosts, group.ranks, group.instance_type) for name, group in cluster.groups.items()} == {
         "data_group": (2, 1, "ml.c5.xlarge"),
         "dnn_group": (1, 4, "ml.p3.8xlarge"),
@@ -50,17 +49,19 @@ def test_a_job_is_a_cluster_with_its_channels_on_this_machine(job, tmp_path):
 
 
 def test_it_is_submitted_with_its_variables_modes_and_groups_of_channels(job):
-    made = Submission.of(cluster_of(job), command_of(job), **how(job))
+    cluster, command, options = of_job(job)
+    made = Submission.of(cluster, command, **options)
     assert made.command == ["launcher.py", "--export", "False", "--learning-rate", "1e-3"]
     assert made.environment == {"OF_THE_JOB": "1"}
     assert [made.mode(name) for name in ("training", "validation")] == ["FastFile", "File"]
-    assert list(made.seen_by("data_group", cluster_of(job).channels)) == ["training"]
-    assert list(made.seen_by("dnn_group", cluster_of(job).channels)) == ["training", "validation", "more"]
+    assert list(made.seen_by("data_group", cluster.channels)) == ["training"]
+    assert list(made.seen_by("dnn_group", cluster.channels)) == ["training", "validation", "more"]
     assert made.dnn_group == "dnn_group"
 
 
 def test_what_is_said_behind_it_wins_over_its_hyperparameters(job):
-    made = Submission.of(cluster_of(job), command_of(job, ["--export", "True"]), **how(job, ["--export", "True"]))
+    cluster, command, options = of_job(job, ["--export", "True"])
+    made = Submission.of(cluster, command, **options)
     assert made.command[-2:] == ["--export", "True"]
     assert made.parameters is not None
     assert {name: json.loads(value) for name, value in made.parameters.items()} == {
@@ -71,9 +72,10 @@ def test_what_is_said_behind_it_wins_over_its_hyperparameters(job):
 
 def test_a_job_whose_launchers_start_the_ranks_does_so_here(tmp_path, job):
     alone = parse(TEXT + "start: alone\n", str(tmp_path / "job.yaml"))
-    assert Submission.of(cluster_of(alone), command_of(alone), **how(alone)).start == "alone"
+    cluster, command, options = of_job(alone)
+    assert Submission.of(cluster, command, **options).start == "alone"
 
 
 def test_a_pipe_is_refused_with_its_line(tmp_path, job):
     with pytest.raises(UsageError, match=r"job\.yaml:9: channels: training: mode must be File or FastFile"):
-        how(parse(TEXT.replace("FastFile", "Pipe"), str(tmp_path / "job.yaml")))
+        of_job(parse(TEXT.replace("FastFile", "Pipe"), str(tmp_path / "job.yaml")))

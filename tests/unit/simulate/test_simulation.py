@@ -15,7 +15,7 @@ from tfhet.errors import UsageError
 from tfhet.record import RunFolder
 from tfhet.simulate import ClusterFile, Fault, GroupFile, Simulation, run_dir, simulate
 from tfhet.simulate.drive import drive
-from tfhet.simulate.process_ground import ProcessGround
+from tfhet.simulate.process_hosts import ProcessHosts
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -64,9 +64,9 @@ def test_names_are_dealt_out_by_the_seed_and_addresses_and_ports_are_everybodys_
         assert [host.name for host in hosts] == [f"algo-{n}" for n in range(1, 6)]
         assert len({host.address for host in hosts}) == 5
         assert all(host.address.startswith("127.0.0.") for host in hosts)
-        workers = [port for host in hosts for port in host.ports.workers]
+        workers = [port for host in hosts for port in host.ports.plane["workers"]]
         assert len(workers) == len(set(workers)) == 3 * 2 + 2
-        assert len({(host.ports.control, host.ports.dispatcher) for host in hosts}) == 1
+        assert len({(host.ports.control, host.ports.plane["dispatcher"]) for host in hosts}) == 1
         dealt.add(tuple(host.group for host in hosts))
     assert len(dealt) > 1
     again = Simulation(cluster, command, tmp_path / "run", seed=3).hosts
@@ -103,7 +103,7 @@ def test_with_a_partition_every_host_but_the_chiefs_reaches_it_by_ports_of_its_o
     assert len(set(used)) == 2 * 5
     hosts = {host.name: host for host in Simulation(cluster, command, tmp_path / "other").hosts}
     assert [name for name, host in hosts.items() if host.group == "dnn_group"][0] == chief
-    assert all(host.sees == host.ports for host in hosts.values())  # without one it is the chief's own
+    assert all(host.detour is None for host in hosts.values())  # without one it is the chief's own
 
 
 def test_only_a_host_with_a_slow_disk_has_the_library_that_slows_its_channels(command, tmp_path):
@@ -114,6 +114,14 @@ def test_only_a_host_with_a_slow_disk_has_the_library_that_slows_its_channels(co
     assert by_group["data_group"]["TFHET_SLOW_DISK_FOLDERS"] == str(tmp_path.resolve())
     assert "slow_disk" not in (by_group["dnn_group"]["LD_PRELOAD"] or "")
     assert by_group["dnn_group"]["TFHET_SLOW_DISK_FOLDERS"] is None
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system has no CPU affinity")
+def test_a_process_host_is_tied_to_its_cpus(tmp_path):
+    launcher, lines = tmp_path / "launcher.py", []
+    launcher.write_text("import os, time; time.sleep(1); print(len(os.sched_getaffinity(0)))")
+    simulate(ClusterFile("c", {"only": GroupFile(cpus=1)}), [str(launcher)], tmp_path / "run", on_line=lines.append)
+    assert "1" in lines
 
 
 def test_every_host_has_a_log_and_the_record_says_how_each_ended(tmp_path):
@@ -225,11 +233,11 @@ except JobFailed as error:
 
 
 def test_a_stop_before_any_host_was_started_is_said_and_starts_none(command, tmp_path, monkeypatch):
-    async def stopped(self: ProcessGround, channels: object) -> None:
+    async def stopped(self: ProcessHosts, channels: object) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
         await asyncio.sleep(0.2)  # the loop hears of it
 
-    monkeypatch.setattr(ProcessGround, "open", stopped)
+    monkeypatch.setattr(ProcessHosts, "open", stopped)
     summary = simulate(ClusterFile("c", GROUPS), command, tmp_path / "run", on_line=lambda line: None)
     assert (summary.exit_code, summary.cause) == (1, "told to stop")
     job = json.loads((tmp_path / "run" / "job.json").read_text())

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from tfhet.errors import UsageError
-from tfhet.simulate import slow_disk
-from tfhet.simulate.slow_disk import SlowDisk, build
+from tfhet.simulate.process_hosts import READ_MS, SlowDisk, build
 
 pytestmark = pytest.mark.timeout(120)
 READS = """
@@ -62,7 +61,7 @@ def test_without_its_variables_the_library_does_nothing(disk: SlowDisk, tmp_path
 def test_what_is_preloaded_already_stays(disk: SlowDisk):
     variables = disk.variables({"LD_PRELOAD": "/lib/other.so"}, [])
     assert variables["LD_PRELOAD"] == f"{disk.library}:/lib/other.so"
-    assert int(variables["TFHET_SLOW_DISK_MS"]) == slow_disk.READ_MS
+    assert int(variables["TFHET_SLOW_DISK_MS"]) == READ_MS
 
 
 def test_it_is_built_once(tmp_path: Path):

@@ -55,9 +55,9 @@ def test_the_program_is_looked_for_in_the_code_directory(tmp_path, command):
 def test_containers_have_the_platforms_ports_and_addresses_of_their_own(command, tmp_path):
     hosts = Submission.of(CLUSTER, command, hosts="namespace").hosts(tmp_path, seed=1, detours=True)
     assert [host.address for host in hosts] == [f"10.77.0.{n}" for n in range(2, 6)]
-    assert {(host.ports.control, host.ports.dispatcher) for host in hosts} == {(16000, 6000)}
+    assert {(host.ports.control, host.ports.plane["dispatcher"]) for host in hosts} == {(16000, (6000,))}
     for host in hosts:
-        assert host.ports.workers == ((6001, 6002) if host.group == "data_group" else (6001,))
+        assert host.ports.plane["workers"] == ((6001, 6002) if host.group == "data_group" else (6001,))
         assert host.ranks == (3 if host.group == "dnn_group" else 1)
         assert host.detour is None
 
@@ -65,7 +65,8 @@ def test_containers_have_the_platforms_ports_and_addresses_of_their_own(command,
 def test_the_launchers_arguments_are_the_cluster_files_and_then_the_users(command):
     job = Submission.of(CLUSTER, command)
     assert job.command[1:] == ["--data_host_workers", "2", "--dnn_host_workers", "1"]
-    assert (job.settings.data_host_workers, job.settings.dnn_host_workers) == (2, 1)
+    service = job.settings.planes["tf_service"]
+    assert (service.data_host_workers, service.dnn_host_workers) == (2, 1)
 
 
 def test_every_host_reads_who_is_there_and_how_its_interface_is_called(command, tmp_path):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tfhet.cluster import HostPaths, Ports
+from tfhet.record import RunSummary
 from tfhet.simulate import ClusterFile, GroupFile
 from tfhet.simulate.host import SimulatedHost
 from tfhet.simulate.submission import Submission
@@ -71,7 +72,8 @@ def test_the_description_has_the_shape_of_the_platforms(tmp_path):
     cluster = ClusterFile("c", {"dnn_group": GroupFile(2, 4, "ml.p3.8xlarge")}, {"training": "x"})
     job = Submission.of(cluster, ["launcher.py"], code=tmp_path, input_mode="FastFile")
     model = {"model.tar.gz": tmp_path / "model.tar.gz"}
-    told = describe(job, tmp_path, began=0.0, ended=90.4, status=FAILED, reason="because", collected=model)
+    summary = RunSummary(status=FAILED, failure_reason="because")
+    told = describe(job, tmp_path, summary, 0.0, 90.4, secondary=None, collected=model)
     assert told == json.loads((tmp_path / "job.json").read_text())
     assert (told["TrainingJobStatus"], told["FailureReason"]) == ("Failed", "because")
     assert told["TrainingJobName"] == job.job

@@ -1,4 +1,4 @@
-"""simulate/namespace_ground.py where something fails. What it does on a kernel is in tests/integration."""
+"""simulate/namespace_hosts.py where something fails. What it does on a kernel is in tests/integration."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from tfhet.container.limits import Limits
 from tfhet.errors import JobFailed, TfhetError, UsageError
 from tfhet.messages import ContainerFailureLine
 from tfhet.process import Child
-from tfhet.simulate import ClusterFile, GroupFile, namespace_ground
-from tfhet.simulate.namespace_ground import NamespaceGround
+from tfhet.simulate import ClusterFile, GroupFile, host_container, namespace_hosts
+from tfhet.simulate.namespace_hosts import NamespaceHosts
 from tfhet.simulate.submission import Submission
 
 NAME = "algo-1"
 
 
 class Played:
-    """The kernel that a ground stands on. What is in `fails` raises, by method."""
+    """The kernel. What is in `fails` raises, by method."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -146,11 +146,11 @@ def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Played:
     monkeypatch.setattr(Bridge, "create", lambda *_: PlayedBridge(made))
     monkeypatch.setattr(Cgroup, "create", lambda *_: PlayedCgroup(made))
     monkeypatch.setattr(Child, "start", start)
-    monkeypatch.setattr(namespace_ground, "_isolated", isolated)
+    monkeypatch.setattr(namespace_hosts, "_isolated", isolated)
     return made
 
 
-def ground(played: Played, start: str = "alone", limits_from: str = "start", **limits: Any) -> NamespaceGround:
+def backend(played: Played, start: str = "alone", limits_from: str = "start", **limits: Any) -> NamespaceHosts:
     """Of one host."""
     launcher = played.folder / "launcher.py"
     launcher.touch()
@@ -164,10 +164,10 @@ def ground(played: Played, start: str = "alone", limits_from: str = "start", **l
         limits_from=limits_from,
     )
     hosts = job.hosts(played.folder / "run", 0)
-    return NamespaceGround(job, hosts, {}, lambda host: played.said.append)
+    return NamespaceHosts(job, hosts, {}, lambda host: played.said.append)
 
 
-def life(one: NamespaceGround) -> dict[str, Any]:
+def life(one: NamespaceHosts) -> dict[str, Any]:
     """Opens it, starts its host, limits it, closes it: what it says for the record."""
 
     async def live() -> None:
@@ -192,20 +192,20 @@ def life(one: NamespaceGround) -> dict[str, Any]:
     ],
 )
 def test_what_the_machine_must_have_is_asked_for_before_anything_is_made(played, start, limits, required) -> None:
-    ground(played, start, **limits)
+    backend(played, start, **limits)
     assert played.required == required
     assert played.calls == []
 
 
 def test_what_a_dead_simulator_left_is_swept_away_without_holding_up_the_event_loop(played) -> None:
-    life(ground(played))
+    life(backend(played))
     ((_, thread),) = played.called("sweep")
     assert thread is not threading.main_thread()
     assert played.said[0].startswith("left by a simulator that died")
 
 
 def test_every_limit_of_the_network_is_set_and_a_limit_that_is_not_there_is_named(played) -> None:
-    facts = life(ground(played, mbit_per_s=10, latency_ms=5, loss_pct=2, limits_from="reading"))
+    facts = life(backend(played, mbit_per_s=10, latency_ms=5, loss_pct=2, limits_from="reading"))
     assert played.called("limit", "delay", "lose") == [
         ("limit", NAME, 10e6),
         ("delay", NAME, 0.005),
@@ -214,15 +214,35 @@ def test_every_limit_of_the_network_is_set_and_a_limit_that_is_not_there_is_name
     assert played.called("build") and facts["not_limited"] == ["CPU set"]
 
 
+@pytest.mark.parametrize("kind", ["rate", "delay", "loss"])
+@pytest.mark.parametrize("is_limited", [True, False])
+def test_after_a_fault_of_the_network_a_host_has_again_what_its_group_is_limited_to(played, kind, is_limited) -> None:
+    limits = {"mbit_per_s": 10, "latency_ms": 5, "loss_pct": 2} if is_limited else {}
+    one, call = backend(played, **limits), {"rate": "limit", "delay": "delay", "loss": "lose"}[kind]
+
+    async def live() -> None:
+        await one.open({})
+        await one.start(one.hosts[0], {})
+        played.calls.clear()
+        await one.impair(kind, NAME, 0.5)
+        one.restore(kind, NAME)
+        await one.close()
+
+    asyncio.run(live())
+    usual = {"rate": 10e6, "delay": 0.005, "loss": 0.02}[kind] if is_limited else None
+    assert played.called(call) == [(call, NAME, 0.5), (call, NAME, usual)]
+    assert bool(played.called("build")) == (kind == "delay")
+
+
 def test_a_host_has_its_cpus_from_the_start_when_its_limits_begin_later(played) -> None:
-    life(ground(played, cpus=0.5, limits_from="reading"))
+    life(backend(played, cpus=0.5, limits_from="reading"))
     (_, early), (_, late) = played.called("cgroup")
     assert early == Limits(cpu_set=late.cpu_set) and late.cpu_set and late.cpus == 0.5
     assert [call[0] for call in played.called("cgroup", "attach")][0] == "cgroup"
 
 
 def test_a_host_without_latency_and_loss_needs_none_of_their_tools(played) -> None:
-    life(ground(played, cpus=0.5))
+    life(backend(played, cpus=0.5))
     assert not played.called("delay", "lose", "build")
 
 
@@ -230,13 +250,13 @@ def test_a_host_without_latency_and_loss_needs_none_of_their_tools(played) -> No
 def test_a_container_that_cannot_be_completed_is_ended_and_the_job_fails_with_the_reason(played, step) -> None:
     played.fails[step] = UsageError("the kernel refuses")
     with pytest.raises(JobFailed, match=rf"the container {NAME} could not be made: .*\(the kernel refuses\)"):
-        life(ground(played))
+        life(backend(played))
     assert played.called("remove") and played.called("close") and played.called("release") == [("release", True)]
 
 
 def test_a_limit_that_the_kernel_refuses_is_said_and_in_the_record_and_the_job_goes_on(played) -> None:
     played.fails["cgroup"] = UsageError("memory cannot be set")
-    facts = life(ground(played, memory_mib=100))
+    facts = life(backend(played, memory_mib=100))
     assert facts["not_limited"] == [f"{NAME}: memory cannot be set"]
     assert f"[simulate] {NAME} is not limited: memory cannot be set" in played.said
 
@@ -250,7 +270,7 @@ def test_a_limit_that_the_kernel_refuses_is_said_and_in_the_record_and_the_job_g
 )
 def test_what_cannot_be_removed_is_said_and_left_to_the_next_sweep(played, stays, fails, said) -> None:
     played.stays, played.fails = stays, fails
-    life(ground(played))
+    life(backend(played))
     assert said in played.said
     assert played.called("release") == [("release", False)]
     assert not list(played.folder.rglob(".scratch-*")), "the rest is removed all the same"
@@ -258,7 +278,7 @@ def test_what_cannot_be_removed_is_said_and_left_to_the_next_sweep(played, stays
 
 def test_a_network_that_does_not_close_does_not_keep_the_rest_from_being_removed(played) -> None:
     played.fails["close"] = subprocess.TimeoutExpired("ip", 1.0)
-    life(ground(played))
+    life(backend(played))
     assert any(line.startswith("[simulate] the network: ") for line in played.said)
     assert played.called("release") == [("release", True)]
     assert not list(played.folder.rglob(".scratch-*"))
@@ -269,7 +289,7 @@ def test_a_network_that_does_not_close_does_not_keep_the_rest_from_being_removed
 )
 def test_what_the_kernel_killed_for_memory_is_said_and_counted(played, limit, why) -> None:
     played.killed_for_memory = 2
-    facts = life(ground(played, **limit))
+    facts = life(backend(played, **limit))
     assert f"[simulate] {NAME}: the kernel killed 2 of its processes for {why}" in played.said
     use = {"memory_peak_bytes": 7, "out_of_memory_kills": 2, "sent_bytes": None, "received_bytes": None}
     assert facts["host_use"] == {NAME: use}
@@ -278,13 +298,13 @@ def test_what_the_kernel_killed_for_memory_is_said_and_counted(played, limit, wh
 def test_a_container_that_ends_while_it_is_made_says_why() -> None:
     child = PlayedChild(NAME, 1, ("x", f"[{NAME}] {ContainerFailureLine('mount overlay: no space')}", "y"))
     with pytest.raises(JobFailed, match=f"^the container {NAME} could not be made: mount overlay: no space$"):
-        asyncio.run(namespace_ground._isolated(child))  # type: ignore[arg-type]
+        asyncio.run(namespace_hosts._isolated(child))  # type: ignore[arg-type]
 
 
 def test_a_container_without_a_network_of_its_own_is_not_waited_for_for_ever(monkeypatch) -> None:
-    monkeypatch.setattr(namespace_ground, "_NAMESPACE_S", 0.05)
+    monkeypatch.setattr(namespace_hosts, "_NAMESPACE_S", 0.05)
     with pytest.raises(JobFailed, match="has no network of its own after 0.05 s"):
-        asyncio.run(namespace_ground._isolated(PlayedChild(NAME)))  # type: ignore[arg-type]
+        asyncio.run(namespace_hosts._isolated(PlayedChild(NAME)))  # type: ignore[arg-type]
 
 
 def test_keys_that_cannot_be_made_are_wrong_use_with_what_ssh_keygen_says(tmp_path, monkeypatch) -> None:
@@ -293,4 +313,4 @@ def test_keys_that_cannot_be_made_are_wrong_use_with_what_ssh_keygen_says(tmp_pa
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UsageError, match="ssh-keygen .*: no entropy"):
-        namespace_ground._ssh_files(tmp_path)
+        host_container.ssh_files(tmp_path)

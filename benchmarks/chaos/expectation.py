@@ -1,0 +1,86 @@
+"""The possible results of a job to which faults are done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tfhet.simulate import Fault
+from tfhet.simulate.chaos import Aim
+
+GOES_ON, FAILURE, STOP, NEVER_JOINED = "goes on", "failure", "stop", "never joined"
+"""Results of a job: it ends as without faults; it fails; it stops on request; it never begins."""
+HARMLESS, HARMFUL = 0.6, 1.5
+"""Silences as shares of the lease: up to the first no host is lost, beyond the second the silent host surely is."""
+
+
+def allowed(faults: Sequence[Fault], aim: Aim) -> frozenset[str]:
+    """Possible results of a job to which all of `faults` are done while it trains.
+
+    Faults name hosts as `data-1` and `dnn-2`. "goes on" is among the results only if no fault must end the job.
+    """
+    silent_s = sum(fault.for_s or 0.0 for fault in faults if silences(fault))
+    each = [_alone(fault, aim, silent_s) for fault in faults] + [_without_data(faults, aim, silent_s)]
+    never = [kinds for kinds in each if NEVER_JOINED in kinds]
+    if any(GOES_ON not in kinds for kinds in never):
+        return frozenset({NEVER_JOINED})  # and nothing else is done to it
+    kinds = frozenset().union(*each)
+    return kinds if all(GOES_ON in one for one in each) else kinds - {GOES_ON}
+
+
+def harmful(fault: Fault, aim: Aim) -> bool:
+    """Whether a fault alone may end the job, or take a data host away from it."""
+    return allowed([fault], aim) != {GOES_ON} or _loss(fault, fault.for_s or 0.0, aim) > 0
+
+
+def _alone(fault: Fault, aim: Aim, silent_s: float) -> frozenset[str]:
+    """Possible results of one fault, apart from those that depend on the number of data hosts left."""
+    if fault.kind == "late-join":
+        if fault.after_s < aim.ready_timeout_s / 2:
+            return frozenset({GOES_ON})
+        early = fault.after_s < aim.ready_timeout_s
+        return frozenset({GOES_ON, NEVER_JOINED} if early else {NEVER_JOINED})
+    if fault.kind == "oom" and fault.process != "script":
+        # A server without memory may refuse a request, which is an error of the rank's, before it dies.
+        return frozenset({GOES_ON, FAILURE})
+    if fault.process == "script":
+        return frozenset({GOES_ON if fault.kind == "hang" and fault.for_s is not None else FAILURE})
+    if fault.kind == "sigterm" and fault.process in ("launcher", "host"):
+        return frozenset({STOP})
+    if aim.named(fault.host)[0].startswith("data-"):
+        return frozenset({GOES_ON})
+    return _by_loss(_loss(fault, silent_s, aim))
+
+
+def _without_data(faults: Sequence[Fault], aim: Aim, silent_s: float) -> frozenset[str]:
+    """Possible results of the loss of data hosts."""
+    losses = dict.fromkeys(aim.serving, 0.0)
+    for fault in faults:
+        for host in aim.named(fault.host):
+            if host in losses and host.startswith("data-"):
+                losses[host] = max(losses[host], _loss(fault, silent_s, aim))
+    if not losses or (aim.built_in and aim.on_data_loss == "local"):
+        return frozenset({GOES_ON})
+    return _by_loss(min(losses.values()) if aim.built_in else max(losses.values()))
+
+
+def silences(fault: Fault) -> bool:
+    """Whether a fault puts a host's launchers out of reach."""
+    return fault.kind == "partition" or (fault.kind == "hang" and fault.process in ("launcher", "host"))
+
+
+def _loss(fault: Fault, silent_s: float, aim: Aim) -> float:
+    """How surely the fault costs the job its host: 0 not at all, 1 surely.
+
+    silent_s: longest silence of hosts, in seconds, by this fault and others like it.
+    """
+    if fault.kind == "kill" and fault.process in ("launcher", "host"):
+        return 1.0
+    if not silences(fault):
+        return 0.0
+    if fault.for_s is None or fault.for_s > HARMFUL * aim.lease_s:
+        return 1.0
+    return 0.5 if silent_s > HARMLESS * aim.lease_s else 0.0
+
+
+def _by_loss(loss: float) -> frozenset[str]:
+    return frozenset({GOES_ON} if loss == 0.0 else {FAILURE} if loss == 1.0 else {GOES_ON, FAILURE})

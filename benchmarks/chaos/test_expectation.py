@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.chaos.expectation import FAILURE, GOES_ON, NEVER_JOINED, STOP, allowed, harmful
+from tfhet.launch import LaunchSettings
+from tfhet.simulate import Fault, load
+from tfhet.simulate.chaos import Aim
+
+SETTINGS = LaunchSettings(lease_s=4.0, ready_timeout_s=20.0)
+DEMO = Aim.of(load("demo"), SETTINGS)
+TWO = Aim.of(load("two-data-two-dnn"), SETTINGS)
+NETWORKS = Aim.of(load("two-data-two-dnn"), SETTINGS, networks=True)
+
+
+def kinds(aim: Aim, *faults: str) -> set[str]:
+    return set(allowed([Fault.parse(text) for text in faults], aim))
+
+
+@pytest.mark.parametrize(
+    ("faults", "may"),
+    [
+        ([], {GOES_ON}),
+        (["kill:worker", "kill:dispatcher", "bad-peer:control", "slow-disk:data-1"], {GOES_ON}),
+        (["hang:worker", "hang:dispatcher", "hang:launcher@dnn-1:for=1", "hang:host@data-1:for=1"], {GOES_ON}),
+        (["late-join:data-1:after=3", "partition:dnn-1:for=1"], {GOES_ON}),
+        (["kill:rank=1"], {FAILURE}),
+        (["oom:rank=0", "kill:worker"], {FAILURE}),
+        (["oom:worker"], {GOES_ON, FAILURE}),
+        (["kill:launcher@dnn-1"], {FAILURE}),
+        (["hang:host@dnn-1"], {FAILURE}),
+        (["partition:dnn-1"], {FAILURE}),
+        (["partition:dnn-1:for=7"], {FAILURE}),
+        (["partition:dnn-1:for=3"], {GOES_ON, FAILURE}),
+        (["partition:dnn-1:for=1.5", "hang:host@dnn-1:for=1.5"], {GOES_ON, FAILURE}),  # may add up
+        (["kill:host@data-1"], {FAILURE}),
+        (["partition:data-1"], {FAILURE}),
+        (["partition:data-1:for=3"], {GOES_ON, FAILURE}),
+        (["sigterm:launcher@data-1"], {STOP}),
+        (["sigterm:host@dnn-1", "kill:worker"], {STOP}),
+        (["sigterm:host@dnn-1", "kill:rank=0"], {STOP, FAILURE}),
+        (["late-join:data-1:after=50"], {NEVER_JOINED}),
+        (["late-join:data-1:after=50", "kill:rank=0"], {NEVER_JOINED}),
+        (["late-join:data-1:after=15"], {GOES_ON, NEVER_JOINED}),
+    ],
+)
+def test_what_may_become_of_the_demo(faults: list[str], may: set[str]):
+    assert kinds(DEMO, *faults) == may
+
+
+@pytest.mark.parametrize(
+    ("faults", "may"),
+    [
+        (["kill:host@data-1"], {GOES_ON}),
+        (["kill:launcher@data-2", "hang:worker@data-1"], {GOES_ON}),
+        (["kill:host@data-1", "hang:host@data-2"], {FAILURE}),
+        (["kill:host@data-1", "partition:data-2:for=3"], {GOES_ON, FAILURE}),
+        (["kill:host@data-1", "partition:data-2:for=1"], {GOES_ON}),
+        (["kill:host@data-1", "kill:host@dnn-2"], {FAILURE}),
+    ],
+)
+def test_a_data_host_that_is_lost_costs_the_job_nothing_while_another_serves(faults: list[str], may: set[str]):
+    assert kinds(TWO, *faults) == may
+
+
+def test_who_serves_beside_the_data_hosts_or_does_without_decides_what_their_loss_costs():
+    lost = ["kill:host@data-1"]
+    serving_too, _ = LaunchSettings.parse(["--dnn_host_workers", "1"])
+    assert kinds(Aim.of(load("demo"), serving_too), *lost) == {GOES_ON}
+    assert kinds(Aim.of(load("demo"), LaunchSettings(on_data_loss="local")), *lost) == {GOES_ON}
+    assert kinds(Aim.of(load("two-data-two-dnn"), LaunchSettings(train_script="mine.py")), *lost) == {FAILURE}
+
+
+def test_harm_is_what_may_end_a_job_or_costs_it_a_host():
+    harm = ("kill:rank=1", "sigterm:launcher@dnn-1", "oom:worker", "kill:host@data-1", "partition:data-2")
+    assert all(harmful(Fault.parse(text), TWO) for text in harm)
+    none = ("kill:worker", "hang:dispatcher", "partition:data-1:for=1", "slow-disk:dnn-1", "late-join:data-1:after=2")
+    assert not any(harmful(Fault.parse(text), TWO) for text in none)
+
+
+@pytest.mark.parametrize(
+    ("fault", "may"),
+    [
+        ("loss=3%:data-1", {GOES_ON}),
+        ("delay=100ms:dnn-1", {GOES_ON}),
+        ("rate=20mbit:dnn-2:for=2", {GOES_ON}),
+        ("partition:data-1", {GOES_ON}),
+        ("partition:data_group:for=0.5", {GOES_ON}),
+        ("partition:data_group", {FAILURE}),
+    ],
+)
+def test_a_bad_network_ends_no_job_and_a_group_cut_off_for_good_does(fault: str, may: set[str]):
+    assert kinds(NETWORKS, fault) == may

@@ -1,0 +1,152 @@
+"""The container of a namespace host: its root, its files, and what its first process starts with."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib import metadata
+from pathlib import Path
+
+from tfhet.cluster import HostPaths
+from tfhet.container.container import OVERLAY, READ_ONLY, SHARED, Container, Mount
+from tfhet.control import SECRET_VARIABLE
+from tfhet.errors import UsageError
+from tfhet.simulate.host import SimulatedHost, hyperparameters
+from tfhet.simulate.submission import Submission
+from tfhet.submit import MPI_OPTIONS
+
+BASE = Path("/opt/ml")
+_PACKAGE = Path(__file__).resolve().parents[2]
+_PASSED_ON = ("TF_", "TFHET_", "HOROVOD_", "NCCL_", "OMP_", "OMPI_")
+_PASSED_ON_NAMES = ("PYTHONPATH", "XDG_CACHE_HOME", "LANG")
+_HIDDEN = ("/tmp/", "/run/", "/dev/", "/mnt/", "/media/")
+"""Directories of the machine that a container does not see, unless they are mounted."""
+
+
+@dataclass(frozen=True)
+class HostContainers:
+    """Makes the containers of a job's hosts."""
+
+    job: Submission
+    hosts: Sequence[SimulatedHost]
+    env: Mapping[str, str]
+    """Environment of the simulator."""
+    secret: str
+    channels: Mapping[str, Path]
+    keys: Mapping[str, str]
+    """Files of ssh, by path: see `ssh_files`."""
+
+    def container(self, host: SimulatedHost, scratch: Path) -> Container:
+        """Writes the host's configuration files. scratch: an empty directory for what the container changes."""
+        job = self.job
+        channels = job.seen_by(host.group, self.channels)
+        config = job.resource_config(host, self.hosts)
+        host.write(config, channels, self._parameters(), {name: job.mode(name) for name in channels})
+        mounts = [Mount(str(host.paths.base), str(BASE), SHARED)]
+        mounts += [Mount(path, path) for path in carried(self.env)]
+        for place, directory in host.directories(channels, job.code, job.checkpoints).items():
+            kind = OVERLAY
+            if place == host.paths.checkpoints:
+                kind = SHARED
+            elif place != host.paths.code and job.mode(place.name) == "FastFile":
+                kind = READ_ONLY
+            mounts.append(Mount(str(directory), str(BASE / place.relative_to(host.paths.base)), kind))
+        env = self._environment(host)
+        command = [sys.executable, "-m", "tfhet.launch.init"]
+        if job.start == "toolkit":
+            command += [str(Path(sys.executable).parent / "train")]
+        else:
+            inside = replace(host, paths=HostPaths(BASE))
+            env |= inside.variables(config, list(channels), job.job, job.command[1:])
+            command += [sys.executable, *job.command, "--processes_per_host", str(host.ranks)]
+        names = "\n".join(["127.0.0.1 localhost", *(f"{one.address} {one.name}" for one in self.hosts), ""])
+        return Container(
+            name=host.name,
+            scratch=str(scratch),
+            interface="eth0",
+            command=command,
+            environment=env,
+            directory=str(BASE / "code"),
+            mounts=mounts,
+            files={"/etc/hosts": names, "/etc/hostname": host.name + "\n", **self.keys},
+        )
+
+    def _parameters(self) -> dict[str, str]:
+        """Hyperparameters as the SDK writes them for a job with MPI on the dnn group; the job's own win."""
+        job = self.job
+        if job.parameters is not None and "sagemaker_program" in job.parameters:
+            return dict(job.parameters)
+        return {
+            **hyperparameters(job.command if job.parameters is None else job.command[:1], job.job),
+            "sagemaker_container_log_level": "20",
+            "sagemaker_mpi_enabled": "true",
+            "sagemaker_mpi_num_of_processes_per_host": str(
+                max(one.ranks for one in self.hosts if one.group == job.dnn_group)
+            ),
+            "sagemaker_mpi_custom_mpi_options": json.dumps(MPI_OPTIONS),
+            "sagemaker_distribution_instance_groups": json.dumps([job.dnn_group]),
+            **(job.parameters or {}),
+        }
+
+    def _environment(self, host: SimulatedHost) -> dict[str, str]:
+        """Variables that the platform gives a container, and those that the simulator's user meant for the job."""
+        passed = {
+            name: value for name, value in self.env.items() if name.startswith(_PASSED_ON) or name in _PASSED_ON_NAMES
+        }
+        return {
+            "LANG": "C.UTF-8",
+            # Hosts share CPUs here: a rank that polls for others would take theirs (4 ranks on 2 CPUs: steps x 2.5).
+            "OMPI_MCA_mpi_yield_when_idle": "1",
+            **passed,
+            "PATH": f"{Path(sys.executable).parent}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            "HOME": "/root",
+            **({} if _is_installed() else {"PYTHONPATH": with_package(passed.get("PYTHONPATH", ""))}),
+            "PYTHONUNBUFFERED": "1",
+            "TRAINING_JOB_NAME": self.job.job,
+            "SAGEMAKER_JOB_NAME": self.job.job,
+            "CURRENT_HOST": host.name,
+            SECRET_VARIABLE: self.secret,
+            **self.job.environment,
+        }
+
+
+def carried(env: Mapping[str, str]) -> list[str]:
+    """Directories that the job needs, and that are where a container would not see them."""
+    wanted = {sys.prefix, sys.base_prefix, str(_PACKAGE), env.get("XDG_CACHE_HOME", "")}
+    wanted |= set(env.get("PYTHONPATH", "").split(":"))
+    hidden = sorted(path for path in wanted if path.startswith(_HIDDEN) and Path(path).is_dir())
+    return [path for path in hidden if not any(path.startswith(other + "/") for other in hidden)]
+
+
+def ssh_files(scratch: Path) -> dict[str, str]:
+    """Files, by path, with which root of any host can log in to any other host, and no one else: keys of this run."""
+    for name in ("root", "host"):
+        words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "tfhet", "-f", str(scratch / name)]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
+        if done.returncode:
+            raise UsageError(f"{' '.join(words)}: {done.stderr.strip()}")
+    options = ("StrictHostKeyChecking no", "UserKnownHostsFile /dev/null", "LogLevel ERROR")
+    return {
+        "/root/.ssh/id_ed25519": (scratch / "root").read_text(encoding="ascii"),
+        "/root/.ssh/authorized_keys": (scratch / "root.pub").read_text(encoding="ascii"),
+        "/root/.ssh/config": "\n  ".join(["Host *", *options]) + "\n",
+        "/etc/ssh/ssh_host_ed25519_key": (scratch / "host").read_text(encoding="ascii"),
+        "/etc/ssh/ssh_host_ed25519_key.pub": (scratch / "host.pub").read_text(encoding="ascii"),
+    }
+
+
+def with_package(path: str) -> str:
+    """A PYTHONPATH with this package."""
+    return ":".join(filter(None, (str(_PACKAGE), path)))
+
+
+def _is_installed() -> bool:
+    """Whether hosts find tfhet by themselves, or another one that their requirements.txt puts in its place."""
+    try:
+        metadata.distribution("tfhet")
+    except metadata.PackageNotFoundError:
+        return False
+    return True

@@ -1,0 +1,263 @@
+"""Hosts as containers: each with a network, a root, process numbers and limits of its own. Needs root."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from tfhet.clock import SYSTEM
+from tfhet.cluster import environment
+from tfhet.container import delay, kernel, sweeper
+from tfhet.container.bridge import Bridge
+from tfhet.container.cgroup import Cgroup
+from tfhet.container.limits import Limits
+from tfhet.control import new_secret
+from tfhet.deadline import Deadline
+from tfhet.errors import JobFailed, TfhetError, UsageError
+from tfhet.messages import ContainerFailureLine, parse_line
+from tfhet.process import Child, describe_exit
+from tfhet.simulate import host_container
+from tfhet.simulate.fault import NETWORK, Fault
+from tfhet.simulate.host import SimulatedHost
+from tfhet.simulate.host_backend import OnLine
+from tfhet.simulate.scale import limits_of
+from tfhet.simulate.submission import Submission
+
+_NAMESPACE_S = 30.0
+"""Seconds that a container may take to be in namespaces of its own."""
+
+
+class NamespaceHosts:
+    """See `HostBackend`."""
+
+    starts_launchers = False
+    cuts_batches = True
+
+    def __init__(
+        self,
+        submission: Submission,
+        hosts: Sequence[SimulatedHost],
+        env: Mapping[str, str],
+        on_line: OnLine,
+        faults: Sequence[Fault] = (),
+    ):
+        """Raises UsageError naming all that this machine lacks, and for a fault that cannot be done to containers."""
+        for fault in faults:
+            if fault.kind == "slow-disk":
+                raise UsageError(f"fault {fault}: disks are made slow for --hosts process only")
+            if fault.kind in NETWORK:
+                kernel.require(NETWORK[fault.kind])
+        kernel.require("toolkit" if submission.start == "toolkit" else "namespace", _existing(hosts[0].paths.base))
+        self.hosts = hosts
+        self.cgroups: dict[str, Cgroup] = {}
+        """By host name, of those that were started."""
+        self._submission = submission
+        self._env = env
+        self._on_line = on_line
+        self._scratch: Path | None = None
+        self._owner: sweeper.Owner | None = None
+        self._bridge: Bridge | None = None
+        self._containers: host_container.HostContainers | None = None
+        self._attached: list[str] = []
+        self._not_limited: set[str] = set()
+        self._use: dict[str, dict[str, int | None]] = {}
+        self._limiting = submission.limits_from == "start"
+        groups = {host.name: host.group for host in hosts}
+        self._limits, self.notes = limits_of(submission.cluster, groups, cpu_scale=submission.cpu_scale)
+        for kind, purpose in NETWORK.items():
+            if any(self._usual(kind, name) is not None for name in groups):
+                kernel.require(purpose)
+
+    @property
+    def network(self) -> Bridge:
+        """The hosts' network, between `open` and `close`."""
+        assert self._bridge is not None
+        return self._bridge
+
+    async def open(self, channels: Mapping[str, Path]) -> None:
+        for line in await asyncio.to_thread(sweeper.sweep):
+            self._say(line)
+        self._owner = sweeper.claim()
+        self._scratch = Path(tempfile.mkdtemp(prefix=".scratch-", dir=_existing(self.hosts[0].paths.base)))
+        self._owner.register(self._scratch)
+        self._bridge = Bridge.create(self._owner.tag)
+        if any(limits.latency_s for limits in self._limits.values()):
+            await self._build_delay_line()
+        keys = {}
+        if self._submission.start == "toolkit":
+            keys = await asyncio.to_thread(host_container.ssh_files, self._scratch)
+        self._containers = host_container.HostContainers(
+            self._submission, self.hosts, self._env, new_secret(), channels, keys
+        )
+
+    async def start(self, host: SimulatedHost, children: dict[str, Child]) -> None:
+        assert self._owner is not None and self._scratch is not None and self._containers is not None
+        scratch, spec = self._scratch / host.name, self._scratch / f"{host.name}.json"
+        scratch.mkdir()
+        self._containers.container(host, scratch).write(spec)
+        cgroup = self.cgroups[host.name] = Cgroup.create(f"tfhet-{self._owner.tag}-{host.name}")
+        path = host_container.with_package(self._env.get("PYTHONPATH", ""))
+        child = await Child.start(
+            host.name,
+            [sys.executable, "-m", "tfhet.container", str(spec)],
+            env={"PATH": self._env.get("PATH", os.defpath), "PYTHONPATH": path},
+            on_line=self._on_line(host.name),
+        )
+        children[host.name] = child
+        await _isolated(child)
+        try:
+            # Process 1 waits for its network, so that nothing runs before all of this is done.
+            for process in (psutil.Process(child.pid), *psutil.Process(child.pid).children(recursive=True)):
+                cgroup.add(process.pid)
+            if not self._limiting:  # TensorFlow starts as many threads as it sees CPUs
+                cgroup.limit(Limits(cpu_set=self._limits[host.name].cpu_set))
+            self.network.attach(host.name, child.pid, host.address)
+        except (TfhetError, psutil.Error, OSError) as error:
+            async with Deadline(_NAMESPACE_S):  # it has said why itself, if it has ended
+                await child.stop(0.5)
+            raise JobFailed(f"{_not_made(child)} ({error})", log_tail=child.tail) from error
+        self._attached.append(host.name)
+        if self._limiting:
+            self._limit(host.name)
+
+    def limit(self) -> None:
+        self._limiting = True
+        for name in self._attached:
+            self._limit(name)
+
+    def _limit(self, name: str) -> None:
+        try:
+            self._not_limited |= set(self.cgroups[name].limit(self._limits[name]))
+            for kind in NETWORK:
+                if kind == "rate" or self._usual(kind, name) is not None:
+                    self.restore(kind, name)
+        except TfhetError as error:  # more memory is in use than the limit, for one
+            self._say(f"[simulate] {name} is not limited: {error}")
+            self._not_limited.add(f"{name}: {error}")
+
+    def _usual(self, kind: str, name: str) -> float | None:
+        """The limit, of a kind of NETWORK, that a host has without a fault; None: no limit."""
+        limits = self._limits[name]
+        return {"rate": limits.bits_per_s, "delay": limits.latency_s, "loss": limits.loss_share}[kind]
+
+    def cut(self, hosts: Collection[str]) -> None:
+        self.network.cut(hosts)
+
+    def heal(self, hosts: Collection[str]) -> None:
+        self.network.heal(hosts)
+
+    async def impair(self, kind: str, host: str, amount: float | None) -> None:
+        if kind == "delay":
+            await self._build_delay_line()
+        self._set(kind, host, amount)
+
+    def restore(self, kind: str, host: str) -> None:
+        self._set(kind, host, self._usual(kind, host))
+
+    def _set(self, kind: str, host: str, amount: float | None) -> None:
+        {"rate": self.network.limit, "delay": self.network.delay, "loss": self.network.lose}[kind](host, amount)
+
+    async def _build_delay_line(self) -> None:
+        with contextlib.suppress(TfhetError):  # a kernel with netem needs none
+            await asyncio.to_thread(delay.build, environment())
+
+    async def connect(self, address: str, port: int) -> asyncio.StreamWriter:
+        inside = self.network.socket()
+        inside.setblocking(False)
+        try:
+            await asyncio.get_running_loop().sock_connect(inside, (address, port))
+        except BaseException:
+            inside.close()
+            raise
+        return (await asyncio.open_connection(sock=inside))[1]
+
+    def cpu_s(self) -> dict[str, float]:
+        with contextlib.suppress(TfhetError, OSError):
+            return {name: cgroup.cpu_s() for name, cgroup in self.cgroups.items()}
+        return {}  # nothing counts it here
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "not_limited": sorted(self._not_limited),
+            "host_use": self._use,
+            "limits": {name: one.to_json() for name, one in self._limits.items() if one != Limits()},
+        }
+
+    def _used(self, name: str) -> dict[str, int | None]:
+        """Usage of a host until now, for the record; None for what was not counted."""
+        counts = ("memory_peak_bytes", "out_of_memory_kills", "sent_bytes", "received_bytes")
+        use: dict[str, int | None] = dict.fromkeys(counts)
+        cgroup = self.cgroups[name]
+        with contextlib.suppress(TfhetError, OSError):
+            use["memory_peak_bytes"] = cgroup.memory_peak_bytes()
+            use["out_of_memory_kills"] = cgroup.out_of_memory_kills()
+        with contextlib.suppress(TfhetError, OSError, subprocess.SubprocessError):
+            if name in self._attached:
+                traffic = self.network.bytes(name)
+                use |= {"sent_bytes": traffic.sent_bytes, "received_bytes": traffic.received_bytes}
+        return use
+
+    async def close(self) -> None:
+        is_clean = True
+        self._use = {name: self._used(name) for name in self.cgroups}
+        for name, use in self._use.items():
+            if killed := use["out_of_memory_kills"]:
+                limit = self._limits[name].memory_bytes
+                most = f"its memory limit of {limit / 2**20:.0f} MiB" if limit else "want of memory"
+                self._say(f"[simulate] {name}: the kernel killed {killed} of its processes for {most}")
+        for name, cgroup in self.cgroups.items():
+            try:
+                left = [f"process {pid} does not end" for pid in await asyncio.to_thread(cgroup.remove)]
+            except (TfhetError, OSError) as error:
+                left = [str(error)]
+            is_clean &= not left
+            for line in left:
+                self._say(f"[simulate] {name}: {line}")
+        if self._bridge is not None:
+            try:
+                self._bridge.close()
+            except (TfhetError, OSError, subprocess.SubprocessError) as error:  # it goes with this process
+                self._say(f"[simulate] the network: {error}")
+        if self._scratch is not None:
+            await asyncio.to_thread(shutil.rmtree, self._scratch, ignore_errors=True)
+            is_clean &= not self._scratch.exists()
+        if self._owner is not None:
+            self._owner.release(is_clean=is_clean)
+
+    def _say(self, line: str) -> None:
+        self._on_line("simulate")(line)
+
+
+async def _isolated(child: Child) -> None:
+    """Waits until the child has a network namespace of its own. Raises JobFailed."""
+    ours, until = os.readlink("/proc/self/ns/net"), SYSTEM.monotonic() + _NAMESPACE_S
+    while SYSTEM.monotonic() < until:
+        if child.code is not None:
+            await child.wait()
+            raise JobFailed(_not_made(child), log_tail=child.tail)
+        with contextlib.suppress(OSError, psutil.Error):
+            if os.readlink(f"/proc/{child.pid}/ns/net") != ours and psutil.Process(child.pid).children():
+                return
+        await asyncio.sleep(0.01)
+    raise JobFailed(f"the container {child.name} has no network of its own after {_NAMESPACE_S:g} s")
+
+
+def _not_made(child: Child) -> str:
+    failures = [said.cause for said in map(parse_line, child.tail) if isinstance(said, ContainerFailureLine)]
+    why = failures[-1] if failures else describe_exit(child.code or 0, child.tail)
+    return f"the container {child.name} could not be made: {why}"
+
+
+def _existing(path: Path) -> Path:
+    """The nearest directory above `path` that exists."""
+    return next(folder for folder in path.parents if folder.is_dir())

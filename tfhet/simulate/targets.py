@@ -1,0 +1,153 @@
+"""What faults are aimed at: hosts by their names in a fault, and the processes of a host by what they are."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import psutil
+
+from tfhet import planes, strategies
+from tfhet.errors import TfhetError, UsageError, unknown
+from tfhet.launch.init import LAUNCHER_NAME
+from tfhet.process import Child
+from tfhet.simulate.fault import Fault
+from tfhet.simulate.host import SimulatedHost
+
+
+@dataclass(frozen=True)
+class Targets:
+    """The hosts of a cluster, as faults name them."""
+
+    hosts: Sequence[SimulatedHost]
+    dnn_group: str
+
+    @property
+    def leader(self) -> SimulatedHost:
+        """The first host that trains."""
+        return next(host for host in self.hosts if host.group == self.dnn_group)
+
+    @property
+    def ranks(self) -> int:
+        return sum(host.ranks for host in self.hosts if host.group == self.dnn_group)
+
+    def named(self, name: str) -> list[SimulatedHost]:
+        """The hosts that a fault's `data-1`, `dnn-1`, `algo-1`, name of a group, or "" stands for."""
+        kind, _, number = name.partition("-")
+        if kind in ("data", "dnn") and number:
+            group = [host for host in self.hosts if (host.group == self.dnn_group) == (kind == "dnn")]
+            return group[int(number) - 1 : int(number)] if number.isdigit() and number != "0" else []
+        return [host for host in self.hosts if name in ("", host.name, host.group)]
+
+    def check(self, fault: Fault) -> None:
+        """Raises UsageError for a fault whose target does not exist."""
+        hosts = self.named(fault.host)
+        if not hosts:
+            dnn = sum(host.group == self.dnn_group for host in self.hosts)
+            known = [f"data-{n + 1}" for n in range(len(self.hosts) - dnn)] + [f"dnn-{n + 1}" for n in range(dnn)]
+            names = {name: None for host in self.hosts for name in (host.name, host.group)}
+            unknown(f"host of fault {fault}", fault.host, [*known, *names])
+        if fault.rank is not None and fault.rank >= self.ranks:
+            unknown(f"rank of fault {fault}", fault.rank, range(self.ranks))
+        is_alone = planes.kinds().get(fault.process)
+        if is_alone is False and not any(host.serves for host in hosts):
+            where = ", ".join(host.name for host in self.hosts if host.serves) or "on no host"
+            raise UsageError(f"fault {fault}: no {fault.process} runs there; hosts that have one: {where}")
+        if is_alone and self.leader not in hosts:
+            raise UsageError(f"fault {fault}: the {fault.process} runs on dnn-1")
+        if fault.kind == "partition" and len(hosts) == len(self.hosts):
+            raise UsageError(
+                f"fault {fault}: that is every host of the cluster; there is no other to cut them off from"
+            )
+
+
+@dataclass(frozen=True)
+class Population:
+    """A process that the simulator started, with all below it, at one moment."""
+
+    everything: tuple[psutil.Process, ...]
+    """All of them, first the one that the simulator started."""
+    launchers: dict[int | None, psutil.Process] = field(default_factory=dict)
+    """By rank; None on a data host."""
+
+    @classmethod
+    def below(cls, pid: int, *, is_launcher: bool = False) -> Population:
+        """Empty when the process is gone. is_launcher: whether it is a launcher, also before it has its name."""
+        try:
+            first = psutil.Process(pid)
+            everything = (first, *first.children(recursive=True))
+        except psutil.Error:
+            return cls(())
+        named = [process for process in everything if _name(process) == LAUNCHER_NAME]
+        starters = {_parent(process) for process in named}  # without MPI a launcher starts one per rank
+        launchers = {rank_of(process): process for process in named if process.pid not in starters}
+        return cls(everything, launchers or ({rank_of(first): first} if is_launcher else {}))
+
+    def servers(self, kind: str) -> list[psutil.Process]:
+        """Processes of the data plane, of one of `planes.kinds()`."""
+        return [process for process in self.everything if _serves(process, kind)]
+
+    def scripts(self, rank: int | None = None) -> list[psutil.Process]:
+        """Training scripts, of one rank or of all."""
+        servers = {process.pid for kind in planes.kinds() for process in self.servers(kind)}
+        found = []
+        for number, launcher in self.launchers.items():
+            if rank is None or (number or 0) == rank:
+                with contextlib.suppress(psutil.Error):
+                    found += [process for process in launcher.children() if process.pid not in servers]
+        return found
+
+
+def has_launchers(pid: int) -> bool:
+    """Whether a launcher runs below a process."""
+    return any(_name(process) == LAUNCHER_NAME for process in Population.below(pid).everything)
+
+
+async def kill_all(child: Child) -> None:
+    """Ends a frozen launcher with all below it, which has sessions of its own."""
+    with contextlib.suppress(psutil.Error):
+        for process in psutil.Process(child.pid).children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+    child.kill()
+    await child.wait()
+
+
+def lives(process: psutil.Process) -> bool:
+    """Whether it runs; a zombie does not."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
+def rank_of(process: psutil.Process) -> int | None:
+    """Rank in the process's environment; None without one."""
+    try:
+        rank = strategies.rank_of(process.environ())
+    except (psutil.Error, TfhetError):
+        return None
+    return None if rank is None else rank.rank
+
+
+def _name(process: psutil.Process) -> str:
+    try:
+        return process.name()
+    except psutil.Error:
+        return ""
+
+
+def _parent(process: psutil.Process) -> int | None:
+    try:
+        return process.ppid()
+    except psutil.Error:
+        return None
+
+
+def _serves(process: psutil.Process, kind: str) -> bool:
+    try:
+        words = process.cmdline()
+    except psutil.Error:
+        return False
+    return planes.kind_of(words) == kind
