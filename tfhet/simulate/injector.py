@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import random
 import signal
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -81,8 +82,8 @@ class Injector:
         return {host.name for fault in self.faults if fault.kind == kind for host in self.named(fault.host)}
 
     def _places(self) -> list[tuple[str, int]]:
-        dnn = sum(host.group == self.dnn_group for host in self.hosts)
-        return [*(("data", n) for n in range(len(self.hosts) - dnn)), *(("dnn", n) for n in range(dnn))]
+        counts = Counter(host.role for host in self.hosts)
+        return [(role, number) for role in sorted(counts) for number in range(counts[role])]
 
     def delay_s(self, host: SimulatedHost) -> float:
         """How much later than the others this host starts."""
@@ -218,8 +219,8 @@ class Injector:
     def named(self, name: str) -> list[SimulatedHost]:
         """The hosts that a fault's `data-1`, `dnn-1`, `algo-1`, name of a group, or "" stands for."""
         kind, _, number = name.partition("-")
-        if kind in ("data", "dnn") and number:
-            group = [host for host in self.hosts if (host.group == self.dnn_group) == (kind == "dnn")]
+        group = [host for host in self.hosts if host.role == kind]
+        if number and group:
             return group[int(number) - 1 : int(number)] if number.isdigit() and number != "0" else []
         return [host for host in self.hosts if name in ("", host.name, host.group)]
 

@@ -4,60 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 from tfhet.cluster import Place, PortRange, Role, Roles
-from tfhet.planes.memory import in_huge_pages
-from tfhet.planes.plane import LauncherSide, Loss, Outlets, RankSide
+from tfhet.planes.local.launcher_side import LocalLauncherSide
+from tfhet.planes.plane import LauncherSide, Outlets, RankSide
 from tfhet.planes.tensorflow_noise import is_noise
 
 
 @dataclass(frozen=True)
 class LocalSettings:
     """This plane has no arguments."""
-
-
-class LocalLauncherSide:
-    """See `LauncherSide`."""
-
-    serves = False
-    words = "no data service"
-
-    async def serve(self) -> NoReturn:
-        raise AssertionError("the local plane starts nothing")
-
-    async def stop(self, grace_s: float) -> None:
-        return None
-
-    def processes(self) -> Mapping[str, int]:
-        return {}
-
-    def counts(self) -> Mapping[str, float]:
-        return {}
-
-    async def beside(self, pid: int) -> None:
-        return None
-
-    def environment(self, order: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, str]:
-        return in_huge_pages(env)
-
-    def reads(self, endlessly: bool) -> None:
-        return None
-
-    def heard(self, facts: Mapping[str, Any]) -> str | None:
-        return None
-
-    def missing(self) -> str | None:
-        return None
-
-    def order(self) -> Mapping[str, Any]:
-        return {}
-
-    def begins(self) -> None:
-        return None
-
-    def lost(self, host: str) -> Loss:
-        return Loss.GO_ON
 
 
 class Local:
