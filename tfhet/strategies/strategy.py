@@ -50,8 +50,8 @@ class Strategy(Protocol):
     """What starts ranks for this strategy alone, with variables of its own."""
 
     def meeting(self, hosts: Sequence[str], per_host: int, source: RankSource) -> Meeting | None:
-        """The meeting of `per_host` ranks on each of `hosts`, numbered host by host, to which `source` gave their ranks;
-        None where they need none, because there is one or because the source lets them find each other.
+        """The meeting of `per_host` ranks on each of `hosts`, numbered host by host; `source` gave them their ranks.
+        None where they need no meeting: there is one rank, or the source lets them find each other.
 
         Raises UsageError for a number of ranks that the strategy cannot train.
         """
