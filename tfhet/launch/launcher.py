@@ -103,7 +103,7 @@ class Launcher:
         every: set[asyncio.Future[Any]] = {work, ended, stopped}
         await asyncio.wait(every, return_when=asyncio.FIRST_COMPLETED)
         result = await self._conclude(link, work, ended, stopped)
-        if result.code:  # at once: mpirun kills this host's launchers soon after one of another host has failed
+        if result.code:  # at once: what started the ranks may kill this launcher once one of another host has failed
             self._tell_why(result)
         for task in (work, ended, *beside):
             task.cancel()
@@ -336,6 +336,6 @@ class Launcher:
 
 def _print(line: str) -> None:
     with contextlib.suppress(OSError):  # the reader of our log may end before us
-        # In one write: mpirun, which puts a prefix before what it gets, would tear the line from its end.
+        # In one write: what started this launcher may put a prefix before all it gets, and tear a line from its end.
         sys.stdout.write(f"{line}\n")
         sys.stdout.flush()

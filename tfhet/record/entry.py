@@ -80,7 +80,7 @@ class Use:
     member: str
     """The launcher, by its name on the link: the host's, or `rank-N`."""
     processes: Mapping[str, float]
-    """CPU seconds per second, by process: `launcher`, `rank-N`, `dispatcher`, `worker-N`."""
+    """CPU seconds per second, by process: `launcher`, `rank-N`, and those of the data plane by its names."""
     machine: HostUse | None = None
     """Of all of the host, by the launcher that leads it."""
 

@@ -1,28 +1,13 @@
-"""The machine that measured: processor, memory, kernel, and the versions of the packages that matter.
-
-Versions are read from the installed metadata, so nothing is imported.
-"""
+"""The machine that measured: processor, memory, kernel."""
 
 from __future__ import annotations
 
 import os
 import platform
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import psutil
-
-PACKAGES = (
-    "tfhet",
-    "tensorflow",
-    "keras",
-    "horovod",
-    "tensorflow-addons",
-    "sagemaker-training",
-    "numpy",
-)
-"""Distributions whose versions a record names when they are installed."""
 
 
 def _processor(proc: Path) -> str:
@@ -69,14 +54,3 @@ def machine(proc: Path = Path("/proc")) -> dict[str, Any]:
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
     }
-
-
-def versions(packages: tuple[str, ...] = PACKAGES) -> dict[str, str]:
-    """Distribution name to installed version; what is not installed is left out."""
-    found = {}
-    for package in packages:
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    return found

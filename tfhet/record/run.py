@@ -40,7 +40,7 @@ class RunSummary:
     versions: Mapping[str, str] = field(default_factory=dict)
     """`record.versions()` there."""
     cluster: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """By group: hosts (names), instance_type, role, workers_per_host, ranks_per_host."""
+    """By group: hosts (names), instance_type, role, ranks_per_host, and what plane and strategy add."""
     exit_codes: Mapping[str, int | None] = field(default_factory=dict)
     """By host, or by `host/rank`; negative for a signal, None when it was never seen to end."""
     exit_code: int | None = None

@@ -1,6 +1,6 @@
 """TensorBoard's scalars: of a training as it goes on, and of a timeline, a run for each rank and each host.
 
-Needs tensorboard, and no TensorFlow.
+Needs the package tensorboard alone.
 """
 
 from __future__ import annotations
