@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, TypeVar, cast
 
-from tfhet.errors import unknown
+from tfhet.errors import UsageError, unknown
 
 T = TypeVar("T")
 
@@ -32,14 +32,21 @@ class Registry(Generic[T]):
         return tuple({**self._own, **dict.fromkeys(_points(self._group), "")})
 
     def get(self, name: str, others: tuple[str, ...] = ()) -> T:
-        """What a name stands for. Raises UsageError, listing the known names and `others`, for another name."""
+        """What a name stands for. Raises UsageError, listing the known names and `others`, for another name, and where
+        the module of a third party cannot be imported."""
         if name in self._own:
             module, _, attribute = self._own[name].partition(":")
             return cast("T", getattr(importlib.import_module(module), attribute))
         points: Mapping[str, Any] = _points(self._group)
         if name not in points:
             unknown(self._kind, name, (*others, *self.names()))
-        return cast("T", points[name].load())
+        try:
+            return cast("T", points[name].load())
+        except (ImportError, AttributeError) as error:
+            where = points[name].value
+            raise UsageError(
+                f"the {self._kind} {name!r} of another package cannot be loaded: {where}: {error}"
+            ) from error
 
 
 @functools.cache

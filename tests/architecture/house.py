@@ -9,13 +9,13 @@ import ast
 import re
 import statistics
 import subprocess
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 # fmt: off
 ROOMS = (
-    "lazy", "errors", "units", "clock", "events", "deadline", "process", "registry", "arguments",
+    "lazy", "errors", "units", "clock", "events", "deadline", "process", "registry", "arguments", "versions",
     "record", "cluster", "catalogue", "control", "messages", "telemetry",
     "native", "source", "stages", "placement", "strategies", "planes", "trainer", "profile",
     "plan", "advice", "report", "submit", "follow", "launch", "container", "simulate", "bench", "doctor", "__main__",
@@ -369,3 +369,105 @@ def files_of(repository: Path) -> list[str]:
             )
         ]
     return sorted(name for name in names if (repository / name).is_file())
+
+
+# The doors: planes and strategies, and the rooms that know none of them
+
+
+NEUTRAL_ROOMS = ("record", "cluster", "control", "launch")
+"""Rooms that name no data plane and no strategy, in code, docstrings and comments: another plane changes none of them.
+`telemetry` and `plan` belong here too, once they name none."""
+NOT_YET_NEUTRAL = ("tfhet/record/wire_cost.py", "tfhet/launch/exposition.py")
+"""Files of these rooms that still do."""
+TENANTS = re.compile(r"worker|dispatcher|tf[._]data|horovod|tensorflow|\bmpi|mpirun|gloo|nccl", re.IGNORECASE)
+"""Words of the planes and strategies that tfhet ships."""
+
+
+def neutral(path: str, text: str) -> list[str]:
+    """A room that knows no plane and no strategy has no word of theirs."""
+    if room_of(path) not in NEUTRAL_ROOMS or path in NOT_YET_NEUTRAL:
+        return []
+    return [
+        f"{path}:{number}: {found.group()!r} is a word of a data plane or a strategy"
+        for number, line in enumerate(text.splitlines(), start=1)
+        if (found := TENANTS.search(line))
+    ]
+
+
+PAST_THE_FACE: Mapping[str, str] = {}
+"""Modules that other rooms may import beside the face of their room (`__init__`), each with the reason: its loading
+costs what the face must not cost."""
+
+
+def past_the_face(path: str, text: str, modules: Collection[str]) -> list[str]:
+    """A room is imported by others through its face. modules: the paths of all modules."""
+    packages = {PurePosixPath(one).parts[1] for one in modules if one.endswith("/__init__.py") and one.count("/") == 2}
+    own = room_of(path)
+    return [
+        f"{path}:{line}: imports {module}, past the face of the room {parts[1]}"
+        for module, line in _imported(path, text, modules)
+        if len(parts := module.split(".")) > 2 and parts[1] in packages - {own}
+        if parts[2] != COMMAND and module not in PAST_THE_FACE
+    ]
+
+
+def import_cycles(texts: Mapping[str, str]) -> list[list[str]]:
+    """The modules that import each other in a circle, imports for types and in functions counted: one list a circle.
+
+    What a module imports by importing a module of another package, the packages around it, does not count.
+    """
+    above = {_module(path): {name for name, _ in _imported(path, text, texts)} for path, text in texts.items()}
+    found, index, low, stack = [], dict[str, int](), dict[str, int](), list[str]()
+
+    def visit(module: str) -> None:
+        index[module] = low[module] = len(index)
+        stack.append(module)
+        for other in sorted(above.get(module, ())):
+            if other not in index:
+                visit(other)
+            if other in stack:
+                low[module] = min(low[module], low[other])
+        if low[module] == index[module]:
+            at = stack.index(module)
+            circle, stack[at:] = sorted(stack[at:]), []
+            if len(circle) > 1 or module in above.get(module, ()):
+                found.append(circle)
+
+    for module in sorted(above):
+        if module not in index:
+            visit(module)
+    return found
+
+
+def classes_in_several_rooms(texts: Mapping[str, str]) -> dict[str, list[str]]:
+    """The names of public classes that more than one room defines, and the rooms."""
+    rooms: dict[str, set[str]] = {}
+    for path, text in texts.items():
+        for node in ast.parse(text, path).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                rooms.setdefault(node.name, set()).add(room_of(path))
+    return {name: sorted(there) for name, there in sorted(rooms.items()) if len(there) > 1}
+
+
+MOST_SHARED_NAMES = 5
+"""Names of classes that may be defined in more than one room."""
+
+
+def _module(path: str) -> str:
+    """tfhet/stages/blur.py -> tfhet.stages.blur; tfhet/stages/__init__.py -> tfhet.stages."""
+    return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
+def _imported(path: str, text: str, modules: Collection[str]) -> list[tuple[str, int]]:
+    """The modules of the package that a module imports, and where; a name of a face stands for the face."""
+    known = {_module(one) for one in modules}
+    found: list[tuple[str, int]] = []
+    for node in ast.walk(ast.parse(text, path)):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [name.name for name in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            inside = [f"{node.module}.{name.name}" for name in node.names]
+            names = [name if name in known else node.module for name in inside]
+        found += [(name, node.lineno) for name in dict.fromkeys(names) if name in known]
+    return found

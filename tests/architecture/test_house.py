@@ -60,6 +60,14 @@ def test_every_module_of_the_package_keeps_the_rule(rule, modules):
     assert not breaches, "\n" + "\n".join(breaches)
 
 
+@pytest.mark.parametrize("room", house.NEUTRAL_ROOMS)
+def test_a_room_that_knows_no_plane_and_no_strategy_names_none(room, modules):
+    there = {path: text for path, text in modules.items() if house.room_of(path) == room}
+    assert there, f"no modules of {room} were found"
+    breaches = [breach for path, text in there.items() for breach in house.neutral(path, text)]
+    assert not breaches, "\n" + "\n".join(breaches)
+
+
 def test_the_modules_are_short(modules):
     assert not house.median_length(modules)
 

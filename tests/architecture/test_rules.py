@@ -254,3 +254,93 @@ def test_a_program_that_reads_a_sentence_is_found(source):
 )
 def test_a_program_that_reads_a_word_or_another_programs_text_is_fine(source):
     assert house.sentence_read("tfhet/report/live.py", source) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import tensorflow as tf",
+        "def start_workers():\n    pass",
+        '"""Starts the dispatcher."""',
+        "x = 1  # as mpirun has it",
+        'NAME = "HOROVOD_RANK"',
+        "a = tf_data",
+        "# one of MPI's",
+        "NCCL = GLOO = 1",
+    ],
+)
+def test_a_word_of_a_plane_or_a_strategy_in_a_room_that_knows_none_is_found(source):
+    assert len(house.neutral("tfhet/launch/leader.py", source)) == 1
+    assert house.neutral("tfhet/planes/tf_service/fleet.py", source) == []
+
+
+def test_what_only_looks_like_such_a_word_is_fine():
+    assert house.neutral("tfhet/launch/leader.py", "import simplify\nimported = plan = strategy = 1\n# network") == []
+
+
+FACES = {
+    "tfhet/errors.py": "",
+    "tfhet/plan/__init__.py": "from tfhet.plan.plan import Plan",
+    "tfhet/plan/plan.py": "from tfhet.plan.words import said",
+    "tfhet/plan/words.py": "",
+    "tfhet/plan/command.py": "",
+}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from tfhet.plan.plan import Plan",
+        "from tfhet.plan import words",
+        "import tfhet.plan.plan",
+        "def late():\n    from tfhet.plan.words import said",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from tfhet.plan.plan import Plan",
+    ],
+)
+def test_an_import_past_the_face_of_another_room_is_found(source):
+    assert len(house.past_the_face("tfhet/report/page.py", source, FACES)) == 1
+    assert house.past_the_face("tfhet/plan/page.py", source, FACES) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from tfhet.plan import Plan",
+        "import tfhet.plan",
+        "from tfhet.errors import UsageError",
+        "from tfhet import plan",
+    ],
+)
+def test_an_import_of_a_face_is_fine(source):
+    assert house.past_the_face("tfhet/report/page.py", source, FACES) == []
+    assert house.past_the_face("tfhet/__main__.py", "from tfhet.plan.command import add", FACES) == []
+
+
+def test_an_exception_from_the_face_is_fine(monkeypatch):
+    monkeypatch.setattr(house, "PAST_THE_FACE", {"tfhet.plan.words": "the face loads numpy"})
+    assert house.past_the_face("tfhet/report/page.py", "from tfhet.plan.words import said", FACES) == []
+
+
+@pytest.mark.parametrize(
+    "back",
+    [
+        "from tfhet.plan.plan import Plan",
+        "from tfhet.plan import Plan",
+        "def late():\n    from tfhet.plan.plan import Plan",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from tfhet.plan.plan import Plan",
+    ],
+)
+def test_modules_that_import_each_other_are_found(back):
+    assert house.import_cycles(FACES) == []
+    ((*circle,),) = house.import_cycles({**FACES, "tfhet/plan/words.py": back})
+    assert {"tfhet.plan.plan", "tfhet.plan.words"} <= set(circle)
+
+
+def test_class_names_of_several_rooms_are_found():
+    texts = {
+        "tfhet/plan/a.py": "class Verdict:\n    class Inside: ...",
+        "tfhet/plan/b.py": "class Verdict: ...",
+        "tfhet/launch/a.py": "class Verdict: ...\nclass _Own: ...\nclass Inside: ...",
+        "tfhet/report/a.py": "class _Own: ...\ndef one():\n    class Plan: ...",
+    }
+    assert house.classes_in_several_rooms(texts) == {"Verdict": ["launch", "plan"]}

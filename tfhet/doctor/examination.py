@@ -13,7 +13,7 @@ from tfhet.doctor.host_rules import MACHINE
 from tfhet.doctor.rule import Check, Status, Subject
 from tfhet.doctor.script_rules import SCRIPT
 from tfhet.doctor.version_rules import DISTRIBUTIONS, VERSIONS
-from tfhet.record.machine import versions
+from tfhet.versions import versions
 
 SCHEMA = 2
 COLUMNS = ("what", "is", "found", "why it matters", "what to do")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfhet.doctor.rule import Check, Status
-from tfhet.record.machine import versions
+from tfhet.versions import versions
 
 SECTION = "software"
 LOAD_LIMIT_S = 120.0

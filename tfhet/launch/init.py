@@ -2,9 +2,9 @@
 
 SageMaker stops a job by SIGTERM to PID 1 and SIGKILL 120 s later. Its toolkit, `train`, dies of SIGTERM without telling
 whom it has started (sagemaker-training-toolkit#125), and as PID 1 it does not even get the signal, having no handler.
-With it dies the pipe for all that they still say; mpirun ends its ranks when it has got SIGPIPE some ten times, and
-about a second after it hears SIGTERM itself. So the launchers are told, one by one, nobody in between is, and the
-command is when they have gone.
+With it dies the pipe for all that they still say; what starts ranks for it ends them when it has got SIGPIPE some ten
+times, and about a second after it hears SIGTERM itself. So the launchers are told, one by one, nobody in between is,
+and the command is when they have gone.
 
 Linux only. Starts in a moment: no asyncio, no other room than `clock`.
 """
@@ -27,7 +27,7 @@ STOP_S = 110.0
 """How long command and launchers may take to end after the signal; SageMaker's SIGKILL comes after 120 s."""
 SETTLE_S = 5.0
 """How long the command may take to end by itself when the launchers have gone, before it is told too: hosts are told
-within moments of each other, and mpirun gives up the ranks of all when one host's daemon goes."""
+within moments of each other, and what started the ranks may give up those of all hosts when one host's daemon goes."""
 LEFT_S = 2.0
 """How long what the command left may take to end after SIGTERM, before SIGKILL."""
 _KILLED_S = 5.0

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tfhet.clock import SYSTEM
-from tfhet.cluster import job_name
+from tfhet.cluster import DATA, job_name
 from tfhet.control import Secret
 from tfhet.deadline import Deadline
 from tfhet.errors import TfhetError, UsageError
@@ -147,8 +147,8 @@ class Launcher:
 
     async def _help(self, link: Link) -> None:
         """What a host of a role of the strategy's own does."""
-        await link.started()
-        await self.assignment.strategy.serve(self.place)
+        start = await link.started()
+        await self.assignment.strategy.serve(self.place, start.strategy)
 
     async def _train(self, link: Link) -> None:
         """Runs this rank's script once all is ready, and reports how it ended."""
@@ -266,7 +266,8 @@ class Launcher:
         place, source = self.place, self.assignment.source
         rank = place.rank
         words = source.words if source else ""
-        part = "delivers data" if rank is None else f"rank {rank.rank} of {rank.size} ({words})"
+        idle = "delivers data" if place.roles.current is DATA else f"role {place.roles.current.name}"
+        part = idle if rank is None else f"rank {rank.rank} of {rank.size} ({words})"
         weak = "; secret derived from the job's name (set TFHET_SECRET for a real one)" if secret.derived else ""
         return f"{place.mode} job: {part}, {self._side.words}, group {place.identity.current_group}{weak}"
 

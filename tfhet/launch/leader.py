@@ -19,6 +19,7 @@ from tfhet.launch.job_result import JobResult
 from tfhet.launch.script import SCRIPT_GRACE_S
 from tfhet.messages import MessageError, UnknownKind, link
 from tfhet.planes import LauncherSide, Loss
+from tfhet.strategies import Meeting
 
 LINGER_S = 2.0
 """Seconds that the leader waits for the followers to confirm the end."""
@@ -66,8 +67,7 @@ class Leader:
             on_left=self._left,
             observer=self._seen,
         )
-        hosts, per_host = place.roles.dnn_hosts, place.local_size
-        self._meeting = self._strategy.meeting(hosts, per_host) if assignment.numbers_ranks else None
+        self._meeting: Meeting | None = None
         self._differs = False
         self._joined_s: float | None = None
         self._begun = False
@@ -77,13 +77,13 @@ class Leader:
         self._result: asyncio.Future[JobResult] = asyncio.get_running_loop().create_future()
 
     async def join(self) -> None:
-        """Opens the link. Raises UsageError for a busy port."""
+        """Opens the link. Raises UsageError for a busy port, and for ranks that the strategy cannot train."""
         await self._server.start("0.0.0.0", self.place.ports.control)
         self._joined_s = self._clock.monotonic()
-        if self._assignment.source is not None:
-            self._tell(
-                "job.ranks", by=self._assignment.source.starter, size=self.place.size, per_host=self.place.local_size
-            )
+        place, source = self.place, self._assignment.source
+        assert source is not None
+        self._tell("job.ranks", by=source.starter, size=place.size, per_host=place.local_size)
+        self._meeting = self._strategy.meeting(place.roles.dnn_hosts, place.local_size, source)
 
     async def started(self) -> link.Start:
         """Waits until all hosts and their processes are ready, starts the ranks and returns the order that

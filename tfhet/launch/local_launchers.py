@@ -1,6 +1,7 @@
 """The launchers of one host: where its ranks have no source, a launcher starts launchers of itself, one for each.
 
-So a job needs neither MPI nor ssh: every host is started alike, once, and numbers its ranks by its place in the group.
+So a job needs no other launcher and no ssh: every host is started alike, once, and numbers its ranks by its place in
+the group.
 """
 
 from __future__ import annotations

@@ -130,7 +130,8 @@ class RankSide(Protocol):
         """This rank's share of a plain data set. ordinal: the number of the data set in its script."""
 
     def declared(self, pipeline: Pipeline, job: JobContext, ordinal: int, transport: Any) -> tf.data.Dataset:
-        """This rank's share of a declared pipeline, as elements with `image` and `label`."""
+        """This rank's share of a declared pipeline, pass after pass without end, as elements with `image`, `label`,
+        `id` and `epoch`."""
 
 
 class DataPlane(Protocol):

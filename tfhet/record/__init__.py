@@ -16,12 +16,13 @@ from tfhet.record.event_tail import EventTail
 from tfhet.record.figure import Figure
 from tfhet.record.folder import RunFolder
 from tfhet.record.interval import Interval, View
-from tfhet.record.machine import machine, versions
+from tfhet.record.machine import machine
 from tfhet.record.record import Record
 from tfhet.record.run import RunSummary
 from tfhet.record.spread import Spread
 from tfhet.record.statistics import median, percentile
 from tfhet.record.timeline import Timeline
+from tfhet.versions import versions
 
 __all__ = [
     "EventTail",
@@ -36,5 +37,4 @@ __all__ = [
     "machine",
     "median",
     "percentile",
-    "versions",
 ]

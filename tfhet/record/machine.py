@@ -1,28 +1,13 @@
-"""The machine that a record was measured on: processor, memory, kernel, and versions of installed packages.
-
-Versions come from the installed metadata; no package is imported.
-"""
+"""The machine that measured: processor, memory, kernel."""
 
 from __future__ import annotations
 
 import os
 import platform
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import psutil
-
-PACKAGES = (
-    "tfhet",
-    "tensorflow",
-    "keras",
-    "horovod",
-    "tensorflow-addons",
-    "sagemaker-training",
-    "numpy",
-)
-"""Distributions whose versions a record names, if they are installed."""
 
 
 def _processor(proc: Path) -> str:
@@ -70,14 +55,3 @@ def machine(proc: Path = Path("/proc")) -> dict[str, Any]:
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
     }
-
-
-def versions(packages: tuple[str, ...] = PACKAGES) -> dict[str, str]:
-    """Installed version by distribution; distributions that are not installed are left out."""
-    found = {}
-    for package in packages:
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    return found

@@ -12,7 +12,8 @@ from tfhet import clock as clocks
 from tfhet.errors import DataError, shown
 from tfhet.record import document
 from tfhet.record.figure import Figure
-from tfhet.record.machine import machine, versions
+from tfhet.record.machine import machine
+from tfhet.versions import versions
 
 SCHEMA = 1
 KIND = "benchmark record"

@@ -43,7 +43,7 @@ class RunSummary:
     versions: Mapping[str, str] = field(default_factory=dict)
     """`record.versions()` of that machine."""
     cluster: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """By group: hosts (names), instance_type, role, and the numbers of processes per host."""
+    """By group: hosts (names), instance_type, role, ranks_per_host, and what plane and strategy add."""
     exit_codes: Mapping[str, int | None] = field(default_factory=dict)
     """Exit code by host, or by `host/rank`; negative for a signal, None for a process whose end was not seen."""
     exit_code: int | None = None

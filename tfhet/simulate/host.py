@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tfhet.cluster import HostPaths, Ports
+from tfhet.cluster import DATA, HostPaths, Ports
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,8 @@ class SimulatedHost:
     """Whether processes of the data plane prepare batches here."""
     detour: tuple[int, ...] | None = None
     """The leader's ports, control and then the shared ones, as this host reaches them, where that is not directly."""
+    role: str = DATA.name
+    """Name of the role that its group has."""
 
     @property
     def leader_ports(self) -> tuple[int, ...]:

@@ -13,9 +13,10 @@ from typing import Any, TypeVar
 
 from tfhet import planes
 from tfhet.clock import SYSTEM
-from tfhet.cluster import DATA, DNN, ROLES, Group, HostPaths, Ports, Roles, free_ports
+from tfhet.cluster import DATA, DNN, ROLES, Group, HostPaths, Ports, Role, Roles, free_ports
 from tfhet.container.bridge import SUBNET
 from tfhet.errors import ClusterError, UsageError, unknown
+from tfhet.launch.assignment import known
 from tfhet.launch.settings import LaunchSettings
 from tfhet.planes import DataPlane
 from tfhet.simulate.channels import DIGITS
@@ -121,8 +122,7 @@ class Submission:
         """The data plane that the launchers will choose; the first candidate where they will refuse the job."""
         settings, groups = self.settings, self.cluster.groups
         hosts = {name: tuple(f"{name}-{n}" for n in range(group.hosts)) for name, group in groups.items()}
-        dnn = self.dnn_group
-        by_role = {DNN.name if name == dnn else DATA.name: Group(name, hosts[name], None) for name in groups}
+        by_role = {self.role(name).name: Group(name, hosts[name], None) for name in groups}
         if DNN.name not in by_role:
             return planes.candidates(settings.data_plane)[0]
         try:
@@ -135,6 +135,11 @@ class Submission:
         """Name of the group that trains."""
         return self.cluster.training_group(self.settings.dnn_group)
 
+    def role(self, group: str) -> Role:
+        """The role that the launchers will give a group."""
+        further = (role for role in known(self.settings) if role not in ROLES and role.group == group)
+        return DNN if group == self.dnn_group else next(further, DATA)
+
     def hosts(self, folder: Path, seed: int, detours: bool = False) -> list[SimulatedHost]:
         """The cluster's hosts, with their files below `folder`.
 
@@ -145,9 +150,10 @@ class Submission:
         groups = [(name, group) for name, group in self.cluster.groups.items() for _ in range(group.hosts)]
         random.Random(seed).shuffle(groups)
         plane, own_network = self.plane, self.host_kind == "namespace"
-        wanted = {role: plane.ports(settings.planes[plane.name], role) for role in ROLES}
+        role_of = {name: self.role(name) for name in self.cluster.groups}
+        wanted = {role: plane.ports(settings.planes[plane.name], role) for role in {DNN, *role_of.values()}}
         shared = tuple(name for name, ports in wanted[DNN].items() if ports.is_shared)
-        roles = [DNN if name == dnn_group else DATA for name, _ in groups]
+        roles = [role_of[name] for name, _ in groups]
         own = sum(ports.count for role in roles for ports in wanted[role].values() if not ports.is_shared)
         count = 1 + len(shared)
         free = iter(() if own_network else free_ports(count + own + count * len(groups) * detours))
@@ -179,6 +185,7 @@ class Submission:
                     shared,
                     serves,
                     detour,
+                    role.name,
                 )
             )
         if not any(host.group == dnn_group for host in hosts):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -35,8 +36,8 @@ class Targets:
     def named(self, name: str) -> list[SimulatedHost]:
         """The hosts that a fault's `data-1`, `dnn-1`, `algo-1`, name of a group, or "" stands for."""
         kind, _, number = name.partition("-")
-        if kind in ("data", "dnn") and number:
-            group = [host for host in self.hosts if (host.group == self.dnn_group) == (kind == "dnn")]
+        group = [host for host in self.hosts if host.role == kind]
+        if number and group:
             return group[int(number) - 1 : int(number)] if number.isdigit() and number != "0" else []
         return [host for host in self.hosts if name in ("", host.name, host.group)]
 
@@ -44,8 +45,8 @@ class Targets:
         """Raises UsageError for a fault whose target does not exist."""
         hosts = self.named(fault.host)
         if not hosts:
-            dnn = sum(host.group == self.dnn_group for host in self.hosts)
-            known = [f"data-{n + 1}" for n in range(len(self.hosts) - dnn)] + [f"dnn-{n + 1}" for n in range(dnn)]
+            counts = Counter(host.role for host in self.hosts)
+            known = [f"{role}-{n + 1}" for role in sorted(counts) for n in range(counts[role])]
             names = {name: None for host in self.hosts for name in (host.name, host.group)}
             unknown(f"host of fault {fault}", fault.host, [*known, *names])
         if fault.rank is not None and fault.rank >= self.ranks:

@@ -3,9 +3,10 @@
 A strategy is one object in the registry, and one folder of this room:
 
     strategy = strategies.get("horovod")
-    meeting = strategy.meeting(hosts=("algo-2", "algo-3"), per_host=2)
-    order = await meeting.open("algo-2", "eth0")            # in the leader, once all have joined
+    meeting = strategy.meeting(("algo-2", "algo-3"), 2, OWN) # in the leader; None where the ranks need none
+    order = meeting.open("algo-2", "eth0")                  # in the leader, once all is ready
     strategy.environment(order, "algo-3", rank, env)        # in each launcher, for the script that it starts
+    await strategy.serve(place, order)                      # on each host of a role that the strategy adds
     strategy.collective(4).total([1.0], "examples")         # in each rank
 
 Nothing here imports TensorFlow; `collective` does when it is called.
@@ -22,7 +23,7 @@ from tfhet.strategies.rank_source import RankSource
 
 
 class Meeting(Protocol):
-    """What the leader keeps while ranks that tfhet numbered find each other: a rendezvous server, or nothing."""
+    """What the leader keeps while the ranks find each other, like a rendezvous server."""
 
     def load(self) -> None:
         """Loads what `open` needs; may take seconds, so the leader calls it in a thread. Raises UsageError where
@@ -48,8 +49,12 @@ class Strategy(Protocol):
     sources: Sequence[RankSource]
     """What starts ranks for this strategy alone, with variables of its own."""
 
-    def meeting(self, hosts: Sequence[str], per_host: int) -> Meeting | None:
-        """The meeting of `per_host` ranks on each of `hosts`, numbered host by host; None where they need none."""
+    def meeting(self, hosts: Sequence[str], per_host: int, source: RankSource) -> Meeting | None:
+        """The meeting of `per_host` ranks on each of `hosts`, numbered host by host; `source` gave them their ranks.
+        None where they need no meeting: there is one rank, or the source lets them find each other.
+
+        Raises UsageError for a number of ranks that the strategy cannot train.
+        """
 
     def check(self, order: Mapping[str, Any]) -> None:
         """Raises ClusterError for an order that the ranks could not follow."""
@@ -60,8 +65,9 @@ class Strategy(Protocol):
         Raises ClusterError where this host cannot follow the order.
         """
 
-    async def serve(self, place: Place) -> None:
-        """What a host of one of `roles` does until the job has ended; ends by raising, or by being cancelled."""
+    async def serve(self, place: Place, order: Mapping[str, Any]) -> None:
+        """What a host of one of `roles` does from the start of the ranks until the job has ended. Ends by being
+        cancelled, or by raising, which ends the job."""
 
     def is_consequence(self, line: str) -> bool:
         """Whether a line that a rank printed last tells of another rank's end, so that the cause is elsewhere."""

@@ -44,10 +44,12 @@ def hosts(data: int = 1, dnn: int = 2, ranks: int = 2, workers: int = 1) -> list
     made = []
     for index in range(data + dnn):
         group = "data" if index < data else "dnn"
-        own = tuple(range(6001, 6001 + (workers if group == "data" else 0)))
-        ports, paths = Ports(16000, {"dispatcher": (6000,), "workers": own}), HostPaths(Path("."))
-        name, address = f"algo-{index + 1}", f"127.0.0.{index + 2}"
-        made.append(SimulatedHost(name, group, "ml", address, ports, ranks, paths, ("dispatcher",), bool(own)))
+        workers_here = tuple(range(6001, 6001 + (workers if group == "data" else 0)))
+        ports = Ports(16000, {"dispatcher": (6000,), "workers": workers_here})
+        paths = HostPaths(Path("."))
+        made.append(
+            SimulatedHost(f"algo-{index + 1}", group, "ml", f"127.0.0.{index + 2}", ports, ranks, paths, role=group)
+        )
     return made
 
 

@@ -4,65 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 from tfhet.cluster import Place, PortRange, Role, Roles
 from tfhet.errors import UsageError
 from tfhet.planes.costs import PlaneCosts, WireCost
-from tfhet.planes.memory import in_huge_pages
-from tfhet.planes.plane import LauncherSide, Loss, Outlets, RankSide
+from tfhet.planes.local.launcher_side import LocalLauncherSide
+from tfhet.planes.plane import LauncherSide, Outlets, RankSide
 from tfhet.planes.tensorflow_noise import is_noise
 from tfhet.record import Interval, Record
-from tfhet.telemetry import Metric
 
 
 @dataclass(frozen=True)
 class LocalSettings:
     """This plane has no arguments."""
-
-
-class LocalLauncherSide:
-    """See `LauncherSide`."""
-
-    serves = False
-    words = "no data service"
-    facts: Mapping[str, str] = {}
-
-    async def serve(self) -> NoReturn:
-        raise AssertionError("the local plane starts nothing")
-
-    async def stop(self, grace_s: float) -> None:
-        return None
-
-    def processes(self) -> Mapping[str, int]:
-        return {}
-
-    def metrics(self) -> Mapping[Metric, float]:
-        return {}
-
-    async def beside(self, pid: int) -> None:
-        return None
-
-    def environment(self, order: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, str]:
-        return in_huge_pages(env)
-
-    def reads(self, endlessly: bool) -> None:
-        return None
-
-    def heard(self, facts: Mapping[str, Any]) -> str | None:
-        return None
-
-    def missing(self) -> str | None:
-        return None
-
-    def order(self) -> Mapping[str, Any]:
-        return {}
-
-    def begins(self) -> None:
-        return None
-
-    def lost(self, host: str) -> Loss:
-        return Loss.GO_ON
 
 
 def _no_wire(dtype: str, batch_bytes: int, compression: str) -> WireCost:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ LOOK_S = 60.0
 
 
 class LocalReader:
-    """See `Reader`."""
+    """See `Reader`. A reader of served data overrides `is_served`, `dataset` and what else differs in its plane."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class LocalReader:
         began = self._clock.monotonic()
         self.was_cut_off, self._at = False, epoch
         try:
-            dataset = self._dataset(epoch, rest, part)
+            dataset = self.dataset(epoch, rest, part)
             if dataset is None:
                 self.was_cut_off = True
                 return
@@ -92,7 +92,7 @@ class LocalReader:
                 yield Delivery(element["image"], element["label"], element["id"].numpy(), epoch, now - asked)
         finally:
             if not is_read:
-                with self._giving_up():
+                with self.giving_up():
                     del iterator
 
     def singly(self, epoch: int, ids: np.ndarray) -> Iterator[Delivery]:
@@ -107,8 +107,9 @@ class LocalReader:
     def diagnose(self, epoch: int, ids: np.ndarray) -> list[BadRecord]:
         return diagnose(self.pipeline.source, ids, len(ids), preparation(self.pipeline, epoch))
 
-    def _dataset(self, epoch: int, rest: Rest | None, part: int) -> tf.data.Dataset | None:
-        """This rank's share: the splits r, r + size, ... of the epoch's order for rank r. None: the reader is cut off.
+    def dataset(self, epoch: int, rest: Rest | None, part: int) -> Iterable[Mapping[str, tf.Tensor]] | None:
+        """This rank's share, as elements with `image`, `label` and `id`; None: the reader is cut off. Here the share of
+        rank r is the splits r, r + size, ... of the epoch's order.
 
         Raises UsageError for a pipeline that repeats.
         """
@@ -116,17 +117,17 @@ class LocalReader:
         job = self._job
         return one_epoch(self.pipeline, epoch, (job.rank, job.size), threads_per_rank(job), rest)
 
-    def _giving_up(self) -> contextlib.AbstractContextManager[Any]:
-        """Holds while a data set that was not read to its end is destroyed."""
+    def giving_up(self) -> contextlib.AbstractContextManager[Any]:
+        """A context that is entered while a data set that was not read to its end is destroyed."""
         return contextlib.nullcontext()
 
-    def _cut_off_by(self, error: Exception) -> bool:
-        """Whether an error means that the reader was cut off, and not that the data are bad."""
+    def cut_off_by(self, error: Exception) -> bool:
+        """Whether an error of TensorFlow's means that the reader was cut off, and not that the data are bad."""
         return False
 
     def _explain(self, error: Exception) -> None:
         """Returns when the reader was cut off, and raises what is wrong with the data otherwise."""
-        if self._cut_off_by(error):
+        if self.cut_off_by(error):
             self.was_cut_off = True
             return
         if not isinstance(error, (tf.errors.DataLossError, tf.errors.InvalidArgumentError, UnicodeDecodeError)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -94,16 +94,16 @@ class ServiceReader(LocalReader):
                 self._serving = rank.parse_order(values)
         return self._serving
 
-    def _dataset(self, epoch: int, rest: Rest | None, part: int) -> tf.data.Dataset | None:
+    def dataset(self, epoch: int, rest: Rest | None, part: int) -> Iterable[Mapping[str, tf.Tensor]] | None:
         if self._order is None:
-            return super()._dataset(epoch, rest, part)
+            return super().dataset(epoch, rest, part)
         found = self._part(epoch, rest, part).dataset(self._job.job_id, self._order.dispatcher, self._transport)
         return found if self._generation.stands() else None
 
-    def _giving_up(self) -> contextlib.AbstractContextManager[Any]:
+    def giving_up(self) -> contextlib.AbstractContextManager[Any]:
         return HangUp(self._data_hosts)  # a worker of a lost host may never answer
 
-    def _cut_off_by(self, error: Exception) -> bool:
+    def cut_off_by(self, error: Exception) -> bool:
         if not self.is_served:
             return False
         if not self._generation.stands():

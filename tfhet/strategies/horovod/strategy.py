@@ -30,8 +30,8 @@ class HorovodStrategy:
     roles: Sequence[Role] = ()
     sources: Sequence[RankSource] = (RUN,)
 
-    def meeting(self, hosts: Sequence[str], per_host: int) -> Ring:
-        return Ring(hosts, per_host)
+    def meeting(self, hosts: Sequence[str], per_host: int, source: RankSource) -> Ring | None:
+        return Ring(hosts, per_host) if source.own and len(hosts) * per_host > 1 else None
 
     def check(self, order: Mapping[str, Any]) -> None:
         if order:
@@ -40,7 +40,7 @@ class HorovodStrategy:
     def environment(self, order: Mapping[str, Any], host: str, rank: Rank, env: Mapping[str, str]) -> dict[str, str]:
         return Rendezvous.parse(order).environment(host, rank, env) if order else dict(env)
 
-    async def serve(self, place: Place) -> None:
+    async def serve(self, place: Place, order: Mapping[str, Any]) -> None:
         return None
 
     def is_consequence(self, line: str) -> bool:

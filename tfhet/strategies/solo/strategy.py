@@ -19,8 +19,8 @@ class Solo:
     roles: Sequence[Role] = ()
     sources: Sequence[RankSource] = ()
 
-    def meeting(self, hosts: Sequence[str], per_host: int) -> Meeting | None:
-        if len(hosts) * per_host > 1:
+    def meeting(self, hosts: Sequence[str], per_host: int, source: RankSource) -> Meeting | None:
+        if source.own and len(hosts) * per_host > 1:
             raise UsageError(
                 f"the strategy 'solo' is for one rank, and this job has {len(hosts) * per_host}; use horovod"
             )
@@ -32,7 +32,7 @@ class Solo:
     def environment(self, order: Mapping[str, Any], host: str, rank: Rank, env: Mapping[str, str]) -> dict[str, str]:
         return dict(env)
 
-    async def serve(self, place: Place) -> None:
+    async def serve(self, place: Place, order: Mapping[str, Any]) -> None:
         return None
 
     def is_consequence(self, line: str) -> bool:

@@ -1,0 +1,445 @@
+"""What every data plane promises: the launcher's side on real processes, and the readers of two ranks."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import os
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import FrozenInstanceError, fields
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+import tensorflow as tf
+
+from tfhet import planes, registry
+from tfhet.cluster import DATA, DNN, Role, Roles, free_ports
+from tfhet.errors import ClusterError, UsageError
+from tfhet.events import ignore
+from tfhet.launch import LaunchSettings
+from tfhet.launch.assignment import Assignment
+from tfhet.placement import Pipeline
+from tfhet.planes import Delivery, LauncherSide, Loss, Outlets, Reader
+from tfhet.source import SyntheticSource
+from tfhet.strategies import JobContext
+
+NAMES = ("local", "tf_service", "toy")
+EXAMPLES, SPLITS, BATCH = 90, 12, 4
+LIMIT_S = 120.0
+RUBBISH: tuple[dict[str, Any], ...] = (
+    {},
+    {"event": None},
+    {"event": []},
+    {"event": "serving"},
+    {"event": "serving", "host": 3},
+    {"event": "serving", "host": "t1", "native": [[]]},
+    {"event": "serving", "host": {}, "native": "blur"},
+    {"event": "workers", "count": "many"},
+    {"event": "workers", "count": True},
+    {"host": []},
+    {"host": "d1", "address": None},
+    {"host": "nobody", "address": "a:1"},
+    {"\0": {"a": [None]}},
+)
+
+
+def assignment(name: str, host: str, folder: Path, ports: Mapping[str, Any]) -> Assignment:
+    """The assignment of the launcher of d1, which serves where anything does, or t1, which has rank 0."""
+    groups = {"data_group": ["d1"], "dnn_group": ["t1"]} if name != "local" else {"dnn_group": ["t1"]}
+    described = {
+        group: {"instance_group_name": group, "instance_type": "ml.m5.large", "hosts": hosts}
+        for group, hosts in groups.items()
+    }
+    env = {
+        **os.environ,
+        "SAGEMAKER_BASE_DIR": str(folder),
+        "SM_CURRENT_HOST": host,
+        "SM_HOSTS": json.dumps([one for hosts in groups.values() for one in hosts]),
+        "SM_CURRENT_INSTANCE_GROUP": next(group for group, hosts in groups.items() if host in hosts),
+        "SM_INSTANCE_GROUPS": json.dumps(list(groups)),
+        "SM_INSTANCE_GROUPS_DICT": json.dumps(described),
+        "TFHET_PORTS": json.dumps(ports),
+        "TFHET_ADDRESSES": json.dumps({"d1": "127.0.0.1", "t1": "127.0.0.1"}),
+    }
+    return Assignment.of(env, LaunchSettings.parse(["--data_plane", name])[0])
+
+
+async def named(serving: Coroutine[Any, Any, Any]) -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    task.set_name("serve")
+    await serving
+
+
+class Fleet:
+    """The launchers' sides of one job, in a thread that runs their tasks."""
+
+    def __init__(self, name: str, folder: Path):
+        self.plane, self.folder = planes.get(name), folder
+        self.lines: list[str] = []
+        self.odd: list[str] = []
+        settings = self.plane.settings()
+        shared = {kind: ports.count for kind, ports in self.plane.ports(settings, DATA).items() if ports.is_shared}
+        numbers = {kind: free_ports(1)[0] for kind in shared}
+        self.assignments: dict[str, Assignment] = {}
+        for host, role in (("d1", DATA), ("t1", DNN)):
+            if name != "local" or host == "t1":
+                wanted = self.plane.ports(settings, role)
+                own = {kind: list(free_ports(wanted[kind].count)) for kind in wanted if kind not in shared}
+                self.assignments[host] = assignment(name, host, folder, {"control": 16000, **numbers, **own})
+        self.sides = {host: self.side(host) for host in self.assignments}
+        self.leader = self.sides["t1"]
+        self.missing_at_first = self.leader.missing()
+        self.serving: dict[str, Future[Any]] = {}
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread.start()
+
+    def side(self, host: str, ready_timeout_s: float = LIMIT_S) -> LauncherSide:
+        """A side of the launcher of `host`, which reports to the leader's."""
+        one = self.assignments[host]
+        outlets = Outlets(self.lines.append, self._heard, ignore, self.folder, ready_timeout_s)
+        return one.plane.launcher_side(one.plane_settings, one.place, outlets)
+
+    def _heard(self, message: Mapping[str, Any]) -> None:
+        assert message["type"] == "plane", message
+        odd = self.leader.heard(json.loads(json.dumps(message["facts"])))
+        self.odd += [odd] if odd else []
+
+    def run(self, coroutine: Coroutine[Any, Any, Any]) -> Future[Any]:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
+    def start(self) -> None:
+        """Serves on all hosts that do, and returns once the leader finds nothing missing."""
+        self.serving = {host: self.run(named(side.serve())) for host, side in self.sides.items() if side.serves}
+        end_s = time.monotonic() + LIMIT_S
+        while (missing := self.leader.missing()) is not None:
+            for one in self.serving.values():
+                if one.done():
+                    one.result()
+            assert time.monotonic() < end_s, missing
+            time.sleep(0.02)
+        assert self.odd == []
+
+    def stop(self) -> None:
+        async def stop() -> None:
+            await self._cancelled(lambda task: task.get_name().startswith("serve"))
+            await asyncio.gather(*(side.stop(1.0) for side in self.sides.values()))
+
+        self.run(stop()).result(LIMIT_S)
+
+    async def _cancelled(self, which: Callable[[asyncio.Task[Any]], bool]) -> None:
+        found = [task for task in asyncio.all_tasks() if which(task) and task is not asyncio.current_task()]
+        for task in found:
+            task.cancel()
+        await asyncio.gather(*found, return_exceptions=True)
+
+    def close(self) -> None:
+        self.stop()
+        self.run(self._cancelled(lambda task: True)).result(LIMIT_S)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def processes(self) -> dict[str, int]:
+        return {f"{host}/{name}": pid for host, side in self.sides.items() for name, pid in side.processes().items()}
+
+    def ranks(self, job_id: str) -> list[JobContext]:
+        """The two ranks of one job, as their launchers tell them."""
+        order = json.loads(json.dumps(self.leader.order()))
+        return [
+            JobContext(job_id, "heterogeneous", rank, 2, rank, 2, plane=self.plane.name, order=order)
+            for rank in range(2)
+        ]
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def fleet(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    """All of a job's processes of the plane, ready."""
+    made = Fleet(request.param, tmp_path_factory.mktemp("plane"))
+    try:
+        made.start()
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture
+def idle(fleet: Fleet, tmp_path: Path) -> Iterator[Fleet]:
+    """Sides of the same plane, with ports of their own, of which none serves yet."""
+    made = Fleet(fleet.plane.name, tmp_path)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def pipeline(examples: int = EXAMPLES) -> Pipeline:
+    source = SyntheticSource(examples, SPLITS, (4, 4, 1), uneven=True)
+    return Pipeline(source, "random_flip(); rescale()", batch_size=BATCH)
+
+
+def side_by_side(read: Callable[[int], Any]) -> list[Any]:
+    """What two ranks read at the same time."""
+    with ThreadPoolExecutor(2) as pool:
+        return list(pool.map(read, range(2)))
+
+
+# The plane in the registry
+
+
+def test_a_plane_describes_itself(fleet):
+    plane = fleet.plane
+    assert plane.name in planes.names()
+    settings = plane.settings()  # all arguments have defaults
+    for one in fields(settings):
+        with pytest.raises(FrozenInstanceError):
+            setattr(settings, one.name, None)
+    for role in (DATA, DNN, Role("further")):
+        ports = plane.ports(settings, role)
+        assert all(one.count >= 0 and 0 < one.first < 65536 for one in ports.values())
+        assert set(ports) == set(plane.ports(settings, DATA)), "every host knows all names of ports"
+        assert json.loads(json.dumps(plane.host_facts(settings, role))) == plane.host_facts(settings, role)
+    assert planes.kinds().items() >= dict(plane.kinds).items()
+    assert not plane.is_noise("a line of a script")
+
+
+def test_a_plane_says_which_hosts_serve(fleet):
+    roles = fleet.assignments["t1"].place.roles
+    serving = fleet.plane.serving(fleet.plane.settings(), roles)
+    assert set(serving) <= set(fleet.assignments)
+    assert all(fleet.sides[host].serves for host in serving)
+
+
+def test_a_job_without_data_hosts_serves_nothing_or_on_the_hosts_that_train(fleet):
+    roles = fleet.assignments["t1"].place.roles
+    alone = Roles({DNN.name: roles.dnn}, DNN)
+    assert set(fleet.plane.serving(fleet.plane.settings(), alone)) <= {"t1"}
+
+
+# The launcher's side
+
+
+def test_something_is_missing_until_all_serve_and_nothing_after_that(fleet):
+    assert bool(fleet.missing_at_first) is bool(fleet.serving)
+    assert fleet.leader.missing() is None
+
+
+def test_the_order_is_json_and_the_plane_accepts_it(fleet):
+    order = fleet.leader.order()
+    assert json.loads(json.dumps(order)) == order
+    fleet.plane.check(order)
+
+
+@pytest.mark.parametrize("order", RUBBISH, ids=str)
+def test_an_order_that_no_reader_could_follow_is_refused_by_a_plane_that_serves(fleet, order):
+    if fleet.serving:
+        with pytest.raises(ClusterError):
+            fleet.plane.check(order)
+    else:
+        fleet.plane.check(order)
+
+
+@pytest.mark.parametrize("facts", RUBBISH, ids=str)
+def test_rubbish_in_a_report_is_answered_in_words_and_makes_nothing_ready(idle, facts):
+    missing = idle.leader.missing()
+    odd = idle.leader.heard(facts)
+    assert odd is None or (isinstance(odd, str) and odd)
+    assert (idle.leader.missing() is None) is (missing is None)
+
+
+def test_a_script_keeps_its_variables(fleet):
+    mine = {"PATH": "/bin", "MINE": "1", "PYTHONPATH": "a:b"}
+    env = fleet.leader.environment(fleet.leader.order(), mine)
+    assert env.items() >= mine.items()
+    assert all(isinstance(name, str) and isinstance(value, str) for name, value in env.items())
+
+
+def test_a_side_names_its_processes_and_counts_what_it_does(fleet):
+    running = fleet.processes()
+    assert bool(running) is bool(fleet.serving)
+    for pid in running.values():
+        assert fleet.plane.kind_of(psutil.Process(pid).cmdline()) in fleet.plane.kinds
+    assert fleet.plane.kind_of(["python", "train.py"]) is None
+    for side in fleet.sides.values():
+        assert all(isinstance(name, str) and float(value) >= 0 for name, value in side.counts().items())
+        assert side.words
+
+
+def test_the_loss_of_a_host_is_answered(idle):
+    for host in idle.plane.serving(idle.plane.settings(), idle.assignments["t1"].place.roles):
+        assert isinstance(idle.leader.lost(host), Loss)
+
+
+def test_a_side_takes_what_the_launcher_says_of_the_script(idle):
+    idle.leader.reads(False)
+    idle.leader.begins()
+    idle.run(asyncio.wait_for(idle.leader.beside(os.getpid()), None)).cancel()
+
+
+def test_a_port_in_use_is_wrong_use(idle):
+    for host, side in idle.sides.items():
+        own = [port for ports in idle.assignments[host].place.ports.plane.values() for port in ports]
+        if not side.serves or not own:
+            continue
+        with contextlib.ExitStack() as held, pytest.raises(UsageError, match="port .* is in use"):
+            for port in own:
+                held.enter_context(socket.create_server(("0.0.0.0", port)))
+            idle.run(idle.side(host).serve()).result(LIMIT_S)
+
+
+def test_stop_leaves_no_process_and_no_port_and_may_come_twice(idle):
+    idle.start()
+    running = idle.processes()
+    idle.stop()
+    assert idle.processes() == {}
+    assert not [pid for pid in running.values() if psutil.pid_exists(pid)]
+    for one in idle.assignments.values():
+        for port in (port for ports in one.place.ports.plane.values() for port in ports):
+            socket.create_server(("0.0.0.0", port)).close()
+    idle.stop()
+
+
+def test_a_side_that_serves_ends_by_raising_when_its_process_is_gone_for_good(idle):
+    if not any(side.serves for side in idle.sides.values()):
+        return
+    idle.start()
+    host, future = next(iter(idle.serving.items()))
+    end_s = time.monotonic() + LIMIT_S
+    while not future.done():  # what a plane starts again is killed again
+        for pid in idle.sides[host].processes().values():
+            psutil.Process(pid).kill()
+        assert time.monotonic() < end_s
+        time.sleep(0.02)
+    assert host in str(future.exception())
+
+
+# The rank's side
+
+
+def read(fleet: Fleet, jobs: list[JobContext], do: Callable[[Reader], Any]) -> list[Any]:
+    """What `do` makes of the readers of all ranks, which have agreed."""
+    readers = [fleet.plane.rank_side().reader(pipeline(), job, compression="none") for job in jobs]
+    for reader in readers:
+        reader.agree()
+    readers[0].offer(0)
+    return side_by_side(lambda rank: do(readers[rank]))
+
+
+def whole(reader: Reader) -> list[Delivery]:
+    return list(reader.epoch(0))
+
+
+def every_id(deliveries: list[list[Delivery]]) -> Counter[int]:
+    return Counter(int(one) for rank in deliveries for delivery in rank for one in delivery.ids)
+
+
+def ids_of(examples: int = EXAMPLES) -> set[int]:
+    source = pipeline(examples).source
+    return {split << 32 | at for split, size in enumerate(source.split_sizes()) for at in range(size)}
+
+
+def test_two_ranks_read_every_example_of_a_pipeline_exactly_once(fleet):
+    found = read(fleet, fleet.ranks("whole"), whole)
+    assert every_id(found) == Counter(ids_of())
+    for delivery in (delivery for rank in found for delivery in rank):
+        size = len(delivery.ids)
+        assert 0 < size <= BATCH and delivery.ids.dtype == np.int64
+        assert delivery.images.shape == (size, 4, 4, 1) and delivery.labels.shape[0] == size
+        assert delivery.wait_s >= 0 and delivery.epoch == 0
+
+
+def test_the_same_examples_come_whatever_the_plane(fleet):
+    found = read(fleet, fleet.ranks("same"), whole)
+    alone = planes.get("local").rank_side().reader(pipeline(), JobContext("alone", "local"))
+    expected = {
+        int(one): image.numpy() for each in alone.epoch(0) for one, image in zip(each.ids, each.images, strict=True)
+    }
+    for delivery in (delivery for rank in found for delivery in rank):
+        for one, image in zip(delivery.ids, delivery.images, strict=True):
+            np.testing.assert_array_equal(image.numpy(), expected[int(one)])
+
+
+def test_a_reader_describes_itself(fleet):
+    told: list[float] = []
+    (job, _), side = fleet.ranks("described"), fleet.plane.rank_side()
+    reader = side.reader(pipeline(), job, compression="none", on_first_batch=told.append)
+    assert reader.is_served is bool(fleet.serving) is job.is_served
+    assert reader.pipeline == pipeline() or reader.pipeline.fingerprint() == pipeline().fingerprint()
+    assert reader.first_batch_s is None and not reader.was_cut_off and reader.failure is None
+    assert isinstance(reader.has_servers(lambda: True), bool)
+    reader.agree()
+    reader.offer(0)
+    next(reader.epoch(0))
+    assert reader.first_batch_s is not None and told == [reader.first_batch_s]
+    assert side.advice(pipeline(), job) is None or isinstance(side.advice(pipeline(), job), str)
+
+
+def test_a_reader_that_goes_local_prepares_its_own_share(fleet):
+    def local(reader: Reader) -> list[Delivery]:
+        reader.go_local()
+        assert not reader.is_served
+        reader.agree()
+        reader.offer(0)
+        return list(reader.epoch(0))
+
+    assert every_id(read(fleet, fleet.ranks("local"), local)) == Counter(ids_of())
+
+
+def test_single_examples_are_shared_among_the_ranks(fleet):
+    wanted = np.array(sorted(ids_of())[3:20], np.int64)
+    found = read(fleet, fleet.ranks("singly"), lambda reader: list(reader.singly(0, wanted)))
+    assert every_id(found) == Counter(wanted.tolist())
+
+
+def test_two_ranks_share_a_declared_pipeline(fleet):
+    side, jobs = fleet.plane.rank_side(), fleet.ranks("declared")
+    shares = [side.declared(pipeline(), job, 0, None) for job in jobs]
+    first = Counter[int]()  # ids of the first pass; further passes follow without end
+
+    def share(rank: int) -> None:
+        for element in itertools.islice(shares[rank], 2 * EXAMPLES):
+            assert element["image"].shape[0] == element["label"].shape[0] == len(element["id"])
+            first.update(int(one) for one, at in zip(element["id"], element["epoch"], strict=True) if not at)
+            if len(first) == EXAMPLES:
+                return
+
+    side_by_side(share)
+    assert first == Counter(ids_of())
+
+
+def test_two_ranks_share_a_plain_data_set(fleet):
+    side, jobs = fleet.plane.rank_side(), fleet.ranks("plain")
+    data = tf.data.Dataset.range(60).batch(3)
+    shares = [side.plain(data, job, 0, sharding="auto", transport=None) for job in jobs]
+    found = side_by_side(lambda rank: [int(one) for batch in shares[rank] for one in batch])
+    assert Counter(one for rank in found for one in rank) == Counter(range(60))
+
+
+# Third parties
+
+
+def test_a_plane_of_a_third_party_is_chosen_by_name_and_has_arguments_of_its_own():
+    assert planes.names()[-1] == "toy"
+    settings, rest = LaunchSettings.parse(["--data_plane", "toy", "--toy-port", "7200", "--mine", "1"])
+    assert settings.planes["toy"].toy_port == 7200 and rest == ["--mine", "1"]
+    with pytest.raises(UsageError, match="toys.*auto.*local.*tf_service.*toy"):
+        planes.get("toys")
+
+
+def test_a_plane_that_cannot_be_loaded_is_wrong_use(monkeypatch):
+    points = {"broken": EntryPoint("broken", "there_is_no_such_module:PLANE", "tfhet.planes")}
+    monkeypatch.setattr(registry, "_points", lambda group: points)
+    with pytest.raises(UsageError, match="data plane 'broken'.*there_is_no_such_module"):
+        planes.get("broken")

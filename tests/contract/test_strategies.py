@@ -1,0 +1,145 @@
+"""What every training strategy promises of how its ranks meet; test_collective.py holds what they do together."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Sequence
+from importlib.metadata import EntryPoint
+from typing import Any
+
+import pytest
+
+from tfhet import registry, strategies
+from tfhet.cluster import ROLES, Rank
+from tfhet.errors import ClusterError, UsageError
+from tfhet.launch import LaunchSettings
+from tfhet.strategies import OWN, Meeting, Strategy
+from tfhet.strategies.strategy import Strategy as Protocol
+
+NAMES = ("solo", pytest.param("horovod", marks=pytest.mark.horovod), "toy")
+HOSTS = ("a", "b")
+RUBBISH: tuple[Any, ...] = (
+    {"address": None},
+    {"address": "127.0.0.1"},
+    {"address": "127.0.0.1", "port": "6000", "interface": "lo"},
+    {"address": "127.0.0.1", "port": 0, "interface": "lo"},
+    {"address": "127.0.0.1", "port": 1 << 20, "interface": "lo"},
+    {"address": ["a"], "port": True, "interface": {}},
+    {"\0": [[]]},
+)
+
+
+@pytest.fixture(params=NAMES)
+def strategy(request: pytest.FixtureRequest) -> Strategy:
+    return strategies.get(request.param)
+
+
+def size_of(strategy: Strategy) -> tuple[Sequence[str], int]:
+    """Hosts, and ranks on each, that a strategy can train."""
+    return (HOSTS[:1], 1) if strategy.name == "solo" else (HOSTS, 2)
+
+
+def ranks_of(strategy: Strategy) -> list[tuple[str, Rank]]:
+    hosts, per_host = size_of(strategy)
+    size = len(hosts) * per_host
+    return [(hosts[rank // per_host], Rank(rank, size, rank % per_host, per_host, "tfhet")) for rank in range(size)]
+
+
+def met(strategy: Strategy) -> Meeting | None:
+    return strategy.meeting(*size_of(strategy), OWN)
+
+
+def test_a_strategy_describes_itself(strategy):
+    assert strategy.name in strategies.names()
+    assert not {role.name for role in strategy.roles} & {role.name for role in ROLES}
+    assert not any(role.trains for role in strategy.roles), "ranks are the dnn group's"
+    assert {source.name for source in strategy.sources} <= set(strategies.sources())
+    assert not strategy.is_consequence("ValueError: of one's own")
+
+
+def test_ranks_meet_and_nothing_listens_after_that(strategy):
+    meeting = met(strategy)
+    if meeting is None:
+        strategy.check({})
+        return
+    meeting.load()
+    order = meeting.open("127.0.0.1", "lo")
+    assert json.loads(json.dumps(order)) == order
+    strategy.check(order)
+    socket.create_connection(("127.0.0.1", order["port"]), 5.0).close()
+    meeting.close()
+    with pytest.raises(OSError):
+        socket.create_connection(("127.0.0.1", order["port"]), 5.0)
+    meeting.close()
+
+
+def test_a_meeting_that_was_not_opened_can_be_closed(strategy):
+    meeting = met(strategy)
+    if meeting is not None:
+        meeting.close()
+        meeting.close()
+
+
+def test_every_rank_gets_a_place_of_its_own_and_keeps_its_variables(strategy):
+    meeting, mine = met(strategy), {"PATH": "/bin", "MINE": "1"}
+    try:
+        order = {} if meeting is None else meeting.open("127.0.0.1", "lo")
+        places = [strategy.environment(order, host, rank, mine) for host, rank in ranks_of(strategy)]
+    finally:
+        if meeting is not None:
+            meeting.close()
+    for place in places:
+        assert place.items() >= mine.items()
+        assert all(isinstance(name, str) and isinstance(value, str) for name, value in place.items())
+    assert len({json.dumps(place, sort_keys=True) for place in places}) == len(places)
+
+
+@pytest.mark.parametrize("order", RUBBISH, ids=str)
+def test_an_order_that_no_rank_could_follow_is_refused_where_ranks_meet(strategy, order):
+    if met(strategy) is None:
+        strategy.check(order)
+        return
+    with pytest.raises(ClusterError):
+        strategy.check(order)
+    with pytest.raises(ClusterError):
+        strategy.environment(order, *ranks_of(strategy)[0], {})
+
+
+def test_ranks_that_find_each_other_by_their_source_need_no_meeting_of_tfhet(strategy):
+    for source in strategy.sources:
+        assert not source.own and strategy.meeting(*size_of(strategy), source) is None
+
+
+def test_the_end_of_a_connection_to_another_rank_is_a_consequence():
+    assert strategies.get("toy").is_consequence("ConnectionError: the other end has closed the connection")
+    assert strategies.get("horovod").is_consequence("[1]: Connection closed by peer [127.0.0.1]:3456")
+
+
+def test_a_number_of_ranks_that_a_strategy_cannot_train_is_wrong_use():
+    with pytest.raises(UsageError, match="one rank"):
+        strategies.get("solo").meeting(HOSTS, 2, OWN)
+
+
+# Third parties
+
+
+def test_a_strategy_of_a_third_party_is_chosen_by_name_and_adds_its_role():
+    assert strategies.names() == ("solo", "horovod", "toy")
+    assert strategies.chosen("toy", 4) is strategies.get("toy")
+    assert [role.group for role in strategies.get("toy").roles] == ["toy_group"]
+    assert LaunchSettings.parse(["--strategy", "toy"])[0].strategy == "toy"
+    with pytest.raises(UsageError, match="toys.*auto, horovod, solo, toy"):
+        LaunchSettings.parse(["--strategy", "toys"])
+
+
+def test_a_strategy_that_cannot_be_loaded_is_wrong_use(monkeypatch):
+    points = {"broken": EntryPoint("broken", "toy_strategy:THERE_IS_NONE", "tfhet.strategies")}
+    monkeypatch.setattr(registry, "_points", lambda group: points)
+    with pytest.raises(UsageError, match="strategy 'broken'.*toy_strategy:THERE_IS_NONE"):
+        strategies.get("broken")
+
+
+def test_a_tenant_has_all_that_the_protocol_names(strategy):
+    wanted = {name for name in [*vars(Protocol), *Protocol.__annotations__] if not name.startswith("_")}
+    assert not {name for name in wanted if not hasattr(strategy, name)}

@@ -1,0 +1,143 @@
+"""A data plane of about 100 lines: one process on each data host sends prepared batches over TCP to the ranks.
+
+It is the example of docs/data-planes.md. It trusts its network: whoever reaches the port gets data, which a plane for
+real jobs must not allow. A host that is lost ends the job.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from tfhet.cluster import DATA, Place, PortRange, Role, Roles, check_free
+from tfhet.deadline import Deadline
+from tfhet.errors import ClusterError, JobFailed, NotReady, shown
+from tfhet.planes import LauncherSide, Loss, Outlets, RankSide
+from tfhet.planes.local import Local, LocalLauncherSide
+from tfhet.process import Child, describe_exit
+
+SERVER, READY = "toy_server", "toy server: ready"
+
+
+@dataclass(frozen=True)
+class ToySettings:
+    """The launcher's arguments that are this plane's own."""
+
+    toy_port: int = 7100
+    """Port of the server on each data host."""
+
+
+class ToyLauncherSide(LocalLauncherSide):
+    """See `LauncherSide`."""
+
+    def __init__(self, place: Place, outlets: Outlets, hosts: Sequence[str]):
+        self._place, self._outlets, self._hosts = place, outlets, hosts
+        self._child: Child | None = None
+        self._addresses: dict[str, str] = {}
+
+    @property
+    def serves(self) -> bool:  # type: ignore[override]
+        return self._place.host in self._hosts
+
+    @property
+    def words(self) -> str:  # type: ignore[override]
+        return f"{len(self._hosts)} toy servers"
+
+    async def serve(self) -> NoReturn:
+        place, ready = self._place, asyncio.Event()
+        (port,) = place.ports.plane["server"]
+        check_free(port)
+
+        def hear(line: str) -> None:
+            if line == READY:
+                ready.set()
+            else:
+                self._outlets.say(line)
+
+        command = [sys.executable, "-m", SERVER, str(port)]
+        self._child = child = await Child.start(SERVER, command, env=place.env, on_line=hear)
+        tasks = {asyncio.create_task(ready.wait()), asyncio.create_task(child.wait())}
+        try:
+            async with Deadline(self._outlets.ready_timeout_s):
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.TimeoutError:
+            raise NotReady(f"the toy server on {place.host} is not ready") from None
+        finally:
+            for task in tasks:
+                task.cancel()
+        if child.code is None:
+            address = f"{place.address(place.host)}:{port}"
+            self._outlets.report({"type": "plane", "facts": {"host": place.host, "address": address}})
+        end = describe_exit(await child.wait(), child.tail)
+        raise JobFailed(f"the toy server on {place.host} ended ({end})", log_tail=child.tail)
+
+    async def stop(self, grace_s: float) -> None:
+        if self._child is not None:
+            await self._child.stop(grace_s)
+
+    def processes(self) -> Mapping[str, int]:
+        return {} if self._child is None or self._child.code is not None else {SERVER: self._child.pid}
+
+    def counts(self) -> Mapping[str, float]:
+        return {"toy_servers": len(self.processes())} if self.serves else {}
+
+    def heard(self, facts: Mapping[str, Any]) -> str | None:
+        host, address = facts.get("host"), facts.get("address")
+        if host not in self._hosts or not is_address(address):
+            return f"no toy server: {shown(facts)}"
+        self._addresses[str(host)] = str(address)
+        return None
+
+    def missing(self) -> str | None:
+        silent = [host for host in self._hosts if host not in self._addresses]
+        return f"no toy server on {', '.join(silent)}" if silent else None
+
+    def order(self) -> Mapping[str, Any]:
+        return {"servers": [self._addresses[host] for host in self._hosts]}
+
+    def lost(self, host: str) -> Loss:
+        return Loss.STOP
+
+
+class ToyPlane(Local):
+    """See `DataPlane`."""
+
+    name = "toy"
+    settings: type[Any] = ToySettings
+    kinds: Mapping[str, bool] = {"toy-server": False}
+
+    def serving(self, settings: ToySettings, roles: Roles) -> tuple[str, ...]:
+        return roles.data_hosts
+
+    def ports(self, settings: ToySettings, role: Role) -> Mapping[str, PortRange]:
+        return {"server": PortRange(settings.toy_port, 1 if role == DATA else 0)}
+
+    def host_facts(self, settings: ToySettings, role: Role) -> Mapping[str, Any]:
+        return {"toy_servers": 1 if role == DATA else 0}
+
+    def launcher_side(self, settings: ToySettings, place: Place, outlets: Outlets) -> LauncherSide:
+        return ToyLauncherSide(place, outlets, self.serving(settings, place.roles))
+
+    def rank_side(self) -> RankSide:
+        from toy_reader import ToyRankSide
+
+        return ToyRankSide()
+
+    def check(self, order: Mapping[str, Any]) -> None:
+        servers = order.get("servers")
+        if not isinstance(servers, list) or not servers or not all(map(is_address, servers)):
+            raise ClusterError(f"toy: servers must be a list of host:port, got {shown(servers)}")
+
+    def kind_of(self, command: Sequence[str]) -> str | None:
+        return "toy-server" if SERVER in command else None
+
+
+def is_address(value: object) -> bool:
+    host, _, port = value.rpartition(":") if isinstance(value, str) else ("", "", "")
+    return bool(host) and port.isdigit() and 0 < int(port) < 65536
+
+
+TOY = ToyPlane()

@@ -1,0 +1,46 @@
+"""The process of the toy plane on a data host: `python -m toy_server PORT` deals its batches of each epoch to ranks."""
+
+from __future__ import annotations
+
+import socketserver
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import toy_plane
+import toy_wire
+
+from tfhet.placement import one_epoch
+
+
+class Deal(socketserver.BaseRequestHandler):
+    """One rank that reads one epoch."""
+
+    streams: dict[str, tuple[threading.Lock, Iterator[Any]]] = {}
+    """By the name of an epoch, what is left of it; the ranks share it, first come, first served."""
+    lock = threading.Lock()
+
+    def handle(self) -> None:
+        name, pipeline, epoch, share, rest = toy_wire.receive(self.request)
+        with self.lock:
+            if name not in self.streams:
+                self.streams[name] = threading.Lock(), iter(one_epoch(pipeline, epoch, share, 1, rest))
+            lock, stream = self.streams[name]
+        while True:
+            with lock:
+                batch = next(stream, None)
+            parts = None if batch is None else {part: batch[part].numpy() for part in ("image", "label", "id")}
+            toy_wire.send(self.request, parts)
+            if parts is None:
+                return
+
+
+class Server(socketserver.ThreadingTCPServer):
+    allow_reuse_address, daemon_threads = True, True
+
+
+if __name__ == "__main__":
+    with Server(("0.0.0.0", int(sys.argv[1])), Deal) as server:
+        print(toy_plane.READY, flush=True)
+        server.serve_forever()
