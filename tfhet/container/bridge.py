@@ -117,13 +117,12 @@ class Bridge:
     def close(self) -> None:
         """Takes all of it away. Safe to call again."""
         cables, self._cables = list(self._cables.values()), {}
-        try:
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._switch.close)
             for cable in cables:
-                cable.let_go()
+                stack.enter_context(cable.ending())
             if cables:  # the kernel would do it, a moment later
                 self._ip(f"link delete group {GROUP}")
-        finally:
-            self._switch.close()
 
     def attach(self, host: str, pid: int, address: str) -> None:
         """Gives the network namespace of process `pid` an `eth0` with `address`, and takes it up, and `lo`.

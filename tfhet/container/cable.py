@@ -7,6 +7,7 @@ eth0 -------------------- device = delay line = b -- a -- bridge     a delay on 
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 from collections.abc import Iterator
 
@@ -57,15 +58,21 @@ class Cable:
 
     def remove(self) -> None:
         """Takes both ends away."""
-        ports = {self.port, self.device}
-        self.let_go()
-        self._ip(*(f"link delete {port}" for port in sorted(ports, reverse=True)))
+        with self.ending():
+            self._ip(*(f"link delete {port}" for port in sorted({self.port, self.device}, reverse=True)))
 
-    def let_go(self) -> None:
-        """Ends the delay line, and gives the host's namespace up; the devices stay."""
-        if self._line is not None:
-            self._line.close()
-        self._namespace.close()
+    @contextlib.contextmanager
+    def ending(self) -> Iterator[None]:
+        """Ends the delay line at the beginning, and gives the host's namespace up at the end.
+
+        The devices have to be deleted meanwhile: a namespace without processes and descriptors takes them with it.
+        """
+        try:
+            if self._line is not None:
+                self._line.close()
+            yield
+        finally:
+            self._namespace.close()
 
     def limit(self, bits_per_s: float | None) -> None:
         self._reshape(Shape(bits_per_s, self._shape.delay_s))
