@@ -12,7 +12,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from tfhet.container.compiled import compiled
+from tfhet.container.compile import compiled
 from tfhet.container.netns import NetworkNamespace
 from tfhet.errors import TfhetError
 

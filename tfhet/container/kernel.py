@@ -20,7 +20,7 @@ from pathlib import Path
 
 from tfhet.cluster import environment
 from tfhet.container import shaping
-from tfhet.container.compiled import compiler
+from tfhet.container.compile import compiler
 from tfhet.container.hierarchy import controllers
 from tfhet.container.netns import NetworkNamespace
 from tfhet.errors import TfhetError, UsageError, unknown

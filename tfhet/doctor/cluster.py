@@ -16,12 +16,10 @@ from tfhet.catalogue import Instance, instance
 from tfhet.cluster import Cluster, Group, Identity, PortRange, Ports, roles
 from tfhet.doctor.rule import RuleAnswer, Subject, limited, ok, wrong
 from tfhet.errors import ClusterError, UsageError
-from tfhet.launch.settings import LaunchSettings
+from tfhet.launch import LaunchSettings
 from tfhet.planes.tf_service import ServiceSettings
 from tfhet.record.machine import usable_cores
-from tfhet.simulate import ClusterFile, GroupFile, load
-from tfhet.simulate.channels import DIGITS
-from tfhet.simulate.scale import BASE_BYTES, PROCESS_BYTES
+from tfhet.simulate import BASE_BYTES, DIGITS, PROCESS_BYTES, ClusterFile, GroupFile, load
 from tfhet.units import GIB, MIB
 
 FILES_FOR_EACH = 4

@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING
 from tfhet import lazy
 
 if TYPE_CHECKING:
-    from tfhet.simulate.cluster_file import ClusterFile, GroupFile, load, presets
+    from tfhet.simulate.cluster_file import DIGITS, ClusterFile, GroupFile, load, presets
     from tfhet.simulate.fault import Fault
-    from tfhet.simulate.scale import parse_scale
+    from tfhet.simulate.scale import BASE_BYTES, PROCESS_BYTES, parse_scale
     from tfhet.simulate.simulation import Simulation, run_dir, simulate
 
 __all__ = [
+    "BASE_BYTES",
+    "DIGITS",
+    "PROCESS_BYTES",
     "ClusterFile",
     "Fault",
     "GroupFile",
@@ -27,9 +30,9 @@ __all__ = [
 lazy.names_on_demand(
     __name__,
     {
-        "cluster_file": "ClusterFile GroupFile load presets",
+        "cluster_file": "DIGITS ClusterFile GroupFile load presets",
         "fault": "Fault",
-        "scale": "parse_scale",
+        "scale": "BASE_BYTES PROCESS_BYTES parse_scale",
         "simulation": "Simulation run_dir simulate",
     },
 )

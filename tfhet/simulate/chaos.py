@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from tfhet.launch.settings import LaunchSettings
+from tfhet.launch import LaunchSettings
 from tfhet.planes.tf_service import ServiceSettings
 from tfhet.simulate.cluster_file import ClusterFile
 from tfhet.simulate.fault import LASTING, NETWORK, OF_A_HOST, Fault

@@ -12,8 +12,10 @@ launcher:                        # arguments of the launcher, before those of th
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from importlib import resources
 from pathlib import Path
@@ -21,9 +23,15 @@ from typing import Any
 
 import yaml
 
+from tfhet.cluster import cache_dir
 from tfhet.cluster.role import DNN_GROUP
-from tfhet.errors import UsageError, shown
+from tfhet.errors import JobFailed, UsageError, shown
+from tfhet.process import Child, describe_exit
+from tfhet.simulate.drive import drive
 
+DIGITS = "digits"
+"""First part of a channel's directory that is demonstration data: `digits/train`."""
+OnLine = Callable[[str], None]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 MOST_HOSTS = 100
 LIMITS = {
@@ -33,11 +41,11 @@ LIMITS = {
     "latency_ms": (0.001, 1e4),
     "loss_pct": (0.0001, 90.0),
 }
-"""What a host may be limited to."""
+"""Bounds of the limits of a host."""
 MOST_CHARACTERS = 100_000
-"""Of a cluster file."""
+"""Maximum length of a cluster file."""
 MOST_MERGED = 1000
-"""Pairs of one mapping with all that it merges (`<<`). Merges of merges grow by powers, and would take for ever."""
+"""Maximum number of pairs in a mapping with all that it merges (`<<`): merges of merges grow exponentially."""
 
 
 @dataclass(frozen=True)
@@ -50,14 +58,14 @@ class GroupFile:
     """Training processes on each host, where the group trains."""
     instance_type: str = "ml.m5.large"
     cpus: float | None = None
-    """CPU seconds a second of each host, whatever its type; so with the others."""
+    """CPU seconds per second of each host; this and the limits below win over those of the instance type."""
     memory_mib: float | None = None
     mbit_per_s: float | None = None
-    """Of its network, in each direction."""
+    """Bandwidth in each direction."""
     latency_ms: float | None = None
-    """What each packet that it sends or receives takes longer: between two such hosts twice that, each way."""
+    """Delay of each packet that it sends, and of each that it receives: between two such hosts twice that, each way."""
     loss_pct: float | None = None
-    """Of the packets that it sends, and of those that it receives, by chance."""
+    """Percentage of packets lost at random, of those that it sends and of those that it receives."""
 
 
 @dataclass(frozen=True)
@@ -71,9 +79,9 @@ class ClusterFile:
     launcher: Mapping[str, Any] = field(default_factory=dict)
     """Launcher arguments."""
 
-    def training_group(self, told: str) -> str:
-        """Name of the group that trains: the one told, else `dnn_group`, or the only one."""
-        return told or (DNN_GROUP if len(self.groups) > 1 else next(iter(self.groups)))
+    def training_group(self, given: str) -> str:
+        """Name of the group that trains: `given`, else `dnn_group`, or the only group."""
+        return given or (DNN_GROUP if len(self.groups) > 1 else next(iter(self.groups)))
 
     def arguments(self) -> list[str]:
         """`launcher` as command line words."""
@@ -186,3 +194,47 @@ def _mapping(value: object, where: str, known: set[str] | None = None) -> dict[s
         if known is not None and key not in known:
             raise UsageError(f"{where}: unknown field {shown(key)}; known: {', '.join(sorted(known))}")
     return value
+
+
+def channel_directories(channels: Mapping[str, str], env: Mapping[str, str], on_line: OnLine) -> dict[str, Path]:
+    """Directories of the channels by name, without those that do not exist: the job itself must report these.
+
+    Raises UsageError when the demonstration data cannot be written, JobFailed when stopped meanwhile.
+    """
+    there = {}
+    for name, text in channels.items():
+        parts = Path(text).parts
+        if parts[:1] == (DIGITS,):
+            there[name] = _digits(env, on_line).joinpath(*parts[1:])
+        elif Path(text).is_dir():
+            there[name] = Path(text)
+        else:
+            on_line(f"[simulate] channel {name}: {text} is no directory; the job will not see it")
+    return there
+
+
+def _digits(env: Mapping[str, str], on_line: OnLine) -> Path:
+    directory = cache_dir(env) / DIGITS / "16-shards"
+    if not directory.is_dir():
+        on_line(f"[simulate] writing the demonstration data to {directory}")
+        drive(lambda stop: _write_digits(directory, env, on_line, stop))
+    return directory
+
+
+async def _write_digits(directory: Path, env: Mapping[str, str], on_line: OnLine, stop: asyncio.Event) -> None:
+    # A process of its own: the simulator itself does not load TensorFlow.
+    child = await Child.start(
+        "digits", [sys.executable, "-m", "tfhet.source.digits", str(directory)], env=env, on_line=on_line
+    )
+    ended, stopped = asyncio.create_task(child.wait()), asyncio.create_task(stop.wait())
+    await asyncio.wait({ended, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    code = await child.stop()
+    await ended
+    if stop.is_set():
+        raise JobFailed("told to stop while the demonstration data was written")
+    if code:
+        raise UsageError(
+            f"the demonstration data could not be written to {directory} ({describe_exit(code)}): "
+            + "\n".join(child.tail)
+        )

@@ -85,7 +85,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def run(args: argparse.Namespace) -> int:
     """The exit code: 0, or 1 when the job failed. Raises UsageError for what cannot be run."""
     from tfhet import report
-    from tfhet.launch.settings import LaunchSettings
+    from tfhet.launch import LaunchSettings
     from tfhet.simulate import Fault, chaos, load, parse_scale, presets, run_dir, simulate
 
     if args.list:

@@ -1,14 +1,19 @@
-"""One simulated host: its directory, configuration files and variables, as SageMaker's toolkit lays them out."""
+"""One simulated host: its directory, configuration files and variables, as SageMaker's toolkit lays them out.
+
+And the backend of the hosts of a run, process trees or containers.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from tfhet.cluster import DATA, HostPaths, Ports
+from tfhet.process import Child
 
 
 @dataclass(frozen=True)
@@ -22,10 +27,10 @@ class SimulatedHost:
     """Its own loopback address."""
     ports: Ports
     ranks: int
-    """How often the launcher runs here."""
+    """Number of ranks of this host; 1 where it does not train."""
     paths: HostPaths
     shared: tuple[str, ...] = ()
-    """Names of the data plane's ports that are the leader's, the same for all hosts."""
+    """Names of the data plane's ports that are the leader's, the same on all hosts."""
     serves: bool = False
     """Whether processes of the data plane prepare batches here."""
     detour: tuple[int, ...] | None = None
@@ -40,7 +45,7 @@ class SimulatedHost:
 
     @property
     def sees(self) -> dict[str, str]:
-        """The variables with the ports that its launchers are given."""
+        """Variables with the ports for its launchers."""
         ports = self.ports
         if self.detour is not None:
             others = {name: (port,) for name, port in zip(self.shared, self.detour[1:], strict=True)}
@@ -54,7 +59,7 @@ class SimulatedHost:
         parameters: Mapping[str, str],
         modes: Mapping[str, str] | None = None,
     ) -> None:
-        """Lays out the base directory, but for what `directories` names. modes: of channels whose mode is not File."""
+        """Lays out the base directory, without `directories`. modes: input modes of channels; File for others."""
         paths = self.paths
         for directory in (paths.input_config, paths.input_data, paths.model, paths.output_data):
             directory.mkdir(parents=True, exist_ok=True)
@@ -65,7 +70,7 @@ class SimulatedHost:
         _write(paths.hyperparameters, parameters)
 
     def directories(self, channels: Mapping[str, Path], code: Path, checkpoints: Path | None) -> dict[Path, Path]:
-        """Directories of this machine by the place, below the base directory, where the host sees them."""
+        """Directories of this machine by their place below the host's base directory."""
         seen = {self.paths.channel(name): directory.resolve() for name, directory in channels.items()}
         seen[self.paths.code] = code.resolve()
         if checkpoints is None:
@@ -108,6 +113,59 @@ class SimulatedHost:
         for name in channels:
             variables[f"SM_CHANNEL_{name.upper()}"] = str(paths.channel(name))
         return variables
+
+
+OnLine = Callable[[str], Callable[[str], None]]
+"""By host name, what takes its lines."""
+
+
+class HostBackend(Protocol):
+    """Starts the hosts of one run, does to them what faults ask for, and removes what is left of them."""
+
+    hosts: Sequence[SimulatedHost]
+    notes: list[str]
+    """What the user should know of the limits."""
+    starts_launchers: bool
+    """Whether it starts the launchers themselves, not containers with launchers inside."""
+    cuts_batches: bool
+    """Whether `cut` stops batches between hosts too, not only the launchers' link."""
+
+    @property
+    def cgroups(self) -> Mapping[str, Any]:
+        """Control groups by host name; empty where hosts have none."""
+
+    async def open(self, channels: Mapping[str, Path]) -> None:
+        """Makes what the hosts share. `channels`: directories of this machine. Raises UsageError."""
+
+    async def start(self, host: SimulatedHost, children: dict[str, Child]) -> None:
+        """Starts the processes of a host. Each is put into `children` when it runs: by label, `host` or `host/rank`."""
+
+    def limit(self) -> None:
+        """Imposes the limits of all hosts, also of hosts that start later."""
+
+    def cut(self, hosts: Collection[str]) -> None:
+        """Separates these hosts, by name, from all others."""
+
+    def heal(self, hosts: Collection[str]) -> None:
+        """Takes one `cut` of these hosts back."""
+
+    async def impair(self, kind: str, host: str, amount: float | None) -> None:
+        """Does a fault of a kind in `fault.IMPAIRMENTS` to a host."""
+
+    def restore(self, kind: str, host: str) -> None:
+        """Takes the `impair` of this kind back: the host has its own limits again."""
+
+    async def connect(self, address: str, port: int) -> asyncio.StreamWriter:
+        """A TCP connection from outside the cluster to a host. Raises OSError."""
+
+    def cpu_s(self) -> dict[str, float]:
+        """CPU seconds of each host so far, by name; empty where that is not known."""
+
+    def facts(self) -> dict[str, Any]:
+        """Fields of RunSummary that only the backend knows."""
+
+    async def close(self) -> None:
+        """Removes what `open` and `start` made; the processes have ended."""
 
 
 def hyperparameters(command: Sequence[str], job: str) -> dict[str, str]:

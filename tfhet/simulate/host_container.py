@@ -11,7 +11,7 @@ from importlib import metadata
 from pathlib import Path
 
 from tfhet.cluster import HostPaths
-from tfhet.container.container import OVERLAY, READ_ONLY, SHARED, Container, Mount
+from tfhet.container import OVERLAY, READ_ONLY, SHARED, Container, Mount
 from tfhet.control import SECRET_VARIABLE
 from tfhet.errors import UsageError
 from tfhet.simulate.host import SimulatedHost, hyperparameters

@@ -17,8 +17,7 @@ from tfhet.deadline import Deadline
 from tfhet.errors import TfhetError
 from tfhet.process import Child
 from tfhet.simulate.fault import IMPAIRMENTS, Fault
-from tfhet.simulate.host import SimulatedHost
-from tfhet.simulate.host_backend import HostBackend
+from tfhet.simulate.host import HostBackend, SimulatedHost
 from tfhet.simulate.targets import Population, Targets, lives
 
 _POLL_S = 0.1

@@ -17,10 +17,7 @@ import psutil
 
 from tfhet.clock import SYSTEM
 from tfhet.cluster import environment
-from tfhet.container import delay, kernel, sweeper
-from tfhet.container.bridge import Bridge
-from tfhet.container.cgroup import Cgroup
-from tfhet.container.limits import Limits
+from tfhet.container import Bridge, Cgroup, Limits, delay, kernel, sweeper
 from tfhet.control import new_secret
 from tfhet.deadline import Deadline
 from tfhet.errors import JobFailed, TfhetError, UsageError
@@ -28,8 +25,7 @@ from tfhet.messages import ContainerFailureLine, parse_line
 from tfhet.process import Child, describe_exit
 from tfhet.simulate import host_container
 from tfhet.simulate.fault import NETWORK, Fault
-from tfhet.simulate.host import SimulatedHost
-from tfhet.simulate.host_backend import OnLine
+from tfhet.simulate.host import OnLine, SimulatedHost
 from tfhet.simulate.scale import limits_of
 from tfhet.simulate.submission import Submission
 

@@ -12,14 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tfhet.container.compiled import compiled
-from tfhet.container.limits import Limits
+from tfhet.container import Limits, compiled
 from tfhet.control import SECRET_VARIABLE, new_secret
 from tfhet.errors import UsageError
 from tfhet.process import Child
 from tfhet.simulate.fault import NETWORK, Fault
-from tfhet.simulate.host import SimulatedHost, hyperparameters
-from tfhet.simulate.host_backend import OnLine
+from tfhet.simulate.host import OnLine, SimulatedHost, hyperparameters
 from tfhet.simulate.partition import Network
 from tfhet.simulate.scale import limits_of
 from tfhet.simulate.submission import Submission

@@ -14,7 +14,7 @@ from dataclasses import replace
 import psutil
 
 from tfhet.catalogue import Instance, instance
-from tfhet.container.limits import LEAST_CPUS, Limits
+from tfhet.container import LEAST_CPUS, Limits
 from tfhet.errors import UsageError, shown
 from tfhet.simulate.cluster_file import ClusterFile, GroupFile
 from tfhet.units import GIB, MIB

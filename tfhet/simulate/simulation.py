@@ -22,12 +22,10 @@ from tfhet.process import Child
 from tfhet.record import EventTail, RunFolder, RunSummary, machine, versions
 from tfhet.report import write_html
 from tfhet.simulate import training_job
-from tfhet.simulate.channels import found
-from tfhet.simulate.cluster_file import ClusterFile
+from tfhet.simulate.cluster_file import ClusterFile, channel_directories
 from tfhet.simulate.drive import drive
 from tfhet.simulate.fault import Fault
-from tfhet.simulate.host import SimulatedHost
-from tfhet.simulate.host_backend import HostBackend
+from tfhet.simulate.host import HostBackend, SimulatedHost
 from tfhet.simulate.injector import Injector
 from tfhet.simulate.namespace_hosts import NamespaceHosts
 from tfhet.simulate.process_hosts import ProcessHosts
@@ -98,7 +96,7 @@ class Simulation:
         """Runs to the end of the last host, and returns the completed record."""
         self.folder.create()
         began = SYSTEM.wall()
-        channels = found(self.cluster.channels, self._env, self._on_line)
+        channels = channel_directories(self.cluster.channels, self._env, self._on_line)
         cause = drive(lambda stop: self._run(channels, stop))
         return self._conclude(cause, began)
 

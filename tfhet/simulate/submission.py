@@ -14,13 +14,12 @@ from typing import Any, TypeVar
 from tfhet import planes
 from tfhet.clock import SYSTEM
 from tfhet.cluster import DATA, DNN, ROLES, Group, HostPaths, Ports, Role, Roles, free_ports
-from tfhet.container.bridge import SUBNET
+from tfhet.container import SUBNET
 from tfhet.errors import ClusterError, UsageError, unknown
+from tfhet.launch import LaunchSettings
 from tfhet.launch.assignment import known
-from tfhet.launch.settings import LaunchSettings
 from tfhet.planes import DataPlane
-from tfhet.simulate.channels import DIGITS
-from tfhet.simulate.cluster_file import ClusterFile, GroupFile
+from tfhet.simulate.cluster_file import DIGITS, ClusterFile, GroupFile
 from tfhet.simulate.host import SimulatedHost, hyperparameters
 from tfhet.submit import ALONE, PIPE, Channel, Job, check_code
 

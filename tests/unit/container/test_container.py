@@ -15,6 +15,7 @@ import pytest
 from tfhet.container import kernel
 from tfhet.container.bridge import Bridge
 from tfhet.container.container import OVERLAY, READ_ONLY, SHARED, Container, Mount
+from tfhet.messages import ContainerFailureLine, parse_line
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -153,7 +154,8 @@ def test_links_without_end_are_said(contained, tmp_path, capfd):
     (tmp_path / "seen" / "self").symlink_to("self")
     mounts = (Mount(str(tmp_path / "seen"), "/opt/seen"), Mount(str(tmp_path), "/opt/seen/self", SHARED))
     assert contained(["true"], attached=False, mounts=mounts).wait(30) == 1
-    assert "the container could not be made: " in capfd.readouterr().err
+    lines = map(parse_line, capfd.readouterr().err.splitlines())
+    assert any(isinstance(line, ContainerFailureLine) for line in lines)
 
 
 @pytest.mark.parametrize(("code", "how"), [(3, "exit 3"), (-signal.SIGKILL, "kill -9 $$; sleep 9")])
