@@ -122,10 +122,9 @@ def living_processes() -> set[int]:
         line.add(parent)
         parent = table[parent].parent
     found = {child.pid for child in below(me) if child.state != "Z" and looks_like_tfhet(child.words("cmdline"))}
-    session = os.environ[MARK]
     for ancestor in ancestors | {1}:
         for child in children.get(ancestor, ()):
-            if child.pid not in line and child.variable(MARK).startswith(session):
+            if child.pid not in line and child.variable(MARK).startswith(_mark):
                 found |= {orphan.pid for orphan in (child, *below(child.pid)) if orphan.state != "Z"}
     return found
 
@@ -185,7 +184,8 @@ def repository() -> Path:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    os.environ[MARK] = f"{os.environ.get(MARK, '')}{os.getpid()}-{uuid.uuid4().hex[:8]}/"
+    global _mark
+    _mark = os.environ[MARK] = f"{os.environ.get(MARK, '')}{os.getpid()}-{uuid.uuid4().hex[:8]}/"
     outer = tempfile.gettempdir()
     os.environ.setdefault(
         "PYTEST_DEBUG_TEMPROOT", outer
@@ -203,7 +203,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         os.environ.pop("TMPDIR", None)
     else:
         os.environ["TMPDIR"] = outer
-    os.environ[MARK] = os.environ[MARK][:-1].rpartition("/")[0]
+    os.environ[MARK] = _mark[: _mark[:-1].rfind("/") + 1]
     shutil.rmtree(config.stash[_TEMPORARY], ignore_errors=True)
 
 
@@ -264,6 +264,7 @@ def pytest_report_header() -> list[str]:
     return ["versions: " + ", ".join(shown), f"machine: {os.cpu_count()} CPUs, {tools}"]
 
 
+_mark = "of no session"
 _TEMPORARY = pytest.StashKey[str]()
 _OUTER_TMPDIR = pytest.StashKey["str | None"]()
 _OF_THE_SESSION = pytest.StashKey[list[str]]()

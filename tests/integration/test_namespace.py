@@ -188,11 +188,12 @@ def test_what_a_simulator_left_that_was_killed_is_swept_away_by_the_next(contain
 
 @pytest.mark.slow
 @pytest.mark.mpi
+@pytest.mark.timeout(500)  # seven processes on each of four hosts, on whatever CPUs there are
 def test_the_toolkit_trains_over_mpi_what_a_user_would_submit(contained, tmp_path, repository):
     code = tmp_path / "source_dir"
     subprocess.run([repository / "scripts" / "source_dir", code], check=True, timeout=120)
     modes = {"training": "FastFile", "validation": "File"}
-    how = {"code": code, "launcher": "launcher.py", "input_modes": modes}
+    how = {"code": code, "launcher": "launcher.py", "input_modes": modes, "max_run_s": 420.0}
     summary, lines = contained(cluster(data=2, dnn=2), *SMALL, "--epochs", 1, **how)
     assert summary.exit_code == 0, summary.cause
     assert summary.status == "Completed"
