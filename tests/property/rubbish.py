@@ -34,7 +34,7 @@ SUBJECTS = {
     "resourceconfig.json": 300,
     "SM_* variables": 150,
     "variables of a launcher": 250,
-    "packets of a channel": 100,
+    "packets of a channel": 210,
     "metrics endpoint": 40,
     "cluster files": 100,
     "tfhet.json": 140,

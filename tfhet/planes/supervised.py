@@ -21,10 +21,10 @@ from tfhet.process import Child, OnLine, describe_exit
 
 @dataclass(frozen=True)
 class RestartPolicy:
-    """What is made good, and what is too much."""
+    """Which deaths are repaired by a restart, and how many are too many."""
 
     limit: int = 20
-    """So many deaths of one process within `window_s` are made good; one more is a failure of the job."""
+    """Maximum number of restarts of one process within `window_s`; one more death is a failure of the job."""
     window_s: float = 60.0
     vain_limit: int = 5
     """So many deaths in a row before the process served again are; starting takes seconds, so that a process which

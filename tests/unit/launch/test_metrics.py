@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
+from tfhet.events import ignore
 from tfhet.launch.hearing import Hearing
 from tfhet.launch.metrics import labels, metrics_of
 from tfhet.messages import MetricLine, rank
-from tfhet.telemetry import UP, Metric
+from tfhet.planes import Outlets
 
-PROGRESS = rank.to_json(rank.Progress(steps=7, examples=896.0, step_s=1.5, wait_s=0.25))
-METRICS = rank.to_json(rank.Metrics.of(MetricLine(7, 2, 200.0, 640.0, 12.5, 1.25)))
-OF_PLANE = Metric("tfhet_of_plane", "gauge", "What a plane adds.")
+PROGRESS = rank.Progress(steps=7, examples=896.0, step_s=1.5, wait_s=0.25)
+METRICS = rank.Metrics.of(MetricLine(7, 2, 200.0, 640.0, 12.5, 1.25))
 
 
-def values(place, *messages: dict, processes=None, of_plane=None) -> dict[str, float]:
+def values(assignment, *reports: rank.Report, processes=None, fleet=None) -> dict[str, float]:
+    outlets = Outlets(lambda line: None, lambda report: None, ignore, lambda order: None, 20.0)
+    side = assignment.plane.launcher_side(assignment.plane_settings, assignment.place, outlets)
+    servers = {name: pid for name, pid in (processes or {}).items() if name.startswith(("worker", "dispatcher"))}
+    if fleet is not None or servers:
+        side._fleet = SimpleNamespace(workers_registered=0, restarts=0, pids=servers)
+        side._fleet.__dict__.update(vars(fleet) if fleet else {})
     hearing = Hearing(lambda line: None)
-    for message in messages:
-        hearing.take(message)
-    return {m.name: value for m, value in metrics_of(place, hearing, processes or {}, of_plane or {}).items()}
+    for report in reports:
+        hearing.take(rank.to_json(report))
+    return {
+        metric.name: value
+        for metric, value in metrics_of(assignment.place, hearing, processes or {}, side.metrics()).items()
+    }
 
 
-def test_rank_0_tells_its_steps_its_loss_and_the_metrics_of_the_plane(assignment_of):
-    place = assignment_of("t1", 0, ranks=2).place
-    found = values(place, PROGRESS, METRICS, processes={"launcher": 1, "rank-0": 2}, of_plane={UP: 0.0, OF_PLANE: 3.0})
-    assert found == {
+def test_rank_0_tells_its_steps_its_loss_and_what_the_dispatcher_knows(assignment_of):
+    fleet = SimpleNamespace(workers_registered=3, restarts=2)
+    found = assignment_of("t1", 0, ranks=2)
+    assert values(found, PROGRESS, METRICS, processes={"launcher": 1, "rank-0": 2}, fleet=fleet) == {
         "tfhet_up": 1,
-        "tfhet_of_plane": 3,
+        "tfhet_workers_registered": 3,
+        "tfhet_restarts_total": 2,
         "tfhet_steps_total": 7,
         "tfhet_examples_total": 896,
         "tfhet_step_seconds_total": 1.5,
@@ -41,14 +53,14 @@ def test_rank_0_tells_its_steps_its_loss_and_the_metrics_of_the_plane(assignment
     }
 
 
-def test_a_data_host_is_up_when_its_plane_says_so(assignment_of):
-    place = assignment_of("d1").place
-    assert values(place, of_plane={UP: 1.0, OF_PLANE: 2.0}) == {"tfhet_up": 1, "tfhet_of_plane": 2}
-    assert values(place, of_plane={UP: 0.0}) == {"tfhet_up": 0}
-    assert labels(place) == {"training_job": "job", "group": "data_group", "host": "d1", "role": "data"}
+def test_a_data_host_tells_its_workers(assignment_of):
+    host, fleet = assignment_of("d1", None, "--data_host_workers", 2), SimpleNamespace(workers_registered=0, restarts=1)
+    found = values(host, processes={"launcher": 1, "worker-0": 5, "worker-1": 6}, fleet=fleet)
+    assert found == {"tfhet_up": 1, "tfhet_workers": 2, "tfhet_restarts_total": 1}
+    assert labels(host.place) == {"training_job": "job", "group": "data_group", "host": "d1", "role": "data"}
 
 
 def test_a_host_that_does_nothing_yet_is_not_up(assignment_of):
-    for place in (assignment_of("d1").place, assignment_of("t1", 0).place, assignment_of("t1", 1, ranks=2).place):
-        found = values(place, processes={"launcher": 1, "rank-7": 3})
+    for one in (assignment_of("d1"), assignment_of("t1", 0), assignment_of("t1", 1, ranks=2)):
+        found = values(one, processes={"launcher": 1, "dispatcher": 2, "rank-7": 3})
         assert found["tfhet_up"] == 0 and "tfhet_steps_total" not in found
