@@ -27,7 +27,7 @@ class RestartPolicy:
     """Maximum number of restarts of one process within `window_s`; one more death is a failure of the job."""
     window_s: float = 60.0
     vain_limit: int = 5
-    """So many deaths in a row before the process served again are; starting takes seconds, so that a process which
+    """Maximum number of restarts in a row before the process served again. A start takes seconds, so a process that
     cannot come back would die too seldom for `limit`."""
     backoff_s: float = 0.1
     """Before the first restart; twice as long after each further death within the window."""
