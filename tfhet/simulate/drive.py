@@ -1,4 +1,4 @@
-"""Runs a coroutine to its end, with Ctrl-C and SIGTERM as a request to stop; also where an event loop runs already."""
+"""Runs a coroutine to its end, with Ctrl-C and SIGTERM as a request to stop; also inside a running event loop."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ T = TypeVar("T")
 
 
 def drive(work: Callable[[asyncio.Event], Awaitable[T]]) -> T:
-    """The result of `work(stop)`. `stop` is set when the user or the system wants it to end.
+    """Returns the result of `work(stop)`. `stop` is set when the user or the system wants it to end.
 
-    A notebook's cell runs inside a loop, which cannot run another one: there it runs in a thread of its own.
+    Inside a running loop, as in a notebook's cell, `work` runs in a thread of its own.
     """
     try:
         asyncio.get_running_loop()

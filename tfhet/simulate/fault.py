@@ -36,8 +36,8 @@ from tfhet import planes
 from tfhet.container import kernel
 from tfhet.errors import UsageError, unknown
 
-NETWORK = {"rate": kernel.LIMIT, "delay": kernel.DELAY, "loss": kernel.LOSE}
-"""Kinds with an amount (bits per second, seconds, a share of the packets), and what the kernel must be able to do."""
+NETWORK = {"loss": kernel.LOSE, "delay": kernel.DELAY, "rate": kernel.LIMIT}
+"""Kinds with an amount (a share of the packets, seconds, bits per second), and what the kernel must be able to do."""
 KINDS = ("kill", "oom", "hang", "sigterm", "partition", *NETWORK, "slow-disk", "late-join", "bad-peer")
 PROCESSES = (*planes.kinds(), "script", "launcher", "host")
 WITH_MEMORY = (*planes.kinds(), "script")

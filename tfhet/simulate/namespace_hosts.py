@@ -31,6 +31,8 @@ from tfhet.simulate.submission import Submission
 
 _NAMESPACE_S = 30.0
 """Seconds that a container may take to be in namespaces of its own."""
+_KINDS = ("rate", "delay", "loss")
+"""The kinds of NETWORK in the order in which limits are set."""
 
 
 class NamespaceHosts:
@@ -70,9 +72,9 @@ class NamespaceHosts:
         self._limiting = submission.limits_from == "start"
         groups = {host.name: host.group for host in hosts}
         self._limits, self.notes = limits_of(submission.cluster, groups, cpu_scale=submission.cpu_scale)
-        for kind, purpose in NETWORK.items():
+        for kind in _KINDS:
             if any(self._usual(kind, name) is not None for name in groups):
-                kernel.require(purpose)
+                kernel.require(NETWORK[kind])
 
     @property
     def network(self) -> Bridge:
@@ -134,7 +136,7 @@ class NamespaceHosts:
     def _limit(self, name: str) -> None:
         try:
             self._not_limited |= set(self.cgroups[name].limit(self._limits[name]))
-            for kind in NETWORK:
+            for kind in _KINDS:
                 if kind == "rate" or self._usual(kind, name) is not None:
                     self.restore(kind, name)
         except TfhetError as error:  # more memory is in use than the limit, for one

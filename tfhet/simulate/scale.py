@@ -1,7 +1,7 @@
 """The share of the machine that each host of a cluster gets.
 
-It comes from the host's instance type times a scale, since no machine is as large as the cluster; what the cluster file
-says in so many words wins.
+It is the host's instance type times a scale, since no machine is as large as the cluster. Limits in the cluster file
+win.
 """
 
 from __future__ import annotations
@@ -21,12 +21,10 @@ from tfhet.units import GIB, MIB
 
 FIT = "fit"
 Scale = float | str
-"""A number, or FIT: the largest at which the hosts together have no more CPUs than the machine, and none more than its
-type."""
+"""A number, or FIT: the largest, up to 1, at which the hosts together have no more CPUs than the machine."""
 MOST_SCALE = 100.0
 BASE_BYTES, PROCESS_BYTES = GIB // 2, GIB
-"""What a host needs whatever its type: for its launchers, and for each process with TensorFlow, which has 450 MiB
-before it has done anything."""
+"""Least memory of a host: for its launchers, and for each process with TensorFlow, which takes 450 MiB at rest."""
 
 
 def parse_scale(text: Scale) -> Scale:
@@ -52,9 +50,8 @@ def limits_of(
 ) -> tuple[dict[str, Limits], list[str]]:
     """The limits of each host, and notes for the user on where they are not what the cluster's types say.
 
-    hosts: host to its group. cpu_scale: None takes nothing from instance types. cpus, memory_bytes: the machine's, or
-    what this process may use of it. Raises UsageError for an unknown instance type, for no scale, and where nothing is
-    left to fit into.
+    hosts: group by host. cpu_scale: None takes nothing from instance types. cpus, memory_bytes: of the machine, by
+    default. Raises UsageError for an unknown instance type, for a wrong scale, and where nothing is left to fit into.
     """
     cpus = _usable() if cpus is None else cpus
     memory_bytes = psutil.virtual_memory().total if memory_bytes is None else memory_bytes
@@ -126,7 +123,7 @@ def _least_bytes(group: GroupFile) -> int:
 def _memory_fitted(
     limits: Mapping[str, Limits], groups: Mapping[str, GroupFile], memory_bytes: int, notes: list[str]
 ) -> dict[str, Limits]:
-    """With less for the hosts whose memory comes from their types, when all together would have more than is there."""
+    """Takes memory from the hosts that have it by their types, when all together would have more than the machine."""
     wanted = {host: limit.memory_bytes or 0 for host, limit in limits.items()}
     given = sum(size for host, size in wanted.items() if groups[host].memory_mib is not None)
     scaled = {host: size for host, size in wanted.items() if groups[host].memory_mib is None and size}
@@ -145,9 +142,9 @@ def _memory_fitted(
 
 
 def _placed(limits: Mapping[str, Limits], cpus: Sequence[int], notes: list[str]) -> dict[str, Limits]:
-    """With the fewest CPUs that hold its quota for each host, such that no CPU is promised more than once over.
+    """Gives each host the fewest CPUs that hold its quota, so that the quotas on each CPU fit it.
 
-    As on a real host, TensorFlow then sees how many CPUs there are, and starts as many threads.
+    As on a real host, TensorFlow then sees that number of CPUs, and starts as many threads.
     """
     load = dict.fromkeys(cpus, 0.0)
     placed = dict(limits)

@@ -19,7 +19,7 @@ def probes(monkeypatch):
 
     def put(*given: tuple[str, bool, tuple[str, ...]]) -> None:
         def look(is_there: bool):
-            def looked(ground) -> str:
+            def looked(sandbox) -> str:
                 if not is_there:
                     raise UsageError("not installed")
                 return "found"
