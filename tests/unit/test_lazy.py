@@ -17,7 +17,19 @@ __all__ = ["Heavy", "light", "tool"]
 lazy.names_on_demand(__name__, {"heavy": "Heavy light", "tool": "tool"})
 """
 
-ROOMS = ["bench", "catalogue", "doctor", "job", "native", "plan", "profile", "report", "simulate", "source"]
+ROOMS = [
+    "bench",
+    "catalogue",
+    "doctor",
+    "follow",
+    "submit",
+    "native",
+    "plan",
+    "profile",
+    "report",
+    "simulate",
+    "source",
+]
 
 
 @pytest.fixture

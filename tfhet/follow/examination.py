@@ -39,7 +39,7 @@ class Examined:
                 use.host,
                 use.group or None,
                 use.instance_type or None,
-                *(_median_and_range(getattr(use, field)) for field in METRICS),
+                *(_in_words(getattr(use, each)) for each in METRICS),
             ]
             for use in self.hosts
         ]
@@ -66,7 +66,7 @@ class Examined:
         }
 
 
-def _median_and_range(spread: Spread | None) -> str | None:
+def _in_words(spread: Spread | None) -> str | None:
     return None if spread is None else f"{numbers.number(spread.median)} ({spread.p10:.0f} to {spread.p90:.0f})"
 
 

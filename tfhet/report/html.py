@@ -85,7 +85,7 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     shown = (numbers.number, numbers.percent, numbers.duration, numbers.size, numbers.moment, numbers.exit_code)
-    for each in (*shown, numbers.interval, paragraph, value):
+    for each in (*shown, numbers.interval, numbers.usd, paragraph, value):
         environment.filters[each.__name__] = each
     return environment
 

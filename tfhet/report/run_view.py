@@ -65,24 +65,6 @@ class RunView:
         return self.run.status is not None and self.run.billable_s is None
 
     @property
-    def tiles(self) -> list[tuple[str, str, str]]:
-        """The numbers of the run that matter most: name, value, what stands below."""
-        run, step = self.run, self.run.step_ms
-        spread = f"p10 {numbers.number(step.p10)}, p90 {numbers.number(step.p90)}" if step else ""
-        tiles = [
-            ("Step time, median", numbers.number(step.median if step else None, unit="ms"), spread),
-            ("Waiting for data", numbers.percent(run.wait_pct), "of the step"),
-            ("Examples per second", numbers.number(run.examples_per_s), _ranks(run)),
-            ("First batch after", numbers.duration(run.first_batch_s), ""),
-            ("Teardown", numbers.duration(run.teardown_s), "last rank to last host"),
-        ]
-        if run.bytes_per_example is not None:
-            tiles.append(("On the wire", numbers.size(run.bytes_per_example), "per example"))
-        if run.usd_per_million_examples is not None:
-            tiles.append(("Cost", numbers.usd(run.usd_per_million_examples), "per million examples"))
-        return tiles
-
-    @property
     def charts(self) -> list[tuple[str, LineChart]]:
         """Lines over the steps, each with its kind: `step` or `wait`."""
         found, step, wait = [], self.run.step_ms, self.run.wait_ms
@@ -154,13 +136,6 @@ def value(said: Any) -> str:
     if said is None or (isinstance(said, (int, float)) and not isinstance(said, bool)):
         return numbers.number(said)
     return str(said)
-
-
-def _ranks(run: RunSummary) -> str:
-    if run.ranks is None:
-        return ""
-    each = f" of batch {numbers.number(run.batch_size)}" if run.batch_size is not None else ""
-    return f"{run.ranks} rank{'s' * (run.ranks != 1)}{each}"
 
 
 def _events(found: Sequence[Mapping[str, Any]], begin: float | None) -> tuple[list[dict[str, str]], int]:

@@ -16,7 +16,7 @@ limits: {max_run_s: 14400}
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -95,7 +95,11 @@ def parse(text: str, file: str, known: Catalogue | None = None) -> Job:
     if not grouped and "groups" in parts:
         raise parts["instances"].refused("left out where there are groups: SageMaker takes one of them")
     known = known or catalogue.default()
-    groups = _groups(parts["groups"], known) if grouped else (_instances(parts["instances"], known),)
+    if grouped:
+        groups = _groups(parts["groups"], known)
+    else:
+        fields = parts["instances"].mapping(("type", "count", "ranks"), needed=("type", "count"))
+        groups = (_group(HOMOGENEOUS, DNN, fields, known),)
     start = said.pop("start", None) or (MPI if sum(group.ranks * group.count for group in groups) > 1 else ALONE)
     job = Job(
         **said,
@@ -110,17 +114,20 @@ def parse(text: str, file: str, known: Catalogue | None = None) -> Job:
             parts.get("environment"), values.VARIABLE, lambda part: str(part.value(values.VARIABLE_VALUE))
         ),
         channels=tuple(_channels(parts.get("channels"))),
-        checkpoints=CheckpointPlace(**parts["checkpoints"].values(_CHECKPOINTS, ()))
-        if "checkpoints" in parts
-        else None,
-        spot=Spot(**parts["spot"].values(_SPOT, needed=("max_wait_s",))) if "spot" in parts else None,
-        vpc=_vpc(parts["vpc"]) if "vpc" in parts else None,
+        checkpoints=_optional(parts.get("checkpoints"), lambda node: CheckpointPlace(**node.values(_CHECKPOINTS, ()))),
+        spot=_optional(parts.get("spot"), lambda node: Spot(**node.values(_SPOT, needed=("max_wait_s",)))),
+        vpc=_optional(parts.get("vpc"), _vpc),
         tags=_named(parts.get("tags"), values.TAG, lambda part: str(part.value(values.TAG_VALUE))),
         file=file,
         lines=dict(_lines(top)),
     )
     rules.check(job)
     return job
+
+
+def _optional(node: Node | None, read: Callable[[Node], T]) -> T | None:
+    """A part that a file may leave out."""
+    return None if node is None else read(node)
 
 
 def _code(node: Node, beside: Path, output: str) -> Code:
@@ -143,11 +150,6 @@ def _groups(node: Node, known: Catalogue) -> tuple[JobGroup, ...]:
             raise part.refused(f"given a role ({', '.join(values.ROLES)}): only {', '.join(usual)} say it by name")
         found.append(_group(name, role, fields, known))
     return tuple(found)
-
-
-def _instances(node: Node, known: Catalogue) -> JobGroup:
-    fields = node.mapping(("type", "count", "ranks"), needed=("type", "count"))
-    return _group(HOMOGENEOUS, DNN, fields, known)
 
 
 def _group(name: str, role: str, fields: Mapping[str, Node], known: Catalogue) -> JobGroup:
