@@ -19,12 +19,14 @@ import argparse
 import difflib
 import re
 import sys
+from pathlib import Path
 
 import record_tables
 import yaml
 
 from tfhet.errors import TfhetError
 
+sys.path.append(str(Path(__file__).resolve().parents[1]))  # where `benchmarks` is, which is not installed
 DOCUMENTS = ("*.md", "docs/*.md", "tfhet/*.md", "benchmarks/**/*.md")
 BLOCK = re.compile(r"^<!-- (\w+) (.*?)-->\n(.*?)^<!-- end -->$", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"<!--=\s*(\S+)\s+(.*?)\s*-->(.*?)<!--/-->", re.DOTALL)

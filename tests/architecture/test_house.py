@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
-from pathlib import Path
+from collections import Counter
+from pathlib import Path, PurePosixPath
 
 import house
 import pytest
@@ -66,6 +68,31 @@ def test_a_room_that_knows_no_plane_and_no_strategy_names_none(room, modules):
     assert there, f"no modules of {room} were found"
     breaches = [breach for path, text in there.items() for breach in house.neutral(path, text)]
     assert not breaches, "\n" + "\n".join(breaches)
+
+
+def test_no_modules_import_each_other_in_a_circle_type_imports_counted(modules):
+    assert house.import_cycles(modules) == []
+
+
+def test_hardly_a_class_name_means_two_things(modules):
+    shared = house.classes_in_several_rooms(modules)
+    assert len(shared) <= house.MOST_SHARED_NAMES, shared
+
+
+def test_imports_past_the_face_of_a_room_do_not_become_more(modules):
+    breaches = [breach for path, text in modules.items() for breach in house.past_the_face(path, text, modules)]
+    assert len(breaches) <= house.MOST_PAST_THE_FACE, "\n" + "\n".join(breaches)
+
+
+def test_no_folder_is_crowded(texts):
+    folders = Counter(str(PurePosixPath(path).parent) for path in texts if path.endswith(".py"))
+    crowded = {folder: count for folder, count in folders.items() if count > house.FILES_OF_A_FOLDER}
+    assert {folder for folder in crowded if folder.startswith(("tfhet", "benchmarks"))} <= {"tfhet/stages"}, crowded
+
+
+def test_the_command_line_has_few_flags(modules):
+    flags = sum(len(re.findall(r"add_argument\(\s*\"--", text)) for text in modules.values())
+    assert 0 < flags <= house.FLAGS
 
 
 def test_the_modules_are_short(modules):

@@ -12,7 +12,7 @@ import pytest
 
 from tfhet.doctor import SUBJECTS, Rule, Status, host_rules, version_rules
 from tfhet.doctor.cluster import ClusterFacts
-from tfhet.doctor.host import Host
+from tfhet.doctor.host import HostFacts
 from tfhet.doctor.pipeline import PipelineFacts
 from tfhet.doctor.script import ScriptFacts, parse
 from tfhet.launch import LaunchSettings
@@ -20,7 +20,7 @@ from tfhet.profile.anatomy import Anatomy, GraphStep
 from tfhet.simulate import ClusterFile
 from tfhet.units import GIB, MIB
 
-HOST = Host(
+HOST = HostFacts(
     cpu="a CPU",
     cores=8,
     cores_usable=8,
@@ -122,7 +122,7 @@ def script(old: str, new: str = "") -> ScriptFacts:
     return parse(SCRIPT.replace(old, new), "train.py")
 
 
-def hosts(**changed: Any) -> Host:
+def hosts(**changed: Any) -> HostFacts:
     return replace(HOST, **changed)
 
 

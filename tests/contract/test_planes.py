@@ -29,10 +29,12 @@ from tfhet.errors import ClusterError, UsageError
 from tfhet.events import ignore
 from tfhet.launch import LaunchSettings
 from tfhet.launch.assignment import Assignment
+from tfhet.messages import link
 from tfhet.placement import Pipeline
 from tfhet.planes import Delivery, LauncherSide, Loss, Outlets, Reader
 from tfhet.source import SyntheticSource
 from tfhet.strategies import JobContext
+from tfhet.telemetry import Metric
 
 NAMES = ("local", "tf_service", "toy")
 EXAMPLES, SPLITS, BATCH = 90, 12, 4
@@ -109,12 +111,13 @@ class Fleet:
     def side(self, host: str, ready_timeout_s: float = LIMIT_S) -> LauncherSide:
         """A side of the launcher of `host`, which reports to the leader's."""
         one = self.assignments[host]
-        outlets = Outlets(self.lines.append, self._heard, ignore, self.folder, ready_timeout_s)
+        outlets = Outlets(self.lines.append, self._heard, ignore, lambda order: None, ready_timeout_s)
         return one.plane.launcher_side(one.plane_settings, one.place, outlets)
 
-    def _heard(self, message: Mapping[str, Any]) -> None:
-        assert message["type"] == "plane", message
-        odd = self.leader.heard(json.loads(json.dumps(message["facts"])))
+    def _heard(self, report: link.Report) -> None:
+        if not isinstance(report, link.PlaneReport):
+            return
+        odd = self.leader.heard(json.loads(json.dumps(dict(report.facts))))
         self.odd += [odd] if odd else []
 
     def run(self, coroutine: Coroutine[Any, Any, Any]) -> Future[Any]:
@@ -273,8 +276,9 @@ def test_a_side_names_its_processes_and_counts_what_it_does(fleet):
         assert fleet.plane.kind_of(psutil.Process(pid).cmdline()) in fleet.plane.kinds
     assert fleet.plane.kind_of(["python", "train.py"]) is None
     for side in fleet.sides.values():
-        assert all(isinstance(name, str) and float(value) >= 0 for name, value in side.counts().items())
+        assert all(isinstance(metric, Metric) and float(value) >= 0 for metric, value in side.metrics().items())
         assert side.words
+        assert all(" " not in name and isinstance(value, str) for name, value in side.facts.items())
 
 
 def test_the_loss_of_a_host_is_answered(idle):

@@ -58,6 +58,7 @@ def test_bad_peers_and_a_late_host_change_nothing(simulated):
     run.assert_each_example_once(1437, [0])
 
 
+@pytest.mark.slow
 def test_image_files_are_decoded_on_the_data_group(simulated, tmp_path):
     from tfhet.source.photos import photos
 

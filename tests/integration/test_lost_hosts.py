@@ -104,6 +104,7 @@ def test_a_data_host_that_was_given_up_and_comes_back_neither_harms_nor_ends_the
     assert_each_example_once(run, 4)
 
 
+@pytest.mark.slow
 def test_model_fit_on_endless_data_goes_on_when_one_of_two_data_hosts_dies(simulated, script):
     arguments = ["--train_script", script("keras_endless"), *QUICK, "--steps", 80]
     run = simulated(*arguments, data=2, channels={}, faults=["kill:host@data-2:after=1.5"])

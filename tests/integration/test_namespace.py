@@ -94,6 +94,7 @@ def epochs(summary) -> list[tuple[int, int, int]]:
     return [(epoch["once"], epoch["missing"], epoch["repeated"]) for epoch in summary.epochs]
 
 
+@pytest.mark.slow
 def test_launchers_that_nobody_gave_a_rank_form_the_ring_between_containers(contained, tmp_path):
     summary, lines = contained(cluster(dnn=2), *SMALL, "--epochs", 1, start="alone")
     assert summary.exit_code == 0, summary.cause

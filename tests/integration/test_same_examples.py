@@ -52,10 +52,14 @@ def test_neither_two_stages_nor_two_epochs_share_their_randomness(local):
 @pytest.mark.parametrize(
     ("arguments", "shape", "ranks"),
     [
-        ([], {"data": 1, "ranks": 1}, 1),
-        (["--data_host_workers", 2, "--dnn_host_workers", 1], {"data": 1, "ranks": 2}, 2),
+        pytest.param([], {"data": 1, "ranks": 1}, 1, id="one worker", marks=pytest.mark.slow),
+        pytest.param(
+            ["--data_host_workers", 2, "--dnn_host_workers", 1],
+            {"data": 1, "ranks": 2},
+            2,
+            id="three workers on two hosts, unequal ranks",
+        ),
     ],
-    ids=["one worker", "three workers on two hosts, unequal ranks"],
 )
 def test_the_examples_are_those_of_a_plain_process(simulated, script, local, tmp_path, arguments, shape, ranks):
     extra = ["--train_script", script("epoch_to_file"), "--marker", tmp_path / "marker"]

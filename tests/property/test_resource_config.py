@@ -107,7 +107,7 @@ def test_a_sound_description_is_read_and_its_roles_found(document: dict[str, Any
     assert identity.current_host == document["current_host"]
     found = roles(identity)
     assert sorted(found.data_hosts + found.dnn_hosts) == document["hosts"]
-    assert (identity.current_host in found.dnn_hosts) == (found.role_of_current_host.value == "dnn")
+    assert (identity.current_host in found.dnn_hosts) == (found.current.name == "dnn")
 
 
 @settings(deadline=None)

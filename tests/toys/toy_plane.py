@@ -15,9 +15,11 @@ from typing import Any, NoReturn
 from tfhet.cluster import DATA, Place, PortRange, Role, Roles, check_free
 from tfhet.deadline import Deadline
 from tfhet.errors import ClusterError, JobFailed, NotReady, shown
+from tfhet.messages import link
 from tfhet.planes import LauncherSide, Loss, Outlets, RankSide
 from tfhet.planes.local import Local, LocalLauncherSide
 from tfhet.process import Child, describe_exit
+from tfhet.telemetry import UP, Metric
 
 SERVER, READY = "toy_server", "toy server: ready"
 
@@ -46,6 +48,10 @@ class ToyLauncherSide(LocalLauncherSide):
     def words(self) -> str:  # type: ignore[override]
         return f"{len(self._hosts)} toy servers"
 
+    @property
+    def facts(self) -> Mapping[str, str]:  # type: ignore[override]
+        return {"toy_servers": str(len(self._hosts))}
+
     async def serve(self) -> NoReturn:
         place, ready = self._place, asyncio.Event()
         (port,) = place.ports.plane["server"]
@@ -70,7 +76,7 @@ class ToyLauncherSide(LocalLauncherSide):
                 task.cancel()
         if child.code is None:
             address = f"{place.address(place.host)}:{port}"
-            self._outlets.report({"type": "plane", "facts": {"host": place.host, "address": address}})
+            self._outlets.report(link.PlaneReport({"host": place.host, "address": address}))
         end = describe_exit(await child.wait(), child.tail)
         raise JobFailed(f"the toy server on {place.host} ended ({end})", log_tail=child.tail)
 
@@ -81,8 +87,8 @@ class ToyLauncherSide(LocalLauncherSide):
     def processes(self) -> Mapping[str, int]:
         return {} if self._child is None or self._child.code is not None else {SERVER: self._child.pid}
 
-    def counts(self) -> Mapping[str, float]:
-        return {"toy_servers": len(self.processes())} if self.serves else {}
+    def metrics(self) -> Mapping[Metric, float]:
+        return {UP: float(len(self.processes()))} if self.serves else {}
 
     def heard(self, facts: Mapping[str, Any]) -> str | None:
         host, address = facts.get("host"), facts.get("address")

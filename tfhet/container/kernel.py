@@ -43,7 +43,7 @@ _ON_HOSTS = (NAMESPACE, TOOLKIT, LIMIT, LOSE, DELAY)
 
 
 @dataclass(frozen=True)
-class Feature:
+class KernelFeature:
     """One thing that this machine has, or lacks."""
 
     name: str
@@ -81,7 +81,7 @@ class _Probe:
     needs_root: bool = True
 
 
-def probe(directory: Path | None = None) -> tuple[Feature, ...]:
+def probe(directory: Path | None = None) -> tuple[KernelFeature, ...]:
     """All features. directory: where hosts would keep what they write; None: the folder for temporary files.
 
     Takes some tenths of a second, and leaves nothing.
@@ -89,7 +89,7 @@ def probe(directory: Path | None = None) -> tuple[Feature, ...]:
     return tuple(_look_for(_PROBES, directory))
 
 
-def missing(for_what: str, directory: Path | None = None) -> list[Feature]:
+def missing(for_what: str, directory: Path | None = None) -> list[KernelFeature]:
     """The missing features of those that a key of PURPOSES needs. See `probe`."""
     if for_what not in PURPOSES:
         unknown("purpose", for_what, PURPOSES)
@@ -105,7 +105,7 @@ def require(for_what: str, directory: Path | None = None) -> None:
         raise UsageError(f"{PURPOSES[for_what]}: this machine lacks {len(lacking)} of what they need. {named}")
 
 
-def _look_for(probes: Iterable[_Probe], directory: Path | None) -> Iterator[Feature]:
+def _look_for(probes: Iterable[_Probe], directory: Path | None) -> Iterator[KernelFeature]:
     is_root = _lacking_capabilities() == []
     directory = Path(tempfile.gettempdir()) if directory is None else directory.absolute()
     while not directory.exists():  # it will be made there
@@ -120,7 +120,7 @@ def _look_for(probes: Iterable[_Probe], directory: Path | None) -> Iterator[Feat
                     detail, there = each.look(sandbox), True
                 except (OSError, TfhetError, subprocess.SubprocessError) as error:
                     detail, there = str(error), False
-            yield Feature(each.name, there, detail, each.needed_for, each.what_to_do)
+            yield KernelFeature(each.name, there, detail, each.needed_for, each.what_to_do)
 
 
 def _lacking_capabilities() -> list[str]:

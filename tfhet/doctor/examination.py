@@ -101,7 +101,7 @@ def examine(
     return Examination(tuple(checks()))
 
 
-def simulation_checks(features: Iterable[kernel.Feature]) -> Iterator[Check]:
+def simulation_checks(features: Iterable[kernel.KernelFeature]) -> Iterator[Check]:
     """The section `simulation`: what the simulator can do to hosts on this machine."""
     for feature in features:
         if feature.name in _OF_SOFTWARE:

@@ -28,7 +28,7 @@ _TIME_ERROR = 5
 
 
 @dataclass(frozen=True)
-class Host:
+class HostFacts:
     """One machine."""
 
     cpu: str
@@ -70,7 +70,7 @@ class Host:
     """Variables that send gRPC through a proxy."""
 
 
-def look(env: Mapping[str, str], gpus_usable: int, directory: Path | None = None, root: Path = Path("/")) -> Host:
+def look(env: Mapping[str, str], gpus_usable: int, directory: Path | None = None, root: Path = Path("/")) -> HostFacts:
     """Reads all facts; changes nothing. root: place of /proc and /sys, for tests."""
     here = machine(root / "proc")
     directory = Path(tempfile.gettempdir()) if directory is None else directory.absolute()
@@ -78,7 +78,7 @@ def look(env: Mapping[str, str], gpus_usable: int, directory: Path | None = None
         directory = directory.parent
     times, memory = psutil.cpu_times(), psutil.virtual_memory()
     shm = root / "dev/shm"
-    return Host(
+    return HostFacts(
         here["cpu"],
         here["cores"],
         here["cores_usable"],

@@ -1,9 +1,9 @@
 """Rules of the doctor, grouped by subject: questions about facts, answered without looking at anything else.
 
-MACHINE: Subject[Host] = Subject("machine")
+MACHINE: Subject[HostFacts] = Subject("machine")
 
 @MACHINE.rule("disk", "run records need room")
-def disk(host: Host) -> RuleAnswer:
+def disk(host: HostFacts) -> RuleAnswer:
     found = f"{host.disk_free_bytes / GIB:.1f} GiB"
     return limited(found, "make room") if host.disk_free_bytes < GIB else ok(found)
 """

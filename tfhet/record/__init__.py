@@ -22,7 +22,6 @@ from tfhet.record.run import RunSummary
 from tfhet.record.spread import Spread
 from tfhet.record.statistics import median, percentile
 from tfhet.record.timeline import Timeline
-from tfhet.versions import versions
 
 __all__ = [
     "EventTail",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -19,71 +19,10 @@ from tfhet.strategies import Collective
 from tfhet.trainer.audit import Audit, Visits
 from tfhet.trainer.meter import Meter
 from tfhet.trainer.parts import Parts, Skipped
+from tfhet.trainer.standing import Begun, Course, Taken, Totals
 from tfhet.trainer.step import Accelerator, Batch
 
 OnLine = Callable[[str], None]
-
-
-@dataclass
-class Totals:
-    """Sums over the examples of an epoch, all ranks together."""
-
-    examples: float = 0.0
-    loss: float = 0.0
-    correct: float = 0.0
-
-    def add(self, counts: Sequence[float]) -> None:
-        """Examples, loss, right answers."""
-        self.examples += counts[0]
-        self.loss += counts[1]
-        self.correct += counts[2]
-
-    def means(self, prefix: str = "") -> dict[str, float]:
-        """Loss and accuracy per example; nothing when there were none."""
-        if not self.examples:
-            return {}
-        return {f"{prefix}loss": self.loss / self.examples, f"{prefix}accuracy": self.correct / self.examples}
-
-
-@dataclass(frozen=True)
-class _Taken:
-    """A step whose sums may still be under way."""
-
-    sums: Any
-    began_s: float
-    step_s: float
-    wait_s: float
-    copy_s: float
-    allreduce_s: Any
-
-
-@dataclass(frozen=True)
-class Begun:
-    """Where a training stands within an epoch, and within a pass over the data."""
-
-    steps: int = 0
-    """Steps taken in the epoch."""
-    number: int = 0
-    """Of the pass; the epoch's own, unless an epoch is so many steps."""
-    seen: np.ndarray | None = None
-    """int64 [n]: ids of the examples that were seen of the pass, on all ranks, the same on every rank; None: none."""
-
-
-@dataclass
-class _Course:
-    """One epoch on its way."""
-
-    epoch: int
-    steps: int
-    """In the epoch; 0: as many as a pass has."""
-    first: int
-    """Step at which the epoch began, in whichever run."""
-    steps_expected: int
-    totals: Totals = field(default_factory=Totals)
-
-    def is_done(self, step: int) -> bool:
-        """Whether so many steps are enough."""
-        return bool(self.steps) and step - self.first >= self.steps
 
 
 @dataclass
@@ -154,7 +93,7 @@ class Loop:
         what earlier runs did of the epoch and the pass, which is left out.
         """
         begun = begun or Begun(number=epoch)
-        course = _Course(epoch, steps, self.step - begun.steps, self._steps_expected(steps))
+        course = Course(epoch, steps, self.step - begun.steps, self._steps_expected(steps))
         if not steps or self._stream is None:
             self.close()
             self._stream = self._passes(begun, endless=bool(steps))
@@ -206,7 +145,7 @@ class Loop:
                 raise DataError(f"there is no example in {source.split_count()} splits: nothing to train on")
             number, seen = number + 1, None
 
-    def _stand(self, course: _Course) -> None:
+    def _stand(self, course: Course) -> None:
         """Notes where the training stands; every rank does."""
         seen = None
         if self._audit is not None:
@@ -220,12 +159,12 @@ class Loop:
         per_step = self.reader.pipeline.batch_size * self.collective.size * self.accumulate
         return steps or max(1, -(-(expected or per_step) // per_step))
 
-    def _take(self, deliveries: Iterator[Delivery], course: _Course) -> bool:
+    def _take(self, deliveries: Iterator[Delivery], course: Course) -> bool:
         """Takes steps until every rank is dry, which is True, or the steps of the epoch are done, or the ranks stop."""
         began = self.clock.monotonic()
         # The sums of a step are read one step later, so that an accelerator is never kept waiting for this process to
         # read them. A step too many after the last example changes nothing: its sums are zero, and it is not counted.
-        unread: list[_Taken] = []
+        unread: list[Taken] = []
         is_dry = False
         while not self.stopped and not is_dry and not course.is_done(self.step + len(unread)):
             done = (self.step - course.first + len(unread)) / course.steps_expected
@@ -239,7 +178,7 @@ class Loop:
             # What was waited for while the step before went on has cost nothing.
             waited_s = min(wait_s, self.accelerator.idle_s)
             parts = (waited_s, self.accelerator.copied_s - copied_s, allreduce_s)
-            unread.append(_Taken(sums, began, now - began, *parts))
+            unread.append(Taken(sums, began, now - began, *parts))
             began = now
             if self.save_every and not is_dry and (self.step + 1) % self.save_every == 0:
                 is_dry = not self._count(unread.pop(), course)
@@ -281,7 +220,7 @@ class Loop:
         self.stopped = self.stopped or votes > 0
         return self.stopped
 
-    def _count(self, taken: _Taken, course: _Course) -> bool:
+    def _count(self, taken: Taken, course: Course) -> bool:
         """Counts a step that was taken; False when it was none, because every rank is dry."""
         *counts, votes = _read(taken.sums)
         self.stopped = self.stopped or votes > 0

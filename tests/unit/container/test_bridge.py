@@ -31,7 +31,7 @@ MEGABYTE = os.urandom(1 << 20)
 
 
 @pytest.fixture(scope="module")
-def features() -> dict[str, kernel.Feature]:
+def features() -> dict[str, kernel.KernelFeature]:
     return {feature.name: feature for feature in kernel.probe()}
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tfhet.container import kernel
-from tfhet.container.kernel import DELAY, NAMESPACE, PURPOSES, TOOLKIT, Feature
+from tfhet.container.kernel import DELAY, NAMESPACE, PURPOSES, TOOLKIT, KernelFeature
 from tfhet.errors import UsageError
 
 pytestmark = pytest.mark.timeout(60)
@@ -75,7 +75,7 @@ def test_without_root_only_root_is_missing_and_the_rest_is_not_tried(monkeypatch
     assert [feature.name for feature in kernel.missing(NAMESPACE)] == ["root"]
     found = {feature.name: feature for feature in kernel.probe()}
     assert found["root"].there is False and "CAP_SYS_ADMIN" in found["root"].detail
-    assert found["bridge"] == Feature(
+    assert found["bridge"] == KernelFeature(
         "bridge", None, "not tried: it takes root", found["bridge"].needed_for, found["bridge"].what_to_do
     )
 

@@ -7,13 +7,13 @@ import sys
 import pytest
 
 from tfhet.__main__ import main
-from tfhet.container.kernel import Feature
+from tfhet.container.kernel import KernelFeature
 from tfhet.doctor import SUBJECTS, Check, Examination, Status, examination
 from tfhet.doctor.software import Loaded
 from tfhet.errors import UsageError
 
 pytestmark = pytest.mark.timeout(60)
-FEATURE = Feature("nft", False, "not installed", ("lose",), "apt-get install nftables")
+FEATURE = KernelFeature("nft", False, "not installed", ("lose",), "apt-get install nftables")
 GOOD = Loaded(horovod=frozenset({"gloo", "mpi"}))
 SECTIONS = ("software", "versions", "machine", "simulation", "cluster", "pipeline", "script")
 

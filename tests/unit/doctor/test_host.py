@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from tfhet.doctor.host import Host, _busy, cpu_quota, look
+from tfhet.doctor.host import HostFacts, _busy, cpu_quota, look
 from tfhet.doctor.host_rules import MACHINE
 from tfhet.units import GIB
 
@@ -45,7 +45,7 @@ def test_the_quota_is_the_least_of_the_groups_on_the_way_up_in_both_versions(tmp
 
 def test_this_machine_can_be_looked_at_and_every_rule_has_an_answer(tmp_path):
     here = look({"https_proxy": "http://proxy:1", "HTTP_PROXY": "ignored"}, 0, tmp_path / "not" / "there")
-    assert isinstance(here, Host) and here.cores >= here.cores_usable >= 1
+    assert isinstance(here, HostFacts) and here.cores >= here.cores_usable >= 1
     assert here.directory == str(tmp_path)
     assert here.proxies == ("https_proxy",)
     assert here.memory_bytes > here.memory_free_bytes > 0 and here.open_files > 0

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 from tfhet.container import kernel
-from tfhet.container.kernel import LOSE, NAMESPACE, Feature
+from tfhet.container.kernel import LOSE, NAMESPACE, KernelFeature
 from tfhet.doctor import Status
 from tfhet.doctor.examination import simulation_checks as checks
 
 
 def found(name: str, there: bool | None, needed_for: tuple[str, ...] = (NAMESPACE,)):
-    (check,) = checks([Feature(name, there, "seen", needed_for, "install it")])
+    (check,) = checks([KernelFeature(name, there, "seen", needed_for, "install it")])
     return check
 
 
@@ -29,7 +29,7 @@ def test_what_was_not_tried_says_that_root_would():
 
 
 def test_every_feature_says_what_it_is_for():
-    made = list(checks(Feature(each.name, True, "", each.needed_for, "") for each in kernel._PROBES))
+    made = list(checks(KernelFeature(each.name, True, "", each.needed_for, "") for each in kernel._PROBES))
     assert len(made) > 10
     assert all(check.why for check in made)
     assert not any(check.is_needed for check in made), "tfhet works without a simulator"

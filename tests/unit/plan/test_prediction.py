@@ -132,5 +132,5 @@ def test_a_plain_data_set_is_cut_at_its_end():
 
 
 def test_a_record_of_something_else_is_no_profile():
-    with pytest.raises(DataError, match="no profile"):
+    with pytest.raises(DataError, match="is not of a profile"):
         Profile.of(Record("stages.aws-cifar"))

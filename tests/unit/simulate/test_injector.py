@@ -48,7 +48,18 @@ def hosts(data: int = 1, dnn: int = 2, ranks: int = 2, workers: int = 1) -> list
         ports = Ports(16000, {"dispatcher": (6000,), "workers": workers_here})
         paths = HostPaths(Path("."))
         made.append(
-            SimulatedHost(f"algo-{index + 1}", group, "ml", f"127.0.0.{index + 2}", ports, ranks, paths, role=group)
+            SimulatedHost(
+                f"algo-{index + 1}",
+                group,
+                "ml",
+                f"127.0.0.{index + 2}",
+                ports,
+                ranks,
+                paths,
+                (),
+                bool(workers_here),
+                role=group,
+            )
         )
     return made
 

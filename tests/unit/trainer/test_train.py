@@ -133,7 +133,7 @@ def test_validation_data_go_through_the_stages_without_chance_and_at_the_models_
     chain = "random_crop(6, 6); random_flip(); rescale(); random_resized_crop(5, 5)"
     made = built(tmp_path, *QUICK, "--chain", chain)
     assert made.validation is not None
-    assert made.validation.pipeline.output == made.feed.pipeline.output
+    assert made.validation.pipeline.output == made.reader.pipeline.output
     assert not any(stage.random for stage in made.validation.pipeline.stages)
     first, again = ([d.images.numpy() for d in made.validation.epoch(0)] for _ in range(2))
     assert all((one == other).all() for one, other in zip(first, again, strict=True))
@@ -241,7 +241,7 @@ def test_a_chain_with_other_classes_than_the_data_is_refused(tmp_path):
 def test_fewer_validation_files_than_ranks_are_refused_before_the_training(tmp_path, monkeypatch):
     channel(tmp_path, "training", 4)
     channel(tmp_path, "validation", 1)
-    monkeypatch.setattr("tfhet.trainer.train.collective", lambda kind, size: None)
+    monkeypatch.setattr("tfhet.strategies.horovod.strategy.HorovodStrategy.collective", lambda self, size: None)
     job = JobContext("job", "homogeneous", size=2, local_size=2)
     with pytest.raises(UsageError, match="channel 'validation' has 1 files for 2 ranks"):
         built(tmp_path, *QUICK, job=job)
