@@ -381,7 +381,7 @@ def files_of(repository: Path) -> list[str]:
 
 
 NEUTRAL_ROOMS = ("record", "cluster", "control", "launch", "telemetry", "plan")
-"""Rooms that name no data plane and no strategy, in code, docstrings or comments: another plane changes none of them."""
+"""Rooms that name no data plane and no strategy in code, docstrings or comments: another plane changes none of them."""
 TENANTS = re.compile(r"worker|dispatcher|tf[._]data|horovod|tensorflow|\bmpi|mpirun|gloo|nccl", re.IGNORECASE)
 """Words of the planes and strategies that tfhet ships."""
 

@@ -22,6 +22,7 @@ from tfhet.record.run import RunSummary
 from tfhet.record.spread import Spread
 from tfhet.record.statistics import median, percentile
 from tfhet.record.timeline import Timeline
+from tfhet.versions import versions
 
 __all__ = [
     "EventTail",
@@ -36,4 +37,5 @@ __all__ = [
     "machine",
     "median",
     "percentile",
+    "versions",
 ]
