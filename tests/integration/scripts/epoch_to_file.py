@@ -13,10 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
+from tfhet import planes
 from tfhet.cluster import environment
 from tfhet.placement import Pipeline
-from tfhet.planes.tf_service.epoch import EpochPart
-from tfhet.planes.tf_service.transport import Transport
 from tfhet.source import SyntheticSource
 from tfhet.strategies import JobContext
 
@@ -41,12 +40,13 @@ arguments = parser.parse_args()
 job = JobContext.from_env(environment())
 source = SyntheticSource(examples=203, splits=24, shape=(16, 16, 3), seed=3, uneven=True)
 pipeline = Pipeline(source, CHAIN, batch_size=8, seed=job.seed, shuffle=20, record_parameters=True)
+reader = planes.get(job.plane).rank_side().reader(pipeline, job)
+reader.agree()
 batches = []
 for epoch in range(2):
     marker = arguments.marker.with_suffix(f".{epoch}")
-    part, transport = EpochPart(pipeline, epoch), Transport()
-    part.register(job, transport)
-    dataset = part.dataset(job, transport)
+    reader.offer(epoch)
+    dataset = reader.dataset(epoch, None, 0)
     iterator = iter(dataset)
     mine = list(itertools.islice(iterator, 1))
     if job.rank == 0 and job.size > 1:
