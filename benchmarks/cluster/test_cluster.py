@@ -24,6 +24,7 @@ from benchmarks.cluster_runs.stopped import Stopped
 from benchmarks.job_scripts import SOURCE_DIR
 from tfhet.errors import DataError, JobFailed, UsageError
 from tfhet.launch.settings import LaunchSettings
+from tfhet.planes.tf_service import ServiceSettings
 from tfhet.record import Record
 from tfhet.trainer.settings import Settings
 
@@ -72,7 +73,7 @@ def test_without_data_hosts_there_is_no_data_group_and_the_ranks_prepare_their_d
     assert AWS.cluster(2, Path("data")).groups["data_group"].hosts == 2
     for one, workers in ((alone, 0), (served, 1)):
         parsed, _ = LaunchSettings.parse(AWS.command(one, 0.1, 33)[1:])
-        assert parsed.dnn_host_workers == workers
+        assert ServiceSettings.of(parsed.planes).dnn_host_workers == workers
 
 
 @pytest.mark.parametrize(("case", "one"), ALL, ids=[f"{case.name}.{one.key}" for case, one in ALL])

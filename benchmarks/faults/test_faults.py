@@ -235,7 +235,8 @@ def test_an_unknown_case_or_a_launcher_that_is_not_there_is_refused(capsys: pyte
 
 
 def host(name: str, group: str, tmp_path: Path, ports: Ports) -> SimulatedHost:
-    return SimulatedHost(name, group, "ml.c5.xlarge", "127.0.0.2", ports, 1, HostPaths(tmp_path / name))
+    serves = bool(ports.plane.get("workers"))
+    return SimulatedHost(name, group, "ml.c5.xlarge", "127.0.0.2", ports, 1, HostPaths(tmp_path / name), serves=serves)
 
 
 def watched(tmp_path: Path, *faults: str, early: bool = False) -> ObservedJob:
@@ -376,8 +377,8 @@ def test_a_taken_port_is_the_one_that_was_asked_for(tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    chief = host("algo-1", "dnn_group", tmp_path, Ports(1, port, ()))
-    data = host("algo-2", "data_group", tmp_path, Ports(1, 2, (3,)))
+    chief = host("algo-1", "dnn_group", tmp_path, Ports(1, {"dispatcher": (port,), "workers": ()}))
+    data = host("algo-2", "data_group", tmp_path, Ports(1, {"dispatcher": (2,), "workers": (3,)}))
     with sabotage.taken([chief, data], chief, "dispatcher") as taken, socket.socket() as other:
         assert taken == port
         with pytest.raises(OSError):

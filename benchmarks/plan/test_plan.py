@@ -28,6 +28,7 @@ from tfhet.launch.settings import LaunchSettings
 from tfhet.plan import Interval
 from tfhet.plan import Where as Place
 from tfhet.plan.ceiling import Resource
+from tfhet.planes.tf_service import ServiceSettings
 from tfhet.record import Record, RunSummary
 from tfhet.simulate.simulation import TOLD_TO_STOP
 from tfhet.trainer.settings import Settings
@@ -97,7 +98,8 @@ def test_a_machine_that_is_slower_now_makes_cpus_slower_and_no_accelerator() -> 
 def test_the_job_of_a_case_is_told_what_was_drawn() -> None:
     settings, left = LaunchSettings.parse(CASE.arguments(99))
     trainer = Settings.parse(left)
-    assert (settings.data_host_workers, settings.dnn_host_workers) == (1, 0)
+    service = ServiceSettings.of(settings.planes)
+    assert (service.data_host_workers, service.dnn_host_workers) == (1, 0)
     assert (trainer.cut, trainer.batch_size, trainer.step_ms, trainer.steps_per_epoch) == (5, 4096, 50.0, 99)
     assert trainer.step_file and trainer.log_every == 1
     groups = CASE.cluster("/data").groups

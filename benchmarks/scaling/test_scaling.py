@@ -25,6 +25,7 @@ from tfhet.clock import FakeClock
 from tfhet.container.limits import Limits
 from tfhet.errors import JobFailed, UsageError
 from tfhet.launch.settings import LaunchSettings
+from tfhet.planes.tf_service import ServiceSettings
 from tfhet.record import Record, RunSummary
 from tfhet.record.spread import Spread
 from tfhet.record.step_time import WARM_UP_STEPS
@@ -209,7 +210,8 @@ def test_no_accelerator_is_faster_than_the_dnn_host_can_receive_for() -> None:
 def test_the_arguments_of_a_load_are_understood_by_the_launcher_and_by_the_trainer() -> None:
     for load in LOADS:
         settings, rest = LaunchSettings.parse(load.arguments(0.06, 41))
-        assert settings.dnn_host_workers == settings.data_host_workers == 1
+        service = ServiceSettings.of(settings.planes)
+        assert service.dnn_host_workers == service.data_host_workers == 1
         asked = Settings.parse(rest)
         assert (asked.step_ms, asked.steps_per_epoch, asked.batch_size) == (60.0, 41, load.batch_size)
         if load.form == "own":
