@@ -1,4 +1,4 @@
-"""report/panels.py: the picture, and what cannot be drawn."""
+"""The picture, and what cannot be drawn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""report/scatter.py: the picture, and what cannot be drawn."""
+"""The picture, and what cannot be drawn."""
 
 from __future__ import annotations
 
