@@ -84,7 +84,7 @@ def _data(given: argparse.Namespace) -> tf.data.Dataset:
 
 def _served(data: tf.data.Dataset, dispatcher: str) -> tf.data.Dataset:
     if not dispatcher:
-        from tfhet.planes.tf_service import distribute
+        from tfhet import distribute
 
         return distribute(data)
 

@@ -27,7 +27,7 @@ def main(argv: Sequence[str]) -> None:
     """Takes the steps."""
     given = _arguments(argv)
 
-    from tfhet.planes.tf_service import distribute
+    from tfhet import distribute
     from tfhet.trainer.emulated import EmulatedDevice
 
     batches = iter(distribute(INPUTS[given.input](given)))

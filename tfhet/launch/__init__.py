@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from tfhet import lazy
 
 if TYPE_CHECKING:
     from tfhet.launch.entry import main
@@ -12,10 +13,4 @@ if TYPE_CHECKING:
 __all__ = ["LaunchSettings", "main"]
 
 # Loaded when asked for: PID 1 of a container (init.py) has to be there at once, and to stay small.
-_HOME = {"LaunchSettings": "settings", "main": "entry"}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'tfhet.launch' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"tfhet.launch.{_HOME[name]}"), name)
+lazy.names_on_demand(__name__, {"entry": "main", "settings": "LaunchSettings"})

@@ -8,8 +8,9 @@ planes.get("tf_service").serving(settings, roles)     # the hosts that prepare b
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from tfhet import lazy
 from tfhet.planes.costs import PlaneCosts, WireCost
 from tfhet.planes.plane import DataPlane, LauncherSide, Loss, Outlets, RankSide
 from tfhet.planes.registry import AUTO, PREFERRED, candidates, chosen, get, kind_of, kinds, names
@@ -39,13 +40,5 @@ __all__ = [
     "names",
 ]
 
-_HOME = {"distribute": "distribution", "Delivery": "reader", "Reader": "reader"}
-
-
-def __getattr__(name: str) -> Any:
-    # Readers need TensorFlow; a launcher starts in a moment without it.
-    if name not in _HOME:
-        raise AttributeError(f"module 'tfhet.planes' has no attribute {name!r}")
-    import importlib
-
-    return getattr(importlib.import_module(f"tfhet.planes.{_HOME[name]}"), name)
+# Readers need TensorFlow; a launcher starts in a moment without it.
+lazy.names_on_demand(__name__, {"distribution": "distribute", "reader": "Delivery Reader"})

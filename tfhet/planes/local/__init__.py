@@ -5,8 +5,9 @@ Other planes build on its parts, for which nothing runs either: `LocalLauncherSi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from tfhet import lazy
 from tfhet.planes.local.launcher_side import LocalLauncherSide
 from tfhet.planes.local.plane import LOCAL, Local
 
@@ -16,12 +17,5 @@ if TYPE_CHECKING:
 
 __all__ = ["LOCAL", "Local", "LocalLauncherSide", "LocalRankSide", "LocalReader"]
 
-_HOME = {"LocalRankSide": "rank_side", "LocalReader": "reader"}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:  # they need TensorFlow
-        raise AttributeError(f"module 'tfhet.planes.local' has no attribute {name!r}")
-    import importlib
-
-    return getattr(importlib.import_module(f"tfhet.planes.local.{_HOME[name]}"), name)
+# They need TensorFlow.
+lazy.names_on_demand(__name__, {"rank_side": "LocalRankSide", "reader": "LocalReader"})

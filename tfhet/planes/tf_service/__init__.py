@@ -8,8 +8,9 @@ All that is peculiar to tf.data service lives in this folder: its ports, process
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from tfhet import lazy
 from tfhet.planes.tf_service.fleet import Fleet
 from tfhet.planes.tf_service.order import Order
 from tfhet.planes.tf_service.plane import TF_SERVICE
@@ -20,10 +21,4 @@ if TYPE_CHECKING:
 
 __all__ = ["TF_SERVICE", "Fleet", "Order", "ServiceSettings", "Transport"]
 
-
-def __getattr__(name: str) -> Any:
-    if name != "Transport":  # it needs TensorFlow
-        raise AttributeError(f"module 'tfhet.planes.tf_service' has no attribute {name!r}")
-    from tfhet.planes.tf_service.transport import Transport
-
-    return Transport
+lazy.names_on_demand(__name__, {"transport": "Transport"})  # it needs TensorFlow
