@@ -35,7 +35,9 @@ class RestartPolicy:
     silence_s: float = 10.0
     """Seconds after which a process that serves and is silent (it reports every second) hangs, and is killed."""
     start_s: float = 120.0
-    """Seconds that it may be silent before it serves."""
+    """Seconds that it may be silent before it serves for the first time."""
+    restart_s: float = 30.0
+    """Seconds that it may be silent before it serves again: what it loads was loaded on this host before."""
 
     def pause_s(self, deaths: int) -> float:
         """Seconds before the restart after the `deaths`-th death in the window, from 1."""
@@ -151,8 +153,7 @@ class Supervised:
                 continue
             end = f"ended by itself ({describe_exit(code, self._child.tail)})"
             if silent.done() and not silent.cancelled():
-                limit_s = self._policy.silence_s if self._serves else self._policy.start_s
-                end = f"said nothing for {limit_s:g} s and was killed"
+                end = f"said nothing for {self._longest_silence_s:g} s and was killed"
             now_s = self._clock.monotonic()
             self._deaths.append(now_s)
             while self._deaths[0] < now_s - self._policy.window_s:
@@ -169,10 +170,17 @@ class Supervised:
             self._observe(Died(code, str(failed)))
             await asyncio.sleep(self._policy.pause_s(deaths))
 
+    @property
+    def _longest_silence_s(self) -> float:
+        """Seconds of silence after which the process hangs, by what it does now."""
+        if self._serves:
+            return self._policy.silence_s
+        return self._policy.restart_s if self.ready.is_set() else self._policy.start_s
+
     async def _silence(self, child: Child) -> None:
         """Returns after the process has been silent for too long, having killed it."""
         looked_s = self._clock.monotonic()
-        while looked_s - self._heard_s < (self._policy.silence_s if self._serves else self._policy.start_s):
+        while looked_s - self._heard_s < self._longest_silence_s:
             await asyncio.sleep(min(0.5, self._policy.silence_s / 4))
             now_s = self._clock.monotonic()
             if now_s - looked_s > self._policy.silence_s / 2:  # we were stopped: what was said is yet to be read

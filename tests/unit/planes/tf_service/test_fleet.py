@@ -263,6 +263,26 @@ def test_a_process_that_falls_silent_is_killed_and_started_again(server):
     assert died["cause"] == "dispatcher on algo-1 said nothing for 0.3 s and was killed"
 
 
+def test_a_process_that_falls_silent_while_it_starts_again_is_killed_sooner_than_at_its_first_start(server, tmp_path):
+    served = tmp_path / "served"
+    server(f"[ -e {served} ] && exec sleep 60\n{READY}touch {served}\nexit 3\n")
+    heard = Heard()
+
+    def causes() -> list[str]:
+        return [fields["cause"] for event, fields in heard.events if event == "Died"]
+
+    async def scenario() -> None:
+        fleet = heard.fleet(policy=RestartPolicy(start_s=120, restart_s=0.3, backoff_s=0.01))
+        try:
+            await fleet.start_dispatcher(free_ports(1)[0], 30)
+            await _until(lambda: len(causes()) == 2)
+        finally:
+            await fleet.stop()
+
+    run(scenario())
+    assert "dispatcher on algo-1 said nothing for 0.3 s and was killed" in causes()[1]
+
+
 def test_what_cannot_be_read_of_what_a_process_says_does_no_harm(server):
     odd = "".join(map(SAYS.format, ("rubbish", "[1]", '{"type": "odd"}', '{"type": "ready", "port": 0}')))
     server(f"{odd}{READY}exec sleep 60\n")
