@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -9,7 +7,7 @@ from tfhet.clock import FakeClock
 from tfhet.errors import DataError, UsageError
 from tfhet.placement import Cut, Pipeline
 from tfhet.planes.local.reader import LocalReader
-from tfhet.source import Raw, Scalar, SyntheticSource, TFRecordSource, write_tfrecords
+from tfhet.source import SyntheticSource
 from tfhet.strategies import JobContext
 
 LOCAL = JobContext("job", "local")
@@ -19,22 +17,8 @@ def pipeline(stages: str = "rescale()", examples: int = 10, splits: int = 2) -> 
     return Pipeline(SyntheticSource(examples, splits, (4, 4, 1)), stages, batch_size=4)
 
 
-def corrupted(folder: Path) -> tuple[TFRecordSource, str, int]:
-    """Four files of eight records; a bit of the sixth record of the third is wrong. -> source, file, byte."""
-    features = {"image": Raw((4, 4, 1)), "label": Scalar()}
-    image = np.zeros((4, 4, 1), np.uint8)
-    write_tfrecords(folder / "set", ({"image": image, "label": i} for i in range(32)), 4, features)
-    source = TFRecordSource.from_directory(folder / "set")
-    file = Path(source.files[2])
-    data = bytearray(file.read_bytes())
-    length = len(data) // 8
-    data[5 * length + 20] ^= 1
-    file.write_bytes(data)
-    return source, str(file), 5 * length
-
-
-def test_a_corrupt_record_ends_in_an_error_that_names_file_and_byte(tmp_path):
-    source, file, offset = corrupted(tmp_path)
+def test_a_corrupt_record_ends_in_an_error_that_names_file_and_byte(corrupted):
+    source, file, offset = corrupted
     source.check()  # looks at the framing only, and that is whole
     with pytest.raises(DataError, match=rf"bad record in {file} at byte {offset}: .*checksum") as found:
         list(LocalReader(Pipeline(source, batch_size=4), LOCAL).epoch(0))
@@ -83,8 +67,8 @@ def test_the_cut_is_the_smallest_unless_given_and_must_exist():
         LocalReader(pipeline("dilate(3); rescale()"), LOCAL, cut=Cut(3))
 
 
-def test_a_record_that_reads_well_the_second_time_is_told_as_such(tmp_path, monkeypatch):
-    source, _, _ = corrupted(tmp_path)
+def test_a_record_that_reads_well_the_second_time_is_told_as_such(corrupted, monkeypatch):
+    source, _, _ = corrupted
     monkeypatch.setattr("tfhet.planes.local.reader.find", lambda *given: None)
     with pytest.raises(DataError, match="a record cannot be read, and it was not found in 60 s"):
         list(LocalReader(Pipeline(source, batch_size=4), LOCAL).epoch(0))

@@ -4,7 +4,6 @@ import contextlib
 import gc
 import socket
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from tfhet.planes.reader import Delivery
 from tfhet.planes.tf_service import server
 from tfhet.planes.tf_service.engine import whole_engine
 from tfhet.planes.tf_service.reader import WORKERS_S, ServiceReader
-from tfhet.source import Raw, Scalar, SyntheticSource, TFRecordSource, write_tfrecords
+from tfhet.source import SyntheticSource
 from tfhet.strategies import JobContext
 from tfhet.strategies.solo.collective import SoloCollective
 from tfhet.trainer.loop import Loop
@@ -45,22 +44,8 @@ def pipeline(stages: str = "rescale()", examples: int = 10, splits: int = 2) -> 
     return Pipeline(SyntheticSource(examples, splits, (4, 4, 1)), stages, batch_size=4)
 
 
-def corrupted(folder: Path) -> tuple[TFRecordSource, str, int]:
-    """Four files of eight records; a bit of the sixth record of the third is wrong. -> source, file, byte."""
-    features = {"image": Raw((4, 4, 1)), "label": Scalar()}
-    image = np.zeros((4, 4, 1), np.uint8)
-    write_tfrecords(folder / "set", ({"image": image, "label": i} for i in range(32)), 4, features)
-    source = TFRecordSource.from_directory(folder / "set")
-    file = Path(source.files[2])
-    data = bytearray(file.read_bytes())
-    length = len(data) // 8
-    data[5 * length + 20] ^= 1
-    file.write_bytes(data)
-    return source, str(file), 5 * length
-
-
-def test_a_corrupt_record_ends_in_an_error_that_names_file_and_byte(tmp_path):
-    source, file, offset = corrupted(tmp_path)
+def test_a_corrupt_record_ends_in_an_error_that_names_file_and_byte(corrupted):
+    source, file, offset = corrupted
     with service() as dispatcher:
         job = JobContext("job", "heterogeneous", plane="tf_service", order={"dispatcher": dispatcher, "workers": 1})
         with pytest.raises(DataError, match=rf"bad record in {file} at byte {offset}: .*checksum") as found:
