@@ -74,8 +74,6 @@ FILES_OF_A_FOLDER = 25
 """At most, except in stages/, which has one operation in each file."""
 FLAGS = 90
 """At most, of the whole command line; arguments of launcher, trainer and planes are fields of dataclasses."""
-MOST_PAST_THE_FACE = 141
-"""Imports of another room that do not go through its face. The number may only become smaller."""
 
 
 @dataclass(frozen=True)
@@ -397,21 +395,27 @@ def neutral(path: str, text: str) -> list[str]:
     ]
 
 
-PAST_THE_FACE: Mapping[str, str] = {}
-"""Modules that other rooms may import beside the face of their room (`__init__`), each with the reason: its loading
-costs what the face must not cost."""
+def past_the_face(path: str, text: str, modules: Mapping[str, str]) -> list[str]:
+    """A room is imported by others through its face: by names of its `__all__`, among which a sub-module may be.
 
-
-def past_the_face(path: str, text: str, modules: Collection[str]) -> list[str]:
-    """A room is imported by others through its face. modules: the paths of all modules."""
-    packages = {PurePosixPath(one).parts[1] for one in modules if one.endswith("/__init__.py") and one.count("/") == 2}
+    modules: the paths and texts of all modules.
+    """
+    rooms = {PurePosixPath(one).parts[1] for one in modules if one.count("/") == 2 and one.endswith("/__init__.py")}
+    public = {f"tfhet.{room}.{name}" for room in rooms for name in _public(modules[f"tfhet/{room}/__init__.py"])}
     own = room_of(path)
     return [
         f"{path}:{line}: imports {module}, past the face of the room {parts[1]}"
-        for module, line in _imported(path, text, modules)
-        if len(parts := module.split(".")) > 2 and parts[1] in packages - {own}
-        if parts[2] != COMMAND and module not in PAST_THE_FACE
+        for module, line in _imported(path, text, modules, public)
+        if len(parts := module.split(".")) > 2 and parts[1] in rooms - {own} and parts[2] != COMMAND
     ]
+
+
+def _public(face: str) -> set[str]:
+    """The names in the `__all__` of a module."""
+    for node in ast.parse(face).body:
+        if isinstance(node, ast.Assign) and [getattr(target, "id", "") for target in node.targets] == ["__all__"]:
+            return set(ast.literal_eval(node.value))
+    return set()
 
 
 def import_cycles(texts: Mapping[str, str]) -> list[list[str]]:
@@ -461,8 +465,11 @@ def _module(path: str) -> str:
     return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
-def _imported(path: str, text: str, modules: Collection[str]) -> list[tuple[str, int]]:
-    """The modules of the package that a module imports, and where; a name of a face stands for the face."""
+def _imported(path: str, text: str, modules: Collection[str], public: Collection[str] = ()) -> list[tuple[str, int]]:
+    """The modules of the package that a module imports, and where.
+
+    public: names that stand for the module from which they are imported, even where a sub-module has the name too.
+    """
     known = {_module(one) for one in modules}
     found: list[tuple[str, int]] = []
     for node in ast.walk(ast.parse(text, path)):
@@ -471,6 +478,6 @@ def _imported(path: str, text: str, modules: Collection[str]) -> list[tuple[str,
             names = [name.name for name in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             inside = [f"{node.module}.{name.name}" for name in node.names]
-            names = [name if name in known else node.module for name in inside]
+            names = [name if name in known and name not in public else node.module for name in inside]
         found += [(name, node.lineno) for name in dict.fromkeys(names) if name in known]
     return found

@@ -316,9 +316,11 @@ def test_an_import_of_a_face_is_fine(source):
     assert house.past_the_face("tfhet/__main__.py", "from tfhet.plan.command import add", FACES) == []
 
 
-def test_an_exception_from_the_face_is_fine(monkeypatch):
-    monkeypatch.setattr(house, "PAST_THE_FACE", {"tfhet.plan.words": "the face loads numpy"})
-    assert house.past_the_face("tfhet/report/page.py", "from tfhet.plan.words import said", FACES) == []
+def test_a_module_that_a_face_lists_is_a_name_of_the_face():
+    faces = {**FACES, "tfhet/plan/__init__.py": '__all__ = ["words"]'}
+    assert house.past_the_face("tfhet/report/page.py", "from tfhet.plan import words", faces) == []
+    assert house.past_the_face("tfhet/report/page.py", "from tfhet.plan.words import said", faces)
+    assert house.past_the_face("tfhet/report/page.py", "from tfhet.plan import plan", faces)
 
 
 @pytest.mark.parametrize(
