@@ -4,7 +4,8 @@
     python scripts/figures.py --check    writes nothing: names the stale documents, shows what differs, exits 1
 
 A table stands between two comments, the first of which names its kind (see record_tables.py), its source, and options
-in YAML. A value in a sentence stands between two comments too, the first of which names the record and the query:
+in YAML; a line that ends with a backslash goes on in the next one. A value in a sentence stands between two comments
+too, the first of which names the record and the query:
 
     <!-- figures results/launch.json {only: "launch.*_s"} -->
     ...
@@ -40,7 +41,8 @@ def fill(text: str) -> str:
     """The text of a document with every marked place filled. Raises MarkerError."""
 
     def block(found: re.Match[str]) -> str:
-        kind, (source, *options), old = found[1], re.split(r"\n| (?=\{)", found[2], maxsplit=1), found[3]
+        kind, marker, old = found[1], found[2].replace("\\\n", ""), found[3]
+        source, *options = re.split(r"\n| (?=\{)", marker, maxsplit=1)
         try:
             if "<!-- " in old:
                 raise TfhetError("its `<!-- end -->` is missing")

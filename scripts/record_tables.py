@@ -23,7 +23,9 @@ import io
 import json
 import runpy
 import shlex
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from statistics import median
@@ -34,6 +36,8 @@ import yaml
 from tfhet.errors import UsageError
 
 ROOT = Path(__file__).resolve().parent.parent
+WIDTH = 120
+"""Columns of a line in a document."""
 FUNCTIONS: Mapping[str, Callable[[Any], Any]] = {"count": len, "median": median, "min": min, "max": max}
 
 
@@ -133,8 +137,15 @@ def _figures(source: str, only: Sequence[str] = ("*",)) -> str:
     from tfhet.report import figure_table, text
 
     figures = Record.read(ROOT / source).figures
-    shown = {name for pattern in only for name in fnmatch.filter(figures, pattern)}
-    return _fenced(text(figure_table({name: figure for name, figure in figures.items() if name in shown})))
+    wanted = {name for pattern in only for name in fnmatch.filter(figures, pattern)}
+    shown = {name: figure for name, figure in figures.items() if name in wanted}
+    made = text(figure_table(shown))
+    if max(map(len, made.splitlines())) <= WIDTH:
+        return _fenced(made)
+    against = list(dict.fromkeys(figure.against for figure in shown.values() if figure.against))
+    marks = {what: f"[{number}]" for number, what in enumerate(against, start=1)}
+    marked = {name: replace(figure, against=marks.get(figure.against or "")) for name, figure in shown.items()}
+    return _fenced(text(figure_table(marked)) + "\n" + _folded(f"{mark} {what}" for what, mark in marks.items()))
 
 
 def _run(source: str) -> str:
@@ -175,7 +186,14 @@ def _printed(call: Callable[[], object], first: str = "", last: str = "") -> str
         raise UsageError(f"no line that is printed begins with {first!r}, or with {last!r}")
     gap = ["[...]"]
     shown = (gap if begin else []) + lines[begin : end + 1] + (gap if end < len(lines) - 1 else [])
-    return _fenced("".join(f"{line}\n" for line in shown))
+    return _fenced(_folded(shown))
+
+
+def _folded(lines: Iterable[str]) -> str:
+    """Lines, those that are too wide for a document broken between words."""
+    return "".join(
+        f"{textwrap.fill(line, WIDTH, subsequent_indent='  ') if len(line) > WIDTH else line}\n" for line in lines
+    )
 
 
 def _rows(

@@ -88,7 +88,7 @@ def test_the_script_of_a_document_runs_alone(tmp_path, monkeypatch):
 
 def commands(path: Path) -> list[list[str]]:
     """The command lines of a document's shell blocks, without comments and variables before them."""
-    lines = [line for block in blocks(path, "bash") for line in block.content.splitlines()]
+    lines = [line for block in blocks(path, "bash") for line in block.content.replace("\\\n", "").splitlines()]
     words = [shlex.split(line, comments=True) for line in lines]
     bare = [[word for i, word in enumerate(line) if i or not re.fullmatch(r"\w+=.*", word)] for line in words]
     return [line for line in bare if line]
