@@ -82,7 +82,7 @@ def run_case(case: FaultCase, launcher: Path, place: Path) -> FaultOutcome:
     # A host that is cut off for good can clean up, and cannot hear how the job ended.
     apart = {host.name for f in faults if f.kind == "partition" and f.for_s is None for host in job.named(f.host)}
     events = list(job.folder.events())
-    files = [path for path in job.checkpoints.rglob("*") if path.is_file()] if job.checkpoints.is_dir() else []
+    files = [path for path in job.checkpoints.rglob("*") if path.is_file() and path.name != "owner.json"]
     return FaultOutcome(
         case=case,
         summary=summary,

@@ -52,7 +52,7 @@ def test_both_ranks_end_with_equal_weights(learned):
 def test_rank_0_leaves_model_checkpoints_and_metric_lines(learned, checkpoints):
     models = list(learned.hosts.glob("*/model/1/saved_model.pb"))
     assert len(models) == 1
-    assert len(list(checkpoints.glob("checkpoint-*/progress.json"))) == Settings().keep_checkpoints
+    assert len(list(checkpoints.glob("checkpoint-*/manifest.json"))) == Settings().keep_checkpoints
     step = r"\[tfhet\] step=(\d+) epoch=(\d+) step_ms=[\d.]+ examples_per_s=\d+ loss=[\d.]+ wait_pct=[\d.]+$"
     assert len(learned.found(step)) == learned.summary.steps // 10
     assert learned.folder.report_path.is_file()

@@ -1,89 +1,191 @@
-"""Checkpoints: written whole or not at all, the newest few kept."""
+"""Checkpoints: whole or not there, the newest few kept, in a folder that belongs to one training at a time."""
 
 from __future__ import annotations
 
-import json
+import errno
+import fcntl
+import logging
 import os
+import re
 import shutil
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
 from tfhet.clock import SYSTEM
-from tfhet.errors import DataError
+from tfhet.errors import DataError, TfhetError, UsageError
+from tfhet.record import document
 from tfhet.trainer.ledger import Ledger
+from tfhet.trainer.manifest import Manifest, Owner, Progress, sync_folder
 
+log = logging.getLogger("tfhet")
 _PREFIX = "checkpoint-"
+_NAME = re.compile(r"checkpoint-(\d{4,})-(\d{10,})")
 _LEDGER = "ledger.npz"
+_OWNER = "owner.json"
+_LOCKED_S = 10.0
+"""Longest wait for another process of this machine that changes the directory."""
 
 
-@dataclass(frozen=True)
-class Progress:
-    """How far a training has come."""
-
-    epoch: int = 0
-    """Epochs finished."""
-    step: int = 0
-    """Steps taken in all."""
-    begun: int = 0
-    """Steps of these that belong to the epoch that is not finished."""
-    number: int = 0
-    """Of the pass over the data that the ledger belongs to."""
+class Superseded(TfhetError):
+    """Another training has taken over the folder of the checkpoints."""
 
 
 class Checkpoints:
-    """The checkpoints of one training in one directory; rank 0 writes, rank 0 reads, the others are given."""
+    """The checkpoints of one training in one directory. Rank 0 alone writes and reads them.
 
-    def __init__(self, directory: Path, keep: int = 3, **objects: Any):
+    A checkpoint is a folder `checkpoint-TERM-STEP`. The term tells trainings that used the directory one after the
+    other apart: what a former owner still writes never counts as newer, and is refused on the same file system.
+    """
+
+    def __init__(self, directory: Path, keep: int = 3, job_id: str = "", **objects: Any):
         self.directory = directory
         self._keep = keep
+        self._owner = Owner(job_id)
+        self._broken: set[Path] = set()
         self._checkpoint = tf.train.Checkpoint(**objects)
 
+    def claim(self) -> None:
+        """Makes this training the owner of the directory, and removes what earlier ones left half written.
+
+        Raises UsageError when checkpoints cannot be written there.
+        """
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            with self._locked():
+                terms = [int(found[1]) for path in self.all() if (found := _NAME.fullmatch(path.name))]
+                self._owner = Owner(self._owner.job_id, 1 + max([self._written_owner().term, *terms]))
+                document.write(self.directory / _OWNER, asdict(self._owner))
+                for leftover in self.directory.glob(f".{_PREFIX}*"):
+                    shutil.rmtree(leftover, ignore_errors=True)
+        except OSError as error:
+            raise UsageError(f"checkpoints cannot be written to {self.directory}: {error.strerror}") from None
+
     def save(self, progress: Progress, ledger: Ledger | None = None) -> Path:
-        """Writes a checkpoint beside the others, then names it: a reader never sees half of one. `ledger`: of the pass
-        that is not finished."""
-        final = self.directory / f"{_PREFIX}{progress.step:010d}"
+        """Writes a checkpoint beside the others, and gives it its name once it is on the disk.
+
+        ledger: what was seen of the pass that is not finished. Raises DataError when it cannot be written, and
+        Superseded when the directory has another owner by now.
+        """
+        final = self.directory / f"{_PREFIX}{self._owner.term:04d}-{progress.step:010d}"
         temporary = self.directory / f".{final.name}.{os.getpid()}"
-        shutil.rmtree(temporary, ignore_errors=True)
-        temporary.mkdir(parents=True)
-        self._checkpoint.write(str(temporary / "state"))
-        if ledger is not None:
-            ledger.write(temporary / _LEDGER)
-        (temporary / "progress.json").write_text(json.dumps(asdict(progress)))
-        shutil.rmtree(final, ignore_errors=True)
-        temporary.rename(final)
-        for old in self.all()[: -self._keep]:
-            shutil.rmtree(old, ignore_errors=True)
+        try:
+            temporary.mkdir(parents=True, exist_ok=True)
+            self._checkpoint.write(str(temporary / "state"))
+            if ledger is not None:
+                ledger.write(temporary / _LEDGER)
+            Manifest.seal(temporary, progress, self._owner)
+            with self._locked():
+                self._check_owner()
+                shutil.rmtree(final, ignore_errors=True)
+                temporary.rename(final)
+                sync_folder(self.directory)
+                self._prune()
+        except (OSError, tf.errors.OpError) as error:
+            reason = str(error).strip().split("\n")[0]
+            raise DataError(
+                f"the checkpoint of step {progress.step} cannot be written to {self.directory}: {reason}", str(final)
+            ) from error
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
         return final
 
     def set_aside(self) -> None:
-        """Gives the checkpoints that are there another name, by which nobody goes on from them."""
+        """Renames the checkpoints, so that no training goes on from them; those set aside before are removed."""
+        for path in self.directory.glob(f"before-*-{_PREFIX}*"):
+            shutil.rmtree(path, ignore_errors=True)
         for path in self.all():
             path.rename(path.with_name(f"before-{int(SYSTEM.wall())}-{path.name}"))
 
     def all(self) -> list[Path]:
-        """The complete checkpoints, oldest first."""
-        return sorted(path.parent for path in self.directory.glob(f"{_PREFIX}*/progress.json"))
+        """The checkpoints, oldest first, whether or not they are whole."""
+        return sorted(self.directory.glob(f"{_PREFIX}*"))
 
     def restore(self) -> tuple[Progress, Ledger | None] | None:
-        """Loads the newest one, and gives its ledger too where it was written within a pass; None when there is none.
-        Raises DataError when it does not fit this training."""
-        found = self.all()
-        if not found:
-            return None
+        """Loads the newest whole checkpoint, and returns its ledger too if it was written within a pass.
+
+        Returns None if there is no checkpoint. Logs which ones are not whole and were passed over. Raises DataError if
+        there are some and none is whole, or if the newest whole one does not fit this training.
+        """
+        for path in reversed(found := self.all()):
+            try:
+                manifest = Manifest.verified(path)
+            except DataError as error:
+                self._broken.add(path)
+                log.warning("a checkpoint is passed over: %s", error)
+                continue
+            return manifest.progress, self._load(path, manifest)
+        if found:
+            raise DataError(
+                f"none of the {len(found)} checkpoints in {self.directory} is whole: remove them, or say "
+                "--resume False to train from the start",
+                str(self.directory),
+            )
+        return None
+
+    def _load(self, path: Path, manifest: Manifest) -> Ledger | None:
         try:
-            progress = Progress(**json.loads((found[-1] / "progress.json").read_text()))
-            ledger = Ledger.read(found[-1] / _LEDGER)
-            self._checkpoint.read(str(found[-1] / "state")).assert_existing_objects_matched()
-        except (AssertionError, ValueError, TypeError, tf.errors.OpError) as error:
+            ledger = Ledger.read(path / _LEDGER) if _LEDGER in manifest.files else None
+            self._checkpoint.read(str(path / "state")).assert_existing_objects_matched()
+        except (AssertionError, ValueError, TypeError, IndexError, tf.errors.OpError) as error:
             reason = str(error).strip().split("\n")[0]
             raise DataError(
-                f"the checkpoint {found[-1]} does not fit this model ({reason}); take it away, or say --resume False",
-                str(found[-1]),
+                f"the checkpoint {path} does not fit this model ({reason}); remove it, or say --resume False", str(path)
             ) from None
-        return progress, ledger
+        return ledger
+
+    def _prune(self) -> None:
+        """Removes all but the newest whole checkpoints, of which `keep` stay."""
+        whole = [path for path in self.all() if path not in self._broken]
+        for old in [*self._broken, *whole[: -self._keep]]:
+            shutil.rmtree(old, ignore_errors=True)
+        self._broken.clear()
+
+    def _check_owner(self) -> None:
+        found, own = self._written_owner(), self._owner
+        if found.term > own.term or (found.term == own.term and found != own):
+            raise Superseded(
+                f"{self.directory} belongs to the training of job {found.job_id!r} since this one wrote there last "
+                f"(term {found.term}; this one has term {own.term}): the checkpoint is not kept"
+            )
+
+    def _written_owner(self) -> Owner:
+        """The owner that the directory names; one of term 0 if it names none."""
+        try:
+            return Owner(**document.read(self.directory / _OWNER, "owner of checkpoints"))
+        except (TfhetError, TypeError):
+            return Owner()
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Keeps other processes of this machine from changing owner or checkpoints meanwhile.
+
+        Does nothing on a file system without locks. Raises DataError when another process does not come to an end.
+        """
+        descriptor, until_s = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY), SYSTEM.monotonic() + _LOCKED_S
+        try:
+            while not _lock(descriptor):
+                if SYSTEM.monotonic() > until_s:
+                    raise DataError(f"another process has held {self.directory} for {_LOCKED_S:.0f} s")
+                SYSTEM.sleep(0.02)
+            yield
+        finally:
+            os.close(descriptor)
+
+
+def _lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS):
+            raise
+    return True
 
 
 def export(model: tf.keras.Model, directory: Path) -> Path:

@@ -14,7 +14,7 @@ import numpy as np
 from tfhet import stages as stage_room
 from tfhet.clock import SYSTEM, Clock
 from tfhet.cluster import HostPaths, environment
-from tfhet.errors import UsageError
+from tfhet.errors import DataError, UsageError
 from tfhet.messages import EpochLine, MetricLine, ProcessChannel, inherited, rank
 from tfhet.placement import bytes_per_example
 from tfhet.planes.reader import Reader
@@ -68,11 +68,17 @@ class Training:
         schedule = WarmUp(settings.learning_rate, self.collective.size, settings.warmup_epochs)
 
         def save(epoch: int, begun: Begun | None = None) -> None:
-            """Where the training stands in `epoch`, or before it."""
-            if chief:
-                begun = begun or Begun(number=epoch)
+            """Saves where the training stands in `epoch`, or before it. Only a stop needs the checkpoint at once."""
+            if not chief:
+                return
+            begun = begun or Begun(number=epoch)
+            try:
                 with self._meter.pause("checkpoint", self.clock):
                     checkpoints.save(Progress(epoch, loop.step, begun.steps, begun.number), self._ledger(begun))
+            except DataError as error:
+                if loop.stopped:
+                    raise
+                log.warning("%s; the training goes on without it", error)
 
         board = Board.of(settings.tensorboard if chief else OFF, self.paths.output / "tensorboard", self.clock)
 
@@ -175,7 +181,7 @@ class Training:
 
     def _checkpoints(self, keras: KerasAccelerator | None) -> Checkpoints:
         state = keras.state() if keras else {}
-        return Checkpoints(self.paths.checkpoints, self.settings.keep_checkpoints, **state)
+        return Checkpoints(self.paths.checkpoints, self.settings.keep_checkpoints, self.job.job_id, **state)
 
     def _ledger(self, begun: Begun) -> Ledger | None:
         source = self.reader.pipeline.source
@@ -184,10 +190,17 @@ class Training:
     def _resume(self, keras: KerasAccelerator | None, checkpoints: Checkpoints) -> tuple[Progress, Begun | None]:
         """Rank 0's state, from its newest checkpoint if there is one, becomes everybody's."""
         progress, seen = Progress(), np.zeros(0, np.int64)
+        if self.collective.rank == 0:
+            checkpoints.claim()
         if self.collective.rank == 0 and not self.settings.resume:
             checkpoints.set_aside()
         elif self.collective.rank == 0:
             progress, ledger = checkpoints.restore() or (progress, None)
+            if progress.begun and ledger is None and self.settings.audit:
+                log.warning(
+                    "the checkpoint says nothing of which examples of epoch %d were seen: they may come again",
+                    progress.epoch,
+                )
             source = self.reader.pipeline.source
             if ledger is not None and ledger.fingerprint == source.fingerprint():
                 seen = ledger.seen(source.split_sizes())

@@ -1,15 +1,18 @@
 from __future__ import annotations
 
-import json
+import errno
+import fcntl
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfhet.errors import DataError
+from tfhet.errors import DataError, UsageError
 from tfhet.strategies.solo.collective import SoloCollective
-from tfhet.trainer.checkpoint import Checkpoints, Progress, export
+from tfhet.trainer import checkpoint
+from tfhet.trainer.checkpoint import Checkpoints, Progress, Superseded, export
 from tfhet.trainer.ledger import Ledger
 from tfhet.trainer.step import KerasAccelerator
 
@@ -48,7 +51,7 @@ def test_only_the_newest_are_kept_and_the_newest_is_restored(tmp_path, model):
     saved = checkpoints(tmp_path, trained, keep=2)
     for step in (9, 10, 100):  # in the order of numbers, not of their digits
         saved.save(Progress(step // 9, step))
-    assert [path.name for path in saved.all()] == ["checkpoint-0000000010", "checkpoint-0000000100"]
+    assert [path.name for path in saved.all()] == ["checkpoint-0000-0000000010", "checkpoint-0000-0000000100"]
     assert sorted(path.name for path in tmp_path.iterdir()) == [path.name for path in saved.all()]
     assert saved.restore() == (Progress(11, 100), None)
 
@@ -75,70 +78,146 @@ def test_half_a_checkpoint_is_never_seen(tmp_path, model, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         saved.save(Progress(2, 10))
     monkeypatch.undo()
-    assert [path.name for path in saved.all()] == ["checkpoint-0000000005"]
+    assert [path.name for path in saved.all()] == ["checkpoint-0000-0000000005"]
     assert saved.restore() == (Progress(1, 5), None)
 
 
-def test_what_others_left_is_ignored(tmp_path, model):
-    trained = accelerator(model())
-    saved = checkpoints(tmp_path, trained)
+def test_what_others_left_half_written_is_never_read_and_goes_when_the_folder_is_claimed(tmp_path, model):
+    saved = checkpoints(tmp_path, accelerator(model()))
     saved.save(Progress(1, 5))
-    leftover = tmp_path / ".checkpoint-0000000099.4711"
+    leftover = tmp_path / ".checkpoint-0001-0000000099.4711"
     leftover.mkdir()
-    (leftover / "progress.json").write_text('{"epoch": 9, "step": 99}')
-    (tmp_path / "checkpoint-0000000098").mkdir()  # without its last file
+    (leftover / "manifest.json").write_text("{}")
     (tmp_path / "notes.txt").write_text("mine")
     assert saved.restore() == (Progress(1, 5), None)
+    saved.claim()
+    assert not leftover.exists() and (tmp_path / "notes.txt").exists()
 
 
 def test_a_checkpoint_of_another_model_is_refused_by_path(tmp_path, model):
     checkpoints(tmp_path, accelerator(model())).save(Progress(1, 5))
     for other in (accelerator(model(hidden=True)), accelerator(model(), loss_scaling=True)):
         with pytest.raises(
-            DataError, match="checkpoint-0000000005 does not fit this model .*--resume False"
+            DataError, match="checkpoint-0000-0000000005 does not fit this model .*--resume False"
         ) as refused:
             checkpoints(tmp_path, other).restore()
-        assert refused.value.path == str(tmp_path / "checkpoint-0000000005")
+        assert refused.value.path == str(tmp_path / "checkpoint-0000-0000000005")
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"epoch": 1, "unknown": 2}'])
-def test_a_damaged_checkpoint_is_refused(tmp_path, model, content):
+LEDGER = Ledger("abc", np.array([3]), np.array([1, 2]))
+
+
+def damage(path: Path, how: str) -> None:
+    content = path.read_bytes()
+    if how == "missing":
+        path.unlink()
+    elif how == "flipped":
+        path.write_bytes(content[:-9] + bytes([content[-9] ^ 1]) + content[-8:])
+    else:
+        path.write_bytes({"empty": b"", "half": content[: len(content) // 2], "zeros": bytes(len(content))}[how])
+
+
+@pytest.mark.parametrize("how", ["missing", "empty", "half", "zeros", "flipped"])
+def test_a_checkpoint_that_is_not_whole_is_passed_over_whatever_is_wrong_with_it(tmp_path, model, batch, caplog, how):
     trained = accelerator(model())
     saved = checkpoints(tmp_path, trained)
-    (saved.save(Progress(1, 5)) / "progress.json").write_text(content)
-    with pytest.raises(DataError, match="does not fit"):
+    saved.save(Progress(1, 5, 2, 1), LEDGER)
+    wanted = trained.digest()
+    trained.step(batch(4))
+    names = sorted(path.name for path in saved.save(Progress(1, 9, 6, 1), LEDGER).iterdir())
+    assert names == ["ledger.npz", "manifest.json", "state.data-00000-of-00001", "state.index"]
+    for name in names:
+        broken = saved.save(Progress(1, 9, 6, 1), LEDGER)
+        damage(broken / name, how)
+        caplog.clear()
+        fresh = accelerator(model())
+        progress, ledger = checkpoints(tmp_path, fresh).restore()
+        assert progress == Progress(1, 5, 2, 1) and ledger.splits.tolist() == [3]
+        assert fresh.digest() == wanted
+        assert broken.name in caplog.text
+
+
+def test_checkpoints_none_of_which_is_whole_are_an_error_and_not_a_new_start(tmp_path, model):
+    saved = checkpoints(tmp_path, accelerator(model()))
+    (saved.save(Progress(1, 5)) / "state.index").unlink()
+    (tmp_path / "checkpoint-0000000098").mkdir()  # as they were named before they had manifests
+    with pytest.raises(DataError, match="none of the 2 checkpoints .*--resume False"):
         saved.restore()
-    path = saved.save(Progress(1, 5))
-    assert json.loads((path / "progress.json").read_text()) == {"epoch": 1, "step": 5, "begun": 0, "number": 0}
-    for state in path.glob("state*"):
-        state.write_bytes(b"")
-    with pytest.raises(DataError, match="does not fit"):
-        saved.restore()
+
+
+def test_broken_checkpoints_go_first_when_there_are_too_many(tmp_path, model):
+    trained = accelerator(model())
+    saved = checkpoints(tmp_path, trained, keep=2)
+    whole, broken = saved.save(Progress(1, 5)), saved.save(Progress(2, 10))
+    (broken / "state.index").unlink()
+    following = checkpoints(tmp_path, trained, keep=2)
+    assert following.restore() == (Progress(1, 5), None)
+    assert following.all() == [whole, broken]
+    newest = following.save(Progress(2, 11))
+    assert following.all() == [whole, newest]
+
+
+def test_a_former_owner_of_the_folder_is_refused_and_what_it_wrote_elsewhere_is_not_newer(tmp_path, model):
+    trained = accelerator(model())
+    old, new = (Checkpoints(tmp_path, 1, job, **trained.state()) for job in ("job-1", "job-2"))
+    old.claim()
+    old.save(Progress(9, 900))
+    new.claim()
+    with pytest.raises(Superseded, match="job-2"):
+        old.save(Progress(9, 901))
+    assert [path.name for path in new.all()] == ["checkpoint-0001-0000000900"]
+    new.save(Progress(1, 10))
+    assert [path.name for path in new.all()] == ["checkpoint-0002-0000000010"]
+    assert new.restore() == (Progress(1, 10), None)
+    assert not list(tmp_path.glob(".checkpoint-*"))
+
+
+def test_a_copied_folder_without_its_owner_file_gets_a_later_term(tmp_path, model):
+    saved = checkpoints(tmp_path, accelerator(model()))
+    for name in ("checkpoint-0001-0000000900", "checkpoint-0007-0000000100"):
+        saved.save(Progress(9, 5)).rename(tmp_path / name)
+    saved.claim()
+    assert saved.save(Progress(9, 1)).name == "checkpoint-0008-0000000001"
+
+
+def test_a_checkpoint_that_cannot_be_written_says_where_and_leaves_nothing(tmp_path, model, monkeypatch):
+    saved = checkpoints(tmp_path, accelerator(model()))
+    saved.save(Progress(1, 5))
+
+    def full(self: Ledger, path: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Ledger, "write", full)
+    with pytest.raises(DataError, match=f"step 10 cannot be written to {tmp_path}: .*No space left"):
+        saved.save(Progress(2, 10), LEDGER)
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-0000-0000000005"]
+
+
+def test_a_folder_that_cannot_be_written_to_is_found_before_the_training_begins(tmp_path, model):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="checkpoints cannot be written to .*file"):
+        checkpoints(tmp_path / "file", accelerator(model())).claim()
+
+
+def test_a_process_that_holds_the_folder_does_not_hold_the_training_for_ever(tmp_path, model, monkeypatch):
+    monkeypatch.setattr(checkpoint, "_LOCKED_S", 0.1)
+    descriptor = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    saved = checkpoints(tmp_path, accelerator(model()))
+    with pytest.raises(DataError, match="another process has held"):
+        saved.save(Progress(1, 5))
+    os.close(descriptor)
+    assert saved.save(Progress(1, 5)).is_dir()
 
 
 def test_what_was_seen_of_a_pass_is_kept_with_the_checkpoint(tmp_path, model):
     saved = checkpoints(tmp_path, accelerator(model()))
-    ledger = Ledger("abc", np.array([3]), np.array([1, 2]))
-    assert (saved.save(Progress(1, 5, 2, 1), ledger) / "ledger.npz").exists()
+    assert (saved.save(Progress(1, 5, 2, 1), LEDGER) / "ledger.npz").exists()
     progress, found = saved.restore()
     assert progress == Progress(1, 5, 2, 1) and found is not None
     assert (found.fingerprint, found.splits.tolist(), found.ids.tolist()) == ("abc", [3], [1, 2])
     saved.save(Progress(2, 5))  # the same step, at the end of the epoch
     assert saved.restore() == (Progress(2, 5), None)
-
-
-def test_a_checkpoint_of_before_there_were_ledgers_is_read(tmp_path, model):
-    saved = checkpoints(tmp_path, accelerator(model()))
-    (saved.save(Progress(1, 5)) / "progress.json").write_text('{"epoch": 1, "step": 5}')
-    assert saved.restore() == (Progress(1, 5), None)
-
-
-def test_a_damaged_ledger_is_refused_by_path(tmp_path, model):
-    saved = checkpoints(tmp_path, accelerator(model()))
-    path = saved.save(Progress(1, 5, 1), Ledger("abc", np.array([3]), np.array([1])))
-    (path / "ledger.npz").write_bytes(b"PK rubbish")
-    with pytest.raises(DataError, match="ledger.npz"):
-        saved.restore()
 
 
 def test_the_model_is_exported_under_1_whole_or_not_at_all(tmp_path, model, batch):

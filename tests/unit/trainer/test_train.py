@@ -17,6 +17,8 @@ from tfhet.record import RunFolder, Timeline
 from tfhet.source import Raw, Scalar, write_tfrecords
 from tfhet.stages import ImageSpec, parse
 from tfhet.strategies import JobContext
+from tfhet.trainer.checkpoint import Checkpoints, Progress
+from tfhet.trainer.ledger import Ledger
 from tfhet.trainer.settings import Settings
 from tfhet.trainer.step import EmulatedAccelerator
 from tfhet.trainer.train import build, main
@@ -73,7 +75,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_run_leaves_model_checkpoints_boards_and_record(whole):
     assert (whole / "model" / "1" / "saved_model.pb").is_file()
     names = [path.name for path in sorted((whole / "checkpoints").iterdir())]
-    assert names == [f"checkpoint-{step:010d}" for step in (3, 6, 9)]
+    assert names == [*(f"checkpoint-0001-{step:010d}" for step in (3, 6, 9)), "owner.json"]
     assert list((whole / "output" / "tensorboard").glob("events.*"))
     summary = RunFolder(whole / "output" / "data" / "tfhet").read_summary()
     assert (summary.steps, summary.batch_size, summary.ranks, summary.mode) == (9, 16, 1, "local")
@@ -116,7 +118,7 @@ def test_a_run_may_be_told_to_begin_anew_and_to_leave_nothing(whole, tmp_path, c
     said = capsys.readouterr().out
     assert "resumed" not in said and "end of epoch=0 steps=3" in said and "once=" not in said
     assert not (tmp_path / "model").exists()
-    assert len(list((tmp_path / "checkpoints").iterdir())) == 3
+    assert len(list((tmp_path / "checkpoints").glob("before-*"))) == 3
 
 
 def test_steps_per_epoch_and_accumulation_and_float16_run_together(tmp_path, capsys):
@@ -176,9 +178,24 @@ def test_an_emulated_run_needs_no_model(tmp_path, capsys):
     said = capsys.readouterr().out
     assert "end of epoch=0 steps=10 examples=40" in said
     assert not (tmp_path / "model").exists()
-    (kept,) = (tmp_path / "checkpoints").iterdir()
-    assert json.loads((kept / "progress.json").read_text())["step"] == 10
+    (kept,) = (tmp_path / "checkpoints").glob("checkpoint-*")
+    assert json.loads((kept / "manifest.json").read_text())["progress"]["step"] == 10
     assert isinstance(built(tmp_path, *argv).accelerator, EmulatedAccelerator)
+
+
+def test_a_checkpoint_that_cannot_be_written_does_not_end_the_training_unless_it_is_to_stop(
+    tmp_path, monkeypatch, caplog
+):
+    def full(self: Checkpoints, progress: Progress, ledger: Ledger | None = None) -> Path:
+        raise DataError("No space left on device")
+
+    monkeypatch.setattr(Checkpoints, "save", full)
+    assert built(tmp_path, *SYNTHETIC, "--epochs", "2", "--export", "False").run().steps == 6
+    assert caplog.text.count("No space left on device; the training goes on without it") == 2
+    stopped = built(tmp_path, *SYNTHETIC, "--epochs", "2", "--export", "False")
+    stopped.stop.is_made = True
+    with pytest.raises(DataError, match="No space left"):
+        stopped.run()
 
 
 # Refused before work is lost

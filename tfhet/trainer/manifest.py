@@ -1,0 +1,94 @@
+"""The manifest of a checkpoint: the file that is written last, and says which files make the checkpoint whole."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tfhet.errors import DataError, TfhetError
+from tfhet.record import document
+
+NAME = "manifest.json"
+_SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Who may write to a folder of checkpoints."""
+
+    job_id: str = ""
+    term: int = 0
+    """Which owner of the folder it is: 1 for the first, and one more for each that takes the folder over."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a training has come."""
+
+    epoch: int = 0
+    """Epochs finished."""
+    step: int = 0
+    """Steps taken in all."""
+    begun: int = 0
+    """Steps of these that belong to the epoch that is not finished."""
+    number: int = 0
+    """The pass over the data that the ledger belongs to."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a whole checkpoint holds."""
+
+    progress: Progress
+    owner: Owner
+    files: dict[str, dict[str, Any]]
+    """By name: `size` in bytes, and `sha256`."""
+
+    @classmethod
+    def seal(cls, folder: Path, progress: Progress, owner: Owner) -> Manifest:
+        """Brings all files of `folder` to the disk, and then writes their manifest into it. Raises OSError."""
+        made = cls(progress, owner, {path.name: _seen(path, sync=True) for path in sorted(folder.iterdir())})
+        document.write(folder / NAME, {"schema": _SCHEMA, **asdict(made)})
+        sync_folder(folder)
+        return made
+
+    @classmethod
+    def verified(cls, folder: Path) -> Manifest:
+        """The manifest in `folder`, each of whose files is as it was written.
+
+        Raises DataError, which says what is missing or differs. Files that the manifest does not name do not matter.
+        """
+        try:
+            found = document.read(folder / NAME, "manifest of a checkpoint")
+            document.check_schema(found, "the manifest", _SCHEMA)
+            made = cls(Progress(**found["progress"]), Owner(**found["owner"]), dict(found["files"]))
+            wrong = [name for name, written in made.files.items() if _seen(folder / name) != written]
+        except (TfhetError, OSError, KeyError, TypeError, ValueError) as error:
+            raise DataError(f"{folder.name} is not whole: {error}", str(folder)) from None
+        if wrong:
+            raise DataError(f"{folder.name} is not whole: {', '.join(wrong)} differ from the manifest", str(folder))
+        return made
+
+
+def _seen(path: Path, sync: bool = False) -> dict[str, Any]:
+    """Size and checksum of a file, which is on the disk afterwards if `sync`."""
+    digest, size = hashlib.sha256(), 0
+    with open(path, "rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+            size += len(block)
+        if sync:
+            os.fsync(file.fileno())
+    return {"size": size, "sha256": digest.hexdigest()}
+
+
+def sync_folder(folder: Path) -> None:
+    """Brings the names in a folder to the disk."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
