@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import os
+import threading
+from functools import partial
+
+from tfhet.writer import Writer, write_whole
+
+
+class Stalled:
+    """A place to write to that stalls until it is released."""
+
+    def __init__(self) -> None:
+        self.written: list[str] = []
+        self.begun, self.released = threading.Event(), threading.Event()
+
+    def __call__(self, entry: str) -> None:
+        self.begun.set()
+        assert self.released.wait(30)
+        self.written.append(entry)
+
+
+def test_all_entries_are_written_in_their_order():
+    written: list[int] = []
+    writer = Writer("test", written.append)
+    for number in range(1000):
+        writer.put(number)
+    assert writer.close(30) and written == list(range(1000)) and writer.dropped == 0
+
+
+def test_a_place_that_stalls_holds_nobody_and_loses_the_oldest_entries_which_are_counted_and_said():
+    place = Stalled()
+    writer = Writer("test", place, on_dropped=lambda count: f"{count} dropped", most=3)
+    writer.put("first")
+    assert place.begun.wait(30)
+    for number in range(10):
+        writer.put(str(number))
+    assert not writer.flush(0.01)
+    place.released.set()
+    assert writer.close(30)
+    assert place.written == ["first", "7 dropped", "7", "8", "9"] and writer.dropped == 7
+
+
+def test_closing_does_not_wait_longer_than_its_limit():
+    place = Stalled()
+    writer = Writer("test", place)
+    for entry in "abc":
+        writer.put(entry)
+    assert place.begun.wait(30)
+    assert not writer.close(0.01)
+    writer.put("late")
+    assert writer.dropped == 3
+    place.released.set()
+
+
+def test_a_write_that_fails_loses_its_entry_alone():
+    written: list[int] = []
+
+    def write(entry: int) -> None:
+        if entry == 1:
+            raise OSError("No space left on device")
+        written.append(entry)
+
+    writer = Writer("test", write)
+    for number in range(3):
+        writer.put(number)
+    assert writer.close(30) and written == [0, 2] and writer.dropped == 1
+
+
+def test_a_pipe_gets_every_byte():
+    end, start = os.pipe()
+    writer = Writer("test", partial(write_whole, start))
+    writer.put(b"x" * 500_000)
+    writer.put(b"end")
+    got = b""
+    while not got.endswith(b"end"):
+        got += os.read(end, 1 << 16)
+    assert writer.close(30) and len(got) == 500_003
+    os.close(end), os.close(start)

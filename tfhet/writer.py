@@ -1,0 +1,108 @@
+"""Writes in a thread of their own, so that a reader or a disk that stalls never holds up the process that writes.
+
+log = Writer("log", write=functools.partial(write_whole, 1))
+log.put(b"a line\\n")
+log.close(limit_s=2.0)
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from tfhet.clock import SYSTEM
+
+MOST = 10_000
+"""Entries that wait to be written; beyond that the oldest ones are dropped, so that the last words survive."""
+
+T = TypeVar("T")
+
+
+class Writer(Generic[T]):
+    """Hands entries to `write` one by one, in their order, from a daemon thread.
+
+    write: may block and may raise OSError, which loses the entry. on_dropped: makes the entry that is written in the
+    place of dropped ones, of their number; without it they are only counted.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        write: Callable[[T], None],
+        on_dropped: Callable[[int], T] | None = None,
+        most: int = MOST,
+    ):
+        self.dropped = 0
+        """Number of entries that were never written, because too many waited or because `write` failed."""
+        self._write, self._on_dropped, self._most = write, on_dropped, most
+        self._waiting: deque[T] = deque()
+        self._unsaid = 0
+        self._is_busy = self._is_closing = False
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def put(self, entry: T) -> None:
+        """Adds an entry; returns at once. After `close` it is dropped."""
+        with self._changed:
+            if self._is_closing or len(self._waiting) == self._most:
+                self.dropped += 1
+            if self._is_closing:
+                return
+            if len(self._waiting) == self._most:
+                self._waiting.popleft()
+                self._unsaid += 1
+            self._waiting.append(entry)
+            self._changed.notify_all()
+
+    def flush(self, limit_s: float) -> bool:
+        """Waits until all entries are written, at most `limit_s` seconds. Returns whether they are."""
+        until_s = SYSTEM.monotonic() + limit_s
+        with self._changed:
+            while self._waiting or self._is_busy:
+                left_s = until_s - SYSTEM.monotonic()
+                if left_s <= 0:
+                    return False
+                self._changed.wait(left_s)
+        return True
+
+    def close(self, limit_s: float) -> bool:
+        """Writes what waits, for at most `limit_s` seconds, and ends the thread. Returns whether all was written."""
+        done = self.flush(limit_s)
+        with self._changed:
+            self._is_closing = True
+            self.dropped += len(self._waiting)
+            self._waiting.clear()
+            self._changed.notify_all()
+        if done:
+            self._thread.join()
+        return done
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._is_busy = False
+                self._changed.notify_all()
+                while not self._waiting:
+                    if self._is_closing:
+                        return
+                    self._changed.wait()
+                entries = [self._waiting.popleft()]
+                if self._unsaid and self._on_dropped is not None:
+                    entries.insert(0, self._on_dropped(self._unsaid))
+                self._unsaid, self._is_busy = 0, True
+            for entry in entries:
+                try:
+                    self._write(entry)
+                except OSError:
+                    with self._changed:
+                        self.dropped += 1
+
+
+def write_whole(descriptor: int, content: bytes) -> None:
+    """Writes all of `content` to a file descriptor. Raises OSError, for instance when its reader has ended."""
+    while content:
+        content = content[os.write(descriptor, content) :]
