@@ -1,0 +1,1 @@
+"""A judge of exactly-once that shares no code with the audit."""
