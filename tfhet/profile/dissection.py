@@ -10,7 +10,7 @@ import tensorflow as tf
 from tfhet.placement import Cut, Pipeline, remote_part
 from tfhet.placement.inspect import Inspection, inspect
 from tfhet.profile.anatomy import Anatomy, GraphStep
-from tfhet.profile.plain import _chain, _examples, _kind, _names, _ops
+from tfhet.profile.parts import examples_in, kind_of, names_of, ops_of, transformations
 
 MOST_GRAPH_BYTES = (1 << 31) - 1
 """Maximum bytes of a protobuf message, and so of a graph."""
@@ -23,6 +23,7 @@ def anatomy_of(target: Pipeline | tf.data.Dataset) -> Anatomy:
     cardinality = int(dataset.cardinality())
     found = _inspected(dataset)
     components = tf.nest.flatten(dataset.element_spec)
+    tensors = [each for each in components if isinstance(each, tf.TensorSpec)]
     return Anatomy(
         is_declared=declared is not None,
         steps=_steps(dataset),
@@ -35,46 +36,39 @@ def anatomy_of(target: Pipeline | tf.data.Dataset) -> Anatomy:
         python_functions=found.python_functions,
         resources=found.resources,
         has_fixed_order=found.seeded_shuffle,
-        asserts_cardinality=found.asserts_cardinality and _kind(dataset) != "AssertCardinality",
+        asserts_cardinality=found.asserts_cardinality and kind_of(dataset) != "AssertCardinality",
         no_tensors=tuple(type(each).__name__ for each in components if not isinstance(each, tf.TensorSpec)),
-        unknown_shapes=tuple(
-            str(each.name or each.dtype.name)
-            for each in components
-            if isinstance(each, tf.TensorSpec) and each.shape.rank is None
-        ),
+        unknown_shapes=tuple(str(each.name or each.dtype.name) for each in tensors if each.shape.rank is None),
     )
 
 
 def _inspected(dataset: tf.data.Dataset) -> Inspection:
     """Returns what `inspect` finds, or less when the graph is too large to be serialised."""
-    arrays = sum(_array_bytes(each) for each in _all(dataset))
-    if arrays > MOST_GRAPH_BYTES:
-        roots = sum(not each._inputs() for each in _all(dataset))
-        return Inspection(roots, None, False, (), False, False, False, graph_bytes=arrays)
+    every = _with_inputs(dataset)
+    arrays = [array for each in every for array in getattr(each, "_tensors", ())]
+    array_bytes = sum(array.shape.num_elements() * array.dtype.size for array in arrays)
+    if array_bytes > MOST_GRAPH_BYTES:
+        roots = sum(not each._inputs() for each in every)
+        return Inspection(roots, None, False, (), False, False, False, graph_bytes=array_bytes)
     return inspect(dataset)
 
 
-def _all(dataset: tf.data.Dataset) -> list[tf.data.Dataset]:
-    return [dataset, *(each for source in dataset._inputs() for each in _all(source))]
-
-
-def _array_bytes(dataset: tf.data.Dataset) -> int:
-    return sum(each.shape.num_elements() * each.dtype.size for each in getattr(dataset, "_tensors", ()))
+def _with_inputs(dataset: tf.data.Dataset) -> list[tf.data.Dataset]:
+    return [dataset, *(each for source in dataset._inputs() for each in _with_inputs(source))]
 
 
 def _steps(dataset: tf.data.Dataset) -> tuple[GraphStep, ...]:
     steps: list[GraphStep] = []
     examples = 1
-    for each in _chain(dataset):
-        kind = _kind(each)
-        functions = each._functions()
-        examples = _examples(each, kind, examples)
+    for each in transformations(dataset):
+        kind, functions = kind_of(each), each._functions()
+        examples = examples_in(each, examples)
         size, values = _example_size(each.element_spec, examples)
         cardinality = int(each.cardinality())
         step = GraphStep(
-            name=" ".join(_names(functions)) or kind,
+            name=" ".join(names_of(functions)) or kind,
             kind=kind,
-            ops=frozenset(op for function in functions for op in _ops(function.function.graph)),
+            ops=frozenset(op for function in functions for op in ops_of(function)),
             examples=examples,
             example_bytes=size,
             example_values=values,

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tfhet.errors import DataError
-from tfhet.profile.part import PYTHON_OPS
 from tfhet.record import Figure, Record, median
 
-WHOLE = "the whole pipeline"
+PYTHON_OPS = {"PyFunc", "PyFuncStateless", "EagerPyFunc"}
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Cost:
     @property
     def runs_python(self) -> bool:
         """Whether a function of this part calls Python for every element."""
-        return bool(set(self.ops) & set(PYTHON_OPS))
+        return not PYTHON_OPS.isdisjoint(self.ops)
 
 
 @dataclass(frozen=True)
@@ -80,16 +80,15 @@ class Profile:
     def sum_over_whole(self) -> Figure:
         """Returns the sum of all parts, each measured alone, over the whole: 1 when the parts explain it."""
         sums = [sum(values) for values in zip(*(self.alone_us(i) for i in range(len(self.costs))), strict=True)]
-        return Figure.ratio(sums, self.costs[-1].cumulative_us, unit="x", against=WHOLE)
+        return Figure.ratio(sums, self.costs[-1].cumulative_us, unit="x", against="the whole pipeline")
 
     def names(self) -> list[str]:
         """Returns the names of the parts in figures: letters, digits and underscores, each different."""
         found: list[str] = []
         for cost in self.costs:
             short = re.sub(r"\([^()]*\)", "", cost.name)
-            word = re.sub(r"\W+", "_", short).strip("_").lower() or "part"
+            name = word = re.sub(r"\W+", "_", short).strip("_").lower() or "part"
             number = 2
-            name = word
             while name in found:
                 name, number = f"{word}_{number}", number + 1
             found.append(name)
@@ -108,20 +107,7 @@ class Profile:
 
     def record(self, command: Sequence[str] = (), details: dict[str, Any] | None = None) -> Record:
         """Returns the record, with the raw samples of every prefix and the bytes after every part."""
-        parts = [
-            {
-                "name": cost.name,
-                "bytes_per_example": cost.bytes_per_example,
-                "dtype": cost.dtype,
-                "examples": cost.examples,
-                "cumulative_us": list(cost.cumulative_us),
-                "alone_us": list(cost.alone_us),
-                "kind": cost.kind,
-                "ops": list(cost.ops),
-                "parallel": cost.parallel,
-            }
-            for cost in self.costs
-        ]
+        parts = [dataclasses.asdict(cost) for cost in self.costs]
         everything = {"examples": self.examples, "parts": parts, **(details or {})}
         return Record.of(f"profile.{self.name}", self.figures(), details=everything, command=command)
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -25,8 +24,7 @@ _TENSOR = {_RAW: tf.uint8, _INT64: tf.int64, _FLOAT: tf.float32, _BYTES: tf.stri
 _RAW_DTYPES = ("uint8", "int8", "uint16", "int16", "int32", "int64", "float16", "float32", "float64")
 
 
-@dataclass(frozen=True)
-class _Field:
+class _Field(NamedTuple):
     """Layout of one feature for the compiled code."""
 
     kind: int
@@ -103,21 +101,17 @@ def read_blocks(
 
 
 def _fields(features: Mapping[str, Feature]) -> dict[str, _Field] | None:
-    """The layout of the features; None when the compiled code cannot read one of them."""
-    fields = {name: _field(feature) for name, feature in features.items()}
-    known = {name: field for name, field in fields.items() if field is not None}
-    return known if len(known) == len(fields) else None
-
-
-def _field(feature: Feature) -> _Field | None:
-    if type(feature) is Raw and feature.dtype in _RAW_DTYPES:
-        field = _Field(_RAW, math.prod(feature.shape) * tf.as_dtype(feature.dtype).size)
-    elif type(feature) in (Fixed, Scalar, Encoded):
-        stored = feature.stored()
-        field = _Field(_LIST[stored.dtype], math.prod(stored.shape))
-    else:  # a third party's class, or a feature of tf.io
-        return None
-    return field if field.size > 0 else None
+    """Returns the layout of the features; None when the compiled code cannot read one of them."""
+    fields = {}
+    for name, feature in features.items():
+        if type(feature) is Raw and feature.dtype in _RAW_DTYPES:
+            fields[name] = _Field(_RAW, math.prod(feature.shape) * tf.as_dtype(feature.dtype).size)
+        elif type(feature) in (Fixed, Scalar, Encoded):
+            stored = feature.stored()
+            fields[name] = _Field(_LIST[stored.dtype], math.prod(stored.shape))
+        else:  # a third party's class, or a feature of tf.io
+            return None
+    return fields if all(field.size > 0 for field in fields.values()) else None
 
 
 def _types(fields: Mapping[str, _Field]) -> list[tf.DType]:
@@ -142,8 +136,7 @@ def _decoded(
             dtype = tf.as_dtype(feature.dtype)
             if dtype.size > 1:
                 value = tf.reshape(value, [-1, field.size // dtype.size, dtype.size])
-            if dtype != tf.uint8:
-                value = tf.bitcast(value, dtype)
+            value = value if dtype == tf.uint8 else tf.bitcast(value, dtype)
             made[name] = tf.reshape(value, [-1, *feature.shape])
         else:
             made[name] = feature.decode(tf.reshape(value, [-1, *feature.stored().shape]))

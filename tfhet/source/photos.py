@@ -18,8 +18,7 @@ import tensorflow as tf
 
 from tfhet.errors import UsageError
 from tfhet.source.feature import Encoded, Scalar
-from tfhet.source.sidecar import Sidecar
-from tfhet.source.writing import appearing, write_tfrecords
+from tfhet.source.writing import made_once, write_tfrecords
 
 CLASSES = ("china.jpg", "flower.jpg")
 FEATURES = {"image": Encoded(), "label": Scalar("int64")}
@@ -50,39 +49,21 @@ def photos(
     """
     if count < 1 or shards < 1:
         raise UsageError(f"give at least 1 photo and 1 shard, not {count} and {shards}")
-    home = Path.home() / ".cache" if cache is None else Path(cache)
-    name = f"{count}-photos-{shards}-shards-seed-{seed}"
-    target = home / "tfhet" / "photos" / name if directory is None else Path(directory)
     details = {"origin": "scikit-learn photos", "photos": count}
-    if not _complete(target, {**details, "shards": shards, "seed": seed}):
-        originals = _loaded()
-        try:
-            with appearing(target) as building:
-                write_tfrecords(building, _examples(originals, count, seed), shards, FEATURES, seed, CLASSES, details)
-        except FileExistsError:
-            if not _complete(target, {**details, "shards": shards, "seed": seed}):
-                raise UsageError(f"{target} holds something else: choose another directory, or remove it") from None
-    return target
+
+    def fill(building: Path) -> None:
+        write_tfrecords(building, _examples(count, seed), shards, FEATURES, seed, CLASSES, details)
+
+    name = f"photos/{count}-photos-{shards}-shards-seed-{seed}"
+    return made_once(directory, cache, name, {**details, "shards": shards, "seed": seed}, fill)
 
 
-def _complete(target: Path, details: Mapping[str, Any]) -> bool:
-    sidecar = Sidecar.read(target)
-    if sidecar is None:
-        return False
-    if dict(sidecar.details) != details:
-        raise UsageError(f"{target} holds other photos ({dict(sidecar.details)}): choose another directory")
-    return True
-
-
-def _loaded() -> list[np.ndarray]:
+def _examples(count: int, seed: int) -> Iterator[Mapping[str, Any]]:
     try:
         from sklearn.datasets import load_sample_image
     except ImportError:
         raise UsageError("the photos come with scikit-learn: pip install 'tfhet[demo]'") from None
-    return [load_sample_image(name) for name in CLASSES]
-
-
-def _examples(originals: list[np.ndarray], count: int, seed: int) -> Iterator[Mapping[str, Any]]:
+    originals = [load_sample_image(name) for name in CLASSES]
     random = np.random.default_rng(seed)
     for index in range(count):
         label = index % len(originals)

@@ -11,8 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfhet.errors import UsageError
-from tfhet.source.bad_record import BadRecord
-from tfhet.source.source import checked_ids, example_id, position_of, split_of
+from tfhet.source.source import BadRecord, checked_ids, example_id, position_of, split_of
 
 _GAMMA = 0x9E3779B97F4A7C15
 

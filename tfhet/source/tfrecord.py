@@ -24,14 +24,13 @@ import tensorflow as tf
 
 from tfhet.errors import DataError, UsageError
 from tfhet.source import examples
-from tfhet.source.bad_record import BadRecord
 from tfhet.source.damage import SOUND, examine
 from tfhet.source.feature import Encoded, Feature, Native
 from tfhet.source.files import found as files_of
 from tfhet.source.files import identities
 from tfhet.source.framing import fault, offsets, walk
 from tfhet.source.sidecar import Sidecar
-from tfhet.source.source import checked_ids, example_id, position_of, split_of
+from tfhet.source.source import BadRecord, checked_ids, example_id, position_of, split_of
 
 ON_BAD_RECORD = ("fail", "skip")
 _READ_BYTES = 64 << 10

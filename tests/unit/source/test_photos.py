@@ -57,7 +57,7 @@ def test_what_is_there_is_kept_and_something_else_is_refused(written, tmp_path):
     before = {file.name: file.stat().st_mtime_ns for file in written.iterdir()}
     assert photos(written, COUNT, seed=5, shards=4) == written
     assert {file.name: file.stat().st_mtime_ns for file in written.iterdir()} == before
-    with pytest.raises(UsageError, match="holds other photos"):
+    with pytest.raises(UsageError, match="holds data with seed 5, not 6"):
         photos(written, COUNT, seed=6, shards=4)
     (tmp_path / "mine.txt").write_text("")
     with pytest.raises(UsageError, match="holds something else"):
