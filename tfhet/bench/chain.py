@@ -42,7 +42,6 @@ class Form:
     way: str = ""
     """How it resizes; "" for a chain that does not."""
     dtype: str = "float32"
-    """Dtype of the result."""
 
     @property
     def key(self) -> str:
@@ -87,9 +86,7 @@ class Course:
     name: str
     """Name of the chain in figures."""
     pipeline: Pipeline
-    """The pipeline as declared."""
     forms: tuple[Form, ...]
-    """The forms to measure."""
     examples: int
     """Number of records in the source."""
     threads: int | None
@@ -116,30 +113,27 @@ def name_of(form: Form) -> str:
 def whole_cases(course: Course) -> list[Case]:
     """Returns the chain as plain TensorFlow where it can be written so, tfhet in every form, and reading alone."""
     passes = PASSES if course.small else PHOTO_PASSES
-    cases = []
+    cases = [_tfhet(course, name_of(form), shaped(course.pipeline, form), passes) for form in course.forms]
+    cases.append(_tfhet(course, DECODE, course.pipeline.with_stages(()), PASSES))
     if plain.knows(course.pipeline.stages):
-        cases.append(dataset_case(course, PLAIN, 1, lambda: _plain(course), lambda element: element[0]))
-    for form in course.forms:
-        cases.append(dataset_case(course, name_of(form), passes, _tfhet(course, shaped(course.pipeline, form), passes)))
-    cases.append(dataset_case(course, DECODE, PASSES, _tfhet(course, course.pipeline.with_stages(()), PASSES)))
+        cases.insert(0, dataset_case(course, PLAIN, 1, lambda: _plain(course), lambda element: element[0]))
     return cases
 
 
 def dataset_case(
-    course: Course,
-    name: str,
-    passes: int,
-    build: Callable[[], tf.data.Dataset],
-    images: Callable[[Any], Any] = lambda element: element["image"],
+    course: Course, name: str, passes: int, build: Callable[[], tf.data.Dataset], images: Callable[[Any], Any]
 ) -> Case:
     """Returns a case that reads the data set that `build` makes, which goes over the records `passes` times."""
     return reading(name, course.examples * passes, lambda: threaded(build(), course.threads), images)
 
 
-def _tfhet(course: Course, pipeline: Pipeline, passes: int) -> Callable[[], tf.data.Dataset]:
+def _tfhet(course: Course, name: str, pipeline: Pipeline, passes: int) -> Case:
     from tfhet.placement import one_epoch
 
-    return lambda: one_epoch(pipeline, threads=course.threads).repeat(passes)
+    def build() -> tf.data.Dataset:
+        return one_epoch(pipeline, threads=course.threads).repeat(passes)
+
+    return dataset_case(course, name, passes, build, lambda element: element["image"])
 
 
 def _plain(course: Course) -> tf.data.Dataset:

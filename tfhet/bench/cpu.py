@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -32,7 +31,6 @@ WORDS = {"": "all", ALONE: "alone"}
 REFERENCE = Path(__file__).parent / "cpu_reference.json"
 """The record of the reference machine."""
 PASSES = 100
-ANSWER_LIMIT_S = 300.0
 LEAST_SHARE = 0.9
 """Minimum CPU time over wall time of the processes: below it others ran too, or a quota held them."""
 
@@ -97,11 +95,8 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
     reference = _reference(options.reference)
     count = options.processes or int(machine()["cores_usable"])
     with contextlib.ExitStack() as stack:
-        processes: list[AnsweringProcess] = []
-        for index in range(count):
-            words = [sys.executable, "-m", "tfhet.bench.cpu_work"]
-            processes.append(AnsweringProcess(f"CPU work {index}", words, environment(), ANSWER_LIMIT_S))
-            stack.callback(processes[-1].close)
+        started = (AnsweringProcess.of_module("tfhet.bench.cpu_work", env=environment()) for _ in range(count))
+        processes = [stack.enter_context(process) for process in started]
         found = in_rounds(
             {
                 f"{count} vCPUs": lambda _: turn(processes, options.passes),

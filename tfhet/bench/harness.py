@@ -36,13 +36,12 @@ class Case:
     """A piece of work to measure: `run(begin(state))`, timed without `begin`, on the state that `prepare()` made."""
 
     name: str
-    """Name in tables and records."""
     run: Callable[[Any], object]
     """Does all `units` of the work once; its result is ignored. Raises when the work was not done."""
     units: int = 1
     """Number of units in one run."""
     unit: str = "run"
-    """What is counted: `image`, `batch`, `run`."""
+    """Name of a unit: `image`, `batch`, `run`."""
     prepare: Callable[[], Any] = lambda: None
     """Makes the state, untimed, before the first round: opens files, traces graphs."""
     close: Callable[[Any], object] = lambda state: None
@@ -58,13 +57,11 @@ class Case:
 
 @dataclass(frozen=True)
 class Measurement:
-    """The raw samples of a case, in the order taken; warm-up enters no figure."""
+    """The raw samples of a case, in the order taken; warm-up enters no figure. For the fields see `Case`."""
 
     name: str
-    """Name of the case."""
     unit: str
     units: int
-    """Number of units in one run."""
     warmup: tuple[Sample, ...]
     samples: tuple[Sample, ...]
     """The measured runs: the i-th was taken next to the i-th of every other case."""
@@ -88,12 +85,8 @@ class Measurement:
         return Figure.ratio(reference.cpu_us, self.cpu_us, against=against)
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "unit": self.unit,
-            "units": self.units,
-            "warmup": [sample.to_json() for sample in self.warmup],
-            "samples": [sample.to_json() for sample in self.samples],
-        }
+        warmup, samples = ([sample.to_json() for sample in taken] for taken in (self.warmup, self.samples))
+        return {"unit": self.unit, "units": self.units, "warmup": warmup, "samples": samples}
 
 
 def in_rounds(

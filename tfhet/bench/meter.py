@@ -27,11 +27,7 @@ def children_cpu_s() -> float:
     """Returns the CPU seconds of all processes below this one: those waited for, and those alive."""
     times = os.times()
     total = times.children_user + times.children_system
-    try:
-        alive = psutil.Process().children(recursive=True)
-    except psutil.Error:
-        return total
-    for child in alive:
+    for child in psutil.Process().children(recursive=True):
         try:
             spent = child.cpu_times()
         except psutil.Error:  # ended since it was listed

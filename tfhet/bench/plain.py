@@ -110,12 +110,11 @@ def _layer(name: str, config: Mapping[str, Any]) -> Any:
 def _dilate(config: Mapping[str, Any]) -> Callable[[Any], Any]:
     import tensorflow as tf
 
+    once = [1, 1, 1, 1]
+
     def dilate(image: tf.Tensor) -> tf.Tensor:
         kernel = tf.zeros([config["size"], config["size"], image.shape[-1]], tf.uint8)
-        images = tf.expand_dims(image, 0)
-        images = tf.nn.dilation2d(
-            images, kernel, strides=[1, 1, 1, 1], dilations=[1, 1, 1, 1], padding="SAME", data_format="NHWC"
-        )
+        images = tf.nn.dilation2d(tf.expand_dims(image, 0), kernel, once, "SAME", "NHWC", dilations=once)
         return tf.squeeze(images, 0)
 
     return dilate

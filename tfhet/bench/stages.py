@@ -38,7 +38,7 @@ class Prepared:
 
     course: chain.Course
     steps: Mapping[str, Case]
-    """Each step alone."""
+    """The case of each step alone."""
     folder: Path
     """Folder for files of this measurement."""
 
@@ -54,9 +54,7 @@ class Prepared:
         return {
             "chain": stage_room.text(pipeline.stages),  # type: ignore[arg-type]
             "explained": pipeline.explain().splitlines(),
-            "image": "scikit-learn digits, 32x32x3 uint8, raw in TFRecord"
-            if course.small
-            else "scikit-learn photos, JPEG in TFRecord",
+            "image": f"scikit-learn {'digits, 32x32x3 uint8, raw' if course.small else 'photos, JPEG'} in TFRecord",
             "examples": course.examples,
             "batch_size": pipeline.batch_size,
             "threads": course.threads,

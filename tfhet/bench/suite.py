@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 from tfhet.errors import UsageError, unknown
 from tfhet.events import Observer
@@ -18,8 +17,6 @@ from tfhet.record import Record
 
 GROUP = "tfhet.bench"
 _OWN = {name: f"tfhet.bench.{name}:SUITE" for name in ("stages", "transport", "cpu")}
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -62,15 +59,3 @@ def _entries() -> dict[str, importlib.metadata.EntryPoint]:
     own = {name: importlib.metadata.EntryPoint(name, value, GROUP) for name, value in _OWN.items()}
     others = sorted(importlib.metadata.entry_points(group=GROUP), key=lambda entry: entry.name)
     return own | {entry.name: entry for entry in others if entry.name not in own}
-
-
-def chosen(option: str, names: str, known: Mapping[str, T]) -> list[T]:
-    """Returns the values that an option such as `--flows example,tfhet` names, in its order, each once.
-
-    Raises UsageError for an unknown name, and for an empty list.
-    """
-    words = [word.strip() for word in names.split(",") if word.strip()]
-    for word in words or [names]:
-        if word not in known:
-            unknown(option, word, known)
-    return [known[word] for word in dict.fromkeys(words)]

@@ -9,6 +9,7 @@ import argparse
 import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import psutil
@@ -131,7 +132,7 @@ def details_of(loads: Sequence[Load], turns: Mapping[str, Sequence[Turn]], secon
         "seconds": seconds,
         "moved": rows_of(loads),
         "order": "rounds over all that moves batches of one size; the i-th turns of two of them are a pair",
-        "turns": {key: [turn.to_json() for turn in taken] for key, taken in turns.items()},
+        "turns": {key: [asdict(turn) for turn in taken] for key, taken in turns.items()},
     }
 
 

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 from tfhet import lazy
 
 if TYPE_CHECKING:
-    from tfhet.profile.anatomy import Anatomy
-    from tfhet.profile.dissection import anatomy_of
+    from tfhet.profile.anatomy import Anatomy, anatomy_of
     from tfhet.profile.parts import PipelinePart, parts_of_dataset, parts_of_pipeline
     from tfhet.profile.result import Cost, Profile
     from tfhet.profile.rounds import Effort, measure
@@ -40,8 +39,7 @@ __all__ = [
 lazy.names_on_demand(
     __name__,
     {
-        "anatomy": "Anatomy",
-        "dissection": "anatomy_of",
+        "anatomy": "Anatomy anatomy_of",
         "parts": "PipelinePart parts_of_dataset parts_of_pipeline",
         "result": "Cost Profile",
         "rounds": "Effort measure",

@@ -16,10 +16,9 @@ PYTHON_OPS = {"PyFunc", "PyFuncStateless", "EagerPyFunc"}
 
 @dataclass(frozen=True)
 class Cost:
-    """The measured cost of one part."""
+    """The measured cost of one part. `name`, `kind`, `ops` and `parallel` are those of `PipelinePart`."""
 
     name: str
-    """As `PipelinePart.name`."""
     cumulative_us: tuple[float, ...]
     """CPU microseconds per example of the pipeline up to and including this part, one value for each round."""
     alone_us: tuple[float, ...] = ()
@@ -31,11 +30,8 @@ class Cost:
     examples: int = 1
     """Number of examples in one element after this part."""
     kind: str = ""
-    """See `PipelinePart.kind`."""
     ops: tuple[str, ...] = ()
-    """See `PipelinePart.ops`."""
     parallel: bool | None = None
-    """See `PipelinePart.parallel`."""
 
     @property
     def runs_python(self) -> bool:
@@ -105,11 +101,10 @@ class Profile:
         table["profile.sum_over_whole"] = self.sum_over_whole()
         return table
 
-    def record(self, command: Sequence[str] = (), details: dict[str, Any] | None = None) -> Record:
+    def record(self, command: Sequence[str] = ()) -> Record:
         """Returns the record, with the raw samples of every prefix and the bytes after every part."""
-        parts = [dataclasses.asdict(cost) for cost in self.costs]
-        everything = {"examples": self.examples, "parts": parts, **(details or {})}
-        return Record.of(f"profile.{self.name}", self.figures(), details=everything, command=command)
+        details = {"examples": self.examples, "parts": [dataclasses.asdict(cost) for cost in self.costs]}
+        return Record.of(f"profile.{self.name}", self.figures(), details=details, command=command)
 
     @classmethod
     def of(cls, record: Record) -> Profile:
@@ -130,14 +125,8 @@ class Profile:
 
 
 def _cost(part: Mapping[str, Any]) -> Cost:
-    return Cost(
-        name=str(part["name"]),
-        cumulative_us=tuple(float(value) for value in part["cumulative_us"]),
-        alone_us=tuple(float(value) for value in part.get("alone_us") or ()),
-        bytes_per_example=int(part["bytes_per_example"]),
-        dtype=str(part.get("dtype") or ""),
-        examples=int(part.get("examples") or 1),
-        kind=str(part.get("kind") or ""),
-        ops=tuple(str(op) for op in part.get("ops") or ()),
-        parallel=part.get("parallel"),
-    )
+    known = {field.name for field in dataclasses.fields(Cost)}
+    values = {name: value for name, value in part.items() if name in known}
+    for name, kind in (("cumulative_us", float), ("alone_us", float), ("ops", str)):
+        values[name] = tuple(map(kind, values.get(name) or ()))
+    return Cost(**values)

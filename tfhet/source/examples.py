@@ -42,7 +42,7 @@ def parse(records: tf.Tensor, features: Mapping[str, Feature]) -> dict[str, tf.T
     fields, ops = _fields(features), native.ops("records")
     if fields is None or ops is None:
         return parse_plain(records, features)
-    values = ops.tfhet_parse_examples(records, T=_types(fields), layout=_layout(fields))
+    values = ops.tfhet_parse_examples(records, **_attributes(fields))
     return _decoded(values, fields, features)
 
 
@@ -84,12 +84,12 @@ def read_blocks(
     """
     fields, ops = _fields(features), native.ops("records")
     assert fields is not None and ops is not None
-    layout, types = _layout(fields), _types(fields)
+    attributes = _attributes(fields)
 
     def block(state: tuple[tf.Tensor, tf.Tensor], _: tf.Tensor) -> Any:
         offset, number = state
         offset, number, ids, epochs, values = ops.tfhet_read_examples(
-            file, offset, number, epoch, T=types, layout=layout, block_bytes=BLOCK_BYTES, skip_bad=int(skip_bad)
+            file, offset, number, epoch, block_bytes=BLOCK_BYTES, skip_bad=int(skip_bad), **attributes
         )
         for tensor, shape in ((offset, []), (number, []), (ids, [None]), (epochs, [None])):
             tensor.set_shape(shape)
@@ -114,14 +114,11 @@ def _fields(features: Mapping[str, Feature]) -> dict[str, _Field] | None:
     return fields if all(field.size > 0 for field in fields.values()) else None
 
 
-def _types(fields: Mapping[str, _Field]) -> list[tf.DType]:
-    return [_TENSOR[field.kind] for field in fields.values()]
-
-
-def _layout(fields: Mapping[str, _Field]) -> bytes:
-    return b"".join(
-        b"%d %d %d:%s" % (field.kind, field.size, len(name.encode()), name.encode()) for name, field in fields.items()
-    )
+def _attributes(fields: Mapping[str, _Field]) -> dict[str, Any]:
+    """Returns the attributes by which an operation knows the features."""
+    named = ((name.encode(), field) for name, field in fields.items())
+    layout = b"".join(b"%d %d %d:%s" % (field.kind, field.size, len(name), name) for name, field in named)
+    return {"T": [_TENSOR[field.kind] for field in fields.values()], "layout": layout}
 
 
 def _decoded(

@@ -5,6 +5,7 @@ A feature is a value with a JSON form, so that `tfhet.json` can describe a direc
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 from collections.abc import Sequence
@@ -220,9 +221,7 @@ def from_json(document: dict[str, Any]) -> Feature:
     """Reads what `as_json` returned. Raises UsageError for a feature that this version does not know."""
     fields = dict(document)
     kind = KINDS.get(fields.pop("kind", ""))
-    try:
-        if kind is not None:
+    if kind is not None:
+        with contextlib.suppress(TypeError):
             return kind(**fields)
-    except TypeError:
-        pass
     raise UsageError(f"not a feature that this version can read: {document}; known kinds: {', '.join(KINDS)}")

@@ -15,27 +15,26 @@ PATTERN = "*.tfrecord*"
 _EDGE_BYTES = 4096
 
 
-def found(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
+def files_of(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
     """The paths of the files, sorted.
 
     files: a list of paths, a directory (its `*.tfrecord*` files), or a glob pattern. Raises UsageError when there is no
     file, or one is named twice.
     """
-    if isinstance(files, (str, os.PathLike)):
+    if not isinstance(files, (str, os.PathLike)):
+        paths, wanted = [os.fspath(file) for file in files], "the list of files is empty"
+    else:
         place = os.fspath(files)
+        wanted = f"{place} does not exist; check the path or the channel's name"
         if tf.io.gfile.isdir(place):
             paths = tf.io.gfile.glob(os.path.join(place, PATTERN))
-            wanted = f"{PATTERN} in {place}"
+            wanted = f"{PATTERN} in {wanted}"
         elif any(mark in place for mark in "*?["):
-            paths, wanted = tf.io.gfile.glob(place), place
+            paths = tf.io.gfile.glob(place)
         else:
-            paths, wanted = [place] if tf.io.gfile.exists(place) else [], place
-        if not paths:
-            raise UsageError(f"no TFRecord files: {wanted} does not exist; check the path or the channel's name")
-    else:
-        paths = [os.fspath(file) for file in files]
-        if not paths:
-            raise UsageError("no TFRecord files: the list of files is empty")
+            paths = [place] if tf.io.gfile.exists(place) else []
+    if not paths:
+        raise UsageError(f"no TFRecord files: {wanted}")
     ordered = tuple(sorted(paths))
     twice = {a for a, b in itertools.pairwise(ordered) if a == b}
     if twice:

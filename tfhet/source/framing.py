@@ -20,7 +20,7 @@ from tfhet.errors import DataError, UsageError
 HEADER_BYTES = 12
 FOOTER_BYTES = 4
 ENDS = "the file ends before this record"
-"""What `fault` returns for a place after the last record."""
+"""Result of `fault` for a place after the last record."""
 _GZIP = "is compressed with gzip"
 
 

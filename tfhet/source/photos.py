@@ -26,11 +26,6 @@ SIZES = ((375, 500), (333, 500), (300, 400), (400, 500), (500, 500), (480, 640),
 """Rows and columns of photos that are wider than high; one photo in four is turned."""
 SHARES = (0.55, 0.12, 0.06, 0.05, 0.05, 0.07, 0.05, 0.05)
 """Probability of each size."""
-QUALITIES = (85, 97)
-"""Smallest JPEG quality, and one above the largest; all are equally likely."""
-NOISE_LEVELS = (3.0, 11.0)
-"""Range of the noise's standard deviation, in grey levels. It makes the files as large as those of photos that were
-not enlarged."""
 
 
 def photos(
@@ -85,9 +80,10 @@ def _photo(original: np.ndarray, random: np.random.Generator) -> bytes:
         part = part[:, ::-1]
     values = tf.image.resize(part, size, "bicubic").numpy()
     values = values * random.uniform(0.8, 1.2, 3) + random.uniform(-15.0, 15.0)
-    values += random.normal(0.0, random.uniform(*NOISE_LEVELS), values.shape)
+    # In grey levels; it makes the files as large as those of photos that were not enlarged.
+    values += random.normal(0.0, random.uniform(3.0, 11.0), values.shape)
     image = np.clip(np.rint(values), 0, 255).astype(np.uint8)
-    quality, kind = int(random.integers(*QUALITIES)), random.random()
+    quality, kind = int(random.integers(85, 97)), random.random()
     if kind < 0.02:
         return tf.io.encode_jpeg(image[..., 1:2], "grayscale", quality).numpy()
     return tf.io.encode_jpeg(image, "rgb", quality, chroma_downsampling=kind < 0.9).numpy()

@@ -58,7 +58,7 @@ class BadRecord:
     position: int
     """Position of the record in its split, from 0."""
     reason: str
-    """What is wrong with the record, for people."""
+    """Fault of the record, for people."""
     examples: int | None = 1
     """Number of examples that are lost: more than one where nothing after the record can be reached; None: unknown."""
 

@@ -7,8 +7,7 @@ import contextlib
 import functools
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import psutil
 
@@ -57,16 +56,13 @@ class Turn:
         """CPU seconds of all sides per GB."""
         return sum(self.cpu_s.values()) * GB / self.bytes
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class Lane:
     """One way with its processes."""
 
     key: str
-    """Part of a figure's name."""
+    """Name in figures."""
     bytes: int
     """Bytes of one batch."""
     clients: Sequence[AnsweringProcess]
@@ -137,17 +133,8 @@ def rounds(
     return in_rounds(cases, describe, warmup=warmup, repeats=repeats, observer=observer, clock=clock)
 
 
-class Ways:
+class Ways(contextlib.AsyncExitStack):
     """Sets up lanes over tf.data service, as jobs have it; leaving it ends all processes, also after an error."""
-
-    def __init__(self) -> None:
-        self._stack = contextlib.AsyncExitStack()
-
-    async def __aenter__(self) -> Ways:
-        return self
-
-    async def __aexit__(self, *exception: object) -> None:
-        await self._stack.aclose()
 
     async def open(self, loads: Sequence[Load], size: str) -> list[Lane]:
         """Returns a lane for each load, all with batches of one size. Raises TfhetError."""
@@ -164,7 +151,7 @@ class Ways:
         dispatcher, *ports = free_ports(1 + load.workers)
         address = f"127.0.0.1:{dispatcher}"
         fleet = Fleet("bench", "127.0.0.1", env, on_line=lambda line: print(line, file=sys.stderr))
-        self._stack.push_async_callback(fleet.stop)
+        self.push_async_callback(fleet.stop)
         await fleet.start_dispatcher(dispatcher, READY_S)
         await fleet.start_workers(ports, address, READY_S)
         readers = [self.end(READER, env) for _ in range(load.ranks)]
@@ -188,7 +175,7 @@ class Ways:
         """Starts a process that is one end of a way."""
         command = [sys.executable, "-m", "tfhet.bench.wire.end", function]
         process = AnsweringProcess(function, command, env, ANSWER_LIMIT_S)
-        self._stack.callback(_end_with_children, process)
+        self.callback(_end_with_children, process)
         return process
 
 
