@@ -121,8 +121,8 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
 def _options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--reference", type=Path, metavar="FILE", help="a record of this suite (default: the package's)")
-    add("--processes", type=int, metavar="N", help="instead of one for each vCPU")
-    add("--passes", type=int, default=PASSES, metavar="N", help="of a measurement (default %(default)s)")
+    add("--processes", type=int, metavar="N", help="number of processes (default: one for each vCPU)")
+    add("--passes", type=int, default=PASSES, metavar="N", help="passes of a measurement (default %(default)s)")
 
 
 def _notes(record: Record) -> list[str]:

@@ -24,7 +24,6 @@ class Suite:
     """One suite. Importing its module loads neither TensorFlow nor anything else that is slow."""
 
     name: str
-    """Word on the command line."""
     does: str
     """One line for the help."""
     options: Callable[[argparse.ArgumentParser], None]

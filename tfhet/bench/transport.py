@@ -23,13 +23,7 @@ from tfhet.planes.tf_service.wire_cost import CLIENT, PLAIN, PREFIX, RATE, RATIO
 from tfhet.record import Figure, Record
 
 SECONDS = 0.5
-USUAL: Mapping[str, Any] = {
-    "dtypes": ("uint8",),
-    "sizes": ("19MB",),
-    "compressions": (PLAIN,),
-    "workers": (1,),
-    "ranks": (1,),
-}
+USUAL = {"dtypes": ("uint8",), "sizes": ("19MB",), "compressions": (PLAIN,), "workers": (1,), "ranks": (1,)}
 """Values of these options where only others of them are given."""
 BASE = "the CPU uncompressed, default allocator, one worker, one rank"
 LOOPBACK = (
@@ -46,7 +40,9 @@ def options_of_loads(parser: argparse.ArgumentParser) -> None:
     known.add_argument("--compressions", type=words, metavar="NAMES", help=f"of {','.join(COMPRESSIONS)} (none)")
     known.add_argument("--workers", type=_numbers, metavar="NUMBERS", help="such as 1,2,4 (1)")
     known.add_argument("--ranks", type=_numbers, metavar="NUMBERS", help="readers that share one job (1)")
-    parser.add_argument("--seconds", type=float, default=SECONDS, metavar="X", help="of a turn, about (%(default)s)")
+    parser.add_argument(
+        "--seconds", type=float, default=SECONDS, metavar="X", help="approximate length of a turn (%(default)s)"
+    )
 
 
 def words(text: str) -> tuple[str, ...]:

@@ -69,7 +69,7 @@ class Anatomy:
     no_tensors: tuple[str, ...] = ()
     """Components of an element that are not tensors, by the names of their specs."""
     unknown_shapes: tuple[str, ...] = ()
-    """Components of an element without a known number of dimensions."""
+    """Components of an element whose number of dimensions is unknown."""
 
 
 def anatomy_of(target: Pipeline | tf.data.Dataset) -> Anatomy:

@@ -72,8 +72,7 @@ def parts_of_pipeline(pipeline: Pipeline) -> list[PipelinePart]:
         names.append(stage_room.text(tuple(placed.stage for placed in step.stages)))
         if step.stages[-1].output.ragged and end < len(pipeline.placed()):
             continue
-        name = "; ".join(names)
-        taken = {part.name for part in parts}
+        name, taken = "; ".join(names), {part.name for part in parts}
         if name in taken:
             name = next(f"{name} ({number})" for number in range(2, 99) if f"{name} ({number})" not in taken)
         upto = remote_part(pipeline, None, Cut(end), threads=1)

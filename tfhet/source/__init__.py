@@ -5,7 +5,7 @@
     source = TFRecordSource.from_directory("/opt/ml/input/data/train")  # what `tfhet convert` wrote
     source = SyntheticSource(examples=10_000, splits=16)                # noise, for measurements
 
-The modules `digits` and `photos` write demonstration data; they also run as programs.
+The modules `digits` and `photos` write demonstration data.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ _GZIP = "is compressed with gzip"
 
 
 class Frame(NamedTuple):
-    """One record in a file."""
+    """One record in a file. The compiled reader of blocks (native/records.cc) checks the same framing."""
 
     offset: int
     """Byte at which the record starts, header included."""

@@ -1,4 +1,4 @@
-"""JPEG photos of many sizes as TFRecords, without a download: `python -m tfhet.source.photos DIR`.
+"""JPEG photos of many sizes as TFRecords, without a download.
 
 Parts of the two photos that come with scikit-learn, enlarged, mirrored, coloured and with the noise of a sensor. Sizes
 and bytes are distributed about as in ImageNet's training images, so that decoding takes about as long: 500 x 375 in the
@@ -7,7 +7,6 @@ median, some upright, some up to 1000 x 750, 100 kB in the mean.
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -87,13 +86,3 @@ def _photo(original: np.ndarray, random: np.random.Generator) -> bytes:
     if kind < 0.02:
         return tf.io.encode_jpeg(image[..., 1:2], "grayscale", quality).numpy()
     return tf.io.encode_jpeg(image, "rgb", quality, chroma_downsampling=kind < 0.9).numpy()
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Writes JPEG photos of many sizes as TFRecords.")
-    parser.add_argument("directory", nargs="?", help="directory to write (default: one in ~/.cache/tfhet/photos)")
-    parser.add_argument("--count", type=int, default=512, help="number of photos (default 512)")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the photos (default 0)")
-    parser.add_argument("--shards", type=int, default=8, help="number of files (default 8)")
-    arguments = parser.parse_args()
-    print(photos(arguments.directory, arguments.count, arguments.seed, arguments.shards))

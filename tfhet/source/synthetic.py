@@ -51,7 +51,6 @@ class SyntheticSource:
         self.uneven = uneven
 
     def split_sizes(self) -> tuple[int, ...]:
-        """Returns the number of examples of each split."""
         shares = range(1, self.splits + 1) if self.uneven else [1] * self.splits
         ends = [self.examples * share // sum(shares) for share in itertools.accumulate(shares, initial=0)]
         return tuple(end - start for start, end in itertools.pairwise(ends))
@@ -98,10 +97,9 @@ class SyntheticSource:
         return hashlib.blake2b(what.encode(), digest_size=16).hexdigest()
 
     def check(self) -> None:
-        """Returns at once: no file can be missing."""
+        """Does nothing: no file can be missing."""
 
     def damages(self) -> tuple[BadRecord, ...]:
-        """Returns (): no record can be bad."""
         return ()
 
 

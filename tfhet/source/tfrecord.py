@@ -104,15 +104,11 @@ class TFRecordSource:
         return len(self.files)
 
     def example_count(self) -> int | None:
-        """Returns the number of examples, where `split_sizes` is known."""
         sizes = self.split_sizes()
         return None if sizes is None else sum(sizes)
 
     def split_sizes(self) -> tuple[int, ...] | None:
-        """Returns the number of readable examples of each file, where it is known.
-
-        It is known after `check`; before, from the directory's `tfhet.json`, unless bad records are skipped.
-        """
+        """Known after `check`; before, from the directory's `tfhet.json`, unless bad records are skipped."""
         known = self._reached or ({} if self._skips else self._listed)
         return tuple(known[file] for file in self.files) if known.keys() >= set(self.files) else None
 
@@ -152,7 +148,6 @@ class TFRecordSource:
         return [(self.files[split], starts[split][min(at, len(starts[split]) - 1)]) for split, at in places]
 
     def parse(self, records: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Parses records, string [batch], into each feature as its spec says."""
         return examples.parse(records, self.features)
 
     def reads_blocks(self) -> bool:
