@@ -42,7 +42,7 @@ class GraphStep:
 
 @dataclass(frozen=True)
 class Anatomy:
-    """One data set."""
+    """One data set: `sources` counts its sources, `graph_bytes` is the size of its serialised graph."""
 
     is_declared: bool
     """Whether it is a Pipeline, for which tfhet chooses batching, order and cut."""
@@ -54,9 +54,7 @@ class Anatomy:
     splits: int | None
     """Number of splits for dynamic sharding; None for unknown, or for several sources."""
     sources: int
-    """Number of sources."""
     graph_bytes: int
-    """Size of the serialised graph."""
     reads_files: bool = False
     python_functions: tuple[str, ...] = ()
     """Python functions that the graph calls, which other processes cannot."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import functools
+import itertools
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -59,31 +59,19 @@ def find(
         with tf.control_dependencies(tf.nest.flatten(made, expand_composites=True)):
             return tf.size(ids)
 
-    threads = os.cpu_count() or 1
-    end_s = clock.monotonic() + deadline_s
-    running: collections.deque[tuple[np.ndarray, Future | None]] = collections.deque()
-
-    def first_of_oldest() -> BadRecord | None:
-        ids, result = running.popleft()
-        with contextlib.suppress(*RECORD_ERRORS):
-            if result is not None:
-                result.result()
+    def first_bad(ids: np.ndarray, records: tf.Tensor | None) -> BadRecord | None:
+        if records is not None:
+            with contextlib.suppress(*RECORD_ERRORS):
+                work(tf.constant(ids), records)
                 return None
         return next((bad for bad in examine(source, ids, prepare) if bad.reason not in (SOUND, framing.ENDS)), None)
 
-    pool = ThreadPoolExecutor(threads)
-    try:
-        for ids, records in _batches(source):
-            running.append((ids, None if records is None else pool.submit(work, tf.constant(ids), records)))
-            if len(running) > 2 * threads and (bad := first_of_oldest()):
+    threads = os.cpu_count() or 1
+    end_s, batches = clock.monotonic() + deadline_s, _batches(source)
+    with ThreadPoolExecutor(threads) as pool:
+        while clock.monotonic() < end_s and (group := list(itertools.islice(batches, 2 * threads))):
+            if bad := next(filter(None, pool.map(first_bad, *zip(*group, strict=True))), None):
                 return bad
-            if clock.monotonic() > end_s:
-                return None
-        while running:
-            if bad := first_of_oldest():
-                return bad
-    finally:
-        pool.shutdown(cancel_futures=True)
     return None
 
 
