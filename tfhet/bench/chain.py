@@ -143,10 +143,7 @@ def _plain(course: Course) -> tf.data.Dataset:
 
 
 def step_cases(course: Course) -> dict[str, Case]:
-    """Returns a case for each step of the plain form, in running order, on one batch that the steps before it made.
-
-    The keys are stage names, with a plus between those that run as one.
-    """
+    """Returns a case for each step, by stage names joined with a plus, on one batch that the steps before it made."""
     from tfhet.placement import one_epoch
     from tfhet.placement.lowering import steps
     from tfhet.stages import randomness
@@ -195,9 +192,9 @@ def reading(
     build: Callable[[], Iterable[Any]],
     images: Callable[[Any], Any] = lambda element: element,
 ) -> Case:
-    """Returns a case whose run goes once over the data set that `build` makes. `images` finds them in an element.
+    """Returns a case whose run reads the data set that `build` makes, in whose elements `images` finds the images.
 
-    The run raises TfhetError unless the data set has `count` images.
+    The run raises TfhetError unless there are `count` images.
     """
 
     def read(iterator: Iterable[Any]) -> None:

@@ -158,10 +158,7 @@ def kind_of(dataset: tf.data.Dataset) -> str:
 
 
 def examples_in(dataset: tf.data.Dataset, before: int) -> int:
-    """Returns the number of examples in one element, from the batch size, as if every batch were full.
-
-    before: the number in one element of its input.
-    """
+    """Returns the number of examples in one element, as if every batch were full; `before`: in one of its input."""
     kind = kind_of(dataset)
     if kind == "Unbatch":
         return 1

@@ -108,14 +108,10 @@ class Profile:
 
     @classmethod
     def of(cls, record: Record) -> Profile:
-        """Reads what `record` returned; fields that an older record lacks have their defaults.
-
-        Raises DataError for a record that is not of a profile.
-        """
+        """Reads what `record` returned. Raises DataError for a record that is not of a profile."""
         _, _, name = record.name.partition("profile.")
-        parts = record.details.get("parts")
         try:
-            costs = tuple(_cost(part) for part in parts or ())
+            costs = tuple(_cost(part) for part in record.details.get("parts") or ())
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise DataError(f"record {record.name!r}: a part of the profile cannot be read: {error!r}") from None
         rounds = {len(cost.cumulative_us) for cost in costs}

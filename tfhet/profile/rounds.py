@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import dataclasses
 import gc
 import os
 from collections.abc import Iterator, Sequence
@@ -82,9 +83,8 @@ class _Row:
     """A part with its cases, and the samples taken of it."""
 
     part: PipelinePart
-    size: int
-    """Bytes of one example after the part."""
-    dtype: str
+    cost: Cost
+    """The cost without its samples."""
     upto: _Case
     alone: _Case | None = None
     idle: _Case | None = None
@@ -95,7 +95,7 @@ class _Row:
 
     @property
     def element_bytes(self) -> int:
-        return self.size * self.part.examples
+        return self.cost.bytes_per_example * self.part.examples
 
 
 def _rested(clock: Clock) -> float:
@@ -165,20 +165,10 @@ def measure(
                     row.cumulative_us.append(cumulative_us)
                     row.alone_us += [] if alone_us is None else [alone_us]
             observer(Event("profile.round", clock.wall(), {"done": turn, "total": effort.repeats}))
-    costs = [
-        Cost(
-            name=row.part.name,
-            cumulative_us=tuple(row.cumulative_us),
-            alone_us=tuple(row.alone_us),
-            bytes_per_example=row.size,
-            dtype=row.dtype,
-            examples=row.part.examples,
-            kind=row.part.kind,
-            ops=tuple(sorted(row.part.ops)),
-            parallel=row.part.parallel,
-        )
+    costs = (
+        dataclasses.replace(row.cost, cumulative_us=tuple(row.cumulative_us), alone_us=tuple(row.alone_us))
         for row in rows
-    ]
+    )
     return Profile(name, tuple(costs), examples)
 
 
@@ -232,4 +222,5 @@ def _row(part: PipelinePart) -> _Row:
             by_dtype[value.dtype.name] += size
     size = round(by_dtype.total() / part.examples)
     upto = _Case(part.upto, part.examples, _fitting(WINDOW_BYTES, size * part.examples))
-    return _Row(part, size, max(by_dtype, key=by_dtype.__getitem__, default=""), upto)
+    dtype, ops = max(by_dtype, key=by_dtype.__getitem__, default=""), tuple(sorted(part.ops))
+    return _Row(part, Cost(part.name, (), (), size, dtype, part.examples, part.kind, ops, part.parallel), upto)

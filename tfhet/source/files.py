@@ -16,7 +16,7 @@ _EDGE_BYTES = 4096
 
 
 def files_of(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
-    """The paths of the files, sorted.
+    """Returns the paths of the files, sorted.
 
     files: a list of paths, a directory (its `*.tfrecord*` files), or a glob pattern. Raises UsageError when there is no
     file, or one is named twice.
@@ -43,7 +43,7 @@ def files_of(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -
 
 
 def identities(files: Sequence[str]) -> list[list[str | int]]:
-    """For each file its path below the files' common directory, its size in bytes, and a digest of its two ends.
+    """Returns for each file its path below the files' common directory, its size in bytes, and a digest of its ends.
 
     The common directory is left out because it may differ from host to host. Raises DataError for a file that cannot be
     opened.
@@ -61,11 +61,7 @@ def _size(file: str) -> int:
 
 
 def _edges(file: str) -> str:
-    """Digest of the first and the last bytes of a local file; "" for a remote file.
-
-    They hold the first and the last record or their checksums. Files that were written again with other data differ
-    there, though they often have the same names and sizes.
-    """
+    """Returns a digest of a local file's ends, which differ when other data were written; "" for a remote file."""
     try:
         with open(file, "rb") as content:
             head = content.read(_EDGE_BYTES)

@@ -87,10 +87,9 @@ class Source(Protocol):
         """Returns the number of readable examples of each split; None when that is unknown without reading them."""
 
     def read(self, split: tf.Tensor) -> tf.data.Dataset:
-        """Returns the records of one split in order, each as (position, record).
+        """Returns the records of one split in order, each as (position, record); position: int64 scalar, from 0.
 
-        split: int64 scalar, symbolic where `read` is called inside `Dataset.interleave`. position: int64 scalar, from
-        0.
+        split: int64 scalar, symbolic where `read` is called inside `Dataset.interleave`.
         """
 
     def read_at(self, ids: Sequence[int] | np.ndarray) -> tf.data.Dataset:

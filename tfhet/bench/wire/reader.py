@@ -45,10 +45,7 @@ def batch(dtype: str, size: int, index: tf.Tensor | int) -> tf.Tensor:
 
 
 def read(dispatcher: str, workers: int, rank: int, dtype: str, size: int, compression: str) -> End:
-    """Opens one reader of the job that all ranks share.
-
-    Rank 0 registers the data set, reads until the workers hold all of it, and reports the `wire_bytes` of a batch.
-    """
+    """Opens a reader of the job of all ranks; rank 0 registers the data set and reports `wire_bytes` of a batch."""
     import tensorflow as tf
 
     from tfhet.placement import without_autotune
