@@ -82,7 +82,6 @@ def test_the_suite_fails_when_a_point_is_over_the_target_and_names_it() -> None:
             "scaling", scaling.figures_of([taken]), details={"rows": scaling.rows(taken), "runs": None, "loads": {}}
         )
 
-    assert scaling.SUITE.is_kept is not None and scaling.SUITE.notes is not None
     assert scaling.SUITE.is_kept(record_of(1.04)) and not scaling.SUITE.is_kept(record_of(1.06))
     assert "data_hosts_6" in scaling.SUITE.notes(record_of(1.06))[-1]
 
@@ -183,7 +182,6 @@ def test_a_run_that_fails_is_made_again_once_and_the_record_says_why(suite: Call
     fails = {1}
     record = suite(measured, [0.1], *words)
     assert folders == [f"{LOADS[0].key}-1-0", f"{LOADS[0].key}-1-0-again"]
-    assert scaling.SUITE.notes is not None
     assert any("a worker was lost" in line for line in scaling.SUITE.notes(record))
     fails, folders = {1, 2}, []
     with pytest.raises(JobFailed):

@@ -14,7 +14,7 @@ from benchmarks.transport import allocator, ways
 from benchmarks.transport.allocator import ALLOCATORS, SMALL_PAGES, TCMALLOC
 from benchmarks.transport.ways import RAW_SOCKET, PeerWays, Rival
 from tfhet.bench import Suite, transport
-from tfhet.bench.wire.figures import costs_of, figures_of, times
+from tfhet.bench.transport import costs_of, figures_of, times
 from tfhet.bench.wire.lane import Turn
 from tfhet.bench.wire.load import DTYPES, SIZES, Load
 from tfhet.bench.wire.load import SELECTION as PLAIN_SELECTION

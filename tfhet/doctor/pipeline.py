@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tfhet.doctor.cluster import FILES_FOR_EACH, files_for_workers
 from tfhet.doctor.rule import RuleAnswer, Subject, limited, ok, wrong
 from tfhet.errors import UsageError
-from tfhet.profile import Anatomy
 from tfhet.units import GIB, MIB
+
+if TYPE_CHECKING:
+    from tfhet.profile import Anatomy
 
 MOST_GRAPH_BYTES = 2 * GIB - 1
 LARGE_GRAPH_BYTES = 64 * MIB

@@ -9,7 +9,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tfhet.bench import command, suites, transport
+from tfhet.bench import command, transport
+from tfhet.bench.suite import suite_named
 from tfhet.bench.transport import SUITE, loads_of
 from tfhet.bench.wire.load import SELECTION, Load
 from tfhet.errors import UsageError
@@ -22,7 +23,7 @@ def options(*words: str) -> argparse.Namespace:
 
 
 def test_the_suite_is_listed():
-    assert suites.get("transport") is SUITE
+    assert suite_named("transport") is SUITE
 
 
 def test_nothing_asked_for_is_the_selection_and_one_option_makes_it_all_combinations():
@@ -48,7 +49,6 @@ def test_options_that_measure_nothing_are_refused_before_anything_starts(words, 
 
 
 def test_a_busy_machine_is_told_and_that_it_was_loopback():
-    assert SUITE.notes is not None
     busy, loopback = SUITE.notes(Record("transport", details={"machine_busy_pct": 50.0}))
     assert "50 % busy" in busy and "loopback" in loopback
 

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
+from tfhet.bench.transport import figures_of, rows_of
 from tfhet.bench.wire import lane
-from tfhet.bench.wire.figures import figures_of, rows_of
 from tfhet.bench.wire.lane import CLIENTS, DISPATCHER, LEAST, WORKERS, Lane, Turn, rounds
 from tfhet.bench.wire.load import SELECTION, SIZES, SNAPPY, Load, combined
 from tfhet.clock import FakeClock, cpu_of

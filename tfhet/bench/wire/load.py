@@ -14,18 +14,18 @@ DTYPES = ("uint8", "float32")
 SNAPPY = "snappy"
 COMPRESSIONS = (PLAIN, SNAPPY)
 MOST_BYTES = 1_000_000_000
-"""A message of protobuf ends at 2 GiB, and a worker holds at least two batches."""
+"""Maximum size of a batch: a protobuf message ends at 2 GiB, and a worker holds at least two batches."""
 MOST_PROCESSES = 64
 
 
 @dataclass(frozen=True)
 class Load:
-    """Batches of one tensor each, and the processes between which they move. Raises UsageError for what cannot be."""
+    """Batches of one tensor each, and the processes between which they move. Raises UsageError for wrong values."""
 
     dtype: str
     """uint8 or float32."""
     size: str
-    """Bytes of a batch, as figures name it: whole kB or MB."""
+    """Size of a batch, as figures name it: whole kB or MB."""
     compression: str = PLAIN
     """none or snappy."""
     allocator: str = DEFAULT
@@ -50,7 +50,7 @@ class Load:
 
     @property
     def key(self) -> str:
-        """Its part of a figure's name."""
+        """Part of a figure's name."""
         where = {"allocator": self.allocator, "workers": self.workers, "ranks": self.ranks}
         return wire_cost.key(self.dtype, self.size, self.compression, **where)  # type: ignore[arg-type]
 
@@ -61,15 +61,15 @@ class Load:
 
 
 SIZES = ("150kB", "1600kB", "19MB", "77MB")
-"""An image of 224x224; a batch of 512 of 32x32; of 128 and of 512 of 224x224, as uint8."""
+"""One image of 224x224; batches of 512 of 32x32, and of 128 and 512 of 224x224, as uint8."""
 SELECTION = (
     *(Load(dtype, size) for size in SIZES for dtype in DTYPES),
     *(Load(dtype, size, SNAPPY) for size in SIZES[:3] for dtype in DTYPES),
     *(Load("uint8", "19MB", workers=workers) for workers in (2, 4)),
     *(Load("uint8", "19MB", workers=workers, ranks=2) for workers in (1, 2)),
 )
-"""The loads that are measured where none is asked for: one thing changed at a time. 77 MB are not compressed, which
-would take longer than all the rest."""
+"""The loads that are measured by default: one thing changed at a time. 77 MB are not compressed, which would take
+longer than all the rest."""
 
 
 def combined(
@@ -80,6 +80,6 @@ def combined(
     ranks: Sequence[int],
     allocators: Sequence[str] = (DEFAULT,),
 ) -> tuple[Load, ...]:
-    """All combinations. Raises UsageError for what is unknown or out of range."""
+    """Returns all combinations. Raises UsageError for values that are unknown or out of range."""
     every = itertools.product(sizes, dtypes, compressions, allocators, workers, ranks)
     return tuple(dict.fromkeys(Load(dtype, size, *rest) for size, dtype, *rest in every))  # type: ignore[arg-type]

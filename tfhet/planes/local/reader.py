@@ -14,8 +14,7 @@ from tfhet.errors import DataError, UsageError
 from tfhet.placement import Cut, Pipeline, Rest, one_by_one, one_epoch, preparation
 from tfhet.planes.local.threads import threads_per_rank
 from tfhet.planes.reader import Delivery
-from tfhet.source import BadRecord, diagnose, find
-from tfhet.source.damage import ERRORS, said
+from tfhet.source import RECORD_ERRORS, BadRecord, diagnose, error_text, find
 from tfhet.strategies import JobContext
 
 LOOK_S = 60.0
@@ -82,7 +81,7 @@ class LocalReader:
                 except StopIteration:
                     is_read = True
                     return
-                except ERRORS as error:
+                except RECORD_ERRORS as error:
                     self._explain(error)
                     return
                 now = self._clock.monotonic()
@@ -136,8 +135,8 @@ class LocalReader:
         found = find(self.pipeline.source, preparation(self.pipeline, self._at), LOOK_S)
         if found is None:
             raise DataError(
-                f"a record cannot be read, and it was not found in {LOOK_S:g} s: {said(error)}; --on_bad_record skip "
-                "passes over such records"
+                f"a record cannot be read, and it was not found in {LOOK_S:g} s: {error_text(error)}; "
+                "--on_bad_record skip passes over such records"
             ) from None
         raise DataError(
             f"bad record in {found}; write it again, take it out of the channel, or give --on_bad_record skip",

@@ -18,7 +18,7 @@ from tfhet.planes.tf_service.generation import Generation
 from tfhet.planes.tf_service.hangup import HangUp, addresses
 from tfhet.planes.tf_service.order import Order
 from tfhet.planes.tf_service.transport import Transport
-from tfhet.source.damage import said
+from tfhet.source import error_text
 from tfhet.strategies import JobContext
 
 log = logging.getLogger("tfhet")
@@ -111,7 +111,7 @@ class ServiceReader(LocalReader):
         if not isinstance(error, _OF_THE_SERVICE):
             return False
         # A worker or the dispatcher was dying when it was asked; what this reader held is read again.
-        log.warning("the data service failed, and is asked again: %s", said(error))
+        log.warning("the data service failed, and is asked again: %s", error_text(error))
         # Without its frames, which hold the reader.
         self.failure = error.with_traceback(None)
         self.failure.__context__ = None

@@ -90,8 +90,8 @@ def test_of_a_pipeline_it_is_what_a_data_group_runs():
 
 
 def test_arrays_too_large_for_a_graph_are_measured_without_writing_it(monkeypatch):
-    from tfhet.profile import dissection
+    from tfhet.profile import anatomy
 
-    monkeypatch.setattr(dissection, "MOST_GRAPH_BYTES", 100)
-    monkeypatch.setattr(dissection, "inspect", lambda dataset: pytest.fail("the graph was written"))
+    monkeypatch.setattr(anatomy, "MOST_GRAPH_BYTES", 100)
+    monkeypatch.setattr(anatomy, "inspect", lambda dataset: pytest.fail("the graph was written"))
     assert anatomy_of(images()).graph_bytes == 12 * UINT8
