@@ -97,8 +97,7 @@ def _plain(course: Course) -> tf.data.Dataset:
 def step_cases(course: Course) -> dict[str, Case]:
     """Each step of one form alone, in running order, on one batch that the steps before it made: stage names, with a
     plus between those that run as one, to the case."""
-    from tfhet.placement import one_epoch
-    from tfhet.placement.lowering import steps
+    from tfhet.placement import one_epoch, steps
     from tfhet.stages import randomness
 
     pipeline = shaped(course.pipeline, course.plain_form)

@@ -68,6 +68,12 @@ def available(name: str) -> bool:
     return ops(name) is not None
 
 
+def shaped(result: tf.Tensor, shape: Any) -> tf.Tensor:
+    """Returns the result of an op with its static shape, which compiled ops do not state."""
+    result.set_shape(shape)
+    return result
+
+
 def load_all() -> tuple[str, ...]:
     """Loads every kernel that it can and returns their names, for a process that runs other processes' graphs."""
     loaded = tuple(name for name in names() if available(name))

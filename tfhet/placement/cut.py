@@ -16,10 +16,6 @@ def bytes_per_example(spec: ImageSpec) -> int:
     return (spec.height or 1) * (spec.width or 1) * spec.channels * _ITEM_BYTES[spec.dtype]
 
 
-def _specs(pipeline: Declaration) -> list[ImageSpec]:
-    return [pipeline.input, *(placed.output for placed in pipeline.placed())]
-
-
 @dataclass(frozen=True)
 class Cut:
     """Stages before `position`, in running order, run where the data is prepared; the rest on the trainer."""
@@ -33,8 +29,8 @@ class Cut:
 
         An unknown size counts as larger than any known one.
         """
-        sizes = [(s.ragged, s.example_bytes is None, bytes_per_example(s)) for s in _specs(pipeline)]
-        return Cut(max(i for i, size in enumerate(sizes) if size == min(sizes)))
+        sizes = [(s.ragged, s.example_bytes is None, bytes_per_example(s)) for s in pipeline.specs()]
+        return Cut(len(sizes) - 1 - sizes[::-1].index(min(sizes)))
 
     def checked(self, pipeline: Declaration) -> Cut:
         """Returns this cut. Raises UsageError when the pipeline has no such position."""
@@ -48,4 +44,4 @@ class Cut:
 
     def spec(self, pipeline: Declaration) -> ImageSpec:
         """Returns the spec of the images that are sent from the data group to the trainer."""
-        return pipeline.placed()[self.position - 1].output if self.position else pipeline.input
+        return pipeline.specs()[self.position]

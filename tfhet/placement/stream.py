@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import tensorflow as tf
 
 from tfhet.errors import UsageError
-from tfhet.stages import Stage, Stream
+from tfhet.stages import Cache, Stage, Stream
 
 DEFAULTS: Mapping[str, int | str] = {
     "interleave": 1,
@@ -20,8 +20,8 @@ DEFAULTS: Mapping[str, int | str] = {
 """Fields of a pipeline that a stage may set, with their defaults, in the order in which such stages are written. The
 last of them stands after the stages of images, the others before."""
 
-ENDLESS = 0
-"""The value of `repeat` for a data set without end."""
+ENDLESS = range(1 << 31)
+"""Passes without end: a range whose end is never reached, and that tf.data service can split."""
 
 _LAST = "prefetch"
 _WHY_FIRST = {
@@ -73,21 +73,20 @@ def check(settings: Mapping[str, int | str]) -> None:
         value = settings[field]
         if type(value) is not int or value < least:
             raise UsageError(f"{field} must be at least {least}, not {value!r}")
-    directory = str(settings["cache"])
-    if directory and not directory.startswith("/") and "://" not in directory:
-        raise UsageError(f"cache must be an absolute path, because other hosts use it too; not {directory!r}")
+    if settings["cache"]:
+        Cache(str(settings["cache"]))
 
 
-def passes(repeat: int, epoch: int | None) -> range | None:
-    """Returns the passes over the data in `epoch`, or None for passes without end (`epoch` None, or `repeat` 0).
+def passes(repeat: int, epoch: int | None) -> range:
+    """Returns the passes over the data in `epoch`; ENDLESS for `epoch` None and `repeat` 0.
 
     The number of the pass is the `epoch` of its examples, from which their random numbers derive. Raises UsageError for
     an epoch after one without end.
     """
-    if epoch is None or repeat == ENDLESS:
-        if epoch:
-            raise UsageError(f"epoch {epoch} cannot follow one that repeats without end: give repeat(epochs)")
-        return None
+    if epoch and not repeat:
+        raise UsageError(f"epoch {epoch} cannot follow one that repeats without end: give repeat(epochs)")
+    if epoch is None or not repeat:
+        return ENDLESS
     return range(epoch * repeat, (epoch + 1) * repeat)
 
 

@@ -3,31 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
 
 import tensorflow as tf
 
 from tfhet import stages as stage_room
-from tfhet.placement import Cut, Pipeline, PlacedStage, local_part, remote_part
-from tfhet.placement.lowering import steps
+from tfhet.placement import Cut, Pipeline, local_part, remote_part, steps
 from tfhet.profile.part import PipelinePart
 
 READING = "read, parse and batch"
-
-
-@dataclass(frozen=True)
-class _Until:
-    """A pipeline whose stages end at a position."""
-
-    pipeline: Pipeline
-    end: int
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.pipeline, name)
-
-    def placed(self) -> tuple[PlacedStage, ...]:
-        return self.pipeline.placed()[: self.end]
 
 
 def parts_of_pipeline(pipeline: Pipeline) -> list[PipelinePart]:
@@ -56,7 +39,7 @@ def parts_of_pipeline(pipeline: Pipeline) -> list[PipelinePart]:
 
 def _alone(pipeline: Pipeline, begin: int, end: int) -> Callable[[tf.data.Dataset], tf.data.Dataset]:
     def apply(dataset: tf.data.Dataset) -> tf.data.Dataset:
-        return local_part(_Until(pipeline, end), dataset, Cut(begin), threads=1)
+        return local_part(pipeline, dataset, Cut(begin), threads=1, end=end)
 
     return apply
 

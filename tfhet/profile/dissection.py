@@ -7,8 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfhet.placement import Cut, Pipeline, remote_part
-from tfhet.placement.inspect import Inspection, inspect
+from tfhet.placement import Cut, Inspection, Pipeline, inspect, remote_part
 from tfhet.profile.anatomy import Anatomy, GraphStep
 from tfhet.profile.plain import _chain, _examples, _kind, _names, _ops
 

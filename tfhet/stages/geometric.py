@@ -42,16 +42,17 @@ class Geometric(Stage):
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
         shape = tf.shape(images)
         transforms = self.transforms(parameters, shape[1], shape[2])
-        size = self.size(ImageSpec.of(tf.TensorSpec(images.shape, images.dtype)))
         mode, value = self.fill or ("nearest", 0.0)
-        return projection.project(images, transforms, mode, value, size)
+        return projection.project(images, transforms, mode, value, self.size(ImageSpec.of(images)))
 
 
 class Filled(Geometric):
-    """A stage with the fields `fill_mode` and `fill_value`."""
+    """A stage whose fields say how to fill what lies beyond the edge."""
 
     fill_mode: str
+    """Fill beyond the edge: constant, nearest, reflect or wrap."""
     fill_value: float
+    """Value of `constant`, within the range of the images."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -64,8 +65,8 @@ class Filled(Geometric):
         return self.fill_mode != "constant"
 
     def spec(self, spec: ImageSpec) -> ImageSpec:
-        if self.fill_mode == "constant" and not spec.low <= self.fill_value <= spec.high:
-            self.refuse(f"fill_value {self.fill_value:g} is outside the images' range, {spec.low:g} to {spec.high:g}")
+        if self.fill_mode == "constant":
+            self.check_value("fill_value", self.fill_value, spec)
         return spec
 
     @property

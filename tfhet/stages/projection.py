@@ -120,16 +120,14 @@ def project(
     for bit, unless coordinates are so large that float32 has no fractions for them.
     """
     shape = tf.shape(images)[1:3] if size is None else tf.constant(size, tf.int32)
-    compiled = native.ops("sampling")
-    if compiled is None:
+    ops = native.ops("sampling")
+    if ops is None:
         projected = _plain(images, transforms, fill_mode, fill_value, shape)
     else:
-        projected = compiled.tfhet_project(
+        projected = ops.tfhet_project(
             images, transforms, shape, fill_mode=fill_mode.upper(), fill_value=fill_value, interpolation="BILINEAR"
         )
-    height, width = images.shape[1:3] if size is None else size
-    projected.set_shape([images.shape[0], height, width, images.shape[3]])
-    return projected
+    return native.shaped(projected, [images.shape[0], *(images.shape[1:3] if size is None else size), images.shape[3]])
 
 
 def _plain(images: tf.Tensor, transforms: tf.Tensor, fill_mode: str, fill_value: float, shape: tf.Tensor) -> tf.Tensor:

@@ -7,7 +7,7 @@ import tensorflow as tf
 from tfhet import stages
 from tfhet.errors import UsageError
 from tfhet.stages import ImageSpec, RandomErasing, randomness
-from tfhet.stages.random_erasing import painted
+from tfhet.stages.painting import painted
 
 pytestmark = pytest.mark.usefixtures("backend")
 
