@@ -50,12 +50,12 @@ class Limits:
 
     def __contains__(self, value: float) -> bool:
         excluded = (self.above and value == self.low) or (self.below and value == self.high)
-        return self.low <= value <= self.high and abs(value) != math.inf and not excluded
+        return self.low <= value <= self.high and abs(value) < math.inf and not excluded
 
     def __str__(self) -> str:
         if self.high < math.inf:
             return f"from {self.low:g} to {'below ' * self.below}{self.high:g}"
-        return f"{'above' if self.above else 'at least'} {self.low:g}" if self.low > -math.inf else "finite"
+        return f"{'above' if self.above else 'at least'} {self.low:g}"
 
 
 Count: TypeAlias = Annotated[int, Limits(1)]
@@ -140,7 +140,7 @@ class Stage:
             self.refuse(f"{field} must be {kind.__name__}, not {value!r}")
         for limits in notes:
             if isinstance(limits, Limits) and value not in limits:
-                self.refuse(f"{field} is {limits}, not {value}")
+                self.refuse(f"{field} is {limits if abs(value) < math.inf else 'finite'}, not {value}")
         return value
 
     def refuse(self, why: str) -> NoReturn:
