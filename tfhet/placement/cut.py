@@ -8,7 +8,7 @@ from tfhet.errors import UsageError
 from tfhet.placement.declaration import Declaration
 from tfhet.stages import ImageSpec
 
-_ITEM_BYTES = {"encoded": 1, "uint8": 1, "float16": 2, "bfloat16": 2, "float32": 4}
+_ITEM_BYTES = {"encoded": 1, "uint8": 1, "float32": 4}
 
 
 def bytes_per_example(spec: ImageSpec) -> int:

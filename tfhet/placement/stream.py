@@ -40,31 +40,30 @@ def taken(stages: Sequence[Stage], given: Mapping[str, int | str]) -> tuple[tupl
     a wrong place, or contradicts its field.
     """
     images: list[Stage] = []
-    settings: dict[str, int | str] = {}
-    names: dict[str, str] = {}
+    setters: dict[str, Stream] = {}
     order = list(DEFAULTS)
     for stage in stages:
         if not isinstance(stage, Stream):
-            if _LAST in settings:
-                stage.refuse(f"comes after {names[_LAST]}, which holds finished batches: put that last")
+            if _LAST in setters:
+                stage.refuse(f"comes after {setters[_LAST].name}, which holds finished batches: put that last")
             images.append(stage)
             continue
-        field, value = stage.setting, stage.value
+        field = stage.setting
         if field not in DEFAULTS:
             stage.refuse(f"sets {field!r}, which pipelines do not have; they have {', '.join(DEFAULTS)}")
-        if field in settings:
+        if field in setters:
             stage.refuse("is given twice: give it once")
         if images and field != _LAST:
             why = _WHY_FIRST[field]
             stage.refuse(f"comes after {images[-1].name}: put it before the stages of images, because {why}")
-        later = [names[other] for other in settings if order.index(other) > order.index(field)]
+        later = [setter.name for other, setter in setters.items() if order.index(other) > order.index(field)]
+        setters[field] = stage
         if later:
-            wanted = [*(names[f] for f in order if f in settings and f in order[: order.index(field)]), stage.name]
-            stage.refuse(f"comes after {later[0]}; the order is {'; '.join([*wanted, *later])}")
-        if given.get(field, DEFAULTS[field]) not in (DEFAULTS[field], value):
-            stage.refuse(f"is {value!r}, but the pipeline's {field} is {given[field]!r}: give one of them")
-        settings[field], names[field] = value, stage.name
-    return tuple(images), settings
+            wanted = "; ".join(setters[other].name for other in order if other in setters)
+            stage.refuse(f"comes after {later[0]}; the order is {wanted}")
+        if given.get(field, DEFAULTS[field]) not in (DEFAULTS[field], stage.value):
+            stage.refuse(f"is {stage.value!r}, but the pipeline's {field} is {given[field]!r}: give one of them")
+    return tuple(images), {field: setter.value for field, setter in setters.items()}
 
 
 def check(settings: Mapping[str, int | str]) -> None:

@@ -32,7 +32,7 @@ from tfhet.stages.registry import chain, get, load_plugins, names, parse, regist
 from tfhet.stages.resize import Resize
 from tfhet.stages.sharpen import Sharpen
 from tfhet.stages.spec import ImageSpec
-from tfhet.stages.stage import Limits, Stage
+from tfhet.stages.stage import Stage, Within
 from tfhet.stages.stream import Batch, Cache, Interleave, Prefetch, Repeat, Shuffle, Stream
 from tfhet.stages.tone import Gamma, Invert, Posterize, RandomBrightness, Solarize
 from tfhet.stages.window import RandomResizedCrop, ResizedCenterCrop
@@ -60,7 +60,7 @@ __all__ = [
     "ImageSpec",
     "Interleave",
     "Invert",
-    "Limits",
+    "Within",
     "Mixup",
     "Normalize",
     "OneHot",

@@ -10,12 +10,12 @@ from typing import Annotated, ClassVar, TypeAlias
 import tensorflow as tf
 
 from tfhet.stages import projection, randomness
-from tfhet.stages.geometric import Filled, Geometric
+from tfhet.stages.geometric import Filled, FillMode, Geometric
 from tfhet.stages.registry import register
 from tfhet.stages.spec import ImageSpec
-from tfhet.stages.stage import Finite, Fraction, Limits, Positive
+from tfhet.stages.stage import Finite, Fraction, Positive, Within
 
-Offset: TypeAlias = Annotated[float, Limits(-1, 1)]
+Offset: TypeAlias = Annotated[float, Within(-1, 1)]
 
 
 @register("affine")
@@ -33,12 +33,12 @@ class Affine(Filled):
     """Factor; above 1 enlarges the content. Positive."""
     shear: Offset = 0.0
     """Slope in columns per row, as in `random_shear`. From -1 to 1."""
-    fill_mode: str = "reflect"
+    fill_mode: FillMode = "reflect"
     fill_value: float = 0.0
 
     def transforms(self, parameters: Mapping[str, tf.Tensor], height: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
         numbers = math.radians(self.degrees), self.down, self.right, self.scale, self.shear
-        return projection.affine(*(tf.constant([number]) for number in numbers), height=height, width=width)
+        return projection.affine(height, width, *(tf.constant([number]) for number in numbers))
 
 
 @register("random_affine")
@@ -46,7 +46,7 @@ class Affine(Filled):
 class RandomAffine(Filled):
     """Applies `affine` with uniform values: torchvision's RandomAffine, but bilinear and with shear as a slope."""
 
-    degrees: Annotated[float, Limits(0, 360)] = 10.0
+    degrees: Annotated[float, Within(0, 360)] = 10.0
     """Maximum angle either way, in degrees. From 0 to 360."""
     height_factor: Fraction = 0.1
     """Maximum distance up or down, as a fraction of the height. From 0 to 1."""
@@ -58,7 +58,7 @@ class RandomAffine(Filled):
     """Maximum enlargement. From scale_low."""
     shear: Fraction = 0.1
     """Maximum slope either way, in columns per row. From 0 to 1."""
-    fill_mode: str = "reflect"
+    fill_mode: FillMode = "reflect"
     fill_value: float = 0.0
 
     random: ClassVar[bool] = True
@@ -85,7 +85,7 @@ class RandomAffine(Filled):
 
     def transforms(self, parameters: Mapping[str, tf.Tensor], height: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
         drawn = (parameters[name] for name in ("angle", "down", "right", "scale", "shear"))
-        return projection.affine(*drawn, height=height, width=width)
+        return projection.affine(height, width, *drawn)
 
 
 @register("random_shear")
@@ -95,7 +95,7 @@ class RandomShear(Filled):
 
     factor: Fraction = 0.1
     """Maximum slope either way, in columns per row: 0.1 is an angle of atan(0.1) = 5.7 degrees. From 0 to 1."""
-    fill_mode: str = "reflect"
+    fill_mode: FillMode = "reflect"
     fill_value: float = 0.0
 
     random: ClassVar[bool] = True
@@ -117,7 +117,7 @@ class RandomTranslation(Filled):
     """Maximum distance up or down, as a fraction of the height. From 0 to 1."""
     width_factor: Fraction = 0.1
     """Maximum distance left or right, as a fraction of the width. From 0 to 1."""
-    fill_mode: str = "reflect"
+    fill_mode: FillMode = "reflect"
     fill_value: float = 0.0
 
     random: ClassVar[bool] = True
@@ -167,7 +167,7 @@ class RandomRotation(_Reflected):
 class RandomZoom(_Reflected):
     """Zooms by a uniform factor, bilinear and reflected at the edges: the Keras layer RandomZoom, aspect kept."""
 
-    factor: Annotated[float, Limits(0, 1, below=True)] = 0.1
+    factor: Annotated[float, Within(0, 1, below=True)] = 0.1
     """Range of the zoom: from 1 - factor (closer) to 1 + factor (farther). From 0 to below 1."""
 
     def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:

@@ -14,7 +14,7 @@ from tfhet.stages.levels import FullRange, Statistics
 from tfhet.stages.line import Line, apply_line
 from tfhet.stages.registry import register
 from tfhet.stages.spec import ImageSpec
-from tfhet.stages.stage import Limits, PositiveOrZero, Stage
+from tfhet.stages.stage import PositiveOrZero, Stage, Within
 
 
 @register("grayscale")
@@ -101,7 +101,7 @@ class RandomHue(FullRange):
     Images are uint8 in 0..255 or float32 in 0..1; the dtype stays. Images of one channel stay unchanged.
     """
 
-    delta: Annotated[float, Limits(0, 0.5)] = 0.1
+    delta: Annotated[float, Within(0, 0.5)] = 0.1
     """Maximum rotation either way, in turns of the colour wheel: 1/3 makes red green. From 0 to 0.5."""
 
     random: ClassVar[bool] = True
@@ -135,7 +135,7 @@ class ColorJitter(FullRange):
     """Range of the image's share, as for brightness; the mean grey has the rest. From 0, which omits the step."""
     saturation: PositiveOrZero = 0.4
     """Range of the image's share, as for contrast; its grey image has the rest. From 0, which omits the step."""
-    hue: Annotated[float, Limits(0, 0.5)] = 0.0
+    hue: Annotated[float, Within(0, 0.5)] = 0.0
     """Maximum rotation either way, in turns of the colour wheel. From 0, which omits the step, to 0.5."""
 
     random: ClassVar[bool] = True

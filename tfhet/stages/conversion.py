@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 import tensorflow as tf
 
-from tfhet.errors import unknown
 from tfhet.stages import levels
 from tfhet.stages.line import Line, apply_line
 from tfhet.stages.registry import register
@@ -101,15 +100,10 @@ class Cast(_Converting):
     Values become uint8 by rounding and clipping to 0..255. Images in 0..1 need `rescale(255)` before `cast("uint8")`.
     """
 
-    dtype: str = "float32"
+    dtype: Annotated[str, tuple(levels.FULL)] = "float32"
     """`uint8` or `float32`."""
 
     pointwise: ClassVar[bool] = True  # stated again, because `apply` is another
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.dtype not in levels.FULL:
-            unknown(f"dtype of stage {self.name}", self.dtype, levels.FULL)
 
     def spec(self, spec: ImageSpec) -> ImageSpec:
         if self.dtype == spec.dtype or self.dtype == "float32":

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 import tensorflow as tf
 
 from tfhet import native
-from tfhet.errors import unknown
 from tfhet.stages import projection, randomness
 from tfhet.stages.registry import register
 from tfhet.stages.spec import ImageSpec
@@ -29,11 +28,7 @@ class _Bordered(Stage):
 
     mode: str
     value: float
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.mode not in MODES:
-            unknown(f"mode of stage {self.name}", self.mode, MODES)
+    """Value of `constant`, within the range of the images; a whole number for uint8."""
 
     @property
     def _adds_value(self) -> bool:
@@ -99,10 +94,9 @@ class RandomCrop(_Bordered):
     """Columns of the result; 0 for those of the image."""
     padding: CountOrZero = 0
     """Number of pixels that are first added on each side."""
-    mode: str = "constant"
+    mode: Annotated[str, MODES] = "constant"
     """Kind of padding: constant (`value`), edge, reflect or symmetric, as in `pad`."""
     value: float = 0.0
-    """Value of `constant`, within the range of the images; a whole number for uint8."""
 
     random: ClassVar[bool] = True
 
@@ -180,11 +174,10 @@ class Pad(_Bordered):
     """Rows of the result with the image in the middle (an odd row goes below); 0 adds top and bottom instead."""
     width: CountOrZero = 0
     """Columns of the result with the image in the middle (an odd one goes right); 0 adds left and right instead."""
-    mode: str = "constant"
+    mode: Annotated[str, MODES] = "constant"
     """constant (`value`), edge (the last pixel), reflect (the edge once) or symmetric (the edge twice), as in
     `numpy.pad`, which mirrors again where the border is larger than the image."""
     value: float = 0.0
-    """Value of `constant`, within the range of the images; a whole number for uint8."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

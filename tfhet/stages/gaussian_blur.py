@@ -5,17 +5,16 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 import tensorflow as tf
 
 from tfhet import native
-from tfhet.errors import unknown
 from tfhet.stages.registry import register
 from tfhet.stages.spec import ImageSpec
 from tfhet.stages.stage import Count, Positive, Stage
 
-BACKENDS = ("auto", "own", "addons")
 PADDINGS = {"CONSTANT": "constant", "REFLECT": "reflect", "SYMMETRIC": "symmetric"}
 """Names of paddings in tf.pad, and the same in numpy."""
 
@@ -39,17 +38,10 @@ class GaussianBlur(Stage):
     """Side of the filter in pixels, from 1."""
     sigma: Positive = 0.8
     """Standard deviation in pixels. Positive."""
-    backend: str = "auto"
+    backend: Annotated[str, ("auto", "own", "addons")] = "auto"
     """`own` (a compiled op, else matrix products), `addons` (tensorflow_addons), or `auto`, which is `own`."""
-    padding: str = "REFLECT"
+    padding: Annotated[str, tuple(PADDINGS)] = "REFLECT"
     """Padding beyond the edge: REFLECT (the edge once), SYMMETRIC (the edge twice) or CONSTANT (0)."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.backend not in BACKENDS:
-            unknown(f"backend of stage {self.name}", self.backend, BACKENDS)
-        if self.padding not in PADDINGS:
-            unknown(f"padding of stage {self.name}", self.padding, PADDINGS)
 
     @property
     def commutes_with_rescale(self) -> bool:

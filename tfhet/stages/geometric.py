@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Annotated, TypeAlias
 
 import tensorflow as tf
 
-from tfhet.errors import unknown
 from tfhet.stages import projection
 from tfhet.stages.spec import ImageSpec
 from tfhet.stages.stage import Stage
@@ -46,6 +46,9 @@ class Geometric(Stage):
         return projection.project(images, transforms, mode, value, self.size(ImageSpec.of(images)))
 
 
+FillMode: TypeAlias = Annotated[str, projection.FILLS]
+
+
 class Filled(Geometric):
     """A stage whose fields say how to fill what lies beyond the edge."""
 
@@ -53,11 +56,6 @@ class Filled(Geometric):
     """Fill beyond the edge: constant, nearest, reflect or wrap."""
     fill_value: float
     """Value of `constant`, within the range of the images."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.fill_mode not in projection.FILLS:
-            unknown(f"fill_mode of stage {self.name}", self.fill_mode, projection.FILLS)
 
     @property
     def commutes_with_rescale(self) -> bool:

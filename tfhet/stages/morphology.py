@@ -21,6 +21,7 @@ class Morphology(Stage):
     commutes_with_rescale: ClassVar[bool] = True
 
     size: int
+    """Side of the square in pixels, from 1."""
 
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
         return extremes(images, self.size, self.largest)
@@ -35,7 +36,6 @@ class Dilate(Morphology):
     """
 
     size: Count = 3
-    """Side of the square in pixels, from 1."""
 
     largest: ClassVar[bool] = True
 
@@ -49,7 +49,6 @@ class Erode(Morphology):
     """
 
     size: Count = 3
-    """Side of the square in pixels, from 1."""
 
     largest: ClassVar[bool] = False
 

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 import tensorflow as tf
 
 from tfhet.stages.registry import register
-from tfhet.stages.stage import Limits, Stage
+from tfhet.stages.stage import Stage, Within
 
 
 @register("one_hot")
@@ -20,9 +20,9 @@ class OneHot(Stage):
     A label that is not from 0 to classes - 1 raises an error when it is read.
     """
 
-    classes: Annotated[int, Limits(2)] = 10
+    classes: Annotated[int, Within(2)] = 10
     """Number of classes, from 2."""
-    smoothing: Annotated[float, Limits(0, 1, below=True)] = 0.0
+    smoothing: Annotated[float, Within(0, 1, below=True)] = 0.0
     """Probability that is spread evenly over all classes (Szegedy et al., arXiv:1512.00567). From 0 to below 1."""
 
     takes: ClassVar[tuple[str, ...]] = ("encoded", "ragged", "images")

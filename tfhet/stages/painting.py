@@ -26,6 +26,7 @@ class _Painting(Stage):
     random: ClassVar[bool] = True
 
     value: float
+    """Value that is painted, within the range of the images; a whole number for uint8."""
 
     def spec(self, spec: ImageSpec) -> ImageSpec:
         self.check_value("value", self.value, spec, whole=True)
@@ -44,7 +45,6 @@ class Cutout(_Painting):
     size: Count = 8
     """Side of the square in pixels, from 1; for an even size the centre is the pixel right of and below the middle."""
     value: float = 0.0
-    """Value that is painted, within the range of the images; a whole number for uint8."""
 
     def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
         """Returns `centre_y`, `centre_x`: float32 [batch], fractions of height and width, from 0 to below 1."""
@@ -77,7 +77,6 @@ class RandomErasing(_Painting):
     ratio: tuple[float, float] = (0.3, 3.3)
     """Minimum and maximum height / width. Positive."""
     value: float = 0.0
-    """Value that is painted, within the range of the images; a whole number for uint8."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -35,7 +35,7 @@ from tfhet.stages.line import Line, apply_line
 from tfhet.stages.registry import register
 from tfhet.stages.sharpen import sharpened
 from tfhet.stages.spec import ImageSpec
-from tfhet.stages.stage import Count, Limits
+from tfhet.stages.stage import Count, Within
 
 OPERATIONS = (
     "identity",
@@ -75,7 +75,9 @@ class Policy(FullRange):
     shortest: ClassVar[int] = 2
     largest: ClassVar[Mapping[str, float]]
     """Largest strength of each kind of operation: the arguments of `strengths`."""
-    fill_value: float = 0.0
+
+    fill_value: float
+    """Fill beyond the edge of a moved image, in the units of the images."""
 
     @property
     def layers(self) -> int:
@@ -189,10 +191,9 @@ class RandAugment(Policy):
 
     num_layers: Count = 2
     """Number of operations for each image. From 1."""
-    magnitude: Annotated[int, Limits(0, BINS - 1)] = 9
+    magnitude: Annotated[int, Within(0, BINS - 1)] = 9
     """Strength of the operations, from 0 (most do nothing) to 30. Autocontrast and equalize have none."""
     fill_value: float = 0.0
-    """Fill beyond the edge of a moved image, in the units of the images."""
 
     largest: ClassVar[Mapping[str, float]] = {
         "shear": 0.3,
@@ -225,7 +226,6 @@ class TrivialAugment(Policy):
     """
 
     fill_value: float = 0.0
-    """Fill beyond the edge of a moved image, in the units of the images."""
 
     largest: ClassVar[Mapping[str, float]] = {"shear": 0.99, "move": 32, "degrees": 135, "change": 0.99, "bits": 2}
 

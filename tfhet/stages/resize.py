@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import tensorflow as tf
 
 from tfhet import native
-from tfhet.errors import unknown
 from tfhet.stages import projection
 from tfhet.stages.geometric import Geometric
 from tfhet.stages.registry import register
@@ -36,7 +35,7 @@ class Resize(Window, Geometric):
     """Rows of the result, from 1."""
     width: Count = 224
     """Columns of the result, from 1."""
-    method: str = "bilinear"
+    method: Annotated[str, METHODS] = "bilinear"
     """bilinear, nearest, area (the mean of the covered pixels, best for shrinking) or bicubic."""
     antialias: bool = False
     """Whether each pixel of a shrunken image is a weighted mean of the pixels that it covers; for bilinear only."""
@@ -45,8 +44,6 @@ class Resize(Window, Geometric):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.method not in METHODS:
-            unknown(f"method of stage {self.name}", self.method, METHODS)
         if self.antialias and self.method != "bilinear":
             self.refuse(f"antialias goes with method bilinear, not {self.method}")
 

@@ -23,7 +23,7 @@ from typing import Annotated, Any, ClassVar, NoReturn, TypeAlias
 
 import tensorflow as tf
 
-from tfhet.errors import UsageError
+from tfhet.errors import UsageError, unknown
 from tfhet.stages.line import Line
 from tfhet.stages.spec import ImageSpec
 
@@ -38,8 +38,8 @@ _DESCRIPTIONS = frozenset({"line", "pointwise", "transforms", "windows"})
 
 
 @dataclass(frozen=True)
-class Limits:
-    """Finite numbers from `low` to `high`: what a field declared as `Annotated[float, Limits(0, 1)]` may be."""
+class Within:
+    """Finite numbers from `low` to `high`: what a field declared as `Annotated[float, Within(0, 1)]` may be."""
 
     low: float = -math.inf
     high: float = math.inf
@@ -58,18 +58,20 @@ class Limits:
         return f"{'above' if self.above else 'at least'} {self.low:g}"
 
 
-Count: TypeAlias = Annotated[int, Limits(1)]
-CountOrZero: TypeAlias = Annotated[int, Limits(0)]
-Finite: TypeAlias = Annotated[float, Limits()]
-Positive: TypeAlias = Annotated[float, Limits(0, above=True)]
-PositiveOrZero: TypeAlias = Annotated[float, Limits(0)]
-Fraction: TypeAlias = Annotated[float, Limits(0, 1)]
-"""Types of fields. A value beyond their limits is refused when the stage is made."""
+Count: TypeAlias = Annotated[int, Within(1)]
+CountOrZero: TypeAlias = Annotated[int, Within(0)]
+Finite: TypeAlias = Annotated[float, Within()]
+Positive: TypeAlias = Annotated[float, Within(0, above=True)]
+PositiveOrZero: TypeAlias = Annotated[float, Within(0)]
+Fraction: TypeAlias = Annotated[float, Within(0, 1)]
+"""Types of fields with usual limits."""
 
 
 @dataclass(frozen=True)
 class Stage:
     """One operation on `[batch, height, width, channels]`; its dataclass fields are its configuration.
+
+    A field may state what it allows: `Annotated[float, Within(0, 1)]`, `Annotated[str, ("nearest", "bilinear")]`.
 
     A stage is a value: two stages with equal fields do the same. `apply` draws no random numbers: they come from
     `parameters`, one row per example, which derives from that example's key alone.
@@ -138,9 +140,11 @@ class Stage:
             value = float(value)
         if kind in (int, float, bool, str) and type(value) is not kind:
             self.refuse(f"{field} must be {kind.__name__}, not {value!r}")
-        for limits in notes:
-            if isinstance(limits, Limits) and value not in limits:
-                self.refuse(f"{field} is {limits if abs(value) < math.inf else 'finite'}, not {value}")
+        for note in notes:
+            if isinstance(note, tuple) and value not in note:
+                unknown(f"{field} of stage {self.name}", value, note)
+            if isinstance(note, Within) and value not in note:
+                self.refuse(f"{field} is {note if abs(value) < math.inf else 'finite'}, not {value}")
         return value
 
     def refuse(self, why: str) -> NoReturn:

@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar
 import tensorflow as tf
 
 from tfhet.stages.registry import register
-from tfhet.stages.stage import Count, CountOrZero, Limits, Stage
+from tfhet.stages.stage import Count, CountOrZero, Stage, Within
 
 
 class Stream(Stage):
@@ -77,7 +77,7 @@ class Shuffle(Stream):
     One worker reads a split, so a split shares the buffer with those that this worker reads before and after it.
     """
 
-    buffer: Annotated[int, Limits(2)] = 1000
+    buffer: Annotated[int, Within(2)] = 1000
     """Number of examples in the buffer. From 2."""
 
     setting: ClassVar[str] = "shuffle"

@@ -15,7 +15,7 @@ from tfhet.stages.levels import FullRange
 from tfhet.stages.line import Line, apply_line
 from tfhet.stages.registry import register
 from tfhet.stages.spec import ImageSpec
-from tfhet.stages.stage import Fraction, Limits, Positive
+from tfhet.stages.stage import Fraction, Positive, Within
 
 
 @register("invert")
@@ -40,7 +40,7 @@ class Solarize(FullRange):
     Images are uint8 in 0..255 or float32 in 0..1; the dtype stays.
     """
 
-    threshold: Annotated[int, Limits(0, 256)] = 128
+    threshold: Annotated[int, Within(0, 256)] = 128
     """Threshold in levels of uint8, from 0 (a plain negative) to 256 (no change); for float32 it is threshold / 255."""
 
     pointwise: ClassVar[bool] = True
@@ -68,7 +68,7 @@ class Posterize(FullRange):
     Images are uint8 in 0..255, or float32 in 0..1, which is rounded to 256 levels first. The dtype stays.
     """
 
-    bits: Annotated[int, Limits(1, 8)] = 4
+    bits: Annotated[int, Within(1, 8)] = 4
     """Number of bits that stay, from 1 to 8."""
 
     pointwise: ClassVar[bool] = True

@@ -91,7 +91,7 @@ def test_the_mean_of_a_large_plain_image_is_its_level(level):
 @given(SIZES, st.integers(1, 4))
 def test_tables_that_equalize_are_those_of_the_plain_operations(plainly, size, channels):
     batch = images(size, "uint8", channels) // tf.constant(RNG.choice([1, 40]), tf.uint8)
-    # A level above the brightest of an image is looked up by nobody.
+    # Levels above the brightest one of an image are never looked up.
     brightest = tf.reduce_max(tf.cast(batch, tf.int32), axis=(1, 2))[:, tf.newaxis]
     used = (tf.range(256)[tf.newaxis, :, tf.newaxis] <= brightest).numpy()
     assert (equalizers(batch).numpy() == plainly(equalizers, batch).numpy())[used].all()
