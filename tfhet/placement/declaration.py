@@ -1,4 +1,4 @@
-"""What a pipeline declares, as the cut and the lowering read it, and the names in its elements."""
+"""The declaration of a pipeline, as the cut and the lowering read it, and the names in its elements."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ class Declaration:
                 f"source {self.source.name!r} has no feature {IMAGE!r}, only {', '.join(sorted(self.source.spec))}; "
                 "stages need images"
             )
-        label_spec(self.source.spec, self.placed())
-        if self.output.ragged:  # and a stage that does not fit is found before anything runs
+        label_spec(self.source.spec, self.placed())  # a stage that does not fit is found before anything runs
+        if self.output.ragged:
             self.placed()[-1].stage.refuse(
                 "its images differ in size, so that they cannot be batched: put random_resized_crop, resize or "
                 "resized_center_crop after it"
@@ -144,7 +144,7 @@ def relabelled(labels: tf.Tensor, placed: Sequence[PlacedStage], drawn: Sequence
 
 
 def _deferred(stages: list[tuple[Stage, int]], source: ImageSpec) -> list[tuple[Stage, int]]:
-    """Moves each rescale after the stages that commute with it, where images stay uint8 for longer by that."""
+    """Moves each rescale after the stages that commute with it, where that keeps images uint8 for longer."""
     order: list[tuple[Stage, int]] = []
     held: list[tuple[Stage, int]] = []
     spec = source

@@ -65,7 +65,7 @@ class Step:
     """Spec of the images before the first stage."""
 
     does: ClassVar[str] = ""
-    """What the fused stages do together, for people; "" for one stage."""
+    """Description of the fused stages for `explain()`; "" for one stage."""
 
     @classmethod
     def joins(cls, run: Sequence[Stage], specs: Sequence[ImageSpec]) -> bool:

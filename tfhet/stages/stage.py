@@ -32,8 +32,6 @@ _MISSING = {
     "ragged": "the images differ in size: put random_resized_crop, resize or resized_center_crop after decode",
     "images": "the images are already decoded: omit it, or state no size for the source's Encoded images",
 }
-
-
 _DESCRIPTIONS = frozenset({"line", "pointwise", "transforms", "windows"})
 
 
