@@ -1,4 +1,4 @@
-"""What the graph of a plain tf.data.Dataset shows of the properties on which sharding and serving depend."""
+"""Inspection of a plain tf.data.Dataset: the properties in its graph on which sharding and serving depend."""
 
 from __future__ import annotations
 
