@@ -71,7 +71,7 @@ EMPTY_NAMES = {"util", "utils", "common", "misc", "helper", "helpers", "base", "
 MODULE_LINES = 300
 MEDIAN_LINES = 110
 FILES_OF_A_FOLDER = 25
-"""At most, except in stages/, which has one operation in each file."""
+"""At most, except in stages/, which has one family of operations in each file."""
 FLAGS = 90
 """At most, of the whole command line; arguments of launcher, trainer and planes are fields of dataclasses."""
 

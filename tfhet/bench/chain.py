@@ -144,8 +144,7 @@ def _plain(course: Course) -> tf.data.Dataset:
 
 def step_cases(course: Course) -> dict[str, Case]:
     """Returns a case for each step, by stage names joined with a plus, on one batch that the steps before it made."""
-    from tfhet.placement import one_epoch
-    from tfhet.placement.lowering import steps
+    from tfhet.placement import one_epoch, steps
     from tfhet.stages import randomness
 
     pipeline = shaped(course.pipeline, course.plain_form)

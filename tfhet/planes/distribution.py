@@ -15,8 +15,7 @@ import tensorflow as tf
 from tfhet.cluster import environment
 from tfhet.errors import UsageError
 from tfhet.messages import inherited, rank
-from tfhet.placement import Pipeline, without_autotune
-from tfhet.placement.inspect import without_last_assertion
+from tfhet.placement import Pipeline, without_autotune, without_last_assertion
 from tfhet.planes.registry import get
 from tfhet.strategies import JobContext
 

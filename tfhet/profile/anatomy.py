@@ -8,8 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfhet.placement import Cut, Pipeline, remote_part
-from tfhet.placement.inspect import Inspection, inspect
+from tfhet.placement import Cut, Inspection, Pipeline, inspect, remote_part
 from tfhet.profile.parts import examples_in, kind_of, names_of, ops_of, transformations
 
 MOST_GRAPH_BYTES = (1 << 31) - 1

@@ -11,8 +11,7 @@ import tensorflow as tf
 
 from tfhet import stages as stage_room
 from tfhet.errors import UsageError
-from tfhet.placement import Cut, Pipeline, PlacedStage, local_part, remote_part
-from tfhet.placement.lowering import steps
+from tfhet.placement import Cut, Pipeline, local_part, remote_part, steps
 
 READING = "read, parse and batch"
 _PASSED = ("Options", "Model", "Restructured")
@@ -45,20 +44,6 @@ class PipelinePart:
     """Whether a map has `num_parallel_calls`; None for other transformations."""
 
 
-@dataclass(frozen=True)
-class _Until:
-    """A pipeline whose stages end at a position."""
-
-    pipeline: Pipeline
-    end: int
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.pipeline, name)
-
-    def placed(self) -> tuple[PlacedStage, ...]:
-        return self.pipeline.placed()[: self.end]
-
-
 def parts_of_pipeline(pipeline: Pipeline) -> list[PipelinePart]:
     """Returns the parts, all in one process and on one thread. Stages that are fused are one part.
 
@@ -82,7 +67,7 @@ def parts_of_pipeline(pipeline: Pipeline) -> list[PipelinePart]:
 
 
 def _stages_alone(pipeline: Pipeline, begin: int, end: int) -> Apply:
-    return lambda dataset: local_part(_Until(pipeline, end), dataset, Cut(begin), threads=1)
+    return lambda dataset: local_part(pipeline, dataset, Cut(begin), threads=1, end=end)
 
 
 def _idle(dataset: tf.data.Dataset) -> tf.data.Dataset:

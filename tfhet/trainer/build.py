@@ -12,8 +12,7 @@ from tfhet import planes, strategies
 from tfhet.cluster import HostPaths
 from tfhet.errors import UsageError
 from tfhet.messages import FirstBatchLine
-from tfhet.placement import Cut, Pipeline
-from tfhet.placement.labels import label_spec
+from tfhet.placement import Cut, Pipeline, label_spec
 from tfhet.planes.reader import Reader
 from tfhet.source import Sidecar, Source, SyntheticSource, TFRecordSource
 from tfhet.strategies import Collective, JobContext

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tfhet.placement import Pipeline, PlacedStage
-from tfhet.stages import CenterCrop, Choice, ImageSpec, RandomResizedCrop, Resize, Stage
+from tfhet.placement import Pipeline
+from tfhet.stages import CenterCrop, Choice, ImageSpec, PlacedStage, RandomResizedCrop, Resize, Stage
 
 
 def stages_without_chance(pipeline: Pipeline) -> tuple[Stage, ...]:

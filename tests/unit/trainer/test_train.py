@@ -12,10 +12,9 @@ import tensorflow as tf
 
 from tfhet.cluster import host_paths
 from tfhet.errors import DataError, UsageError
-from tfhet.placement import PlacedStage
 from tfhet.record import RunFolder, Timeline
 from tfhet.source import Raw, Scalar, write_tfrecords
-from tfhet.stages import ImageSpec, parse
+from tfhet.stages import ImageSpec, PlacedStage, parse
 from tfhet.strategies import JobContext
 from tfhet.trainer.settings import Settings
 from tfhet.trainer.step import EmulatedAccelerator

@@ -7,8 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfhet.placement import Pipeline, one_epoch
-from tfhet.placement.inspect import inspect
+from tfhet.placement import Pipeline, inspect, one_epoch
 from tfhet.planes.local.reader import LocalReader
 from tfhet.planes.local.sharding import auto_shard
 from tfhet.planes.local.threads import threads_per_rank

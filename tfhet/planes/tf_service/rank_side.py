@@ -9,8 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfhet.errors import UsageError
-from tfhet.placement import Cut, Pipeline, local_part, remote_part, without_autotune
-from tfhet.placement.inspect import Inspection, inspect
+from tfhet.placement import Cut, Inspection, Pipeline, inspect, local_part, remote_part, without_autotune
 from tfhet.planes.tf_service.epoch import sharing_advice
 from tfhet.planes.tf_service.order import Order
 from tfhet.planes.tf_service.reader import ServiceReader

@@ -10,9 +10,9 @@ import tensorflow as tf
 
 from tfhet import stages as stage_room
 from tfhet.placement import Pipeline
-from tfhet.placement.fusion import fuse
 from tfhet.source import SyntheticSource
 from tfhet.stages import ImageSpec, Normalize, Rescale, Stage
+from tfhet.stages.fusion import fuse
 from tfhet.stages.projection import composed, project, rotation, zooming
 
 
