@@ -1,11 +1,10 @@
-"""Rules of the doctor, grouped by subject: questions about facts, answered without looking at anything else.
+"""Rules of the doctor, grouped by subject. A rule judges facts and looks at nothing else.
 
 MACHINE: Subject[HostFacts] = Subject("machine")
 
 @MACHINE.rule("disk", "run records need room")
 def disk(host: HostFacts) -> RuleAnswer:
-    found = f"{host.disk_free_bytes / GIB:.1f} GiB"
-    return limited(found, "make room") if host.disk_free_bytes < GIB else ok(found)
+    return limited(f"{host.disk_free_bytes / GIB:.1f} GiB", "make room", when=host.disk_free_bytes < GIB)
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ Facts = TypeVar("Facts")
 
 
 class Status(str, Enum):
-    """How one thing is."""
+    """Result of one check."""
 
     OK = "ok"
     LIMITED = "limited"
@@ -43,28 +42,18 @@ class Check:
     why: str
     """What it is needed for, or what follows from it."""
     what_to_do: str = ""
-    """What to do where it is not ok. See `advice`."""
+    """Empty where the status is ok."""
     is_needed: bool = False
     """Whether nothing of tfhet works without it."""
     issue: str = ""
-    """Where others met it: OWNER/REPOSITORY#NUMBER on GitHub."""
+    """Issue on GitHub that reports the same, as OWNER/REPOSITORY#NUMBER."""
 
     @property
     def is_fatal(self) -> bool:
         return self.status is Status.WRONG or (self.is_needed and self.status is Status.MISSING)
 
-    @property
-    def advice(self) -> str:
-        """What to do; "" where all is well."""
-        return "" if self.status is Status.OK else self.what_to_do
-
-    @property
-    def reason(self) -> str:
-        """Why it matters, with the issue where it is not ok."""
-        return f"{self.why} ({self.issue})" if self.issue and self.status is not Status.OK else self.why
-
     def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "status": self.status.value, "what_to_do": self.advice}
+        return {**asdict(self), "status": self.status.value}
 
 
 @dataclass(frozen=True)
@@ -80,12 +69,18 @@ def ok(found: str) -> RuleAnswer:
     return RuleAnswer(Status.OK, found)
 
 
-def limited(found: str, what_to_do: str) -> RuleAnswer:
-    return RuleAnswer(Status.LIMITED, found, what_to_do)
+def limited(found: str, what_to_do: str, *, when: object = True, otherwise: str = "") -> RuleAnswer:
+    """Reports a limitation if `when` is true; else reports `otherwise` (by default `found`) as ok."""
+    return RuleAnswer(Status.LIMITED, found, what_to_do) if when else ok(otherwise or found)
 
 
-def wrong(found: str, what_to_do: str) -> RuleAnswer:
-    return RuleAnswer(Status.WRONG, found, what_to_do)
+def wrong(found: str, what_to_do: str, *, when: object = True, otherwise: str = "") -> RuleAnswer:
+    """Reports what will fail if `when` is true; else reports `otherwise` (by default `found`) as ok."""
+    return RuleAnswer(Status.WRONG, found, what_to_do) if when else ok(otherwise or found)
+
+
+Look = Callable[[Facts], "RuleAnswer | None"]
+"""Judges facts; returns None where the question does not arise."""
 
 
 @dataclass(frozen=True)
@@ -94,12 +89,11 @@ class Rule(Generic[Facts]):
 
     name: str
     """Name, unique within the subject."""
-    look: Callable[[Facts], RuleAnswer | None]
-    """Answers the question; None where it does not arise."""
+    look: Look[Facts]
     why: str
-    """What follows when it is not ok."""
+    """What follows when the answer is not ok."""
     issue: str = ""
-    """Where others met it: OWNER/REPOSITORY#NUMBER on GitHub."""
+    """As `Check.issue`."""
 
 
 class Subject(Generic[Facts]):
@@ -111,19 +105,18 @@ class Subject(Generic[Facts]):
 
     def rule(
         self, name: str, why: str, issue: str = "", *, when: Callable[[Facts], bool] = lambda facts: True
-    ) -> Callable[[Callable[[Facts], RuleAnswer | None]], Callable[[Facts], RuleAnswer | None]]:
+    ) -> Callable[[Look[Facts]], Look[Facts]]:
         """Adds the decorated function as a rule. when: whether the question arises at all."""
 
-        def add(look: Callable[[Facts], RuleAnswer | None]) -> Callable[[Facts], RuleAnswer | None]:
+        def add(look: Look[Facts]) -> Look[Facts]:
             self.rules.append(Rule(name, lambda facts: look(facts) if when(facts) else None, why, issue))
             return look
 
         return add
 
     def checks(self, facts: Facts) -> Iterator[Check]:
-        """What the rules find."""
+        """Yields the answer of each rule whose question arises."""
         for rule in self.rules:
-            answer = rule.look(facts)
-            if answer is not None:
+            if (answer := rule.look(facts)) is not None:
                 status, found, what = answer.status, answer.found, answer.what_to_do
                 yield Check(self.section, rule.name, status, found, rule.why, what, issue=rule.issue)
