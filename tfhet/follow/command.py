@@ -31,9 +31,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run_follow(args: argparse.Namespace) -> int:
     """Follows a job to its end; 0 when it is completed. Raises UsageError for times that are not above 0."""
+    from tfhet.aws import client
     from tfhet.follow.following import follow
     from tfhet.record import document
-    from tfhet.submit import client
 
     for name in ("every_s", "deadline_s"):
         value = getattr(args, name)
@@ -56,9 +56,9 @@ def run_diagnose(args: argparse.Namespace) -> int:
     """Prints the verdict, what it rests on, and what to do first; 0 whatever the verdict is."""
     from tfhet import report
     from tfhet.advice import sentence, sentences
+    from tfhet.aws import client
     from tfhet.follow.examination import COLUMNS, examine
     from tfhet.record import document
-    from tfhet.submit import client
 
     services = [client(service, args.region) for service in ("sagemaker", "logs", "cloudwatch")]
     found = examine(args.job_name, *services)

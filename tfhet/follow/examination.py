@@ -9,13 +9,13 @@ from typing import Any
 from tfhet import catalogue
 from tfhet import clock as clocks
 from tfhet.advice import Diagnosis, HostUtilisation, ObservedJob, of_training_job, sentence, sentences
+from tfhet.aws import Patient
 from tfhet.follow.heard import Heard
 from tfhet.follow.log_streams import LogStreams
 from tfhet.follow.state import JobState
 from tfhet.follow.utilisation import METRICS, measured
 from tfhet.record import Spread, median
 from tfhet.report import numbers
-from tfhet.submit import Patient
 
 SCHEMA = 1
 COLUMNS = ("host", "group", "type", "CPU %", "GPU %", "memory %", "GPU memory %", "disk %")

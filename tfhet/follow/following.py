@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from tfhet import clock as clocks
+from tfhet.aws import AwsRefused, Patient
 from tfhet.errors import NotReady
 from tfhet.follow.follow_record import JobCost, cost_of, summary_of, training_prices
 from tfhet.follow.heard import Heard, cluster_of, placed
@@ -21,7 +22,6 @@ from tfhet.report.cost import PriceOf
 from tfhet.report.picture import Picture
 from tfhet.report.run import run_table
 from tfhet.report.screen import Screen, screen
-from tfhet.submit import AwsRefused, Patient
 
 START_S = 86400.0
 """Seconds that a job may wait for its instances, in addition to its own time limit."""

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+from tfhet.aws import AwsRefused, Patient
 from tfhet.clock import Clock
-from tfhet.submit import AwsRefused, Patient
 
 GROUP = "/aws/sagemaker/TrainingJobs"
 HORIZON_S = 120.0

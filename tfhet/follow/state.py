@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from tfhet.aws import AwsRefused, Patient
 from tfhet.catalogue import InstanceGroup
 from tfhet.cluster.group import HOMOGENEOUS_GROUP
 from tfhet.errors import UsageError
-from tfhet.submit import AwsRefused, Patient
 
 COMPLETED, FAILED, STOPPED = "Completed", "Failed", "Stopped"
 _GOES_ON = ("InProgress", "Stopping")

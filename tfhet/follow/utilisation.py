@@ -12,12 +12,12 @@ from datetime import datetime, timezone
 from typing import Any
 
 from tfhet.advice import HostUtilisation
+from tfhet.aws import Patient
 from tfhet.catalogue import Catalogue, Instance, InstanceGroup
 from tfhet.errors import UsageError
 from tfhet.follow.heard import placed
 from tfhet.follow.state import JobState
 from tfhet.record import Spread
-from tfhet.submit import Patient
 
 NAMESPACE = "/aws/sagemaker/TrainingJobs"
 MINUTE_S = 60

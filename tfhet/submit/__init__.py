@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from tfhet import lazy
 
 if TYPE_CHECKING:
-    from tfhet.submit.aws import AwsRefused, Patient, client
     from tfhet.submit.job import ALONE, PIPE, Channel, Code, Job
     from tfhet.submit.job_file import parse, read
     from tfhet.submit.planned import with_plan
@@ -31,7 +30,6 @@ __all__ += ["with_plan"]
 lazy.names_on_demand(
     __name__,
     {
-        "aws": "AwsRefused Patient client",
         "job": "ALONE PIPE Channel Code Job",
         "job_file": "parse read",
         "planned": "with_plan",

@@ -33,8 +33,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def run(args: argparse.Namespace) -> int:
     """The exit code: 0, with --wait 1 when the job failed. Raises UsageError for a job that SageMaker would refuse."""
     from tfhet import catalogue
+    from tfhet.aws import client
     from tfhet.submit import job_file, rules
-    from tfhet.submit.aws import client
     from tfhet.submit.submission import JobSubmission
 
     known = catalogue.default()

@@ -16,11 +16,11 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from tfhet.aws import Patient
 from tfhet.clock import SYSTEM, Clock
 from tfhet.control import new_secret
 from tfhet.errors import TfhetError, UsageError
 from tfhet.submit import rules, values
-from tfhet.submit.aws import Patient
 from tfhet.submit.job import Code, Job
 from tfhet.submit.request import REDACTED, create_request, redacted
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Sequence
 
 import yaml
 
-from tfhet.catalogue.node import Kind, Node
+from tfhet.catalogue import Kind, Node, matching, one_of, whole
 from tfhet.submit.job import MODES, ROLES, STARTS, Value
 
 NAME_CHARACTERS = 47
@@ -23,34 +22,6 @@ VALUE_CHARACTERS = 2500
 _BUCKET = r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]"
 
 
-def matching(pattern: str, wanted: str, most: int | None = None) -> Kind:
-    """Text that a regular expression matches, with at most `most` characters."""
-    compiled = re.compile(pattern)
-
-    def parse(text: str) -> str:
-        if not compiled.fullmatch(text) or (most is not None and len(text) > most):
-            raise ValueError
-        return text
-
-    return Kind(parse, wanted if most is None else f"{wanted}, at most {most} characters")
-
-
-def one_of(words: Sequence[str]) -> Kind:
-    """One of some words."""
-    return matching("|".join(map(re.escape, words)), f"one of {', '.join(words)}")
-
-
-def whole(low: int, high: int, what: str = "a whole number") -> Kind:
-    """A whole number, ends included."""
-
-    def parse(text: str) -> int:
-        if len(text) > 20 or not low <= int(text) <= high:
-            raise ValueError
-        return int(text)
-
-    return Kind(parse, f"{what} from {low} to {high}")
-
-
 def _truth(text: str) -> bool:
     if text not in ("true", "false"):
         raise ValueError
@@ -59,7 +30,6 @@ def _truth(text: str) -> bool:
 
 SAGEMAKER_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9])*")
 JOB_NAME = matching(SAGEMAKER_NAME.pattern, "letters, digits and '-' between them", NAME_CHARACTERS)
-REGION = matching(r"[a-z]{2}(-[a-z]+)+-[0-9]+", "the name of a region, like us-east-1")
 IMAGE = matching(r"[^\s:/]\S*", "an image, like 123456789012.dkr.ecr.us-east-1.amazonaws.com/tfhet:1", 255)
 ROLE = matching(
     r"arn:aws[a-z-]*:iam::\d{12}:role/?[a-zA-Z_0-9+=,.@/-]+",

@@ -15,13 +15,13 @@ import pytest
 moto = pytest.importorskip("moto", reason="needs moto: pip install 'moto>=5'")
 boto3 = pytest.importorskip("boto3")
 
+from tfhet.aws import Patient  # noqa: E402
 from tfhet.catalogue import TRAINING, Price  # noqa: E402
 from tfhet.clock import FakeClock  # noqa: E402
 from tfhet.follow.following import Followed, follow  # noqa: E402
 from tfhet.follow.log_streams import GROUP  # noqa: E402
 from tfhet.follow.state import STOPPED, JobState  # noqa: E402
 from tfhet.submit import JobSubmission, read  # noqa: E402
-from tfhet.submit.aws import Patient  # noqa: E402
 
 PRICE = Price(1.0, "us-east-1", TRAINING, "a test", datetime.date(2026, 1, 1))
 
