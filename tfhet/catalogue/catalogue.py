@@ -36,9 +36,9 @@ class Catalogue:
     def over(self, file: CatalogueFile) -> Catalogue:
         """Returns the catalogue with a file's types and prices in front. Prices of unknown types are kept."""
         prices = dict(self._prices)
-        for full in file.lines:
-            own = sorted((price for name, price in file.prices if name == full), key=_newest_first)
-            prices[full] = (*own, *prices.get(full, ()))
+        newest_last = sorted(file.prices, key=lambda each: (each[1].date, -MARKETS.index(each[1].market)))
+        for full, price in newest_last:
+            prices[full] = (price, *prices.get(full, ()))
         return Catalogue({**self.instances, **file.instances}, prices)
 
     def with_file(self, path: Path) -> Catalogue:
@@ -85,17 +85,13 @@ class Catalogue:
         wanted = list(names)
         return next((each for each in MARKETS if all(self.price(name, region, each) for name in wanted)), None)
 
-    def regions(self) -> tuple[str, ...]:
+    def regions(self) -> list[str]:
         """Returns the regions with any price, in alphabetical order."""
-        return tuple(sorted({price.region for prices in self._prices.values() for price in prices}))
+        return sorted({price.region for prices in self._prices.values() for price in prices})
 
     def _near(self, full: str) -> list[str]:
         family = [known for known in self.instances if known.split(".")[:2] == full.split(".")[:2]]
         return family or difflib.get_close_matches(full, self.instances, n=5) or list(self.instances)
-
-
-def _newest_first(price: Price) -> tuple[int, int]:
-    return -price.date.toordinal(), MARKETS.index(price.market)
 
 
 @functools.cache
@@ -115,9 +111,8 @@ def default() -> Catalogue:
         own = [path for path in (own_path(),) if path.is_file()]
     except (OSError, RuntimeError):  # no home, or it may not be read
         return shipped()
-    return functools.reduce(
-        Catalogue.with_file, own, functools.reduce(Catalogue.over, map(CatalogueFile.read, refreshed), shipped())
-    )
+    under = functools.reduce(Catalogue.over, map(CatalogueFile.read, refreshed), shipped())
+    return functools.reduce(Catalogue.with_file, own, under)
 
 
 def refreshed_path(region: str) -> Path:

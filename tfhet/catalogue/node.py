@@ -12,9 +12,6 @@ import yaml
 
 from tfhet.errors import UsageError, shown
 
-MOST_CHARACTERS = 1_000_000
-"""Maximum number of characters of a file."""
-
 
 @dataclass(frozen=True)
 class Kind:
@@ -67,9 +64,7 @@ class Node:
 
     @classmethod
     def parse(cls, text: str, file: str) -> Node | None:
-        """Returns a whole file; None for an empty one. Raises UsageError for a text that is not YAML, or too long."""
-        if len(text) > MOST_CHARACTERS:
-            raise UsageError(f"{file}: {len(text)} characters; a file has at most {MOST_CHARACTERS}")
+        """Returns a whole file; None for an empty one. Raises UsageError for a text that is not YAML."""
         try:
             top = yaml.compose(text, Loader=yaml.SafeLoader)
         except (yaml.YAMLError, RecursionError, ValueError) as error:

@@ -52,15 +52,11 @@ class Examined:
     @property
     def rows(self) -> list[list[object]]:
         """A row for each host, in the order of COLUMNS: medians with the tenth and ninetieth percentile."""
-        return [
-            [
-                use.host,
-                use.group or None,
-                use.instance_type or None,
-                *(_in_words(getattr(use, each)) for each in METRICS),
-            ]
-            for use in self.hosts
-        ]
+        rows: list[list[object]] = []
+        for use in self.hosts:
+            spreads = [getattr(use, name) for name in METRICS]
+            rows.append([use.host, use.group or None, use.instance_type or None, *map(_in_words, spreads)])
+        return rows
 
     def to_json(self) -> dict[str, Any]:
         """The diagnosis in JSON values, with the raw samples."""

@@ -55,7 +55,8 @@ class JobState:
         resources, limits = answer.get("ResourceConfig", {}), answer.get("StoppingCondition", {})
         trained_s = answer.get("TrainingTimeInSeconds")
         billed_s = answer.get("BillableTimeInSeconds", trained_s)
-        described = resources.get("InstanceGroups") or ([resources] if resources.get("InstanceType") else [])
+        only = {"InstanceGroupName": HOMOGENEOUS_GROUP, **resources}
+        groups = resources.get("InstanceGroups") or ([only] if "InstanceType" in resources else [])
         transitions = answer.get("SecondaryStatusTransitions") or [{}]
         return cls(
             name=answer["TrainingJobName"],
@@ -64,10 +65,7 @@ class JobState:
             message=transitions[-1].get("StatusMessage", ""),
             failure_reason=answer.get("FailureReason"),
             groups=tuple(
-                InstanceGroup(
-                    one.get("InstanceGroupName", HOMOGENEOUS_GROUP), one["InstanceType"], one["InstanceCount"]
-                )
-                for one in described
+                InstanceGroup(each["InstanceGroupName"], each["InstanceType"], each["InstanceCount"]) for each in groups
             ),
             started_s=_moment(answer.get("TrainingStartTime")),
             ended_s=_moment(answer.get("TrainingEndTime")),

@@ -129,7 +129,7 @@ def test_all_prices_of_the_package_are_of_known_types_with_source_and_day():
         assert file.prices and set(file.lines) <= set(known.instances)
         assert all(len(price.source) > 20 and price.date.year >= 2022 for _, price in file.prices)
     assert set(known.instances) - set(known.prices(market=EC2)) == {"ml.p5e.48xlarge"}
-    assert known.regions() == ("eu-west-1", "us-east-1")
+    assert known.regions() == ["eu-west-1", "us-east-1"]
 
 
 def test_the_guide_tells_which_prices_the_package_brings():

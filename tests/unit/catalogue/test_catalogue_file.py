@@ -108,12 +108,10 @@ def test_what_is_no_yaml_is_said_to_be_none(text):
         parse(text)
 
 
-def test_aliases_of_aliases_take_no_time_and_a_long_file_is_not_read():
+def test_aliases_of_aliases_take_no_time():
     nest = "a: &a0 {vcpus: 1}\n" + "".join(f"b{i}: &a{i + 1} [*a{i}, *a{i}, *a{i}]\n" for i in range(40))
     with pytest.raises(UsageError, match="must be one of instances, prices"):
         parse(nest)
-    with pytest.raises(UsageError, match="at most 1000000"):
-        parse("#" * 1_000_001)
 
 
 def test_a_file_that_is_not_there_is_an_error_with_its_name(tmp_path: Path):
