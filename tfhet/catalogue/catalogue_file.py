@@ -61,7 +61,6 @@ class CatalogueFile:
     """Types and prices of one file."""
 
     instances: Mapping[str, Instance] = field(default_factory=dict)
-    """Types by full name."""
     prices: tuple[tuple[str, Price], ...] = ()
     """Prices, each with the full name of its type."""
     lines: Mapping[str, int] = field(default_factory=dict)

@@ -17,12 +17,8 @@ COLUMNS = ("type", "vCPU", "GiB", "GPUs", "Gbit/s", "USD/h", "USD per vCPU-h", "
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds `tfhet prices`."""
     prices = commands.add_parser("prices", help="prices of instance types, with their source and day")
-    prices.add_argument(
-        "types",
-        nargs="*",
-        metavar="TYPE",
-        help="instance types (default: all with a price); refresh: ask AWS for prices",
-    )
+    what = "instance types (default: all with a price); refresh: ask AWS for prices"
+    prices.add_argument("types", nargs="*", metavar="TYPE", help=what)
     prices.add_argument("--region", default="us-east-1", metavar="R", help="default %(default)s")
     prices.add_argument("--market", choices=("sagemaker training", "ec2"), help="only prices of that market")
     prices.add_argument(

@@ -47,13 +47,10 @@ class Price:
     usd_per_hour: float
     """More than 0."""
     region: str
-    """Name of the region: `us-east-1`."""
     market: str
     """One of MARKETS."""
     source: str
-    """Publisher of the price."""
     date: datetime.date
-    """Day of the source."""
 
 
 def full_name(name: str) -> str:

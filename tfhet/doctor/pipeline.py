@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass
 
@@ -77,6 +78,8 @@ def _is_dataset(facts: PipelineFacts) -> bool:
 
 
 PIPELINE: Subject[PipelineFacts] = Subject("pipeline")
+_graph_rule = functools.partial(PIPELINE.rule, when=_is_built)
+_dataset_rule = functools.partial(PIPELINE.rule, when=_is_dataset)
 
 
 @PIPELINE.rule("building it", "every rank builds it")
@@ -86,25 +89,21 @@ def builds(facts: PipelineFacts) -> RuleAnswer:
     return wrong(facts.error, "correct what raises it", when=facts.error, otherwise="it can be built")
 
 
-@PIPELINE.rule(
-    "Python code", "tf.data service runs TensorFlow operations only", "tensorflow/tensorflow#50252", when=_is_built
-)
+@_graph_rule("Python code", "tf.data service runs TensorFlow operations only", "tensorflow/tensorflow#50252")
 def python_code(facts: PipelineFacts) -> RuleAnswer:
     found = ", ".join(facts.graph.python_functions)
     what = "write it with TensorFlow operations, or move it after tfhet.distribute"
     return (limited if facts.workers == 0 else wrong)(found, what, when=found, otherwise="none")
 
 
-@PIPELINE.rule(
-    "variables and tables", "the graph that travels holds copies", "tensorflow/tensorflow#47531", when=_is_built
-)
+@_graph_rule("variables and tables", "the graph that travels holds copies", "tensorflow/tensorflow#47531")
 def resources(facts: PipelineFacts) -> RuleAnswer:
     found = ", ".join(facts.graph.resources)
     what = "do not change them later: workers would not see it"
     return limited(f"{found}: workers get copies, as they are now", what, when=found, otherwise="none")
 
 
-@PIPELINE.rule("elements", "only tensors travel, and a model needs their shapes", when=_is_built)
+@_graph_rule("elements", "only tensors travel, and a model needs their shapes")
 def elements(facts: PipelineFacts) -> RuleAnswer:
     if "DatasetSpec" in facts.graph.no_tensors:
         return wrong("DatasetSpec: data sets inside the data set", "flat_map() or batch() the windows")
@@ -116,9 +115,7 @@ def elements(facts: PipelineFacts) -> RuleAnswer:
     return limited(f"{named}: of unknown shape", what, when=named, otherwise="tensors of known shapes")
 
 
-@PIPELINE.rule(
-    "size of the graph", "it holds its arrays; the limit is 2 GiB", "tensorflow/tensorflow#5383", when=_is_built
-)
+@_graph_rule("size of the graph", "it holds its arrays; the limit is 2 GiB", "tensorflow/tensorflow#5383")
 def graph_size(facts: PipelineFacts) -> RuleAnswer:
     size, found = facts.graph.graph_bytes, f"{facts.graph.graph_bytes / MIB:.1f} MiB"
     what = "write the arrays to TFRecords (tfhet.source.writing), and read those"
@@ -127,7 +124,7 @@ def graph_size(facts: PipelineFacts) -> RuleAnswer:
     return limited(found, what, when=size > LARGE_GRAPH_BYTES)
 
 
-@PIPELINE.rule("files and workers", "each file, or other source element, goes to one worker", when=_is_built)
+@_graph_rule("files and workers", "each file, or other source element, goes to one worker")
 def files(facts: PipelineFacts) -> RuleAnswer | None:
     count, unit = facts.graph.splits, "files" if facts.graph.reads_files else "source elements"
     if count is None:
@@ -139,19 +136,18 @@ def files(facts: PipelineFacts) -> RuleAnswer | None:
     return limited(f"1 of {unit}: one worker has it, others idle", what, when=count == 1, otherwise=enough)
 
 
-@PIPELINE.rule(
-    "requests", "each source element costs the dispatcher one request", "tensorflow/tensorflow#70541", when=_is_dataset
-)
+@_dataset_rule("requests", "each source element costs the dispatcher one request", "tensorflow/tensorflow#70541")
 def requests(facts: PipelineFacts) -> RuleAnswer | None:
     count = facts.graph.splits
     if count is None:
         return None
-    found, what = f"{count} source elements that are no files", "begin with files, or ranges that flat_map expands"
+    found = f"{count} source elements that are no files"
+    what = "begin with a list of files, or of ranges that flat_map turns into examples"
     is_much = count > MANY_REQUESTS and not facts.graph.reads_files
     return limited(found, what, when=is_much, otherwise=f"{count} for a pass")
 
 
-@PIPELINE.rule("sharding", "without it every worker delivers everything", when=_is_dataset)
+@_dataset_rule("sharding", "without it every worker delivers everything")
 def sharding(facts: PipelineFacts) -> RuleAnswer:
     found = f"{facts.graph.sources} sources, so it is off: a pass repeats some examples and misses others"
     what = "begin with one list of files, and read what belongs together in one map"
@@ -163,11 +159,11 @@ def sharding(facts: PipelineFacts) -> RuleAnswer:
 def same_batches(facts: PipelineFacts) -> RuleAnswer | None:
     if not _is_dataset(facts) or facts.graph.sources == 1:
         return None
-    found, is_fixed = "a shuffle with a seed, and sharding is off", facts.graph.has_fixed_order
-    return limited(found, "shuffle() without seed", when=is_fixed, otherwise="no shuffle with a seed")
+    found, what = "a shuffle with a seed, and sharding is off", "shuffle() without seed"
+    return limited(found, what, when=facts.graph.has_fixed_order, otherwise="no shuffle with a seed")
 
 
-@PIPELINE.rule("own shards", "rank 0's graph is served: no rank sees what it leaves out", when=_is_dataset)
+@_dataset_rule("own shards", "rank 0's graph is served: no rank sees what it leaves out")
 def own_shards(facts: PipelineFacts) -> RuleAnswer:
     kinds = {step.kind for step in facts.graph.steps}
     if "Shard" not in kinds and "DataService" in kinds:
@@ -176,17 +172,16 @@ def own_shards(facts: PipelineFacts) -> RuleAnswer:
     return limited("shard() is in it", what, when="Shard" in kinds, otherwise="no shard()")
 
 
-@PIPELINE.rule(
-    "end of an epoch", "ranks that take fewer steps leave the others waiting", "horovod/horovod#2083", when=_is_dataset
-)
+@_dataset_rule("end of an epoch", "ranks that take fewer steps leave the others waiting", "horovod/horovod#2083")
 def end(facts: PipelineFacts) -> RuleAnswer:
-    what, count = "model.fit(..., steps_per_epoch=N), or tfhet.distribute(ds, steps_per_epoch=N)", facts.graph.elements
+    count = facts.graph.elements
+    what = "model.fit(..., steps_per_epoch=N), or tfhet.distribute(ds, steps_per_epoch=N)"
     if facts.graph.is_endless:
         return limited("it has no end", what)
     return limited("it does not know its length", what, when=count is None, otherwise=f"{count} elements")
 
 
-@PIPELINE.rule("assert_cardinality", "a worker has only a part of the data, so the count fails", when=_is_dataset)
+@_dataset_rule("assert_cardinality", "a worker has only a part of the data, so the count fails")
 def assertion(facts: PipelineFacts) -> RuleAnswer:
     if not facts.graph.asserts_cardinality or facts.graph.sources != 1 or facts.workers == 1:
         return ok("none inside")
@@ -194,7 +189,7 @@ def assertion(facts: PipelineFacts) -> RuleAnswer:
     return wrong("it is inside", what) if facts.workers else limited("it is inside: two workers fail", what)
 
 
-@PIPELINE.rule("bytes on the wire", "both sides copy each byte, and a float32 has four of them", when=_is_built)
+@_graph_rule("bytes on the wire", "both sides copy each byte, and a float32 has four of them")
 def wire(facts: PipelineFacts) -> RuleAnswer | None:
     *earlier, last = facts.graph.steps
     if last.example_bytes is None or last.example_values is None:
@@ -212,29 +207,27 @@ def wire(facts: PipelineFacts) -> RuleAnswer | None:
     return ok(found)
 
 
-@PIPELINE.rule("batches", "each element costs one request", "tensorflow/tensorflow#49304", when=_is_dataset)
+@_dataset_rule("batches", "each element costs one request", "tensorflow/tensorflow#49304")
 def batches(facts: PipelineFacts) -> RuleAnswer:
     size, what = facts.graph.steps[-1].examples, "batch() before tfhet.distribute"
     return limited("single examples", what, when=size == 1, otherwise=f"{size} examples each")
 
 
-@PIPELINE.rule("prefetch", "without it a worker holds one element ready, and waits for its reader", when=_is_dataset)
+@_dataset_rule("prefetch", "without it a worker holds one element ready, and waits for its reader")
 def prefetched(facts: PipelineFacts) -> RuleAnswer:
     is_last = facts.graph.steps[-1].kind == "Prefetch"
     what = "prefetch(2) before tfhet.distribute"
     return limited("no prefetch() at the end", what, when=not is_last, otherwise="at the end")
 
 
-@PIPELINE.rule("parallel maps", "a worker uses one CPU for a map that is not parallel", when=_is_dataset)
+@_dataset_rule("parallel maps", "a worker uses one CPU for a map that is not parallel")
 def parallel(facts: PipelineFacts) -> RuleAnswer:
     slow = ", ".join(step.name for step in facts.graph.steps if step.kind == "Map")
     what = "map(..., num_parallel_calls=tf.data.AUTOTUNE)"
     return limited(f"one thread: {slow}", what, when=slow, otherwise="all maps")
 
 
-@PIPELINE.rule(
-    "cache", "after random operations it repeats their numbers", "tensorflow/tensorflow#47755", when=_is_dataset
-)
+@_dataset_rule("cache", "after random operations it repeats their numbers", "tensorflow/tensorflow#47755")
 def cached(facts: PipelineFacts) -> RuleAnswer:
     places = [index for index, step in enumerate(facts.graph.steps) if step.kind == "Cache"]
     if not places:
@@ -245,7 +238,7 @@ def cached(facts: PipelineFacts) -> RuleAnswer:
     return limited(f"after {names}, which is random", what, when=names, otherwise="before what is random")
 
 
-@PIPELINE.rule("shuffle buffer", "every worker holds one for each data set that it serves", when=_is_built)
+@_graph_rule("shuffle buffer", "every worker holds one for each data set that it serves")
 def shuffled(facts: PipelineFacts) -> RuleAnswer:
     for before, step in zip(facts.graph.steps, facts.graph.steps[1:], strict=False):
         if step.buffer is None:

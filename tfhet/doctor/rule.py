@@ -88,12 +88,10 @@ class Rule(Generic[Facts]):
     """One question."""
 
     name: str
-    """Name, unique within the subject."""
     look: Look[Facts]
     why: str
     """What follows when the answer is not ok."""
     issue: str = ""
-    """As `Check.issue`."""
 
 
 class Subject(Generic[Facts]):

@@ -6,6 +6,7 @@ Rules that read a text may be mistaken: only what surely fails is `wrong`.
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,7 +67,7 @@ class ScriptFacts:
         return [call for call in self.calls if call.last in names]
 
     def imports_from(self, package: str) -> bool:
-        return any(name == package or name.startswith(f"{package}.") for name in self.imports)
+        return any(name.split(".")[0] == package for name in self.imports)
 
 
 def look(path: Path) -> ScriptFacts:
@@ -156,15 +157,9 @@ class _Reader:
         return f"{self._name(node.func)}()" if isinstance(node, ast.Call) else "?"
 
 
-def _is_readable(facts: ScriptFacts) -> bool:
-    return not facts.error
-
-
-def _uses_horovod(facts: ScriptFacts) -> bool:
-    return facts.imports_from("horovod")
-
-
 SCRIPT: Subject[ScriptFacts] = Subject("script")
+_text_rule = functools.partial(SCRIPT.rule, when=lambda facts: not facts.error)
+_horovod_rule = functools.partial(SCRIPT.rule, when=lambda facts: facts.imports_from("horovod"))
 
 
 @SCRIPT.rule("readable", "every rank runs it")
@@ -172,9 +167,7 @@ def readable(facts: ScriptFacts) -> RuleAnswer:
     return wrong(facts.error, "correct it", when=facts.error, otherwise=facts.path)
 
 
-@SCRIPT.rule(
-    "tfhet.distribute", "without it each rank prepares its own data, and a data group is idle", when=_is_readable
-)
+@_text_rule("tfhet.distribute", "without it each rank prepares its own data, and a data group is idle")
 def distribute(facts: ScriptFacts) -> RuleAnswer:
     calls = _distributes(facts)
     if not calls:
@@ -184,21 +177,21 @@ def distribute(facts: ScriptFacts) -> RuleAnswer:
     return wrong(found, what, when=by_rank, otherwise=_lines(calls))
 
 
-@SCRIPT.rule("hvd.init", "every call of Horovod needs it", when=_uses_horovod)
+@_horovod_rule("hvd.init", "every call of Horovod needs it")
 def initialised(facts: ScriptFacts) -> RuleAnswer:
     calls = [call for call in facts.named("init") if call.name.startswith("horovod")]
     found = "horovod is imported and hvd.init() is never called"
     return wrong(found, "call hvd.init() first of all", when=not calls, otherwise=_lines(calls))
 
 
-@SCRIPT.rule("gradients", "without it each rank trains a model of its own", "horovod/horovod#233", when=_uses_horovod)
+@_horovod_rule("gradients", "without it each rank trains a model of its own", "horovod/horovod#233")
 def exchanged(facts: ScriptFacts) -> RuleAnswer:
     calls = facts.named(*EXCHANGES)
     found = "no DistributedOptimizer, no DistributedGradientTape"
     return limited(found, "optimizer = hvd.DistributedOptimizer(optimizer)", when=not calls, otherwise=_names(calls))
 
 
-@SCRIPT.rule("first weights", "without a broadcast the ranks begin with different weights", when=_uses_horovod)
+@_horovod_rule("first weights", "without a broadcast the ranks begin with different weights")
 def broadcast(facts: ScriptFacts) -> RuleAnswer:
     calls = facts.named(*BROADCASTS)
     what = "callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(0), ...]"
@@ -210,12 +203,12 @@ def strategy(facts: ScriptFacts) -> RuleAnswer | None:
     calls = [call for call in facts.calls if call.last.endswith("Strategy") and "distribute" in call.name]
     if not calls:
         return None
-    if _uses_horovod(facts):
+    if facts.imports_from("horovod"):
         return limited(f"{calls[0].last} and Horovod ({_lines(calls)})", "keep Horovod, and remove the strategy")
     return limited(f"{calls[0].last} ({_lines(calls)})", "the launchers start a rank for each GPU: use Horovod")
 
 
-@SCRIPT.rule("own shards", "rank 0's graph is served: no rank sees what it leaves out", when=_is_readable)
+@_text_rule("own shards", "rank 0's graph is served: no rank sees what it leaves out")
 def sharded(facts: ScriptFacts) -> RuleAnswer:
     calls = [call for call in facts.named("shard") if call.arguments + len(call.keywords) >= 2]
     found, what = f"it shards itself too ({_lines(calls)})", "remove shard(): distribute shards the data"
@@ -235,23 +228,21 @@ def steps(facts: ScriptFacts) -> RuleAnswer | None:
     return limited(found, what, when=endless, otherwise="no repeat() without end")
 
 
-@SCRIPT.rule(
-    "saving", "ranks of a host that save at once write the same files", "horovod/horovod#58", when=_uses_horovod
-)
+@_horovod_rule("saving", "ranks of a host that save at once write the same files", "horovod/horovod#58")
 def saved(facts: ScriptFacts) -> RuleAnswer:
     calls = [call for call in facts.named(*SAVES) if not call.is_rank_dependent]
     found = f"every rank saves ({_lines(calls)})"
     return limited(found, "if hvd.rank() == 0: ...", when=calls, otherwise="by one rank, or not at all")
 
 
-@SCRIPT.rule("Python in the data set", "other hosts cannot run it", "tensorflow/tensorflow#50252", when=_is_readable)
+@_text_rule("Python in the data set", "other hosts cannot run it", "tensorflow/tensorflow#50252")
 def python_code(facts: ScriptFacts) -> RuleAnswer:
     calls = facts.named(*PYTHON_CODE)
     what = "write it with TensorFlow operations, or move it after tfhet.distribute"
     return limited(f"{_names(calls)} ({_lines(calls)})", what, when=calls, otherwise="none")
 
 
-@SCRIPT.rule("Keras layers in map", "a function that is traced twice cannot make variables", when=_is_readable)
+@_text_rule("Keras layers in map", "a function that is traced twice cannot make variables")
 def layers(facts: ScriptFacts) -> RuleAnswer:
     calls = [call for call in facts.calls if call.is_mapped and call.last.startswith("Random") and "keras" in call.name]
     found = f"{_names(calls)} is made in a mapped function ({_lines(calls)}), which raises ValueError"
@@ -268,7 +259,7 @@ def seeds(facts: ScriptFacts) -> RuleAnswer | None:
     return limited(found, "omit the seed, or sharding='dynamic'", when=seeded, otherwise="none is fixed")
 
 
-@SCRIPT.rule("ports of the script", "the launcher of its host listens at 16000, 6000 and 6001", when=_is_readable)
+@_text_rule("ports of the script", "the launcher of its host listens at 16000, 6000 and 6001")
 def listens(facts: ScriptFacts) -> RuleAnswer:
     taken = {CONTROL_PORT, ServiceSettings.dispatcher_port, ServiceSettings.worker_port}
     calls = [call for call in facts.named(*LISTENS) if call.numbers & taken]

@@ -15,7 +15,6 @@ from typing import Any
 from tfhet.doctor.rule import Check, RuleAnswer, Status, Subject, limited, ok, wrong
 from tfhet.versions import versions
 
-SECTION = "software"
 LOAD_LIMIT_S = 120.0
 """Limit for importing TensorFlow, which is slow from a cold disk."""
 _LOAD = """
@@ -92,43 +91,42 @@ def load(env: Mapping[str, str]) -> Loaded:
 
 
 def checks(loaded: Loaded, gpus: int, installed: Mapping[str, str] | None = None) -> Iterator[Check]:
-    """`gpus`: number in the machine, whether TensorFlow sees them or not. `installed`: version by distribution."""
+    """Yields the checks of Python and each package.
+
+    gpus: number in the machine, whether TensorFlow sees them or not. installed: version by distribution; None: look.
+    """
     there = versions((*_PACKAGES, "tensorflow", "keras", "horovod")) if installed is None else installed
-    yield Check(SECTION, "Python", Status.OK, platform.python_version(), "everything needs it", is_needed=True)
-    yield _tensorflow(there, loaded)
+    yield _check("Python", platform.python_version(), "everything needs it", is_needed=True)
+    found, what = f"{there.get('tensorflow', 'not installed')}, Keras {there.get('keras', 'not installed')}", ""
+    if loaded.tensorflow_error and "tensorflow" in there:
+        found, what = f"{found}: {loaded.tensorflow_error}", "install it again"
+    elif loaded.tensorflow_error:
+        found, what = "not installed", "pip install tensorflow==2.15.1"
+    yield _check("tensorflow", found, "everything that reads data needs it", what, is_needed=True)
     if "horovod" in there:
         yield from _horovod(there["horovod"], loaded, gpus)
-    for name, (needed_for, what_to_do) in _PACKAGES.items():
-        if name in there:
-            yield Check(SECTION, name, Status.OK, there[name], needed_for)
-        else:
-            yield Check(SECTION, name, Status.MISSING, "not installed", needed_for, what_to_do)
+    for name, (needed_for, what) in _PACKAGES.items():
+        yield _check(name, there.get(name, "not installed"), needed_for, "" if name in there else what)
     if "horovod" not in there:
-        yield Check(SECTION, "horovod", Status.MISSING, "not installed", "several ranks", "pip install tfhet[horovod]")
-
-
-def _tensorflow(installed: Mapping[str, str], loaded: Loaded) -> Check:
-    status, what = Status.OK, ""
-    found = f"{installed.get('tensorflow', 'not installed')}, Keras {installed.get('keras', 'not installed')}"
-    if loaded.tensorflow_error:
-        status, found, what = Status.MISSING, f"{found}: {loaded.tensorflow_error}", "install it again"
-        if "tensorflow" not in installed:
-            found, what = "not installed", "pip install tensorflow==2.15.1"
-    return Check(SECTION, "tensorflow", status, found, "everything that reads data needs it", what, is_needed=True)
+        yield _check("horovod", "not installed", "several ranks", "pip install tfhet[horovod]")
 
 
 def _horovod(version: str, loaded: Loaded, gpus: int) -> Iterator[Check]:
     again = "build it again (scripts/setup, or pip install --no-binary :all: --force-reinstall horovod==0.28.1)"
     if loaded.horovod_error:
-        found = f"{version}: {loaded.horovod_error}"
-        yield Check(SECTION, "horovod", Status.MISSING, found, "several ranks", again)
+        yield _check("horovod", f"{version}: {loaded.horovod_error}", "several ranks", again)
         return
-    yield Check(SECTION, "horovod", Status.OK, version, "several ranks")
-    for name, shown, needed_for, variables in _HOROVOD:
-        if name in loaded.horovod:
-            yield Check(SECTION, shown, Status.OK, "built in", needed_for)
-        elif name != "nccl" or gpus:
-            yield Check(SECTION, shown, Status.MISSING, "not built in", needed_for, f"{again} with {variables}")
+    yield _check("horovod", version, "several ranks")
+    for part, name, needed_for, variables in _HOROVOD:
+        if part in loaded.horovod:
+            yield _check(name, "built in", needed_for)
+        elif part != "nccl" or gpus:
+            yield _check(name, "not built in", needed_for, f"{again} with {variables}")
+
+
+def _check(name: str, found: str, needed_for: str, what_to_do: str = "", *, is_needed: bool = False) -> Check:
+    status = Status.MISSING if what_to_do else Status.OK
+    return Check("software", name, status, found, needed_for, what_to_do, is_needed)
 
 
 Versions = Mapping[str, str]

@@ -117,8 +117,7 @@ class _Following:
     """Time of the last new line, or of the end of the job, on the monotonic clock."""
     _over_s: float | None = None
     """Time at which the job was seen to be over, on the monotonic clock."""
-    _begun: set[str] = field(default_factory=set)
-    """Hosts whose logs are begun."""
+    _hosts_with_logs: set[str] = field(default_factory=set)
     _waiting: deque[tuple[LogLine, bool]] = field(default_factory=deque)
     """Lines that are to be shown, with whether each is a metric line."""
 
@@ -192,9 +191,9 @@ class _Following:
         self._waiting.extend((line, self.heard.hear(line)) for line in lines)
         for host in dict.fromkeys(line.host for line in lines):
             path = self.folder.create().log_path(host)
-            with open(path, "a" if host in self._begun else "w", encoding="utf-8", errors="replace") as file:
+            with open(path, "a" if host in self._hosts_with_logs else "w", encoding="utf-8", errors="replace") as file:
                 file.writelines(f"{line.text}\n" for line in lines if line.host == host)
-            self._begun.add(host)
+            self._hosts_with_logs.add(host)
         places = self._places()
         while self._waiting:
             line, is_metric = self._waiting[0]

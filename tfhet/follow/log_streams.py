@@ -35,7 +35,6 @@ class LogLine:
     """One line that a host printed."""
 
     host: str
-    """`algo-1`."""
     at_ms: int
     """Time in milliseconds since 1970."""
     text: str

@@ -43,7 +43,6 @@ class JobState:
     is_spot: bool = False
     hyperparameters: Mapping[str, str] = field(default_factory=dict)
     output_path: str = ""
-    """S3 prefix of the results."""
     profiler: Mapping[str, Any] = field(default_factory=dict)
     """ProfilerConfig; empty where the job has none."""
     final_metrics: Mapping[str, float] = field(default_factory=dict)

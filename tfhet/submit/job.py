@@ -12,7 +12,6 @@ from tfhet.cluster.role import DATA_GROUP, DNN_GROUP
 from tfhet.errors import UsageError
 
 Value = str | int | float | bool
-"""The value of a hyperparameter."""
 
 DATA, DNN, SPARE = "data", "dnn", "spare"
 ROLES = (DATA, DNN, SPARE)
@@ -87,7 +86,6 @@ class JobLimits:
     max_run_s: int
     """Maximum training time in seconds, which bounds the bill."""
     volume_gib: int = 30
-    """Disk of each host in GiB."""
     keep_alive_s: int = 0
     """Seconds for which hosts are kept, and paid for, after the job, for the next one."""
 
@@ -127,7 +125,6 @@ class Job:
     spot: Spot | None = None
     vpc: Vpc | None = None
     encrypt_traffic: bool = False
-    """Whether the traffic between hosts is encrypted."""
     tags: Mapping[str, str] = field(default_factory=dict)
     region: str | None = None
     """None: the region of AWS's own configuration."""

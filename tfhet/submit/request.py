@@ -34,7 +34,6 @@ class MetricDefinition(NamedTuple):
     unit: str
     """Unit, in CloudWatch's words."""
     says: str
-    """Description in one line."""
 
 
 def _of_line(name: str, says: str) -> MetricDefinition:

@@ -94,7 +94,6 @@ class JobSubmission:
 
     job: Job
     name: str
-    """Name of the training job."""
     archive: Archive = field(repr=False)
     secret: str = field(repr=False)
     clock: Clock = field(default=SYSTEM, repr=False)
