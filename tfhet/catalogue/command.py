@@ -59,7 +59,7 @@ def _rows(known: catalogue.Catalogue, args: argparse.Namespace) -> list[dict[str
     for name in args.types or known.prices(args.region, args.market):
         kind, price = known.instance(name), known.price(name, args.region, args.market)
         gpus = f"{kind.gpus} {kind.gpu_kind}" if kind.gpus else None
-        cost = (None,) * 5
+        cost: tuple[Any, ...] = (None,) * 5
         if price is not None:
             usd = price.usd_per_hour
             cost = (usd, usd / kind.vcpus, price.market, price.date.isoformat(), price.source)

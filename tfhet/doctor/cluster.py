@@ -74,11 +74,10 @@ class ClusterFacts:
 def look(name: str) -> ClusterFacts:
     """Returns the facts about a cluster file, or a preset. Raises UsageError for one that cannot be read."""
     cluster = load(name)
-    settings, rest, refused = LaunchSettings(), [], ""
     try:
-        settings, rest = LaunchSettings.parse(cluster.arguments())
+        (settings, rest), refused = LaunchSettings.parse(cluster.arguments()), ""
     except UsageError as error:
-        refused = str(error)
+        settings, rest, refused = LaunchSettings(), [], str(error)
     types, unknown_types = {}, {}
     for group in cluster.groups.values():
         try:

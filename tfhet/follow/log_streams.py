@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -41,13 +41,8 @@ class LogLine:
     """Without the line break."""
 
 
-@dataclass
-class _Stream:
-    """How far one stream was read."""
-
-    newest_ms: int | None = None
-    taken: Counter[tuple[int, int, str]] = field(default_factory=Counter)
-    """Number of times that each event of the horizon was taken: two may be equal in everything."""
+_Event = tuple[int, int, str]
+"""Time and time of ingestion, in milliseconds since 1970, and message."""
 
 
 class LogStreams:
@@ -59,7 +54,8 @@ class LogStreams:
         """Number of calls of AWS so far."""
         self._job, self._logs, self._aws = job_name, logs, aws
         self._horizon_ms = round(1000 * horizon_s)
-        self._streams: dict[str, _Stream] = {}
+        self._taken: dict[str, Counter[_Event]] = {}
+        """Events of each stream in its horizon, counted, since two may be equal in everything."""
         self._fresh: list[LogLine] = []
 
     def read(self) -> list[LogLine]:
@@ -68,9 +64,7 @@ class LogStreams:
         Lines that were read before a call was interrupted are returned by the next one.
         """
         for name in self._names():
-            self._streams.setdefault(name, _Stream())
-        for name, stream in self._streams.items():
-            self._read(name, stream)
+            self._read(name, self._taken.setdefault(name, Counter()))
         fresh, self._fresh = self._fresh, []
         return fresh
 
@@ -93,20 +87,20 @@ class LogStreams:
             request["nextToken"] = page["nextToken"]
         return names
 
-    def _read(self, name: str, stream: _Stream) -> None:
-        found: Counter[tuple[int, int, str]] = Counter()
-        start_ms = None if stream.newest_ms is None else max(0, stream.newest_ms - self._horizon_ms)
-        host = host_of(name)
+    def _read(self, name: str, taken: Counter[_Event]) -> None:
+        found: Counter[_Event] = Counter()
+        start_ms = max(0, max(taken)[0] - self._horizon_ms) if taken else None
         for page in self._pages(name, start_ms):
             for event in page:
                 key = (int(event["timestamp"]), int(event.get("ingestionTime", 0)), str(event["message"]))
                 found[key] += 1
-                if found[key] > stream.taken[key]:
-                    self._fresh.append(LogLine(host, key[0], key[2].rstrip("\r\n")))
-                    stream.taken[key] = found[key]
-                    stream.newest_ms = max(key[0], stream.newest_ms or 0)
-            oldest_ms = (stream.newest_ms or 0) - self._horizon_ms
-            stream.taken, found = _since(oldest_ms, stream.taken), _since(oldest_ms, found)
+                if found[key] > taken[key]:
+                    self._fresh.append(LogLine(host_of(name), key[0], key[2].rstrip("\r\n")))
+                    taken[key] = found[key]
+            oldest_ms = max(taken)[0] - self._horizon_ms if taken else 0
+            for counted in (taken, found):
+                for key in [key for key in counted if key[0] < oldest_ms]:
+                    del counted[key]
 
     def _pages(self, name: str, start_ms: int | None, forward: bool = True) -> Iterator[list[Any]]:
         """Yields the events from a time on, until the token stays the same: an empty page need not be the last.
@@ -133,10 +127,6 @@ class LogStreams:
             if error.code == "ResourceNotFoundException":
                 return {}
             raise
-
-
-def _since(oldest_ms: int, counted: Counter[tuple[int, int, str]]) -> Counter[tuple[int, int, str]]:
-    return Counter({key: count for key, count in counted.items() if key[0] >= oldest_ms})
 
 
 def host_of(stream: str) -> str:

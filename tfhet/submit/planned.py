@@ -60,7 +60,8 @@ def _with_section(text: str, old: str, new: str, content: dict[str, Any]) -> str
     A section reaches to the next one; blank lines and comments in the first column before that stay.
     """
     lines = [line.rstrip("\n") + "\n" for line in text.splitlines(keepends=True)]
-    keys = {key.value: key.start_mark.line for key, _ in yaml.compose(text, Loader=yaml.SafeLoader).value}
+    top: Any = yaml.compose(text, Loader=yaml.SafeLoader)
+    keys = {key.value: key.start_mark.line for key, _ in top.value}
     begin = keys.get(old, len(lines))
     end = min((line for line in keys.values() if line > begin), default=len(lines))
     while end > begin and (lines[end - 1].isspace() or lines[end - 1].startswith("#")):
