@@ -60,13 +60,6 @@ class Patient:
         """
         import botocore.exceptions as wrong
 
-        no_credentials = (
-            wrong.NoCredentialsError,
-            wrong.PartialCredentialsError,
-            wrong.CredentialRetrievalError,
-            wrong.TokenRetrievalError,
-            wrong.ProfileNotFound,
-        )
         until_s, pause_s = self.clock.monotonic() + self.patience_s, FIRST_PAUSE_S
         while True:
             try:
@@ -77,27 +70,22 @@ class Patient:
                     raise _refusal(error) from None
             except (wrong.HTTPClientError, wrong.ConnectionError) as error:
                 trouble = error
-            except no_credentials as error:
-                raise UsageError(f"no AWS credentials ({error}): run `aws configure`, or set AWS_PROFILE") from None
             except wrong.BotoCoreError as error:
-                raise UsageError(f"AWS cannot be asked: {error}") from None
+                what = "for credentials, run `aws configure`, or set AWS_PROFILE"
+                raise UsageError(f"AWS cannot be asked ({error}): {what}") from None
             if self.clock.monotonic() + pause_s > until_s:
-                raise NotReady(
-                    f"AWS is too busy or cannot be reached, for {self.patience_s:g} s ({trouble}): try again"
-                )
+                raise NotReady(f"AWS was too busy or out of reach for {self.patience_s:g} s ({trouble}): try again")
             self.clock.sleep(pause_s)
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
 
 def _is_transient(error: Any) -> bool:
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-    code = str(error.response.get("Error", {}).get("Code"))
-    return code.startswith(_TRANSIENT) or status == 429 or status >= 500
+    return str(error.response["Error"].get("Code")).startswith(_TRANSIENT) or status == 429 or status >= 500
 
 
 def _refusal(error: Any) -> TfhetError:
-    details = error.response.get("Error", {})
-    code, message = str(details.get("Code", "?")), str(details.get("Message", ""))
+    code, message = (str(error.response["Error"].get(name, "?")) for name in ("Code", "Message"))
     if "AccessDenied" in code:
         return UsageError(f"AWS refused {error.operation_name}: the credentials lack the right to it ({message})")
     if any(word in code for word in _IDENTITY):

@@ -29,21 +29,9 @@ if TYPE_CHECKING:
     from tfhet.catalogue.node import REGION_NAME, Kind, Node, matching, one_of, read_text, whole
     from tfhet.catalogue.price_list import refresh
 
-__all__ = [
-    "AWS_POST",
-    "EC2",
-    "MARKETS",
-    "REGION",
-    "REGION_NAME",
-    "TRAINING",
-    "Catalogue",
-    "Instance",
-    "InstanceGroup",
-    "Kind",
-    "Node",
-]
-__all__ += ["Price", "default", "instance", "matching", "one_of", "own_path", "price", "read_text", "refresh"]
-__all__ += ["refreshed_path", "shipped", "whole"]
+__all__ = ["AWS_POST", "EC2", "MARKETS", "REGION", "REGION_NAME", "TRAINING", "Catalogue", "Instance"]
+__all__ += ["InstanceGroup", "Kind", "Node", "Price", "default", "instance", "matching", "one_of", "own_path"]
+__all__ += ["price", "read_text", "refresh", "refreshed_path", "shipped", "whole"]
 
 lazy.names_on_demand(
     __name__,

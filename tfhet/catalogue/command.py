@@ -21,9 +21,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     prices.add_argument("types", nargs="*", metavar="TYPE", help=what)
     prices.add_argument("--region", default="us-east-1", metavar="R", help="default %(default)s")
     prices.add_argument("--market", choices=("sagemaker training", "ec2"), help="only prices of that market")
-    prices.add_argument(
-        "--instances", type=Path, metavar="FILE", help="a catalogue file with types and prices of yours"
-    )
+    prices.add_argument("--instances", type=Path, metavar="FILE", help="a catalogue file of yours")
     prices.add_argument("--file", type=Path, metavar="FILE", help="where refresh writes; default: where it is read")
     prices.add_argument("--json", type=Path, metavar="FILE", help="also write the table to this file")
     prices.set_defaults(run=run)

@@ -97,10 +97,8 @@ def _documents(pricing: Any, region: str, clock: Clock) -> Iterator[str]:
         try:
             page = aws(pricing.get_products, **request)
         except NotReady as error:
-            there = refreshed_path(region)
-            raise NotReady(
-                f"{error}; or ask where there is a network, with --file FILE, and bring FILE here as {there}"
-            ) from None
+            what = f"ask where there is a network, with --file FILE, and bring FILE here as {refreshed_path(region)}"
+            raise NotReady(f"{error}; or {what}") from None
         yield from page.get("PriceList", ())
         if not page.get("NextToken"):
             return

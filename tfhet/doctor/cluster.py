@@ -148,9 +148,8 @@ def workers(facts: ClusterFacts) -> RuleAnswer:
     what = "set data_host_workers to 1 or more, or remove the data group"
     ranks = facts.dnn.hosts * facts.dnn.ranks if facts.dnn else 0
     has_idle_hosts = facts.data_hosts and not facts.service.data_host_workers
-    return wrong(
-        "data hosts without workers", what, when=has_idle_hosts, otherwise=f"{facts.workers}, and {ranks} ranks"
-    )
+    sound = f"{facts.workers}, and {ranks} ranks"
+    return wrong("data hosts without workers", what, when=has_idle_hosts, otherwise=sound)
 
 
 @CLUSTER.rule("ports of a host", "each process of a host needs a port of its own")
@@ -167,10 +166,8 @@ def ports(facts: ClusterFacts) -> RuleAnswer:
 
 @CLUSTER.rule("instance types", "sizes and prices come from the type")
 def types(facts: ClusterFacts) -> RuleAnswer:
-    found, what = (
-        "; ".join(facts.unknown_types.values()),
-        "correct it, or give its group cpus, memory_mib and mbit_per_s",
-    )
+    found = "; ".join(facts.unknown_types.values())
+    what = "correct it, or give its group cpus, memory_mib and mbit_per_s"
     return limited(found, what, when=found, otherwise=", ".join(facts.types))
 
 

@@ -86,11 +86,8 @@ class JobState:
         except AwsRefused as error:
             if error.code not in ("ResourceNotFound", "ValidationException"):
                 raise
-            where = getattr(getattr(sagemaker, "meta", None), "region_name", None) or "this region"
-            raise UsageError(
-                f"no training job {job_name!r} in {where}, of this account: look at its name, --region and AWS_PROFILE "
-                f"({error})"
-            ) from None
+            where, what = sagemaker.meta.region_name, "check its name, --region and AWS_PROFILE"
+            raise UsageError(f"no training job {job_name!r} in {where}: {what} ({error})") from None
 
     @property
     def is_over(self) -> bool:

@@ -166,11 +166,11 @@ class Job:
         return [word for name, value in named for word in (name, str(value))]
 
     def refuse(self, where: str, why: str) -> NoReturn:
-        """Raises a UsageError that names the file, the line of a field like `code: script`, the field, and `why`."""
-        raise UsageError(f"{self.file}:{self.line(where)}: {where or 'the file'} {why}")
+        """Raises a UsageError that names the file, the line of a field like `code: script`, the field, and `why`.
 
-    def line(self, where: str) -> int:
-        """Returns the line number of a field, from 1; that of the nearest part above it where the field is missing."""
-        while where and where not in self.lines:
-            where = where.rpartition(": ")[0]
-        return self.lines.get(where, 1)
+        The line is that of the nearest part above the field where the file does not have the field.
+        """
+        part = where
+        while part and part not in self.lines:
+            part = part.rpartition(": ")[0]
+        raise UsageError(f"{self.file}:{self.lines.get(part, 1)}: {where} {why}")

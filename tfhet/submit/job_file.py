@@ -41,10 +41,6 @@ _WORDS: Mapping[str, Kind] = {
     "start": values.START,
     "encrypt_traffic": values.TRUTH,
 }
-_PARTS = (
-    *("code", "hyperparameters", "pipeline", "environment", "channels", "groups", "instances", "checkpoints", "spot"),
-    *("limits", "vpc", "tags"),
-)
 _NEEDED = ("name", "image", "role", "output", "code", "limits")
 _NAMES = {
     "hyperparameters": values.PARAMETER,
@@ -53,6 +49,7 @@ _NAMES = {
     "tags": values.TAG,
 }
 """Parts with names that the user chooses."""
+_PARTS = ("code", *_NAMES, "pipeline", "groups", "instances", "checkpoints", "spot", "limits", "vpc")
 _CODE = {"directory": values.DIRECTORY, "script": values.SCRIPT, "uri": values.S3}
 _CHECKPOINTS = {"uri": values.S3, "directory": values.ABSOLUTE}
 _SPOT = {"max_wait_s": values.SECONDS, "attempts": values.ATTEMPTS}

@@ -52,10 +52,8 @@ class Archive:
                     raise UsageError(f"the code directory cannot be packed: {path}: {error}") from None
                 total += len(data)
                 if total > MOST_BYTES:
-                    found = f"{code.directory} holds more than {MOST_BYTES >> 20} MiB"
-                    raise UsageError(
-                        f"the code directory {found}, which every host would fetch: give data as a channel"
-                    )
+                    why = f"more than {MOST_BYTES >> 20} MiB, which every host would fetch: give data as a channel"
+                    raise UsageError(f"the code directory {code.directory} holds {why}")
                 member = tarfile.TarInfo(name)
                 member.size, member.mode = len(data), 0o755 if executable else 0o644
                 archive.addfile(member, io.BytesIO(data))
@@ -64,12 +62,10 @@ class Archive:
 
     @property
     def bucket(self) -> str:
-        """Name of the S3 bucket."""
         return self.uri.split("/", 3)[2]
 
     @property
     def key(self) -> str:
-        """Key within the bucket."""
         return self.uri.split("/", 3)[3]
 
 

@@ -194,8 +194,8 @@ def test_what_aws_refuses_is_told_with_what_to_do(client, code, kind, says):
         (wrong.PartialCredentialsError(provider="env", cred_var="key"), UsageError, "aws configure"),
         (wrong.ProfileNotFound(profile="me"), UsageError, "set AWS_PROFILE"),
         (wrong.EndpointConnectionError(endpoint_url="https://x"), NotReady, "with --file FILE, and bring FILE here"),
-        (wrong.ConnectTimeoutError(endpoint_url="https://x"), NotReady, "cannot be reached"),
-        (wrong.ReadTimeoutError(endpoint_url="https://x"), NotReady, "cannot be reached"),
+        (wrong.ConnectTimeoutError(endpoint_url="https://x"), NotReady, "out of reach"),
+        (wrong.ReadTimeoutError(endpoint_url="https://x"), NotReady, "out of reach"),
         (wrong.DataNotFoundError(data_path="x"), UsageError, "cannot be asked"),
     ],
 )
