@@ -1,4 +1,4 @@
-"""What will fail before anything starts: this machine, what is installed on it, a cluster, a data set, a script.
+"""Finds what will fail before anything starts: in this machine, its packages, a cluster, a data set, a script.
 
 from tfhet.cluster import environment
 from tfhet.doctor import examine

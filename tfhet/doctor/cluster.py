@@ -34,7 +34,7 @@ class ClusterFacts:
     settings: LaunchSettings
     """Launcher arguments of the file; the defaults where those are wrong."""
     refused: str
-    """What is wrong with them; "" when nothing is."""
+    """Error message of the launcher about them; "" when they are right."""
     types: Mapping[str, Instance]
     """Instance types by name."""
     unknown_types: Mapping[str, str]

@@ -32,7 +32,7 @@ _OPTIONAL = {
 
 @dataclass(frozen=True)
 class Examination:
-    """What was found."""
+    """All checks, in the order in which they were made."""
 
     checks: tuple[Check, ...]
 

@@ -9,6 +9,7 @@ def disk(host: HostFacts) -> RuleAnswer:
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from enum import Enum
@@ -40,7 +41,7 @@ class Check:
     found: str
     """A version, a number, or what is wrong."""
     why: str
-    """What it is needed for, or what follows from it."""
+    """Its purpose, or the consequence of what was found."""
     what_to_do: str = ""
     """Empty where the status is ok."""
     is_needed: bool = False
@@ -58,7 +59,7 @@ class Check:
 
 @dataclass(frozen=True)
 class RuleAnswer:
-    """What a rule says about some facts."""
+    """The judgement of a rule about some facts."""
 
     status: Status
     found: str
@@ -69,14 +70,12 @@ def ok(found: str) -> RuleAnswer:
     return RuleAnswer(Status.OK, found)
 
 
-def limited(found: str, what_to_do: str, *, when: object = True, otherwise: str = "") -> RuleAnswer:
-    """Reports a limitation if `when` is true; else reports `otherwise` (by default `found`) as ok."""
-    return RuleAnswer(Status.LIMITED, found, what_to_do) if when else ok(otherwise or found)
+def report(status: Status, found: str, what_to_do: str, *, when: object = True, otherwise: str = "") -> RuleAnswer:
+    """Reports `found` with a status if `when` is true; else reports `otherwise` (by default `found`) as ok."""
+    return RuleAnswer(status, found, what_to_do) if when else ok(otherwise or found)
 
 
-def wrong(found: str, what_to_do: str, *, when: object = True, otherwise: str = "") -> RuleAnswer:
-    """Reports what will fail if `when` is true; else reports `otherwise` (by default `found`) as ok."""
-    return RuleAnswer(Status.WRONG, found, what_to_do) if when else ok(otherwise or found)
+limited, wrong = functools.partial(report, Status.LIMITED), functools.partial(report, Status.WRONG)
 
 
 Look = Callable[[Facts], "RuleAnswer | None"]
@@ -90,7 +89,7 @@ class Rule(Generic[Facts]):
     name: str
     look: Look[Facts]
     why: str
-    """What follows when the answer is not ok."""
+    """Consequence of an answer that is not ok."""
     issue: str = ""
 
 

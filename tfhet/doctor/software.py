@@ -132,7 +132,7 @@ def _check(name: str, found: str, needed_for: str, what_to_do: str = "", *, is_n
 Versions = Mapping[str, str]
 """Installed version by distribution; the number of GPUs is the version of `gpus`."""
 Number = tuple[int, ...]
-Conflict = tuple[Callable[[str, str], RuleAnswer], str]
+Conflict = tuple[Callable[..., RuleAnswer], str]
 """`limited` or `wrong`, and what to do."""
 VERSIONS: Subject[Versions] = Subject("versions")
 

@@ -1,4 +1,4 @@
-"""What the log of a training job says of its hosts and its steps.
+"""The content of a training job's log: its hosts and its steps.
 
 SageMaker does not say which host is in which group; the launcher on the host does.
 """
@@ -9,27 +9,18 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tfhet import messages
 from tfhet.catalogue import InstanceGroup
 from tfhet.follow.log_streams import LogLine
-from tfhet.messages import (
-    EpochLine,
-    FirstBatchLine,
-    HostLine,
-    JobResultLine,
-    MetricLine,
-    RestartLine,
-    StepPartsLine,
-    parse_line,
-)
 
 
 @dataclass
 class Heard:
     """Takes lines, and holds what they say."""
 
-    hosts: dict[str, HostLine | None] = field(default_factory=dict)
+    hosts: dict[str, messages.HostLine | None] = field(default_factory=dict)
     """All hosts that printed anything, each with the line in which its launcher introduced itself, if it did."""
-    metrics: dict[int, MetricLine] = field(default_factory=dict)
+    metrics: dict[int, messages.MetricLine] = field(default_factory=dict)
     """Metric lines by step; the later one of a step that was taken again after a restart."""
     trained_ms: tuple[int, int] | None = None
     """Times of the first and the last metric line, in milliseconds since 1970."""
@@ -43,7 +34,7 @@ class Heard:
     """Number of restarts of processes of the data service."""
 
     @property
-    def introduced(self) -> dict[str, HostLine]:
+    def introduced(self) -> dict[str, messages.HostLine]:
         """The hosts whose launchers introduced themselves."""
         return {host: line for host, line in self.hosts.items() if line is not None}
 
@@ -53,32 +44,32 @@ class Heard:
         return {host: line.group for host, line in self.introduced.items()}
 
     @property
-    def steps(self) -> list[MetricLine]:
+    def steps(self) -> list[messages.MetricLine]:
         """The metric lines in the order of their steps."""
         return [self.metrics[step] for step in sorted(self.metrics)]
 
     def hear(self, line: LogLine) -> bool:
         """Takes a line. Returns whether it is a metric line."""
         self.hosts.setdefault(line.host, None)
-        message = parse_line(line.text)
+        message = messages.parse_line(line.text)
         match message:
-            case MetricLine():
+            case messages.MetricLine():
                 self.metrics[message.step] = message
                 first, last = self.trained_ms or (line.at_ms, line.at_ms)
                 self.trained_ms = (min(first, line.at_ms), max(last, line.at_ms))
-            case HostLine():
+            case messages.HostLine():
                 self.hosts[line.host] = message
-            case JobResultLine():
+            case messages.JobResultLine():
                 self.ends.setdefault(line.host, (message.code, message.cause))
-            case FirstBatchLine():
+            case messages.FirstBatchLine():
                 self.first_batch_s = self.first_batch_s or message.after_s
-            case StepPartsLine():
+            case messages.StepPartsLine():
                 self.parts_ms = dict(message.parts_ms)
-            case EpochLine():
+            case messages.EpochLine():
                 self.epochs[int(message.numbers["epoch"])] = dict(message.numbers)
-            case RestartLine():
+            case messages.RestartLine():
                 self.restarts += 1
-        return isinstance(message, MetricLine)
+        return isinstance(message, messages.MetricLine)
 
 
 def placed(groups: Sequence[InstanceGroup], known: Mapping[str, str], hosts: Collection[str]) -> dict[str, str]:
