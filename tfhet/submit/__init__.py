@@ -23,9 +23,8 @@ if TYPE_CHECKING:
     from tfhet.submit.rules import check_code
     from tfhet.submit.submission import Archive, JobSubmission
 
-__all__ = ["ALONE", "DEFINITIONS", "MPI_OPTIONS", "PIPE", "Archive", "AwsRefused", "Channel", "Code", "Job"]
-__all__ += ["JobSubmission", "Patient", "check_code", "client", "create_request", "parse", "read", "redacted"]
-__all__ += ["with_plan"]
+__all__ = ["ALONE", "DEFINITIONS", "MPI_OPTIONS", "PIPE", "Archive", "Channel", "Code", "Job", "JobSubmission"]
+__all__ += ["check_code", "create_request", "parse", "read", "redacted", "with_plan"]
 
 lazy.names_on_demand(
     __name__,

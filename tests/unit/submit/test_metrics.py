@@ -73,8 +73,9 @@ def test_other_lines_hold_no_metrics(line):
 
 
 def test_the_request_keeps_the_limits_of_sagemaker():
-    request = [{"Name": each.name, "Regex": each.regex} for each in DEFINITIONS]
+    request = [definition.to_request() for definition in DEFINITIONS]
     assert len(request) <= 40 and len({each["Name"] for each in request}) == len(request)
     for each in request:
+        assert set(each) == {"Name", "Regex"}
         assert 1 <= len(each["Name"]) <= 255 and 1 <= len(each["Regex"]) <= 500
         assert re.compile(each["Regex"]).groups == 1
