@@ -179,7 +179,8 @@ MACHINE: Subject[HostFacts] = Subject("machine")
 
 @MACHINE.rule("CPUs", "input pipelines run on them")
 def cpus(host: HostFacts) -> RuleAnswer:
-    found, what = f"{host.cores_usable} of {host.cores}, {host.cpu}", "let this process run on all (taskset, cpuset)"
+    found = f"{host.cores_usable} of {host.cores}, {host.cpu}"
+    what = "let this process run on all (taskset, cpuset)"
     return limited(found, what, when=host.cores_usable < host.cores, otherwise=f"{host.cores}, {host.cpu}")
 
 

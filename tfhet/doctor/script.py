@@ -173,7 +173,8 @@ def distribute(facts: ScriptFacts) -> RuleAnswer:
     if not calls:
         return limited("no call of tfhet.distribute", "ds = tfhet.distribute(ds), after batch")
     by_rank = [call for call in calls if call.is_rank_dependent]
-    found, what = f"only some ranks call it ({_lines(by_rank)})", "call it on every rank, in the same order"
+    found = f"only some ranks call it ({_lines(by_rank)})"
+    what = "call it on every rank, in the same order"
     return wrong(found, what, when=by_rank, otherwise=_lines(calls))
 
 
@@ -211,7 +212,8 @@ def strategy(facts: ScriptFacts) -> RuleAnswer | None:
 @_text_rule("own shards", "rank 0's graph is served: no rank sees what it leaves out")
 def sharded(facts: ScriptFacts) -> RuleAnswer:
     calls = [call for call in facts.named("shard") if call.arguments + len(call.keywords) >= 2]
-    found, what = f"it shards itself too ({_lines(calls)})", "remove shard(): distribute shards the data"
+    found = f"it shards itself too ({_lines(calls)})"
+    what = "remove shard(): distribute shards the data"
     return limited(found, what, when=calls and _distributes(facts), otherwise="no shard() of its own")
 
 
