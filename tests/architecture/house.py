@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 
 # fmt: off
 ROOMS = (
-    "lazy", "errors", "units", "clock", "events", "deadline", "process", "registry", "arguments", "versions",
+    "lazy", "errors", "units", "clock", "aws", "events", "deadline", "process", "registry", "arguments", "versions",
     "record", "cluster", "catalogue", "control", "messages", "telemetry",
     "native", "source", "stages", "placement", "strategies", "planes", "trainer", "profile",
     "plan", "advice", "report", "submit", "follow", "launch", "container", "simulate", "bench", "doctor", "__main__",
@@ -42,8 +42,8 @@ ONLY_IN: Mapping[str, tuple[str, ...]] = {
     "horovod": ("tfhet/strategies/horovod/",),
     "tensorflow_addons": ("tfhet/stages/", "tfhet/bench/plain.py"),
     "sagemaker_training": ("tfhet/cluster/",),
-    "boto3": ("tfhet/catalogue/", "tfhet/submit/aws.py"),
-    "botocore": ("tfhet/catalogue/", "tfhet/submit/aws.py"),
+    "boto3": ("tfhet/aws.py",),
+    "botocore": ("tfhet/aws.py",),
     "time": ("tfhet/clock.py",),
 }
 """What only some files may import: ends with a slash for a folder."""

@@ -111,7 +111,7 @@ def test_a_package_outside_its_place_is_found(path, source):
         ("tfhet/stages/addons.py", "import tensorflow_addons as tfa"),
         ("tfhet/bench/plain.py", "import tensorflow_addons as tfa"),
         ("tfhet/cluster/toolkit.py", "from sagemaker_training import environment"),
-        ("tfhet/submit/aws.py", "import boto3"),
+        ("tfhet/aws.py", "import boto3"),
         ("tfhet/clock.py", "import time"),
         ("tfhet/control/lease.py", "import timeit, datetime"),
     ],

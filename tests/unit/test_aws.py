@@ -1,4 +1,4 @@
-"""submit/aws.py: patience with what passes, clear words for what does not."""
+"""aws.py: patience with what passes, clear words for what does not."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ boto3 = pytest.importorskip("boto3")
 
 import botocore.exceptions as wrong  # noqa: E402
 
+from tfhet.aws import PATIENCE_S, AwsRefused, Patient, client  # noqa: E402
 from tfhet.clock import FakeClock  # noqa: E402
 from tfhet.errors import NotReady, UsageError  # noqa: E402
-from tfhet.submit.aws import PATIENCE_S, AwsRefused, Patient, client  # noqa: E402
 
 
 class Call:
@@ -89,3 +89,9 @@ def test_a_client_without_a_region_is_a_clear_error(monkeypatch: pytest.MonkeyPa
     with pytest.raises(UsageError, match="give --region"):
         client("sagemaker")
     assert client("sagemaker", "eu-west-1").meta.region_name == "eu-west-1"
+
+
+def test_the_client_waits_for_nothing_without_end() -> None:
+    config = client("pricing", "us-east-1").meta.config
+    assert (config.connect_timeout, config.read_timeout) == (5, 30)
+    assert config.retries["total_max_attempts"] == 3
