@@ -17,21 +17,17 @@ def of_plan(plan: Plan, cheaper: Sequence[Finding] = ()) -> list[Finding]:
 
     cheaper: what would make the stages cheaper, as `of_pipeline` finds it; the plan was made with the best of them.
     """
-    chosen = None if plan.chosen is None else plan.candidates[plan.chosen]
-    return [
-        *_today(plan, cheaper),
-        *_best(plan),
-        choice_of(
-            None if chosen is None else str(chosen.cluster),
-            binding=plan.name_of(chosen.prediction.binding) if chosen else "",
-            has_data=bool(chosen and chosen.cluster.data),
-            is_today=plan.chosen == plan.today,
-        ),
-    ]
+    choice = choice_of(None)
+    if plan.chosen is not None:
+        chosen = plan.candidates[plan.chosen]
+        binding, has_data = plan.name_of(chosen.prediction.binding), chosen.cluster.data is not None
+        is_today = plan.chosen == plan.today
+        choice = choice_of(str(chosen.cluster), binding=binding, has_data=has_data, is_today=is_today)
+    return [*_today(plan, cheaper), *_best(plan), choice]
 
 
-def choice_of(cluster: str | None, *, binding: str, has_data: bool, is_today: bool) -> Finding:
-    """The choice of a cluster by its name, None where no cluster keeps the limits. binding: the resource that binds."""
+def choice_of(cluster: str | None, *, binding: str = "", has_data: bool = False, is_today: bool = False) -> Finding:
+    """The choice of a cluster by its name; None where no cluster keeps the limits. binding: the resource that binds."""
     if cluster is None:
         return Finding("none_fits", "no cluster keeps the limits: allow more time, money or hosts")
     if is_today:

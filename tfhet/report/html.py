@@ -14,12 +14,11 @@ from tfhet.errors import DataError
 from tfhet.record import Record, RunFolder, RunSummary, document
 from tfhet.record.run import KIND as RUN_KIND
 from tfhet.report import numbers
-from tfhet.report.bars import MANY, Benchmark
+from tfhet.report.bars import Benchmark
 from tfhet.report.cost import PriceOf, cost_rows, headline
 from tfhet.report.frontier import PlanView, frontier_chart, projected_rows, read_plan
 from tfhet.report.run_view import LOG_LINES, RunView, machine_facts, value, views
 from tfhet.report.stage_costs import StageCosts, stage_costs
-from tfhet.report.utilisation import busiest, use_chart
 from tfhet.telemetry import timeline_summary
 
 
@@ -39,13 +38,7 @@ class Given:
     """None: prices are not looked up."""
 
 
-def read_given(
-    paths: Sequence[Path],
-    *,
-    profile: Path | None = None,
-    plan: Path | None = None,
-    price_of: PriceOf | None = None,
-) -> Given:
+def read_given(paths: Sequence[Path], *, profile: Path | None = None, plan: Path | None = None) -> Given:
     """Reads what `paths` name: folders of runs, summaries of runs and benchmark records, each known by its content.
 
     Raises UsageError for a path with nothing to read or of another schema, DataError for a file that is neither.
@@ -68,7 +61,6 @@ def read_given(
         tuple(records),
         Record.read(profile) if profile else None,
         read_plan(document.read(plan, "plan"), str(plan)) if plan else None,
-        price_of,
     )
 
 
@@ -85,8 +77,8 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     shown = (numbers.number, numbers.percent, numbers.duration, numbers.size, numbers.moment, numbers.exit_code)
-    for each in (*shown, numbers.interval, numbers.usd, paragraph, value):
-        environment.filters[each.__name__] = each
+    environment.filters |= {each.__name__: each for each in (*shown, numbers.interval, numbers.usd, paragraph, value)}
+    environment.filters["place"] = "{:.2f}".format
     return environment
 
 
@@ -113,10 +105,8 @@ def page(given: Given) -> str:
             projected=projected_rows(plan, runs) if plan else [],
             benchmarks=[Benchmark.of(record) for record in given.records],
             machine_facts=machine_facts,
-            use_chart=use_chart,
             timeline_tables=timeline_summary.tables,
             log_lines=LOG_LINES,
-            many=MANY,
         )
     )
 
@@ -130,11 +120,10 @@ def _title(given: Given) -> str:
 
 
 def _diagnosis(view: RunView, given: Given, costs: StageCosts | None) -> Diagnosis:
-    data_groups = [name for name, group in view.run.cluster.items() if group.get("role") == "data"]
     return of_run(
         view.run,
         costs=[(part.name, part.added) for part in costs.parts] if costs else (),
-        busiest_data_host=busiest(view.hosts, data_groups),
+        busiest_data_host=view.busiest_data_host,
         choice=given.plan.choice if given.plan else None,
     )
 
