@@ -7,10 +7,9 @@ from collections.abc import Callable
 
 from tfhet import catalogue
 from tfhet.errors import UsageError
-from tfhet.plan.decision import make_plan
+from tfhet.plan.decision import Plan, make_plan
 from tfhet.plan.host import ClusterShape, HostType
 from tfhet.plan.money import Market, PlanLimits
-from tfhet.plan.result import Plan
 from tfhet.plan.search import Space
 from tfhet.plan.workload import PipelineCost, Trainer, Workload
 from tfhet.planes import DataPlane

@@ -8,7 +8,7 @@ from typing import Any
 
 from tfhet.plan.host import ClusterShape
 from tfhet.plan.money import Market
-from tfhet.plan.search import ranking, rated
+from tfhet.plan.search import candidates, ranking
 from tfhet.plan.workload import Workload
 from tfhet.planes import WireCost
 
@@ -38,18 +38,6 @@ class Change:
         }
 
 
-def _accelerator(workload: Workload, factor: float) -> Workload:
-    return replace(workload, trainer=workload.trainer.step_times(factor))
-
-
-def _stages(workload: Workload, factor: float) -> Workload:
-    return replace(workload, pipeline=workload.pipeline.cpu_times(factor))
-
-
-def _bytes(workload: Workload, factor: float) -> Workload:
-    return replace(workload, pipeline=workload.pipeline.bytes_times(factor))
-
-
 def _wire(workload: Workload, factor: float) -> Workload:
     costs = workload.plane_costs
 
@@ -61,11 +49,11 @@ def _wire(workload: Workload, factor: float) -> Workload:
     return replace(workload, plane_costs=replace(costs, wire=wire))
 
 
-WORKLOADS: Mapping[str, Callable[[Workload, float], Workload]] = {
-    "step of the accelerator": _accelerator,
-    "CPU of the stages": _stages,
+MOVES: Mapping[str, Callable[[Workload, float], Workload]] = {
+    "step of the accelerator": lambda workload, by: replace(workload, trainer=workload.trainer.step_times(by)),
+    "CPU of the stages": lambda workload, by: replace(workload, pipeline=workload.pipeline.cpu_times(by)),
     "CPU of the wire": _wire,
-    "bytes that travel": _bytes,
+    "bytes that travel": lambda workload, by: replace(workload, pipeline=workload.pipeline.bytes_times(by)),
 }
 """Inputs of the workload that are moved, by name: a function of the workload and the factor of that input."""
 
@@ -77,19 +65,22 @@ def sensitivity(
 
     Only clusters of the shortlist can be chosen then.
     """
-    found = []
-    for pct in CHANGES_PCT:
-        factor = 1 + pct / 100
-        for what, moved in WORKLOADS.items():
-            found.append(_change(what, pct, moved(workload, factor), chosen, shortlist, market))
-        if chosen.data or any(cluster.data for cluster in shortlist):
-            faster = [_with_speed(cluster, factor) for cluster in shortlist]
-            found.append(_change("CPUs of data hosts", pct, workload, _with_speed(chosen, factor), faster, market))
-            trainers = {cluster.dnn.name for cluster in shortlist}
-            dearer = replace(market, price=_priced(market, trainers, factor))
-            found.append(_change("price of data hosts", pct, workload, chosen, shortlist, dearer))
-    order = list(dict.fromkeys(change.what for change in found))
-    return sorted(found, key=lambda change: order.index(change.what))
+    factors = {pct: 1 + pct / 100 for pct in CHANGES_PCT}
+    found = [
+        _change(what, pct, moved(workload, factor), chosen, shortlist, market)
+        for what, moved in MOVES.items()
+        for pct, factor in factors.items()
+    ]
+    if not any(cluster.data for cluster in (chosen, *shortlist)):
+        return found
+    for pct, factor in factors.items():
+        faster = [_with_speed(cluster, factor) for cluster in shortlist]
+        found.append(_change("CPUs of data hosts", pct, workload, _with_speed(chosen, factor), faster, market))
+    trainers = {cluster.dnn.name for cluster in shortlist}
+    for pct, factor in factors.items():
+        dearer = replace(market, price=_priced(market, trainers, factor))
+        found.append(_change("price of data hosts", pct, workload, chosen, shortlist, dearer))
+    return found
 
 
 def _priced(market: Market, trainers: set[str], factor: float) -> Callable[[str], float | None]:
@@ -109,8 +100,7 @@ def _with_speed(cluster: ClusterShape, factor: float) -> ClusterShape:
 def _change(
     what: str, pct: int, workload: Workload, chosen: ClusterShape, shortlist: Sequence[ClusterShape], market: Market
 ) -> Change:
-    own = rated(workload, [chosen], market)[0]
-    best = ranking(rated(workload, shortlist, market))[0]
-    examples = chosen.ranks * workload.trainer.batch_size
-    step_s = own.s_per_million * examples / 1e6 / market.slowdown
-    return Change(what, pct, step_s, own.usd_per_million, best.cluster)
+    (own,) = candidates(workload, [chosen], market)
+    best = ranking(candidates(workload, shortlist, market))[0]
+    usd = own.usd_per_million
+    return Change(what, pct, own.prediction.step_s.value, usd.value if usd else None, best.cluster)

@@ -1,4 +1,4 @@
-"""plan/command.py, asked.py, words.py: `tfhet plan`."""
+"""plan/command.py, asked.py: `tfhet plan`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from tfhet.__main__ import main
 from tfhet.errors import UsageError
 from tfhet.plan.asked import _range, _speeds, over_ideal
-from tfhet.plan.options import add_options
+from tfhet.plan.command import add_options
 from tfhet.profile import Cost, Profile
 from tfhet.record import Figure, Record
 
