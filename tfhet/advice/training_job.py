@@ -1,13 +1,21 @@
-"""Whether a training job waits for its input, and what to change first: of its utilisation and its metric lines."""
+"""Whether a training job waits for its input, and what to change first, by its utilisation and its metric lines."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from tfhet.advice.finding import Finding, counted
-from tfhet.advice.input_bound import BUSY_PCT, IDLE_PCT, Diagnosis, InputState, state_by_use, state_by_wait, waiting
-from tfhet.advice.run import SHORTEN_STEP
+from tfhet.advice.input_bound import (
+    BUSY_PCT,
+    IDLE_PCT,
+    SHORTEN_STEP,
+    Diagnosis,
+    InputState,
+    state_by_use,
+    state_by_wait,
+    waiting,
+)
 from tfhet.catalogue import Catalogue, Instance, InstanceGroup
 from tfhet.errors import UsageError
 from tfhet.record import Spread, median
@@ -35,27 +43,27 @@ class HostUtilisation:
     memory_pct: Spread | None = None
     gpu_memory_pct: Spread | None = None
     disk_pct: Spread | None = None
-    """How full the disk is."""
+    """Used share of the disk."""
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing of this host was measured."""
-        return all(getattr(self, field.name) is None for field in fields(self) if field.name.endswith("_pct"))
+        return all(value is None for name, value in vars(self).items() if name.endswith("_pct"))
 
 
 @dataclass(frozen=True)
 class ObservedJob:
-    """What is known of a training job."""
+    """The facts that are known of a training job."""
 
     name: str
     status: str
-    """In the words of the platform."""
+    """As the platform words it."""
     is_over: bool
     groups: Sequence[InstanceGroup] = ()
     hosts: Sequence[HostUtilisation] = ()
     wait_pct: float | None = None
-    """Median share of a step that ranks wait for data, 0 to 100; None without metric lines. Of a long log only the
-    start and the end are read."""
+    """Median share of a step that ranks wait for data, 0 to 100; None without metric lines. Only the start and the end
+    of a long log are read."""
     metric_lines: int = 0
     """Number of metric lines that `wait_pct` rests on."""
     has_step_timeline: bool = False
@@ -135,7 +143,7 @@ def _by_use(state: InputState, gpu_pct: float | None, reason: str) -> Finding:
 
 
 def _reason(cpu_pct: float | None, data_pct: float | None) -> str:
-    """What holds the input up. cpu_pct: CPUs of the hosts that train; data_pct: of the data hosts, if there are any."""
+    """The cause of the wait. cpu_pct: utilisation of the training hosts' CPUs; data_pct: of the data hosts', if any."""
     if data_pct is not None:
         if data_pct >= BUSY_PCT:
             return "the CPUs of the data hosts are used up"
@@ -150,7 +158,7 @@ def _reason(cpu_pct: float | None, data_pct: float | None) -> str:
 
 
 def _savings(gpu_memory_pct: float | None, data_pct: float | None) -> Iterator[Finding]:
-    """What to change where the input keeps up."""
+    """Changes for a job whose input keeps up."""
     yield SHORTEN_STEP
     if gpu_memory_pct is not None and gpu_memory_pct < IDLE_PCT:
         yield Finding("larger_batch", f"a larger batch: {gpu_memory_pct:.1f} % of the GPUs' memory is used")
@@ -161,7 +169,7 @@ def _savings(gpu_memory_pct: float | None, data_pct: float | None) -> Iterator[F
 def _changes(
     job: ObservedJob, grown: Sequence[HostUtilisation], known: Catalogue, *, cpus_are_busy: bool, has_data: bool
 ) -> Iterator[Finding]:
-    """What to change where the input does not keep up. grown: the hosts of which a bigger size would help."""
+    """Changes for a job whose input does not keep up. grown: the hosts for which a bigger size would help."""
     if not cpus_are_busy:
         yield Finding(
             "find_the_wait",
@@ -206,7 +214,7 @@ def _instance(name: str, known: Catalogue) -> Instance | None:
 
 
 def _spreads(hosts: Sequence[HostUtilisation], field: str) -> dict[str, Spread]:
-    """What was measured of one resource, by host."""
+    """The measurements of one resource, by host."""
     return {use.host: spread for use in hosts if (spread := getattr(use, field)) is not None}
 
 

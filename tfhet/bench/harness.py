@@ -22,7 +22,7 @@ from tfhet.bench.measurement import Measurement
 from tfhet.bench.meter import Meter, ProcessMeter, Sample
 from tfhet.clock import SYSTEM, Clock
 from tfhet.events import Event, Observer, ignore
-from tfhet.report import numbers
+from tfhet.report import number
 
 REPEATS = 5
 WARMUP = 1
@@ -104,7 +104,7 @@ def measure(
         return sample
 
     def said(name: str, sample: Sample) -> str:
-        cost = numbers.number(1e6 * sample.cpu_s / known[name].units, unit="us CPU")
+        cost = number(1e6 * sample.cpu_s / known[name].units, unit="us CPU")
         return f"{cost} per {known[name].unit}"
 
     with contextlib.ExitStack() as stack:

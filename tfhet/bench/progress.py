@@ -6,14 +6,14 @@ import sys
 from typing import IO
 
 from tfhet.events import Event, Observer
-from tfhet.report import numbers
+from tfhet.report import duration
 
 
 def line(event: Event) -> str:
     """A run in words: `[bench] 3/40 kill:worker (12.1 s): kept`; "" for an event that is not shown."""
     fields = event.fields
     if event.name == "case.ended":
-        took = "" if fields.get("seconds") is None else f" ({numbers.duration(fields['seconds'])})"
+        took = "" if fields.get("seconds") is None else f" ({duration(fields['seconds'])})"
         said = "".join(f": {text}" for text in fields.get("said", ()))
         return f"[bench] {fields['round']}/{fields['rounds']} {fields['case']}{took}{said}"
     if event.name == "case.missing":

@@ -16,11 +16,7 @@ from tfhet.follow.heard import Heard, cluster_of, placed
 from tfhet.follow.log_streams import LogLine, LogStreams, LogWindow
 from tfhet.follow.state import JobState
 from tfhet.record import RunFolder, RunSummary
-from tfhet.report import show
-from tfhet.report.cost import PriceOf
-from tfhet.report.picture import Picture
-from tfhet.report.run import run_table
-from tfhet.report.screen import Screen, screen
+from tfhet.report import Picture, PriceOf, Screen, run_table, screen, show
 from tfhet.submit import AwsRefused, Patient
 
 START_S = 86400.0

@@ -24,7 +24,7 @@ from tfhet.telemetry import timeline_summary
 
 @dataclass(frozen=True)
 class Given:
-    """The material of one page; everything may be absent."""
+    """The material of one page."""
 
     runs: Sequence[RunView] = ()
     """The first is what the others are compared with."""
@@ -85,29 +85,26 @@ def _environment() -> jinja2.Environment:
 def page(given: Given) -> str:
     """The page as text. Raises DataError where the profile that was given is none."""
     places = [view.run.stages_where for view in given.runs]
-    most_places = max(places, key=lambda each: len(set(each.values())), default=None)
+    most_places = max(places, key=lambda each: len(set(each.values())), default={})
     costs = stage_costs(given.profile, most_places) if given.profile else None
     runs = {view.name: view.run for view in given.runs}
     rows = cost_rows(runs, given.price_of)
     plan = given.plan
-    return (
-        _environment()
-        .get_template("page.html.j2")
-        .render(
-            title=_title(given),
-            views=[(view, _diagnosis(view, given, costs)) for view in given.runs],
-            cost_rows=rows,
-            headline=headline(rows),
-            is_simulated=any(view.is_simulated for view in given.runs),
-            costs=costs,
-            plan=plan,
-            frontier=frontier_chart(plan) if plan else None,
-            projected=projected_rows(plan, runs) if plan else [],
-            benchmarks=[Benchmark.of(record) for record in given.records],
-            machine_facts=machine_facts,
-            timeline_tables=timeline_summary.tables,
-            log_lines=LOG_LINES,
-        )
+    template = _environment().get_template("page.html.j2")
+    return template.render(
+        title=_title(given),
+        views=[(view, _diagnosis(view, given, costs)) for view in given.runs],
+        cost_rows=rows,
+        headline=headline(rows),
+        is_simulated=any(view.is_simulated for view in given.runs),
+        costs=costs,
+        plan=plan,
+        frontier=frontier_chart(plan) if plan else None,
+        projected=projected_rows(plan, runs) if plan else [],
+        benchmarks=[Benchmark.of(record) for record in given.records],
+        machine_facts=machine_facts,
+        timeline_tables=timeline_summary.tables,
+        log_lines=LOG_LINES,
     )
 
 

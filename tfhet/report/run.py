@@ -14,6 +14,7 @@ from tfhet.report import numbers
 from tfhet.report.tables import table
 
 PLACES = ("data_group", "dnn_group", "trainer")
+_COUNTS = ("seen", "before", "missing", "repeated", "bad")
 _BAD_SHOWN = 3
 
 
@@ -22,16 +23,14 @@ def places(summary: RunSummary) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for stage, place in summary.stages_where.items():
         found.setdefault(place, []).append(stage)
-    known = [place for place in PLACES if place in found]
-    return {place: found[place] for place in known + [place for place in found if place not in known]}
+    return {place: found[place] for place in dict.fromkeys((*PLACES, *found)) if place in found}
 
 
 def _groups(summary: RunSummary) -> str:
-    parts = []
-    for name, group in summary.cluster.items():
-        hosts = group.get("hosts") or ()
-        kind = f" {group['instance_type']}" if group.get("instance_type") else ""
-        parts.append(f"{name} {len(hosts)} x{kind or ' host'}")
+    parts = (
+        f"{name} {len(group.get('hosts') or ())} x {group.get('instance_type') or 'host'}"
+        for name, group in summary.cluster.items()
+    )
     return ", ".join(parts) or numbers.MISSING
 
 
@@ -41,33 +40,29 @@ def _examples_seen(summary: RunSummary) -> str:
     if not counted:
         return numbers.MISSING
     total = {name: sum(int(epoch.get(name) or 0) for epoch in counted) for name in _COUNTS}
-    if not any(total[name] for name in _COUNTS[1:]):
-        of = f"{numbers.number(total['seen'])}{' that can be read' if summary.bad_records else ''}"
-        return f"each of {of} exactly once, {len(counted)} epoch{'s' * (len(counted) != 1)}"
-    shown = [name for name in _COUNTS if total[name] or name in ("seen", "missing", "repeated")]
-    return ", ".join(f"{numbers.number(total[name])} {name}" for name in shown)
-
-
-_COUNTS = ("seen", "before", "missing", "repeated", "bad")
+    if any(total[name] for name in _COUNTS[1:]):
+        shown = [name for name in _COUNTS if total[name] or name in ("seen", "missing", "repeated")]
+        return ", ".join(f"{numbers.number(total[name])} {name}" for name in shown)
+    readable = " that can be read" if summary.bad_records else ""
+    epochs = f"{len(counted)} epoch{'s' * (len(counted) != 1)}"
+    return f"each of {numbers.number(total['seen'])}{readable} exactly once, {epochs}"
 
 
 def _made_good(summary: RunSummary) -> str:
-    """What went wrong on the way and did not end the job; "" when nothing did."""
-    told = []
-    if summary.lost_hosts:
-        told.append(f"lost {', '.join(summary.lost_hosts)}")
-    if summary.restarts:
-        told.append(f"{summary.restarts} processes started again")
+    """The failures that did not end the job; "" when there were none."""
     rereads = sum(int(epoch.get("rereads") or 0) for epoch in summary.epochs)
-    if rereads:
-        told.append(f"what was left was read again, {rereads} time{'s' * (rereads != 1)}")
-    return "; ".join(told)
+    failures = {
+        f"lost {', '.join(summary.lost_hosts)}": summary.lost_hosts,
+        f"{summary.restarts} processes started again": summary.restarts,
+        f"what was left was read again, {rereads} time{'s' * (rereads != 1)}": rereads,
+    }
+    return "; ".join(words for words, happened in failures.items() if happened)
 
 
 def run_table(summary: RunSummary, folder: Path | str | None = None) -> Table:
-    """The short table of one run: step time, waiting share, throughput, where the stages ran, exit codes, the record.
+    """The short table of one run: step time, waiting share, throughput, where the stages ran, exit codes.
 
-    `folder` is the run's folder, named in the last line. What was not measured shows as a dash.
+    folder: the run's folder, which the last line names. What was not measured shows as a dash.
     """
     wait_pct = summary.wait_pct
     rows: list[tuple[object, object]] = [
@@ -81,9 +76,8 @@ def run_table(summary: RunSummary, folder: Path | str | None = None) -> Table:
     if made_good := _made_good(summary):
         rows.append(("made good", made_good))
     for record in summary.bad_records[:_BAD_SHOWN]:
-        rows.append(
-            ("bad record", f"{record.get('file') or ''} at byte {record.get('offset')}: {record.get('reason')}")
-        )
+        where = f"{record.get('file') or ''} at byte {record.get('offset')}"
+        rows.append(("bad record", f"{where}: {record.get('reason')}"))
     if len(summary.bad_records) > _BAD_SHOWN:
         rows.append(("bad records", f"{len(summary.bad_records)} are listed in summary.json"))
     if summary.billable_s is not None:

@@ -20,14 +20,6 @@ PLAIN_WIDTH = 10_000
 """Columns of a plain output: wide enough that no cell is ever cut or folded."""
 
 
-def _cell(value: object) -> Text:
-    if isinstance(value, Text):
-        return value
-    if value is None:
-        return Text(MISSING)
-    return Text(number(value) if _is_number(value) else str(value))  # type: ignore[arg-type]
-
-
 def table(
     rows: Sequence[Mapping[str, Any] | Sequence[Any]],
     *,
@@ -38,26 +30,28 @@ def table(
     """A table of `rows`, each a mapping by column or a sequence in the order of `columns`.
 
     Without `columns` the keys of the rows decide, in the order first seen. None becomes a dash, numbers are written
-    with three digits that matter, and a column of nothing but numbers is set to the right. Raises UsageError for rows
+    with three significant digits, and a column of nothing but numbers is set to the right. Raises UsageError for rows
     without columns, or of another length.
     """
     if columns is None:
         if not all(isinstance(row, Mapping) for row in rows):
             raise UsageError("table: rows that are sequences need `columns`")
         columns = list(dict.fromkeys(key for row in rows for key in row))
-    cells: list[list[Any]] = []
-    for row in rows:
-        line = [row.get(column) for column in columns] if isinstance(row, Mapping) else list(row)
+    cells = [[row.get(column) for column in columns] if isinstance(row, Mapping) else list(row) for row in rows]
+    for line in cells:
         if len(line) != len(columns):
-            raise UsageError(f"table: a row has {len(line)} cells for {len(columns)} columns: {row!r}")
-        cells.append(line)
+            raise UsageError(f"table: a row has {len(line)} cells for {len(columns)} columns: {line!r}")
     made = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_header=header, pad_edge=False)
     for index, column in enumerate(columns):
         numeric = all(line[index] is None or _is_number(line[index]) for line in cells) and bool(cells)
         made.add_column(Text(str(column)), justify="right" if numeric else "left", overflow="fold")
     for line in cells:
-        made.add_row(*(_cell(value) for value in line))
+        made.add_row(*(value if isinstance(value, Text) else Text(_text(value)) for value in line))
     return made
+
+
+def _text(value: Any) -> str:
+    return MISSING if value is None else number(value) if _is_number(value) else str(value)
 
 
 def _is_number(value: object) -> bool:
@@ -66,26 +60,25 @@ def _is_number(value: object) -> bool:
 
 def figure_table(figures: Mapping[str, Figure], *, title: str | None = None) -> Table:
     """One line per figure: name, value with unit, 95 % interval, number of samples, what it is against."""
-    compared = any(figure.against for figure in figures.values())
     rows = [
-        [name, number(figure.value), figure.unit, interval(figure), figure.n]
-        + ([figure.against or ""] if compared else [])
+        [name, number(figure.value), figure.unit, interval(figure), figure.n, figure.against or ""]
         for name, figure in figures.items()
     ]
-    columns = ["figure", "value", "unit", "95 % interval", "n"] + (["against"] if compared else [])
-    made = table(rows, columns=columns, title=title)
+    columns = ["figure", "value", "unit", "95 % interval", "n", "against"]
+    shown = 6 if any(figure.against for figure in figures.values()) else 5
+    made = table([row[:shown] for row in rows], columns=columns[:shown], title=title)
     made.columns[1].justify = "right"
     return made
 
 
 def show(made: Table, file: IO[str] | None = None) -> None:
     """Prints the table to `file` (standard output): coloured on a terminal, plain elsewhere."""
-    out = file if file is not None else sys.stdout
+    out = file or sys.stdout
     if out.isatty():
         Console(file=out).print(made)
-        return
-    out.write(text(made, encoding=getattr(out, "encoding", None)))
-    out.flush()
+    else:
+        out.write(text(made, encoding=getattr(out, "encoding", None)))
+        out.flush()
 
 
 def text(made: Table, *, encoding: str | None = "utf-8") -> str:
@@ -101,11 +94,11 @@ def text(made: Table, *, encoding: str | None = "utf-8") -> str:
     )
     console.print(made)
     lines = [line.rstrip() for line in buffer.getvalue().splitlines()]
-    plain = "\n".join(lines).strip("\n") + "\n"
+    plain, encoding = "\n".join(lines).strip("\n") + "\n", encoding or "ascii"
     try:
-        plain.encode(encoding or "ascii")
+        plain.encode(encoding)
     except UnicodeEncodeError:
-        plain = plain.translate(_ASCII).encode(encoding or "ascii", "replace").decode(encoding or "ascii")
+        plain = plain.translate(_ASCII).encode(encoding, "replace").decode(encoding)
     return plain
 
 
