@@ -1,4 +1,4 @@
-"""What a plan comes to: what holds today's cluster back, what each kind of change would do, and which to take."""
+"""The findings of a plan: what limits today's cluster, the effect of each kind of change, and which to take."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def _today(plan: Plan, cheaper: Sequence[Finding]) -> Iterator[Finding]:
     limits = f"{_binds(plan.name_of(prediction.binding))}, {plan.name_of(prediction.runner_up)} next"
     yield Finding("today", f"today, {_cluster(today)}: {limits}")
     if state_by_wait(wait_pct) is InputState.NOT:
-        keeps_up = "the input keeps up with the accelerator: neither cheaper stages nor more CPUs shorten a step"
-        yield Finding("prediction_keeps_up", keeps_up)
+        neither = "neither cheaper stages nor more CPUs shorten a step"
+        yield Finding("prediction_keeps_up", f"the input keeps up with the accelerator: {neither}")
         return
     waits = f"the accelerator could do a step in {_step(accelerator)}: it waits {wait_pct:.0f}% of the time"
     yield Finding("prediction_waits", waits)

@@ -105,20 +105,15 @@ def of_training_job(job: ObservedJob, known: Catalogue) -> Diagnosis:
 
 def _nothing(job: ObservedJob) -> Finding:
     if job.is_over:
-        return Finding(
-            "nothing_kept",
-            f"CloudWatch has no utilisation of {job.name} ({job.status}), and its log no metric lines: it ended within"
-            " its first minutes, or so long ago that nothing is kept, or --region is another",
-        )
-    return Finding(
-        "nothing_yet",
-        f"there is nothing of {job.name} yet ({job.status}): CloudWatch counts whole minutes, and has the first some"
-        " minutes after training began. Ask again then",
-    )
+        why = "it ended within its first minutes, or so long ago that nothing is kept, or --region is another"
+        nothing = f"CloudWatch has no utilisation of {job.name} ({job.status}), and its log no metric lines: {why}"
+        return Finding("nothing_kept", nothing)
+    ask = "CloudWatch counts whole minutes, and has the first some minutes after training began. Ask again then"
+    return Finding("nothing_yet", f"there is nothing of {job.name} yet ({job.status}): {ask}")
 
 
 def _parts(job: ObservedJob, known: Catalogue) -> tuple[list[HostUtilisation], list[HostUtilisation]]:
-    """The hosts that train, and the others: those with GPUs, where there are such; else all train."""
+    """The training hosts and the data hosts: those with GPUs train; without GPUs anywhere, or in one group, all do."""
 
     def has_gpus(use: HostUtilisation) -> bool:
         kind = _instance(use.instance_type, known)
@@ -135,11 +130,10 @@ def _by_use(state: InputState, gpu_pct: float | None, reason: str) -> Finding:
     if gpu_pct is None:
         unknown = "whether this job waits for its input is not known"
         return Finding("no_gpu_metrics", f"{unknown}: its log has no metric lines, and CloudWatch has nothing of GPUs")
-    said = f"{state.value}, as far as utilisation tells: the GPUs are busy {gpu_pct:.1f} % of the time"
+    busy = f"{state.value}, as far as utilisation tells: the GPUs are busy {gpu_pct:.1f} % of the time"
     if state is InputState.NOT:
-        return Finding("gpus_are_busy", said)
-    kind = "gpus_are_half_busy" if state is InputState.HARDLY else "gpus_wait"
-    return Finding(kind, f"{said}, and {reason}")
+        return Finding("gpus_are_busy", busy)
+    return Finding("gpus_are_half_busy" if state is InputState.HARDLY else "gpus_wait", f"{busy}, and {reason}")
 
 
 def _reason(cpu_pct: float | None, data_pct: float | None) -> str:
@@ -170,18 +164,17 @@ def _changes(
     job: ObservedJob, grown: Sequence[HostUtilisation], known: Catalogue, *, cpus_are_busy: bool, has_data: bool
 ) -> Iterator[Finding]:
     """Changes for a job whose input does not keep up. grown: the hosts for which a bigger size would help."""
+    profile = "cheaper stages first, they cost nothing: `tfhet profile` says which cost what, and advises"
     if not cpus_are_busy:
         yield Finding(
             "find_the_wait",
             "find what the input waits for: `tfhet doctor --script SCRIPT` names stages on one thread and Python in the"
             " graph, `tfhet profile` what each costs; FastFile channels, more files and prefetching help a slow source",
         )
-    first = "cheaper stages first, they cost nothing: `tfhet profile` says which cost what, and advises"
-    yield Finding("profile_first", first)
-    if not cpus_are_busy:
-        last = "more CPUs, in whatever machine, only when those that are there are used up"
-        yield Finding("more_cpus_last", last)
+        yield Finding("profile_first", profile)
+        yield Finding("more_cpus_last", "more CPUs, in whatever machine, only when those that are there are used up")
         return
+    yield Finding("profile_first", profile)
     for name in dict.fromkeys(use.instance_type for use in grown if use.instance_type):
         yield Finding("bigger", _bigger(name, known))
     today = "+".join(f"{group.count}*{group.instance_type}" for group in job.groups)
@@ -199,10 +192,10 @@ def _bigger(name: str, known: Catalogue) -> str:
         return f"then a bigger size of the same family: {name} is no type of the catalogue, so which is not known"
     family, gpus = name.rpartition(".")[0], counted(today.gpus, "GPU")
     same = [one for full, one in known.instances.items() if full.rpartition(".")[0] == family]
-    sizes = [one for one in same if one.gpus == today.gpus and one.vcpus > today.vcpus]
-    if not sizes:
+    larger = [one for one in same if one.gpus == today.gpus and one.vcpus > today.vcpus]
+    best = min(larger, key=lambda one: one.vcpus, default=None)
+    if best is None:
         return f"a bigger size of the same family: {family} has none with more CPUs for {gpus}"
-    best = min(sizes, key=lambda one: one.vcpus)
     return f"then a bigger size: {best.name} has {best.vcpus} vCPUs for {gpus}, {name} has {today.vcpus}"
 
 
@@ -234,9 +227,10 @@ def _used(hosts: Sequence[HostUtilisation], role: str) -> Iterator[Finding]:
         if not found:
             continue
         whole = Spread.of([value for spread in found.values() for value in spread.samples])
-        least, most = (pick(found, key=lambda host: found[host].median) for pick in (min, max))
-        low, high = found[least].median, found[most].median
-        uneven = f"; uneven: {least} {low:.0f}, {most} {high:.0f}" if high - low >= UNEVEN_PCT else ""
+        medians = {host: spread.median for host, spread in found.items()}
+        least, most = (pick(medians.items(), key=lambda each: each[1]) for pick in (min, max))
+        is_uneven = most[1] - least[1] >= UNEVEN_PCT
+        uneven = f"; uneven: {least[0]} {least[1]:.0f}, {most[0]} {most[1]:.0f}" if is_uneven else ""
         spread = f"{whole.median:.1f} % (p10 {whole.p10:.0f}, p90 {whole.p90:.0f}){uneven}"
         yield Finding("used", f"{resource} of {counted(len(found), f'{role} host')}: {spread}")
 
@@ -256,11 +250,10 @@ def _next_run(job: ObservedJob) -> Iterator[Finding]:
         lines = "run the script with tfhet's launcher, whose trainer prints the metric line that has `wait_pct`"
         yield Finding("print_metric_lines", lines)
     if not job.has_step_timeline:
-        yield Finding(
-            "switch_timeline_on",
-            "hyperparameter timeline=steps: where the time of each step goes, and what each host sends and receives,"
-            " which SageMaker does not publish",
+        shows = (
+            "where the time of each step goes, and what each host sends and receives, which SageMaker does not publish"
         )
+        yield Finding("switch_timeline_on", f"hyperparameter timeline=steps: {shows}")
     if not job.has_profiler:
         place = f"{job.output_path.rstrip('/') or 's3://BUCKET'}/profiler"
         settings = {"ProfilerConfig": {"S3OutputPath": place, "ProfilingIntervalInMilliseconds": PROFILING_MS}}

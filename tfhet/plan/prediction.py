@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import product
 
 from tfhet.errors import UsageError
 from tfhet.plan.ceiling import Demand, Resource, Supply, Where, ceilings
@@ -27,7 +28,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class Prediction:
-    """The step that is to be expected."""
+    """The expected step."""
 
     cluster: ClusterShape
     layout: Layout
@@ -129,16 +130,12 @@ def predict(workload: Workload, cluster: ClusterShape, layout: Layout) -> Predic
     return Prediction(cluster, layout, workload.pipeline.cuts[layout.cut], step, spread, examples)
 
 
-def layouts(workload: Workload, cluster: ClusterShape) -> Iterator[Layout]:
-    """Yields one layout where batches are not served, else one for every cut, compression and place."""
-    costs = workload.plane_costs
+def layouts(workload: Workload, cluster: ClusterShape) -> list[Layout]:
+    """Returns one layout where batches are not served, else one for every place, cut and compression."""
+    costs, cuts = workload.plane_costs, range(len(workload.pipeline.cuts))
     if not cluster.data_hosts or not costs.most_servers_per_host:
-        yield Layout()
-        return
-    for where in (Where.DATA, Where.EVERYWHERE):
-        for cut in range(len(workload.pipeline.cuts)):
-            for compression in costs.compressions:
-                yield Layout(where, cut, compression)
+        return [Layout()]
+    return [Layout(*each) for each in product((Where.DATA, Where.EVERYWHERE), cuts, costs.compressions)]
 
 
 def best_layout(workload: Workload, cluster: ClusterShape) -> tuple[float, Layout]:
@@ -151,8 +148,7 @@ def best_layout(workload: Workload, cluster: ClusterShape) -> tuple[float, Layou
     step = step_s(workload, cluster, best)
     while best.where is not Where.TRAINER and 2 * best.servers_per_host <= workload.plane_costs.most_servers_per_host:
         more = replace(best, servers_per_host=2 * best.servers_per_host)
-        shorter = step_s(workload, cluster, more)
-        if not shorter < step:
+        if not (shorter := step_s(workload, cluster, more)) < step:
             break
         best, step = more, shorter
     return step, best

@@ -23,13 +23,12 @@ class Bar:
     value: str
     """The value with its unit."""
     at: float
-    """Place of the value."""
     low: float
     """Lower end of the interval."""
     high: float
     """Upper end of the interval; `low` where there is none."""
     words: str
-    """The bar in words."""
+    """Value, interval and samples in one line."""
     mark: str
     """How it is drawn, colour apart: `solid`, `hollow` or `dashed`."""
     limit: float | None
@@ -117,28 +116,19 @@ def _ends(figure: Figure) -> tuple[float, float]:
     return (low, high) if abs(low) < MOST and abs(high) < MOST else (figure.value, figure.value)
 
 
-@dataclass(frozen=True)
-class Benchmark:
-    """A benchmark record as a page shows it: a chart for each unit of which there are at least two figures."""
-
-    record: Record
-    prefix: str
-    """Common beginning of all figures' names, which the charts leave out."""
-    charts: Sequence[BarChart]
-
-    @classmethod
-    def of(cls, record: Record) -> Benchmark:
-        """The charts of a record."""
-        shared = os.path.commonprefix(list(record.figures)) if len(record.figures) > 1 else ""
-        prefix = shared[: shared.rfind(".") + 1]
-        by_unit: dict[str, dict[str, Figure]] = {}
-        for name, figure in record.figures.items():
-            by_unit.setdefault(figure.unit, {})[name.removeprefix(prefix)] = figure
-        charts = [bar_chart(_title(unit, some), some) for unit, some in by_unit.items() if len(some) > 1]
-        return cls(record, prefix, [chart for chart in charts if chart])
-
-
-def _title(unit: str, figures: Mapping[str, Figure]) -> str:
-    against = {figure.against for figure in figures.values()}
-    only = against.pop() if len(against) == 1 else None
-    return f"In {unit or 'no unit'}" + (f", against {only}" if only else "")
+def benchmark_charts(record: Record) -> tuple[str, list[BarChart]]:
+    """The common beginning of all figures' names, which the charts leave out, and a chart for each unit of which there
+    are at least two figures."""
+    shared = os.path.commonprefix(list(record.figures)) if len(record.figures) > 1 else ""
+    prefix = shared[: shared.rfind(".") + 1]
+    by_unit: dict[str, dict[str, Figure]] = {}
+    for name, figure in record.figures.items():
+        by_unit.setdefault(figure.unit, {})[name.removeprefix(prefix)] = figure
+    charts = []
+    for unit, figures in by_unit.items():
+        against = {figure.against for figure in figures.values()}
+        common = against.pop() if len(against) == 1 else None
+        title = f"In {unit or 'no unit'}{f', against {common}' if common else ''}"
+        if len(figures) > 1 and (chart := bar_chart(title, figures)):
+            charts.append(chart)
+    return prefix, charts

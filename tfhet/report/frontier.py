@@ -141,8 +141,8 @@ class FrontierChart:
     marks: Sequence[Mark]
     x_ticks: Sequence[Tick]
     y_ticks: Sequence[Tick]
-    described: str
-    note: str
+    hidden: int
+    """Number of clusters that are not drawn."""
 
 
 def frontier_chart(plan: PlanView) -> FrontierChart | None:
@@ -181,15 +181,7 @@ def frontier_chart(plan: PlanView) -> FrontierChart | None:
                 words=f"{one.text}{f' ({role})' if role else ''}: {rate} examples/s, ${price} per million examples",
             )
         )
-    chosen = "" if plan.chosen is None else f" Chosen: {plan.candidates[plan.chosen].text}."
-    hidden = len(points) - len(shown)
-    return FrontierChart(
-        marks,
-        _ticks(across),
-        _ticks(upward),
-        f"{len(marks)} clusters by examples per second, across, and dollars per million examples, upwards.{chosen}",
-        f"{hidden} more clusters are not drawn" if hidden else "",
-    )
+    return FrontierChart(marks, _ticks(across), _ticks(upward), len(points) - len(shown))
 
 
 def _around(values: Sequence[float]) -> Axis:
@@ -204,33 +196,14 @@ def _ticks(axis: Axis) -> list[Tick]:
     return axis.ticks(step * index for index in range(math.ceil(axis.low / step), math.floor(axis.high / step) + 1))
 
 
-@dataclass(frozen=True)
-class ProjectedRow:
-    """A run beside what the plan projects for its cluster."""
-
-    name: str
-    cluster: str
-    projected_ms: Interval
-    measured_ms: Spread
-    difference_pct: float
-    """Difference of the measured median from the projection, in percent of the projection."""
-    is_within: bool
-    """Whether it lies in the projected interval."""
-
-
-def projected_rows(plan: PlanView, runs: Mapping[str, RunSummary]) -> list[ProjectedRow]:
-    """The runs whose cluster the plan considered, the chosen candidate first where several are of that cluster."""
-    order = [*plan.roles, *range(len(plan.candidates))]
-    rows = []
+def projected(plan: PlanView, runs: Mapping[str, RunSummary]) -> list[tuple[str, PlannedCluster, Spread]]:
+    """The measured runs whose cluster the plan considered: name, projection and measured milliseconds of a step."""
+    found = []
     for name, run in runs.items():
         hosts: Counter[str] = Counter()
         for group in run.cluster.values():
             hosts[f"{group.get('role')} {group.get('instance_type')}"] += len(group.get("hosts") or ())
-        one = next((plan.candidates[index] for index in order if plan.candidates[index].hosts == hosts), None)
-        if one is None or run.step_ms is None or not 0 < run.step_ms.median < MOST or not one.step_ms.value > 0:
-            continue
-        median_ms = run.step_ms.median
-        difference_pct = 100.0 * (median_ms / one.step_ms.value - 1.0)
-        is_within = one.step_ms.low <= median_ms <= one.step_ms.high
-        rows.append(ProjectedRow(name, one.text, one.step_ms, run.step_ms, difference_pct, is_within))
-    return rows
+        one = next((each for each in plan.candidates if each.hosts == hosts and each.step_ms.value > 0), None)
+        if one and run.step_ms and 0 < run.step_ms.median < MOST:
+            found.append((name, one, run.step_ms))
+    return found

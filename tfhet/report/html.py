@@ -14,9 +14,9 @@ from tfhet.errors import DataError
 from tfhet.record import Record, RunFolder, RunSummary, document
 from tfhet.record.run import KIND as RUN_KIND
 from tfhet.report import numbers
-from tfhet.report.bars import Benchmark
+from tfhet.report.bars import benchmark_charts
 from tfhet.report.cost import PriceOf, cost_rows, headline
-from tfhet.report.frontier import PlanView, frontier_chart, projected_rows, read_plan
+from tfhet.report.frontier import PlanView, frontier_chart, projected, read_plan
 from tfhet.report.run_view import LOG_LINES, RunView, machine_facts, value, views
 from tfhet.report.stage_costs import StageCosts, stage_costs
 from tfhet.telemetry import timeline_summary
@@ -100,8 +100,8 @@ def page(given: Given) -> str:
         costs=costs,
         plan=plan,
         frontier=frontier_chart(plan) if plan else None,
-        projected=projected_rows(plan, runs) if plan else [],
-        benchmarks=[Benchmark.of(record) for record in given.records],
+        projected=projected(plan, runs) if plan else [],
+        benchmarks=[(record, *benchmark_charts(record)) for record in given.records],
         machine_facts=machine_facts,
         timeline_tables=timeline_summary.tables,
         log_lines=LOG_LINES,

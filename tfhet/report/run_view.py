@@ -35,17 +35,14 @@ class HostCpu:
     """CPU seconds while the ranks read."""
     cpus_used: float | None
     """Mean number of CPUs used while the ranks read; of the whole run where the record does not say when that was."""
-    cpus: float | None
-    """Number of CPUs that it may use."""
-    memory_bytes: int | None
-    """Memory that it may use."""
-    bits_per_s: float | None
-    """Limit of its network in each direction."""
+    limits: Mapping[str, Any]
+    """Its limits `cpus`, `memory_bytes` and `bits_per_s` (of its network, in each direction), where it has them."""
 
     @property
     def used_pct(self) -> float | None:
-        """`cpus_used` as a share of `cpus`, in percent."""
-        return _real(100.0 * self.cpus_used / self.cpus) if self.cpus_used is not None and self.cpus else None
+        """`cpus_used` as a share of the CPUs that it may use, in percent."""
+        cpus = _real(self.limits.get("cpus"))
+        return _real(100.0 * self.cpus_used / cpus) if self.cpus_used is not None and cpus else None
 
 
 @dataclass(frozen=True)
@@ -54,7 +51,7 @@ class RunView:
 
     run: RunSummary
     name: str
-    """Under which the page shows it."""
+    """Its name on the page."""
     folder: RunFolder | None = None
     """None where only its summary is given."""
     hosts: Sequence[HostCpu] = ()
@@ -127,7 +124,7 @@ class RunView:
             if host.cpus_used is not None
         }
         figures = {name: Figure.single(host.cpus_used or 0.0, unit="CPUs") for name, host in used.items()}
-        limits = {name: host.cpus for name, host in used.items() if host.cpus is not None}
+        limits = {name: cpus for name, host in used.items() if (cpus := _real(host.limits.get("cpus"))) is not None}
         return bar_chart("CPUs used by each host, in the mean", figures, limits=limits, is_linear=True)
 
     @property
@@ -184,14 +181,10 @@ def use_of_hosts(summary: RunSummary, lasted_s: float | None = None) -> list[Hos
     counted = sorted({*summary.host_cpu_s, *summary.reading_cpu_s})
     found = []
     for name in [*(host for host in groups if host in counted), *(host for host in counted if host not in groups)]:
-        limits = summary.limits.get(name) or {}
         whole, reading = _real(summary.host_cpu_s.get(name)), _real(summary.reading_cpu_s.get(name))
         cpu_s, seconds = (reading, lasted_s) if reading is not None and lasted_s else (whole, _real(summary.duration_s))
         used = _real(cpu_s / seconds) if cpu_s is not None and seconds else None
-        cpus, bits_per_s = (_real(limits.get(limit)) for limit in ("cpus", "bits_per_s"))
-        found.append(
-            HostCpu(name, groups.get(name, ""), whole, reading, used, cpus, limits.get("memory_bytes"), bits_per_s)
-        )
+        found.append(HostCpu(name, groups.get(name, ""), whole, reading, used, summary.limits.get(name) or {}))
     return found
 
 

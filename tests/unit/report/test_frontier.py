@@ -16,7 +16,7 @@ from tfhet.advice import of_plan, sentence
 from tfhet.errors import DataError, UsageError
 from tfhet.plan import ClusterShape, Market, Space, make_plan
 from tfhet.record import RunSummary, Spread, document
-from tfhet.report.frontier import DRAWN, frontier_chart, projected_rows, read_plan
+from tfhet.report.frontier import DRAWN, frontier_chart, projected, read_plan
 
 
 def candidate(speed: float, usd: float | None, **changes: Any) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def test_of_very_many_clusters_those_with_a_number_are_always_drawn() -> None:
     many = [candidate(float(i + 1), float(i + 1)) for i in range(DRAWN + 100)]
     many[-1]["on_frontier"] = True
     chart = frontier_chart(read_plan(plan(*many)))
-    assert len(chart.marks) == DRAWN and "100 more clusters are not drawn" in chart.note
+    assert len(chart.marks) == DRAWN and chart.hidden == 100
     assert sorted(mark.number for mark in chart.marks if mark.number) == [1, 2]
 
 
@@ -70,7 +70,7 @@ def run(step_ms: float, **cluster: tuple[str, str, int]) -> RunSummary:
 def test_a_run_stands_beside_what_its_own_cluster_was_projected() -> None:
     mixed = candidate(1.0, 1.0)
     mixed["cluster"] = {"text": "m", "dnn": "big", "dnn_hosts": 1, "data": "small", "data_hosts": 2}
-    found = projected_rows(
+    found = projected(
         read_plan(plan(candidate(1.0, 1.0), mixed)),
         {
             "near": run(105.0, a=("dnn", "big", 1), b=("data", "small", 2)),
@@ -78,8 +78,10 @@ def test_a_run_stands_beside_what_its_own_cluster_was_projected() -> None:
             "other": run(100.0, a=("dnn", "big", 2)),
         },
     )
-    told = [(row.name, row.cluster, round(row.difference_pct), row.is_within) for row in found]
-    assert told == [("near", "m", 5, True), ("far", "a", 50, False)]
+    assert [(name, one.text, measured.median) for name, one, measured in found] == [
+        ("near", "m", 105.0),
+        ("far", "a", 150.0),
+    ]
 
 
 def test_what_a_plan_writes_is_read() -> None:

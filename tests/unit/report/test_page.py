@@ -176,6 +176,11 @@ def test_the_profile_the_plan_and_the_records_are_drawn(everything, parsed) -> N
     beside = next(table for table in found.tables if "projected step, ms" in table[0])
     assert [row[0] for row in beside[1:]] == ["alone", "served"]
     assert beside[2][4:] == ["-2 %", "yes"]
+    off = replace(everything, runs=(RunView.of(served(step_ms=Spread.of([132.0]))),))
+    assert next(table for table in parsed(page(off)).tables if "projected step, ms" in table[0])[1][4:] == [
+        "+50 %",
+        "no",
+    ]
     assert "In us: 29 figures" in found.text and "All 29 figures" in found.text
 
 

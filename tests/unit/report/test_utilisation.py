@@ -35,8 +35,8 @@ def test_the_reading_lasts_from_the_first_read_to_the_last_rank() -> None:
 def test_hosts_come_in_the_order_of_the_cluster_with_what_they_used_while_reading() -> None:
     data, dnn = use_of_hosts(summary(), reading_s(EVENTS))
     assert (data.name, data.group, data.cpus_used, data.used_pct) == ("algo-2", "data_group", 0.9, 90.0)
-    assert (data.memory_bytes, data.bits_per_s) == (5, 8.0)
-    assert (dnn.name, dnn.cpus_used, dnn.cpus, dnn.used_pct) == ("algo-1", 1.0, None, None)
+    assert data.limits == {"cpus": 1.0, "memory_bytes": 5, "bits_per_s": 8.0}
+    assert (dnn.name, dnn.cpus_used, dnn.limits, dnn.used_pct) == ("algo-1", 1.0, {}, None)
     for role, busiest in (("data", ("algo-2", 90.0)), ("dnn", None)):
         run = summary(cluster={"data_group": {"hosts": ["algo-2"], "role": role}})
         assert RunView(run, "run", hosts=[data, dnn]).busiest_data_host == busiest
