@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     from tfhet.report.live import Screen, screen
     from tfhet.report.numbers import duration, number, usd
     from tfhet.report.picture import Picture
-    from tfhet.report.run import compare, run_table
     from tfhet.report.run_view import RunView
-    from tfhet.report.tables import figure_table, show, table, text
+    from tfhet.report.tables import compare, figure_table, run_table, show, table, text
 
 __all__ = [
     "Given",
@@ -54,8 +53,7 @@ lazy.names_on_demand(
         "live": "Screen screen",
         "numbers": "duration number usd",
         "picture": "Picture",
-        "run": "compare run_table",
         "run_view": "RunView",
-        "tables": "figure_table show table text",
+        "tables": "compare figure_table run_table show table text",
     },
 )
