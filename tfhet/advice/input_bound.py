@@ -35,15 +35,15 @@ class InputState(Enum):
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Whether a run waits for its input, what that rests on, and what to do."""
+    """Whether a run waits for its input, the evidence, and what to do."""
 
     state: InputState
     verdict: Finding
     evidence: tuple[Finding, ...] = ()
     levers: tuple[Finding, ...] = ()
-    """What to change, the most important first."""
+    """Changes to make, the most important first."""
     next_run: tuple[Finding, ...] = ()
-    """What to switch on so that the next run shows more."""
+    """Settings to switch on so that the next run shows more."""
 
 
 def paragraph(found: Diagnosis) -> str:

@@ -1,4 +1,4 @@
-"""What people see of records: tables on the terminal, one HTML page, a run as it goes on. From records only.
+"""Records made readable: tables on the terminal, one HTML page, a run as it goes on. From records only.
 
 from pathlib import Path
 from tfhet import report

@@ -45,7 +45,7 @@ class BarChart:
     zero: float | None
     """Place where bars begin; None for points on a logarithmic axis, where the length of a bar would mean nothing."""
     note: str
-    """What the drawing leaves out, and what its whiskers are."""
+    """Omissions of the drawing, and the meaning of its whiskers."""
 
 
 def bar_chart(

@@ -81,7 +81,7 @@ class LineChart:
     """One series over steps."""
 
     title: str
-    """What is shown, with its unit."""
+    """Quantity and unit."""
     spots: Sequence[Spot]
     x_ticks: Sequence[Tick]
     y_ticks: Sequence[Tick]
@@ -89,7 +89,7 @@ class LineChart:
     """Place of the median."""
     median_words: str
     note: str
-    """What the drawing leaves out, or empty."""
+    """Omissions of the drawing; "" where there are none."""
     described: str
     """The chart in one sentence, for those who do not see it."""
 
@@ -131,7 +131,7 @@ def line_chart(title: str, samples: Sequence[float], unit: str, *, top: float | 
         notes.append("line: median of neighbouring steps, band: their extremes")
     x_values = nice_ticks(last + 1, 5, whole=True) if last > first else [first + 1]
     facts = {"median": middle, "p10": percentile(values, 10), "p90": usual, "highest": slowest}
-    told = ", ".join(f"{name} {numbers.number(value, unit=unit)}" for name, value in facts.items())
+    summary = ", ".join(f"{name} {numbers.number(value, unit=unit)}" for name, value in facts.items())
     return LineChart(
         title,
         spots,
@@ -140,5 +140,5 @@ def line_chart(title: str, samples: Sequence[float], unit: str, *, top: float | 
         upward.at(middle),
         numbers.number(middle, unit=unit),
         "; ".join(notes),
-        f"{title} over {numbers.number(len(values))} steps: {told}.",
+        f"{title} over {numbers.number(len(values))} steps: {summary}.",
     )

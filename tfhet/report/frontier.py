@@ -85,7 +85,7 @@ class PlanView:
 
     @property
     def choice(self) -> Finding:
-        """What the plan chose."""
+        """The plan's choice as a finding."""
         if self.chosen is None:
             return choice_of(None)
         one, is_today = self.candidates[self.chosen], "today" in self.roles[self.chosen]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import jinja2
 
-from tfhet.advice import Diagnosis, of_run, paragraph
+from tfhet.advice import of_run, paragraph
 from tfhet.errors import DataError
 from tfhet.record import Record, RunFolder, RunSummary, document
 from tfhet.record.run import KIND as RUN_KIND
@@ -18,7 +18,7 @@ from tfhet.report.bars import benchmark_charts
 from tfhet.report.cost import PriceOf, cost_rows, headline
 from tfhet.report.frontier import PlanView, frontier_chart, projected, read_plan
 from tfhet.report.run_view import LOG_LINES, RunView, machine_facts, value, views
-from tfhet.report.stage_costs import StageCosts, stage_costs
+from tfhet.report.stage_costs import stage_costs
 from tfhet.telemetry import timeline_summary
 
 
@@ -29,11 +29,11 @@ class Given:
     runs: Sequence[RunView] = ()
     """The first is what the others are compared with."""
     records: Sequence[Record] = ()
-    """Of benchmarks."""
+    """Benchmark records."""
     profile: Record | None = None
-    """What `tfhet profile --json` wrote."""
+    """Record that `tfhet profile --json` wrote."""
     plan: PlanView | None = None
-    """What `tfhet plan --json` wrote."""
+    """Plan that `tfhet plan --json` wrote."""
     price_of: PriceOf | None = None
     """None: prices are not looked up."""
 
@@ -64,13 +64,10 @@ def read_given(paths: Sequence[Path], *, profile: Path | None = None, plan: Path
     )
 
 
-TEMPLATES = Path(__file__).parent / "templates"
-
-
 @cache
 def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
+        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -89,11 +86,15 @@ def page(given: Given) -> str:
     costs = stage_costs(given.profile, most_places) if given.profile else None
     runs = {view.name: view.run for view in given.runs}
     rows = cost_rows(runs, given.price_of)
-    plan = given.plan
+    plan, choice = given.plan, given.plan.choice if given.plan else None
+    parts = [(part.name, part.added) for part in costs.parts] if costs else []
     template = _environment().get_template("page.html.j2")
     return template.render(
         title=_title(given),
-        views=[(view, _diagnosis(view, given, costs)) for view in given.runs],
+        views=[
+            (view, of_run(view.run, costs=parts, busiest_data_host=view.busiest_data_host, choice=choice))
+            for view in given.runs
+        ],
         cost_rows=rows,
         headline=headline(rows),
         is_simulated=any(view.is_simulated for view in given.runs),
@@ -114,15 +115,6 @@ def _title(given: Given) -> str:
     if given.runs:
         return f"{len(given.runs)} runs side by side"
     return given.records[0].name if len(given.records) == 1 else "tfhet report"
-
-
-def _diagnosis(view: RunView, given: Given, costs: StageCosts | None) -> Diagnosis:
-    return of_run(
-        view.run,
-        costs=[(part.name, part.added) for part in costs.parts] if costs else (),
-        busiest_data_host=view.busiest_data_host,
-        choice=given.plan.choice if given.plan else None,
-    )
 
 
 def write_html(folder: RunFolder | Path | str, given: Given | None = None) -> Path:

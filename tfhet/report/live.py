@@ -21,8 +21,6 @@ from tfhet.report import numbers
 from tfhet.report.picture import Picture, Watcher, event_line
 from tfhet.report.tables import show, table
 
-STALE_S = 60.0
-"""Seconds without a change after which `top` says so."""
 GIVE_UP_S = 1800.0
 """Seconds without a change after which `top` ends: the writer of the folder is gone."""
 COST_EVERY_S = 60.0
@@ -190,13 +188,13 @@ def top(
     *,
     once: bool = False,
     every_s: float = 1.0,
-    stale_s: float = STALE_S,
+    stale_s: float = 60.0,
     clock: clocks.Clock = clocks.SYSTEM,
 ) -> int:
     """Shows the run in `folder` until it ends, or Ctrl-C. The exit code: 1 when the run failed or was given up on.
 
-    once: shows one picture and returns 0. Raises UsageError where there is no folder, DataError for a summary that
-    cannot be read.
+    once: shows one picture and returns 0. stale_s: seconds without a change after which it says so. Raises UsageError
+    where there is no folder, DataError for a summary that cannot be read.
     """
     if not folder.path.is_dir():
         where = "name the folder of a run (`tfhet simulate` says it, --run-dir sets it)"

@@ -1,4 +1,4 @@
-"""What a page shows of one run: its record, its folder where there is one, and what follows from them."""
+"""One run as a page shows it: its record, its folder where there is one, and what follows from them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class RunView:
     """None where only its summary is given."""
     hosts: Sequence[HostCpu] = ()
     events: Sequence[Mapping[str, str]] = ()
-    """Each with `when`, `name` and `rest`."""
+    """Mappings with `when`, `name` and `rest`."""
     events_hidden: int = 0
     """Number of events in the middle that are left out."""
     timeline: Timeline = Timeline()

@@ -21,8 +21,6 @@ from tfhet.report import numbers
 PLACES = ("data_group", "dnn_group", "trainer")
 _COUNTS = ("seen", "before", "missing", "repeated", "bad")
 _BAD_SHOWN = 3
-PLAIN_WIDTH = 10_000
-"""Columns of a plain output: wide enough that no cell is ever cut or folded."""
 
 
 def table(
@@ -91,7 +89,7 @@ def text(made: Table, *, encoding: str | None = "utf-8") -> str:
     buffer = io.StringIO()
     console = Console(
         file=buffer,
-        width=PLAIN_WIDTH,
+        width=10_000,  # no cell is ever cut or folded
         color_system=None,
         force_terminal=False,
         force_jupyter=False,  # in a notebook rich would display the table instead of writing it
