@@ -61,7 +61,7 @@ def state_by_wait(wait_pct: float | None) -> InputState:
 
 
 def state_by_use(gpu_pct: float | None, cpus_are_busy: bool) -> InputState:
-    """The state of a run of which only utilisation is known: how busy its GPUs are, 0 to 100, and its CPUs."""
+    """The state of a run by its utilisation alone: GPUs busy for `gpu_pct` of the time, 0 to 100, and busy CPUs."""
     if gpu_pct is None:
         return InputState.UNKNOWN
     if gpu_pct >= BUSY_PCT:

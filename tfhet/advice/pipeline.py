@@ -99,7 +99,7 @@ def whole_then_crop(profile: Profile) -> Iterator[Finding]:
         if decodes and crops and profile.share(index) >= LARGE_SHARE and "; " not in cost.name:
             yield Finding(
                 "whole_then_crop",
-                f"{cost.name!r} decodes whole images {_of_whole(profile, index)} of which a part is kept: decode()"
+                f"{cost.name!r} decodes whole images {_of_whole(profile, index)} and keeps a part: decode()"
                 " followed by random_resized_crop() decodes only the window (half the pixels on average at the usual"
                 " scale of 0.08 to 1: the estimate is a third of it, as entropy decoding stays)",
                 profile.us(index) / 3,

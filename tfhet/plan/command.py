@@ -22,34 +22,24 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         to.add_argument(*dict.fromkeys((f"--{name}", f"--{name.replace('_', '-')}")), **more)
 
     flag("profile", type=Path, required=True, metavar="FILE", help="the record of: tfhet profile ... --json FILE")
-    option(
-        "cluster", required=True, metavar="TEXT", help="today's: ml.g5.xlarge, or 1*ml.p4d.24xlarge+2*ml.c5.18xlarge"
-    )
+    flag("cluster", required=True, metavar="TEXT", help="today's: ml.g5.xlarge, or 1*ml.p4d.24xlarge+2*ml.c5.18xlarge")
     step = plan.add_mutually_exclusive_group(required=True)
     flag("accelerator_ms", step, metavar="X", help="the step of one rank, with data at hand: 86, or 80..92")
     flag("accelerator_examples_per_s", step, metavar="X", help="or the throughput of one accelerator: 86, or 80..92")
     flag("batch_size", type=int, metavar="N", help="batch size of one rank (default: that of the profile)")
-    option(
-        "trainer_cpu_ms", type=float, default=0.0, metavar="X", help="CPU of one rank's process per step (default 0)"
-    )
+    flag("trainer_cpu_ms", type=float, default=0.0, metavar="X", help="CPU of one rank's process per step (default 0)")
     flag("transport", type=Path, metavar="FILE", help="a record of tfhet bench transport, for the CPU of the wire")
     flag("scaling", type=Path, metavar="FILE", help="a record of the scaling benchmark, for CPU beyond the model")
     flag("source_mb_per_s", type=float, metavar="X", help="MB per second that one host can read (default: no limit)")
-    option(
-        "vcpu_speed", default="", metavar="TEXT", help="relative to the profiled CPU: ml.c5=1.1,ml.g5=0.9 (default 1)"
-    )
+    flag("vcpu_speed", default="", metavar="TEXT", help="relative to the profiled CPU: ml.c5=1.1,ml.g5=0.9 (default 1)")
     flag("dnn", metavar="TYPES", help="types or families that may train (default: today's family)")
     flag("data", default=DATA_FAMILIES, metavar="TYPES", help="types or families for data (%(default)s)")
     flag("max_hosts", type=int, default=8, metavar="N", help="maximum number of hosts of both groups (%(default)s)")
-    option(
-        "examples", type=float, metavar="N", help="examples of the whole training: needed for a deadline or a budget"
-    )
+    flag("examples", type=float, metavar="N", help="examples of the whole training: needed for a deadline or a budget")
     flag("deadline_h", type=float, metavar="X", help="maximum number of hours; more ranks are considered then")
     flag("budget_usd", type=float, metavar="X", help="maximum cost")
     flag("spot_discount", type=float, default=0.0, metavar="PCT", help="discount on all prices (default: on demand)")
-    option(
-        "interruption", type=float, metavar="PCT", help="by which spot lengthens training (default 5 with a discount)"
-    )
+    flag("interruption", type=float, metavar="PCT", help="by which spot lengthens training (default 5 with a discount)")
     flag("region", metavar="NAME", help="region of the prices (default us-east-1)")
     flag("market", metavar="NAME", help="`sagemaker training` or `ec2` (default: a market that has all types)")
     flag("instances", type=Path, metavar="FILE", help="types and prices of your own, in YAML")

@@ -69,7 +69,7 @@ class HostType:
 
 @dataclass(frozen=True)
 class ClusterShape:
-    """Hosts that train, and hosts that prepare data, of which there may be none. Raises UsageError for other counts."""
+    """Hosts that train, and hosts that prepare data, if any. Raises UsageError for a group with a type and no hosts."""
 
     dnn: HostType
     dnn_hosts: int = 1
