@@ -145,42 +145,31 @@ def sensitivity(
 
     Only clusters of the shortlist can be chosen then.
     """
-    factors = {pct: 1 + pct / 100 for pct in CHANGES_PCT}
-    found = [
-        _change(what, pct, moved(workload, factor), chosen, shortlist, market)
-        for what, moved in MOVES.items()
-        for pct, factor in factors.items()
-    ]
-    if not any(cluster.data for cluster in (chosen, *shortlist)):
-        return found
-    for pct, factor in factors.items():
-        faster = [_with_speed(cluster, factor) for cluster in shortlist]
-        found.append(_change("CPUs of data hosts", pct, workload, _with_speed(chosen, factor), faster, market))
     trainers = {cluster.dnn.name for cluster in shortlist}
-    for pct, factor in factors.items():
-        dearer = replace(market, price=_priced(market, trainers, factor))
-        found.append(_change("price of data hosts", pct, workload, chosen, shortlist, dearer))
+
+    def change(what: str, pct: int, workload: Workload, market: Market, data_speed: float = 1.0) -> Change:
+        (own,) = candidates(workload, [_with_speed(chosen, data_speed)], market)
+        others = candidates(workload, [_with_speed(cluster, data_speed) for cluster in shortlist], market)
+        usd = own.usd_per_million
+        return Change(what, pct, own.prediction.step_s.value, usd.value if usd else None, ranking(others)[0].cluster)
+
+    def dearer(factor: float) -> Market:
+        def price(name: str) -> float | None:
+            usd = market.price(name)
+            return usd if usd is None or name in trainers else factor * usd
+
+        return replace(market, price=price)
+
+    factors = [(pct, 1 + pct / 100) for pct in CHANGES_PCT]
+    found = [change(what, pct, move(workload, by), market) for what, move in MOVES.items() for pct, by in factors]
+    if any(cluster.data for cluster in (chosen, *shortlist)):
+        found += [change("CPUs of data hosts", pct, workload, market, data_speed=by) for pct, by in factors]
+        found += [change("price of data hosts", pct, workload, dearer(by)) for pct, by in factors]
     return found
 
 
-def _priced(market: Market, trainers: set[str], factor: float) -> Callable[[str], float | None]:
-    def price(name: str) -> float | None:
-        usd = market.price(name)
-        return usd if usd is None or name in trainers else factor * usd
-
-    return price
-
-
 def _with_speed(cluster: ClusterShape, factor: float) -> ClusterShape:
+    """The cluster with data hosts whose vCPUs are `factor` times as fast."""
     if cluster.data is None:
         return cluster
     return replace(cluster, data=replace(cluster.data, speed=cluster.data.speed.times(factor)))
-
-
-def _change(
-    what: str, pct: int, workload: Workload, chosen: ClusterShape, shortlist: Sequence[ClusterShape], market: Market
-) -> Change:
-    (own,) = candidates(workload, [chosen], market)
-    best = ranking(candidates(workload, shortlist, market))[0]
-    usd = own.usd_per_million
-    return Change(what, pct, own.prediction.step_s.value, usd.value if usd else None, best.cluster)

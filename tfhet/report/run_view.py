@@ -77,15 +77,6 @@ class RunView:
         return cls(run, name, folder, use_of_hosts(run, reading_s(found)), shown, hidden, timeline)
 
     @property
-    def state(self) -> tuple[str, str]:
-        """Whether it ended well: `good`, `bad` or `open`, and the words."""
-        if self.run.exit_code is None:
-            return "open", "not ended"
-        if self.run.exit_code == 0:
-            return "good", "succeeded"
-        return "bad", f"failed, exit code {numbers.exit_code(self.run.exit_code)}"
-
-    @property
     def is_simulated(self) -> bool:
         """Whether its hosts were simulated: it has the status of a platform, and no bill."""
         return self.run.status is not None and self.run.billable_s is None
@@ -134,16 +125,6 @@ class RunView:
         data = [host for host in self.hosts if host.group in groups]
         known = [(host.name, host.used_pct) for host in data if host.used_pct is not None]
         return max(known, key=lambda each: each[1], default=None)
-
-    @property
-    def pipeline(self) -> list[tuple[str, str]]:
-        """The stages in order with their places, and "" for the cut between those of a group and of the trainer."""
-        lines: list[tuple[str, str]] = []
-        for stage, place in self.run.stages_where.items():
-            if place == "trainer" and lines and lines[-1][1] != "trainer":
-                lines.append(("", "trainer"))
-            lines.append((stage, place))
-        return lines
 
     @property
     def logs(self) -> list[tuple[str, list[str]]]:
