@@ -17,7 +17,7 @@ from tfhet.report import numbers
 from tfhet.report.bars import benchmark_charts
 from tfhet.report.cost import PriceOf, cost_rows, headline
 from tfhet.report.frontier import PlanView, frontier_chart, projected, read_plan
-from tfhet.report.run_view import LOG_LINES, RunView, machine_facts, value, views
+from tfhet.report.run_view import LOG_LINES, RunView, value, views
 from tfhet.report.stage_costs import stage_costs
 from tfhet.telemetry import timeline_summary
 
@@ -90,7 +90,6 @@ def page(given: Given) -> str:
     parts = [(part.name, part.added) for part in costs.parts] if costs else []
     template = _environment().get_template("page.html.j2")
     return template.render(
-        title=_title(given),
         views=[
             (view, of_run(view.run, costs=parts, busiest_data_host=view.busiest_data_host, choice=choice))
             for view in given.runs
@@ -103,18 +102,9 @@ def page(given: Given) -> str:
         frontier=frontier_chart(plan) if plan else None,
         projected=projected(plan, runs) if plan else [],
         benchmarks=[(record, *benchmark_charts(record)) for record in given.records],
-        machine_facts=machine_facts,
         timeline_tables=timeline_summary.tables,
         log_lines=LOG_LINES,
     )
-
-
-def _title(given: Given) -> str:
-    if len(given.runs) == 1:
-        return given.runs[0].name
-    if given.runs:
-        return f"{len(given.runs)} runs side by side"
-    return given.records[0].name if len(given.records) == 1 else "tfhet report"
 
 
 def write_html(folder: RunFolder | Path | str, given: Given | None = None) -> Path:

@@ -55,8 +55,8 @@ class RunView:
     folder: RunFolder | None = None
     """None where only its summary is given."""
     hosts: Sequence[HostCpu] = ()
-    events: Sequence[Mapping[str, str]] = ()
-    """Mappings with `when`, `name` and `rest`."""
+    events: Sequence[Mapping[str, Any]] = ()
+    """The first and the last events."""
     events_hidden: int = 0
     """Number of events in the middle that are left out."""
     timeline: Timeline = Timeline()
@@ -66,14 +66,13 @@ class RunView:
     def of(cls, run: RunSummary, folder: RunFolder | None = None) -> RunView:
         """The view of a run; reads events and logs of its folder."""
         found = folder.events() if folder else []
-        rows = _events(found, run.started)
         half = EVENTS_SHOWN // 2
-        hidden = max(0, len(rows) - 2 * half)
+        hidden = max(0, len(found) - 2 * half)
         name = run.name or (folder.path.resolve().name if folder else "") or run.job_id or run.mode
         timeline = Timeline()
         with contextlib.suppress(TfhetError, OSError):  # a page of the rest is better than none
             timeline = folder.timeline() if folder else timeline
-        shown = rows[:half] + rows[-half:] if hidden else rows
+        shown = found[:half] + found[-half:] if hidden else found
         return cls(run, name, folder, use_of_hosts(run, reading_s(found)), shown, hidden, timeline)
 
     @property
@@ -174,16 +173,6 @@ def _real(value: object) -> float | None:
     return float(value) if isinstance(value, (int, float)) and 0 <= value < 1e300 else None
 
 
-def machine_facts(machine: Mapping[str, Any], versions: Mapping[str, str]) -> list[tuple[str, str]]:
-    """The machine and the versions of a record, as names and words."""
-    machine = dict(machine)
-    memory = machine.pop("memory_bytes", None)
-    facts = [(key.replace("_", " "), value(each)) for key, each in machine.items() if each not in (None, [], "")]
-    if isinstance(memory, (int, float)):
-        facts.append(("memory", numbers.size(memory)))
-    return facts + [(name, str(version)) for name, version in versions.items()]
-
-
 def value(content: Any) -> str:
     """A value of a record in words: lists with commas, numbers as people read them."""
     if isinstance(content, (list, tuple)):
@@ -191,16 +180,3 @@ def value(content: Any) -> str:
     if content is None or (isinstance(content, (int, float)) and not isinstance(content, bool)):
         return numbers.number(content)
     return str(content)
-
-
-def _events(found: Sequence[Mapping[str, Any]], begin: float | None) -> list[dict[str, str]]:
-    """The events with their times since `begin`, or since the first."""
-    rows = []
-    for event in found:
-        at, when = event.get("time_s"), ""
-        if isinstance(at, (int, float)):
-            begin = float(at) if begin is None else begin
-            when = f"{at - begin:+.2f} s"
-        rest = "  ".join(f"{key}={value(content)}" for key, content in event.items() if key not in ("time_s", "event"))
-        rows.append({"when": when, "name": str(event.get("event", "")), "rest": rest})
-    return rows

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from tfhet.errors import DataError
 from tfhet.record import Figure, Record
-from tfhet.report import numbers
 from tfhet.report.bars import BarChart, bar_chart
 
 MARKS = {"data_group": "solid", "dnn_group": "dashed", "trainer": "hollow"}
@@ -38,11 +37,6 @@ class StageCosts:
     parts: Sequence[PartCost]
     whole: Figure | None
     """The whole pipeline, measured together."""
-
-    def share(self, part: PartCost) -> str:
-        """Share of the whole in percent."""
-        whole = self.whole.value if self.whole else 0.0
-        return numbers.percent(100.0 * max(0.0, part.added.value) / whole) if whole > 0 else numbers.MISSING
 
     def chart(self) -> BarChart | None:
         """A bar for each part, drawn by where it ran."""
