@@ -60,7 +60,7 @@ def nice_ticks(high: float, count: int = 4, *, whole: bool = False) -> list[floa
 
 
 @dataclass(frozen=True)
-class Spot:
+class LinePoint:
     """A step of a line, or a bucket of neighbouring steps."""
 
     x: float
@@ -82,7 +82,7 @@ class LineChart:
 
     title: str
     """Quantity and unit."""
-    spots: Sequence[Spot]
+    spots: Sequence[LinePoint]
     x_ticks: Sequence[Tick]
     y_ticks: Sequence[Tick]
     median: float
@@ -120,7 +120,7 @@ def line_chart(title: str, samples: Sequence[float], unit: str, *, top: float | 
         left, right = max(0.0, x - 50.0 / groups), min(100.0, x + 50.0 / groups)
         named = f"step {begin + 1}" if begin == finish else f"steps {begin + 1} to {finish + 1}, median"
         words = f"{named}: {numbers.number(value, unit=unit)}"
-        spots.append(Spot(x, upward.at(value), upward.at(low), upward.at(high), left, right - left, words))
+        spots.append(LinePoint(x, upward.at(value), upward.at(low), upward.at(high), left, right - left, words))
     notes = []
     if len(steps) < len(samples):
         notes.append(f"{len(samples) - len(steps)} steps without a finite value left out")
