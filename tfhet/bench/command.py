@@ -12,7 +12,7 @@ from tfhet.bench import harness
 from tfhet.bench.suite import Suite, suite_named, suite_names
 from tfhet.errors import TfhetError, UsageError
 from tfhet.events import Event
-from tfhet.report import figure_table, numbers, show
+from tfhet.report import duration, figure_table, show
 
 PROGRAM = "tfhet bench"
 PICTURES = (".png", ".svg", ".pdf")
@@ -99,7 +99,7 @@ def show_progress(event: Event) -> None:
     """An observer that prints one line on standard error for each run: `[bench] 3/40 kill:worker (12.1 s): kept`."""
     fields, line = event.fields, ""
     if event.name == "case.ended":
-        took = "" if fields.get("seconds") is None else f" ({numbers.duration(fields['seconds'])})"
+        took = "" if fields.get("seconds") is None else f" ({duration(fields['seconds'])})"
         said = "".join(f": {text}" for text in fields.get("said", ()))
         line = f"{fields['round']}/{fields['rounds']} {fields['case']}{took}{said}"
     elif event.name == "case.missing":

@@ -22,7 +22,7 @@ from tfhet.clock import SYSTEM, Clock
 from tfhet.errors import UsageError
 from tfhet.events import Event, Observer, ignore
 from tfhet.record import Figure
-from tfhet.report import numbers
+from tfhet.report import number
 from tfhet.units import MICROSECOND_S
 
 REPEATS = 5
@@ -159,7 +159,7 @@ def measure(
         return meter.stop(start)
 
     def describe(name: str, sample: Sample) -> str:
-        cost = numbers.number(1e6 * sample.cpu_s / known[name].units, unit="us CPU")
+        cost = number(1e6 * sample.cpu_s / known[name].units, unit="us CPU")
         return f"{cost} per {known[name].unit}"
 
     with contextlib.ExitStack() as stack:

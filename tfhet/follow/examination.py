@@ -22,7 +22,7 @@ from tfhet.follow.heard import Heard, placed
 from tfhet.follow.log_streams import LogStreams
 from tfhet.follow.state import JobState
 from tfhet.record import Spread, median
-from tfhet.report import numbers
+from tfhet.report import number
 
 SCHEMA = 1
 COLUMNS = ("host", "group", "type", "CPU %", "GPU %", "memory %", "GPU memory %", "disk %")
@@ -81,7 +81,7 @@ class Examined:
 
 
 def _in_words(spread: Spread | None) -> str | None:
-    return None if spread is None else f"{numbers.number(spread.median)} ({spread.p10:.0f} to {spread.p90:.0f})"
+    return None if spread is None else f"{number(spread.median)} ({spread.p10:.0f} to {spread.p90:.0f})"
 
 
 def examine(

@@ -12,8 +12,7 @@ from tfhet.follow.heard import Heard, cluster_of, number
 from tfhet.follow.state import COMPLETED, JobState
 from tfhet.messages import MetricLine
 from tfhet.record import RunSummary, Spread
-from tfhet.report import numbers
-from tfhet.report.cost import PriceOf, bill
+from tfhet.report import PriceOf, bill, duration, usd
 from tfhet.units import HOUR_S
 
 _EXIT_CODE = re.compile(r"exit ?code:? *(\d{1,3})", re.IGNORECASE)
@@ -40,12 +39,12 @@ class JobCost:
     def in_words(self, *, is_over: bool) -> str:
         """The cost in words: `12 min 03 s, $3.21 so far`; "" before the job is paid for."""
         so_far = " so far" if self.usd and not is_over else ""
-        return f"{numbers.duration(self.billable_s)}, {self}{so_far}" if self.billable_s else ""
+        return f"{duration(self.billable_s)}, {self}{so_far}" if self.billable_s else ""
 
     def __str__(self) -> str:
         if self.usd is None:
             return self.why
-        return f"{'at most ' if self.is_at_most and self.billable_s else ''}{numbers.usd(self.usd)}"
+        return f"{'at most ' if self.is_at_most and self.billable_s else ''}{usd(self.usd)}"
 
 
 def cost_of(state: JobState, cluster: Mapping[str, Mapping[str, Any]], price_of: PriceOf, now_s: float) -> JobCost:

@@ -17,11 +17,7 @@ from tfhet.follow.heard import Heard, cluster_of, placed
 from tfhet.follow.log_streams import LogLine, LogStreams, LogWindow
 from tfhet.follow.state import JobState
 from tfhet.record import RunFolder, RunSummary
-from tfhet.report import show
-from tfhet.report.cost import PriceOf
-from tfhet.report.picture import Picture
-from tfhet.report.run import run_table
-from tfhet.report.screen import Screen, screen
+from tfhet.report import Picture, PriceOf, Screen, run_table, screen, show
 
 START_S = 86400.0
 """Seconds that a job may wait for its instances, in addition to its own time limit."""

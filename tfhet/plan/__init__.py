@@ -21,11 +21,10 @@ from tfhet.record import Interval
 
 if TYPE_CHECKING:
     from tfhet.plan.ceiling import Resource, Where
-    from tfhet.plan.decision import make_plan
+    from tfhet.plan.decision import Plan, make_plan
     from tfhet.plan.host import ClusterShape, HostType
     from tfhet.plan.money import Candidate, Market, PlanLimits
     from tfhet.plan.prediction import Layout, Prediction, best_layout, predict
-    from tfhet.plan.result import Plan
     from tfhet.plan.search import Space
     from tfhet.plan.workload import CutCost, PipelineCost, Trainer, Workload
 
@@ -55,11 +54,10 @@ lazy.names_on_demand(
     __name__,
     {
         "ceiling": "Resource Where",
-        "decision": "make_plan",
+        "decision": "Plan make_plan",
         "host": "ClusterShape HostType",
         "money": "Candidate Market PlanLimits",
         "prediction": "Layout Prediction best_layout predict",
-        "result": "Plan",
         "search": "Space",
         "workload": "CutCost PipelineCost Trainer Workload",
     },

@@ -117,7 +117,7 @@ def run_timeline(args: argparse.Namespace) -> int:
 def run_top(args: argparse.Namespace) -> int:
     """Shows a run until it ends. Raises UsageError for times that are not above 0, or no folder."""
     from tfhet.record import RunFolder
-    from tfhet.report.screen import top
+    from tfhet.report.live import top
 
     for name, value in (("every_s", args.every_s), ("stale_s", args.stale_s)):
         if not 0 < value < math.inf:

@@ -21,14 +21,12 @@ from tfhet.report import numbers
 from tfhet.report.picture import Picture, Watcher, event_line
 from tfhet.report.tables import show, table
 
-STALE_S = 60.0
-"""Seconds without a change after which `top` says so."""
 GIVE_UP_S = 1800.0
 """Seconds without a change after which `top` ends: the writer of the folder is gone."""
 COST_EVERY_S = 60.0
-"""Shortest time between two plain lines that repeat the cost while steps are taken."""
+"""Minimum time between two plain lines that repeat the cost while steps are taken."""
 STEPS_DRAWN = 40
-"""Number of step times in the row of little bars."""
+"""Number of step times in the row of small bars."""
 INCIDENTS_SHOWN = 5
 _BARS = "▁▂▃▄▅▆▇█"
 _ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|.?)")
@@ -39,14 +37,14 @@ class Plain:
     """A screen that writes a line for everything that is new."""
 
     def __init__(self, out: IO[str], command: str, *, has_log: bool = False, stale_s: float = math.inf):
-        """command: the word that its own lines begin with. has_log: whether metric lines come by `log` already."""
+        """command: first word of its own lines. has_log: whether metric lines are already written by `log`."""
         self._out, self._command, self._has_log, self._stale_s = out, command, has_log, stale_s
         self._state = ""
         self._is_stale = False
         self._incidents = 0
         self._shown_step = -1
-        self._cost: tuple[float, int] | None = None
-        """When the headline with the cost was written, and with how many metric lines."""
+        self._cost_at_s, self._cost_steps = -math.inf, 0
+        """When the cost was written, and with how many metric lines."""
 
     def log(self, who: str, text: str, *, is_metric: bool) -> None:
         """Shows a line of the run's log. who: its host and group. is_metric: whether pictures show its numbers too."""
@@ -60,9 +58,11 @@ class Plain:
         """Shows the run as it is now. now_s: a monotonic time."""
         new = [] if self._has_log else [step for step in picture.steps if step.step > self._shown_step]
         lines = [*map(step_line, new), *map(event_line, picture.incidents[self._incidents :])]
-        if picture.state != self._state or self._cost_is_due(picture, now_s):
-            lines.append(picture.headline if self._has_log else picture.state)
-            self._cost = (now_s, len(picture.steps))
+        has_news = bool(picture.cost) and len(picture.steps) > self._cost_steps
+        if picture.state != self._state or (has_news and now_s - self._cost_at_s >= COST_EVERY_S):
+            cost = f"; {picture.cost}" if picture.cost else ""
+            lines.append(f"{picture.name}: {picture.state}{cost}" if self._has_log else picture.state)
+            self._cost_at_s, self._cost_steps = now_s, len(picture.steps)
         warning = stale(picture, self._stale_s)
         if warning and not self._is_stale:
             lines.append(warning)
@@ -71,10 +71,6 @@ class Plain:
         for text in lines:
             self.say(text)
         self._out.flush()
-
-    def _cost_is_due(self, picture: Picture, now_s: float) -> bool:
-        last_s, steps = self._cost or (-math.inf, 0)
-        return bool(picture.cost) and len(picture.steps) > steps and now_s - last_s >= COST_EVERY_S
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
@@ -90,7 +86,7 @@ class Redrawn:
     """A screen that draws each picture over the last one, below the log, which scrolls."""
 
     def __init__(self, out: IO[str], stale_s: float = math.inf):
-        self._live = Live(Text(""), console=Console(file=out), auto_refresh=False, transient=False)
+        self.live = Live(Text(""), console=Console(file=out), auto_refresh=False, transient=False)
         self._stale_s = stale_s
 
     def log(self, who: str, text: str, *, is_metric: bool) -> None:
@@ -98,25 +94,18 @@ class Redrawn:
             self.say(f"{who} | {printable(text)}")
 
     def say(self, text: str) -> None:
-        self._live.console.print(Text(text), highlight=False, soft_wrap=True)
+        self.live.console.print(Text(text), highlight=False, soft_wrap=True)
 
     def show(self, picture: Picture, now_s: float) -> None:
-        self._live.update(Group(*parts(picture, self._stale_s)), refresh=True)
+        self.live.update(Group(*parts(picture, self._stale_s)), refresh=True)
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        self._live.stop()
+        self.live.stop()
         try:
             yield
         finally:
-            self._live.start()
-
-    def __enter__(self) -> Redrawn:
-        self._live.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._live.stop()
+            self.live.start()
 
 
 Screen = Plain | Redrawn
@@ -128,15 +117,16 @@ def screen(out: IO[str], command: str, *, has_log: bool = False, stale_s: float 
 
     stale_s: seconds without a change after which it says so.
     """
-    if not out.isatty():
-        yield Plain(out, command, has_log=has_log, stale_s=stale_s)
-        out.flush()
+    if out.isatty():
+        redrawn = Redrawn(out, stale_s)
+        with redrawn.live:
+            yield redrawn
         return
-    with Redrawn(out, stale_s) as redrawn:
-        yield redrawn
+    yield Plain(out, command, has_log=has_log, stale_s=stale_s)
+    out.flush()
 
 
-def parts(picture: Picture, stale_s: float = math.inf) -> list[Table | Text]:
+def parts(picture: Picture, stale_s: float) -> list[Table | Text]:
     """The picture as tables and lines."""
     now = picture.steps[-1] if picture.steps else None
     rows: list[tuple[str, object]] = [
@@ -155,8 +145,7 @@ def parts(picture: Picture, stale_s: float = math.inf) -> list[Table | Text]:
     made: list[Table | Text] = [table(rows, columns=("what", "value"), header=False)]
     if picture.hosts:
         made.append(table(list(picture.hosts.items()), columns=("host or member", "does")))
-    last = picture.incidents[-INCIDENTS_SHOWN:]
-    if last:
+    if last := picture.incidents[-INCIDENTS_SHOWN:]:
         title = f"faults, the last {len(last)} of {len(picture.incidents)}"
         made.append(table([[event_line(event)] for event in last], columns=(title,)))
     if warning := stale(picture, stale_s):
@@ -165,7 +154,7 @@ def parts(picture: Picture, stale_s: float = math.inf) -> list[Table | Text]:
 
 
 def stale(picture: Picture, stale_s: float) -> str:
-    """The sentence that nothing has changed for `stale_s`; "" while that is not so."""
+    """A warning once nothing has changed for `stale_s`; "" before that."""
     if picture.is_over or picture.quiet_s is None or picture.quiet_s <= stale_s:
         return ""
     return f"nothing has changed in this folder for {numbers.duration(picture.quiet_s)}: does the run still go on?"
@@ -181,14 +170,14 @@ def step_line(step: MetricLine) -> str:
 
 
 def _drawn(steps: Sequence[MetricLine]) -> str:
-    """The last step times as little bars, from 0 up."""
+    """The last step times as small bars, from 0 up."""
     times = [step.step_ms for step in steps[-STEPS_DRAWN:]]
-    most = max(times, default=0.0)
+    most = max(times)
     return "".join(_BARS[round(time / most * (len(_BARS) - 1))] for time in times) if most > 0 else ""
 
 
 def printable(text: str) -> str:
-    """A line without control sequences; of a line that was redrawn with `\\r` only its final text."""
+    """Strips control sequences; keeps the final text of a line redrawn with `\\r`."""
     last = text.rstrip("\r").rpartition("\r")[2]
     return _CONTROLS.sub("", _ESCAPES.sub("", last))
 
@@ -199,13 +188,13 @@ def top(
     *,
     once: bool = False,
     every_s: float = 1.0,
-    stale_s: float = STALE_S,
+    stale_s: float = 60.0,
     clock: clocks.Clock = clocks.SYSTEM,
 ) -> int:
     """Shows the run in `folder` until it ends, or Ctrl-C. The exit code: 1 when the run failed or was given up on.
 
-    once: one picture, and back with 0. Raises UsageError where there is no folder, DataError for a summary that cannot
-    be read.
+    once: shows one picture and returns 0. stale_s: seconds without a change after which it says so. Raises UsageError
+    where there is no folder, DataError for a summary that cannot be read.
     """
     if not folder.path.is_dir():
         where = "name the folder of a run (`tfhet simulate` says it, --run-dir sets it)"
