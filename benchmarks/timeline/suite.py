@@ -115,7 +115,7 @@ def _noted_run(mode: str, options: argparse.Namespace, folder: Path) -> NotedRun
 def note_cost(folder: Path, notes: int = NOTES) -> NoteCost:
     """Makes so many notes of both kinds in files of `folder`, one behind the other."""
     # Here: the command lists its suites without what a trainer needs.
-    from tfhet.record.timeline import TimelineFile
+    from tfhet.record import TimelineFile
     from tfhet.strategies import JobContext
     from tfhet.telemetry.host_counters import host_counters
     from tfhet.telemetry.sampler import BATCH, Sampler

@@ -16,7 +16,7 @@ from tfhet.catalogue.market_price import TRAINING
 from tfhet.catalogue.product import Product
 from tfhet.clock import SYSTEM, Clock
 from tfhet.errors import NotReady, TfhetError, UsageError, shown
-from tfhet.record import document
+from tfhet.record import write_text
 
 ENDPOINT_REGION = "us-east-1"
 """Region of the endpoint, whose list has the prices of all regions; few regions have an endpoint."""
@@ -57,7 +57,7 @@ def refresh(region: str, path: Path | None = None, client: Any = None) -> tuple[
     found = ask(region, client)
     text = found.to_yaml()
     CatalogueFile.parse(text, "what AWS answered")
-    return document.write_text(path or refreshed_path(region), text), found
+    return write_text(path or refreshed_path(region), text), found
 
 
 def ask(region: str, client: Any = None, clock: Clock = SYSTEM) -> PriceList:

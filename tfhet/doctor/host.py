@@ -16,7 +16,7 @@ import psutil
 from tfhet.cluster import CONTROL_PORT, check_free
 from tfhet.errors import UsageError
 from tfhet.planes.tf_service import ServiceSettings
-from tfhet.record.machine import machine
+from tfhet.record import machine
 
 _WORKERS = ServiceSettings.worker_port
 PORTS = (CONTROL_PORT, ServiceSettings.dispatcher_port, *range(_WORKERS, _WORKERS + 4))

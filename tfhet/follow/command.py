@@ -32,7 +32,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def run_follow(args: argparse.Namespace) -> int:
     """Follows a job to its end; 0 when it is completed. Raises UsageError for times that are not above 0."""
     from tfhet.follow.following import follow
-    from tfhet.record import document
+    from tfhet.record import write_json
     from tfhet.submit import client
 
     for name in ("every_s", "deadline_s"):
@@ -48,7 +48,7 @@ def run_follow(args: argparse.Namespace) -> int:
         deadline_s=args.deadline_s,
     )
     if args.json:
-        document.write(args.json, followed.summary.to_json())
+        write_json(args.json, followed.summary.to_json())
     return followed.exit_code
 
 
@@ -57,7 +57,7 @@ def run_diagnose(args: argparse.Namespace) -> int:
     from tfhet import report
     from tfhet.advice import sentence, sentences
     from tfhet.follow.examination import COLUMNS, examine
-    from tfhet.record import document
+    from tfhet.record import write_json
     from tfhet.submit import client
 
     services = [client(service, args.region) for service in ("sagemaker", "logs", "cloudwatch")]
@@ -75,5 +75,5 @@ def run_diagnose(args: argparse.Namespace) -> int:
             lines = [f"  {number}. {text}" for number, text in enumerate(sentences(findings), 1)]
             print("\n".join(["", title, *lines]))
     if args.json:
-        document.write(args.json, found.to_json())
+        write_json(args.json, found.to_json())
     return 0

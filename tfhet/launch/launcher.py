@@ -32,8 +32,7 @@ from tfhet.launch.stop import Stop
 from tfhet.messages import HostLine, JobResultLine
 from tfhet.messages import link as reports
 from tfhet.planes import Outlets
-from tfhet.record import RunFolder
-from tfhet.record.folder import TIMELINE
+from tfhet.record import TIMELINE_FOLDER, RunFolder
 from tfhet.telemetry import Endpoint, Sampler, gpu_count
 
 KILL_GRACE_S = 1.0
@@ -75,7 +74,7 @@ class Launcher:
         self._hearing = Hearing(log.say, log.write_emf, self._reads)
         self._script = Script(assignment, self._hearing, log.say)
         self._record = self.place.paths.output_data / "tfhet"
-        self._timeline = self._record / TIMELINE
+        self._timeline = self._record / TIMELINE_FOLDER
         # One launcher writes the events of the job: lines of several hosts would need one clock.
         self._observe: Observer = self._write_event if self.place.is_leader else ignore
         wait_s = self._settings.ready_timeout_s

@@ -11,13 +11,14 @@ Renaming, removing or redefining a field raises it, and readers refuse versions 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 from tfhet import errors
-from tfhet.record import document
-from tfhet.record.spread import Spread
+from tfhet.record.figure import Spread
+from tfhet.record.json_file import check_schema, json_number, json_value
 
 SCHEMA = 1
 KIND = "run summary"
@@ -126,11 +127,7 @@ class RunSummary:
 
     def to_json(self) -> dict[str, Any]:
         """The summary as JSON values: `schema`, then every field in order."""
-        content: dict[str, Any] = {"schema": SCHEMA}
-        for item in fields(self):
-            value = getattr(self, item.name)
-            content[item.name] = document.plain(value.to_json() if isinstance(value, Spread) else value)
-        return content
+        return {"schema": SCHEMA, **{name: json_value(value) for name, value in vars(self).items()}}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any], where: str = "") -> RunSummary:
@@ -139,16 +136,16 @@ class RunSummary:
         A missing field takes its default. Raises UsageError for another schema version, and DataError for a field of
         the wrong type.
         """
-        document.check_schema(content, KIND, SCHEMA, where)
+        check_schema(content, KIND, SCHEMA, where)
         values: dict[str, Any] = {}
         for item in fields(cls):
-            value = content.get(item.name)
+            value, annotation = content.get(item.name), str(item.type)
+            kinds = _TYPES[re.split(r"\W", annotation)[0]]
             if value is None:
                 continue
-            kind = _KINDS.get(item.name, (str,))
-            value = document.number(value) if float in kind else value
-            if not isinstance(value, kind) or isinstance(value, bool) or not _fits(item.name, value):
-                wanted = " or ".join(one.__name__ for one in kind)
+            value = json_number(value) if float in kinds else value
+            if not isinstance(value, kinds) or isinstance(value, bool) or not _fits(value, annotation):
+                wanted = " or ".join(one.__name__ for one in kinds)
                 shown = errors.shown(value)
                 raise errors.DataError(f"{KIND} {where}: `{item.name}` is {shown}, not {wanted}", where or None)
             values[item.name] = value
@@ -163,56 +160,30 @@ class RunSummary:
             raise errors.DataError(f"{KIND} {where}: cannot be read: {error!r}", where or None) from None
 
 
-def _numbers(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: document.number(value) for key, value in values.items()}
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "str": (str,),
+    "int": (int,),
+    "float": (float, int),
+    "Spread": (dict,),
+    "Mapping": (dict,),
+    "Sequence": (list, tuple),
+}
+"""Types of a field's JSON value, by the first word of the field's annotation."""
+_ITEMS: Mapping[str, tuple[type, ...]] = {
+    "Mapping[str, str]": (str,),
+    "Mapping[str, float]": (float, int),
+    "Mapping[str, int | None]": (int, type(None)),
+    "Mapping[str, Mapping[str, Any]]": (dict,),
+}
+"""Types of a mapping's values, by the field's annotation."""
 
 
-def _fits(name: str, value: Any) -> bool:
+def _fits(value: Any, annotation: str) -> bool:
+    """Whether every reader can convert a number to a float, or the values of a mapping are as annotated."""
     if isinstance(value, int):
-        return abs(value) <= 2**63  # so that every reader can convert it to a float
-    return name not in _ITEMS or all(isinstance(item, _ITEMS[name]) for item in value.values())
+        return abs(value) <= 2**63
+    return annotation not in _ITEMS or all(isinstance(item, _ITEMS[annotation]) for item in value.values())
 
 
-_BY_NAME = ("host_cpu_s", "reading_cpu_s", "step_parts_ms")
-_MAPPINGS = (
-    "machine",
-    "versions",
-    "cluster",
-    "exit_codes",
-    "stages_where",
-    "lost_hosts",
-    "host_use",
-    "limits",
-    "metrics",
-    *_BY_NAME,
-)
-_WHOLE = ("exit_code", "steps", "batch_size", "ranks", "restarts")
-_REAL = (
-    "started",
-    "duration_s",
-    "wait_pct",
-    "examples_per_s",
-    "bytes_per_example",
-    "checkpoint_s",
-    "first_batch_s",
-    "teardown_s",
-    "usd_per_million_examples",
-    "billable_s",
-    "usd",
-)
-_KINDS: dict[str, tuple[type, ...]] = {
-    **dict.fromkeys((*_MAPPINGS, "step_ms", "wait_ms"), (dict,)),
-    **dict.fromkeys(_WHOLE, (int,)),
-    **dict.fromkeys(_REAL, (float, int)),
-    "epochs": (list, tuple),
-    "bad_records": (list, tuple),
-    "not_limited": (list, tuple),
-}
-_ITEMS: dict[str, tuple[type, ...]] = {
-    "cluster": (dict,),
-    "host_use": (dict,),
-    "limits": (dict,),
-    **dict.fromkeys(_BY_NAME, (float, int)),
-    "exit_codes": (int, type(None)),
-    **dict.fromkeys(("stages_where", "lost_hosts"), (str,)),
-}
+def _numbers(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: json_number(value) for key, value in values.items()}

@@ -15,21 +15,20 @@ import numpy as np
 from tfhet.errors import UsageError
 
 RESAMPLES = 2000
-LEVEL = 0.95
+TAILS_PCT = (2.5, 97.5)
+"""Percentiles that bound the 95 % interval."""
 SEED = 20240229
 
 
-def _array(samples: Sequence[float], what: str = "samples") -> np.ndarray:
+def _array(samples: Sequence[float]) -> np.ndarray:
     values = np.asarray(samples, dtype=np.float64)
     if values.ndim != 1 or values.size == 0:
-        raise UsageError(f"{what}: at least one number is needed, got {samples!r}")
+        raise UsageError(f"at least one number is needed, got {samples!r}")
     return values
 
 
 def percentile(samples: Sequence[float], q: float) -> float:
     """The `q`-th percentile (0 to 100), interpolated linearly between neighbours. Raises UsageError without samples."""
-    if not 0 <= q <= 100:
-        raise UsageError(f"percentile {q}: give a number from 0 to 100")
     return float(np.percentile(_array(samples), q))
 
 
@@ -38,50 +37,32 @@ def median(samples: Sequence[float]) -> float:
     return float(np.median(_array(samples)))
 
 
-def _bounds(statistics: np.ndarray, level: float) -> tuple[float, float]:
-    tail = (1.0 - level) / 2.0 * 100.0
-    low, high = np.percentile(statistics, [tail, 100.0 - tail])
+def _bounds(statistics: np.ndarray) -> tuple[float, float]:
+    low, high = np.percentile(statistics, TAILS_PCT)
     return float(low), float(high)
 
 
-def _draws(count: int, resamples: int, seed: int) -> np.ndarray:
-    return np.random.default_rng(seed).integers(0, count, size=(resamples, count))
+def _draws(count: int, resamples: int = RESAMPLES) -> np.ndarray:
+    return np.random.default_rng(SEED).integers(0, count, size=(resamples, count))
 
 
-def bootstrap_median(
-    samples: Sequence[float], *, level: float = LEVEL, resamples: int = RESAMPLES, seed: int = SEED
-) -> tuple[float, float]:
-    """The interval (low, high) of the median at `level`; of a single sample, the sample itself twice."""
+def bootstrap_median(samples: Sequence[float]) -> tuple[float, float]:
+    """The 95 % interval (low, high) of the median; of a single sample, the sample itself twice."""
     values = _array(samples)
     if values.size == 1:
         return float(values[0]), float(values[0])
-    if values.size > 2000:  # the indices alone would take 16 bytes x resamples x n
-        resamples = max(200, resamples * 2000 // values.size)
-    return _bounds(np.median(values[_draws(values.size, resamples, seed)], axis=1), level)
+    # The indices alone take 16 bytes x resamples x n.
+    resamples = RESAMPLES if values.size <= 2000 else max(200, RESAMPLES * 2000 // values.size)
+    return _bounds(np.median(values[_draws(values.size, resamples)], axis=1))
 
 
-def ratio_of_medians(numerator: Sequence[float], denominator: Sequence[float]) -> float:
-    """median(numerator) / median(denominator). Raises UsageError without samples, or for a denominator up to 0."""
-    below = median(denominator)
-    if not below > 0:
-        raise UsageError(f"ratio: the median of the denominator is {below}; it must be positive")
-    return median(numerator) / below
-
-
-def bootstrap_ratio(
-    numerator: Sequence[float],
-    denominator: Sequence[float],
-    *,
-    level: float = LEVEL,
-    resamples: int = RESAMPLES,
-    seed: int = SEED,
-) -> tuple[float, float]:
-    """The interval (low, high) of the ratio of medians of paired samples.
+def bootstrap_ratio(numerator: Sequence[float], denominator: Sequence[float]) -> tuple[float, float]:
+    """The 95 % interval (low, high) of the ratio of medians of paired samples.
 
     The i-th samples were measured next to each other, and pairs are drawn, so a drift of the machine that affects both
     cancels. Raises UsageError for unequal lengths, no samples, or a denominator that is not positive.
     """
-    above, below = _array(numerator, "numerator"), _array(denominator, "denominator")
+    above, below = _array(numerator), _array(denominator)
     if above.size != below.size:
         raise UsageError(f"paired samples differ in number: {above.size} and {below.size}")
     if not (below > 0).all():
@@ -89,5 +70,5 @@ def bootstrap_ratio(
     if above.size == 1:
         value = float(above[0] / below[0])
         return value, value
-    draws = _draws(above.size, resamples, seed)
-    return _bounds(np.median(above[draws], axis=1) / np.median(below[draws], axis=1), level)
+    draws = _draws(above.size)
+    return _bounds(np.median(above[draws], axis=1) / np.median(below[draws], axis=1))

@@ -11,9 +11,9 @@ divides into four components, which add up to `dur_s`:
 - **compute**: the rest. It holds the allreduce where the two cannot be separated.
 
 The wait share (`wait_pct`) is the sum of the waits of all measured steps over the sum of their durations; the first
-steps of a run are not measured (`measured`).
+steps of a run are not measured (`measured_steps`).
 
-    >>> from tfhet.record.step_time import StepTime, wait_pct
+    >>> from tfhet.record import StepTime, wait_pct
     >>> wait_pct([StepTime(dur_s=0.5, wait_s=0.25), StepTime(dur_s=1.5, wait_s=0.25)])
     25.0
 """
@@ -67,7 +67,7 @@ class Pause:
     host: str = ""
 
 
-def measured(steps: Sequence[StepTime]) -> Sequence[StepTime]:
+def measured_steps(steps: Sequence[StepTime]) -> Sequence[StepTime]:
     """The steps after the warm-up; all steps of a run that has no others."""
     return steps[WARM_UP_STEPS:] or steps
 

@@ -52,7 +52,7 @@ def run_report(args: argparse.Namespace) -> int:
     no price is known.
     """
     from tfhet import report
-    from tfhet.record import document
+    from tfhet.record import write_text
 
     given = report.read_given(args.paths, profile=args.profile, plan=args.plan)
     given = replace(given, price_of=_prices([view.run for view in given.runs], args.region))
@@ -60,7 +60,7 @@ def run_report(args: argparse.Namespace) -> int:
     for folder in folders:
         print(report.write_html(folder, given))
     if args.html or len(folders) != 1 or len(args.paths) != 1:
-        print(document.write_text(args.html or Path("report.html"), report.page(given)))
+        print(write_text(args.html or Path("report.html"), report.page(given)))
     if len(given.runs) == 1:
         (view,) = given.runs
         report.show(report.run_table(view.run, view.folder.path if view.folder else None))

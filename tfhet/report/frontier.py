@@ -13,7 +13,7 @@ from typing import Any
 
 from tfhet import errors
 from tfhet.advice import Finding, choice_of
-from tfhet.record import RunSummary, Spread, document
+from tfhet.record import RunSummary, Spread, check_schema, json_number
 from tfhet.report import numbers
 from tfhet.report.chart import HEIGHT, MOST, WIDTH, Tick, nice_ticks, path
 
@@ -114,7 +114,7 @@ def read_plan(content: Mapping[str, Any], where: str = "") -> PlanView:
 
     Raises UsageError for another schema version and DataError for what is no plan.
     """
-    document.check_schema(content, KIND, SCHEMA, where)
+    check_schema(content, KIND, SCHEMA, where)
     try:
         candidates = tuple(PlannedCluster.read(one) for one in content["candidates"])
         roles: dict[int, str] = {}
@@ -129,7 +129,7 @@ def read_plan(content: Mapping[str, Any], where: str = "") -> PlanView:
 
 
 def _finite(value: object) -> float:
-    number = document.number(value)
+    number = json_number(value)
     if isinstance(number, bool) or not isinstance(number, (int, float)) or not abs(float(number)) < MOST:
         raise ValueError(f"{errors.shown(value)} is no finite number")
     return float(number)

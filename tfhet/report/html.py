@@ -11,8 +11,7 @@ import jinja2
 
 from tfhet.advice import Diagnosis, of_run, paragraph
 from tfhet.errors import DataError
-from tfhet.record import Record, RunFolder, RunSummary, document
-from tfhet.record.run import KIND as RUN_KIND
+from tfhet.record import Record, RunFolder, RunSummary, read_json, write_text
 from tfhet.report import numbers
 from tfhet.report.bars import MANY, Benchmark
 from tfhet.report.cost import PriceOf, cost_rows, headline
@@ -56,18 +55,18 @@ def read_given(
         if not path.is_file():
             runs.append((RunFolder(path).read_summary(), path))
             continue
-        content = document.read(path, "run summary or benchmark record")
+        content = read_json(path, "run summary or benchmark record")
         if "figures" in content:
             records.append(Record.from_json(content, str(path)))
         elif "exit_codes" in content:
             runs.append((RunSummary.from_json(content, str(path)), None))
         else:
-            raise DataError(f"{path} is neither a {RUN_KIND} nor a benchmark record", str(path))
+            raise DataError(f"{path} is neither a run summary nor a benchmark record", str(path))
     return Given(
         tuple(views(runs)),
         tuple(records),
         Record.read(profile) if profile else None,
-        read_plan(document.read(plan, "plan"), str(plan)) if plan else None,
+        read_plan(read_json(plan, "plan"), str(plan)) if plan else None,
         price_of,
     )
 
@@ -147,4 +146,4 @@ def write_html(folder: RunFolder | Path | str, given: Given | None = None) -> Pa
     """
     folder = folder if isinstance(folder, RunFolder) else RunFolder(Path(folder))
     view = RunView.of(folder.read_summary(), folder)
-    return document.write_text(folder.report_path, page(replace(given or Given(), runs=(view,), records=())))
+    return write_text(folder.report_path, page(replace(given or Given(), runs=(view,), records=())))

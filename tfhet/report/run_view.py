@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tfhet.errors import TfhetError
-from tfhet.record import Figure, RunFolder, RunSummary
-from tfhet.record.timeline import Timeline
+from tfhet.record import Figure, RunFolder, RunSummary, Timeline
 from tfhet.report import numbers
 from tfhet.report.bars import BarChart, bar_chart
 from tfhet.report.chart import LineChart, line_chart

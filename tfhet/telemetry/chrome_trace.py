@@ -12,9 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tfhet.record import Timeline, document
-from tfhet.record.entry import UsageSample
-from tfhet.record.step_time import Pause, StepTime
+from tfhet.record import Pause, StepTime, Timeline, UsageSample, json_value, write_text
 from tfhet.units import MIB
 
 JOB = 0
@@ -39,7 +37,7 @@ def trace(timeline: Timeline, events: Iterable[Mapping[str, Any]] = ()) -> dict[
 
 def write(timeline: Timeline, events: Iterable[Mapping[str, Any]], path: Path) -> Path:
     """Writes the trace to `path`, whole or not at all; makes the folder."""
-    return document.write_text(path, json.dumps(document.plain(trace(timeline, events)), separators=(",", ":")) + "\n")
+    return write_text(path, json.dumps(json_value(trace(timeline, events)), separators=(",", ":")) + "\n")
 
 
 def _threads(timeline: Timeline) -> dict[tuple[str, int], list[StepTime | Pause]]:

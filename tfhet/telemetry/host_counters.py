@@ -7,7 +7,7 @@ from pathlib import Path
 
 import psutil
 
-from tfhet.record.machine import usable_cores
+from tfhet.record import usable_cores
 
 CGROUPS = Path("/sys/fs/cgroup")
 OWN_CGROUP = Path("/proc/self/cgroup")

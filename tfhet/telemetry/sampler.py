@@ -10,8 +10,7 @@ from pathlib import Path
 import psutil
 
 from tfhet.clock import SYSTEM, Clock, cpu_of
-from tfhet.record.entry import ClockOffset, Entry, HostUsage, UsageSample
-from tfhet.record.timeline import TimelineFile
+from tfhet.record import ClockOffset, Entry, HostUsage, TimelineFile, UsageSample
 from tfhet.telemetry.gpus import GpuMonitor
 from tfhet.telemetry.host_counters import HostCounters, HostCounts, host_counters
 

@@ -6,10 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tfhet.record import Timeline
-from tfhet.record.entry import UsageSample
-from tfhet.record.scalar_file import ScalarFile
-from tfhet.record.step_time import StepTime
+from tfhet.record import StepTime, Timeline, UsageSample
+from tfhet.telemetry import ScalarFile
 from tfhet.units import MIB
 
 Point = tuple[float, int, Mapping[str, float]]

@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tfhet.record import Timeline, median
-from tfhet.record.step_time import StepTime, measured, share_pct
-from tfhet.record.timeline import natural
+from tfhet.record import StepTime, Timeline, measured_steps, median, natural, share_pct
 from tfhet.units import MIB
 
 

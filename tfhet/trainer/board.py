@@ -10,7 +10,7 @@ from pathlib import Path
 from tfhet.clock import SYSTEM, Clock
 from tfhet.errors import UsageError
 from tfhet.messages import MetricLine
-from tfhet.record.scalar_file import ScalarFile
+from tfhet.telemetry import ScalarFile
 
 OFF = "off"
 log = logging.getLogger("tfhet")

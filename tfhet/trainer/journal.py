@@ -7,8 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tfhet.clock import SYSTEM, Clock
-from tfhet.record.step_time import Pause, StepTime
-from tfhet.record.timeline import TimelineFile
+from tfhet.record import Pause, StepTime, TimelineFile
 from tfhet.strategies import JobContext
 from tfhet.trainer.meter import Meter
 

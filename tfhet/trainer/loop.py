@@ -14,7 +14,7 @@ from tfhet.clock import SYSTEM, Clock
 from tfhet.errors import DataError
 from tfhet.messages import MetricLine
 from tfhet.planes.reader import Delivery, Reader
-from tfhet.record.step_time import StepTime
+from tfhet.record import StepTime
 from tfhet.strategies import Collective
 from tfhet.trainer.audit import Audit, Visits
 from tfhet.trainer.meter import Meter

@@ -10,8 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from tfhet.clock import Clock
 from tfhet.messages import MetricLine, StepPartsLine, rank
-from tfhet.record import Spread, median
-from tfhet.record.step_time import Pause, StepTime, measured, wait_pct
+from tfhet.record import Pause, Spread, StepTime, measured_steps, median, wait_pct
 
 
 class Meter:

@@ -20,7 +20,7 @@ def test_median_and_percentiles_interpolate_between_neighbours() -> None:
 
 @given(st.lists(positive, min_size=1, max_size=12))
 def test_the_interval_of_the_median_holds_it_and_lies_within_the_samples(samples: list[float]) -> None:
-    low, high = statistics.bootstrap_median(samples, resamples=200)
+    low, high = statistics.bootstrap_median(samples)
     assert min(samples) <= low <= high <= max(samples)
     assert low <= statistics.median(samples) <= high
 
@@ -34,7 +34,7 @@ def test_the_interval_covers_the_true_median_about_as_often_as_it_says() -> None
     generator = np.random.default_rng(3)
     hits = 0
     for _ in range(200):
-        low, high = statistics.bootstrap_median(generator.normal(0, 1, 25).tolist(), resamples=400)
+        low, high = statistics.bootstrap_median(generator.normal(0, 1, 25).tolist())
         hits += low <= 0 <= high
     assert 0.88 <= hits / 200 <= 1.0
 
@@ -59,10 +59,8 @@ def test_very_many_samples_stay_affordable() -> None:
     ("call", "words"),
     [
         (lambda: statistics.median([]), "at least one number"),
-        (lambda: statistics.percentile([1.0], 101), "from 0 to 100"),
         (lambda: statistics.bootstrap_ratio([1.0], [1.0, 2.0]), "differ in number: 1 and 2"),
         (lambda: statistics.bootstrap_ratio([1.0, 1.0], [1.0, 0.0]), "not positive"),
-        (lambda: statistics.ratio_of_medians([1.0], [0.0]), "positive"),
     ],
 )
 def test_what_has_no_answer_is_wrong_use(call: object, words: str) -> None:

@@ -7,10 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfhet.errors import DataError, UsageError
-from tfhet.record import RunFolder, Timeline
-from tfhet.record.entry import ClockOffset, UsageSample
-from tfhet.record.step_time import Pause, StepTime
-from tfhet.record.timeline import TimelineFile, natural
+from tfhet.record import ClockOffset, Pause, RunFolder, StepTime, Timeline, TimelineFile, UsageSample, natural
 
 
 def step(host: str, at_s: float, rank: int = 0, number: int = 1) -> StepTime:

@@ -7,9 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfhet.record import Timeline
-from tfhet.record.entry import HostUsage, UsageSample
-from tfhet.record.step_time import Pause, StepTime
+from tfhet.record import HostUsage, Pause, StepTime, Timeline, UsageSample
 from tfhet.telemetry import chrome_trace
 
 MACHINE = HostUsage(1.5, 4, "machine", 3 << 20, 2 << 20, 1 << 20, (50.0,), (5 << 20,))

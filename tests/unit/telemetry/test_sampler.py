@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 
 from tfhet.clock import FakeClock
-from tfhet.record import Timeline
-from tfhet.record.entry import HostUsage, UsageSample
-from tfhet.record.timeline import TimelineFile
+from tfhet.record import HostUsage, Timeline, TimelineFile, UsageSample
 from tfhet.telemetry import sampler
 from tfhet.telemetry.gpus import GpuUsage
 from tfhet.telemetry.host_counters import HostCounts

@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 
 from tfhet.errors import UsageError
-from tfhet.record import Timeline
-from tfhet.record.entry import HostUsage, UsageSample
-from tfhet.record.step_time import StepTime
+from tfhet.record import HostUsage, StepTime, Timeline, UsageSample
 from tfhet.telemetry import tensorboard
 
 STEPS = [
@@ -93,7 +91,7 @@ def test_tensorflow_is_not_loaded_for_it(tmp_path):
     program = (
         "import sys; from pathlib import Path; from tfhet.record import Timeline\n"
         "from tfhet.telemetry import tensorboard\n"
-        "from tfhet.record.step_time import StepTime\n"
+        "from tfhet.record import StepTime\n"
         f"tensorboard.write(Timeline.of([StepTime(0.5, 0.0)]), Path({str(tmp_path)!r}))\n"
         "sys.exit('tensorflow' in sys.modules)"
     )

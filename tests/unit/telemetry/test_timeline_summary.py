@@ -4,9 +4,7 @@ import json
 
 import pytest
 
-from tfhet.record import Timeline
-from tfhet.record.entry import HostUsage, UsageSample
-from tfhet.record.step_time import WARM_UP_STEPS, Pause, StepTime
+from tfhet.record import WARM_UP_STEPS, HostUsage, Pause, StepTime, Timeline, UsageSample
 from tfhet.telemetry import timeline_summary
 
 

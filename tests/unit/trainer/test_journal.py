@@ -4,9 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tfhet.clock import FakeClock
-from tfhet.record import Timeline
-from tfhet.record.step_time import Pause, StepTime
-from tfhet.record.timeline import TimelineFile
+from tfhet.record import Pause, StepTime, Timeline, TimelineFile
 from tfhet.strategies import JobContext
 from tfhet.trainer.journal import Journal
 from tfhet.trainer.meter import Meter

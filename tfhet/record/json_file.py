@@ -1,4 +1,4 @@
-"""A JSON document on disk: written whole or not at all, read with its kind and schema version checked.
+"""JSON files: written whole or not at all, read with their kind and schema version checked.
 
 Numbers that JSON does not have (a loss that became NaN) are written as the strings "NaN", "Infinity" and "-Infinity",
 as in protobuf's JSON mapping, so that every JSON reader accepts the file.
@@ -22,38 +22,34 @@ MOST_NESTED = 100
 _WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
-def plain(value: Any) -> Any:
+def json_value(value: Any) -> Any:
     """`value` as JSON holds it: mappings with string keys, lists, finite numbers, strings, booleans and None.
 
-    NumPy scalars and arrays become numbers and lists; any other object becomes its text.
+    NumPy scalars and arrays become numbers and lists, objects with `to_json` what it returns, all others their text.
     """
-    if value is None or isinstance(value, (bool, str)):
-        return value
-    if isinstance(value, int):
-        return int(value)
-    if isinstance(value, float):
-        if math.isfinite(value):
-            return float(value)
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    if isinstance(value, (set, frozenset)):
-        return sorted((plain(item) for item in value), key=str)
+    match value:
+        case None | bool() | str():
+            return value
+        case int():
+            return int(value)
+        case float():
+            if math.isfinite(value):
+                return float(value)
+            return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        case Mapping():
+            return {str(key): json_value(item) for key, item in value.items()}
+        case list() | tuple():
+            return [json_value(item) for item in value]
+        case set() | frozenset():
+            return sorted((json_value(item) for item in value), key=str)
     if hasattr(value, "tolist"):
-        return plain(value.tolist())
-    return str(value)
+        return json_value(value.tolist())
+    return json_value(value.to_json()) if hasattr(value, "to_json") else str(value)
 
 
-def number(value: Any) -> Any:
-    """The float for one of the words that `plain` writes; any other value unchanged."""
+def json_number(value: Any) -> Any:
+    """The float for one of the words that `json_value` writes; any other value unchanged."""
     return _WORDS.get(value, value) if isinstance(value, str) else value
-
-
-def text(document: Mapping[str, Any]) -> str:
-    """The document as indented JSON in the order of its keys, ending with a line break."""
-    return json.dumps(plain(document), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def write_text(path: Path, content: str) -> Path:
@@ -75,20 +71,19 @@ def write_text(path: Path, content: str) -> Path:
     return path
 
 
-def write(path: Path, document: Mapping[str, Any]) -> Path:
-    """Writes `document` as JSON to `path`, whole or not at all."""
-    return write_text(path, text(document))
+def write_json(path: Path, document: Mapping[str, Any]) -> Path:
+    """Writes `document` as indented JSON, in the order of its keys, to `path`, whole or not at all."""
+    return write_text(path, json.dumps(json_value(document), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
-def read(path: Path, kind: str) -> dict[str, Any]:
+def read_json(path: Path, kind: str) -> dict[str, Any]:
     """The JSON object in the file `path`. kind: name of the document ("run summary") in error messages.
 
     Raises UsageError for a file that is missing or may not be read, and DataError for anything but a JSON object of at
     most MOST_NESTED levels.
     """
-    path = Path(path)
     try:
-        content = path.read_text(encoding="utf-8")
+        content = Path(path).read_text(encoding="utf-8")
     except (FileNotFoundError, NotADirectoryError):
         raise UsageError(f"no {kind} at {path}: the file does not exist") from None
     except IsADirectoryError:
@@ -99,27 +94,24 @@ def read(path: Path, kind: str) -> dict[str, Any]:
         raise UsageError(f"no {kind} at {path}: it cannot be read ({error})") from None
     try:
         document = json.loads(content)
-    except json.JSONDecodeError as error:
-        raise DataError(f"{path} is not a {kind}: not JSON ({error})", str(path), error.pos) from None
-    except (ValueError, RecursionError) as error:  # a number of thousands of digits; thousands of brackets
-        raise DataError(f"{path} is not a {kind}: {str(error)[:200]}", str(path)) from None
+        if _depth(document) > MOST_NESTED:
+            raise ValueError(f"more than {MOST_NESTED} levels of lists and objects")
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path} is not a {kind}: not JSON ({error})", str(path)) from None
     if not isinstance(document, dict):
         raise DataError(f"{path} is not a {kind}: its JSON is a {type(document).__name__}, not an object", str(path))
-    if _levels(document) > MOST_NESTED:
-        raise DataError(f"{path} is not a {kind}: more than {MOST_NESTED} levels of lists and objects", str(path))
     return document
 
 
-def _levels(document: Any) -> int:
-    count, level = 0, [document]
-    while level := [item for item in level if isinstance(item, (dict, list))]:
-        count += 1
-        level = [inner for item in level for inner in (item.values() if isinstance(item, dict) else item)]
-    return count
+def _depth(value: Any) -> int:
+    """Number of lists and objects around the innermost value."""
+    if not isinstance(value, (dict, list)):
+        return 0
+    return 1 + max(map(_depth, value.values() if isinstance(value, dict) else value), default=0)
 
 
 def check_schema(document: Mapping[str, Any], kind: str, schema: int, where: str = "") -> None:
-    """Raises UsageError unless the document has the schema version that this code reads."""
+    """Raises UsageError unless the document has the schema version that this code reads. where: path for the error."""
     found = document.get("schema")
     if found != schema or isinstance(found, bool):
         place = f" in {where}" if where else ""
