@@ -17,6 +17,7 @@ from tfhet.control.handshake import JoinRequest, _proof, introduce
 from tfhet.control.message import encode
 from tfhet.errors import TfhetError
 from tfhet.events import Event
+from tfhet.record import json_value
 
 pytestmark = pytest.mark.usefixtures("quiet_link")
 

@@ -19,7 +19,7 @@ from tfhet.report.frontier import PlanView, frontier_chart, projected_rows, read
 from tfhet.report.run_view import LOG_LINES, RunView, machine_facts, value, views
 from tfhet.report.stage_costs import StageCosts, stage_costs
 from tfhet.report.utilisation import busiest, use_chart
-from tfhet.telemetry import timeline_summary
+from tfhet.telemetry import timeline_tables
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def page(given: Given) -> str:
             benchmarks=[Benchmark.of(record) for record in given.records],
             machine_facts=machine_facts,
             use_chart=use_chart,
-            timeline_tables=timeline_summary.tables,
+            timeline_tables=timeline_tables,
             log_lines=LOG_LINES,
             many=MANY,
         )

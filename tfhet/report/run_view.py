@@ -14,7 +14,7 @@ from tfhet.report import numbers
 from tfhet.report.bars import BarChart, bar_chart
 from tfhet.report.chart import LineChart, line_chart
 from tfhet.report.utilisation import HostCpu, reading_s, use_of_hosts
-from tfhet.telemetry import timeline_summary
+from tfhet.telemetry import process_summaries
 
 EVENTS_SHOWN = 200
 LOG_LINES = 40
@@ -86,7 +86,7 @@ class RunView:
     @property
     def processes(self) -> BarChart | None:
         """What each process used, from the timeline."""
-        found = timeline_summary.of_processes(self.timeline)
+        found = process_summaries(self.timeline)
         figures = {f"{one.host}: {one.name}": Figure.single(one.cpus, unit="CPUs") for one in found}
         return bar_chart("CPUs used by each process, in the mean", figures, is_linear=True)
 

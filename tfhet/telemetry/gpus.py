@@ -6,7 +6,6 @@ import contextlib
 import importlib
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,16 +34,6 @@ def gpu_count(env: Mapping[str, str], driver: Path = DRIVER) -> int:
         return 0
 
 
-@dataclass(frozen=True)
-class GpuUsage:
-    """One reading of one GPU."""
-
-    busy_pct: float
-    """Share of the driver's last sampling period in which a kernel ran, 0 to 100 (nvmlDeviceGetUtilizationRates)."""
-    memory_bytes: int
-    """Memory in use."""
-
-
 class GpuMonitor:
     """Reads all GPUs once a second in a thread of its own, because the driver may answer slowly or hang."""
 
@@ -52,8 +41,9 @@ class GpuMonitor:
         """load: returns the module of nvidia-ml-py, or raises ImportError."""
         self.missing = ""
         """Why there are no readings; "" while there are, or may be."""
-        self.latest: tuple[GpuUsage, ...] = ()
-        """The last reading of each GPU, in the driver's order."""
+        self.latest: tuple[tuple[float, int], ...] = ()
+        """The last reading of each GPU, in the driver's order: share of the driver's last sampling period in which a
+        kernel ran, 0 to 100 (nvmlDeviceGetUtilizationRates), and bytes of memory in use."""
         self._ended = threading.Event()
         try:
             self._nvml = load()
@@ -78,14 +68,16 @@ class GpuMonitor:
             try:
                 handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
                 while not self._ended.is_set():
-                    self.latest = tuple(self._read(handle) for handle in handles)
+                    self.latest = tuple(
+                        (
+                            float(nvml.nvmlDeviceGetUtilizationRates(handle).gpu),
+                            int(nvml.nvmlDeviceGetMemoryInfo(handle).used),
+                        )
+                        for handle in handles
+                    )
                     self._ended.wait(period_s)
             finally:
                 with contextlib.suppress(nvml.NVMLError):
                     nvml.nvmlShutdown()
         except nvml.NVMLError as error:
             self.latest, self.missing = (), f"NVML reports: {error}"
-
-    def _read(self, handle: Any) -> GpuUsage:
-        rates, memory = self._nvml.nvmlDeviceGetUtilizationRates(handle), self._nvml.nvmlDeviceGetMemoryInfo(handle)
-        return GpuUsage(float(rates.gpu), int(memory.used))

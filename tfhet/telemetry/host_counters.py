@@ -58,27 +58,23 @@ class CgroupCounters:
             return None
         places = {name: line[2] for line in lines if len(line) == 3 for name in line[1].split(",")}
         unified, counting, memory = (places.get(name) for name in ("", "cpuacct", "memory"))
-        version_2 = _file(top, unified, "cpu.stat"), _file(top, unified, "memory.current")
         if "/" in (counting, memory):  # the root of version 1 is the machine
             counting = memory = None
-        version_1 = (
-            _file(top / "cpuacct", counting, "cpuacct.usage"),
-            _file(top / "memory", memory, "memory.usage_in_bytes"),
-        )
-        for files in (version_2, version_1):
-            if files[0] is not None and files[1] is not None:  # the root of version 2 does not count memory
-                return cls(files[0], files[1])
+        version_2 = _file(top, unified, "cpu.stat"), _file(top, unified, "memory.current")
+        v1_cpu = _file(top / "cpuacct", counting, "cpuacct.usage")
+        v1_memory = _file(top / "memory", memory, "memory.usage_in_bytes")
+        for cpu, used in (version_2, (v1_cpu, v1_memory)):
+            if cpu is not None and used is not None:  # the root of version 2 does not count memory
+                return cls(cpu, used)
         return None
 
     def read(self) -> HostCounts:
-        return HostCounts(self._cpu_s(), int(self._memory.read_text()), *_network())
-
-    def _cpu_s(self) -> float:
         text = self._cpu.read_text()
         if self._cpu.name == "cpuacct.usage":
-            return int(text) / 1e9
-        fields = dict(line.split() for line in text.splitlines())
-        return int(fields["usage_usec"]) / 1e6
+            cpu_s = int(text) / 1e9
+        else:
+            cpu_s = int(dict(line.split() for line in text.splitlines())["usage_usec"]) / 1e6
+        return HostCounts(cpu_s, int(self._memory.read_text()), *_network())
 
 
 HostCounters = MachineCounters | CgroupCounters
@@ -101,6 +97,5 @@ def _file(tree: Path, place: str | None, name: str) -> Path | None:
 
 def _network() -> tuple[int, int]:
     """Bytes received and bytes sent."""
-    found = psutil.net_io_counters(pernic=True)
-    every = [counts for name, counts in found.items() if name != "lo"]
+    every = [counts for name, counts in psutil.net_io_counters(pernic=True).items() if name != "lo"]
     return sum(int(each.bytes_recv) for each in every), sum(int(each.bytes_sent) for each in every)

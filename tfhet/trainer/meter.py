@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from tfhet.clock import Clock
 from tfhet.messages import MetricLine, StepPartsLine, rank
-from tfhet.record import Pause, Spread, StepTime, measured_steps, median, wait_pct
+from tfhet.record import Pause, Spread, StepTime, median, wait_pct
 
 
 class Meter:
