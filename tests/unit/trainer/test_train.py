@@ -17,10 +17,10 @@ from tfhet.record import RunFolder, Timeline
 from tfhet.source import Raw, Scalar, write_tfrecords
 from tfhet.stages import ImageSpec, parse
 from tfhet.strategies import JobContext
+from tfhet.trainer.__main__ import main
+from tfhet.trainer.build import build, certain
+from tfhet.trainer.emulated import EmulatedAccelerator
 from tfhet.trainer.settings import Settings
-from tfhet.trainer.step import EmulatedAccelerator
-from tfhet.trainer.train import build, main
-from tfhet.trainer.validation import certain
 
 QUICK = ["--model", "small_cnn", "--chain", "rescale()", "--shuffle", "0", "--log_every", "2", "--batch_size", "16"]
 SYNTHETIC = ["--data", "synthetic:48:4", *QUICK]
