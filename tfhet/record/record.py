@@ -13,14 +13,13 @@ from typing import Any
 import psutil
 
 from tfhet import clock as clocks
-from tfhet.errors import DataError, shown
+from tfhet.errors import DataError
 from tfhet.record.figure import Figure
-from tfhet.record.json_file import check_schema, json_value, read_json, write_json
+from tfhet.record.json_file import check_schema, from_json_object, json_value, read_json, write_json
 from tfhet.versions import versions
 
 SCHEMA = 1
 KIND = "benchmark record"
-_FIELDS: Mapping[str, type] = {"details": dict, "machine": dict, "versions": dict, "command": list, "created": str}
 
 
 @dataclass(frozen=True)
@@ -67,18 +66,10 @@ class Record:
         Raises UsageError for another schema version, and DataError for a field that is missing or of the wrong type.
         """
         check_schema(content, KIND, SCHEMA, where)
-        figures = content.get("figures")
-        if not isinstance(figures, Mapping) or not isinstance(content.get("name"), str):
-            raise DataError(f"{KIND} {where}: `name` (text) and `figures` (an object) are needed", where or None)
-        others = {name: content.get(name) or kind() for name, kind in _FIELDS.items()}
-        for name, kind in _FIELDS.items():
-            if not isinstance(others[name], kind):
-                raise DataError(
-                    f"{KIND} {where}: `{name}` is {shown(others[name])}, not {kind.__name__}", where or None
-                )
-        others["command"] = tuple(others["command"])
-        read = {name: Figure.from_json(figure, name) for name, figure in figures.items()}
-        return cls(name=content["name"], figures=read, **others)
+        if not isinstance(content.get("figures"), Mapping):
+            raise DataError(f"{KIND} {where}: `figures` (an object) is missing", where or None)
+        figures = {name: Figure.from_json(figure, name) for name, figure in content["figures"].items()}
+        return from_json_object(cls, {**content, "figures": figures}, KIND, where)
 
     def write(self, path: Path | str) -> Path:
         """Writes the record as JSON, whole or not at all; makes the folder."""

@@ -11,14 +11,13 @@ Renaming, removing or redefining a field raises it, and readers refuse versions 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 from tfhet import errors
 from tfhet.record.figure import Spread
-from tfhet.record.json_file import check_schema, json_number, json_value
+from tfhet.record.json_file import check_schema, from_json_object, json_value
 
 SCHEMA = 1
 KIND = "run summary"
@@ -137,53 +136,4 @@ class RunSummary:
         the wrong type.
         """
         check_schema(content, KIND, SCHEMA, where)
-        values: dict[str, Any] = {}
-        for item in fields(cls):
-            value, annotation = content.get(item.name), str(item.type)
-            kinds = _TYPES[re.split(r"\W", annotation)[0]]
-            if value is None:
-                continue
-            value = json_number(value) if float in kinds else value
-            if not isinstance(value, kinds) or isinstance(value, bool) or not _fits(value, annotation):
-                wanted = " or ".join(one.__name__ for one in kinds)
-                shown = errors.shown(value)
-                raise errors.DataError(f"{KIND} {where}: `{item.name}` is {shown}, not {wanted}", where or None)
-            values[item.name] = value
-        try:
-            values["metrics"] = _numbers(values.get("metrics", {}))
-            for name in ("epochs", "bad_records"):
-                values[name] = tuple(_numbers(entry) for entry in values.get(name, ()))
-            return cls(**values)
-        except errors.UsageError:
-            raise
-        except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
-            raise errors.DataError(f"{KIND} {where}: cannot be read: {error!r}", where or None) from None
-
-
-_TYPES: Mapping[str, tuple[type, ...]] = {
-    "str": (str,),
-    "int": (int,),
-    "float": (float, int),
-    "Spread": (dict,),
-    "Mapping": (dict,),
-    "Sequence": (list, tuple),
-}
-"""Types of a field's JSON value, by the first word of the field's annotation."""
-_ITEMS: Mapping[str, tuple[type, ...]] = {
-    "Mapping[str, str]": (str,),
-    "Mapping[str, float]": (float, int),
-    "Mapping[str, int | None]": (int, type(None)),
-    "Mapping[str, Mapping[str, Any]]": (dict,),
-}
-"""Types of a mapping's values, by the field's annotation."""
-
-
-def _fits(value: Any, annotation: str) -> bool:
-    """Whether every reader can convert a number to a float, or the values of a mapping are as annotated."""
-    if isinstance(value, int):
-        return abs(value) <= 2**63
-    return annotation not in _ITEMS or all(isinstance(item, _ITEMS[annotation]) for item in value.values())
-
-
-def _numbers(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: json_number(value) for key, value in values.items()}
+        return from_json_object(cls, content, KIND, where)

@@ -16,20 +16,17 @@ An entry is one line, a JSON object with `kind`, `host`, its beginning `at_s` (s
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from tfhet.errors import DataError
-from tfhet.record.json_file import check_schema, write_text
+from tfhet.record.json_file import check_schema, from_json_object, write_text
 from tfhet.record.step_time import Pause, StepTime
 
 SCHEMA = 1
 KIND = "timeline"
-MOST = 1e15
-"""Largest number that an entry may hold: in microseconds it still fits 64 bits."""
 
 
 @dataclass(frozen=True)
@@ -80,11 +77,6 @@ class ClockOffset:
     error_s: float
     """Largest error of `offset_s`: half of the round trip by which it was measured."""
 
-    @property
-    def is_off(self) -> bool:
-        """Whether the clocks differ by more than the error of the measurement."""
-        return abs(self.offset_s) > self.error_s
-
 
 Entry = StepTime | Pause | UsageSample | ClockOffset
 
@@ -117,7 +109,7 @@ class Timeline:
         for each in found.clocks:
             if each.error_s <= clocks.get(each.host, each).error_s:
                 clocks[each.host] = each
-        offsets_s = {host: clock.offset_s for host, clock in clocks.items() if clock.is_off}
+        offsets_s = {host: clock.offset_s for host, clock in clocks.items() if abs(clock.offset_s) > clock.error_s}
         every = [*found._timed, *clocks.values()]
         return cls.of(replace(each, at_s=max(0.0, each.at_s + offsets_s.get(each.host, 0.0))) for each in every)
 
@@ -197,10 +189,12 @@ def _rounded(value: Any) -> Any:
 def parse_entry(text: str) -> Entry | None:
     """The entry in a line; None for a line that was cut short or holds no entry."""
     try:
-        values = json.loads(text)
-        found: Entry = _parse(_KINDS[values.pop("kind")], values)
-        return found
-    except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
+        values = json.loads(text, parse_constant=int)  # int refuses NaN and Infinity
+        kind = _KINDS[values.pop("kind")]
+        machine = values.pop("machine", None)
+        found: Entry = from_json_object(kind, values, "entry")
+        return replace(found, machine=from_json_object(HostUsage, machine, "entry")) if machine else found
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError, DataError):
         return None
 
 
@@ -210,40 +204,3 @@ def _entries(path: Path) -> Iterator[Entry]:
         for text in file:
             if (found := parse_entry(text)) is not None:
                 yield found
-
-
-def _parse(kind: type[Any], values: Mapping[str, Any]) -> Any:
-    """Raises KeyError, TypeError or ValueError for a field that is missing or does not fit."""
-    names = [item.name for item in fields(kind) if item.name in values or item.name not in _OPTIONAL]
-    return kind(**{name: _READERS.get(name, _number)(values[name]) for name in names})
-
-
-def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= MOST:
-        raise ValueError(value)
-    return value
-
-
-def _whole(value: Any) -> int:
-    if not isinstance(value, int):
-        raise ValueError(value)
-    return int(_number(value))
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError(value)
-    return value
-
-
-_OPTIONAL = {"examples", "machine", "gpus_busy_pct", "gpus_memory_bytes"}
-_READERS: Mapping[str, Callable[[Any], Any]] = {
-    **dict.fromkeys(("host", "name", "member", "counted"), _text),
-    **dict.fromkeys(("rank", "step", "epoch"), _whole),
-    **dict.fromkeys(("gpus_busy_pct", "gpus_memory_bytes"), lambda value: tuple(map(_number, value))),
-    "offset_s": lambda value: math.copysign(_number(abs(value)), value),
-    "allreduce_s": lambda value: None if value is None else _number(value),
-    "processes": lambda value: {_text(name): _number(each) for name, each in value.items()},
-    "machine": lambda value: None if value is None else _parse(HostUsage, value),
-}
-"""Readers of the fields that are not numbers from 0 to MOST."""

@@ -35,13 +35,10 @@ class ScalarFile:
         self._records.write(self._event(wall_time=began_s, file_version="brain.Event:2").SerializeToString())
 
     def add(self, at_s: float, step: int, values: Mapping[str, float]) -> None:
-        """Adds values by tag. at_s: seconds since 1970. Raises OSError."""
+        """Writes values by tag. at_s: seconds since 1970. Raises OSError."""
         scalars = [self._summary.Value(tag=tag, simple_value=value) for tag, value in values.items()]
         event = self._event(wall_time=at_s, step=step, summary=self._summary(value=scalars))
         self._records.write(event.SerializeToString())
-
-    def flush(self) -> None:
-        """Writes to the file what was added so far. Raises OSError."""
         self._file.flush()
 
     def close(self) -> None:

@@ -19,15 +19,14 @@ class RankSummary:
     host: str
     steps: int
     step_ms: float
-    """Median duration of a step in milliseconds."""
+    """Median duration of a step."""
     wait_pct: float
     copy_pct: float
     compute_pct: float
-    """Includes the allreduce where it is not known."""
     allreduce_pct: float | None
-    """None where a step has no time for it."""
+    """None where a step has no time for it; `compute_pct` includes it then."""
     checkpoint_s: float
-    """Seconds of all checkpoints."""
+    """Sum of all checkpoints."""
 
 
 @dataclass(frozen=True)

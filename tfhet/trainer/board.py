@@ -44,7 +44,6 @@ class Board:
         if self._file is not None:
             try:
                 self._file.add(self._clock.wall(), step, values)
-                self._file.flush()
             except OSError as error:
                 log.warning("nothing more is written for TensorBoard: %s", error)
                 self.close()

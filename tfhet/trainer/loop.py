@@ -1,10 +1,10 @@
-"""The step loop: epochs of steps that all ranks take together, and what is measured of them."""
+"""The step loop: epochs of steps that all ranks take together, what is measured of them, and where they stand."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -19,8 +19,38 @@ from tfhet.strategies import Collective
 from tfhet.trainer.audit import Audit, Visits
 from tfhet.trainer.meter import Meter
 from tfhet.trainer.parts import Parts, Skipped
-from tfhet.trainer.standing import Begun, Course, means
 from tfhet.trainer.step import Accelerator, Batch
+
+
+@dataclass(frozen=True)
+class Begun:
+    """Where a training stands within an epoch, and within a pass over the data."""
+
+    steps: int = 0
+    """Steps taken in the epoch."""
+    number: int = 0
+    """Number of the pass: that of the epoch, unless an epoch is a number of steps."""
+    seen: np.ndarray | None = None
+    """int64 [n]: ids of the examples of the pass that all ranks have seen, the same on every rank; None: none."""
+
+
+@dataclass
+class Course:
+    """One epoch under way."""
+
+    epoch: int
+    steps: int
+    """Steps in the epoch; 0: it is a whole pass."""
+    first: int
+    """Step at which the epoch began, in whichever run."""
+    steps_expected: int
+    """About how many steps the epoch has; the learning rate moves by it."""
+    totals: np.ndarray = field(default_factory=lambda: np.zeros(3))
+    """Examples, loss sum and correct answers so far, all ranks together."""
+
+    def is_done(self, step: int) -> bool:
+        """Whether the epoch has all its steps when `step` have been taken since the training began."""
+        return bool(self.steps) and step - self.first >= self.steps
 
 
 @dataclass
@@ -115,7 +145,7 @@ class Loop:
         taken = self.step - course.first - begun.steps
         result: dict[str, Any] = {"epoch": epoch, "steps": taken, "examples": int(course.totals[0])}
         if self.accelerator.learns:
-            result.update(means(course.totals))
+            result.update(_means(course.totals))
         if self._visits:
             result.update(asdict(Visits.total(self._visits)))
             self._visits = []
@@ -219,7 +249,7 @@ class Loop:
                 take(reader.singly(0, audit.missing()))
             everywhere = self.collective.total(totals.tolist(), "validation")
         bad = (reader.pipeline.source.example_count() or 0) - int(everywhere[0]) if audit is not None else 0
-        return means(everywhere, "val_") | ({"val_bad": bad} if bad > 0 else {})
+        return _means(everywhere, "val_") | ({"val_bad": bad} if bad > 0 else {})
 
     def agree_to_stop(self) -> bool:
         """Whether one of the ranks should stop; called between epochs, on every rank."""
@@ -240,7 +270,7 @@ class Loop:
         known_s = None if math.isnan(seconds) else min(max(0.0, seconds), time.dur_s)
         self.meter.add(replace(time, examples=counts[0], allreduce_s=known_s, step=self.step))
         if self.step % self.log_every == 0 and self.collective.rank == 0:
-            loss = means(course.totals).get("loss") if self.accelerator.learns else None
+            loss = _means(course.totals).get("loss") if self.accelerator.learns else None
             line = self.meter.line(self.step, course.epoch, loss)
             self.on_line(str(line))
             self.on_metrics(line)
@@ -259,3 +289,9 @@ class Loop:
             if self._audit is not None:
                 self._audit.saw(delivery.ids)
         return batch, wait_s
+
+
+def _means(totals: Sequence[float] | np.ndarray, prefix: str = "") -> dict[str, float]:
+    """Loss and accuracy per example, from examples, loss sum and correct answers; nothing without examples."""
+    examples, loss, correct = map(float, totals)
+    return {f"{prefix}loss": loss / examples, f"{prefix}accuracy": correct / examples} if examples else {}

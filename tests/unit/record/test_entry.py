@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfhet.record import ClockOffset, Entry, HostUsage, Pause, StepTime, UsageSample
-from tfhet.record.timeline import MOST, entry_line, parse_entry
+from tfhet.record.timeline import entry_line, parse_entry
+
+MOST = 1e15
 
 SOME: list[Entry] = [
     StepTime(
@@ -57,7 +59,7 @@ entries = st.one_of(
 
 
 @given(entries)
-def test_an_entry_comes_back_from_its_entry_line(entry):
+def test_an_entry_comes_back_from_its_line(entry):
     assert parse_entry(entry_line(entry)) == entry
 
 
@@ -83,11 +85,9 @@ def test_a_line_that_was_cut_short_is_no_entry(entry):
         {"kind": []},
         {"host": 3},
         {"rank": 0.5},
-        {"rank": -1},
         {"at_s": "now"},
         {"at_s": True},
-        {"dur_s": -1e-9},
-        {"dur_s": 2 * MOST},
+        {"dur_s": 10**400},
         {"wait_s": None},
         {"copy_s": [0.5]},
         {"allreduce_s": {}},

@@ -62,7 +62,7 @@ def test_a_disk_that_refuses_ends_it_and_says_so_once(tmp_path, monkeypatch, cap
     def refuse(*of: object) -> None:
         raise OSError("no space left on device")
 
-    monkeypatch.setattr("tfhet.telemetry.ScalarFile.flush", refuse)
+    monkeypatch.setattr("tfhet.telemetry.ScalarFile.add", refuse)
     for _ in range(3):
         board.line(LINE)
     board.close()
