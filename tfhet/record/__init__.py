@@ -1,4 +1,4 @@
-"""What was measured: figures, records of benchmarks, and the folder that a run leaves.
+"""Measurements: figures, records of benchmarks, and the folder that a run leaves.
 
     >>> from tfhet.record import Figure, Record
     >>> cost = Figure.of([12.1, 11.9, 12.4, 12.0, 12.2], unit="us")

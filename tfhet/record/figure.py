@@ -98,7 +98,7 @@ class Figure:
     n: int
     """Number of samples."""
     against: str | None = None
-    """What a ratio or difference compares with, in words; None for an absolute number."""
+    """The other side of a ratio or difference, in words; None for an absolute number."""
     samples: tuple[float, ...] = ()
     """Raw samples in the order in which they were taken; of a ratio, the ratio of each pair."""
 

@@ -128,7 +128,7 @@ def check_schema(document: Mapping[str, Any], kind: str, schema: int, where: str
         version = "no schema version" if found is None else f"schema {shown(found)}"
         raise UsageError(
             f"{kind}{place} has {version}; this tfhet reads schema {schema}: "
-            "read it with the tfhet that wrote it, or run again to write it anew"
+            "read it with the tfhet that wrote it, or run again to write a new one"
         )
 
 
@@ -161,7 +161,7 @@ def _typed(value: Any, annotation: str) -> Any:
     outer, _, inner = annotation.removesuffix(" | None").removesuffix("]").partition("[")
     if outer in ("Any", "float"):
         value = json_number(value)
-    kinds = _TYPES.get(outer, (object,))
+    kinds: tuple[type[Any], ...] = _TYPES.get(outer, (object,))
     if not isinstance(value, kinds) or (isinstance(value, bool) and outer in _TYPES):
         raise ValueError(value)
     if outer == "Mapping":

@@ -1,4 +1,4 @@
-"""What the time of a training step consists of. Every figure about waiting in this project follows from this file.
+"""The components of a training step's time. Every figure about waiting in this project follows from this file.
 
 A step of one rank begins when the step before it ends, and lasts until the process could begin the next one. Its time
 divides into four components, which add up to `dur_s`:

@@ -31,14 +31,14 @@ KIND = "timeline"
 
 @dataclass(frozen=True)
 class HostUsage:
-    """What all processes on one host used together."""
+    """Usage of all processes on one host together."""
 
     cpus: float
     """CPU seconds per second."""
     of_cpus: float
     """Number of CPUs that can be used."""
     counted: str
-    """What was counted as the host: the `machine`, or the `cgroup` of a container."""
+    """The counters that were read: those of the `machine`, or of the `cgroup` of a container."""
     memory_bytes: float
     """Memory in use at the end of the sample."""
     received_bytes_per_s: float
@@ -52,7 +52,7 @@ class HostUsage:
 
 @dataclass(frozen=True)
 class UsageSample:
-    """What one launcher measured over one sampling period, which is about a second."""
+    """Usage that one launcher measured over one sampling period, which is about a second."""
 
     host: str
     at_s: float
@@ -192,7 +192,7 @@ def parse_entry(text: str) -> Entry | None:
         values = json.loads(text, parse_constant=int)  # int refuses NaN and Infinity
         kind = _KINDS[values.pop("kind")]
         machine = values.pop("machine", None)
-        found: Entry = from_json_object(kind, values, "entry")
+        found: Any = from_json_object(kind, values, "entry")
         return replace(found, machine=from_json_object(HostUsage, machine, "entry")) if machine else found
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError, DataError):
         return None

@@ -1,4 +1,4 @@
-"""What hosts and steps use: measured for the timeline of a run, shown to Prometheus and CloudWatch while it lasts.
+"""Usage of hosts and steps: measured for the timeline of a run, shown to Prometheus and CloudWatch while it lasts.
 
 A sampler records what the processes of a launcher use, and an endpoint answers Prometheus. Names of processes, and the
 numbers that they report, come from the caller:
@@ -17,8 +17,9 @@ The timeline that it leaves becomes tables (`timeline_tables`, of summaries), a 
 
 from __future__ import annotations
 
+from tfhet.telemetry.endpoint import serve_metrics
 from tfhet.telemetry.host_counters import gpu_count
-from tfhet.telemetry.metric import METRICS, UP, Metric, emf_line, serve_metrics, training_metrics
+from tfhet.telemetry.metric import METRICS, UP, Metric, emf_line, training_metrics
 from tfhet.telemetry.sampler import Sampler
 from tfhet.telemetry.tensorboard import ScalarFile, write_scalars
 from tfhet.telemetry.timeline_summary import (

@@ -1,4 +1,4 @@
-"""Metrics of a launcher: the named numbers that Prometheus reads, their endpoint, and metric lines for CloudWatch.
+"""Metrics of a launcher: the named numbers that Prometheus reads, and metric lines for CloudWatch.
 
 A launcher hands the endpoint a mapping from `Metric` to value. What it runs besides the training adds metrics of its
 own to that mapping; this room knows none of them.
@@ -6,18 +6,13 @@ own to that mapping; this room knows none of them.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from tfhet.cluster.address import busy
 from tfhet.messages import UNITS, MetricLine
-
-READ_S = 5.0
-"""Maximum wait of a request for the launcher's event loop."""
 
 
 @dataclass(frozen=True)
@@ -73,44 +68,3 @@ def emf_line(namespace: str, dimensions: Mapping[str, str], line: MetricLine, at
     }
     content = {"_aws": {"Timestamp": round(1e3 * at_s), "CloudWatchMetrics": [directive]}, **dimensions, **numbers}
     return json.dumps(content, allow_nan=False)
-
-
-async def serve_metrics(
-    host: str,
-    port: int,
-    values: Callable[[], Mapping[Metric, float]],
-    labels: Mapping[str, str],
-    say: Callable[[str], None],
-) -> None:
-    """Serves the values of one launcher at `host`:`port` (0: a free port) until it is cancelled.
-
-    values: returns the current values; it is called on the launcher's event loop, once per request. labels: labels of
-    all values. say: takes lines for the log. Returns early, with a line for the log, where the port cannot be had or
-    prometheus_client is not installed: the job goes on without metrics.
-    """
-    try:
-        # Imported when needed: prometheus_client takes as long to import as the rest of a launcher.
-        from tfhet.telemetry.metrics_server import MetricsServer
-    except ImportError as error:
-        say(f"no metrics at --metrics_port: {error} (pip install prometheus_client)")
-        return
-    loop = asyncio.get_running_loop()
-
-    async def current() -> Mapping[Metric, float]:
-        return values()
-
-    def read() -> Mapping[Metric, float]:
-        # On the event loop, so that nothing changes while it is read. Raises where the loop is blocked or closed.
-        return asyncio.run_coroutine_threadsafe(current(), loop).result(READ_S)
-
-    try:
-        server = await asyncio.to_thread(MetricsServer, host, port, read, labels)
-    except (OSError, OverflowError) as error:
-        say(f"no metrics at --metrics_port: {busy(port, host, error)}")
-        return
-    try:
-        shown = f"[{host}]" if ":" in host else host
-        say(f"metrics for Prometheus: http://{shown}:{server.server_port}/metrics")
-        await loop.create_future()
-    finally:
-        await asyncio.to_thread(server.end)

@@ -43,11 +43,11 @@ class ProcessSummary:
 
 @dataclass(frozen=True)
 class HostSummary:
-    """What all processes on one host used together: means over its samples, but for the memory."""
+    """Usage of all processes on one host together: means over its samples, except for the memory."""
 
     host: str
     counted: str
-    """What was counted as the host: `machine` or `cgroup`."""
+    """The counters that were read: of the `machine` or a `cgroup`."""
     cpus: float
     """CPU seconds per second."""
     of_cpus: float

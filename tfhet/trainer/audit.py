@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from tfhet.strategies import Collective
 
 NOTHING = np.zeros(0, np.int64)
 _BROKEN = (OSError, ValueError, KeyError, EOFError, TypeError, NotImplementedError, zipfile.BadZipFile, zlib.error)
-"""What numpy raises for a damaged file."""
+"""Errors that numpy raises for a damaged file."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,8 @@ class Visits:
     def total(cls, visits: Sequence[Visits]) -> Visits:
         """The sums over several passes, at least one."""
         columns = {item.name: [getattr(one, item.name) for one in visits] for item in fields(cls)}
-        return cls(**{name: None if None in values else sum(values) for name, values in columns.items()})
+        sums: dict[str, Any] = {name: None if None in values else sum(values) for name, values in columns.items()}
+        return cls(**sums)
 
 
 class Audit:
@@ -81,7 +83,7 @@ class Audit:
         """before: ids that earlier runs have seen of the epoch; bad: ids whose records cannot be read; both int64 and
         the same on every rank."""
         self.rereads = 0
-        self.goes_on = before is not None
+        self.is_resumed = before is not None
         """Whether the epoch was begun by an earlier run."""
         self.bad = NOTHING if bad is None else bad
         self.sizes: Sequence[int] | None = source.split_sizes()
@@ -111,7 +113,7 @@ class Audit:
         return np.unique(np.concatenate([self._before, self._all]))
 
     def rest(self) -> Rest | None:
-        """What is left of the epoch and can be read; None when nothing is."""
+        """The rest of the epoch that can be read; None when nothing is left."""
         return Rest.after(np.concatenate([self.seen, self.bad]), self.sizes, self._splits)
 
     def missing(self) -> np.ndarray:
@@ -129,7 +131,7 @@ class Audit:
 
 @dataclass(frozen=True, eq=False)
 class Ledger:
-    """What a training had seen of an interrupted pass when its checkpoint was written.
+    """The examples of an interrupted pass that a training had seen when its checkpoint was written.
 
     tf.data service cannot save where its readers are; the ids of what they delivered say the same. Whole splits are
     kept as one number each, so that the file grows with the splits that were open and not with the data.

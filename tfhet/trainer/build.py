@@ -36,7 +36,7 @@ def build(settings: Settings, job: JobContext, paths: HostPaths) -> Training:
     source = _source(settings, paths, seed)
     # Before anything is read: Gloo gives up after 30 s without all ranks, and the disk of one of them may be slow.
     name = job.strategy if settings.collective == strategies.AUTO else settings.collective
-    together = strategies.chosen(name, job.size).collective(job.size)
+    collective = strategies.chosen(name, job.size).collective(job.size)
     source.check()
     pipeline = Pipeline(source, settings.chain, settings.batch_size, seed=seed, shuffle=settings.shuffle)
     cut = Cut.smallest(pipeline) if settings.cut < 0 else Cut(settings.cut).checked(pipeline)
@@ -59,8 +59,8 @@ def build(settings: Settings, job: JobContext, paths: HostPaths) -> Training:
 
     reader = side.reader(pipeline, job, cut=cut, compression=settings.compression, on_first_batch=on_first_batch)
     tf.keras.utils.set_random_seed(seed)
-    accelerator = _accelerator(settings, pipeline, source, paths, together)
-    return Training(settings, job, paths, reader, _validation(settings, pipeline, job, paths), accelerator, together)
+    accelerator = _accelerator(settings, pipeline, source, paths, collective)
+    return Training(settings, job, paths, reader, _validation(settings, pipeline, job, paths), accelerator, collective)
 
 
 def _source(settings: Settings, paths: HostPaths, seed: int) -> Source:
@@ -127,11 +127,11 @@ def certain(placed: PlacedStage, given: ImageSpec) -> tuple[Stage, ...]:
 
 
 def _accelerator(
-    settings: Settings, pipeline: Pipeline, source: Source, paths: HostPaths, together: Collective
+    settings: Settings, pipeline: Pipeline, source: Source, paths: HostPaths, collective: Collective
 ) -> Accelerator:
     if settings.model == "emulated":
         file = Path(settings.step_file) if settings.step_file else None
-        return EmulatedAccelerator(settings.step_ms / 1e3, together, file=file)
+        return EmulatedAccelerator(settings.step_ms / 1e3, collective, file=file)
     if settings.precision != "float32":
         tf.keras.mixed_precision.set_global_policy(f"mixed_{settings.precision}")
     output = pipeline.output
@@ -140,7 +140,7 @@ def _accelerator(
     return KerasAccelerator(
         model(settings.model, (output.height, output.width, output.channels), classes),
         tf.keras.optimizers.Adam(settings.learning_rate),
-        together,
+        collective,
         labels=_labels(pipeline, classes),
         loss_scaling=settings.precision == "float16",
         accumulate=settings.accumulate > 1,

@@ -103,7 +103,7 @@ class Loop:
     """Accounts of the passes that ended in this epoch."""
 
     def agree(self) -> None:
-        """Called before the first epoch, on every rank, and again when the data service began anew."""
+        """Called before the first epoch, on every rank, and again when the data service was restarted."""
         self.reader.agree()
         gone = self.reader.is_served and self.collective.rank == 0 and not self.reader.has_servers(self.is_told_to_stop)
         (alone,) = self.collective.total([float(gone)], "agreed")  # and no rank reads before all are here
@@ -175,7 +175,7 @@ class Loop:
                 self._visits.append(self._audit.visits())
             if not endless:
                 return False
-            is_whole = self._audit is None or not self._audit.goes_on
+            is_whole = self._audit is None or not self._audit.is_resumed
             if self.step == self._pass_began and is_whole and not self._parts.was_cut_off:
                 splits = self.reader.pipeline.source.split_count()
                 raise DataError(f"there is no example in {splits} splits: nothing to train on")

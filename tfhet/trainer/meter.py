@@ -123,9 +123,9 @@ class Journal:
             return
         new: list[StepTime | Pause] = [*self._meter.steps[self._steps :], *self._meter.pauses[self._pauses :]]
         self._steps, self._pauses = len(self._meter.steps), len(self._meter.pauses)
-        place = {"rank": self._job.rank, "host": self._job.host}
+        rank, host = self._job.rank, self._job.host
         try:
-            self._file.append([replace(each, at_s=each.at_s + self._ahead_s, **place) for each in new])
+            self._file.append([replace(each, at_s=each.at_s + self._ahead_s, rank=rank, host=host) for each in new])
         except OSError as error:
             log.warning("the times of the steps are not written any more: %s", error)
             self._file = None

@@ -17,7 +17,7 @@ from tfhet.source import BadRecord
 from tfhet.strategies import Collective
 from tfhet.trainer.audit import Audit
 
-IN_VAIN = 5
+MOST_EMPTY_PARTS = 5
 """Maximum number of consecutive parts without an example; after that the rest is given up."""
 FEW = 4096
 """Up to this number of missing examples are read one by one, where records may be skipped, without another try in
@@ -35,7 +35,7 @@ class Skipped:
     ids: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     """Ids that were found to be bad while reading, ascending; the same on every rank."""
     records: list[BadRecord] = field(default_factory=list)
-    """What is wrong with the first of them, and with those that the check of the source skipped; on rank 0."""
+    """Reasons for the first of them, and for those that the check of the source skipped; on rank 0."""
     unreachable: int = 0
     """Examples that the check of the source skipped, as far as their number is known."""
 
@@ -60,15 +60,15 @@ class Parts:
     skipped: Skipped | None
     """None: a bad record is an error."""
     agree: Callable[[], None]
-    """Called on every rank when the data service began anew."""
+    """Called on every rank when the data service was restarted."""
     may_lose: bool
     """Whether a pass without an audit may end early; if not, that is an error."""
     was_cut_off: bool = False
-    """Whether the last part ended on some rank because the data service began anew."""
+    """Whether the last part ended on some rank because the data service was restarted."""
     _has_begun: bool = False
     _delivered: int = 0
     """Examples delivered by all parts before."""
-    _in_vain: int = 0
+    _empty_parts: int = 0
     """Number of consecutive parts without an example."""
     _singly: bool = False
     """Whether the examples that were left have been read one by one."""
@@ -83,13 +83,13 @@ class Parts:
         if not self._has_begun:
             self._has_begun = True
             self.reader.failure = None
-            if audit is None or not audit.goes_on:
+            if audit is None or not audit.is_resumed:
                 return self._open(None, 0)
             if (rest := audit.rest()) is not None:
                 return self._open(rest, 0)
         if audit is not None:
             audit.exchange(self.collective)
-            self._in_vain = 0 if audit.count > self._delivered else self._in_vain + 1
+            self._empty_parts = 0 if audit.count > self._delivered else self._empty_parts + 1
             self._delivered = audit.count
         (cut_off,) = self.collective.total([float(self.reader.was_cut_off)], "cut off")
         self.was_cut_off = bool(cut_off)
@@ -98,7 +98,7 @@ class Parts:
         if audit is None:
             if self.was_cut_off and not self.may_lose:
                 raise DataError(
-                    "the data service began anew in the middle of an epoch, because a data host was lost; "
+                    "the data service was restarted in the middle of an epoch, because a data host was lost; "
                     "what is left of the epoch is not known with --audit False"
                 )
             return None
@@ -107,11 +107,13 @@ class Parts:
 
     def _again(self, audit: Audit, rest: Rest) -> Iterator[Delivery] | None:
         """Opens what is left: in batches while that helps, then, where bad records are skipped, one by one."""
-        if self._in_vain >= IN_VAIN:
+        if self._empty_parts >= MOST_EMPTY_PARTS:
             if self.reader.failure is not None:
                 raise self.reader.failure
             if self.was_cut_off:
-                raise NotReady(f"the data service began anew {IN_VAIN} times and gave nothing meanwhile")
+                raise NotReady(
+                    f"the data service was restarted {MOST_EMPTY_PARTS} times and delivered nothing in between"
+                )
             return None
         if self.was_cut_off or (self.reader.is_served and self._in_batches(audit)):
             audit.rereads += 1
@@ -126,7 +128,7 @@ class Parts:
         return self.reader.singly(self.number, audit.missing())
 
     def _in_batches(self, audit: Audit) -> bool:
-        return self.skipped is None or (not self._in_vain and len(audit.missing()) > FEW)
+        return self.skipped is None or (not self._empty_parts and len(audit.missing()) > FEW)
 
     def _open(self, rest: Rest | None, part: int) -> Iterator[Delivery]:
         if self.collective.rank == 0:

@@ -11,7 +11,7 @@ from tfhet.errors import UsageError
 
 @dataclass(frozen=True)
 class Settings:
-    """What to train, on what, and for how long. Every field is an argument `--NAME VALUE`."""
+    """Model, data, length and manner of a training. Every field is an argument `--NAME VALUE`."""
 
     model: str = "resnet50"
     """Model to train: `resnet50`, `small_cnn` (two convolutions) or `emulated` (a step that takes `step_ms` and no
@@ -66,8 +66,8 @@ class Settings:
     """Whether the trainer counts by id what each epoch delivered. Only with the audit can lost examples be read
     again."""
     on_bad_record: str = "fail"
-    """What happens with a record or an image that cannot be read: `fail` ends the training and names it, `skip` counts
-    it and continues."""
+    """Response to a record or an image that cannot be read: `fail` ends the training and names it, `skip` counts it and
+    continues."""
     bad_record_budget: int = 100
     """Maximum number of lost examples. More of them end the training even with `skip`."""
     export: bool = True

@@ -30,7 +30,7 @@ def shares(classes: int) -> tf.TensorSpec:
 
 
 class Accelerator(Protocol):
-    """What consumes batches."""
+    """Consumer of batches: a model on a device, or an emulation of both."""
 
     learns: bool
     """Whether loss and correct answers mean anything."""

@@ -32,7 +32,7 @@ from tfhet.trainer.settings import Settings
 from tfhet.trainer.step import Accelerator, KerasAccelerator
 
 STOP_CODE = 128 + signal.SIGTERM
-"""Exit code of a training that was told to stop and has left a checkpoint."""
+"""Exit code of a training that stopped on request and has left a checkpoint."""
 log = logging.getLogger("tfhet")
 
 
@@ -160,7 +160,7 @@ class Training:
         if self._is_chief:
             if loop.stopped:
                 kept = self.paths.checkpoints
-                print(f"[tfhet] stopped at step={loop.step}, as told; the next run goes on from {kept}", flush=True)
+                print(f"[tfhet] stopped at step={loop.step} on request; the next run resumes from {kept}", flush=True)
             elif settings.export and keras:
                 export(keras.model, self.paths.model)
             folder = Path(self.job.record_dir) if self.job.record_dir else self.paths.output_data / "tfhet"

@@ -263,6 +263,7 @@ def test_a_truncated_file_is_found_before_the_training(tmp_path):
 )
 def test_the_program_ends_with_the_code_of_the_error_and_one_line(tmp_path, monkeypatch, capsys, argv, code, said):
     monkeypatch.setattr(sys, "argv", ["trainer", *argv])
+    monkeypatch.delitem(sys.modules, "tfhet.trainer.__main__")  # imported above
     monkeypatch.setenv("SAGEMAKER_BASE_DIR", str(tmp_path))
     with pytest.raises(SystemExit) as ended:
         runpy.run_module("tfhet.trainer", run_name="__main__")
