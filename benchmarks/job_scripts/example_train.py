@@ -94,9 +94,9 @@ def _served(data: tf.data.Dataset, dispatcher: str) -> tf.data.Dataset:
 
 
 def _model(name: str) -> tf.keras.Model:
-    from tfhet.trainer import models
+    from tfhet.trainer.build import model
 
-    return models.model(name, SHAPE, CLASSES)
+    return model(name, SHAPE, CLASSES)
 
 
 def _told(data: tf.data.Dataset, rank: int) -> tf.data.Dataset:

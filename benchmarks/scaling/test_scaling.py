@@ -26,9 +26,7 @@ from tfhet.container.limits import Limits
 from tfhet.errors import JobFailed, UsageError
 from tfhet.launch.settings import LaunchSettings
 from tfhet.planes.tf_service import ServiceSettings
-from tfhet.record import Record, RunSummary
-from tfhet.record.spread import Spread
-from tfhet.record.step_time import WARM_UP_STEPS
+from tfhet.record import WARM_UP_STEPS, Record, RunSummary, Spread
 from tfhet.trainer.settings import Settings
 
 IDEAL = Ideal(stages_s=0.08, wire_s=0.02, reader_s=0.01, step_s=0.1, cpus=0.2)

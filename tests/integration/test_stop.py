@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tfhet.trainer.ledger import Ledger
+from tfhet.trainer.audit import Ledger
 
 pytestmark = [pytest.mark.horovod, pytest.mark.timeout(300)]
 

@@ -17,7 +17,7 @@ from tfhet.control.handshake import JoinRequest, _proof, introduce
 from tfhet.control.message import encode
 from tfhet.errors import TfhetError
 from tfhet.events import Event
-from tfhet.record.document import plain
+from tfhet.record import json_value
 
 pytestmark = pytest.mark.usefixtures("quiet_link")
 
@@ -103,7 +103,7 @@ class Link:
                 assert type(rest[0]) is int
                 assert -255 <= rest[0] <= 255
         for event in self.events:
-            json.dumps(plain(event.as_json()), allow_nan=False)
+            json.dumps(json_value(event.as_json()), allow_nan=False)
 
 
 async def _besieged(paid: list[Visit], known: set[str]) -> None:

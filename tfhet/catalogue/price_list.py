@@ -19,7 +19,7 @@ from tfhet.catalogue.instance_type import TRAINING
 from tfhet.catalogue.node import REGION_NAME
 from tfhet.clock import SYSTEM, Clock
 from tfhet.errors import DataError, NotReady, UsageError, shown
-from tfhet.record import document
+from tfhet.record import write_text
 
 ENDPOINT_REGION = "us-east-1"
 """Region of the endpoint, whose list has the prices of all regions; few regions have an endpoint."""
@@ -61,7 +61,7 @@ def refresh(region: str, path: Path | None = None, pricing: Any = None) -> tuple
     found = ask(region, pricing)
     text = found.to_yaml()
     CatalogueFile.parse(text, "the answer of AWS")
-    return document.write_text(path or refreshed_path(region), text), found
+    return write_text(path or refreshed_path(region), text), found
 
 
 def ask(region: str, pricing: Any = None, clock: Clock = SYSTEM) -> PriceList:

@@ -18,7 +18,7 @@ from tfhet.doctor.rule import RuleAnswer, Subject, limited, ok, wrong
 from tfhet.errors import ClusterError, UsageError
 from tfhet.launch import LaunchSettings
 from tfhet.planes.tf_service import ServiceSettings
-from tfhet.record.machine import usable_cores
+from tfhet.record import usable_cores
 from tfhet.simulate import BASE_BYTES, DIGITS, PROCESS_BYTES, ClusterFile, GroupFile, load
 from tfhet.units import GIB, MIB
 

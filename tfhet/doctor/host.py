@@ -16,7 +16,7 @@ from tfhet.cluster import CONTROL_PORT, check_free
 from tfhet.doctor.rule import RuleAnswer, Subject, limited, ok
 from tfhet.errors import UsageError
 from tfhet.planes.tf_service import ServiceSettings
-from tfhet.record.machine import machine
+from tfhet.record import machine
 from tfhet.units import GIB, MIB
 
 PORTS = (CONTROL_PORT, ServiceSettings.dispatcher_port, *(ServiceSettings.worker_port + n for n in range(4)))

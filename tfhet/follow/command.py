@@ -29,7 +29,7 @@ def run_follow(args: argparse.Namespace) -> int:
     """Follows a job to its end. Returns 0 when it is completed. Raises UsageError for times that are not above 0."""
     from tfhet.aws import client
     from tfhet.follow.following import follow
-    from tfhet.record import document
+    from tfhet.record import write_json
 
     for name in ("every_s", "deadline_s"):
         value = getattr(args, name)
@@ -39,7 +39,7 @@ def run_follow(args: argparse.Namespace) -> int:
     limits = {"every_s": args.every_s, "deadline_s": args.deadline_s}
     followed = follow(args.job_name, *services, run_dir=args.run_dir, **limits)
     if args.json:
-        document.write(args.json, followed.summary.to_json())
+        write_json(args.json, followed.summary.to_json())
     return followed.exit_code
 
 
@@ -49,7 +49,7 @@ def run_diagnose(args: argparse.Namespace) -> int:
     from tfhet.advice import sentence, sentences
     from tfhet.aws import client
     from tfhet.follow.examination import COLUMNS, examine
-    from tfhet.record import document
+    from tfhet.record import write_json
 
     services = [client(service, args.region) for service in ("sagemaker", "logs", "cloudwatch")]
     found = examine(args.job_name, *services)
@@ -66,5 +66,5 @@ def run_diagnose(args: argparse.Namespace) -> int:
             lines = [f"  {number}. {text}" for number, text in enumerate(sentences(findings), 1)]
             print("\n".join(["", title, *lines]))
     if args.json:
-        document.write(args.json, found.to_json())
+        write_json(args.json, found.to_json())
     return 0

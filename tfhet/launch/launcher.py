@@ -32,9 +32,8 @@ from tfhet.launch.stop import Stop
 from tfhet.messages import HostLine, JobResultLine
 from tfhet.messages import link as reports
 from tfhet.planes import Outlets
-from tfhet.record import RunFolder
-from tfhet.record.folder import TIMELINE
-from tfhet.telemetry import Endpoint, Sampler, gpu_count
+from tfhet.record import TIMELINE_FOLDER, RunFolder
+from tfhet.telemetry import Sampler, gpu_count, serve_metrics
 
 KILL_GRACE_S = 1.0
 """Seconds that a training script may take to end after SIGTERM when the job has failed. It is short, because a script
@@ -75,7 +74,7 @@ class Launcher:
         self._hearing = Hearing(log.say, log.write_emf, self._reads)
         self._script = Script(assignment, self._hearing, log.say)
         self._record = self.place.paths.output_data / "tfhet"
-        self._timeline = self._record / TIMELINE
+        self._timeline = self._record / TIMELINE_FOLDER
         # One launcher writes the events of the job: lines of several hosts would need one clock.
         self._observe: Observer = self._write_event if self.place.is_leader else ignore
         wait_s = self._settings.ready_timeout_s
@@ -200,10 +199,13 @@ class Launcher:
         place, port = self.place, self.assignment.metrics_port
         if port is not None:
             hearing, side = self._hearing, self._side
-            endpoint = Endpoint(
-                lambda: metrics_of(place, hearing, self._processes(), side.metrics()), labels(place), self.say
+            await serve_metrics(
+                place.address(place.host),
+                port,
+                lambda: metrics_of(place, hearing, self._processes(), side.metrics()),
+                labels(place),
+                self.say,
             )
-            await endpoint.run(place.address(place.host), port)
 
     def _processes(self) -> dict[str, int]:
         """Ids of the processes that run for this launcher, by name."""

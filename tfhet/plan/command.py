@@ -61,7 +61,7 @@ def show(args: argparse.Namespace) -> Plan:
     from tfhet import advice, planes, report
     from tfhet.plan.asked import plan_of
     from tfhet.profile import Profile
-    from tfhet.record import Record, document
+    from tfhet.record import Record, write_json
 
     plane = planes.get(planes.PREFERRED[0])
     profile = Profile.of(Record.read(args.profile))
@@ -75,5 +75,5 @@ def show(args: argparse.Namespace) -> Plan:
     print(*decision, *(f"- {note}" for note in plan.notes), sep="\n")
     if args.json:
         written = plan.to_json() | {"decision": decision, "findings": [finding.to_json() for finding in findings]}
-        print(f"plan: {document.write(args.json, written)}")
+        print(f"plan: {write_json(args.json, written)}")
     return plan

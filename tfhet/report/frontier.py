@@ -13,7 +13,7 @@ from typing import Any
 
 from tfhet.advice import Finding, choice_of
 from tfhet.errors import DataError
-from tfhet.record import Interval, RunSummary, Spread, document
+from tfhet.record import Interval, RunSummary, Spread, check_schema
 from tfhet.report import numbers
 from tfhet.report.chart import MOST, Axis, Tick, nice_ticks
 
@@ -103,7 +103,7 @@ def read_plan(content: Mapping[str, Any], where: str = "") -> PlanView:
 
     Raises UsageError for another schema version and DataError for anything but a plan.
     """
-    document.check_schema(content, KIND, SCHEMA, where)
+    check_schema(content, KIND, SCHEMA, where)
     try:
         candidates = tuple(PlannedCluster.read(one) for one in content["candidates"])
         roles: dict[int, str] = {}

@@ -11,15 +11,14 @@ import jinja2
 
 from tfhet.advice import of_run, paragraph
 from tfhet.errors import DataError
-from tfhet.record import Record, RunFolder, RunSummary, document
-from tfhet.record.run import KIND as RUN_KIND
+from tfhet.record import Record, RunFolder, RunSummary, read_json, write_text
 from tfhet.report import numbers
 from tfhet.report.bars import benchmark_charts
 from tfhet.report.cost import PriceOf, cost_rows, headline
 from tfhet.report.frontier import PlanView, frontier_chart, projected, read_plan
 from tfhet.report.run_view import LOG_LINES, RunView, value, views
 from tfhet.report.stage_costs import stage_costs
-from tfhet.telemetry import timeline_summary
+from tfhet.telemetry import timeline_tables
 
 
 @dataclass(frozen=True)
@@ -49,18 +48,18 @@ def read_given(paths: Sequence[Path], *, profile: Path | None = None, plan: Path
         if not path.is_file():
             runs.append((RunFolder(path).read_summary(), path))
             continue
-        content = document.read(path, "run summary or benchmark record")
+        content = read_json(path, "run summary or benchmark record")
         if "figures" in content:
             records.append(Record.from_json(content, str(path)))
         elif "exit_codes" in content:
             runs.append((RunSummary.from_json(content, str(path)), None))
         else:
-            raise DataError(f"{path} is neither a {RUN_KIND} nor a benchmark record", str(path))
+            raise DataError(f"{path} is neither a run summary nor a benchmark record", str(path))
     return Given(
         tuple(views(runs)),
         tuple(records),
         Record.read(profile) if profile else None,
-        read_plan(document.read(plan, "plan"), str(plan)) if plan else None,
+        read_plan(read_json(plan, "plan"), str(plan)) if plan else None,
     )
 
 
@@ -102,7 +101,7 @@ def page(given: Given) -> str:
         frontier=frontier_chart(plan) if plan else None,
         projected=projected(plan, runs) if plan else [],
         benchmarks=[(record, *benchmark_charts(record)) for record in given.records],
-        timeline_tables=timeline_summary.tables,
+        timeline_tables=timeline_tables,
         log_lines=LOG_LINES,
     )
 
@@ -115,4 +114,4 @@ def write_html(folder: RunFolder | Path | str, given: Given | None = None) -> Pa
     """
     folder = folder if isinstance(folder, RunFolder) else RunFolder(Path(folder))
     view = RunView.of(folder.read_summary(), folder)
-    return document.write_text(folder.report_path, page(replace(given or Given(), runs=(view,), records=())))
+    return write_text(folder.report_path, page(replace(given or Given(), runs=(view,), records=())))

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from tfhet.errors import TfhetError
-from tfhet.record import Figure, RunFolder, RunSummary
-from tfhet.record.timeline import Timeline
+from tfhet.record import Figure, RunFolder, RunSummary, Timeline
 from tfhet.report import numbers
 from tfhet.report.bars import BarChart, bar_chart
 from tfhet.report.chart import LineChart, line_chart
-from tfhet.telemetry import timeline_summary
+from tfhet.telemetry import process_summaries
 
 EVENTS_SHOWN = 200
 LOG_LINES = 40
@@ -101,7 +100,7 @@ class RunView:
     @property
     def processes(self) -> BarChart | None:
         """CPUs used by each process, from the timeline."""
-        found = timeline_summary.of_processes(self.timeline)
+        found = process_summaries(self.timeline)
         figures = {f"{one.host}: {one.name}": Figure.single(one.cpus, unit="CPUs") for one in found}
         return bar_chart("CPUs used by each process, in the mean", figures, is_linear=True)
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from tfhet.clock import FakeClock
 from tfhet.launch.hearing import Hearing
 from tfhet.messages import MetricLine, rank
-from tfhet.trainer.meter import Meter, StepTime
+from tfhet.record import StepTime
+from tfhet.trainer.meter import Meter
 
 LINE = MetricLine(10, 0, 86.14, 1280.0, 3.1, 2.3)
 SHORT = MetricLine(10, 0, 86.1, 1280.0, 3.1, 2.3)

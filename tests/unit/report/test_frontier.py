@@ -15,7 +15,7 @@ from tfhet import planes
 from tfhet.advice import of_plan, sentence
 from tfhet.errors import DataError, UsageError
 from tfhet.plan import ClusterShape, Market, Space, make_plan
-from tfhet.record import RunSummary, Spread, document
+from tfhet.record import RunSummary, Spread, json_value
 from tfhet.report.frontier import DRAWN, frontier_chart, projected, read_plan
 
 
@@ -88,7 +88,7 @@ def test_what_a_plan_writes_is_read() -> None:
     space = Space([plans.GPU, plans.BIGGER], [plans.CPU], [1], 3)
     made = make_plan(plans.workload(), ClusterShape(plans.GPU), space, Market(plans.USD.get), planes.get("tf_service"))
     choice = of_plan(made)[-1]
-    found = read_plan(json.loads(document.text(made.to_json() | {"decision": [sentence(choice)]})))
+    found = read_plan(json.loads(json.dumps(json_value(made.to_json() | {"decision": [sentence(choice)]}))))
     chosen = next(index for index, role in found.roles.items() if "chosen" in role)
     assert found.candidates[chosen].text == str(made.candidates[made.chosen].cluster)
     assert found.choice == choice and found.decision == (sentence(choice),)

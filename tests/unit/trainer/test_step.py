@@ -6,7 +6,8 @@ import tensorflow as tf
 
 from tfhet.clock import FakeClock
 from tfhet.strategies.solo.collective import SoloCollective
-from tfhet.trainer.step import EmulatedAccelerator, KerasAccelerator, shares
+from tfhet.trainer.emulated import EmulatedAccelerator
+from tfhet.trainer.step import KerasAccelerator, shares
 
 SGD = tf.keras.optimizers.SGD
 

@@ -16,10 +16,10 @@ from tfhet.record import RunFolder, Timeline
 from tfhet.source import Raw, Scalar, write_tfrecords
 from tfhet.stages import ImageSpec, PlacedStage, parse
 from tfhet.strategies import JobContext
+from tfhet.trainer.__main__ import main
+from tfhet.trainer.build import build, certain
+from tfhet.trainer.emulated import EmulatedAccelerator
 from tfhet.trainer.settings import Settings
-from tfhet.trainer.step import EmulatedAccelerator
-from tfhet.trainer.train import build, main
-from tfhet.trainer.validation import certain
 
 QUICK = ["--model", "small_cnn", "--chain", "rescale()", "--shuffle", "0", "--log_every", "2", "--batch_size", "16"]
 SYNTHETIC = ["--data", "synthetic:48:4", *QUICK]
@@ -262,6 +262,7 @@ def test_a_truncated_file_is_found_before_the_training(tmp_path):
 )
 def test_the_program_ends_with_the_code_of_the_error_and_one_line(tmp_path, monkeypatch, capsys, argv, code, said):
     monkeypatch.setattr(sys, "argv", ["trainer", *argv])
+    monkeypatch.delitem(sys.modules, "tfhet.trainer.__main__")  # imported above
     monkeypatch.setenv("SAGEMAKER_BASE_DIR", str(tmp_path))
     with pytest.raises(SystemExit) as ended:
         runpy.run_module("tfhet.trainer", run_name="__main__")

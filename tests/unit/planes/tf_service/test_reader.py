@@ -22,8 +22,8 @@ from tfhet.planes.tf_service.reader import WORKERS_S, ServiceReader
 from tfhet.source import SyntheticSource
 from tfhet.strategies import JobContext
 from tfhet.strategies.solo.collective import SoloCollective
+from tfhet.trainer.emulated import EmulatedAccelerator
 from tfhet.trainer.loop import Loop
-from tfhet.trainer.step import EmulatedAccelerator
 
 ENGINE = whole_engine()
 

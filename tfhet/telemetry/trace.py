@@ -12,9 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tfhet.record import Timeline, document
-from tfhet.record.entry import UsageSample
-from tfhet.record.step_time import Pause, StepTime
+from tfhet.record import Pause, StepTime, Timeline, UsageSample, json_value, write_text
 from tfhet.units import MIB
 
 JOB = 0
@@ -23,13 +21,18 @@ JOB = 0
 TraceEvent = dict[str, Any]
 
 
-def trace(timeline: Timeline, events: Iterable[Mapping[str, Any]] = ()) -> dict[str, Any]:
+def chrome_trace(timeline: Timeline, events: Iterable[Mapping[str, Any]] = ()) -> dict[str, Any]:
     """The trace as JSON values. events: as `RunFolder.events` returns them."""
     marks = [event for event in events if _is_time(event.get("time_s"))]
-    began_s = min([timeline.began_s] * (not timeline.is_empty) + [event["time_s"] for event in marks], default=0.0)
+    times_s = [event["time_s"] for event in marks] + ([] if timeline.is_empty else [timeline.began_s])
+    began_s = min(times_s, default=0.0)
     processes = {host: number for number, host in enumerate(timeline.hosts, start=1)}
-    made = [_named("process_name", JOB, 0, "the job"), *_names(timeline, processes)]
-    for (host, rank), on_thread in _threads(timeline).items():
+    made = [_named("process_name", JOB, 0, "the job")]
+    for host, process in processes.items():
+        made.append(_named("process_name", process, 0, host))
+        made.append({**_named("process_sort_index", process, 0, ""), "args": {"sort_index": process}})
+    for (host, rank), on_thread in sorted(_threads(timeline).items(), key=lambda item: item[0]):
+        made.append(_named("thread_name", processes[host], rank + 1, f"rank {rank}"))
         made += _thread(on_thread, processes[host], rank + 1, began_s)
     for use in timeline.usage:
         made += _counters(use, processes[use.host], began_s)
@@ -37,9 +40,9 @@ def trace(timeline: Timeline, events: Iterable[Mapping[str, Any]] = ()) -> dict[
     return {"traceEvents": made, "displayTimeUnit": "ms"}
 
 
-def write(timeline: Timeline, events: Iterable[Mapping[str, Any]], path: Path) -> Path:
+def write_chrome_trace(timeline: Timeline, events: Iterable[Mapping[str, Any]], path: Path) -> Path:
     """Writes the trace to `path`, whole or not at all; makes the folder."""
-    return document.write_text(path, json.dumps(document.plain(trace(timeline, events)), separators=(",", ":")) + "\n")
+    return write_text(path, json.dumps(json_value(chrome_trace(timeline, events)), separators=(",", ":")) + "\n")
 
 
 def _threads(timeline: Timeline) -> dict[tuple[str, int], list[StepTime | Pause]]:
@@ -49,14 +52,6 @@ def _threads(timeline: Timeline) -> dict[tuple[str, int], list[StepTime | Pause]
     for each in sorted(every, key=lambda each: each.at_s):
         found[each.host, each.rank].append(each)
     return found
-
-
-def _names(timeline: Timeline, processes: Mapping[str, int]) -> Iterator[TraceEvent]:
-    for host, process in processes.items():
-        yield _named("process_name", process, 0, host)
-        yield {**_named("process_sort_index", process, 0, ""), "args": {"sort_index": process}}
-    for host, rank in sorted(_threads(timeline)):
-        yield _named("thread_name", processes[host], rank + 1, f"rank {rank}")
 
 
 def _named(what: str, process: int, thread: int, name: str) -> TraceEvent:
