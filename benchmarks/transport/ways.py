@@ -17,8 +17,8 @@ from tfhet.bench.wire.load import Load
 from tfhet.bench.wire.ways import Ways, quiet
 from tfhet.cluster import environment
 from tfhet.errors import UsageError, unknown
-from tfhet.planes.memory import in_huge_pages
-from tfhet.planes.tf_service.wire_cost import bytes_of
+from tfhet.planes import in_huge_pages
+from tfhet.planes.tf_service import bytes_of
 
 RAW_SOCKET, RAW_GRPC = "raw_socket", "raw_grpc"
 

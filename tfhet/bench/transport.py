@@ -20,7 +20,7 @@ from tfhet.bench.wire.load import COMPRESSIONS, DTYPES, SELECTION, Load, combine
 from tfhet.bench.wire.ways import Ways
 from tfhet.errors import UsageError
 from tfhet.events import Observer
-from tfhet.planes.tf_service.wire_cost import PLAIN, PREFIX, bytes_of
+from tfhet.planes.tf_service import PLAIN, PREFIX, bytes_of
 from tfhet.record import Record
 
 SECONDS = 0.5

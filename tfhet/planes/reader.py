@@ -29,18 +29,18 @@ class Delivery:
     epoch: int
     """Pass over the data that the batch belongs to."""
     wait_s: float
-    """How long the step waited for it, in seconds."""
+    """Seconds that the step waited for it."""
 
 
 class Reader(Protocol):
-    """Batches of one pipeline for one rank."""
+    """Batches of one pipeline for one rank. A plane that has been restarted remembers nothing of earlier reads."""
 
     pipeline: Pipeline
     cut: Cut
     first_batch_s: float | None
     """Seconds from the first request to the first batch; None before it."""
     was_cut_off: bool
-    """Whether the last part of an epoch ended because the data plane began anew."""
+    """Whether the last part of an epoch ended because the data plane was restarted."""
     failure: Exception | None
     """The last error of the data plane itself, for which the reader was cut off."""
 
@@ -49,22 +49,21 @@ class Reader(Protocol):
         """Whether other processes prepare the batches."""
 
     def agree(self) -> None:
-        """Makes the mark that tells what is read now from what was read before the plane began anew. All ranks call it,
-        and read after all have."""
+        """Marks the data plane, so that a later restart is noticed. All ranks call it, and read after all have."""
 
     def has_servers(self, is_given_up: Callable[[], bool]) -> bool:
-        """Whether any host still serves, once all that are left are ready, or `is_given_up` says so."""
+        """Whether any host still serves, once all that are left are ready, or `is_given_up` returns True."""
 
     def go_local(self) -> None:
         """From now on this rank prepares its share of the data itself."""
 
     def offer(self, epoch: int, rest: Rest | None = None, part: int = 0) -> None:
-        """Makes an epoch, or the `rest` of one, known to the plane. One rank calls it, and the others read after
-        that: a rank that offers what others read already could hand it out again by a plane that began anew."""
+        """Registers an epoch, or the `rest` of one, with the plane. One rank calls it, and the others read after that:
+        what is offered while others read could be handed out twice by a plane that was restarted."""
 
     def epoch(self, epoch: int, rest: Rest | None = None, part: int = 0) -> Iterator[Delivery]:
         """This rank's share of one pass, or of the `rest` of it, which is its `part`-th part; offered before. Ends
-        early, with `was_cut_off`, when the plane begins anew. Raises DataError, with file and offset, for a record
+        early, with `was_cut_off`, when the plane is restarted. Raises DataError, with file and offset, for a record
         that cannot be read."""
 
     def singly(self, epoch: int, ids: np.ndarray) -> Iterator[Delivery]:
@@ -72,4 +71,4 @@ class Reader(Protocol):
         no other with it; bad ones are left out."""
 
     def diagnose(self, epoch: int, ids: np.ndarray) -> list[BadRecord]:
-        """What is wrong with the records of these examples."""
+        """The bad records among these examples, with what is wrong with each."""

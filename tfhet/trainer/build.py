@@ -14,10 +14,9 @@ from tfhet.errors import UsageError
 from tfhet.messages import FirstBatchLine
 from tfhet.placement import Cut, Pipeline
 from tfhet.placement.labels import label_spec
-from tfhet.planes.reader import Reader
+from tfhet.planes import Reader
 from tfhet.source import Sidecar, Source, SyntheticSource, TFRecordSource
-from tfhet.strategies import Collective, JobContext
-from tfhet.strategies.job import LOCAL_PLANE
+from tfhet.strategies import LOCAL_PLANE, Collective, JobContext
 from tfhet.trainer import models
 from tfhet.trainer.settings import Settings
 from tfhet.trainer.step import NUMBERS, Accelerator, EmulatedAccelerator, KerasAccelerator, shares

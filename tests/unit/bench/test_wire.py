@@ -14,7 +14,7 @@ from tfhet.bench.wire.load import SELECTION, SIZES, SNAPPY, Load, combined
 from tfhet.clock import FakeClock, cpu_of
 from tfhet.errors import TfhetError, UsageError
 from tfhet.events import Event
-from tfhet.planes.tf_service.wire_cost import wire_cost
+from tfhet.planes.tf_service import wire_cost
 from tfhet.record import Record
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from tfhet.bench.wire.lane import CLIENTS, WORKERS, Turn
 from tfhet.bench.wire.load import Load
-from tfhet.planes.tf_service.wire_cost import CLIENT, PLAIN, PREFIX, RATE, RATIO, WORKER, row
+from tfhet.planes.tf_service import CLIENT, PLAIN, PREFIX, RATE, RATIO, WORKER
 from tfhet.record import Figure
 
 BASE = "the CPU uncompressed, default allocator, one worker, one rank"
@@ -41,10 +42,7 @@ def costs_of(key: str, taken: Sequence[Turn]) -> dict[str, Figure]:
 
 def rows_of(loads: Sequence[Load]) -> list[dict[str, Any]]:
     """What the figures of each load are about, field by field, for `tfhet plan`."""
-    return [
-        row(load.dtype, load.size, load.compression, allocator=load.allocator, workers=load.workers, ranks=load.ranks)
-        for load in loads
-    ]
+    return [asdict(load) for load in loads]
 
 
 def times(taken: Sequence[Turn], reference: Sequence[Turn], against: str) -> Figure:

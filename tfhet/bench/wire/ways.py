@@ -13,7 +13,7 @@ from tfhet.bench.child_process import AnsweringProcess
 from tfhet.bench.wire.lane import CLIENTS, DISPATCHER, WORKERS, Lane
 from tfhet.bench.wire.load import Load
 from tfhet.cluster import environment, free_ports
-from tfhet.planes.memory import in_huge_pages
+from tfhet.planes import in_huge_pages
 from tfhet.planes.tf_service import Fleet
 
 READY_S = 60.0

@@ -1,8 +1,9 @@
-"""The reader of a rank that prepares its own share of the data; readers of served data build on it."""
+"""The local plane in a rank, which prepares its own share of the data; readers of served data build on this one."""
 
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -12,7 +13,8 @@ import tensorflow as tf
 from tfhet.clock import SYSTEM, Clock
 from tfhet.errors import DataError, UsageError
 from tfhet.placement import Cut, Pipeline, Rest, one_by_one, one_epoch, preparation
-from tfhet.planes.local.threads import threads_per_rank
+from tfhet.placement.inspect import inspect
+from tfhet.planes import private
 from tfhet.planes.reader import Delivery
 from tfhet.source import BadRecord, diagnose, find
 from tfhet.source.damage import ERRORS, said
@@ -20,6 +22,43 @@ from tfhet.strategies import JobContext
 
 LOOK_S = 60.0
 """How long a rank looks for the record that ended its training."""
+log = logging.getLogger("tfhet")
+
+
+class LocalRankSide:
+    """See `RankSide`."""
+
+    def reader(self, pipeline: Pipeline, job: JobContext, **options: Any) -> LocalReader:
+        options.pop("compression", None)  # nothing travels
+        return LocalReader(pipeline, job, **options)
+
+    def advice(self, pipeline: Pipeline, job: JobContext) -> str | None:
+        return None
+
+    def plain(
+        self, data: tf.data.Dataset, job: JobContext, ordinal: int, *, sharding: str, transport: Any
+    ) -> tf.data.Dataset:
+        return _share(data, job) if job.size > 1 else data
+
+    def declared(self, pipeline: Pipeline, job: JobContext, ordinal: int, transport: Any) -> tf.data.Dataset:
+        return one_epoch(pipeline, None, (job.rank, job.size), job.threads)
+
+
+def _share(data: tf.data.Dataset, job: JobContext) -> tf.data.Dataset:
+    """The files, or the elements, that belong to this rank."""
+    found = inspect(data)
+    if found.unseeded_shuffle and not found.reads_files:
+        log.warning(
+            "%s: each rank shuffles for itself and takes every %d-th batch of its own order, so ranks see some "
+            "examples twice and miss others in a pass; give shuffle() a seed, or read from files",
+            job.host,
+            job.size,
+        )
+    enough = found.splits is not None and found.splits >= job.size
+    by_file = found.reads_files and enough and not found.asserts_cardinality
+    options, policy = tf.data.Options(), tf.data.experimental.AutoShardPolicy
+    options.experimental_distribute.auto_shard_policy = policy.FILE if by_file else policy.DATA
+    return private.auto_shard(data.with_options(options), job.size, job.rank)
 
 
 class LocalReader:
@@ -34,7 +73,12 @@ class LocalReader:
         clock: Clock = SYSTEM,
         on_first_batch: Callable[[float], None] = lambda after_s: None,
     ):
-        """on_first_batch: called once, with the seconds from the first request to the first batch."""
+        """on_first_batch: called once, with the seconds from the first request to the first batch. Raises UsageError
+        for a pipeline that repeats."""
+        if pipeline.repeat != 1:
+            raise UsageError(
+                f"a pipeline with repeat={pipeline.repeat}: the trainer counts its epochs itself (--epochs)"
+            )
         self.pipeline = pipeline
         self.cut = (cut or Cut.smallest(pipeline)).checked(pipeline)
         self.first_batch_s: float | None = None
@@ -66,12 +110,12 @@ class LocalReader:
         self.was_cut_off, self._at = False, epoch
         try:
             dataset = self.dataset(epoch, rest, part)
-            if dataset is None:
-                self.was_cut_off = True
-                return
-            iterator = iter(dataset)
+            iterator = None if dataset is None else iter(dataset)
         except tf.errors.OpError as error:
             self._explain(error)
+            return
+        if iterator is None:
+            self.was_cut_off = True
             return
         is_read = False
         try:
@@ -97,7 +141,7 @@ class LocalReader:
 
     def singly(self, epoch: int, ids: np.ndarray) -> Iterator[Delivery]:
         mine = ids[self._job.rank :: self._job.size]
-        dataset = one_by_one(self.pipeline, epoch, mine, threads_per_rank(self._job)) if mine.size else ()
+        dataset = one_by_one(self.pipeline, epoch, mine, self._job.threads) if mine.size else ()
         asked = self._clock.monotonic()
         for element in dataset:
             now = self._clock.monotonic()
@@ -109,20 +153,16 @@ class LocalReader:
 
     def dataset(self, epoch: int, rest: Rest | None, part: int) -> Iterable[Mapping[str, tf.Tensor]] | None:
         """This rank's share, as elements with `image`, `label` and `id`; None: the reader is cut off. Here the share of
-        rank r is the splits r, r + size, ... of the epoch's order.
-
-        Raises UsageError for a pipeline that repeats.
-        """
-        check_one_pass(self.pipeline)
+        rank r is the splits r, r + size, ... of the epoch's order."""
         job = self._job
-        return one_epoch(self.pipeline, epoch, (job.rank, job.size), threads_per_rank(job), rest)
+        return one_epoch(self.pipeline, epoch, (job.rank, job.size), job.threads, rest)
 
     def giving_up(self) -> contextlib.AbstractContextManager[Any]:
-        """A context that is entered while a data set that was not read to its end is destroyed."""
+        """Context within which a data set that was not read to its end is destroyed."""
         return contextlib.nullcontext()
 
     def cut_off_by(self, error: Exception) -> bool:
-        """Whether an error of TensorFlow's means that the reader was cut off, and not that the data are bad."""
+        """Whether an error of TensorFlow means that the reader was cut off, rather than that the data are bad."""
         return False
 
     def _explain(self, error: Exception) -> None:
@@ -144,9 +184,3 @@ class LocalReader:
             found.file,
             found.offset,
         ) from None
-
-
-def check_one_pass(pipeline: Pipeline) -> None:
-    """Raises UsageError for a pipeline that repeats: the trainer counts its epochs itself."""
-    if pipeline.repeat != 1:
-        raise UsageError(f"a pipeline with repeat={pipeline.repeat}: the trainer counts its epochs itself (--epochs)")

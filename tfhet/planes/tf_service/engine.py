@@ -1,7 +1,7 @@
 """The engine of a data service process: TensorFlow's servers, and the compiled ops that graphs may hold.
 
 The servers are C++ and run graphs in C++. TensorFlow's Python takes 2 s of CPU to import and is not needed for that, so
-a process does without where it can: it serves after 0.2 s, which is what a respawned worker is waited for.
+a process does without where it can: it serves after 0.2 s, for which an epoch waits when a worker is restarted.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from tfhet import native
-from tfhet.planes.tf_service import private
+from tfhet.planes import private
 
 
 @dataclass(frozen=True)
 class Engine:
-    """What is needed to serve."""
+    """TensorFlow's servers, loaded in one of two ways."""
 
     library: Any
     """TensorFlow's extension module with the servers."""

@@ -14,17 +14,20 @@ from tfhet.cluster import check_free
 from tfhet.errors import JobFailed, NotReady
 from tfhet.messages import server as messages
 from tfhet.planes.cpus import confine, left_by, usable
-from tfhet.planes.memory import in_huge_pages
 from tfhet.planes.supervised import Happening, RestartPolicy, Supervised
+from tfhet.planes.tensorflow_process import in_huge_pages
 from tfhet.process import OnLine
+
+SERVER = "tfhet.planes.tf_service.server"
+"""The module that every process of a fleet runs."""
 
 
 class Fleet:
     """Dispatcher (on one host of the job) and workers of this host.
 
-    observe: receives the name of a process and what happens to it, or what it reports. on_line: receives the output,
-    line by line, for the log. folder: where the dispatcher keeps its journal, on a local disk; None: the system's
-    folder for temporary files. gives_way: its workers run when no other process on the host wants the CPU.
+    observe: called with the name of a process and what happens to it, or what it reports. on_line: called with each
+    line of output. folder: place of the dispatcher's journal, on a local disk; None: the system's folder for temporary
+    files. gives_way: whether its workers run only when no other process on the host wants the CPU.
     """
 
     def __init__(
@@ -61,12 +64,12 @@ class Fleet:
 
     @property
     def restarts(self) -> int:
-        """How often any of its processes was started again."""
+        """Number of restarts of all its processes."""
         return sum(server.restarts for server in self._servers.values())
 
     @property
     def pids(self) -> dict[str, int]:
-        """Of its processes that run, by name."""
+        """Ids of its processes that run, by name."""
         return {name: server.pid for name, server in self._servers.items() if server.pid is not None}
 
     async def start_dispatcher(self, port: int, deadline_s: float) -> None:
@@ -83,9 +86,9 @@ class Fleet:
         await self._wait_ready(["dispatcher"], deadline_s)
 
     def renew_dispatcher(self) -> None:
-        """Puts a dispatcher without memory in the place of the one that runs: every reader's data set ends with an
-        error, and only workers that live come back to it. A task of a worker that is gone for good stays a task for
-        the old one, and the end of its epoch never comes (TF 2.15.1)."""
+        """Replaces the dispatcher with one without memory: every reader's data set ends with an error, and only living
+        workers register with the new one. The old one would wait for ever for the tasks of a worker that is gone for
+        good, so that the epoch would never end (TF 2.15.1)."""
         self.workers_registered, self._knows_workers = 0, False
         self._servers["dispatcher"].renew(self._command(self._dispatcher_arguments()))
 
@@ -108,9 +111,9 @@ class Fleet:
         await self._wait_ready(names, deadline_s)
 
     def keep_off(self, reserve: int) -> tuple[int, ...]:
-        """Leaves `reserve` of the host's CPUs to others, now and for workers to come; 0: none.
+        """Leaves `reserve` of the host's CPUs to others; holds for present and future workers.
 
-        Gives the CPUs that the workers use: all, where none would be left or the system does not tell.
+        Returns the CPUs that the workers use: all where none would be left, () where the system does not tell.
         """
         every = usable()
         left = left_by(reserve, every)
@@ -128,7 +131,7 @@ class Fleet:
         return [*self._workers[name], *cpus]
 
     async def failure(self) -> JobFailed:
-        """Returns when a process of the fleet can no longer be kept alive; waits for ever otherwise."""
+        """Returns once a process of the fleet can no longer be kept alive."""
         while not self._servers:
             await asyncio.sleep(0.1)
         waits = {asyncio.create_task(server.failure()) for server in self._servers.values()}
@@ -140,7 +143,7 @@ class Fleet:
         return done.pop().result()
 
     async def stop(self, grace_s: float = 2.0) -> None:
-        """Ends all its processes, side by side: when a fleet is stopped, nobody reads from it any more."""
+        """Ends all its processes, side by side."""
         await asyncio.gather(*(server.stop(grace_s) for server in self._servers.values()))
         self._servers.clear()
         self._workers.clear()
@@ -155,21 +158,25 @@ class Fleet:
                 self.native = kernels if self.native is None else self.native & kernels
                 self._knows_workers = self._knows_workers or name == "dispatcher"
             elif isinstance(happening, messages.Registered):
-                if not self._knows_workers:  # the last words of a dispatcher that was renewed
+                if not self._knows_workers:  # from a dispatcher that was replaced
                     return
                 self.workers_registered = happening.workers
             self._observe(name, happening)
 
-        command = self._command(arguments)
-        server = Supervised(
-            name, self.host, command, self._env, on_line=self._on_line, observe=observe, policy=self._policy
+        self._servers[name] = server = Supervised(
+            name,
+            self.host,
+            self._command(arguments),
+            self._env,
+            on_line=self._on_line,
+            observe=observe,
+            policy=self._policy,
         )
-        self._servers[name] = server
         server.start()
 
     @staticmethod
     def _command(arguments: Sequence[str]) -> list[str]:
-        return [sys.executable, "-m", "tfhet.planes.tf_service.server", *arguments]
+        return [sys.executable, "-m", SERVER, *arguments]
 
     async def _wait_ready(self, names: Sequence[str], deadline_s: float) -> None:
         async def all_ready() -> None:

@@ -1,13 +1,12 @@
 """tf.data service in one launcher: the dispatcher beside the leader, and workers on the hosts that serve.
 
-The dispatcher runs beside the leader, whose loss ends the job anyway, so that no data host is one that the job cannot
-do without.
+The dispatcher runs beside the leader, whose loss ends the job anyway, so that the job can do without any data host.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 from tfhet.clock import SYSTEM
 from tfhet.cluster import Place
@@ -17,13 +16,11 @@ from tfhet.messages import RestartLine, link
 from tfhet.messages import server as messages
 from tfhet.native import SWITCH
 from tfhet.planes.cpus import usable
-from tfhet.planes.memory import in_huge_pages
-from tfhet.planes.plane import Loss, Outlets
+from tfhet.planes.plane import LauncherSide, Outlets
 from tfhet.planes.reserve import Reserve
 from tfhet.planes.supervised import Died, Happening
+from tfhet.planes.tensorflow_process import in_huge_pages
 from tfhet.planes.tf_service.fleet import Fleet
-from tfhet.planes.tf_service.metrics import REGISTERED, RESTARTS
-from tfhet.planes.tf_service.metrics import WORKERS as WORKERS_RUNNING
 from tfhet.planes.tf_service.order import Order
 from tfhet.planes.tf_service.recovery import Recovery
 from tfhet.planes.tf_service.settings import ServiceSettings
@@ -31,9 +28,15 @@ from tfhet.telemetry import UP, Metric
 
 DISPATCHER, WORKERS = "dispatcher", "workers"
 """Names of the ports."""
+RUNNING = Metric("tfhet_workers", "gauge", "Data service workers of this host that run.")
+REGISTERED = Metric(
+    "tfhet_workers_registered", "gauge", "Workers that the dispatcher knows; where the dispatcher runs."
+)
+RESTARTS = Metric("tfhet_restarts_total", "counter", "Restarts of a process of the data service on this host.")
+SERVICE_METRICS = (RUNNING, REGISTERED, RESTARTS)
 
 
-class ServiceLauncherSide:
+class ServiceLauncherSide(LauncherSide):
     """See `LauncherSide`."""
 
     def __init__(self, settings: ServiceSettings, place: Place, outlets: Outlets, workers: Mapping[str, int]):
@@ -59,19 +62,13 @@ class ServiceLauncherSide:
         return f"{self._place.leader_address}:{port}"
 
     @property
-    def serves(self) -> bool:
-        return self._place.is_leader or bool(self._own_workers)
-
-    @property
-    def words(self) -> str:
-        return f"dispatcher {self._dispatcher}, {sum(self._workers.values())} workers"
-
-    @property
     def facts(self) -> Mapping[str, str]:
-        return {"workers": str(sum(self._workers.values()))}
+        return {"dispatcher": self._dispatcher, "workers": str(sum(self._workers.values()))}
 
-    async def serve(self) -> NoReturn:
+    async def serve(self) -> None:
         place, deadline_s = self._place, self._outlets.ready_timeout_s
+        if not (place.is_leader or self._own_workers):
+            return
         self._fleet = Fleet(
             place.host,
             place.address(place.host),
@@ -104,14 +101,17 @@ class ServiceLauncherSide:
         fleet, workers = self._fleet, sum(name.startswith("worker-") for name in self.processes())
         values: dict[Metric, float] = {UP: float(workers > 0)}
         if self._own_workers:
-            values[WORKERS_RUNNING] = workers
+            values[RUNNING] = workers
         if self._place.is_leader:
             values[REGISTERED] = 0 if fleet is None else fleet.workers_registered
-        if self.serves:
+        if self._place.is_leader or self._own_workers:
             values[RESTARTS] = 0 if fleet is None else fleet.restarts
         return values
 
     async def beside(self, pid: int) -> None:
+        if self._place.is_leader:
+            self._recovery.begin()
+
         def keep(reserve: int, used: float) -> None:
             if self._fleet is not None:
                 cpus = self._fleet.keep_off(reserve)
@@ -161,12 +161,9 @@ class ServiceLauncherSide:
         roles, workers = self._place.roles, sum(self._workers.values())
         return Order(self._dispatcher, workers, roles.data_hosts, native).to_json()
 
-    def begins(self) -> None:
-        self._recovery.tell()
-
-    def lost(self, host: str) -> Loss:
+    def lost(self, host: str) -> bool:
         self._recovery.lost(self._fleet, host)
-        return Loss.GO_ON
+        return True
 
     def _happened(self, process: str, happening: Happening) -> None:
         """A process of this host's fleet has reported something, or died."""

@@ -11,13 +11,14 @@ import tensorflow as tf
 from tfhet.errors import UsageError
 from tfhet.placement import Cut, Pipeline, local_part, remote_part, without_autotune
 from tfhet.placement.inspect import Inspection, inspect
-from tfhet.planes.tf_service.epoch import sharing_advice
 from tfhet.planes.tf_service.order import Order
 from tfhet.planes.tf_service.reader import ServiceReader
 from tfhet.planes.tf_service.transport import Transport
 from tfhet.strategies import JobContext
 
 log = logging.getLogger("tfhet")
+SPLITS_PER_WORKER = 4
+"""With fewer splits than this for each worker, workers idle at the end of an epoch."""
 
 
 class ServiceRankSide:
@@ -36,7 +37,8 @@ class ServiceRankSide:
     ) -> tf.data.Dataset:
         order = Order.parse(job.order)
         sharding = _sharding(inspect(data), sharding, order.workers)
-        dataset_id = f"{job.job_id}.plain-{ordinal}.{_spec_hash(data.element_spec)}"
+        spec_hash = hashlib.sha256(repr(data.element_spec).encode()).hexdigest()[:12]
+        dataset_id = f"{job.job_id}.plain-{ordinal}.{spec_hash}"
         served = _served(data, dataset_id, job, order, transport or Transport(), sharding)
         return without_autotune(served.prefetch(2))
 
@@ -85,5 +87,12 @@ def _sharding(found: Inspection, asked: str, workers: int) -> str:
     return asked
 
 
-def _spec_hash(spec: Any) -> str:
-    return hashlib.sha256(repr(spec).encode()).hexdigest()[:12]
+def sharing_advice(pipeline: Pipeline, workers: int) -> str | None:
+    """Describes what is wrong with the number of splits for `workers` workers; None when nothing is."""
+    splits, wanted = pipeline.source.split_count(), SPLITS_PER_WORKER * workers
+    if splits >= wanted:
+        return None
+    return (
+        f"{splits} splits for {workers} workers: a worker takes whole splits, so write at least {wanted} files to keep "
+        "all of them busy to the end of an epoch"
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tfhet.strategies.horovod.rendezvous import Ring
 from tfhet.strategies.horovod.strategy import HOROVOD
 
-__all__ = ["HOROVOD"]
+__all__ = ["HOROVOD", "Ring"]

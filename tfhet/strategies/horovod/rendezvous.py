@@ -15,9 +15,9 @@ from tfhet.cluster import Rank
 from tfhet.errors import ClusterError, UsageError, shown
 
 _CHOSEN = ("HOROVOD_GLOO_IFACE", "NCCL_SOCKET_IFNAME")
-"""Where a job sets these, they count, and not the interface of resourceconfig.json."""
+"""Variables of a job that take precedence over the interface of resourceconfig.json."""
 _PATIENCE = {"HOROVOD_GLOO_TIMEOUT_SECONDS": "120"}
-"""How much later than the first rank another one may come; Horovod's own 30 s are little for a busy host."""
+"""Seconds that the first rank waits for the others; Horovod's own 30 s are little for a busy host."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Rendezvous:
     """Network interface between the hosts, of the same name on all, like `eth0`."""
 
     def to_message(self) -> dict[str, object]:
-        """What `parse` reads: JSON values."""
+        """JSON values that `parse` reads."""
         return asdict(self)
 
     @classmethod
@@ -47,7 +47,7 @@ class Rendezvous:
         return cls(str(address), port, str(interface))
 
     def environment(self, host: str, rank: Rank, env: Mapping[str, str]) -> dict[str, str]:
-        """`env` with what Horovod reads in the process of a rank on `host`, this one.
+        """`env` with the variables that Horovod reads in the process of a rank on `host`, this one.
 
         Raises ClusterError where this host has no such network interface, which Gloo's own error does not name.
         """
@@ -94,16 +94,22 @@ class Ring:
 
     def load(self) -> None:
         """Loads Horovod's server, which takes a moment. Raises UsageError where Horovod is not installed."""
-        self._parts()
+        try:
+            import horovod.runner.http.http_server  # noqa: F401
+        except ImportError as error:
+            raise UsageError(f"{self.size} ranks need Horovod: pip install tfhet[horovod] ({error})") from None
 
     def open(self, address: str, interface: str) -> Mapping[str, Any]:
         """Starts the rendezvous server, which ranks reach at `address`; Gloo uses the network `interface`.
 
         Raises UsageError where Horovod is not installed.
         """
-        get_host_assignments, parse_hosts, server = self._parts()
+        self.load()
+        from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
+        from horovod.runner.http.http_server import RendezvousServer
+
         plan = get_host_assignments(parse_hosts(",".join(f"{h}:{self._per_host}" for h in self._hosts)), self.size)
-        self._server = server(0)
+        self._server = RendezvousServer(0)
         port = self._server.start()
         # Without this, a peer that connects and sends nothing keeps this process from ending (Horovod 0.28.1).
         self._server._httpd.daemon_threads = True
@@ -123,11 +129,3 @@ class Ring:
         if server is not None:
             server.stop()
             server._httpd.server_close()  # Horovod leaves the listening socket to the garbage collector
-
-    def _parts(self) -> tuple[Any, Any, Any]:
-        try:
-            from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
-            from horovod.runner.http.http_server import RendezvousServer
-        except ImportError as error:
-            raise UsageError(f"{self.size} ranks need Horovod: pip install tfhet[horovod] ({error})") from None
-        return get_host_assignments, parse_hosts, RendezvousServer

@@ -6,13 +6,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tfhet.cluster import Place, Rank, Role
-from tfhet.strategies.collective import Collective
+from tfhet.cluster import Rank
 from tfhet.strategies.horovod.rendezvous import Rendezvous, Ring
 from tfhet.strategies.rank_source import RankSource
+from tfhet.strategies.strategy import Collective, Strategy
 
 _CONSEQUENCE = re.compile(r"Horovod has been shut down|HorovodInternalError|Connection (closed|reset) by peer")
-"""What the ranks that are left say when another rank has ended (Horovod 0.28.1)."""
+"""Errors of the remaining ranks when another rank has ended (Horovod 0.28.1)."""
 
 RUN = RankSource(
     "horovod",
@@ -23,11 +23,10 @@ RUN = RankSource(
 """Horovod's own launcher, over Gloo (horovod/runner/gloo_run.py)."""
 
 
-class HorovodStrategy:
+class HorovodStrategy(Strategy):
     """See `Strategy`."""
 
     name = "horovod"
-    roles: Sequence[Role] = ()
     sources: Sequence[RankSource] = (RUN,)
 
     def meeting(self, hosts: Sequence[str], per_host: int, source: RankSource) -> Ring | None:
@@ -39,9 +38,6 @@ class HorovodStrategy:
 
     def environment(self, order: Mapping[str, Any], host: str, rank: Rank, env: Mapping[str, str]) -> dict[str, str]:
         return Rendezvous.parse(order).environment(host, rank, env) if order else dict(env)
-
-    async def serve(self, place: Place, order: Mapping[str, Any]) -> None:
-        return None
 
     def is_consequence(self, line: str) -> bool:
         return _CONSEQUENCE.search(line) is not None

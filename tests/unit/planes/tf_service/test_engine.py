@@ -21,7 +21,7 @@ from tfhet.messages import CHANNEL_VARIABLE
 from tfhet.messages import server as messages
 from tfhet.placement import Pipeline
 from tfhet.planes.tf_service.engine import lean_engine, whole_engine
-from tfhet.planes.tf_service.epoch import EpochPart
+from tfhet.planes.tf_service.reader import EpochPart
 from tfhet.planes.tf_service.transport import Transport
 from tfhet.source import SyntheticSource
 
@@ -132,7 +132,7 @@ def test_a_process_that_finds_nothing_built_serves_with_all_of_tensorflow(start,
 def test_a_process_whose_names_are_not_tensorflows_any_more_begins_anew_with_all_of_it(start, tmp_path, built):
     # As if this TensorFlow had no such module where the lean engine looks.
     (tmp_path / "sitecustomize.py").write_text(
-        "import sys, tfhet.planes.tf_service.private as private\n"
+        "import sys, tfhet.planes.private as private\n"
         "private.CONFIGS = private.CONFIGS if '--whole' in sys.orig_argv else 'tensorflow.core.protobuf.gone_pb2'\n"
     )
     (port,) = free_ports(1)

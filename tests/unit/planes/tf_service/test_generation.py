@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from tfhet.cluster import free_ports
 from tfhet.planes.tf_service import server
 from tfhet.planes.tf_service.engine import whole_engine
-from tfhet.planes.tf_service.generation import Generation
+from tfhet.planes.tf_service.reader import Generation
 from tfhet.planes.tf_service.transport import Transport
 
 ENGINE = whole_engine()

@@ -15,13 +15,13 @@ from tfhet.errors import DataError
 from tfhet.messages import ProcessChannel, rank
 from tfhet.messages.grammar import encode
 from tfhet.placement import Pipeline, Rest
-from tfhet.planes.reader import Delivery
+from tfhet.planes import Delivery
 from tfhet.planes.tf_service import server
 from tfhet.planes.tf_service.engine import whole_engine
 from tfhet.planes.tf_service.reader import WORKERS_S, ServiceReader
 from tfhet.source import SyntheticSource
 from tfhet.strategies import JobContext
-from tfhet.strategies.solo.collective import SoloCollective
+from tfhet.strategies.solo import SoloCollective
 from tfhet.trainer.loop import Loop
 from tfhet.trainer.step import EmulatedAccelerator
 

@@ -1,6 +1,8 @@
-"""planes/tf_service/wire_cost.py: the cost of moving batches, assumed or as it was measured."""
+"""planes/tf_service/costs.py: the cost of moving batches, assumed or as it was measured."""
 
 from __future__ import annotations
+
+from dataclasses import asdict
 
 import pytest
 from hypothesis import given
@@ -8,17 +10,16 @@ from hypothesis import strategies as st
 
 from tfhet.errors import UsageError
 from tfhet.planes import WireCost
-from tfhet.planes.tf_service.wire_cost import (
+from tfhet.planes.tf_service.costs import (
+    ASSUMED,
     CLIENT,
-    COSTS,
     PREFIX,
     RATE,
     RATIO,
     WORKER,
+    Moved,
     bytes_of,
-    key,
     measured_costs,
-    row,
     wire_cost,
 )
 from tfhet.record import Figure, Interval, Record
@@ -44,10 +45,10 @@ RECORD = Record(
     },
     details={
         "moved": [
-            row("uint8", "100kB", "none"),
-            row("uint8", "10MB", "none"),
-            row("uint8", "10MB", "none", workers=4),
-            row("float32", "10MB", "snappy"),
+            asdict(Moved("uint8", "100kB", "none")),
+            asdict(Moved("uint8", "10MB", "none")),
+            asdict(Moved("uint8", "10MB", "none", workers=4)),
+            asdict(Moved("float32", "10MB", "snappy")),
         ]
     },
 )
@@ -93,8 +94,8 @@ def test_a_record_that_lacks_a_figure_is_refused_with_its_name():
 
 
 def test_names_leave_out_what_is_plain_and_sizes_are_whole():
-    assert key("uint8", "19MB", "none") == "uint8.19MB.none"
-    whole = key("float32", "150kB", "snappy", allocator="tcmalloc", workers=2, ranks=2)
+    assert Moved("uint8", "19MB", "none").key == "uint8.19MB.none"
+    whole = Moved("float32", "150kB", "snappy", allocator="tcmalloc", workers=2, ranks=2).key
     assert whole == "float32.150kB.snappy.tcmalloc.workers_2.ranks_2"
     assert [bytes_of(size) for size in ("150kB", "19MB")] == [150_000, 19_000_000]
     for wrong in ("1.6MB", "0kB", "19", "19mb", "MB", "-1MB"):
@@ -103,12 +104,12 @@ def test_names_leave_out_what_is_plain_and_sizes_are_whole():
 
 
 def test_the_assumed_wire_tells_uint8_from_the_rest_and_knows_no_compression():
-    uint8, other = (COSTS.wire(dtype, 1 << 20, "none") for dtype in ("uint8", "float32"))
+    uint8, other = (ASSUMED.wire(dtype, 1 << 20, "none") for dtype in ("uint8", "float32"))
     assert uint8.reader_s_per_gb.value < other.reader_s_per_gb.value
-    assert COSTS.wire("string", 1 << 20, "none") == other
-    assert COSTS.compressions == ("none",)
+    assert ASSUMED.wire("string", 1 << 20, "none") == other
+    assert ASSUMED.compressions == ("none",)
     with pytest.raises(UsageError, match="not known"):
-        COSTS.wire("uint8", 1 << 20, "snappy")
+        ASSUMED.wire("uint8", 1 << 20, "snappy")
 
 
 def test_with_one_batch_in_flight_the_ends_of_a_wire_take_turns():
@@ -128,7 +129,7 @@ def test_the_wire_of_a_record_is_what_was_measured():
     record = Record(
         "transport",
         {**some("float32.19MB.none", 1, 2, 3), **some("float32.19MB.snappy", 8, 4, 1), **ratio},
-        details={"moved": [row("float32", "19MB", compression) for compression in ("none", "snappy")]},
+        details={"moved": [asdict(Moved("float32", "19MB", compression)) for compression in ("none", "snappy")]},
     )
     costs = measured_costs(record)
     assert costs.compressions == ("none", "snappy")
@@ -139,5 +140,5 @@ def test_the_wire_of_a_record_is_what_was_measured():
     with pytest.raises(UsageError, match="unknown compression 'zip'; known: none, snappy"):
         costs.wire("float32", 19_000_000, "zip")
     with pytest.raises(UsageError, match="bench transport"):
-        moved = [row("uint8", "19MB", "none", allocator="tcmalloc")]
+        moved = [asdict(Moved("uint8", "19MB", "none", allocator="tcmalloc"))]
         measured_costs(Record("transport", some("uint8.19MB.none.tcmalloc", 1, 2, 3), details={"moved": moved}))

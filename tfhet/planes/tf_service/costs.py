@@ -7,9 +7,8 @@ wire_cost(record, "uint8", 3_000_000, workers=4).gb_per_s         # between the 
 from __future__ import annotations
 
 import functools
-import math
 import re
-from typing import Any
+from dataclasses import dataclass, replace
 
 from tfhet.errors import UsageError, unknown
 from tfhet.planes.costs import PlaneCosts, WireCost
@@ -25,11 +24,41 @@ PLAIN = "none"
 DEFAULT = "default"
 """Name of the C library's allocator, which jobs have unless another one is preloaded."""
 DTYPES = ("uint8", "float32")
-"""Dtypes that are measured; any other dtype counts as the last."""
-_SIZE = re.compile(r"([1-9][0-9]*)(kB|MB)")
-_UNIT_BYTES = {"kB": KB, "MB": MB}
+"""Dtypes that are measured; any other dtype costs as the last."""
 
-_ASSUMED = {
+
+@dataclass(frozen=True)
+class Moved:
+    """What is moved, and between how many processes: a row `moved` of the record."""
+
+    dtype: str
+    """uint8 or float32."""
+    size: str
+    """Bytes of a batch, as figures name it: whole kB or MB."""
+    compression: str = PLAIN
+    """none or snappy."""
+    allocator: str = DEFAULT
+    """Allocator of clients and workers; the default is that of jobs: the C library's, in huge pages."""
+    workers: int = 1
+    ranks: int = 1
+    """Number of clients that share one job, first come, first served."""
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of one batch: 150000 for `150kB`. Raises UsageError for anything but whole kB or MB."""
+        return bytes_of(self.size)
+
+    @property
+    def key(self) -> str:
+        """Its part of a figure's name, without defaults: `uint8.19MB.none.workers_2`."""
+        parts = [self.dtype, self.size, self.compression]
+        parts += [self.allocator] if self.allocator != DEFAULT else []
+        parts += [f"workers_{self.workers}"] if self.workers != 1 else []
+        parts += [f"ranks_{self.ranks}"] if self.ranks != 1 else []
+        return ".".join(parts)
+
+
+_ASSUMED_WIRE = {
     ("uint8", PLAIN): WireCost.one_in_flight(Interval(0.73, 0.73, 2.1), Interval(0.73, 0.72, 1.1)),
     ("float32", PLAIN): WireCost.one_in_flight(Interval(0.86, 0.84, 2.6), Interval(0.80, 0.72, 1.4)),
     ("float32", "snappy"): WireCost.one_in_flight(Interval(8.3, 8.3, 8.3), Interval(4.1, 4.1, 4.1)),
@@ -39,15 +68,15 @@ Values: uint8 in batches of 19 MB, float32 in batches of 12.6 MB. Ends: float32 
 150 kB."""
 
 
-def _assumed(dtype: str, batch_bytes: int, compression: str) -> WireCost:
-    found = _ASSUMED.get((dtype if dtype == "uint8" else "float32", compression))
+def _assumed_wire(dtype: str, batch_bytes: int, compression: str) -> WireCost:
+    found = _ASSUMED_WIRE.get((dtype if dtype == "uint8" else "float32", compression))
     if found is None:
         raise UsageError(f"the cost of moving {dtype} with compression {compression} is not known: measure it first")
     return found
 
 
-COSTS = PlaneCosts(
-    _assumed,
+ASSUMED = PlaneCosts(
+    _assumed_wire,
     (PLAIN,),  # what a compression saves depends on the data
     "assumed: TensorFlow 2.15.1 on loopback, one run",
     request_s=Interval(0.0005, 0.0001, 0.001),
@@ -64,9 +93,9 @@ def measured_costs(record: Record) -> PlaneCosts:
     Raises UsageError for another record.
     """
     measured: dict[str, list[str]] = {}
-    for moved in rows(record):
-        if moved == row(moved["dtype"], moved["size"], moved["compression"]):
-            measured.setdefault(moved["compression"], []).append(moved["dtype"])
+    for one in moved(record):
+        if one == Moved(one.dtype, one.size, one.compression):
+            measured.setdefault(one.compression, []).append(one.dtype)
     if not measured:
         raise UsageError(
             f"the record {record.name!r} holds no transfer with the default allocator, one worker and one rank; give a "
@@ -79,14 +108,7 @@ def measured_costs(record: Record) -> PlaneCosts:
         known = measured.get(compression) or unknown("compression", compression, measured)
         return wire_cost(record, wanted if wanted in known else known[0], batch_bytes, compression)
 
-    return PlaneCosts(
-        wire,
-        tuple(measured),
-        f"{record.name}, measured {record.created}",
-        COSTS.request_s,
-        COSTS.split_s,
-        COSTS.most_servers_per_host,
-    )
+    return replace(ASSUMED, wire=wire, compressions=tuple(measured), source=f"{record.name}, measured {record.created}")
 
 
 def wire_cost(
@@ -107,83 +129,42 @@ def wire_cost(
     """
     if not batch_bytes > 0:
         raise UsageError(f"batches of {batch_bytes} bytes: give more than 0")
-    wanted = row(dtype, "", compression, allocator=allocator, workers=workers, ranks=ranks)
-    by_bytes: dict[int, str] = {}
-    known: set[str] = set()
-    for moved in rows(record):
-        known.add(key(**moved))
-        if {**moved, "size": ""} == wanted:
-            by_bytes[bytes_of(moved["size"])] = key(**moved)
-    if not by_bytes:
-        asked = key(**{**wanted, "size": "SIZE"})
-        has = f"it has {', '.join(sorted(known))}" if known else "is it one of `tfhet bench transport`?"
-        raise UsageError(f"the record {record.name!r} holds nothing for {asked}; {has}")
+    wanted, rows = Moved(dtype, "SIZE", compression, allocator, workers, ranks), moved(record)
+    stems = dict(sorted((one.bytes, one.key) for one in rows if replace(one, size="SIZE") == wanted))
+    if not stems:
+        known = ", ".join(sorted({one.key for one in rows}))
+        has = f"it has {known}" if known else "is it one of `tfhet bench transport`?"
+        raise UsageError(f"the record {record.name!r} holds nothing for {wanted.key}; {has}")
 
     def at(what: str) -> Interval:
-        names = {size: f"{PREFIX}.{stem}.{what}" for size, stem in by_bytes.items()}
-        missing = [name for name in names.values() if name not in record.figures]
+        import numpy as np  # a launcher, which loads this module, does without
+
+        names = [f"{PREFIX}.{stem}.{what}" for stem in stems.values()]
+        missing = [name for name in names if name not in record.figures]
         if missing:
             raise UsageError(f"the record {record.name!r} has no figure {missing[0]}")
-        return _between({size: Interval.of(record.figures[name]) for size, name in names.items()}, batch_bytes)
+        found = [Interval.of(record.figures[name]) for name in names]
+        where = np.log(batch_bytes), np.log(list(stems))
+        ends = ([getattr(one, end) for one in found] for end in ("value", "low", "high"))
+        return Interval(*(float(np.interp(*where, values)) for values in ends))
 
     return WireCost(at(CLIENT), at(WORKER), at(RATE), Interval.exact(1.0) if compression == PLAIN else at(RATIO))
 
 
-def rows(record: Record) -> list[dict[str, Any]]:
-    """Returns a row for each way of moving batches that was measured: the arguments of `key`. Another record has none.
+def moved(record: Record) -> list[Moved]:
+    """Returns what was moved to make a record; nothing for another record.
 
     Raises UsageError for rows with other fields.
     """
     try:
-        return [row(**moved) for moved in record.details.get("moved", ())]
+        return [Moved(**row) for row in record.details.get("moved", ())]
     except TypeError as error:
         raise UsageError(f"the record {record.name!r} has rows in `moved` that cannot be read: {error}") from None
 
 
-def row(
-    dtype: str, size: str, compression: str, *, allocator: str = DEFAULT, workers: int = 1, ranks: int = 1
-) -> dict[str, Any]:
-    """Returns a row of the record's `moved`."""
-    return {
-        "dtype": dtype,
-        "size": size,
-        "compression": compression,
-        "allocator": allocator,
-        "workers": workers,
-        "ranks": ranks,
-    }
-
-
-def key(dtype: str, size: str, compression: str, *, allocator: str = DEFAULT, workers: int = 1, ranks: int = 1) -> str:
-    """Returns the part of a figure's name that says what was moved, without defaults: `uint8.19MB.none.workers_2`."""
-    parts = [dtype, size, compression]
-    if allocator != DEFAULT:
-        parts.append(allocator)
-    if workers != 1:
-        parts.append(f"workers_{workers}")
-    if ranks != 1:
-        parts.append(f"ranks_{ranks}")
-    return ".".join(parts)
-
-
 def bytes_of(size: str) -> int:
     """`150kB` -> 150000, `19MB` -> 19000000. Raises UsageError for anything but whole kB or MB."""
-    found = _SIZE.fullmatch(size)
+    found = re.fullmatch(r"([1-9][0-9]*)(kB|MB)", size)
     if found is None:
         raise UsageError(f"size {size!r}: give a whole number of kB or MB, such as 150kB or 19MB")
-    return int(found[1]) * _UNIT_BYTES[found[2]]
-
-
-def _between(costs: dict[int, Interval], size: float) -> Interval:
-    below = max((known for known in costs if known <= size), default=min(costs))
-    above = min((known for known in costs if known >= size), default=max(costs))
-    first, second = costs[below], costs[above]
-    if below == above:
-        return first
-    share = math.log(size / below) / math.log(above / below)
-
-    def mixed(end: str) -> float:
-        one, other = getattr(first, end), getattr(second, end)
-        return float(one + share * (other - one))
-
-    return Interval(mixed("value"), mixed("low"), mixed("high"))
+    return int(found[1]) * {"kB": KB, "MB": MB}[found[2]]
