@@ -18,7 +18,7 @@ from tfhet.bench.wire.ways import Ways, quiet
 from tfhet.cluster import environment
 from tfhet.errors import UsageError, unknown
 from tfhet.planes import in_huge_pages
-from tfhet.planes.tf_service import bytes_of
+from tfhet.planes.tf_service import Moved
 
 RAW_SOCKET, RAW_GRPC = "raw_socket", "raw_grpc"
 
@@ -106,7 +106,7 @@ class PeerWays(Ways):
         return lane
 
     async def _rival(self, rival: Rival, size: str) -> Lane:
-        count = bytes_of(size)
+        count = Moved("uint8", size).bytes
         where, workers = {}, []
         env = quiet(rival.environment())
         if rival.sender is not None:

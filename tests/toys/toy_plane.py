@@ -10,15 +10,18 @@ import asyncio
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tfhet.cluster import DATA, Place, PortRange, Role, Roles, check_free
 from tfhet.deadline import Deadline
 from tfhet.errors import ClusterError, JobFailed, NotReady, shown
 from tfhet.messages import link
-from tfhet.planes import DataPlane, LauncherSide, Outlets, RankSide
+from tfhet.planes import DataPlane, LauncherSide, Outlets
 from tfhet.process import Child, describe_exit
 from tfhet.telemetry import UP, Metric
+
+if TYPE_CHECKING:
+    from tfhet.planes import RankSide
 
 SERVER, READY = "toy_server", "toy server: ready"
 

@@ -20,7 +20,7 @@ from tfhet.bench.wire.load import COMPRESSIONS, DTYPES, SELECTION, Load, combine
 from tfhet.bench.wire.ways import Ways
 from tfhet.errors import UsageError
 from tfhet.events import Observer
-from tfhet.planes.tf_service import PLAIN, PREFIX, bytes_of
+from tfhet.planes.tf_service import PLAIN, PREFIX
 from tfhet.record import Record
 
 SECONDS = 0.5
@@ -86,7 +86,7 @@ def turns_of(
 
     async def measured() -> tuple[dict[str, list[Turn]], dict[str, float]]:
         turns, ratios = dict[str, list[Turn]](), dict[str, float]()
-        for size in sorted({one.size for one in loads}, key=bytes_of):
+        for size in dict.fromkeys(one.size for one in sorted(loads, key=lambda one: one.bytes)):
             async with ways() as open_ways:
                 lanes = await open_ways.open([one for one in loads if one.size == size], size)
                 counts = (options.seconds, options.warmup, options.repeats)

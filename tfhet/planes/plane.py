@@ -14,14 +14,15 @@ The rank's side reads:
     reader = plane.rank_side().reader(pipeline, job)    # in the trainer
     tfhet.distribute(ds)                                # in a script of one's own
 
-`DataPlane` and `LauncherSide` are those of a plane without processes; another plane overrides what differs.
+`DataPlane` and `LauncherSide` (and `RankSide` and `Reader`, in reader.py) are those of a plane without processes;
+another plane overrides what differs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from tfhet.arguments import NoArguments
 from tfhet.cluster import Place, PortRange, Role, Roles
@@ -33,11 +34,7 @@ from tfhet.record import Record
 from tfhet.telemetry import Metric
 
 if TYPE_CHECKING:
-    import tensorflow as tf
-
-    from tfhet.placement import Pipeline
-    from tfhet.planes.reader import Reader
-    from tfhet.strategies import JobContext
+    from tfhet.planes.reader import RankSide
 
 
 @dataclass(frozen=True)
@@ -111,25 +108,6 @@ class LauncherSide:
         return True
 
 
-class RankSide(Protocol):
-    """A data plane in the process of a rank."""
-
-    def reader(self, pipeline: Pipeline, job: JobContext, **options: Any) -> Reader:
-        """A reader of a declared pipeline. Options: cut, compression, clock, on_first_batch."""
-
-    def advice(self, pipeline: Pipeline, job: JobContext) -> str | None:
-        """What would make the plane deliver this pipeline better; None where nothing would."""
-
-    def plain(
-        self, data: tf.data.Dataset, job: JobContext, ordinal: int, *, sharding: str, transport: Any
-    ) -> tf.data.Dataset:
-        """This rank's share of a plain data set. ordinal: the number of the data set in its script."""
-
-    def declared(self, pipeline: Pipeline, job: JobContext, ordinal: int, transport: Any) -> tf.data.Dataset:
-        """This rank's share of a declared pipeline, pass after pass without end, as elements with `image`, `label`,
-        `id` and `epoch`."""
-
-
 class DataPlane:
     """How batches come to the ranks of a job."""
 
@@ -172,7 +150,9 @@ class DataPlane:
 
     def rank_side(self) -> RankSide:
         """The plane in a rank; loads what reading needs."""
-        raise NotImplementedError
+        from tfhet.planes.reader import RankSide
+
+        return RankSide()
 
     def kind_of(self, command: Sequence[str]) -> str | None:
         """Which of `kinds` a command line is of; None where it is no process of this plane."""

@@ -1,4 +1,4 @@
-"""CPUs of a dnn host that its workers keep off: as many as its training processes are seen to use."""
+"""CPUs of a dnn host that its workers leave to the training: as many as it is measured to use."""
 
 from __future__ import annotations
 
@@ -13,20 +13,19 @@ import psutil
 from tfhet.clock import SYSTEM
 
 WINDOW_S = 5.0
-"""So long a measurement takes."""
+"""Seconds of one measurement."""
 WINDOWS = 6
-"""The most that was used in so many of them counts: an evaluation, or an epoch that begins, is not the rule."""
+"""Number of measurements of which the largest counts: an evaluation, or the start of an epoch, is not the rule."""
 SPARE_CPUS = 0.5
-"""So much of a CPU the training may use beyond what is kept: workers give way there anyway, and a whole one is more."""
+"""Fraction of a CPU of training load tolerated before one more CPU is reserved: workers give way there anyway."""
 
 
 class Reserve:
-    """Measures what the training of a host uses, and tells `keep` how many CPUs that is when it has changed.
-
-    `ranks`: training processes of the host; the one that is watched stands for all.
-    """
+    """Measures what the training of a host uses, and calls `keep` when the number of CPUs to reserve has changed."""
 
     def __init__(self, ranks: int, keep: Callable[[int, float], None]):
+        """ranks: number of training processes of the host, for all of which the watched one stands. keep: called with
+        the number of CPUs, and the largest use that was measured."""
         self._ranks = ranks
         self._keep = keep
         self._used: collections.deque[float] = collections.deque(maxlen=WINDOWS)
@@ -44,7 +43,7 @@ class Reserve:
             at_s, spent_s = now_s, now_spent_s
 
     def add(self, used: float) -> None:
-        """One more measurement: CPUs in use by one process, 1.0 being all the time of one."""
+        """Adds a measurement: the number of CPUs that one process uses, as a fraction."""
         self._used.append(used * self._ranks)
         most = max(self._used)
         wanted = max(0, math.ceil(most - SPARE_CPUS))
@@ -57,16 +56,10 @@ def cpu_s(pid: int) -> float | None:
     """CPU seconds that a process and its living descendants have used; None when it is gone."""
     try:
         process = psutil.Process(pid)
-        family = [process, *process.children(recursive=True)]
-        total = _spent_s(process)
+        family, times = process.children(recursive=True), [process.cpu_times()]
     except psutil.Error:
         return None
-    for child in family[1:]:
+    for child in family:
         with contextlib.suppress(psutil.Error):
-            total += _spent_s(child)
-    return total
-
-
-def _spent_s(process: psutil.Process) -> float:
-    times = process.cpu_times()
-    return float(times.user + times.system)
+            times.append(child.cpu_times())
+    return float(sum(one.user + one.system for one in times))

@@ -11,7 +11,7 @@ import json
 import os
 import socket
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tfhet.cluster import Rank, job_name
@@ -92,16 +92,19 @@ class JobContext:
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> JobContext:
-        """The context that the launcher gave this process.
+        """The context that the launcher gave this process; without a launcher a local one, or a homogeneous one of the
+        ranks that mpirun or horovodrun started.
 
-        Without a launcher: a local context, or a homogeneous one of the ranks that mpirun or horovodrun started.
-        Raises ClusterError for a malformed variable, and for one inherited by processes that are other ranks than
-        it says (they would all read the same share of the data).
+        Raises ClusterError for a malformed variable, and for one inherited by a process that is another rank than it
+        says (several would read the same share of the data).
         """
         text = env.get(JOB_VARIABLE)
         if not text:
             return cls._without_launcher(env)
-        job = cls._parse(text)
+        try:
+            job = cls(**json.loads(text))
+        except (ValueError, TypeError) as error:  # not JSON, no object, a field that is unknown, missing or wrong
+            raise ClusterError(f"{JOB_VARIABLE}: {error}") from error
         rank = rank_of(env, job.strategy)
         if rank is not None and (rank.rank, rank.size) != (job.rank, job.size):
             raise ClusterError(
@@ -109,20 +112,6 @@ class JobContext:
                 f"rank {rank.rank} of {rank.size}; start the ranks with the tfhet launcher, or unset {JOB_VARIABLE}"
             )
         return job
-
-    @classmethod
-    def _parse(cls, text: str) -> JobContext:
-        try:
-            value = json.loads(text)
-        except ValueError as error:
-            raise ClusterError(f"{JOB_VARIABLE}: not JSON ({error})") from error
-        if not isinstance(value, dict):
-            raise ClusterError(f"{JOB_VARIABLE}: expected a JSON object, got {text[:40]!r}")
-        known = {field.name for field in fields(cls)}
-        odd = sorted(set(value) - known) + sorted({"job_id", "mode"} - set(value))
-        if odd:
-            raise ClusterError(f"{JOB_VARIABLE}: unknown or missing key {odd[0]!r}; known: {', '.join(sorted(known))}")
-        return cls(**value)
 
     @classmethod
     def _without_launcher(cls, env: Mapping[str, str]) -> JobContext:

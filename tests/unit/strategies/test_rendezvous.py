@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 import threading
+from dataclasses import asdict
 
 import pytest
 
@@ -80,7 +81,7 @@ def test_the_launcher_has_the_rendezvous_without_tensorflow():
 
 def test_a_rendezvous_arrives_as_it_was():
     rendezvous = Rendezvous("10.0.0.2", 4321, "eth0")
-    assert Rendezvous.parse(json.loads(json.dumps(rendezvous.to_message()))) == rendezvous
+    assert Rendezvous.parse(json.loads(json.dumps(asdict(rendezvous)))) == rendezvous
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from tfhet import lazy
 from tfhet.planes.tf_service.costs import (
-    ASSUMED,
     CLIENT,
     DEFAULT,
     DTYPES,
@@ -22,8 +21,6 @@ from tfhet.planes.tf_service.costs import (
     RATIO,
     WORKER,
     Moved,
-    bytes_of,
-    measured_costs,
     wire_cost,
 )
 from tfhet.planes.tf_service.fleet import Fleet
@@ -35,7 +32,6 @@ if TYPE_CHECKING:
     from tfhet.planes.tf_service.transport import Transport
 
 __all__ = [
-    "ASSUMED",
     "CLIENT",
     "DEFAULT",
     "DTYPES",
@@ -50,8 +46,6 @@ __all__ = [
     "TF_SERVICE",
     "Transport",
     "WORKER",
-    "bytes_of",
-    "measured_costs",
     "wire_cost",
 ]
 

@@ -46,7 +46,10 @@ class Moved:
     @property
     def bytes(self) -> int:
         """Bytes of one batch: 150000 for `150kB`. Raises UsageError for anything but whole kB or MB."""
-        return bytes_of(self.size)
+        found = re.fullmatch(r"([1-9][0-9]*)(kB|MB)", self.size)
+        if found is None:
+            raise UsageError(f"size {self.size!r}: give a whole number of kB or MB, such as 150kB or 19MB")
+        return int(found[1]) * {"kB": KB, "MB": MB}[found[2]]
 
     @property
     def key(self) -> str:
@@ -160,11 +163,3 @@ def moved(record: Record) -> list[Moved]:
         return [Moved(**row) for row in record.details.get("moved", ())]
     except TypeError as error:
         raise UsageError(f"the record {record.name!r} has rows in `moved` that cannot be read: {error}") from None
-
-
-def bytes_of(size: str) -> int:
-    """`150kB` -> 150000, `19MB` -> 19000000. Raises UsageError for anything but whole kB or MB."""
-    found = re.fullmatch(r"([1-9][0-9]*)(kB|MB)", size)
-    if found is None:
-        raise UsageError(f"size {size!r}: give a whole number of kB or MB, such as 150kB or 19MB")
-    return int(found[1]) * {"kB": KB, "MB": MB}[found[2]]

@@ -57,7 +57,8 @@ class Fleet:
         self._gives_way = gives_way
         self._cpus: tuple[int, ...] = ()
         self._workers: dict[str, list[str]] = {}
-        self._journal: str | None = None
+        """Arguments of each worker, by its name."""
+        self._journal: Path | None = None
         self._dispatcher_port = 0
         self._generations = 0
         self._knows_workers = False
@@ -78,11 +79,11 @@ class Fleet:
         try:
             if self._folder is not None:
                 self._folder.mkdir(exist_ok=True)  # without parents: where there is no SageMaker, none is made
-            self._journal = tempfile.mkdtemp(prefix="tfhet-journal-", dir=self._folder)
+            self._journal = Path(tempfile.mkdtemp(prefix="tfhet-journal-", dir=self._folder))
         except OSError:
-            self._journal = tempfile.mkdtemp(prefix="tfhet-journal-")
+            self._journal = Path(tempfile.mkdtemp(prefix="tfhet-journal-"))
         self._dispatcher_port = port
-        self._start("dispatcher", self._dispatcher_arguments())
+        self._start("dispatcher", self._dispatcher_command())
         await self._wait_ready(["dispatcher"], deadline_s)
 
     def renew_dispatcher(self) -> None:
@@ -90,14 +91,14 @@ class Fleet:
         workers register with the new one. The old one would wait for ever for the tasks of a worker that is gone for
         good, so that the epoch would never end (TF 2.15.1)."""
         self.workers_registered, self._knows_workers = 0, False
-        self._servers["dispatcher"].renew(self._command(self._dispatcher_arguments()))
+        self._servers["dispatcher"].renew(self._dispatcher_command())
 
-    def _dispatcher_arguments(self) -> list[str]:
+    def _dispatcher_command(self) -> list[str]:
         assert self._journal is not None
         self._generations += 1
-        journal = Path(self._journal) / f"generation-{self._generations}"
+        journal = self._journal / f"generation-{self._generations}"
         journal.mkdir()
-        return ["dispatcher", "--port", str(self._dispatcher_port), "--work_dir", str(journal)]
+        return _command("dispatcher", "--port", str(self._dispatcher_port), "--work_dir", str(journal))
 
     async def start_workers(self, ports: Sequence[int], dispatcher: str, deadline_s: float) -> None:
         """Starts one worker for each port and waits until they serve. Raises as `start_dispatcher` does."""
@@ -106,8 +107,8 @@ class Fleet:
         names = [f"worker-{index}" for index in range(len(ports))]
         for name, port in zip(names, ports, strict=True):
             where = ["--port", str(port), "--address", self._address, "--dispatcher", dispatcher]
-            self._workers[name] = ["worker", *where, *(["--gives_way"] if self._gives_way else [])]
-            self._start(name, self._worker_arguments(name))
+            self._workers[name] = [*where, *(["--gives_way"] if self._gives_way else [])]
+            self._start(name, self._worker_command(name))
         await self._wait_ready(names, deadline_s)
 
     def keep_off(self, reserve: int) -> tuple[int, ...]:
@@ -121,14 +122,14 @@ class Fleet:
             self._cpus = left
             for name in self._workers:
                 server = self._servers[name]
-                server.next_time(self._command(self._worker_arguments(name)))
+                server.next_time(self._worker_command(name))
                 if server.pid is not None:
                     confine(server.pid, left)
         return left
 
-    def _worker_arguments(self, name: str) -> list[str]:
+    def _worker_command(self, name: str) -> list[str]:
         cpus = ["--cpus", ",".join(map(str, self._cpus))] if self._cpus else []
-        return [*self._workers[name], *cpus]
+        return _command("worker", *self._workers[name], *cpus)
 
     async def failure(self) -> JobFailed:
         """Returns once a process of the fleet can no longer be kept alive."""
@@ -151,7 +152,7 @@ class Fleet:
             shutil.rmtree(self._journal, ignore_errors=True)
             self._journal = None
 
-    def _start(self, name: str, arguments: Sequence[str]) -> None:
+    def _start(self, name: str, command: Sequence[str]) -> None:
         def observe(happening: Happening) -> None:
             if isinstance(happening, messages.Ready):
                 kernels = frozenset(str(kernel) for kernel in happening.facts.get("native", ()))
@@ -164,35 +165,24 @@ class Fleet:
             self._observe(name, happening)
 
         self._servers[name] = server = Supervised(
-            name,
-            self.host,
-            self._command(arguments),
-            self._env,
-            on_line=self._on_line,
-            observe=observe,
-            policy=self._policy,
+            name, self.host, command, self._env, on_line=self._on_line, observe=observe, policy=self._policy
         )
         server.start()
 
-    @staticmethod
-    def _command(arguments: Sequence[str]) -> list[str]:
-        return [sys.executable, "-m", SERVER, *arguments]
-
     async def _wait_ready(self, names: Sequence[str], deadline_s: float) -> None:
-        async def all_ready() -> None:
-            for name in names:
-                await self._servers[name].ready.wait()
-
-        ready, failed = asyncio.create_task(all_ready()), asyncio.create_task(self.failure())
+        failed: asyncio.Future[Any] = asyncio.create_task(self.failure())
+        ready: asyncio.Future[Any] = asyncio.gather(*(self._servers[name].ready.wait() for name in names))
         try:
-            both: set[asyncio.Task[Any]] = {ready, failed}
-            done, _ = await asyncio.wait(both, timeout=deadline_s, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait({ready, failed}, timeout=deadline_s, return_when=asyncio.FIRST_COMPLETED)
         finally:
             ready.cancel()
             failed.cancel()
-        if ready in done:
-            return
         if failed in done:
             raise failed.result()
-        late = [name for name in names if not self._servers[name].ready.is_set()]
-        raise NotReady(f"{self.host}: {', '.join(late)} did not serve within {deadline_s:g} s")
+        if ready not in done:
+            late = [name for name in names if not self._servers[name].ready.is_set()]
+            raise NotReady(f"{self.host}: {', '.join(late)} did not serve within {deadline_s:g} s")
+
+
+def _command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", SERVER, *arguments]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tfhet.cluster import DATA, DNN, Place, PortRange, Role, Roles
 from tfhet.errors import ClusterError
 from tfhet.planes.costs import PlaneCosts
-from tfhet.planes.plane import DataPlane, LauncherSide, Outlets, RankSide
+from tfhet.planes.plane import DataPlane, LauncherSide, Outlets
 from tfhet.planes.tensorflow_process import is_noise
 from tfhet.planes.tf_service.costs import ASSUMED, measured_costs
 from tfhet.planes.tf_service.fleet import SERVER
@@ -16,6 +16,9 @@ from tfhet.planes.tf_service.launcher_side import DISPATCHER, WORKERS, ServiceLa
 from tfhet.planes.tf_service.order import Order
 from tfhet.planes.tf_service.settings import ServiceSettings
 from tfhet.record import Record
+
+if TYPE_CHECKING:
+    from tfhet.planes.reader import RankSide
 
 
 class TfService(DataPlane):
@@ -59,7 +62,7 @@ class TfService(DataPlane):
         return ServiceLauncherSide(settings, place, outlets, workers)
 
     def rank_side(self) -> RankSide:
-        from tfhet.planes.tf_service.rank_side import ServiceRankSide
+        from tfhet.planes.tf_service.reader import ServiceRankSide
 
         return ServiceRankSide()
 

@@ -1,4 +1,4 @@
-"""The reader of a rank whose batches come from tf.data service.
+"""tf.data service in a rank: its reader, and its share of a data set that workers prepare.
 
 An epoch is a data set of its own: registered, read by all ranks under one job, and gone. Registering one and reading
 it to the end costs about 0.1 s (TF 2.15.1, loopback), and the end of the epoch is then the end of the sequence.
@@ -7,17 +7,19 @@ it to the end costs about 0.1 s (TF 2.15.1, loopback), and the end of the epoch 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
 
 from tfhet.cluster import environment, resolve
+from tfhet.errors import UsageError
 from tfhet.messages import MessageError, ProcessChannel, inherited, rank
-from tfhet.placement import Cut, Pipeline, Rest, local_part, remote_part
-from tfhet.planes.local.reader import LocalReader
+from tfhet.placement import Cut, Pipeline, Rest, local_part, remote_part, without_autotune
+from tfhet.placement.inspect import Inspection, inspect
+from tfhet.planes.reader import RankSide, Reader
 from tfhet.planes.tf_service.hangup import HangUp, addresses
 from tfhet.planes.tf_service.order import Order
 from tfhet.planes.tf_service.transport import Transport, is_registered
@@ -36,77 +38,42 @@ _SERVICE_ERRORS = (
 WORKERS_S = 60.0
 """Seconds that a rank waits for the workers of the hosts that are left, after one was lost."""
 _POLL_S = 0.05
+SPLITS_PER_WORKER = 4
+"""With fewer splits than this for each worker, workers idle at the end of an epoch."""
 
 
-@dataclass(frozen=True)
-class EpochPart:
-    """An epoch of a declared pipeline, or the rest of one, as a data set that workers serve."""
+class ServiceRankSide(RankSide):
+    """See `RankSide`."""
 
-    pipeline: Pipeline
-    epoch: int
-    rest: Rest | None = None
-    """Only what is left of the epoch; None: all of it."""
-    number: int = 0
-    """Number of the part within its epoch, each with its own `rest`."""
-    cut: Cut | None = None
-    """None: where an example is smallest."""
+    def reader(self, pipeline: Pipeline, job: JobContext, **options: Any) -> ServiceReader:
+        compression = options.pop("compression", "none")
+        transport = Transport(compression="AUTO" if compression == "snappy" else None)
+        return ServiceReader(pipeline, job, **{"transport": transport, **options})
 
-    def register(self, job_id: str, dispatcher: str, transport: Transport) -> None:
-        """Registers it with the dispatcher at `dispatcher`. The first call counts."""
-        transport.publish(dispatcher, self._remote(), self._id(job_id))
+    def advice(self, pipeline: Pipeline, job: JobContext) -> str | None:
+        return sharing_advice(pipeline, Order.parse(job.order).workers)
 
-    def dataset(self, job_id: str, dispatcher: str, transport: Transport) -> tf.data.Dataset:
-        """This rank's share, registered before. All ranks together see each example exactly once.
+    def plain(
+        self, data: tf.data.Dataset, job: JobContext, ordinal: int, *, sharding: str, transport: Transport | None
+    ) -> tf.data.Dataset:
+        order = Order.parse(job.order)
+        sharding = _sharding(inspect(data), sharding, order.workers)
+        spec_hash = hashlib.sha256(repr(data.element_spec).encode()).hexdigest()[:12]
+        dataset_id = f"{job.job_id}.plain-{ordinal}.{spec_hash}"
+        served = _served(data, dataset_id, job, order, transport or Transport(), sharding)
+        return without_autotune(served.prefetch(2))
 
-        Ranks get whole batches first come, first served, so their counts differ.
-        """
-        spec, name = self._remote().element_spec, self._id(job_id)
-        served = transport.read(dispatcher, name, spec, f"{name}.job", "dynamic")
-        return local_part(self.pipeline, served, self._cut)
-
-    @property
-    def _cut(self) -> Cut:
-        return self.cut or Cut.smallest(self.pipeline)
-
-    def _remote(self) -> tf.data.Dataset:
-        return remote_part(self.pipeline, self.epoch, self._cut, rest=self.rest)
-
-    def _id(self, job_id: str) -> str:
-        pipeline = f"{self.pipeline.fingerprint()[:16]}.cut-{self._cut.position}"
-        return f"{job_id}.train.{pipeline}.epoch-{self.epoch}.part-{self.number}"
+    def declared(
+        self, pipeline: Pipeline, job: JobContext, ordinal: int, transport: Transport | None
+    ) -> tf.data.Dataset:
+        cut = Cut.smallest(pipeline)
+        dataset_id = f"{job.job_id}.pipeline-{ordinal}.{pipeline.fingerprint()[:16]}"
+        remote, order = remote_part(pipeline, None, cut), Order.parse(job.order)
+        return local_part(pipeline, _served(remote, dataset_id, job, order, transport or Transport(), "dynamic"), cut)
 
 
-@dataclass
-class Generation:
-    """Marks of one job at a dispatcher, by which its readers notice that it has been replaced.
-
-    A dispatcher without memory would let a reader begin a data set anew that others have read a part of. So all readers
-    make the same mark before they read, and none reads from a dispatcher without it.
-    """
-
-    dispatcher: str
-    job_id: str
-    transport: Transport
-    number: int = 0
-    """Number of the mark that counts; 0 before the first."""
-
-    def renew(self) -> None:
-        """Makes the next mark. All readers do so, and read after a barrier."""
-        self.number += 1
-        self.transport.publish(self.dispatcher, tf.data.Dataset.range(1), self._name)
-
-    def stands(self) -> bool:
-        """Whether the dispatcher has the mark. TensorFlow waits for one that is being started, without end, and the
-        launcher that starts it ends the job when it cannot. Raises NotReady when it answers something else."""
-        return is_registered(self.dispatcher, self._name)
-
-    @property
-    def _name(self) -> str:
-        return f"{self.job_id}.generation-{self.number}"
-
-
-class ServiceReader(LocalReader):
-    """See `Reader`. After `go_local` it reads as a `LocalReader` does.
+class ServiceReader(Reader):
+    """See `Reader`. After `go_local` it reads as a `Reader` does.
 
     channel: to the launcher, which reports the hosts that serve; None: the one that this process inherited.
     """
@@ -126,15 +93,30 @@ class ServiceReader(LocalReader):
         self._order: Order | None = Order.parse(job.order)
         self._transport = transport or Transport()
         self._data_hosts = addresses(resolve(host, environment()) for host in self._order.data_hosts)
-        self._generation = Generation(self._order.dispatcher, job.job_id, self._transport)
+        self.generation = 0
+        """Number of the mark that counts; 0 before the first."""
 
     @property
     def is_served(self) -> bool:
         return self._order is not None
 
     def agree(self) -> None:
-        if self.is_served:
-            self._generation.renew()
+        if self._order is not None:
+            self.generation += 1
+            self._transport.publish(self._order.dispatcher, tf.data.Dataset.range(1), self._mark)
+
+    def stands(self) -> bool:
+        """Whether the dispatcher has the mark of this generation: one without memory would let a reader begin a data
+        set anew that others have read a part of.
+
+        TensorFlow waits for a dispatcher that is being started, without end, and the launcher that starts it ends the
+        job when it cannot. Raises NotReady when it answers something else.
+        """
+        return self._order is not None and is_registered(self._order.dispatcher, self._mark)
+
+    @property
+    def _mark(self) -> str:
+        return f"{self._job.job_id}.generation-{self.generation}"
 
     def has_servers(self, is_given_up: Callable[[], bool]) -> bool:
         """See `Reader`. Once the dispatcher knows all workers, they have given up their work for an earlier dispatcher,
@@ -154,7 +136,7 @@ class ServiceReader(LocalReader):
 
     def offer(self, epoch: int, rest: Rest | None = None, part: int = 0) -> None:
         if self._order is not None:
-            self._part(epoch, rest, part).register(self._job.job_id, self._order.dispatcher, self._transport)
+            self._transport.publish(self._order.dispatcher, self._remote(epoch, rest), self._dataset_id(epoch, part))
 
     def _newest(self) -> rank.ServingHosts | None:
         """The launcher's latest report of the hosts that serve; None before the first."""
@@ -166,8 +148,10 @@ class ServiceReader(LocalReader):
     def dataset(self, epoch: int, rest: Rest | None, part: int) -> Iterable[Mapping[str, tf.Tensor]] | None:
         if self._order is None:
             return super().dataset(epoch, rest, part)
-        found = self._part(epoch, rest, part).dataset(self._job.job_id, self._order.dispatcher, self._transport)
-        return found if self._generation.stands() else None
+        spec, dataset_id = self._remote(epoch, rest).element_spec, self._dataset_id(epoch, part)
+        served = self._transport.read(self._order.dispatcher, dataset_id, spec, f"{dataset_id}.job", "dynamic")
+        found = local_part(self.pipeline, served, self.cut)
+        return found if self.stands() else None
 
     def giving_up(self) -> contextlib.AbstractContextManager[Any]:
         return HangUp(self._data_hosts)  # a worker of a lost host may never answer
@@ -175,7 +159,7 @@ class ServiceReader(LocalReader):
     def cut_off_by(self, error: Exception) -> bool:
         if not self.is_served:
             return False
-        if not self._generation.stands():
+        if not self.stands():
             return True
         if not isinstance(error, _SERVICE_ERRORS):
             return False
@@ -186,5 +170,56 @@ class ServiceReader(LocalReader):
         self.failure.__context__ = None
         return True
 
-    def _part(self, epoch: int, rest: Rest | None, part: int) -> EpochPart:
-        return EpochPart(self.pipeline, epoch, rest, part, self.cut)
+    def _remote(self, epoch: int, rest: Rest | None) -> tf.data.Dataset:
+        return remote_part(self.pipeline, epoch, self.cut, rest=rest)
+
+    def _dataset_id(self, epoch: int, part: int) -> str:
+        pipeline = f"{self.pipeline.fingerprint()[:16]}.cut-{self.cut.position}"
+        return f"{self._job.job_id}.train.{pipeline}.epoch-{epoch}.part-{part}"
+
+
+def _served(
+    data: tf.data.Dataset, dataset_id: str, job: JobContext, order: Order, transport: Transport, sharding: str
+) -> tf.data.Dataset:
+    if job.rank == 0:
+        transport.publish(order.dispatcher, data, dataset_id)
+    else:
+        transport.wait_published(order.dispatcher, dataset_id)
+    return transport.read(order.dispatcher, dataset_id, data.element_spec, f"{dataset_id}.job", sharding)
+
+
+def _sharding(found: Inspection, asked: str, workers: int) -> str:
+    if asked not in ("auto", "dynamic", "off"):
+        raise UsageError(f"unknown sharding {asked!r}; known: auto, dynamic, off")
+    if found.python_functions:
+        raise UsageError(
+            f"the data set runs Python code ({', '.join(found.python_functions)}), which other hosts cannot: "
+            "tf.data service takes TensorFlow operations only. Replace it, or call tfhet.distribute before it"
+        )
+    if asked == "auto":
+        asked = "dynamic" if found.roots == 1 else "off"
+    if found.asserts_cardinality and asked == "dynamic" and workers > 1:
+        raise UsageError(
+            "the data set has an assert_cardinality inside, which fails where workers share the data: "
+            "apply it last, or give tfhet.distribute steps_per_epoch instead"
+        )
+    if asked == "off":
+        if found.seeded_shuffle:
+            log.warning("sharding off and a shuffle with a fixed seed: every worker sends the same batches")
+        return asked
+    if found.splits is not None and workers > found.splits >= 0:
+        log.warning("%d source elements for %d workers: some workers idle", found.splits, workers)
+    if not found.reads_files:
+        log.info("the source is not made of files: each of its elements costs the dispatcher one request")
+    return asked
+
+
+def sharing_advice(pipeline: Pipeline, workers: int) -> str | None:
+    """Describes what is wrong with the number of splits for `workers` workers; None when nothing is."""
+    splits, wanted = pipeline.source.split_count(), SPLITS_PER_WORKER * workers
+    if splits >= wanted:
+        return None
+    return (
+        f"{splits} splits for {workers} workers: a worker takes whole splits, so write at least {wanted} files to keep "
+        "all of them busy to the end of an epoch"
+    )

@@ -30,19 +30,15 @@ class Rendezvous:
     interface: str
     """Network interface between the hosts, of the same name on all, like `eth0`."""
 
-    def to_message(self) -> dict[str, object]:
-        """JSON values that `parse` reads."""
-        return asdict(self)
-
     @classmethod
     def parse(cls, value: object) -> Rendezvous:
         """The rendezvous that a message holds. Raises ClusterError."""
         fields = value if isinstance(value, dict) else {}
         address, port, interface = (fields.get(name) for name in ("address", "port", "interface"))
-        for text in (address, interface):
-            if not (isinstance(text, str) and 0 < len(text) <= 300 and text.isprintable() and " " not in text):
-                raise ClusterError(f"no address of a rendezvous: {shown(value)}")
-        if not isinstance(port, int) or isinstance(port, bool) or not 1 <= port <= 65535:
+        texts = (address, interface)
+        if not all(isinstance(text, str) and text and text.isprintable() and " " not in text for text in texts):
+            raise ClusterError(f"no address or interface of a rendezvous: {shown(value)}")
+        if type(port) is not int or not 1 <= port <= 65535:
             raise ClusterError(f"no port of a rendezvous: {shown(value)}")
         return cls(str(address), port, str(interface))
 
@@ -115,7 +111,7 @@ class Ring:
         self._server._httpd.daemon_threads = True
         self._server.init(plan)
         self._rendezvous = Rendezvous(address, port, interface)
-        return self._rendezvous.to_message()
+        return asdict(self._rendezvous)
 
     def variables(self, host: str, local_rank: int) -> Mapping[str, str]:
         """The variables of one rank."""

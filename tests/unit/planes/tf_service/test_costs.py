@@ -18,7 +18,6 @@ from tfhet.planes.tf_service.costs import (
     RATIO,
     WORKER,
     Moved,
-    bytes_of,
     measured_costs,
     wire_cost,
 )
@@ -97,10 +96,10 @@ def test_names_leave_out_what_is_plain_and_sizes_are_whole():
     assert Moved("uint8", "19MB", "none").key == "uint8.19MB.none"
     whole = Moved("float32", "150kB", "snappy", allocator="tcmalloc", workers=2, ranks=2).key
     assert whole == "float32.150kB.snappy.tcmalloc.workers_2.ranks_2"
-    assert [bytes_of(size) for size in ("150kB", "19MB")] == [150_000, 19_000_000]
+    assert [Moved("uint8", size).bytes for size in ("150kB", "19MB")] == [150_000, 19_000_000]
     for wrong in ("1.6MB", "0kB", "19", "19mb", "MB", "-1MB"):
         with pytest.raises(UsageError, match="give a whole number of kB or MB"):
-            bytes_of(wrong)
+            _ = Moved("uint8", wrong, "none").bytes
 
 
 def test_the_assumed_wire_tells_uint8_from_the_rest_and_knows_no_compression():

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfhet.placement import Cut, Pipeline
-from tfhet.planes.tf_service.rank_side import sharing_advice
-from tfhet.planes.tf_service.reader import EpochPart
+from tfhet.placement import Cut, Pipeline, Rest
+from tfhet.planes.tf_service.reader import ServiceReader, sharing_advice
 from tfhet.planes.tf_service.transport import Transport
 from tfhet.source import SyntheticSource, example_id
 from tfhet.strategies import JobContext
@@ -26,13 +25,19 @@ def pipeline(stages: str = CHAIN, examples: int = 90, splits: int = 12, **settin
 
 
 def epoch_dataset(
-    declared: Pipeline, epoch: int, job: JobContext, transport: Transport | None = None, **part: Any
+    declared: Pipeline,
+    epoch: int,
+    job: JobContext,
+    transport: Transport | None = None,
+    rest: Rest | None = None,
+    number: int = 0,
+    cut: Cut | None = None,
 ) -> tf.data.Dataset:
     """This rank's share, registered by whoever comes first."""
-    it, transport = EpochPart(declared, epoch, **part), transport or Transport()
-    where = (job.job_id, job.order["dispatcher"], transport)
-    it.register(*where)
-    return it.dataset(*where)
+    reader = ServiceReader(declared, job, transport=transport, cut=cut)
+    reader.agree()
+    reader.offer(epoch, rest, number)
+    return reader.dataset(epoch, rest, number)
 
 
 def ids(batches: Iterable[Mapping[str, tf.Tensor]]) -> list[int]:

@@ -1,4 +1,4 @@
-"""The data plane without processes of its own, as the registry has it."""
+"""The data plane `local`: every rank prepares its own share of the data, and nothing else runs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfhet.cluster import Place, Role
-from tfhet.planes.plane import DataPlane, LauncherSide, Outlets, RankSide
+from tfhet.planes.plane import DataPlane, LauncherSide, Outlets
 from tfhet.planes.tensorflow_process import in_huge_pages, is_noise
 from tfhet.strategies import LOCAL_PLANE
 
@@ -28,11 +28,6 @@ class Local(DataPlane):
 
     def launcher_side(self, settings: Any, place: Place, outlets: Outlets) -> LauncherSide:
         return LocalLauncherSide()
-
-    def rank_side(self) -> RankSide:
-        from tfhet.planes.local.reader import LocalRankSide
-
-        return LocalRankSide()
 
     def is_noise(self, line: str) -> bool:
         return is_noise(line)
