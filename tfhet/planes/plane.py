@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Outlets:
-    """What a plane's launcher side may use of its launcher."""
+    """The parts of a launcher that a plane's launcher side may use."""
 
     say: Callable[[str], None]
     """Writes one line to the log."""

@@ -57,7 +57,7 @@ def read_registered(sharding: Any, target: str, dataset_id: str, element_spec: A
 
 
 def registered_metadata(dataset_id: str, dispatcher: str) -> Any:
-    """What the dispatcher at `dispatcher` knows of a data set; the public API only reads one. Raises RuntimeError or
+    """The dispatcher's description of a data set; the public API only reads one. Raises RuntimeError or
     tf.errors.OpError."""
     library, _ = servers()
     with warnings.catch_warnings():  # protobuf 4 warns of what TensorFlow 2.15 does in there

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tfhet.clock import SYSTEM, Clock
+from tfhet.clock import SYSTEM
 from tfhet.errors import JobFailed
 from tfhet.messages import Channel, MessageError
 from tfhet.messages import server as messages
@@ -64,8 +64,9 @@ Happening = Started | Died | messages.Report
 
 
 class Supervised:
-    """A server process, restarted when it ends by itself. It reports over a channel (tfhet/messages/server.py).
+    """A server process, restarted when it ends by itself, until `failure` or `stop`.
 
+    It reports over a channel (tfhet/messages/server.py). To be made within a running event loop.
     observe: called with what happens to the process, and what it reports.
     """
 
@@ -79,40 +80,34 @@ class Supervised:
         on_line: OnLine,
         observe: Callable[[Happening], None],
         policy: RestartPolicy | None = None,
-        clock: Clock = SYSTEM,
     ):
         self.name = name
+        self.command = list(command)
+        """Command of the next start."""
         self.restarts = 0
         """Number of restarts."""
         self.ready = asyncio.Event()
         """Set once it serves, for the first time."""
         self._host = host
-        self._command = list(command)
         self._env = dict(env)
         self._on_line = on_line
         self._observe = observe
         self._policy = policy or RestartPolicy()
-        self._clock = clock
         self._child: Child | None = None
         self._heard_s = 0.0
         self._serves = False
         self._vain = 0
         self._renewing = False
         self._deaths: collections.deque[float] = collections.deque()
-        self._running: asyncio.Task[JobFailed] | None = None
-
-    def start(self) -> None:
-        """Starts the process, and restarts it until `failure` or `stop`."""
-        self._running = asyncio.create_task(self._live(), name=self.name)
+        self._running = asyncio.create_task(self._live(), name=name)
 
     async def failure(self) -> JobFailed:
         """Returns once it has died before it ever served, or too often."""
-        assert self._running is not None
         return await asyncio.shield(self._running)
 
     def renew(self, command: Sequence[str]) -> None:
         """Replaces the process by one with another command, which does not count as a death."""
-        self._command = list(command)
+        self.command = list(command)
         self._renewing = True
         if self._child is not None:
             self._child.kill()
@@ -122,23 +117,18 @@ class Supervised:
         """Id of the process; None while none runs."""
         return self._child.pid if self._child is not None and self._child.code is None else None
 
-    def next_time(self, command: Sequence[str]) -> None:
-        """Sets the command of the next restart."""
-        self._command = list(command)
-
     async def stop(self, grace_s: float) -> None:
         """Ends the process for good, by SIGKILL after `grace_s` seconds."""
-        if self._running is not None:
-            self._running.cancel()
-            await asyncio.gather(self._running, return_exceptions=True)
+        self._running.cancel()
+        await asyncio.gather(self._running, return_exceptions=True)
         if self._child is not None:
             await self._child.stop(grace_s)
             self._child = None
 
     async def _live(self) -> JobFailed:
         while True:
-            self._heard_s, self._serves = self._clock.monotonic(), False
-            self._renewing, command = False, self._command
+            self._heard_s, self._serves = SYSTEM.monotonic(), False
+            self._renewing, command = False, self.command
             channel = Channel(self._took)
             self._child = await Child.start(self.name, command, env=self._env, on_line=self._heard, channel=channel)
             if self._renewing:  # while it was being started, with the command before
@@ -154,7 +144,7 @@ class Supervised:
             end = f"ended by itself ({describe_exit(code, self._child.tail)})"
             if silent.done() and not silent.cancelled():
                 end = f"said nothing for {self._longest_silence_s:g} s and was killed"
-            now_s = self._clock.monotonic()
+            now_s = SYSTEM.monotonic()
             self._deaths.append(now_s)
             while self._deaths[0] < now_s - self._policy.window_s:
                 self._deaths.popleft()
@@ -179,21 +169,21 @@ class Supervised:
 
     async def _silence(self, child: Child) -> None:
         """Kills the process and returns once it has been silent for too long."""
-        looked_s = self._clock.monotonic()
+        looked_s = SYSTEM.monotonic()
         while looked_s - self._heard_s < self._longest_silence_s:
             await asyncio.sleep(min(0.5, self._policy.silence_s / 4))
-            now_s = self._clock.monotonic()
+            now_s = SYSTEM.monotonic()
             if now_s - looked_s > self._policy.silence_s / 2:  # this process was stopped, and has reports yet to read
                 self._heard_s = now_s
             looked_s = now_s
         child.kill()
 
     def _heard(self, line: str) -> None:
-        self._heard_s = self._clock.monotonic()
+        self._heard_s = SYSTEM.monotonic()
         self._on_line(f"[{self.name}] {line}")
 
     def _took(self, values: Mapping[str, Any]) -> None:
-        self._heard_s = self._clock.monotonic()
+        self._heard_s = SYSTEM.monotonic()
         try:
             report = messages.parse(values)
         except MessageError:

@@ -1,11 +1,10 @@
 """Ranks that mpirun, or another launcher that speaks PMI, has started. Every strategy can have them.
 
-The SageMaker toolkit, under which mpirun runs there, needs two things. Its `train` dies of SIGTERM and leaves mpirun
-and our ranks running; the kernel tells a process only of the death of its parent (`process.outlive_nobody`), and mpirun
-survives that of its own, so the launcher watches the processes above mpirun. And on every dnn host but the first,
-`train` waits for a file that the first host's `train` writes by ssh once mpirun has succeeded. When the job has failed
-that file is never written, and these hosts, which are paid for, look for it every 30 s for as long as they reach the
-first one (sagemaker_training/mpi.py, 5.1.4); so the launcher writes it. Linux only; nothing is watched elsewhere.
+Under the SageMaker toolkit a launcher does two things more. The toolkit's `train` dies of SIGTERM and leaves mpirun and
+our ranks running, since the kernel informs a process only of the death of its parent; so the launcher watches the
+processes above mpirun (on Linux). And on every dnn host but the first, `train` waits for a file that the first host's
+`train` writes by ssh once mpirun has succeeded, and looks for it every 30 s, on a machine that is paid for
+(sagemaker_training/mpi.py, 5.1.4). When the job has failed that file is never written; so the launcher writes it.
 """
 
 from __future__ import annotations

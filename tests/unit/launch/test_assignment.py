@@ -11,6 +11,7 @@ from tfhet.events import ignore
 from tfhet.launch import LaunchSettings
 from tfhet.launch.assignment import Assignment
 from tfhet.planes import LauncherSide, Outlets
+from tfhet.planes.tf_service import Fleet
 
 
 @pytest.fixture
@@ -31,12 +32,13 @@ def serves(side_of, monkeypatch):
     class Serving(Exception):
         pass
 
-    def start(*given: object, **options: object) -> None:
+    async def start(*given: object) -> None:
         raise Serving
 
     def build(assignment: Assignment) -> bool:
         with monkeypatch.context() as patch, contextlib.suppress(Serving):
-            patch.setattr("tfhet.planes.tf_service.launcher_side.Fleet", start)
+            patch.setattr(Fleet, "start_dispatcher", start)
+            patch.setattr(Fleet, "start_workers", start)
             asyncio.run(side_of(assignment).serve())
             return False
         return True

@@ -21,7 +21,6 @@ from tfhet.planes.tf_service.costs import (
     RATIO,
     WORKER,
     Moved,
-    wire_cost,
 )
 from tfhet.planes.tf_service.fleet import Fleet
 from tfhet.planes.tf_service.order import Order
@@ -46,7 +45,6 @@ __all__ = [
     "TF_SERVICE",
     "Transport",
     "WORKER",
-    "wire_cost",
 ]
 
 lazy.names_on_demand(__name__, {"transport": "Transport"})  # it needs TensorFlow

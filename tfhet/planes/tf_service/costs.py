@@ -1,7 +1,6 @@
 """Cost of moving batches over tf.data service: assumed, or read from a record of `tfhet bench transport`.
 
 measured_costs(Record.read("transport.json")).wire("uint8", 19_000_000, "none").reader_s_per_gb
-wire_cost(record, "uint8", 3_000_000, workers=4).gb_per_s         # between the two sizes that were measured
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ DTYPES = ("uint8", "float32")
 
 @dataclass(frozen=True)
 class Moved:
-    """What is moved, and between how many processes: a row `moved` of the record."""
+    """Batches, and the processes between which they move: a row `moved` of the record."""
 
     dtype: str
     """uint8 or float32."""
@@ -91,14 +90,17 @@ workers on a host were never seen to help."""
 
 
 def measured_costs(record: Record) -> PlaneCosts:
-    """Returns the costs in a record of `tfhet bench transport`. A dtype that the record lacks costs as one that it has.
+    """Returns the costs in a record of `tfhet bench transport`, with the default allocator, one worker and one rank.
 
-    Raises UsageError for another record.
+    A dtype that the record lacks costs as one that it has. Between two measured sizes a cost is linear in the logarithm
+    of the size, value and ends alike; beyond them it is that of the nearest size. Raises UsageError for another record.
     """
-    measured: dict[str, list[str]] = {}
-    for one in moved(record):
-        if one == Moved(one.dtype, one.size, one.compression):
-            measured.setdefault(one.compression, []).append(one.dtype)
+    try:
+        rows = [Moved(**row) for row in record.details.get("moved", ())]
+    except TypeError as error:
+        raise UsageError(f"the record {record.name!r} has rows in `moved` that cannot be read: {error}") from None
+    measured = [one for one in rows if one == Moved(one.dtype, one.size, one.compression)]
+    compressions = tuple(dict.fromkeys(one.compression for one in measured))
     if not measured:
         raise UsageError(
             f"the record {record.name!r} holds no transfer with the default allocator, one worker and one rank; give a "
@@ -107,59 +109,26 @@ def measured_costs(record: Record) -> PlaneCosts:
 
     @functools.cache
     def wire(dtype: str, batch_bytes: int, compression: str) -> WireCost:
+        if not batch_bytes > 0:
+            raise UsageError(f"batches of {batch_bytes} bytes: give more than 0")
+        if compression not in compressions:
+            unknown("compression", compression, compressions)
         wanted = dtype if dtype in DTYPES else DTYPES[-1]
-        known = measured.get(compression) or unknown("compression", compression, measured)
-        return wire_cost(record, wanted if wanted in known else known[0], batch_bytes, compression)
+        known = [one for one in measured if one.compression == compression]
+        alike = [one for one in known if one.dtype == wanted] or [one for one in known if one.dtype == known[0].dtype]
+        alike.sort(key=lambda one: one.bytes)
 
-    return replace(ASSUMED, wire=wire, compressions=tuple(measured), source=f"{record.name}, measured {record.created}")
+        def at(what: str) -> Interval:
+            import numpy as np  # a launcher, which loads this module, does without
 
+            names = [f"{PREFIX}.{one.key}.{what}" for one in alike]
+            if missing := [name for name in names if name not in record.figures]:
+                raise UsageError(f"the record {record.name!r} has no figure {missing[0]}")
+            found = [Interval.of(record.figures[name]) for name in names]
+            where = np.log(batch_bytes), np.log([one.bytes for one in alike])
+            ends = ([getattr(one, end) for one in found] for end in ("value", "low", "high"))
+            return Interval(*(float(np.interp(*where, values)) for values in ends))
 
-def wire_cost(
-    record: Record,
-    dtype: str,
-    batch_bytes: float,
-    compression: str = PLAIN,
-    *,
-    allocator: str = DEFAULT,
-    workers: int = 1,
-    ranks: int = 1,
-) -> WireCost:
-    """Returns the cost of batches of `batch_bytes`, of all ranks together and of all workers together.
+        return WireCost(at(CLIENT), at(WORKER), at(RATE), Interval.exact(1.0) if compression == PLAIN else at(RATIO))
 
-    Between two measured sizes the cost is linear in the logarithm of the size, value and ends alike; beyond them it is
-    that of the nearest size. Raises UsageError when nothing like it was measured, naming what was, or for a size that
-    is not positive.
-    """
-    if not batch_bytes > 0:
-        raise UsageError(f"batches of {batch_bytes} bytes: give more than 0")
-    wanted, rows = Moved(dtype, "SIZE", compression, allocator, workers, ranks), moved(record)
-    stems = dict(sorted((one.bytes, one.key) for one in rows if replace(one, size="SIZE") == wanted))
-    if not stems:
-        known = ", ".join(sorted({one.key for one in rows}))
-        has = f"it has {known}" if known else "is it one of `tfhet bench transport`?"
-        raise UsageError(f"the record {record.name!r} holds nothing for {wanted.key}; {has}")
-
-    def at(what: str) -> Interval:
-        import numpy as np  # a launcher, which loads this module, does without
-
-        names = [f"{PREFIX}.{stem}.{what}" for stem in stems.values()]
-        missing = [name for name in names if name not in record.figures]
-        if missing:
-            raise UsageError(f"the record {record.name!r} has no figure {missing[0]}")
-        found = [Interval.of(record.figures[name]) for name in names]
-        where = np.log(batch_bytes), np.log(list(stems))
-        ends = ([getattr(one, end) for one in found] for end in ("value", "low", "high"))
-        return Interval(*(float(np.interp(*where, values)) for values in ends))
-
-    return WireCost(at(CLIENT), at(WORKER), at(RATE), Interval.exact(1.0) if compression == PLAIN else at(RATIO))
-
-
-def moved(record: Record) -> list[Moved]:
-    """Returns what was moved to make a record; nothing for another record.
-
-    Raises UsageError for rows with other fields.
-    """
-    try:
-        return [Moved(**row) for row in record.details.get("moved", ())]
-    except TypeError as error:
-        raise UsageError(f"the record {record.name!r} has rows in `moved` that cannot be read: {error}") from None
+    return replace(ASSUMED, wire=wire, compressions=compressions, source=f"{record.name}, measured {record.created}")

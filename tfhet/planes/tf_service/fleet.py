@@ -91,7 +91,8 @@ class Fleet:
         workers register with the new one. The old one would wait for ever for the tasks of a worker that is gone for
         good, so that the epoch would never end (TF 2.15.1)."""
         self.workers_registered, self._knows_workers = 0, False
-        self._servers["dispatcher"].renew(self._dispatcher_command())
+        if "dispatcher" in self._servers:
+            self._servers["dispatcher"].renew(self._dispatcher_command())
 
     def _dispatcher_command(self) -> list[str]:
         assert self._journal is not None
@@ -122,7 +123,7 @@ class Fleet:
             self._cpus = left
             for name in self._workers:
                 server = self._servers[name]
-                server.next_time(self._worker_command(name))
+                server.command = self._worker_command(name)
                 if server.pid is not None:
                     confine(server.pid, left)
         return left
@@ -164,10 +165,9 @@ class Fleet:
                 self.workers_registered = happening.workers
             self._observe(name, happening)
 
-        self._servers[name] = server = Supervised(
+        self._servers[name] = Supervised(
             name, self.host, command, self._env, on_line=self._on_line, observe=observe, policy=self._policy
         )
-        server.start()
 
     async def _wait_ready(self, names: Sequence[str], deadline_s: float) -> None:
         failed: asyncio.Future[Any] = asyncio.create_task(self.failure())

@@ -15,9 +15,8 @@ from tfhet.events import Event
 from tfhet.messages import RestartLine, link
 from tfhet.messages import server as messages
 from tfhet.native import SWITCH
-from tfhet.planes.cpus import usable
+from tfhet.planes.cpus import Reserve, usable
 from tfhet.planes.plane import LauncherSide, Outlets
-from tfhet.planes.reserve import Reserve
 from tfhet.planes.supervised import Died, Happening
 from tfhet.planes.tensorflow_process import in_huge_pages
 from tfhet.planes.tf_service.fleet import Fleet
@@ -45,8 +44,16 @@ class ServiceLauncherSide(LauncherSide):
         self._place = place
         self._outlets = outlets
         self._workers = dict(workers)
-        self._fleet: Fleet | None = None
-        self._recovery = Recovery(workers, outlets.tell_script, self._failed)
+        self._fleet = Fleet(
+            place.host,
+            place.address(place.host),
+            place.env,
+            on_line=outlets.say,
+            observe=self._happened,
+            folder=place.paths.base / "tfhet",
+            gives_way=place.rank is not None,  # to the training, beside which it runs
+        )
+        self._recovery = Recovery(self._fleet, workers, outlets.tell_script, self._failed)
         self._ready: set[str] = set()
         self._registered = 0
         self._native: set[str] | None = None
@@ -69,15 +76,6 @@ class ServiceLauncherSide(LauncherSide):
         place, deadline_s = self._place, self._outlets.ready_timeout_s
         if not (place.is_leader or self._own_workers):
             return
-        self._fleet = Fleet(
-            place.host,
-            place.address(place.host),
-            place.env,
-            on_line=self._outlets.say,
-            observe=self._happened,
-            folder=place.paths.base / "tfhet",
-            gives_way=place.rank is not None,  # to the training, beside which it runs
-        )
         keep, cpus = self._settings.reserve_cpus, usable()
         if keep > 0 and self._own_workers and place.rank is not None and self._fleet.keep_off(keep) == cpus:
             self._outlets.say(
@@ -91,21 +89,20 @@ class ServiceLauncherSide(LauncherSide):
         raise await self._fleet.failure()
 
     async def stop(self, grace_s: float) -> None:
-        if self._fleet is not None:
-            await self._fleet.stop(grace_s)
+        await self._fleet.stop(grace_s)
 
     def processes(self) -> Mapping[str, int]:
-        return self._fleet.pids if self._fleet is not None else {}
+        return self._fleet.pids
 
     def metrics(self) -> Mapping[Metric, float]:
-        fleet, workers = self._fleet, sum(name.startswith("worker-") for name in self.processes())
+        workers = sum(name.startswith("worker-") for name in self.processes())
         values: dict[Metric, float] = {UP: float(workers > 0)}
         if self._own_workers:
             values[RUNNING] = workers
         if self._place.is_leader:
-            values[REGISTERED] = 0 if fleet is None else fleet.workers_registered
+            values[REGISTERED] = self._fleet.workers_registered
         if self._place.is_leader or self._own_workers:
-            values[RESTARTS] = 0 if fleet is None else fleet.restarts
+            values[RESTARTS] = self._fleet.restarts
         return values
 
     async def beside(self, pid: int) -> None:
@@ -113,10 +110,8 @@ class ServiceLauncherSide(LauncherSide):
             self._recovery.begin()
 
         def keep(reserve: int, used: float) -> None:
-            if self._fleet is not None:
-                cpus = self._fleet.keep_off(reserve)
-                fields = {"cpus": list(cpus), "training_uses": used}
-                self._outlets.observe(Event("workers.confined", SYSTEM.wall(), fields))
+            fields = {"cpus": list(self._fleet.keep_off(reserve)), "training_uses": used}
+            self._outlets.observe(Event("workers.confined", SYSTEM.wall(), fields))
 
         if self._settings.reserve_cpus < 0 and self._own_workers:
             await Reserve(self._place.local_size, keep).follow(pid)
@@ -162,15 +157,14 @@ class ServiceLauncherSide(LauncherSide):
         return Order(self._dispatcher, workers, roles.data_hosts, native).to_json()
 
     def lost(self, host: str) -> bool:
-        self._recovery.lost(self._fleet, host)
+        self._recovery.lost(host)
         return True
 
     def _happened(self, process: str, happening: Happening) -> None:
         """A process of this host's fleet has reported something, or died."""
         if isinstance(happening, messages.Registered):
             self._tell({"event": "workers", "count": happening.workers})
-            if self._fleet is not None:
-                self._recovery.expect_workers(self._fleet)
+            self._recovery.expect_workers()
         elif isinstance(happening, Died):
             code, cause = happening.code, happening.cause
             self._outlets.say(f"{cause}; starting it again")

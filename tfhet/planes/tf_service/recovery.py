@@ -16,12 +16,14 @@ class Recovery:
 
     def __init__(
         self,
+        fleet: Fleet,
         workers: Mapping[str, int],
         tell_script: Callable[[rank.Order], None],
         fail: Callable[[str], None],
     ):
-        """workers: their number on each host that serves. tell_script: sends a message to the script of this rank.
-        fail: ends the job, with a cause."""
+        """fleet: the one with the dispatcher. workers: their number on each host that serves. tell_script: sends a
+        message to the script of this rank. fail: ends the job, with a cause."""
+        self._fleet = fleet
         self._workers = dict(workers)
         self._tell_script = tell_script
         self._fail = fail
@@ -42,17 +44,16 @@ class Recovery:
         if not self._lost:
             self.tell()
 
-    def lost(self, fleet: Fleet | None, host: str) -> None:
-        """Lets the ranks read the rest of their epoch from the hosts that are left. fleet: the one with the dispatcher;
-        None before it starts."""
+    def lost(self, host: str) -> None:
+        """Lets the ranks read the rest of their epoch from the hosts that are left."""
         self._lost = True
         self._workers.pop(host, None)
         # An endless data set goes on with the workers that are left; another dispatcher would end it.
-        if fleet is not None and not (self._reads_endlessly and self._workers):
+        if not (self._reads_endlessly and self._workers):
             self._renewals = 0
-            self._renew(fleet)
+            self._renew()
 
-    def expect_workers(self, fleet: Fleet) -> None:
+    def expect_workers(self) -> None:
         """Called when the dispatcher knows another number of workers. After a loss, tells the script once all that are
         left are registered.
 
@@ -61,10 +62,10 @@ class Recovery:
         """
         if not self._lost or self._reads_endlessly:
             return
-        surplus = fleet.workers_registered - sum(self._workers.values())
+        surplus = self._fleet.workers_registered - sum(self._workers.values())
         if surplus > 0 and self._renewals < RENEWALS:
             self._renewals += 1
-            self._renew(fleet)
+            self._renew()
         elif surplus >= 0:
             self.tell()
 
@@ -73,9 +74,9 @@ class Recovery:
         which have given up their work for an earlier dispatcher by then."""
         self._tell_script(rank.ServingHosts(tuple(self._workers), is_complete))
 
-    def _renew(self, fleet: Fleet) -> None:
+    def _renew(self) -> None:
         self.tell(is_complete=False)
         try:
-            fleet.renew_dispatcher()
+            self._fleet.renew_dispatcher()
         except OSError as error:
             self._fail(f"the dispatcher cannot begin anew: {error}")

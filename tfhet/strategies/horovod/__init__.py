@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tfhet.strategies.horovod.rendezvous import Ring
-from tfhet.strategies.horovod.strategy import HOROVOD
+from tfhet.strategies.horovod.strategy import HOROVOD, Ring
 
 __all__ = ["HOROVOD", "Ring"]

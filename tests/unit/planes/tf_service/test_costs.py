@@ -19,7 +19,6 @@ from tfhet.planes.tf_service.costs import (
     WORKER,
     Moved,
     measured_costs,
-    wire_cost,
 )
 from tfhet.record import Figure, Interval, Record
 
@@ -53,43 +52,41 @@ RECORD = Record(
 )
 
 
+def wire(size: float, record: Record = RECORD, dtype: str = "uint8", compression: str = "none") -> WireCost:
+    return measured_costs(record).wire(dtype, size, compression)
+
+
 def test_a_measured_size_gives_the_figures_as_they_were_measured():
-    cost = wire_cost(RECORD, "uint8", 10_000_000)
+    cost = wire(10_000_000)
     assert cost.reader_s_per_gb == Interval.of(RECORD.figures[f"{PREFIX}.uint8.10MB.none.{CLIENT}"])
     assert cost.wire_ratio.value == 1.0
-    assert wire_cost(RECORD, "uint8", 10_000_000, workers=4).reader_s_per_gb.value == 1.5
-    assert wire_cost(RECORD, "float32", 10_000_000, "snappy").wire_ratio.value == 0.8
+    assert wire(10_000_000, dtype="float32", compression="snappy").wire_ratio.value == 0.8
 
 
 def test_between_two_sizes_the_cost_goes_straight_over_the_logarithm_with_its_interval():
-    middle = wire_cost(RECORD, "uint8", 1_000_000).reader_s_per_gb
+    middle = wire(1_000_000).reader_s_per_gb
     assert (middle.value, middle.low, middle.high) == pytest.approx((2.0, 1.75, 2.5))
 
 
 @given(st.floats(min_value=1.0, max_value=1e12))
 def test_the_cost_of_any_size_lies_between_the_measured_ones_and_beyond_them_is_the_nearest(size):
-    found = wire_cost(RECORD, "uint8", size).reader_s_per_gb
+    found = wire(size).reader_s_per_gb
     assert 1.0 <= found.value <= 3.0 and found.low <= found.value <= found.high
     if not 100_000 < size < 10_000_000:
         assert found.value == (3.0 if size <= 100_000 else 1.0)
 
 
-def test_what_was_not_measured_is_refused_with_what_was():
-    with pytest.raises(UsageError, match=r"nothing for float32\.SIZE\.none; it has float32\.10MB\.snappy, uint8"):
-        wire_cost(RECORD, "float32", 1_000_000)
-    with pytest.raises(UsageError, match="nothing for uint8.SIZE.none.tcmalloc"):
-        wire_cost(RECORD, "uint8", 1_000_000, allocator="tcmalloc")
-    with pytest.raises(UsageError, match="is it one of `tfhet bench transport`"):
-        wire_cost(Record("stages"), "uint8", 1_000_000)
+def test_what_was_not_measured_is_refused():
+    with pytest.raises(UsageError, match="'stages' holds no transfer"):
+        wire(1_000_000, Record("stages"))
     with pytest.raises(UsageError, match="give more than 0"):
-        wire_cost(RECORD, "uint8", 0)
+        wire(0)
 
 
 def test_a_record_that_lacks_a_figure_is_refused_with_its_name():
     kept = {name: one for name, one in RECORD.figures.items() if name != f"{PREFIX}.uint8.10MB.none.{RATE}"}
-    cut = Record(PREFIX, kept, details=RECORD.details)
     with pytest.raises(UsageError, match=r"no figure transport\.uint8\.10MB\.none\.gb_per_s"):
-        wire_cost(cut, "uint8", 1_000_000)
+        wire(1_000_000, Record(PREFIX, kept, details=RECORD.details))
 
 
 def test_names_leave_out_what_is_plain_and_sizes_are_whole():
