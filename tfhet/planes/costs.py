@@ -46,7 +46,7 @@ class PlaneCosts:
     compressions: tuple[str, ...] = ("none",)
     """Names of the compressions that a plan may choose from; `none` is no compression."""
     source: str = "nothing is moved"
-    """Where the costs come from: the name of a record, or what they assume."""
+    """Source of the costs: the name of a record, or their assumptions."""
     request_s: Interval = Interval.exact(0.0)
     """Seconds for the request for a batch and its answer between two hosts, without the batch itself."""
     split_s: Interval = Interval.exact(0.0)

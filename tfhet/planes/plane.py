@@ -109,7 +109,7 @@ class LauncherSide:
 
 
 class DataPlane:
-    """How batches come to the ranks of a job."""
+    """A way for batches to come from the hosts that prepare them to the ranks of a job."""
 
     name: str
     """Value of `--data_plane` that chooses this plane."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tfhet.cluster import Roles
@@ -50,13 +50,9 @@ def chosen(name: str, settings: Mapping[str, Any], roles: Roles) -> DataPlane:
 
 def kinds() -> Mapping[str, bool]:
     """The kinds of processes of all planes, and whether the leader's host has the only one."""
-    return {kind: is_single for plane in _every() for kind, is_single in plane.kinds.items()}
+    return {kind: is_single for name in names() for kind, is_single in get(name).kinds.items()}
 
 
 def kind_of(command: Sequence[str]) -> str | None:
     """Which kind of a plane's processes a command line is of; None where it is none."""
-    return next((kind for plane in _every() if (kind := plane.kind_of(command)) is not None), None)
-
-
-def _every() -> Iterator[DataPlane]:
-    return (get(name) for name in names())
+    return next((kind for name in names() if (kind := get(name).kind_of(command)) is not None), None)

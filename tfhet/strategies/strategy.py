@@ -67,7 +67,7 @@ class Collective(Protocol):
 
 
 class Strategy:
-    """How the ranks of a job train together."""
+    """A way for the ranks of a job to find each other and train together."""
 
     name: str
     """Value of `--strategy` that chooses this strategy."""

@@ -38,28 +38,24 @@ def addresses(hosts: Iterable[str]) -> frozenset[str]:
     return frozenset(found)
 
 
-class HangUp:
-    """`with HangUp(addresses): del reader`: ends this process's connections to those addresses."""
-
-    def __init__(self, to: Set[str]):
-        self._to = to
-        self._ending: subprocess.Popen[bytes] | None = None
-
-    def __enter__(self) -> HangUp:
-        descriptors = [fd for fd, address in _connections() if address in self._to] if self._to else []
-        if descriptors:
-            command = [sys.executable, "-S", "-E", "-c", _END, *map(str, descriptors)]
-            with contextlib.suppress(OSError):
-                self._ending = subprocess.Popen(command, pass_fds=descriptors, stdin=subprocess.DEVNULL)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._ending is not None:
+@contextlib.contextmanager
+def hang_up(to: Set[str]) -> Iterator[None]:
+    """`with hang_up(addresses): del reader`: ends this process's connections to those addresses."""
+    descriptors = [fd for fd, address in _connections() if address in to] if to else []
+    ending = None
+    if descriptors:
+        command = [sys.executable, "-S", "-E", "-c", _END, *map(str, descriptors)]
+        with contextlib.suppress(OSError):
+            ending = subprocess.Popen(command, pass_fds=descriptors, stdin=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        if ending is not None:
             try:
-                self._ending.wait(_LIMIT_S)
+                ending.wait(_LIMIT_S)
             except subprocess.TimeoutExpired:
-                self._ending.kill()
-                self._ending.wait()
+                ending.kill()
+                ending.wait()
 
 
 def _connections() -> Iterator[tuple[int, str]]:

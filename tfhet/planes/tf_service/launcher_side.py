@@ -28,9 +28,7 @@ from tfhet.telemetry import UP, Metric
 DISPATCHER, WORKERS = "dispatcher", "workers"
 """Names of the ports."""
 RUNNING = Metric("tfhet_workers", "gauge", "Data service workers of this host that run.")
-REGISTERED = Metric(
-    "tfhet_workers_registered", "gauge", "Workers that the dispatcher knows; where the dispatcher runs."
-)
+REGISTERED = Metric("tfhet_workers_registered", "gauge", "Workers that the dispatcher of this host knows.")
 RESTARTS = Metric("tfhet_restarts_total", "counter", "Restarts of a process of the data service on this host.")
 SERVICE_METRICS = (RUNNING, REGISTERED, RESTARTS)
 

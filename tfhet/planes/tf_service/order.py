@@ -11,7 +11,7 @@ from tfhet.errors import ClusterError, shown
 
 @dataclass(frozen=True)
 class Order:
-    """Where the dispatcher is, and what its workers can do."""
+    """Address of the dispatcher, and abilities of its workers."""
 
     dispatcher: str
     """`host:port` of the dispatcher."""

@@ -20,7 +20,7 @@ from tfhet.messages import MessageError, ProcessChannel, inherited, rank
 from tfhet.placement import Cut, Pipeline, Rest, local_part, remote_part, without_autotune
 from tfhet.placement.inspect import Inspection, inspect
 from tfhet.planes.reader import RankSide, Reader
-from tfhet.planes.tf_service.hangup import HangUp, addresses
+from tfhet.planes.tf_service.hangup import addresses, hang_up
 from tfhet.planes.tf_service.order import Order
 from tfhet.planes.tf_service.transport import Transport, is_registered
 from tfhet.source.damage import said
@@ -154,7 +154,7 @@ class ServiceReader(Reader):
         return found if self.stands() else None
 
     def giving_up(self) -> contextlib.AbstractContextManager[Any]:
-        return HangUp(self._data_hosts)  # a worker of a lost host may never answer
+        return hang_up(self._data_hosts)  # a worker of a lost host may never answer
 
     def cut_off_by(self, error: Exception) -> bool:
         if not self.is_served:

@@ -13,7 +13,7 @@ MOST_WORKERS = 256
 
 @dataclass(frozen=True)
 class ServiceSettings:
-    """How many workers run where, and at which ports. Every field is an argument `--NAME VALUE`."""
+    """Numbers of workers, and ports. Every field is an argument `--NAME VALUE`."""
 
     data_host_workers: int = 1
     """Number of tf.data service workers on each data host."""
