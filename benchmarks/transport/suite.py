@@ -22,7 +22,7 @@ from tfhet.clock import SYSTEM
 from tfhet.cluster import environment
 from tfhet.errors import UsageError, unknown
 from tfhet.events import Event, Observer
-from tfhet.planes.tf_service.wire_cost import CLIENT, DEFAULT, PREFIX
+from tfhet.planes.tf_service import CLIENT, DEFAULT, PREFIX
 from tfhet.record import Figure, Record, versions
 
 USUAL: Mapping[str, Any] = {**transport.USUAL, "allocators": (DEFAULT,)}

@@ -37,7 +37,7 @@ def test_an_import_from_a_room_below_is_found(path, source):
             "tfhet/launch/launcher.py",
             "from tfhet.record import RunFolder\nfrom tfhet import errors, clock, __version__",
         ),
-        ("tfhet/launch/launcher.py", "from .ring import Ring\nfrom tfhet.strategies.horovod.rendezvous import Ring"),
+        ("tfhet/launch/launcher.py", "from .ring import Ring\nfrom tfhet.strategies.horovod import Ring"),
         ("tfhet/__main__.py", "import tfhet.doctor"),
         ("tfhet/plan/command.py", "def run():\n    from tfhet.report import show"),
         ("tfhet/__main__.py", "from tfhet.plan.command import add"),

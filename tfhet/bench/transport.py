@@ -19,7 +19,7 @@ from tfhet.bench.wire.lane import CLIENTS, WORKERS, Turn, Ways, rounds
 from tfhet.bench.wire.load import COMPRESSIONS, DTYPES, SELECTION, Load, combined
 from tfhet.errors import UsageError
 from tfhet.events import Observer
-from tfhet.planes.tf_service.wire_cost import CLIENT, PLAIN, PREFIX, RATE, RATIO, WORKER, bytes_of, row
+from tfhet.planes.tf_service import CLIENT, PLAIN, PREFIX, RATE, RATIO, WORKER
 from tfhet.record import Figure, Record
 
 SECONDS = 0.5
@@ -79,7 +79,7 @@ def turns_of(
 
     async def measured() -> tuple[dict[str, list[Turn]], dict[str, float]]:
         turns, ratios = dict[str, list[Turn]](), dict[str, float]()
-        for size in sorted({one.size for one in loads}, key=bytes_of):
+        for size in dict.fromkeys(one.size for one in sorted(loads, key=lambda one: one.bytes)):
             async with ways() as open_ways:
                 lanes = await open_ways.open([one for one in loads if one.size == size], size)
                 counts = (options.seconds, options.warmup, options.repeats)
@@ -134,10 +134,7 @@ def details_of(loads: Sequence[Load], turns: Mapping[str, Sequence[Turn]], secon
 
 def rows_of(loads: Sequence[Load]) -> list[dict[str, Any]]:
     """Returns the fields of each load, which `tfhet plan` looks for."""
-    return [
-        row(load.dtype, load.size, load.compression, allocator=load.allocator, workers=load.workers, ranks=load.ranks)
-        for load in loads
-    ]
+    return [asdict(load) for load in loads]
 
 
 def machine_now() -> dict[str, Any]:

@@ -34,7 +34,7 @@ class Assignment:
         """Reads the host's identity and the ranks. Raises ClusterError and UsageError."""
         identity = identify(env)
         parts = roles(identity, settings.groups, known(settings))
-        rank = _rank(env, parts) if parts.current.trains else None
+        rank = _rank(env, parts, settings.strategy) if parts.current.trains else None
         plane = planes.chosen(settings.data_plane, settings.planes, parts)
         ports = Ports.from_env(env, control=settings.control_port, plane=_ports(settings, plane, parts.current))
         place = Place(identity, parts, rank, ports, host_paths(env), env)
@@ -56,7 +56,7 @@ class Assignment:
     @property
     def source(self) -> RankSource | None:
         """What gave this launcher its rank; None on a host that does not train."""
-        return None if self.place.rank is None else strategies.source_of(self.place.rank)
+        return None if self.place.rank is None else strategies.source_of(self.place.rank, self.strategy.name)
 
     @property
     def numbers_ranks(self) -> bool:
@@ -91,8 +91,8 @@ def _of(settings: LaunchSettings, plane: DataPlane, role: Role) -> Mapping[str, 
     return plane.ports(settings.planes[plane.name], role)
 
 
-def _rank(env: Mapping[str, str], parts: Roles) -> Rank:
-    rank = strategies.rank_of(env)
+def _rank(env: Mapping[str, str], parts: Roles, strategy: str) -> Rank:
+    rank = strategies.rank_of(env, strategy)
     if rank is not None:
         return rank
     if len(parts.dnn_hosts) > 1:

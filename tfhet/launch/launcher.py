@@ -130,7 +130,7 @@ class Launcher:
     async def _work(self, link: Link) -> None:
         place = self.place
         await link.join()
-        serving = asyncio.create_task(self._side.serve()) if self._side.serves else None
+        serving = asyncio.create_task(self._side.serve())
         training = asyncio.create_task(self._train(link)) if place.rank is not None else None
         further = place.roles.current in self.assignment.strategy.roles
         helping = asyncio.create_task(self._help(link)) if further else None
@@ -160,8 +160,6 @@ class Launcher:
         timeline = self._timeline if self._settings.timeline == "steps" else None
         env = environment_of(self.assignment, self._side, start, self._record, timeline)
         self._observe(Event("training.started", SYSTEM.wall(), {"command": command, "job_id": start.job_id}))
-        if place.is_leader:
-            self._side.begins()
         pid = await self._script.start(command, env)
         beside = asyncio.create_task(self._side.beside(pid), name="beside")
         try:
@@ -271,7 +269,9 @@ class Launcher:
         idle = "delivers data" if place.roles.current is DATA else f"role {place.roles.current.name}"
         part = idle if rank is None else f"rank {rank.rank} of {rank.size} ({words})"
         weak = "; secret derived from the job's name (set TFHET_SECRET for a real one)" if secret.derived else ""
-        return f"{place.mode} job: {part}, {self._side.words}, group {place.identity.current_group}{weak}"
+        facts = ", ".join(f"{name} {value}" for name, value in self._side.facts.items())
+        plane = f"data plane {self.assignment.plane.name}" + (f" ({facts})" if facts else "")
+        return f"{place.mode} job: {part}, {plane}, group {place.identity.current_group}{weak}"
 
     def _host_line(self) -> HostLine:
         place = self.place

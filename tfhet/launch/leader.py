@@ -18,7 +18,7 @@ from tfhet.launch.assignment import Assignment
 from tfhet.launch.job_result import JobResult
 from tfhet.launch.script import SCRIPT_GRACE_S
 from tfhet.messages import MessageError, UnknownKind, link
-from tfhet.planes import LauncherSide, Loss
+from tfhet.planes import LauncherSide
 from tfhet.strategies import Meeting
 
 LINGER_S = 2.0
@@ -267,7 +267,7 @@ class Leader:
             return
         self._tell("host.lost", host=host, reason=reason, serving=list(self.serving))
         self._on_host_lost(host)
-        if self._side.lost(host) is Loss.STOP:
+        if not self._side.lost(host):
             self._decide(1, f"{host} was lost: {reason}")
 
     @property

@@ -38,9 +38,9 @@ def ranks_to_start(env: Mapping[str, str], settings: LaunchSettings) -> tuple[Ra
     parts = roles(identity, settings.groups, known(settings))
     if not parts.current.trains:
         return ()
-    rank, count = strategies.rank_of(env), settings.processes_per_host
+    rank, count = strategies.rank_of(env, settings.strategy), settings.processes_per_host
     if rank is not None:
-        source = strategies.source_of(rank)
+        source = strategies.source_of(rank, settings.strategy)
         if not source.own and count not in (0, rank.local_size):
             raise ClusterError(
                 f"--processes_per_host {count}, and {source.starter} started {rank.local_size} on "

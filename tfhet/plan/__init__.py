@@ -4,7 +4,7 @@
 
     stages = plan.CutCost("stages", 5, plan.Interval(900, 880, 930), plan.Interval(1, 1, 2), 3096, "uint8")
     trainer = plan.Trainer({"A100": plan.Interval(70, 68, 73)}, batch_size=1024)
-    workload = plan.Workload(plan.PipelineCost((stages,)), trainer, planes.get("local").costs)
+    workload = plan.Workload(plan.PipelineCost((stages,)), trainer, planes.get("local").costs())
     cluster = plan.ClusterShape(plan.HostType("ml.p4d.24xlarge", 96, 8, "A100", 400))
     found = plan.predict(workload, cluster, plan.Layout())
     print(found.step_s, found.binding.value)

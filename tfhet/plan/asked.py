@@ -67,7 +67,7 @@ def _workload(args: argparse.Namespace, profile: Profile, plane: DataPlane, toda
     return Workload(
         PipelineCost.of(profile),
         Trainer({today.dnn.gpu_kind or "": step_ms}, batch_size, Interval.exact(args.trainer_cpu_ms)),
-        plane.measured_costs(Record.read(args.transport)) if args.transport else plane.costs,
+        plane.costs(Record.read(args.transport) if args.transport else None),
         over_ideal(Record.read(args.scaling)) if args.scaling else Interval.exact(1.0),
         args.source_mb_per_s and 1e6 * args.source_mb_per_s,
     )

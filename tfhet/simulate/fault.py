@@ -39,9 +39,8 @@ from tfhet.errors import UsageError, unknown
 NETWORK = {"loss": kernel.LOSE, "delay": kernel.DELAY, "rate": kernel.LIMIT}
 """Kinds with an amount (a share of the packets, seconds, bits per second), and what the kernel must be able to do."""
 KINDS = ("kill", "oom", "hang", "sigterm", "partition", *NETWORK, "slow-disk", "late-join", "bad-peer")
-PROCESSES = (*planes.kinds(), "script", "launcher", "host")
-WITH_MEMORY = (*planes.kinds(), "script")
-"""Processes that can run out of memory."""
+PROCESSES = ("script", "launcher", "host")
+"""Targets beside the processes of data planes."""
 IMPAIRMENTS = (*NETWORK, "slow-disk")
 """Kinds that a host backend does by itself."""
 OF_A_HOST = ("partition", *IMPAIRMENTS, "late-join")
@@ -69,7 +68,7 @@ class Fault:
     kind: str
     """One of KINDS."""
     process: str
-    """One of PROCESSES; "" where the kind says what is harmed."""
+    """A kind of a data plane's processes, or one of PROCESSES; "" where the kind says what is harmed."""
     host: str = ""
     """`data-1`: the first host of the data group; `dnn-2`; or a host's own name, `algo-3`; "": any with the process."""
     rank: int | None = None
@@ -160,9 +159,9 @@ def _target(text: str, kind: str, target: str) -> tuple[str, str, int | None]:
             raise UsageError(f"fault {text!r}: {target!r} is not a rank")
         return "script", "", int(target[5:])
     process, _, host = target.partition("@")
-    if process not in PROCESSES:
-        unknown("target of a fault", process, (*PROCESSES, "rank=N"))
-    if kind == "oom" and process not in WITH_MEMORY:
+    if process not in PROCESSES and process not in planes.kinds():
+        unknown("target of a fault", process, (*planes.kinds(), *PROCESSES, "rank=N"))
+    if kind == "oom" and process in ("launcher", "host"):
         raise UsageError(f"fault {text!r}: write oom:worker@data-1, oom:dispatcher or oom:rank=1")
     if process == "host" and not host:
         raise UsageError(f"fault {text!r}: which host? write host@data-1")

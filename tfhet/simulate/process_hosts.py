@@ -22,7 +22,7 @@ from tfhet.simulate.partition import Network
 from tfhet.simulate.scale import limits_of
 from tfhet.simulate.submission import Submission
 from tfhet.simulate.targets import Targets
-from tfhet.strategies.horovod.rendezvous import Ring
+from tfhet.strategies.horovod import Ring
 
 READ_MS = 50
 """Delay of a read of a slow disk, as if its queue were full."""

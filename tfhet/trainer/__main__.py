@@ -13,7 +13,6 @@ import tensorflow as tf
 
 from tfhet.cluster import environment, host_paths
 from tfhet.errors import TfhetError
-from tfhet.planes.local.threads import threads_per_rank
 from tfhet.strategies import JobContext
 from tfhet.trainer.build import build
 from tfhet.trainer.settings import Settings
@@ -25,7 +24,7 @@ def main(argv: Sequence[str], env: Mapping[str, str]) -> int:
     logging.basicConfig(format="[tfhet] %(levelname)s: %(message)s")
     settings, job, paths = Settings.parse(argv), JobContext.from_env(env), host_paths(env)
     with contextlib.suppress(RuntimeError):  # TensorFlow runs in this process already, with the threads that it has
-        tf.config.threading.set_intra_op_parallelism_threads(settings.threads or threads_per_rank(job))
+        tf.config.threading.set_intra_op_parallelism_threads(settings.threads or job.threads)
     training = build(settings, job, paths)
     try:
         training.run()

@@ -13,11 +13,10 @@ from tfhet.cluster import HostPaths
 from tfhet.errors import UsageError, unknown
 from tfhet.messages import FirstBatchLine
 from tfhet.placement import Cut, Pipeline, label_spec
-from tfhet.planes.reader import Reader
+from tfhet.planes import Reader
 from tfhet.source import Sidecar, Source, SyntheticSource, TFRecordSource
 from tfhet.stages import CenterCrop, Choice, ImageSpec, PlacedStage, RandomResizedCrop, Resize, Stage
-from tfhet.strategies import Collective, JobContext
-from tfhet.strategies.job import LOCAL_PLANE
+from tfhet.strategies import LOCAL_PLANE, Collective, JobContext
 from tfhet.trainer.emulated import EmulatedAccelerator
 from tfhet.trainer.settings import Settings
 from tfhet.trainer.step import NUMBERS, Accelerator, KerasAccelerator, shares

@@ -13,7 +13,7 @@ import numpy as np
 from tfhet.clock import SYSTEM, Clock
 from tfhet.errors import DataError
 from tfhet.messages import MetricLine
-from tfhet.planes.reader import Delivery, Reader
+from tfhet.planes import Delivery, Reader
 from tfhet.record import StepTime
 from tfhet.strategies import Collective
 from tfhet.trainer.audit import Audit, Visits

@@ -12,7 +12,7 @@ import numpy as np
 
 from tfhet.errors import DataError, NotReady
 from tfhet.placement import Rest
-from tfhet.planes.reader import Delivery, Reader
+from tfhet.planes import Delivery, Reader
 from tfhet.source import BadRecord
 from tfhet.strategies import Collective
 from tfhet.trainer.audit import Audit

@@ -19,7 +19,7 @@ from tfhet.cluster import HostPaths, environment
 from tfhet.errors import UsageError
 from tfhet.messages import EpochLine, MetricLine, ProcessChannel, inherited, rank
 from tfhet.placement import bytes_per_example
-from tfhet.planes.reader import Reader
+from tfhet.planes import Reader
 from tfhet.record import RunFolder, RunSummary
 from tfhet.strategies import Collective, JobContext
 from tfhet.trainer.audit import Ledger

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfhet.source import example_id
-from tfhet.strategies.solo.collective import SoloCollective
+from tfhet.strategies.solo import SoloCollective
 from tfhet.trainer.audit import Audit, Visits
 
 

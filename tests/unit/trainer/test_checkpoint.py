@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from tfhet.errors import DataError
-from tfhet.strategies.solo.collective import SoloCollective
+from tfhet.strategies.solo import SoloCollective
 from tfhet.trainer.audit import Ledger
 from tfhet.trainer.checkpoint import Checkpoints, Progress, export
 from tfhet.trainer.step import KerasAccelerator

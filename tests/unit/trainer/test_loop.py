@@ -10,7 +10,7 @@ import pytest
 
 from tfhet.clock import FakeClock
 from tfhet.messages import MetricLine
-from tfhet.strategies.solo.collective import SoloCollective
+from tfhet.strategies.solo import SoloCollective
 from tfhet.trainer.emulated import EmulatedAccelerator
 from tfhet.trainer.loop import Begun, Loop
 from tfhet.trainer.step import Batch, KerasAccelerator

@@ -29,7 +29,7 @@ FEATURES = {"image": Raw((8, 8, 1)), "label": Scalar()}
 @pytest.fixture(autouse=True)
 def _one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches come in the same order every time."""
-    monkeypatch.setattr("tfhet.planes.local.threads.os.cpu_count", lambda: 1)
+    monkeypatch.setattr("tfhet.strategies.job.os.cpu_count", lambda: 1)
 
 
 def env(base: Path) -> dict[str, str]:
@@ -64,7 +64,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three epochs in one go."""
     base = tmp_path_factory.mktemp("whole")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tfhet.planes.local.threads.os.cpu_count", lambda: 1)
+        patch.setattr("tfhet.strategies.job.os.cpu_count", lambda: 1)
         assert main([*SYNTHETIC, "--epochs", "3"], env(base)) == 0
     return base
 

@@ -18,7 +18,7 @@ from tfhet.clock import SYSTEM, Clock, cpu_of
 from tfhet.cluster import environment, free_ports
 from tfhet.errors import TfhetError
 from tfhet.events import Observer
-from tfhet.planes.memory import in_huge_pages
+from tfhet.planes import in_huge_pages
 from tfhet.planes.tf_service import Fleet
 from tfhet.units import GB
 

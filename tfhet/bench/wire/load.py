@@ -7,10 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tfhet.errors import UsageError, unknown
-from tfhet.planes.tf_service import wire_cost
-from tfhet.planes.tf_service.wire_cost import DEFAULT, PLAIN, bytes_of
+from tfhet.planes.tf_service import DEFAULT, DTYPES, PLAIN, Moved
 
-DTYPES = ("uint8", "float32")
 SNAPPY = "snappy"
 COMPRESSIONS = (PLAIN, SNAPPY)
 MOST_BYTES = 1_000_000_000
@@ -19,20 +17,8 @@ MOST_PROCESSES = 64
 
 
 @dataclass(frozen=True)
-class Load:
+class Load(Moved):
     """Batches of one tensor each, and the processes between which they move. Raises UsageError for wrong values."""
-
-    dtype: str
-    """uint8 or float32."""
-    size: str
-    """Size of a batch, as figures name it: whole kB or MB."""
-    compression: str = PLAIN
-    """none or snappy."""
-    allocator: str = DEFAULT
-    """Allocator of clients and workers; the default is that of jobs: the C library's, in huge pages."""
-    workers: int = 1
-    ranks: int = 1
-    """Clients that share one job, first come, first served."""
 
     def __post_init__(self) -> None:
         for kind, name, known in (("dtype", self.dtype, DTYPES), ("compression", self.compression, COMPRESSIONS)):
@@ -42,17 +28,6 @@ class Load:
             raise UsageError(f"size {self.size}: give at most {MOST_BYTES // 1_000_000} MB")
         if not (1 <= self.workers <= MOST_PROCESSES and 1 <= self.ranks <= MOST_PROCESSES):
             raise UsageError(f"{self.workers} workers, {self.ranks} ranks: give 1 to {MOST_PROCESSES}")
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of one batch."""
-        return bytes_of(self.size)
-
-    @property
-    def key(self) -> str:
-        """Part of a figure's name."""
-        where = {"allocator": self.allocator, "workers": self.workers, "ranks": self.ranks}
-        return wire_cost.key(self.dtype, self.size, self.compression, **where)  # type: ignore[arg-type]
 
     @property
     def plain(self) -> Load:

@@ -49,7 +49,7 @@ def read(dispatcher: str, workers: int, rank: int, dtype: str, size: int, compre
     import tensorflow as tf
 
     from tfhet.placement import without_autotune
-    from tfhet.planes.tf_service.transport import Transport
+    from tfhet.planes.tf_service import Transport
 
     transport = Transport(compression="AUTO" if compression == SNAPPY else None)
     # Converted by AutoGraph the function would leave a file in the folder for temporary ones.

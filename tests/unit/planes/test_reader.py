@@ -6,7 +6,7 @@ import pytest
 from tfhet.clock import FakeClock
 from tfhet.errors import DataError, UsageError
 from tfhet.placement import Cut, Pipeline
-from tfhet.planes.local.reader import LocalReader
+from tfhet.planes import Reader
 from tfhet.source import SyntheticSource
 from tfhet.strategies import JobContext
 
@@ -21,13 +21,13 @@ def test_a_corrupt_record_ends_in_an_error_that_names_file_and_byte(corrupted):
     source, file, offset = corrupted
     source.check()  # looks at the framing only, and that is whole
     with pytest.raises(DataError, match=rf"bad record in {file} at byte {offset}: .*checksum") as found:
-        list(LocalReader(Pipeline(source, batch_size=4), LOCAL).epoch(0))
+        list(Reader(Pipeline(source, batch_size=4), LOCAL).epoch(0))
     assert (found.value.path, found.value.offset) == (file, offset)
 
 
 def test_the_first_batch_of_all_is_told_once_with_how_long_it_took():
     clock, told = FakeClock(), []
-    reader = LocalReader(pipeline(), LOCAL, clock=clock, on_first_batch=told.append)
+    reader = Reader(pipeline(), LOCAL, clock=clock, on_first_batch=told.append)
     for epoch in range(2):
         for _ in reader.epoch(epoch):
             clock.sleep(1.0)
@@ -36,7 +36,7 @@ def test_the_first_batch_of_all_is_told_once_with_how_long_it_took():
 
 def test_deliveries_are_batches_with_ids_epoch_and_the_time_they_took():
     clock = FakeClock()
-    reader = LocalReader(pipeline(), LOCAL, clock=clock)
+    reader = Reader(pipeline(), LOCAL, clock=clock)
     assert reader.first_batch_s is None
     found = list(reader.epoch(3))
     assert sorted(i for d in found for i in d.ids.tolist()) == sorted(
@@ -53,7 +53,7 @@ def test_the_wait_is_what_passes_on_the_clock_before_a_batch():
             self.sleep(1.0)
             return super().monotonic()
 
-    reader = LocalReader(pipeline(), LOCAL, clock=Ticking())
+    reader = Reader(pipeline(), LOCAL, clock=Ticking())
     assert [d.wait_s for d in reader.epoch(0)] == [1.0] * 3
     assert reader.first_batch_s == 2.0
     list(reader.epoch(1))
@@ -61,23 +61,23 @@ def test_the_wait_is_what_passes_on_the_clock_before_a_batch():
 
 
 def test_the_cut_is_the_smallest_unless_given_and_must_exist():
-    assert LocalReader(pipeline("dilate(3); rescale()"), LOCAL).cut == Cut(1)
-    assert LocalReader(pipeline("dilate(3); rescale()"), LOCAL, cut=Cut(2)).cut == Cut(2)
+    assert Reader(pipeline("dilate(3); rescale()"), LOCAL).cut == Cut(1)
+    assert Reader(pipeline("dilate(3); rescale()"), LOCAL, cut=Cut(2)).cut == Cut(2)
     with pytest.raises(UsageError, match="between 0 and 2"):
-        LocalReader(pipeline("dilate(3); rescale()"), LOCAL, cut=Cut(3))
+        Reader(pipeline("dilate(3); rescale()"), LOCAL, cut=Cut(3))
 
 
 def test_a_record_that_reads_well_the_second_time_is_told_as_such(corrupted, monkeypatch):
     source, _, _ = corrupted
-    monkeypatch.setattr("tfhet.planes.local.reader.find", lambda *given: None)
+    monkeypatch.setattr("tfhet.planes.reader.find", lambda *given: None)
     with pytest.raises(DataError, match="a record cannot be read, and it was not found in 60 s"):
-        list(LocalReader(Pipeline(source, batch_size=4), LOCAL).epoch(0))
+        list(Reader(Pipeline(source, batch_size=4), LOCAL).epoch(0))
 
 
 def test_each_rank_reads_its_own_splits():
     declared = pipeline("", 40, 8)
     jobs = [JobContext("job", "homogeneous", rank=r, size=2, local_rank=r, local_size=2) for r in range(2)]
-    shares = [[int(i) for d in LocalReader(declared, job).epoch(0) for i in d.ids] for job in jobs]
+    shares = [[int(i) for d in Reader(declared, job).epoch(0) for i in d.ids] for job in jobs]
     assert sorted(shares[0] + shares[1]) == [split * 2**32 + place for split in range(8) for place in range(5)]
     splits = [{i >> 32 for i in share} for share in shares]
     assert not splits[0] & splits[1]

@@ -1,6 +1,6 @@
-"""Private API of TensorFlow that this plane uses, all of it, as seen in TensorFlow 2.15.1 and 2.21.
+"""Private API of TensorFlow that the planes use, all of it, as seen in TensorFlow 2.15.1 and 2.21.
 
-Each function says why the public API does not do.
+Each function says why the public API does not do, and imports TensorFlow when it is called.
 """
 
 from __future__ import annotations
@@ -15,6 +15,13 @@ from typing import Any
 
 SERVERS = "tensorflow.python.data.experimental.service._pywrap_server_lib"
 CONFIGS = "tensorflow.core.protobuf.service_config_pb2"
+
+
+def auto_shard(data: Any, ranks: int, rank: int) -> Any:
+    """The share of one rank, by the data set's auto-shard policy, which the public API offers to strategies only."""
+    from tensorflow.python.data.experimental.ops import distribute
+
+    return distribute._AutoShardDataset(data, ranks, rank)
 
 
 def servers() -> tuple[Any, Any]:
@@ -50,7 +57,7 @@ def read_registered(sharding: Any, target: str, dataset_id: str, element_spec: A
 
 
 def registered_metadata(dataset_id: str, dispatcher: str) -> Any:
-    """What the dispatcher at `dispatcher` knows of a data set; the public API only reads one. Raises RuntimeError or
+    """The dispatcher's description of a data set; the public API only reads one. Raises RuntimeError or
     tf.errors.OpError."""
     library, _ = servers()
     with warnings.catch_warnings():  # protobuf 4 warns of what TensorFlow 2.15 does in there
