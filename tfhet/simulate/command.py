@@ -68,14 +68,6 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         metavar="KIND:TARGET[:after=3s][:every=5s][:for=4s]",
         help="fault to inject into the job, like kill:worker@data-1:after=3s; may be given again",
     )
-    simulate.add_argument("--chaos", type=int, metavar="SEED", help="inject faults drawn by this seed, and print them")
-    simulate.add_argument(
-        "--chaos-s",
-        type=float,
-        default=10.0,
-        metavar="S",
-        help="draw faults within the first S seconds of training (default 10)",
-    )
     simulate.add_argument("--seed", type=int, default=0, help="seed of the hosts' names (default 0)")
     simulate.add_argument("--quiet", action="store_true", help="do not show the hosts' output")
     simulate.add_argument("--json", type=Path, help="also write the summary to this file")
@@ -85,8 +77,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def run(args: argparse.Namespace) -> int:
     """The exit code: 0, or 1 when the job failed. Raises UsageError for what cannot be run."""
     from tfhet import report
-    from tfhet.launch import LaunchSettings
-    from tfhet.simulate import Fault, chaos, load, parse_scale, presets, run_dir, simulate
+    from tfhet.simulate import Fault, load, parse_scale, presets, run_dir, simulate
 
     if args.list:
         print("\n".join(presets()))
@@ -108,12 +99,6 @@ def run(args: argparse.Namespace) -> int:
     how |= {name: value for name, value in (("start", args.start), ("code", args.source_dir)) if value is not None}
     folder = args.run_dir or run_dir(cluster)
     faults = [Fault.parse(text) for text in args.fault]
-    if args.chaos is not None:
-        settings, _ = LaunchSettings.parse([*cluster.arguments(), *command[1:]])
-        aim = chaos.Aim.of(cluster, settings, networks=args.hosts == "namespace")
-        drawn = chaos.schedule(args.chaos, aim, args.chaos_s)
-        print("chaos, the same as:", *(f"--fault {fault}" for fault in drawn), flush=True)
-        faults += drawn
     summary = simulate(
         cluster,
         command,
