@@ -22,7 +22,7 @@ from benchmarks.job_scripts import SOURCE_DIR
 from benchmarks.scaling import suite as scaling
 from benchmarks.scaling.alone import Alone
 from tfhet.clock import FakeClock
-from tfhet.container.limits import Limits
+from tfhet.container import Limits
 from tfhet.errors import JobFailed, UsageError
 from tfhet.launch.settings import LaunchSettings
 from tfhet.planes.tf_service import ServiceSettings

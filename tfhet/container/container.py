@@ -1,10 +1,10 @@
 """One container: a process with a network, a root, process numbers and a host name of its own, without Docker.
 
-    Container("algo-1", "/runs/scratch/algo-1", "eth0", ["python", "train.py"], {"PATH": "/usr/bin"}, "/").write(spec)
+    Container("algo-1", "/runs/scratch/algo-1", ["python", "train.py"], {"PATH": "/usr/bin"}, "/").write(spec)
 
 and then `python -m tfhet.container SPEC.json` runs it. That process enters new namespaces (network, mounts, host name,
 IPC, processes) and forks. The fork is process 1 of the container. It lays out the root, an overlay of the machine's own
-root, so that whatever the container writes stays in it; it waits for its network interface, which `bridge.py` attaches,
+root, so that whatever the container writes stays in it; it waits for its `eth0`, which `bridge.py` attaches,
 and becomes the command. The first process stays outside, passes signals on, and ends as the container did. When it
 dies, so does everything inside.
 """
@@ -57,8 +57,6 @@ class Container:
     """Its host name."""
     scratch: str
     """An empty directory for what it changes, on a file system that may be the upper part of an overlay."""
-    interface: str
-    """Name of the network interface that it waits for."""
     command: Sequence[str]
     environment: Mapping[str, str]
     directory: str
@@ -83,14 +81,9 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 def _mount(source: str, target: Path | str, kind: str = "", flags: int = 0, options: str = "") -> None:
     """The system call. Raises OSError that says what was tried."""
-    words = (
-        source.encode(),
-        str(target).encode(),
-        kind.encode() or None,
-        ctypes.c_ulong(flags),
-        options.encode() or None,
-    )
-    _check(_LIBC.mount(*words), f"mount {kind or 'bind'} {source} {target}")
+    words = [text.encode() or None for text in (source, str(target), kind, options)]
+    result = _LIBC.mount(*words[:3], ctypes.c_ulong(flags), words[3])
+    _check(result, f"mount {kind or 'bind'} {source} {target}")
 
 
 def _check(result: int, what: str) -> None:
@@ -236,7 +229,7 @@ def _become(container: Container, alive: int) -> None:
         root.make(container)
         os.chroot(root.at)
         os.chdir(container.directory)
-        _wait_for(container.interface)
+        _wait_for_network()
         os.execvpe(container.command[0], list(container.command), dict(container.environment))
     except BaseException as error:  # noqa: BLE001 - the last thing that it can do is to say why
         why = error.strerror if isinstance(error, OSError) and error.filename is None else error
@@ -244,19 +237,19 @@ def _become(container: Container, alive: int) -> None:
         os._exit(1)
 
 
-def _wait_for(interface: str) -> None:
+def _wait_for_network() -> None:
     until = SYSTEM.monotonic() + _NETWORK_S
-    while not _is_up(interface):
+    while not _is_up():
         if pending := signal.sigpending():
             raise InterruptedError(f"stopped by {signal.Signals(min(pending)).name}")
         if SYSTEM.monotonic() > until:
-            raise TimeoutError(f"no network interface {interface} after {_NETWORK_S:g} s")
+            raise TimeoutError(f"no network interface eth0 after {_NETWORK_S:g} s")
         SYSTEM.sleep(0.01)
 
 
-def _is_up(interface: str) -> bool:
+def _is_up() -> bool:
     try:
-        return Path(f"/sys/class/net/{interface}/operstate").read_text(encoding="ascii").strip() == "up"
+        return Path("/sys/class/net/eth0/operstate").read_text(encoding="ascii").strip() == "up"
     except OSError:
         return False
 

@@ -11,22 +11,20 @@ import contextlib
 import functools
 import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 
 from tfhet.cluster import environment
-from tfhet.container import shaping
-from tfhet.container.compile import compiler
+from tfhet.container import tool
+from tfhet.container.cable import IP_BATCH, Shape, has_netem, losing
 from tfhet.container.hierarchy import controllers
 from tfhet.container.netns import NetworkNamespace
+from tfhet.container.tool import compiler
 from tfhet.errors import TfhetError, UsageError, unknown
+from tfhet.versions import versions
 
-LIMIT_S = 20.0
-"""Seconds that one command of a probe may take."""
 _CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_SYS_ADMIN": 21}  # linux/capability.h
 
 NAMESPACE, TOOLKIT, LIMIT, LOSE, DELAY, SLOW_DISK = "namespace", "toolkit", "limit", "lose", "delay", "slow-disk"
@@ -71,11 +69,14 @@ class _Sandbox:
         return made
 
 
+_Look = Callable[[_Sandbox], str]
+"""Returns what it found. Raises OSError or TfhetError where the feature is missing."""
+
+
 @dataclass(frozen=True)
 class _Probe:
     name: str
-    look: Callable[[_Sandbox], str]
-    """Returns what it found. Raises OSError, TfhetError or SubprocessError where the feature is missing."""
+    look: _Look
     needed_for: tuple[str, ...]
     what_to_do: str
     needs_root: bool = True
@@ -99,17 +100,15 @@ def missing(for_what: str, directory: Path | None = None) -> list[KernelFeature]
 
 def require(for_what: str, directory: Path | None = None) -> None:
     """Raises a UsageError that names all that is missing for a key of PURPOSES, and what to do about each."""
-    lacking = missing(for_what, directory)
-    if lacking:
+    if lacking := missing(for_what, directory):
         named = "; ".join(f"{feature.name}: {feature.detail}; {feature.what_to_do}" for feature in lacking)
         raise UsageError(f"{PURPOSES[for_what]}: this machine lacks {len(lacking)} of what they need. {named}")
 
 
 def _look_for(probes: Iterable[_Probe], directory: Path | None) -> Iterator[KernelFeature]:
-    is_root = _lacking_capabilities() == []
+    is_root = not _lacking_capabilities()
     directory = Path(tempfile.gettempdir()) if directory is None else directory.absolute()
-    while not directory.exists():  # it will be made there
-        directory = directory.parent
+    directory = next(folder for folder in (directory, *directory.parents) if folder.exists())  # it will be made there
     with contextlib.ExitStack() as stack:
         sandbox = _Sandbox(directory, stack)
         for each in probes:
@@ -118,7 +117,7 @@ def _look_for(probes: Iterable[_Probe], directory: Path | None) -> Iterator[Kern
             if is_root or not each.needs_root:
                 try:
                     detail, there = each.look(sandbox), True
-                except (OSError, TfhetError, subprocess.SubprocessError) as error:
+                except (OSError, TfhetError) as error:
                     detail, there = str(error), False
             yield KernelFeature(each.name, there, detail, each.needed_for, each.what_to_do)
 
@@ -129,15 +128,21 @@ def _lacking_capabilities() -> list[str]:
     return [name for name, bit in _CAPABILITIES.items() if not effective >> bit & 1]
 
 
+def _found(what: str | None, otherwise: str) -> str:
+    """What was found. Raises UsageError with `otherwise` where that is nothing."""
+    if not what:
+        raise UsageError(otherwise)
+    return what
+
+
 def _root(sandbox: _Sandbox) -> str:
-    lacking = _lacking_capabilities()
-    if lacking:
+    if lacking := _lacking_capabilities():
         raise UsageError(f"user {os.geteuid()} without {' and '.join(lacking)}")
     return f"user {os.geteuid()}"
 
 
 def _namespaces(sandbox: _Sandbox) -> str:
-    _run("unshare", "--net", "--mount", "--uts", "--ipc", "--pid", "--fork", "true")
+    tool.run(["unshare", "--net", "--mount", "--uts", "--ipc", "--pid", "--fork", "true"])
     return "net, mount, uts, ipc, pid"
 
 
@@ -147,7 +152,7 @@ def _overlay(sandbox: _Sandbox) -> str:
         for part in ("upper", "work", "root"):
             (folder / part).mkdir()
         mount = "mount -t overlay overlay -o lowerdir=/,upperdir=upper,workdir=work root && echo > root/written"
-        _run("unshare", "--mount", "sh", "-c", mount, cwd=folder)
+        tool.run(["unshare", "--mount", "sh", "-c", mount], cwd=folder)
         if not (folder / "upper" / "written").exists():
             raise UsageError("what is written does not arrive in the upper folder")
     return f"with what is written in {sandbox.directory}"
@@ -155,77 +160,47 @@ def _overlay(sandbox: _Sandbox) -> str:
 
 def _bridge(sandbox: _Sandbox) -> str:
     lines = ["link add probe type bridge", "link add probe1 master probe type veth peer name probe2"]
-    sandbox.namespace.run(["ip", "-batch", "-"], [*lines, "link delete probe1", "link delete probe"])
+    sandbox.namespace.run(IP_BATCH, [*lines, "link delete probe1", "link delete probe"])
     return "bridge, veth"
 
 
 def _tbf(sandbox: _Sandbox) -> str:
-    shape, none = shaping.Shape(1e6), shaping.Shape()
+    shape, none = Shape(1e6), Shape()
     sandbox.namespace.run(["tc", "-batch", "-"], [*shape.lines("lo", none), *none.lines("lo", shape)])
     return "tbf"
 
 
 def _netem(sandbox: _Sandbox) -> str:
-    if not shaping.has_netem(sandbox.namespace):
-        raise UsageError("not in this kernel")
-    return "netem"
+    return _found("netem" if has_netem(sandbox.namespace) else None, "not in this kernel")
 
 
 def _delay(sandbox: _Sandbox) -> str:
-    if shaping.has_netem(sandbox.namespace):
+    if has_netem(sandbox.namespace):
         return "by netem"
-    if not compiler(environment()):
-        raise UsageError("neither netem nor a C++ compiler")
+    _found(" ".join(compiler(environment())), "neither netem nor a C++ compiler")
     return "by a program of tfhet, compiled when needed: this kernel has no netem"
 
 
 def _random_loss(sandbox: _Sandbox) -> str:
-    lines = [*shaping.losing("probe", "lo", 0.5), *shaping.losing("probe", "lo", None)]
-    sandbox.namespace.run(["nft", "-f", "-"], lines)
+    sandbox.namespace.run(["nft", "-f", "-"], [*losing("probe", "lo", 0.5), *losing("probe", "lo", None)])
     return "numgen, netdev ingress"
 
 
-def _controller(name: str) -> Callable[[_Sandbox], str]:
-    def look(sandbox: _Sandbox) -> str:
-        if version := controllers().get(name):
-            return f"cgroup v{version}"
-        raise UsageError(f"no cgroup hierarchy with the controller {name} that this process may use")
-
-    return look
-
-
-def _tool(name: str) -> Callable[[_Sandbox], str]:
-    def look(sandbox: _Sandbox) -> str:
-        path = shutil.which(name)
-        if path is None:
-            raise UsageError("not installed, or not in PATH" if "/" not in name else "not installed")
-        return path
-
-    return look
-
-
 def _compiler(sandbox: _Sandbox) -> str:
-    if words := compiler(environment()):
-        return " ".join(words)
-    raise UsageError("no c++, g++ or clang++ in PATH")
+    return _found(" ".join(compiler(environment())), "no c++, g++ or clang++ in PATH")
 
 
-def _distribution(name: str) -> Callable[[_Sandbox], str]:
-    def look(sandbox: _Sandbox) -> str:
-        try:
-            return metadata.version(name)
-        except metadata.PackageNotFoundError:
-            raise UsageError("not installed") from None
-
-    return look
+def _controller(name: str) -> _Look:
+    missing = f"no cgroup hierarchy with the controller {name} that this process may use"
+    return lambda sandbox: f"cgroup v{_found(str(controllers().get(name, '')), missing)}"
 
 
-def _run(*words: str, cwd: Path | None = None) -> None:
-    done = subprocess.run(
-        words, capture_output=True, text=True, errors="replace", timeout=LIMIT_S, cwd=cwd, stdin=subprocess.DEVNULL
-    )
-    if done.returncode:
-        raise UsageError(" ".join(done.stderr.split()) or f"exit code {done.returncode}")
+def _tool(name: str) -> _Look:
+    return lambda sandbox: _found(shutil.which(name), "not installed, or not in PATH")
+
+
+def _distribution(name: str) -> _Look:
+    return lambda sandbox: _found(versions((name,)).get(name), "not installed")
 
 
 def _install(package: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tfhet.container import kernel
+from tfhet import container
 from tfhet.doctor import cluster, host, pipeline, script, software
 from tfhet.doctor.host_rules import MACHINE
 from tfhet.doctor.rule import Check, Status, Subject
@@ -89,7 +89,7 @@ def examine(
         yield from software.checks(loaded, len(here.gpus))
         yield from VERSIONS.checks({**versions(DISTRIBUTIONS), "gpus": str(len(here.gpus))})
         yield from MACHINE.checks(here)
-        yield from simulation_checks(kernel.probe(directory))
+        yield from simulation_checks(container.probe(directory))
         if job is not None:
             yield from cluster.CLUSTER.checks(job)
         if target:
@@ -101,7 +101,7 @@ def examine(
     return Examination(tuple(checks()))
 
 
-def simulation_checks(features: Iterable[kernel.KernelFeature]) -> Iterator[Check]:
+def simulation_checks(features: Iterable[container.KernelFeature]) -> Iterator[Check]:
     """The section `simulation`: what the simulator can do to hosts on this machine."""
     for feature in features:
         if feature.name in _OF_SOFTWARE:
@@ -113,5 +113,5 @@ def simulation_checks(features: Iterable[kernel.KernelFeature]) -> Iterator[Chec
             status = Status.OK
         else:
             status = Status.LIMITED if feature.name in _BESIDE else Status.MISSING
-        why = kernel.PURPOSES[feature.needed_for[0]] if feature.needed_for else _BESIDE.get(feature.name, "")
+        why = container.PURPOSES[feature.needed_for[0]] if feature.needed_for else _BESIDE.get(feature.name, "")
         yield Check("simulation", feature.name, status, feature.detail, why, what)

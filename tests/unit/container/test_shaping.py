@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfhet.container.shaping import BURST_BYTES, PARTS, Shape, check_delay, losing
+from tfhet.container.cable import BURST_BYTES, PARTS, Shape, check_delay, losing
 from tfhet.errors import UsageError
 
 NONE = Shape()

@@ -12,11 +12,10 @@ from typing import Any
 
 import pytest
 
-from tfhet.container import delay, kernel, sweeper
+from tfhet.container import Limits, delay, kernel, sweeper
 from tfhet.container.bridge import Bridge
 from tfhet.container.cgroup import Cgroup
 from tfhet.container.container import Container, Mount
-from tfhet.container.limits import Limits
 from tfhet.errors import JobFailed, TfhetError, UsageError
 from tfhet.messages import ContainerFailureLine
 from tfhet.process import Child
