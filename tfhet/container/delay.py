@@ -80,4 +80,5 @@ class DelayLine:
                 with contextlib.suppress(OSError):
                     pipe.close()
         self._process.kill()
-        self._process.wait(END_LIMIT_S)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(END_LIMIT_S)

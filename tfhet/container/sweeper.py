@@ -197,9 +197,7 @@ def _registered(lock: Path) -> list[Path]:
     """The folders in a lock file that are still the ones that were registered."""
     folders = []
     for line in lock.read_text(encoding="ascii", errors="replace").splitlines():
-        with contextlib.suppress(
-            ValueError, OSError
-        ):  # half a line of one that died writing it; a folder that is gone
+        with contextlib.suppress(ValueError, OSError):  # half a line of one that died writing it; a folder that is gone
             row = json.loads(line)
             found = os.stat(row["folder"], follow_symlinks=False)
             if (found.st_dev, found.st_ino) == (row["device"], row["inode"]):

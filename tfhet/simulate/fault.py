@@ -33,11 +33,10 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from tfhet import planes
-from tfhet.container import kernel
 from tfhet.errors import UsageError, unknown
 
-NETWORK = {"loss": kernel.LOSE, "delay": kernel.DELAY, "rate": kernel.LIMIT}
-"""Kinds with an amount (a share of the packets, seconds, bits per second), and what the kernel must be able to do."""
+NETWORK = {"rate": "limit", "delay": "delay", "loss": "lose"}
+"""Kinds with an amount (bits per second, seconds, a share of the packets), and their purposes for `container.require`."""
 KINDS = ("kill", "oom", "hang", "sigterm", "partition", *NETWORK, "slow-disk", "late-join", "bad-peer")
 PROCESSES = (*planes.kinds(), "script", "launcher", "host")
 WITH_MEMORY = (*planes.kinds(), "script")

@@ -25,7 +25,7 @@ from tfhet.simulate import training_job
 from tfhet.simulate.cluster_file import ClusterFile, channel_directories
 from tfhet.simulate.drive import drive
 from tfhet.simulate.fault import Fault
-from tfhet.simulate.host import HostBackend, SimulatedHost
+from tfhet.simulate.host import HostBackend, SimulatedHost, hosts_of
 from tfhet.simulate.injector import Injector
 from tfhet.simulate.namespace_hosts import NamespaceHosts
 from tfhet.simulate.process_hosts import ProcessHosts
@@ -74,7 +74,7 @@ class Simulation:
         self._never_began: str | None = None
         """Why a host could not be made."""
         self._cpu_s: dict[str, dict[str, float]] = {}
-        self.hosts = self.submission.hosts(folder, seed, any(fault.kind == "partition" for fault in faults))
+        self.hosts = hosts_of(self.submission, folder, seed, detours=any(fault.kind == "partition" for fault in faults))
         self.targets = Targets(self.hosts, self.submission.dnn_group)
         for fault in faults:
             self.targets.check(fault)

@@ -45,7 +45,7 @@ def test_a_fault_is_read_and_written(text: str, fault: Fault):
         ("kill:worker:after", "after=3s"),
         ("kill:worker:after=-1", "after=3s"),
         ("kill:worker:before=3", "after=3s"),
-        ("kill:worker:for=3", "belongs to hang, partition, loss, delay, rate, slow-disk"),
+        ("kill:worker:for=3", "belongs to hang, partition, rate, delay, loss, slow-disk"),
         ("partition:", "which host"),
         ("partition:data-1:every=9", "give for= too"),
         ("slow-disk:data-1:every=9", "give for= too"),
