@@ -37,8 +37,6 @@ STOP_GRACE_S = {"process": 30.0, "namespace": 120.0}
 """Seconds from SIGTERM to SIGKILL by kind of hosts: what launchers promise, and what SageMaker gives."""
 SILENT_SCRIPT_S = 30.0
 """Seconds after which a script that does not report, through tfhet, that it reads is taken to have begun."""
-_POLL_S = 0.1
-_SHORT_POLL_S = 0.02
 
 
 class Simulation:
@@ -74,6 +72,7 @@ class Simulation:
         self._never_began: str | None = None
         """Why a host could not be made."""
         self._cpu_s: dict[str, dict[str, float]] = {}
+        """CPU seconds by host: of the `whole` run, `before` the ranks began to read, and `after` they ended."""
         self.hosts = hosts_of(self.submission, folder, seed, detours=any(fault.kind == "partition" for fault in faults))
         self.targets = Targets(self.hosts, self.submission.dnn_group)
         for fault in faults:
@@ -96,11 +95,11 @@ class Simulation:
         """Runs to the end of the last host, and returns the completed record."""
         self.folder.create()
         began = SYSTEM.wall()
-        channels = channel_directories(self.cluster.channels, self._env, self._on_line)
-        cause = drive(lambda stop: self._run(channels, stop))
-        return self._conclude(cause, began)
+        return self._conclude(drive(self._run), began)
 
-    async def _run(self, channels: Mapping[str, Path], stop: asyncio.Event) -> str | None:
+    async def _run(self, stop: asyncio.Event) -> str | None:
+        """Returns why the simulator ended the job, or None."""
+        channels = await channel_directories(self.cluster.channels, self._env, self._on_line, stop)
         children, backend = self._children, self._backend
         tasks: list[asyncio.Task[None]] = []
         begun_s = SYSTEM.monotonic()
@@ -141,30 +140,29 @@ class Simulation:
             if (left_s := at_s - SYSTEM.monotonic()) <= 0:
                 await self._backend.start(host, self._children)
                 return
-            gone = [child.code is not None for child in self._children.values()]
-            if gone and all(gone):
+            if self._children and all(child.code is not None for child in self._children.values()):
                 return
             await asyncio.sleep(min(left_s, 0.2))
 
     async def _stop(self) -> None:
-        """Ends every host: SIGTERM, and after the grace SIGKILL."""
+        """Ends every host: SIGTERM, and after the grace period SIGKILL."""
         grace_s = STOP_GRACE_S[self.submission.host_kind]
         await asyncio.gather(*(child.stop(grace_s) for child in self._children.values()))
 
     async def _watch(self) -> None:
         """Notes when the ranks begin to read, when they have ended, and when the last launcher has ended."""
         while not self._has_begun():
-            await asyncio.sleep(_POLL_S)
+            await asyncio.sleep(0.1)
         if self.submission.limits_from == "reading":
             self._backend.limit()
         self._cpu_s["before"] = self._backend.cpu_s()
         self._note("reading.seen")
         while len(self._rank_ends()) < self.targets.ranks:
-            await asyncio.sleep(_POLL_S)
+            await asyncio.sleep(0.1)
         self._cpu_s["after"] = self._backend.cpu_s()
         if self.submission.host_kind == "namespace":
             while any(has_launchers(child.pid) for child in self._children.values()):
-                await asyncio.sleep(_SHORT_POLL_S)
+                await asyncio.sleep(0.02)
             self._launchers_gone_s = SYSTEM.wall()
 
     async def _wait(self, children: Mapping[str, Child], stop: asyncio.Event) -> str | None:
@@ -201,10 +199,9 @@ class Simulation:
         gone_s, ended = self._launchers_gone_s or self._last_exit_s, SYSTEM.wall()
         self._note("launchers.gone", at_s=gone_s)
         summary = training_job.completed(self.hosts, self.codes, self._leader, cause, self._never_began)
-        secondary = training_job.OUT_OF_TIME if cause and cause != TOLD_TO_STOP else None
-        training_job.describe(
-            self.submission, self.folder.path, summary, began, ended, secondary=secondary, collected=self._collected()
-        )
+        secondary = training_job.OUT_OF_TIME if cause and cause != TOLD_TO_STOP else summary.status
+        model = self._collected().get("model.tar.gz")
+        training_job.describe(self.submission, self.folder.path, summary, began, ended, secondary, model)
         whole, before, after = (self._cpu_s.get(name, {}) for name in ("whole", "before", "after"))
         ends = self._rank_ends()
         summary = dataclasses.replace(

@@ -63,7 +63,7 @@ def test_a_fault_is_read_and_written(text: str, fault: Fault):
         ("rate=0mbit:data-1", "at least 10kbit"),
         ("delay=20s:data-1", "at most 10 s"),
         ("rate=100mbit", "has no target"),
-        ("kill=1%:worker", "kill has no amount; only loss, delay, rate have"),
+        ("kill=1%:worker", "kill has no amount; only rate, delay, loss have"),
         ("delay=1s:data-1:every=9", "give for= too"),
         ("", "kill"),
     ],
