@@ -83,7 +83,7 @@ class Bridge:
 
     def limit(self, host: str, bits_per_s: float | None) -> None:
         """Limits the bandwidth of its cable, in each direction; None lifts the limit."""
-        self._cable(host).limit(bits_per_s)
+        self._cable(host).reshape(bits_per_s=bits_per_s)
 
     def prepare_delay(self) -> None:
         """Compiles the delay line on a kernel without netem, so that the first `delay` takes milliseconds too."""
@@ -98,7 +98,7 @@ class Bridge:
         cable = self._cable(host)
         check_delay(delay_s)
         if self._has_netem():
-            cable.delay(delay_s)
+            cable.reshape(delay_s=delay_s)
         else:
             cable.delay_by_line(delay_s, self._bridge_of(host))
 

@@ -37,7 +37,7 @@ PARTS = 1_000_000
 
 @dataclass(frozen=True)
 class Shape:
-    """Bandwidth and delay (by netem) of what a device sends. Raises UsageError for values outside the bounds."""
+    """Bandwidth and delay (by netem) of what a device sends. Raises UsageError for a bandwidth out of bounds."""
 
     bits_per_s: float | None = None
     delay_s: float | None = None
@@ -46,7 +46,6 @@ class Shape:
         if self.bits_per_s is not None and not SLOWEST_BITS_PER_S <= self.bits_per_s <= FASTEST_BITS_PER_S:
             bounds = f"{SLOWEST_BITS_PER_S:g} to {FASTEST_BITS_PER_S:g}"
             raise UsageError(f"bandwidth of a host: {self.bits_per_s:g} bit/s; give {bounds}, or None for no limit")
-        check_delay(self.delay_s)
 
     def lines(self, device: str, before: Shape) -> list[str]:
         """Lines for tc that turn a device with the shape `before` into one with this shape."""
@@ -152,12 +151,13 @@ class Cable:
         finally:
             self._namespace.close()
 
-    def limit(self, bits_per_s: float | None) -> None:
-        self._reshape(replace(self._shape, bits_per_s=bits_per_s))
-
-    def delay(self, delay_s: float | None) -> None:
-        """Delays packets by netem."""
-        self._reshape(replace(self._shape, delay_s=delay_s))
+    def reshape(self, **changes: float | None) -> None:
+        """Changes the bandwidth, or the delay by netem: fields of Shape."""
+        shape = replace(self._shape, **changes)
+        for namespace, device in ((self._switch, self.device), (self._namespace, "eth0")):
+            if lines := shape.lines(device, self._shape):
+                namespace.run(["tc", "-batch", "-"], lines)
+        self._shape = shape
 
     def delay_by_line(self, delay_s: float | None, bridge: str) -> None:
         """Delays packets by a delay line. bridge: the one that the port is in."""
@@ -181,12 +181,6 @@ class Cable:
 
     def _ip(self, *lines: str) -> None:
         self._switch.run(IP_BATCH, lines)
-
-    def _reshape(self, shape: Shape) -> None:
-        for namespace, device in ((self._switch, self.device), (self._namespace, "eth0")):
-            if lines := shape.lines(device, self._shape):
-                namespace.run(["tc", "-batch", "-"], lines)
-        self._shape = shape
 
     def _lose_again(self) -> None:
         """Moves the loss to the device that is the port now."""

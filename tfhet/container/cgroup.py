@@ -29,7 +29,6 @@ LEAST_QUOTA_S, LONGEST_PERIOD_S = 0.001, 1.0
 """The kernel's own bounds."""
 LEAST_CPUS = LEAST_QUOTA_S / LONGEST_PERIOD_S
 REMOVE_S = 10.0
-_PAUSE_S = 0.01
 
 
 @dataclass(frozen=True)
@@ -115,12 +114,28 @@ class Cgroup:
         """
         quota, period = limits.quota() or (0, 0)
         cpus = ",".join(map(str, limits.cpu_set or ()))
-        refused = [
-            self._set("CPU quota", "cpu", limits.cpus, {"quota": quota, "period": period}),
-            self._set("CPU set", "cpuset", limits.cpu_set, {"cpus": cpus}),
-            self._set("memory", "memory", limits.memory_bytes, {"memory": limits.memory_bytes}),
-        ]
-        return tuple(word for word in refused if word)
+        values = {"quota": quota, "period": period, "cpus": cpus, "memory": limits.memory_bytes}
+        missing = []
+        for controller, name, wish in (
+            ("cpu", "CPU quota", limits.cpus),
+            ("cpuset", "CPU set", limits.cpu_set),
+            ("memory", "memory", limits.memory_bytes),
+        ):
+            tree = self._trees.get(controller)
+            if tree is None:
+                missing += [name] if wish is not None else []
+                continue
+            version = VERSIONS[tree.version]
+            try:
+                self._write(tree, version.free[controller])
+                if wish is not None:
+                    self._write(tree, version.limit[controller], values)
+            except OSError as error:
+                reason = f"{tree.top / self.name}: {error.strerror}"
+                if error.errno == errno.EBUSY and controller == "memory":
+                    reason += ": its processes use more"
+                raise UsageError(f"{name} of {self.name} cannot be set to {wish} ({reason})") from None
+        return tuple(missing)
 
     def prefer(self) -> None:
         """Gives it the greatest weight for CPU, so that it gets its quota on a busy machine.
@@ -188,7 +203,7 @@ class Cgroup:
             for pid in pids:
                 if pid != os.getpid():
                     self._files.kill(pid)
-            SYSTEM.sleep(_PAUSE_S)
+            SYSTEM.sleep(0.01)
 
     def _remove_folders(self) -> OSError | None:
         error: OSError | None = None
@@ -208,26 +223,6 @@ class Cgroup:
             found += self._files.folders(folder)
         return found[::-1]
 
-    def _set(self, word: str, controller: str, wish: object, values: Mapping[str, object]) -> str:
-        """Lifts the limit of a controller, and sets it unless the wish is None.
-
-        Returns `word` where no controller here can do that, else "".
-        """
-        tree = self._trees.get(controller)
-        if tree is None:
-            return "" if wish is None else word
-        version = VERSIONS[tree.version]
-        try:
-            self._write(tree, version.free[controller])
-            if wish is not None:
-                self._write(tree, version.limit[controller], values)
-        except OSError as error:
-            reason = f"{tree.top / self.name}: {error.strerror}"
-            if error.errno == errno.EBUSY and controller == "memory":
-                reason += ": its processes use more"
-            raise UsageError(f"{word} of {self.name} cannot be set to {wish} ({reason})") from None
-        return ""
-
     def _write(self, tree: Hierarchy, lines: Lines, values: Mapping[str, object] | None = None) -> None:
         for name, text in lines:
             file = tree.top / self.name / name
@@ -239,12 +234,11 @@ class Cgroup:
 
     def _count(self, controller: str, what: str) -> int | None:
         """A counter; None where nothing counts it here."""
-        tree = self._trees.get(controller)
-        if tree is not None:
+        with contextlib.suppress(OSError, KeyError):
+            tree = self._trees[controller]
             file, field = VERSIONS[tree.version].counters[what]
-            with contextlib.suppress(OSError, KeyError):
-                text = self._files.read(tree.top / self.name / file)
-                return int(dict(line.split() for line in text.splitlines())[field] if field else text)
+            text = self._files.read(tree.top / self.name / file)
+            return int(dict(line.split() for line in text.splitlines())[field] if field else text)
         return None
 
     def _seconds(self, controller: str, what: str) -> float:

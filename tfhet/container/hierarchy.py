@@ -145,7 +145,7 @@ class Version:
     created: Lines
     """What a new group in a tree with CPU sets needs before it takes a process."""
     prefer: Lines
-    """Gives the group the greatest weight for CPU."""
+    """Sets the greatest weight for CPU."""
     counters: Mapping[str, tuple[str, str]]
     """File and field ("": the file holds one number) of what is counted."""
     ticks_per_s: float

@@ -1,9 +1,4 @@
-"""What this machine can do for a simulated cluster: each feature is tried, and taken back at once.
-
-kernel.require(kernel.NAMESPACE)  # raises a UsageError that names all that is missing, and how to get it
-for feature in kernel.probe():
-    print(feature.name, feature.there, feature.detail)
-"""
+"""What this machine can do for a simulated cluster: each feature is tried, and taken back at once."""
 
 from __future__ import annotations
 

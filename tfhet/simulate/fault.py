@@ -2,28 +2,11 @@
 
 KIND[=AMOUNT]:TARGET[:after=SECONDS][:every=SECONDS][:for=SECONDS]
 
-kill:worker@data-1:after=3      SIGKILL to a data service worker, 3 s after training began
-kill:dispatcher                 SIGKILL to the dispatcher
-kill:worker:every=5             one worker after another, every 5 s
-kill:rank=1                     the training script of rank 1;  kill:launcher@dnn-1: a launcher alone
-kill:host@data-2                everything on a host, at once
-oom:worker@data-1               no memory beyond what the process has: its next request fails. A process without a
-                                request is killed a little later, as the kernel would do (oom:dispatcher, oom:rank=1)
-hang:worker@data-1              SIGSTOP: it exists, and does nothing; for=4: it continues after 4 s
-hang:host@data-1                to the others, a host that is cut off
-sigterm:launcher@dnn-1          what a platform sends before it takes a host away;  sigterm:host@dnn-1: to every
-                                launcher of the host, at once
-partition:data-1:for=4          the host is cut off: to and from the others, packets vanish; healed after 4 s
-partition:data_group            all hosts of the group are, together
-loss=1%:data-1                  one packet in a hundred vanishes, each way;  delay=50ms:dnn-1: each comes later;
-rate=100mbit:data_group         bits per second at most, each way (these three on namespace hosts only)
-slow-disk:data-1:for=4          its reads of the channels' files become slow
-late-join:data-1:after=20       the host's launchers start 20 s after the others
-bad-peer:control                malformed data, half-open connections and a port scan at the link's port
+kill:worker@data-1:after=3    kill:rank=1       oom:dispatcher       hang:host@data-1:for=4
+sigterm:launcher@dnn-1        loss=1%:data-1    delay=50ms:dnn-1     rate=100mbit:data_group
+partition:data_group:for=4    slow-disk:data-1  late-join:dnn-1      bad-peer:control
 
-On process hosts a partition needs no root: the host reaches the leader's ports through forwarders, which stop passing
-data, and its data service workers are stopped, so that no rank reads from them. What the host's own ranks read from the
-others' workers, and Horovod's ring between the ranks, are not cut. On namespace hosts everything is.
+`docs/run-on-your-machine.md` says what each of them does.
 """
 
 from __future__ import annotations

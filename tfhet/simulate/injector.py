@@ -97,8 +97,10 @@ class Injector:
             return
         if fault.for_s is None:
             if fault.process in ("host", "launcher"):
-                stopped = {process.pid for process in chosen}
-                self.frozen |= {label for label, pids in self._pids().items() if pids & stopped}
+                running = [(label, child) for label, child in self.children.items() if child.code is None]
+                self.frozen |= {
+                    label for label, child in running if {*Population.below(child.pid).everything} & {*chosen}
+                }
             return
         await asyncio.sleep(fault.for_s)
         _signal(chosen, signal.SIGCONT)
@@ -145,11 +147,6 @@ class Injector:
             await asyncio.sleep(fault.for_s)
             for name in names:
                 self.backend.restore(fault.kind, name)
-
-    def _pids(self) -> dict[str, set[int]]:
-        """Process ids by label."""
-        below = {label: Population.below(child.pid) for label, child in self.children.items() if child.code is None}
-        return {label: {process.pid for process in there.everything} for label, there in below.items()}
 
     def _processes(self, fault: Fault) -> list[psutil.Process]:
         names = {host.name for host in self.targets.named(fault.host)}

@@ -1,7 +1,4 @@
-"""Hosts as process trees of their own on this machine. Needs no root.
-
-Partitions: hosts reach the leader's ports through forwarders, which can stop passing data.
-"""
+"""Hosts as process trees of their own on this machine. Needs no root."""
 
 from __future__ import annotations
 
@@ -218,7 +215,10 @@ class Forwarder:
 
 
 class Network:
-    """The connections of hosts to the leader's host, with a forwarder for each port of a host's detour."""
+    """Partitions without root: hosts reach the leader's ports through forwarders, which can stop passing data.
+
+    What a host's ranks read from the workers of others, and Horovod's ring between the ranks, are not cut.
+    """
 
     def __init__(self, hosts: Sequence[SimulatedHost], dnn_group: str):
         leader = next(host for host in hosts if host.group == dnn_group)

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ from tfhet.simulate.host import HostBackend, SimulatedHost, hosts_of
 from tfhet.simulate.injector import Injector
 from tfhet.simulate.namespace_hosts import NamespaceHosts
 from tfhet.simulate.process_hosts import ProcessHosts
-from tfhet.simulate.submission import Submission
+from tfhet.simulate.submission import Submission, named_now
 from tfhet.simulate.targets import Targets, has_launchers, kill_all
 from tfhet.simulate.training_job import TOLD_TO_STOP
 
@@ -114,7 +113,7 @@ class Simulation:
             if not children:
                 return TOLD_TO_STOP
             self._note("hosts.started", launchers=sorted(children))
-            return await self._wait(children, stop)
+            return await self._wait(stop)
         except JobFailed as failure:
             self._never_began = str(failure)
             for child in children.values():
@@ -165,26 +164,9 @@ class Simulation:
                 await asyncio.sleep(0.02)
             self._launchers_gone_s = SYSTEM.wall()
 
-    async def _wait(self, children: Mapping[str, Child], stop: asyncio.Event) -> str | None:
-        async def see_end(label: str, child: Child) -> None:
-            self.codes[label] = await child.wait()
-            self._note("host.ended", host=label, code=self.codes[label])
-            if label not in self._injector.frozen:
-                self._last_exit_s = SYSTEM.wall()
-
-        ends = {label: asyncio.create_task(see_end(label, child)) for label, child in children.items()}
-
-        async def see_all() -> None:
-            # A launcher that was frozen for ever counts as gone: only the simulator can end it.
-            while not all(end.done() for label, end in ends.items() if label not in self._injector.frozen):
-                await asyncio.wait([end for end in ends.values() if not end.done()], timeout=0.2)
-            for label, child in children.items():
-                if label in self._injector.frozen:
-                    await kill_all(child)
-            await asyncio.gather(*ends.values())
-
-        every = asyncio.create_task(see_all())
-        stopped = asyncio.create_task(stop.wait())
+    async def _wait(self, stop: asyncio.Event) -> str | None:
+        """Returns once all hosts have ended: why the simulator ended them, or None."""
+        every, stopped = asyncio.create_task(self._ends()), asyncio.create_task(stop.wait())
         await asyncio.wait({every, stopped}, timeout=self._max_run_s, return_when=asyncio.FIRST_COMPLETED)
         cause = None
         if not every.done():
@@ -193,6 +175,21 @@ class Simulation:
         await every
         stopped.cancel()
         return cause
+
+    async def _ends(self) -> None:
+        """Waits for the end of all launchers. One that was frozen for ever is killed when the others have ended."""
+        frozen = self._injector.frozen
+        ends = {label: asyncio.create_task(self._see_end(label, child)) for label, child in self._children.items()}
+        while not all(end.done() for label, end in ends.items() if label not in frozen):
+            await asyncio.wait([end for end in ends.values() if not end.done()], timeout=0.2)
+        await asyncio.gather(*(kill_all(child) for label, child in self._children.items() if label in frozen))
+        await asyncio.gather(*ends.values())
+
+    async def _see_end(self, label: str, child: Child) -> None:
+        self.codes[label] = await child.wait()
+        self._note("host.ended", host=label, code=self.codes[label])
+        if label not in self._injector.frozen:
+            self._last_exit_s = SYSTEM.wall()
 
     def _conclude(self, cause: str | None, began: float) -> RunSummary:
         """The leader's record, completed with what only the simulator saw."""
@@ -273,7 +270,7 @@ class Simulation:
 
 def run_dir(cluster: ClusterFile) -> Path:
     """Default folder of a run record: `runs/NAME-TIME`."""
-    return Path("runs") / f"{cluster.name}-{datetime.fromtimestamp(SYSTEM.wall()):%Y%m%d-%H%M%S}"
+    return Path("runs") / named_now(cluster)
 
 
 def simulate(cluster: ClusterFile, command: Sequence[str], folder: Path | None = None, **how: Any) -> RunSummary:

@@ -20,11 +20,9 @@ from tfhet.planes import DataPlane
 from tfhet.simulate.cluster_file import DIGITS, ClusterFile, GroupFile
 from tfhet.submit import ALONE, PIPE, Channel, Job, check_code
 
-HOST_KINDS = ("process", "namespace")
-"""Kinds of hosts: process trees, or containers with a network, root and limits of their own."""
 STARTS: Mapping[str, tuple[str, ...]] = {"process": ("ranks", "alone"), "namespace": ("toolkit", "alone")}
-"""Ways to start launchers by kind of hosts, the default first: `ranks`, as horovodrun does, one launcher per rank;
-`alone`, one per host, which together form Horovod's ring; `toolkit`, by the `train` command of SageMaker's toolkit."""
+"""Kinds of hosts, process trees or containers, and the ways to start launchers on them, the default first: `ranks`, one
+per rank, as horovodrun does; `alone`, one per host, which form Horovod's ring; `toolkit`, by SageMaker's `train`."""
 INPUT_MODES = ("File", "FastFile")
 LIMIT_TIMES = ("start", "reading")
 T = TypeVar("T")
@@ -40,9 +38,9 @@ class Submission:
     job: str
     """Name of the training job."""
     host_kind: str = "process"
-    """One of HOST_KINDS."""
+    """A key of STARTS."""
     start: str = "ranks"
-    """One of STARTS."""
+    """One of STARTS[host_kind]."""
     code: Path = field(default_factory=Path.cwd)
     """The directory that hosts see as their code."""
     checkpoints: Path | None = None
@@ -64,8 +62,8 @@ class Submission:
     request, if the toolkit's own are among them."""
 
     def __post_init__(self) -> None:
-        if self.host_kind not in HOST_KINDS:
-            unknown("kind of hosts", self.host_kind, HOST_KINDS)
+        if self.host_kind not in STARTS:
+            unknown("kind of hosts", self.host_kind, STARTS)
         if self.start not in STARTS[self.host_kind]:
             unknown(f"start on {self.host_kind} hosts", self.start, STARTS[self.host_kind])
         for mode in (self.input_mode, *self.input_modes.values()):
@@ -92,8 +90,7 @@ class Submission:
         """Adds the cluster file's own launcher arguments, a name for the job, and the default start."""
         usual = STARTS[hosts][0] if hosts in STARTS else ""
         words = [*command[:1], *cluster.arguments(), *command[1:]]
-        job = f"{cluster.name}-{datetime.fromtimestamp(SYSTEM.wall()):%Y%m%d-%H%M%S}"
-        return cls(cluster, words, job, hosts, start or usual, code or Path.cwd(), **options)  # type: ignore[arg-type]
+        return cls(cluster, words, named_now(cluster), hosts, start or usual, code or Path.cwd(), **options)  # type: ignore[arg-type]
 
     @property
     def program(self) -> Path:
@@ -153,6 +150,11 @@ def _is_json(text: str) -> bool:
     return True
 
 
+def named_now(cluster: ClusterFile) -> str:
+    """Name of a run: NAME-TIME."""
+    return f"{cluster.name}-{datetime.fromtimestamp(SYSTEM.wall()):%Y%m%d-%H%M%S}"
+
+
 def of_job(job: Job, more: Sequence[str] = ()) -> tuple[ClusterFile, list[str], dict[str, Any]]:
     """Cluster, command and options of `Submission.of` for a job file.
 
@@ -165,7 +167,7 @@ def of_job(job: Job, more: Sequence[str] = ()) -> tuple[ClusterFile, list[str], 
             job.refuse(f"channels: {channel.name}: mode", "must be File or FastFile in a simulation")
     groups = {group.name: GroupFile(group.count, max(1, group.ranks), group.instance_type) for group in job.groups}
     cluster = ClusterFile(job.name, groups, {channel.name: _directory(job, channel) for channel in job.channels})
-    given = hyperparameters(["", *more], "") if more else {}
+    given = hyperparameters(["", *more], "")
     parameters = {name: json.dumps(value) for name, value in job.parameters.items()}
     parameters |= {name: value for name, value in given.items() if not name.startswith("sagemaker_")}
     options = {
@@ -180,7 +182,7 @@ def of_job(job: Job, more: Sequence[str] = ()) -> tuple[ClusterFile, list[str], 
 
 
 def _directory(job: Job, channel: Channel) -> str:
-    """Relative to the job file; the URI, which is no directory, for a channel without a local one."""
+    """Its local directory, which is relative to the job file; without one the URI, which is no directory."""
     if channel.local is None:
         return channel.uri
     if Path(channel.local).parts[:1] == (DIGITS,):
