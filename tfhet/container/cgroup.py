@@ -33,7 +33,7 @@ REMOVE_S = 10.0
 
 @dataclass(frozen=True)
 class Limits:
-    """What one host may use of the machine; None is as much as there is."""
+    """The share of the machine that one host may use; None: no limit."""
 
     cpus: float | None = None
     """CPU seconds per second."""

@@ -51,7 +51,7 @@ class Mount:
 
 @dataclass(frozen=True)
 class Container:
-    """What one container is made of; read from a file by the process that becomes it."""
+    """The parts of one container; the process that becomes it reads them from a file."""
 
     name: str
     """Its host name."""
@@ -60,7 +60,7 @@ class Container:
     command: Sequence[str]
     environment: Mapping[str, str]
     directory: str
-    """Where the command starts."""
+    """Working directory of the command."""
     mounts: Sequence[Mount] = ()
     files: Mapping[str, str] = field(default_factory=dict)
     """Content by path. All may read a file, but for private keys, which only their owner may."""
@@ -80,7 +80,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def _mount(source: str, target: Path | str, kind: str = "", flags: int = 0, options: str = "") -> None:
-    """The system call. Raises OSError that says what was tried."""
+    """The system call. Raises OSError with the arguments in its message."""
     words = [text.encode() or None for text in (source, str(target), kind, options)]
     result = _LIBC.mount(*words[:3], ctypes.c_ulong(flags), words[3])
     _check(result, f"mount {kind or 'bind'} {source} {target}")
@@ -181,7 +181,7 @@ class _Root:
 
 
 def _mount_points(scratch: str) -> list[str]:
-    """Where the machine has file systems of its own that a container should see, the outer ones first."""
+    """Mount points of the machine that a container should see, the outer ones first."""
     found = []
     for point in {mount.mountpoint for mount in psutil.disk_partitions(all=True)}:
         outside = any(point == top or point.startswith(top + "/") for top in _OUTSIDE)

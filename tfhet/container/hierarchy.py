@@ -18,7 +18,7 @@ from pathlib import Path
 import psutil
 
 CONTROLLERS = ("cpu", "cpuacct", "cpuset", "memory")
-"""What a host's limits need. Version 2 counts CPU time (`cpuacct`) in every group, without a controller."""
+"""Controllers that a host's limits need. Version 2 counts CPU time (`cpuacct`) in every group, without a controller."""
 REST = "tfhet.rest"
 """Group for this container's own processes in version 2, where a group with groups below it has no processes."""
 
@@ -143,7 +143,7 @@ class Version:
     """Sets the limit after `free`, by controller: `{quota}` and `{period}` in microseconds, `{cpus}` as a list with
     commas, `{memory}` in bytes."""
     created: Lines
-    """What a new group in a tree with CPU sets needs before it takes a process."""
+    """Lines that a new group in a tree with CPU sets needs before it takes a process."""
     prefer: Lines
     """Sets the greatest weight for CPU."""
     counters: Mapping[str, tuple[str, str]]

@@ -1,4 +1,4 @@
-"""What this machine can do for a simulated cluster: each feature is tried, and taken back at once."""
+"""The features of this machine that a simulated cluster needs. Each is tried, and undone at once."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class KernelFeature:
     there: bool | None
     """None: not tried, because the probe takes root."""
     detail: str
-    """What was found, or how the probe failed."""
+    """The finding, or how the probe failed."""
     needed_for: tuple[str, ...]
     """Keys of PURPOSES."""
     what_to_do: str
@@ -123,11 +123,11 @@ def _lacking_capabilities() -> list[str]:
     return [name for name, bit in _CAPABILITIES.items() if not effective >> bit & 1]
 
 
-def _found(what: str | None, otherwise: str) -> str:
-    """What was found. Raises UsageError with `otherwise` where that is nothing."""
-    if not what:
+def _found(finding: str | None, otherwise: str) -> str:
+    """Returns a finding that is not empty. Raises UsageError with `otherwise` for others."""
+    if not finding:
         raise UsageError(otherwise)
-    return what
+    return finding
 
 
 def _root(sandbox: _Sandbox) -> str:

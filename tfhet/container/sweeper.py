@@ -118,7 +118,7 @@ def sweep(folder: Path | None = None) -> list[str]:
 
 
 Result = tuple[str, bool]
-"""What was done with one thing, and whether it is gone."""
+"""A line on the removal of one thing, and whether it is gone."""
 
 
 def _removed(tag: str, folders: Sequence[Path]) -> Iterator[Result]:

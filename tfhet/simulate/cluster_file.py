@@ -203,7 +203,7 @@ async def _digits(env: Mapping[str, str], on_line: OnLine, stop: asyncio.Event) 
     code = await child.stop()
     await ended
     if stop.is_set():
-        raise JobFailed("told to stop while the demonstration data was written")
+        raise JobFailed("stopped while the demonstration data was written")
     if code:
         why = "\n".join([describe_exit(code), *child.tail])
         raise UsageError(f"the demonstration data could not be written to {directory}: {why}")

@@ -213,7 +213,7 @@ class HostBackend(abc.ABC):
         self.cgroups: dict[str, Cgroup] = {}
         """Control groups by host name, of hosts that were started; empty where hosts have none."""
         self.not_limited: set[str] = set()
-        """What could not be limited, in words."""
+        """Names of limits that could not be set."""
         groups = {host.name: host.group for host in hosts}
         self.limits, self.notes = limits_of(job.cluster, groups, cpu_scale=job.cpu_scale)
         """Limits by host name, and what the user should know of them."""

@@ -30,7 +30,7 @@ from tfhet.simulate.namespace_hosts import NamespaceHosts
 from tfhet.simulate.process_hosts import ProcessHosts
 from tfhet.simulate.submission import Submission, named_now
 from tfhet.simulate.targets import Targets, has_launchers, kill_all
-from tfhet.simulate.training_job import TOLD_TO_STOP
+from tfhet.simulate.training_job import STOPPED_ON_REQUEST
 
 STOP_GRACE_S = {"process": 30.0, "namespace": 120.0}
 """Seconds from SIGTERM to SIGKILL by kind of hosts: what launchers promise, and what SageMaker gives."""
@@ -111,7 +111,7 @@ class Simulation:
             tasks += starts
             await asyncio.gather(*starts)
             if not children:
-                return TOLD_TO_STOP
+                return STOPPED_ON_REQUEST
             self._note("hosts.started", launchers=sorted(children))
             return await self._wait(stop)
         except JobFailed as failure:
@@ -170,7 +170,7 @@ class Simulation:
         await asyncio.wait({every, stopped}, timeout=self._max_run_s, return_when=asyncio.FIRST_COMPLETED)
         cause = None
         if not every.done():
-            cause = TOLD_TO_STOP if stopped.done() else f"the job ran longer than {self._max_run_s:g} s"
+            cause = STOPPED_ON_REQUEST if stopped.done() else f"the job ran longer than {self._max_run_s:g} s"
             await self._stop()
         await every
         stopped.cancel()
@@ -196,7 +196,7 @@ class Simulation:
         gone_s, ended = self._launchers_gone_s or self._last_exit_s, SYSTEM.wall()
         self._note("launchers.gone", at_s=gone_s)
         summary = training_job.completed(self.hosts, self.codes, self._leader, cause, self._never_began)
-        secondary = training_job.OUT_OF_TIME if cause and cause != TOLD_TO_STOP else summary.status
+        secondary = training_job.OUT_OF_TIME if cause and cause != STOPPED_ON_REQUEST else summary.status
         model = self._collected().get("model.tar.gz")
         training_job.describe(self.submission, self.folder.path, summary, began, ended, secondary, model)
         whole, before, after = (self._cpu_s.get(name, {}) for name in ("whole", "before", "after"))

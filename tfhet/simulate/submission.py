@@ -1,4 +1,4 @@
-"""What is submitted to a simulated cluster: the command, its data, and how it is to be started."""
+"""A job as it is submitted to a simulated cluster: the command, its data, and how it is to be started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What faults are aimed at: hosts by their names in a fault, and the processes of a host by what they are."""
+"""Targets of faults: hosts by their names in a fault, and the processes of a host by their kind."""
 
 from __future__ import annotations
 

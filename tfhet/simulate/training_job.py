@@ -19,7 +19,7 @@ from tfhet.simulate.submission import Submission
 COMPLETED, FAILED, STOPPED = "Completed", "Failed", "Stopped"
 OUT_OF_TIME = "MaxRuntimeExceeded"
 """Secondary status of a job that was stopped because it ran too long."""
-TOLD_TO_STOP = "told to stop"
+STOPPED_ON_REQUEST = "stopped on request"
 NO_REASON = "no launcher said why"
 REASON_CHARACTERS = 1024
 """Maximum length of the part of a failure file that becomes the reason."""
