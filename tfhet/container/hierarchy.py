@@ -138,16 +138,16 @@ class Version:
     """Files of a group in one version of cgroups, and the order in which they are written."""
 
     free: Mapping[str, Lines]
-    """Lifts the limit, by controller."""
+    """Lines that lift the limit, by controller."""
     limit: Mapping[str, Lines]
-    """Sets the limit after `free`, by controller: `{quota}` and `{period}` in microseconds, `{cpus}` as a list with
-    commas, `{memory}` in bytes."""
+    """Lines that set the limit after `free`, by controller: `{quota}` and `{period}` in microseconds, `{cpus}` as a
+    list with commas, `{memory}` in bytes."""
     created: Lines
     """Lines that a new group in a tree with CPU sets needs before it takes a process."""
     prefer: Lines
-    """Sets the greatest weight for CPU."""
+    """Lines that set the greatest weight for CPU."""
     counters: Mapping[str, tuple[str, str]]
-    """File and field ("": the file holds one number) of what is counted."""
+    """File and field ("": the file holds one number) of each counter."""
     ticks_per_s: float
     """Unit of the counters of time."""
 

@@ -170,16 +170,16 @@ class NamespaceHosts(HostBackend):
 
     def _used(self, name: str) -> dict[str, int | None]:
         """Usage of a host until now, for the record; None for what was not counted."""
-        counts = ("memory_peak_bytes", "out_of_memory_kills", "sent_bytes", "received_bytes")
-        use: dict[str, int | None] = dict.fromkeys(counts)
-        cgroup = self.cgroups[name]
-        with contextlib.suppress(TfhetError, OSError):
-            use["memory_peak_bytes"] = cgroup.memory_peak_bytes()
-            use["out_of_memory_kills"] = cgroup.out_of_memory_kills()
+        cgroup, sent, received = self.cgroups[name], None, None
         with contextlib.suppress(TfhetError, OSError):
             if name in self._attached:
-                use["sent_bytes"], use["received_bytes"] = self.network.bytes(name)
-        return use
+                sent, received = self.network.bytes(name)
+        return {
+            "memory_peak_bytes": cgroup.memory_peak_bytes(),
+            "out_of_memory_kills": cgroup.out_of_memory_kills(),
+            "sent_bytes": sent,
+            "received_bytes": received,
+        }
 
     async def close(self) -> None:
         is_clean = True

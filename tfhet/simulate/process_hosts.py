@@ -9,7 +9,6 @@ import os
 import signal
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from tfhet.container import compiled
@@ -51,8 +50,9 @@ class ProcessHosts(HostBackend):
         self._ring: Ring | None = None
         targets = Targets(hosts, job.dnn_group)
         slow = [host for fault in faults if fault.kind == "slow-disk" for host in targets.named(fault.host)]
-        library = build(self.env) if slow else Path()
-        self._disks = {host.name: SlowDisk(library, Path(f"{host.paths.base}.slow")) for host in slow}
+        self._switches = {host.name: Path(f"{host.paths.base}.slow") for host in slow}
+        if slow:  # compiled now, or refused
+            slow_disk(self.env, Path(), ())
 
     async def open(self, channels: Mapping[str, Path]) -> None:
         self.channels = channels
@@ -76,8 +76,8 @@ class ProcessHosts(HostBackend):
             "PYTHONPATH": ":".join(filter(None, (str(host.paths.code), self.env.get("PYTHONPATH", "")))),
             "PYTHONUNBUFFERED": "1",
         }
-        if disk := self._disks.get(host.name):
-            env |= disk.variables(env, [self.channels[name] for name in channels])
+        if switch := self._switches.get(host.name):
+            env |= slow_disk(env, switch, [self.channels[name] for name in channels])
         by_rank = host.group == job.dnn_group and job.start == "ranks"
         for local_rank in range(host.ranks if by_rank else 1):
             rank = self._ring.variables(host.name, local_rank) if self._ring and by_rank else {}
@@ -106,10 +106,10 @@ class ProcessHosts(HostBackend):
         self._network.heal(hosts)
 
     async def impair(self, kind: str, host: str, amount: float | None) -> None:
-        self._disks[host].slow()
+        self._switches[host].touch()
 
     def restore(self, kind: str, host: str) -> None:
-        self._disks[host].heal()
+        self._switches[host].unlink(missing_ok=True)
 
     async def connect(self, address: str, port: int) -> asyncio.StreamWriter:
         return (await asyncio.open_connection(address, port))[1]
@@ -120,34 +120,19 @@ class ProcessHosts(HostBackend):
             self._ring.close()
 
 
-@dataclass(frozen=True)
-class SlowDisk:
-    """The disk of one host: its processes' reads of the channels' files take longer while the file `switch` exists."""
+def slow_disk(env: Mapping[str, str], switch: Path, folders: Iterable[Path]) -> dict[str, str]:
+    """Variables, in addition to `env`, of processes whose reads below `folders` are slow while `switch` exists.
 
-    library: Path
-    """A small library, slow_disk.cc, which is preloaded into the processes."""
-    switch: Path
-
-    def variables(self, env: Mapping[str, str], folders: Iterable[Path]) -> dict[str, str]:
-        """Variables of the host's processes, in addition to `env`, for slow reads below `folders`."""
-        return {
-            "LD_PRELOAD": ":".join(filter(None, (str(self.library), env.get("LD_PRELOAD", "")))),
-            "TFHET_SLOW_DISK_SWITCH": str(self.switch),
-            "TFHET_SLOW_DISK_FOLDERS": ":".join(str(folder.resolve()) for folder in folders),
-            "TFHET_SLOW_DISK_MS": str(READ_MS),
-        }
-
-    def slow(self) -> None:
-        self.switch.touch()
-
-    def heal(self) -> None:
-        self.switch.unlink(missing_ok=True)
-
-
-def build(env: Mapping[str, str]) -> Path:
-    """The library of slow disks, compiled unless it is in the cache. Raises UsageError where it cannot be compiled."""
-    flags = ("-O2", "-fPIC", "-shared", "-Wall", "-D_GNU_SOURCE")
-    return compiled(Path(__file__).with_name("slow_disk.cc"), env, "a slow disk", "omit slow-disk", flags, ".so")
+    They preload a small library, which is compiled unless it is in the cache. Raises UsageError where it cannot be.
+    """
+    source, flags = Path(__file__).with_name("slow_disk.cc"), ("-O2", "-fPIC", "-shared", "-Wall", "-D_GNU_SOURCE")
+    library = compiled(source, env, "a slow disk", "omit slow-disk", flags, ".so")
+    return {
+        "LD_PRELOAD": ":".join(filter(None, (str(library), env.get("LD_PRELOAD", "")))),
+        "TFHET_SLOW_DISK_SWITCH": str(switch),
+        "TFHET_SLOW_DISK_FOLDERS": ":".join(str(folder.resolve()) for folder in folders),
+        "TFHET_SLOW_DISK_MS": str(READ_MS),
+    }
 
 
 class Forwarder:

@@ -125,7 +125,7 @@ def rank_of(process: psutil.Process) -> int | None:
     return None
 
 
-def _ask(question: Callable[[], Value], otherwise: Value) -> Value:
+def _ask(question: Callable[..., Value], otherwise: Value) -> Value:
     """The answer of a process; `otherwise` where it is gone."""
     try:
         return question()
