@@ -91,9 +91,8 @@ class SimulatedHost:
         self, resource_config: Mapping[str, Any], channels: Sequence[str], job: str, arguments: Sequence[str]
     ) -> dict[str, str]:
         """The `SM_*` variables that the toolkit gives an entry point on this host."""
-        paths, groups = self.paths, resource_config["instance_groups"]
-        by_name = {group["instance_group_name"]: group for group in groups}
-        variables = {
+        paths, by_name = self.paths, {one["instance_group_name"]: one for one in resource_config["instance_groups"]}
+        return {
             "SAGEMAKER_BASE_DIR": str(paths.base),
             "TRAINING_JOB_NAME": job,
             "SAGEMAKER_JOB_NAME": job,
@@ -103,12 +102,13 @@ class SimulatedHost:
             "SM_CURRENT_INSTANCE_TYPE": self.instance_type,
             "SM_CURRENT_INSTANCE_GROUP": self.group,
             "SM_CURRENT_INSTANCE_GROUP_HOSTS": json.dumps(by_name[self.group]["hosts"]),
-            "SM_INSTANCE_GROUPS": json.dumps([group["instance_group_name"] for group in groups]),
+            "SM_INSTANCE_GROUPS": json.dumps(list(by_name)),
             "SM_INSTANCE_GROUPS_DICT": json.dumps(by_name),
-            "SM_IS_HETERO": "true" if len(groups) > 1 else "false",
+            "SM_IS_HETERO": "true" if len(by_name) > 1 else "false",
             "SM_NETWORK_INTERFACE_NAME": resource_config["network_interface_name"],
             "SM_RESOURCE_CONFIG": json.dumps(resource_config),
             "SM_CHANNELS": json.dumps(sorted(channels)),
+            **{f"SM_CHANNEL_{name.upper()}": str(paths.channel(name)) for name in channels},
             "SM_INPUT_DIR": str(paths.base / "input"),
             "SM_INPUT_CONFIG_DIR": str(paths.input_config),
             "SM_OUTPUT_DIR": str(paths.base / "output"),
@@ -117,9 +117,6 @@ class SimulatedHost:
             "SM_USER_ARGS": json.dumps(list(arguments)),
             "SM_LOG_LEVEL": "20",
         }
-        for name in channels:
-            variables[f"SM_CHANNEL_{name.upper()}"] = str(paths.channel(name))
-        return variables
 
 
 def hosts_of(job: Submission, folder: Path, seed: int, *, detours: bool = False) -> list[SimulatedHost]:
@@ -175,20 +172,16 @@ def hosts_of(job: Submission, folder: Path, seed: int, *, detours: bool = False)
 
 def resource_config(job: Submission, host: SimulatedHost, hosts: Sequence[SimulatedHost]) -> dict[str, object]:
     """Content of resourceconfig.json on `host`, one of `hosts`."""
-    groups = [
-        {
-            "instance_group_name": name,
-            "instance_type": group.instance_type,
-            "hosts": [one.name for one in hosts if one.group == name],
-        }
-        for name, group in job.cluster.groups.items()
-    ]
+    names = {name: [one.name for one in hosts if one.group == name] for name in job.cluster.groups}
     return {
         "current_host": host.name,
         "current_instance_type": host.instance_type,
         "current_group_name": host.group,
         "hosts": [one.name for one in hosts],
-        "instance_groups": groups,
+        "instance_groups": [
+            {"instance_group_name": name, "instance_type": group.instance_type, "hosts": names[name]}
+            for name, group in job.cluster.groups.items()
+        ],
         "network_interface_name": "eth0" if job.host_kind == "namespace" else "lo",
     }
 

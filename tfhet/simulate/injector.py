@@ -51,24 +51,20 @@ class Injector:
 
     async def run(self) -> None:
         """Returns once all faults are done."""
-        await asyncio.gather(*(self._try(fault) for fault in self.faults if fault.kind != "late-join"))
-
-    async def _try(self, fault: Fault) -> None:
-        try:
-            await self._repeat(fault)
-        except (TfhetError, OSError, psutil.Error) as error:  # the other faults are done all the same
-            self.report(f"could not be done: fault {fault}: {error}")
+        await asyncio.gather(*(self._repeat(fault) for fault in self.faults if fault.kind != "late-join"))
 
     async def _repeat(self, fault: Fault) -> None:
         while not self.began():
             await asyncio.sleep(_POLL_S)
         await asyncio.sleep(fault.after_s)
         order = random.Random(f"{self.seed}/{fault}")
-        while True:
+        try:
             await self._harm(fault, order)
-            if fault.every_s is None:
-                return
-            await asyncio.sleep(fault.every_s)
+            while fault.every_s is not None:
+                await asyncio.sleep(fault.every_s)
+                await self._harm(fault, order)
+        except (TfhetError, OSError, psutil.Error) as error:  # the other faults are done all the same
+            self.report(f"could not be done: fault {fault}: {error}")
 
     async def _harm(self, fault: Fault, order: random.Random) -> None:
         if fault.kind == "bad-peer":
