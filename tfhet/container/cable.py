@@ -26,11 +26,8 @@ LONGEST_DELAY_S = 10.0
 BURST_BYTES = 70_000
 """Bytes that may pass at once: at least the 64 KiB that veth carries in one piece, or tbf would cut each into segments.
 TCP had 94 to 96 % of 20 Mbit/s to 1 Gbit/s so, also with all CPUs busy; with 10 kB, 33 to 48 % of 1 Gbit/s."""
-BURST_S = 0.005
-"""Shortest burst: tbf's timer may be that late while the hosts keep all CPUs busy."""
 QUEUE_BYTES, QUEUE_S = 262_144, 0.05
 """Smallest queue, some pieces of 64 KiB, and longest wait of a packet in it; TCP slows down when more are lost."""
-NETEM_PACKETS = 100_000
 PARTS = 1_000_000
 """Resolution of the share of lost packets."""
 
@@ -54,12 +51,13 @@ class Shape:
             lines.append(f"qdisc delete dev {device} root")
         parent = "root"
         if self.delay_s is not None:
-            delay = f"netem delay {round(self.delay_s * 1e6)}us limit {NETEM_PACKETS}"
+            delay = f"netem delay {round(self.delay_s * 1e6)}us limit 100000"
             lines.append(f"qdisc replace dev {device} root handle 1: {delay}")
             parent = "parent 1:1"
         if self.bits_per_s is not None:
             bytes_per_s = self.bits_per_s / 8
-            burst = max(BURST_BYTES, round(bytes_per_s * BURST_S))
+            # tbf's timer may be 5 ms late while the hosts keep all CPUs busy.
+            burst = max(BURST_BYTES, round(bytes_per_s * 0.005))
             queue = max(QUEUE_BYTES, round(bytes_per_s * QUEUE_S))
             limit = f"tbf rate {round(self.bits_per_s)}bit burst {burst} limit {queue}"
             lines.append(f"qdisc replace dev {device} {parent} handle 2: {limit}")

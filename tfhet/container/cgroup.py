@@ -29,6 +29,7 @@ LEAST_QUOTA_S, LONGEST_PERIOD_S = 0.001, 1.0
 """The kernel's own bounds."""
 LEAST_CPUS = LEAST_QUOTA_S / LONGEST_PERIOD_S
 REMOVE_S = 10.0
+"""Seconds that a killed process may take to die."""
 
 
 @dataclass(frozen=True)

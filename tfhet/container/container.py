@@ -33,7 +33,7 @@ _PR_SET_PDEATHSIG = 1
 _PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _NETWORK_S = 60.0
 """Seconds for which process 1 waits for its interface."""
-_OUTSIDE = ("/proc", "/sys", "/dev", "/run", "/tmp", "/mnt", "/media")
+_OUTSIDE = ("/proc/", "/sys/", "/dev/", "/run/", "/tmp/", "/mnt/", "/media/")
 """Mounts of the machine below these are not carried into a container; it has its own, or none."""
 
 OVERLAY, READ_ONLY, SHARED = "overlay", "read-only", "shared"
@@ -182,12 +182,8 @@ class _Root:
 
 def _mount_points(scratch: str) -> list[str]:
     """Mount points of the machine that a container should see, the outer ones first."""
-    found = []
-    for point in {mount.mountpoint for mount in psutil.disk_partitions(all=True)}:
-        outside = any(point == top or point.startswith(top + "/") for top in _OUTSIDE)
-        if point != "/" and not outside and not point.startswith(scratch):
-            found.append(point)
-    return sorted(found)
+    points = {mount.mountpoint for mount in psutil.disk_partitions(all=True)} - {"/"}
+    return sorted(point for point in points if not f"{point}/".startswith((*_OUTSIDE, scratch)))
 
 
 def _escaped(path: str) -> str:
@@ -238,20 +234,13 @@ def _become(container: Container, alive: int) -> None:
 
 
 def _wait_for_network() -> None:
-    until = SYSTEM.monotonic() + _NETWORK_S
-    while not _is_up():
+    state, until = Path("/sys/class/net/eth0/operstate"), SYSTEM.monotonic() + _NETWORK_S
+    while not state.exists() or state.read_text(encoding="ascii") != "up\n":
         if pending := signal.sigpending():
             raise InterruptedError(f"stopped by {signal.Signals(min(pending)).name}")
         if SYSTEM.monotonic() > until:
             raise TimeoutError(f"no network interface eth0 after {_NETWORK_S:g} s")
         SYSTEM.sleep(0.01)
-
-
-def _is_up() -> bool:
-    try:
-        return Path("/sys/class/net/eth0/operstate").read_text(encoding="ascii").strip() == "up"
-    except OSError:
-        return False
 
 
 def main(argv: Sequence[str]) -> None:

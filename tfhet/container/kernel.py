@@ -169,20 +169,20 @@ def _netem(sandbox: _Sandbox) -> str:
     return _found("netem" if has_netem(sandbox.namespace) else None, "not in this kernel")
 
 
+def _compiler(otherwise: str) -> str:
+    return _found(" ".join(compiler(environment())), otherwise)
+
+
 def _delay(sandbox: _Sandbox) -> str:
     if has_netem(sandbox.namespace):
         return "by netem"
-    _found(" ".join(compiler(environment())), "neither netem nor a C++ compiler")
+    _compiler("neither netem nor a C++ compiler")
     return "by a program of tfhet, compiled when needed: this kernel has no netem"
 
 
 def _random_loss(sandbox: _Sandbox) -> str:
     sandbox.namespace.run(["nft", "-f", "-"], [*losing("probe", "lo", 0.5), *losing("probe", "lo", None)])
     return "numgen, netdev ingress"
-
-
-def _compiler(sandbox: _Sandbox) -> str:
-    return _found(" ".join(compiler(environment())), "no c++, g++ or clang++ in PATH")
 
 
 def _controller(name: str) -> _Look:
@@ -216,7 +216,7 @@ _PROBES = (
     _Probe("mpirun", _tool("mpirun"), (TOOLKIT,), _install("openmpi-bin"), False),
     _Probe("toolkit", _distribution("sagemaker-training"), (TOOLKIT,), "pip install tfhet[sagemaker]", False),
     _Probe("mpi4py", _distribution("mpi4py"), (TOOLKIT,), "pip install mpi4py", False),
-    _Probe("C++ compiler", _compiler, (SLOW_DISK,), _install("g++"), False),
+    _Probe("C++ compiler", lambda _: _compiler("no c++, g++ or clang++ in PATH"), (SLOW_DISK,), _install("g++"), False),
     _Probe("namespaces", _namespaces, _ON_HOSTS, _KERNEL.format("CONFIG_NET_NS, _PID_NS, _UTS_NS and _IPC_NS")),
     _Probe(
         "overlay",

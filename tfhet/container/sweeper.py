@@ -26,16 +26,11 @@ from pathlib import Path
 import psutil
 
 from tfhet.container import tool
-from tfhet.container.cgroup import Cgroup
+from tfhet.container.cgroup import REMOVE_S, Cgroup
 from tfhet.container.hierarchy import hierarchies
 from tfhet.errors import TfhetError, UsageError
 
 SYSTEM_FOLDER = Path("/run/tfhet")
-LETTERS = "abcdefghijkmnopqrstuvwxyz23456789"
-TAG_LENGTH = 4
-"""Characters of a tag, which is part of the names of network devices: 15 characters at most."""
-END_S = 10.0
-"""Seconds that a killed process may take to die."""
 TRIES = 100
 
 
@@ -80,7 +75,8 @@ def claim(folder: Path | None = None) -> Owner:
     """
     folder = _lock_folder() if folder is None else folder
     for _ in range(TRIES):
-        tag = "".join(secrets.choice(LETTERS) for _ in range(TAG_LENGTH))
+        # Short, since it is part of the names of network devices, of 15 characters at most.
+        tag = "".join(secrets.choice("abcdefghijkmnopqrstuvwxyz23456789") for _ in range(4))
         path = folder / f"{tag}.lock"
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
@@ -144,7 +140,7 @@ def _processes(folders: Sequence[Path]) -> Iterator[Result]:
     for process in found:
         with contextlib.suppress(psutil.Error):
             process.kill()
-    psutil.wait_procs(found, timeout=END_S)
+    psutil.wait_procs(found, timeout=REMOVE_S)
     for process in found:
         ended = _has_ended(process)
         yield f"process {process.pid} " + ("killed" if ended else "does not die"), ended

@@ -22,8 +22,6 @@ NETWORK = {"rate": "limit", "delay": "delay", "loss": "lose"}
 """Kinds with an amount (bits per second, seconds, a share of the packets), and their keys of `container.PURPOSES`."""
 KINDS = ("kill", "oom", "hang", "sigterm", "partition", *NETWORK, "slow-disk", "late-join", "bad-peer")
 PROCESSES = (*planes.kinds(), "script", "launcher", "host")
-WITH_MEMORY = (*planes.kinds(), "script")
-"""Processes that can run out of memory."""
 IMPAIRMENTS = (*NETWORK, "slow-disk")
 """Kinds that a host backend does by itself."""
 OF_A_HOST = ("partition", *IMPAIRMENTS, "late-join")
@@ -133,7 +131,7 @@ def _target(text: str, kind: str, target: str) -> tuple[str, str, int | None]:
     process, _, host = target.partition("@")
     if process not in PROCESSES:
         unknown("target of a fault", process, (*PROCESSES, "rank=N"))
-    if kind == "oom" and process not in WITH_MEMORY:
+    if kind == "oom" and process in ("launcher", "host"):
         raise UsageError(f"fault {text!r}: write oom:worker@data-1, oom:dispatcher or oom:rank=1")
     if process == "host" and not host:
         raise UsageError(f"fault {text!r}: which host? write host@data-1")

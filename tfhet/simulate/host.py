@@ -48,11 +48,6 @@ class SimulatedHost:
     """Name of the role that its group has."""
 
     @property
-    def leader_ports(self) -> tuple[int, ...]:
-        """The leader's ports: control, and then the shared ones of the data plane."""
-        return (self.ports.control, *(self.ports.plane[name][0] for name in self.shared))
-
-    @property
     def sees(self) -> dict[str, str]:
         """Variables with the ports for its launchers."""
         ports = self.ports

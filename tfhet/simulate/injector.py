@@ -21,7 +21,6 @@ from tfhet.simulate.host import HostBackend, SimulatedHost
 from tfhet.simulate.targets import Population, Targets, lives
 
 _POLL_S = 0.1
-_CONNECT_S = 2.0
 STARVED_S = 3.0
 """Seconds that a process without more memory may run on with what it has."""
 _SIGNALS = {"kill": signal.SIGKILL, "hang": signal.SIGSTOP, "sigterm": signal.SIGTERM}
@@ -169,7 +168,7 @@ class Injector:
         try:
             for index in range(60):
                 with contextlib.suppress(OSError, asyncio.TimeoutError):
-                    async with Deadline(_CONNECT_S):
+                    async with Deadline(2.0):
                         writer = await self.backend.connect(leader.address, leader.ports.control)
                     held.append(writer)
                     if index % 3 == 0:

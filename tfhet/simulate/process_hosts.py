@@ -207,12 +207,12 @@ class Network:
 
     def __init__(self, hosts: Sequence[SimulatedHost], dnn_group: str):
         leader = next(host for host in hosts if host.group == dnn_group)
+        targets = [leader.ports.control, *(leader.ports.plane[name][0] for name in leader.shared)]
         self._leader = leader.name
         self._cuts: list[frozenset[str]] = []
         self._forwarders = {
             host.name: [
-                Forwarder(leader.address, port, target)
-                for port, target in zip(host.detour, leader.leader_ports, strict=True)
+                Forwarder(leader.address, port, target) for port, target in zip(host.detour, targets, strict=True)
             ]
             for host in hosts
             if host.detour is not None

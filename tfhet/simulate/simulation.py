@@ -196,7 +196,7 @@ class Simulation:
         gone_s, ended = self._launchers_gone_s or self._last_exit_s, SYSTEM.wall()
         self._note("launchers.gone", at_s=gone_s)
         summary = training_job.completed(self.hosts, self.codes, self._leader, cause, self._never_began)
-        secondary = training_job.OUT_OF_TIME if cause and cause != STOPPED_ON_REQUEST else summary.status
+        secondary = "MaxRuntimeExceeded" if cause and cause != STOPPED_ON_REQUEST else summary.status
         model = self._collected().get("model.tar.gz")
         training_job.describe(self.submission, self.folder.path, summary, began, ended, secondary, model)
         whole, before, after = (self._cpu_s.get(name, {}) for name in ("whole", "before", "after"))

@@ -17,12 +17,8 @@ from tfhet.simulate.host import SimulatedHost
 from tfhet.simulate.submission import Submission
 
 COMPLETED, FAILED, STOPPED = "Completed", "Failed", "Stopped"
-OUT_OF_TIME = "MaxRuntimeExceeded"
-"""Secondary status of a job that was stopped because it ran too long."""
 STOPPED_ON_REQUEST = "stopped on request"
 NO_REASON = "no launcher said why"
-REASON_CHARACTERS = 1024
-"""Maximum length of the part of a failure file that becomes the reason."""
 
 
 def completed(
@@ -54,8 +50,14 @@ def completed(
     if exit_code or cause:
         cause = cause or summary.cause or _first_failure(hosts, codes)
         exit_code = exit_code or 1
-    codes = dict(sorted(codes.items()))
-    return replace(summary, exit_codes=codes, exit_code=exit_code, cause=cause, status=state, failure_reason=reason)
+    return replace(
+        summary,
+        exit_codes=dict(sorted(codes.items())),
+        exit_code=exit_code,
+        cause=cause,
+        status=state,
+        failure_reason=reason,
+    )
 
 
 def _first_failure(hosts: Sequence[SimulatedHost], codes: Mapping[str, int]) -> str:
@@ -86,7 +88,7 @@ def failure_reason(hosts: Sequence[SimulatedHost], codes: Mapping[str, int]) -> 
     written = sorted((path.stat().st_mtime, path, code) for path, code in files if path.is_file())
     if written:
         _, path, code = written[0]
-        text = path.read_text(encoding="utf-8", errors="replace")[:REASON_CHARACTERS]
+        text = path.read_text(encoding="utf-8", errors="replace")[:1024]  # as the platform does
         return f"AlgorithmError: {text}, exit code: {code}"
     return f"AlgorithmError: , {_exits(bad, ', ')}"
 
