@@ -94,7 +94,8 @@ class Population:
         """Training scripts, of one rank or of all."""
         servers = {process.pid for kind in planes.kinds() for process in self.servers(kind)}
         launchers = [process for number, process in self.launchers.items() if rank in (None, number or 0)]
-        below = [process for launcher in launchers for process in _ask(launcher.children, [])]
+        nothing: list[psutil.Process] = []
+        below = [process for launcher in launchers for process in _ask(launcher.children, nothing)]
         return [process for process in below if process.pid not in servers]
 
 

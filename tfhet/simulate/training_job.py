@@ -50,14 +50,8 @@ def completed(
     if exit_code or cause:
         cause = cause or summary.cause or _first_failure(hosts, codes)
         exit_code = exit_code or 1
-    return replace(
-        summary,
-        exit_codes=dict(sorted(codes.items())),
-        exit_code=exit_code,
-        cause=cause,
-        status=state,
-        failure_reason=reason,
-    )
+    codes = dict(sorted(codes.items()))
+    return replace(summary, exit_codes=codes, exit_code=exit_code, cause=cause, status=state, failure_reason=reason)
 
 
 def _first_failure(hosts: Sequence[SimulatedHost], codes: Mapping[str, int]) -> str:
