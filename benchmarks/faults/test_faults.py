@@ -32,7 +32,7 @@ from tfhet.record import Figure, Record, RunSummary
 from tfhet.simulate import Fault, load, presets
 from tfhet.simulate.fault import KINDS, NETWORK
 from tfhet.simulate.host import SimulatedHost
-from tfhet.simulate.simulation import TOLD_TO_STOP, Simulation
+from tfhet.simulate.simulation import STOPPED_ON_REQUEST, Simulation
 
 HOSTS = {"data-1": "algo-2", "dnn-1": "algo-1"}
 GOOD_EPOCH = {"expected": 100, "seen": 100, "once": 100, "repeated": 0, "missing": 0}
@@ -284,8 +284,8 @@ def test_a_case_that_is_run_comes_out_with_its_times_hosts_and_checkpoints(
 
 
 def test_a_user_who_stops_a_case_stops_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Simulation, "run", lambda self: RunSummary(exit_code=1, cause=TOLD_TO_STOP))
-    with pytest.raises(JobFailed, match="told to stop"):
+    monkeypatch.setattr(Simulation, "run", lambda self: RunSummary(exit_code=1, cause=STOPPED_ON_REQUEST))
+    with pytest.raises(JobFailed, match="stopped on request"):
         fault_table.run_case(case_of("goes on", "kill:worker"), _launcher(tmp_path), tmp_path / "case")
 
 

@@ -30,7 +30,7 @@ from tfhet.plan import Where as Place
 from tfhet.plan.ceiling import Resource
 from tfhet.planes.tf_service import ServiceSettings
 from tfhet.record import Record, RunSummary
-from tfhet.simulate.simulation import TOLD_TO_STOP
+from tfhet.simulate.simulation import STOPPED_ON_REQUEST
 from tfhet.trainer.settings import Settings
 
 
@@ -212,8 +212,8 @@ def test_a_run_that_is_told_to_stop_ends_the_suite_and_one_that_dies_only_its_ca
     Played.ends = RunSummary(exit_code=1, cause="algo-1: killed")
     with pytest.raises(JobFailed, match="algo-1: killed"):
         plan_run.run(CASE, [], tmp_path, tmp_path)
-    Played.ends = RunSummary(exit_code=1, cause=TOLD_TO_STOP)
-    with pytest.raises(Stopped, match="told to stop"):
+    Played.ends = RunSummary(exit_code=1, cause=STOPPED_ON_REQUEST)
+    with pytest.raises(Stopped, match="stopped on request"):
         plan_run.run(CASE, [], tmp_path, tmp_path)
 
 

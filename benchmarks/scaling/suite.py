@@ -28,8 +28,7 @@ from benchmarks.cluster_runs.stopped import Stopped
 from benchmarks.scaling.alone import Alone
 from tfhet.bench.harness import report
 from tfhet.bench.suite import Suite
-from tfhet.container import kernel
-from tfhet.container.limits import Limits
+from tfhet.container import Limits, kernel
 from tfhet.errors import JobFailed, UsageError
 from tfhet.events import Observer
 from tfhet.record import Figure, Record, median

@@ -22,7 +22,7 @@ from benchmarks.job_scripts import SOURCE_DIR
 from benchmarks.scaling import suite as scaling
 from benchmarks.scaling.alone import Alone
 from tfhet.clock import FakeClock
-from tfhet.container.limits import Limits
+from tfhet.container import Limits
 from tfhet.errors import JobFailed, UsageError
 from tfhet.launch.settings import LaunchSettings
 from tfhet.planes.tf_service import ServiceSettings
@@ -259,7 +259,7 @@ def test_a_run_that_failed_or_was_not_heard_to_its_end_has_no_point(
     with pytest.raises(JobFailed, match="1 of 2 were heard of"):
         job.point(RunSummary(exit_code=0, step_ms=spread, wait_ms=spread), 0.2)
     with pytest.raises(Stopped):
-        job.point(RunSummary(exit_code=1, cause="told to stop"), 0.2)
+        job.point(RunSummary(exit_code=1, cause="stopped on request"), 0.2)
     with pytest.raises(JobFailed, match="a rank was lost"):
         job.point(RunSummary(exit_code=1, cause="a rank was lost"), 0.2)
 

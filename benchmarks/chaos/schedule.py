@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 from tfhet.launch import LaunchSettings
 from tfhet.planes.tf_service import ServiceSettings
-from tfhet.simulate.cluster_file import ClusterFile
-from tfhet.simulate.fault import LASTING, NETWORK, OF_A_HOST, Fault
+from tfhet.simulate import ClusterFile, Fault
+from tfhet.simulate.fault import LASTING, NETWORK, OF_A_HOST
 
-LENGTH_S = 10.0
 WEIGHTS = {
     ("kill", "worker"): 6,
     ("kill", "dispatcher"): 4,
@@ -101,7 +100,7 @@ class Aim:
         return tuple(f"{kind}-{number + 1}" for number in range(count))
 
 
-def schedule(seed: int, aim: Aim, length_s: float = LENGTH_S) -> tuple[Fault, ...]:
+def schedule(seed: int, aim: Aim, length_s: float) -> tuple[Fault, ...]:
     """One to three faults, all within `length_s` of the beginning of training. The same for the same arguments."""
     draw = random.Random(f"chaos/{seed}")
     weights = WEIGHTS | (NETWORK_WEIGHTS if aim.data_group else {})

@@ -1,14 +1,10 @@
 from __future__ import annotations
 
-import re
-from pathlib import Path
-
 import pytest
 
-from tfhet.__main__ import main
+from benchmarks.chaos.schedule import WEIGHTS, Aim, schedule
 from tfhet.launch.settings import LaunchSettings
 from tfhet.simulate import Fault, load
-from tfhet.simulate.chaos import WEIGHTS, Aim, schedule
 
 SETTINGS = LaunchSettings(lease_s=4.0, ready_timeout_s=20.0)
 DEMO = Aim.of(load("demo"), SETTINGS)
@@ -67,16 +63,3 @@ def test_without_a_data_service_and_others_nothing_is_aimed_at_them():
     drawn = [fault for seed in range(200) for fault in schedule(seed, ALONE, 8.0)]
     assert not {"worker", "dispatcher"} & {fault.process for fault in drawn}
     assert not {"partition", "late-join"} & {fault.kind for fault in drawn}
-
-
-def test_what_the_command_draws_is_printed_and_can_be_given_again(tmp_path: Path, capsys):
-    launcher, cluster = tmp_path / "launcher.py", tmp_path / "one.yaml"
-    launcher.write_text("pass")
-    cluster.write_text("{name: one, groups: {all: {ranks: 1}}}")
-    words = ["--quiet", "--chaos", "3", "--chaos-s", "20", "--run-dir", str(tmp_path / "run"), "--", str(launcher)]
-    main(["simulate", str(cluster), *words])
-    said = capsys.readouterr().out.split("\n")
-    aim = Aim(data_hosts=0, dnn_hosts=1, ranks=1)
-    drawn = schedule(3, aim, 20.0)
-    assert said[0] == "chaos, the same as: " + " ".join(f"--fault {fault}" for fault in drawn)
-    assert tuple(Fault.parse(text) for text in re.findall(r"--fault (\S+)", said[0])) == drawn
