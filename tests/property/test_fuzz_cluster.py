@@ -11,8 +11,7 @@ import pytest
 from hypothesis import strategies as st
 from rubbish import filled, fuzz, json_bytes, json_text, mutated, spoilt, texts
 
-from tfhet.cluster import Identity, PortRange, Ports, identify, resolve, roles
-from tfhet.cluster.environment import job_name
+from tfhet.cluster import Identity, PortRange, Ports, identify, job_name, resolve, roles
 from tfhet.control import Secret
 from tfhet.errors import ClusterError, UsageError
 from tfhet.messages import MessageError, rank, server
@@ -96,9 +95,9 @@ LAUGHED = [f"{text}\n{use.format(last)}" for text, last in ((LAUGHS, "l11"), (ME
 
 
 def _sound(identity: Identity) -> None:
-    names = [host.name for host in identity.cluster.hosts]
+    names = identity.cluster.hosts
     assert len(set(names)) == len(names)
-    assert identity.current_host in identity.group.hosts
+    assert identity.current_host in identity.cluster.group(identity.current_group).hosts
     with contextlib.suppress(ClusterError):
         roles(identity)
 

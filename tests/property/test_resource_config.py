@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfhet.cluster import Identity, Ports, resolve, roles
-from tfhet.cluster.resource_config import describe, parse
+from tfhet.cluster.identity import describe, parse
 from tfhet.errors import ClusterError, UsageError
 from tfhet.strategies import JobContext, rank_of
 
@@ -64,7 +64,7 @@ def sound(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def _is_sound(identity: Any) -> None:
-    names = [host.name for host in identity.cluster.hosts]
+    names = identity.cluster.hosts
     assert len(set(names)) == len(names)
     assert len(set(identity.cluster.names)) == len(identity.cluster.names)
     assert identity.current_host in identity.cluster.group(identity.current_group).hosts

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tfhet.cluster.host import Host
 from tfhet.errors import ClusterError
 
 HOMOGENEOUS_GROUP = "homogeneousCluster"
-"""What SageMaker calls the one group of a job that names none."""
+"""SageMaker's name for the only group of a job that names none."""
 
 
 @dataclass(frozen=True)
@@ -17,13 +16,13 @@ class Group:
 
     name: str
     hosts: tuple[str, ...]
-    """Names in the order of the job's description; the first one leads."""
+    """Names, like `algo-1`, in the order of the job's description; the first one leads."""
     instance_type: str | None
     """Like `ml.c5.18xlarge`; None where there is none (a local run)."""
 
     @property
     def first(self) -> str:
-        """The host that does what a group does once. Raises ClusterError when the group has no hosts."""
+        """The host that leads. Raises ClusterError when the group has no hosts."""
         if not self.hosts:
             raise ClusterError(f"group {self.name!r} has no hosts; give it at least one instance")
         return self.hosts[0]
@@ -44,9 +43,9 @@ class Cluster:
         return tuple(group.name for group in self.groups)
 
     @property
-    def hosts(self) -> tuple[Host, ...]:
-        """Every host, group by group."""
-        return tuple(Host(name, g.name, g.instance_type) for g in self.groups for name in g.hosts)
+    def hosts(self) -> tuple[str, ...]:
+        """Names of all hosts, group by group."""
+        return tuple(host for group in self.groups for host in group.hosts)
 
     @property
     def is_heterogeneous(self) -> bool:
@@ -59,17 +58,6 @@ class Cluster:
             if group.name == name:
                 return group
         raise ClusterError(f"no group {name!r} in this job; its groups: {self.describe()}")
-
-    def host(self, name: str) -> Host:
-        """The host of that name. Raises ClusterError naming the hosts that are there."""
-        for host in self.hosts:
-            if host.name == name:
-                return host
-        raise ClusterError(f"no host {name!r} in this job; its groups: {self.describe()}")
-
-    def group_of(self, host: str) -> Group:
-        """The group that the host of that name belongs to. Raises ClusterError when there is no such host."""
-        return self.group(self.host(host).group)
 
     def describe(self) -> str:
         """The groups in one line for messages: `data_group (algo-1, algo-2), dnn_group (algo-3)`."""

@@ -1,4 +1,4 @@
-"""What the hosts of a group are for: to prepare data, to train, or what a strategy adds.
+"""The task of each group of hosts: to prepare data, to train, or what a strategy adds.
 
 roles(identity)                          # data_group prepares data, dnn_group trains
 roles(identity, known=(*ROLES, Role("ps")))  # ps_group is a third group, with a role of a strategy's own
@@ -6,6 +6,7 @@ roles(identity, known=(*ROLES, Role("ps")))  # ps_group is a third group, with a
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,7 +17,7 @@ from tfhet.errors import ClusterError
 
 @dataclass(frozen=True)
 class Role:
-    """What the hosts of one group are for. `ROLES` has the usual ones; a strategy may add others."""
+    """The task of the hosts of one group. `ROLES` has the usual ones; a strategy may add others."""
 
     name: str
     """Like `data`: the group is called `data_group`, unless `--data_group` names another."""
@@ -85,42 +86,39 @@ def roles(identity: Identity, names: Mapping[str, str] | None = None, known: Seq
     group twice, and a group that would be left without a role.
     """
     cluster, names = identity.cluster, {role: name for role, name in (names or {}).items() if name}
-    for role, name in names.items():
-        twice = next((other for other, its in names.items() if other != role and its == name), None)
-        if twice:
-            raise ClusterError(
-                f"--{role}_group and --{twice}_group both say {name!r}; they must differ. Groups: {cluster.describe()}"
-            )
+    there = f"Groups: {cluster.describe()}"
+    if twice := _same(names):
+        role, other = twice
+        raise ClusterError(f"--{role}_group and --{other}_group both say {names[role]!r}; they must differ. {there}")
     if not cluster.is_heterogeneous and not set(names) - {DNN.name}:
         return _homogeneous(cluster, names.get(DNN.name))
     further = [role for role in known if role not in ROLES and (role.name in names or role.group in cluster.names)]
-    found = {role.name: _find(cluster, names.get(role.name), role) for role in _needed(cluster, names, further)}
-    for role, group in found.items():
-        twice = next((other for other, its in found.items() if other != role and its.name == group.name), None)
-        if twice:
-            raise ClusterError(
-                f"group {group.name!r} cannot be both {role} and {twice} group. Groups: {cluster.describe()}"
-            )
-    taken = {group.name: role for role, group in found.items()}
-    idle = [group.name for group in cluster.groups if group.name not in taken and group.hosts]
+    has_data = DATA.group in cluster.names or DATA.name in names or not further
+    found = {
+        role.name: _find(cluster, names.get(role.name), role) for role in (*([DATA] if has_data else []), DNN, *further)
+    }
+    if twice := _same({role: group.name for role, group in found.items()}):
+        role, other = twice
+        raise ClusterError(f"group {found[role].name!r} cannot be both {role} and {other} group. {there}")
+    role_of = {group.name: role for role, group in found.items()}
+    idle = [group.name for group in cluster.groups if group.name not in role_of and group.hosts]
     if idle:
         parts = " and ".join(f"{group.name!r} is the {role} group" for role, group in found.items())
         options = " or ".join(f"--{role}_group" for role in found)
         raise ClusterError(
             f"group {idle[0]!r} has no role: {parts}. "
-            f"Take it out of the job, or name another one with {options}. Groups: {cluster.describe()}"
+            f"Take it out of the job, or name another one with {options}. {there}"
         )
     for group in found.values():
         if not group.hosts:
             raise ClusterError(f"group {group.name!r} has no hosts; give it at least one, or run without it")
-    current = taken[identity.current_group]
+    current = role_of[identity.current_group]
     return Roles(found, next(role for role in (*ROLES, *further) if role.name == current))
 
 
-def _needed(cluster: Cluster, names: Mapping[str, str], further: Sequence[Role]) -> list[Role]:
-    """The roles that the groups of a heterogeneous job have to fill."""
-    has_data = DATA.group in cluster.names or DATA.name in names or not further
-    return [*([DATA] if has_data else []), DNN, *further]
+def _same(names: Mapping[str, str]) -> tuple[str, str] | None:
+    """Two roles that have the same group, or None."""
+    return next(((a, b) for a, b in itertools.combinations(names, 2) if names[a] == names[b]), None)
 
 
 def _homogeneous(cluster: Cluster, dnn_group: str | None) -> Roles:

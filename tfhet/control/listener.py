@@ -9,7 +9,7 @@ import logging
 import socket
 from collections.abc import Awaitable, Callable
 
-from tfhet.cluster.address import busy
+from tfhet.cluster import busy
 from tfhet.control.connection import Connection
 from tfhet.control.handshake import JoinRequest, Refused, Unauthenticated, admit
 from tfhet.control.message import ProtocolError

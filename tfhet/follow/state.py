@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from tfhet.catalogue import InstanceGroup
-from tfhet.cluster.group import HOMOGENEOUS_GROUP
+from tfhet.cluster import HOMOGENEOUS_GROUP
 from tfhet.errors import UsageError
 from tfhet.submit import AwsRefused, Patient
 

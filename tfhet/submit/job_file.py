@@ -25,7 +25,7 @@ import yaml
 from tfhet import catalogue
 from tfhet.catalogue import Catalogue
 from tfhet.catalogue.node import Kind, Node
-from tfhet.cluster.role import DATA_GROUP, DNN_GROUP
+from tfhet.cluster import DATA_GROUP, DNN_GROUP
 from tfhet.errors import UsageError
 from tfhet.submit import rules, values
 from tfhet.submit.job import (

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfhet.cluster import Cluster, Group, Host
+from tfhet.cluster import Cluster, Group
 from tfhet.errors import ClusterError
 
 CLUSTER = Cluster(
@@ -12,18 +12,14 @@ CLUSTER = Cluster(
 
 def test_groups_and_hosts_are_found_by_name() -> None:
     assert CLUSTER.group("dnn_group").first == "algo-2"
-    assert CLUSTER.host("algo-3") == Host("algo-3", "data_group", "ml.c5.xlarge")
-    assert CLUSTER.group_of("algo-1").name == "dnn_group"
     assert CLUSTER.names == ("data_group", "dnn_group")
-    assert [host.name for host in CLUSTER.hosts] == ["algo-3", "algo-2", "algo-1"]
+    assert CLUSTER.hosts == ("algo-3", "algo-2", "algo-1")
 
 
 def test_an_error_names_what_is_there() -> None:
     everything = r"data_group \(algo-3\), dnn_group \(algo-2, algo-1\)"
     with pytest.raises(ClusterError, match=f"no group 'gpu'.*{everything}"):
         CLUSTER.group("gpu")
-    with pytest.raises(ClusterError, match=f"no host 'algo-9'.*{everything}"):
-        CLUSTER.host("algo-9")
 
 
 def test_a_group_without_hosts_has_no_first_one() -> None:

@@ -15,7 +15,7 @@ from tfhet import catalogue  # noqa: E402
 from tfhet.advice import HostUtilisation  # noqa: E402
 from tfhet.catalogue import InstanceGroup  # noqa: E402
 from tfhet.clock import FakeClock  # noqa: E402
-from tfhet.cluster.group import HOMOGENEOUS_GROUP  # noqa: E402
+from tfhet.cluster import HOMOGENEOUS_GROUP  # noqa: E402
 from tfhet.follow.state import JobState  # noqa: E402
 from tfhet.follow.utilisation import METRICS, measured  # noqa: E402
 from tfhet.submit.aws import Patient  # noqa: E402

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tfhet.cluster import Place, Rank
-from tfhet.cluster.rank import number
+from tfhet.cluster import Place, Rank, env_number
 from tfhet.strategies.mpi.lineage import first_gone, watched
 from tfhet.strategies.mpi.toolkit import release
 from tfhet.strategies.rank_source import RankSource
@@ -34,7 +33,7 @@ class PmiSource(MpiSource):
     def read(self, env: Mapping[str, str]) -> Rank | None:
         rank, size, *_ = self.variables
         if rank in env and env.get(size, "").strip() == "1":
-            return Rank(number(env, rank), 1, 0, 1, self.name)
+            return Rank(env_number(env, rank), 1, 0, 1, self.name)
         return super().read(env)
 
 
