@@ -56,7 +56,7 @@ class Hearing:
             self._sends_metrics = True
             # The line of the same step may have come first, when it was not known yet that messages follow.
             if self.metrics is None or report.step > self.metrics.step:
-                self._count(report.line())
+                self._count(report)
 
     def expect_progress(self) -> None:
         """From now on a script that sends no progress stalls."""

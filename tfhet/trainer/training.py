@@ -77,7 +77,7 @@ class Training:
         board = Board.of(settings.tensorboard if chief else OFF, self.paths.output / "tensorboard", self.clock)
 
         def on_metrics(line: MetricLine) -> None:
-            self.channel.send(rank.to_json(rank.Metrics.of(line)))
+            self.channel.send(rank.to_json(line))
             board.line(line)
 
         loop = Loop(

@@ -246,7 +246,7 @@ def test_a_port_for_prometheus_that_is_taken_ends_no_job(launch, capfd):
     assert "[t1/0] trained" in out and "no metrics at --metrics_port" in out
 
 
-@pytest.mark.parametrize("sends", ["", "send(rank.Metrics.of(line))"], ids=["printed", "printed and sent"])
+@pytest.mark.parametrize("sends", ["", "send(line)"], ids=["printed", "printed and sent"])
 def test_a_metric_line_is_written_once_more_for_cloudwatch_where_that_is_wanted(launch, capfd, sends):
     assert launch(SAYS + sends, "--emf_namespace", "training") == 0
     lines = capfd.readouterr().out.splitlines()

@@ -11,7 +11,7 @@ from tfhet.messages import MetricLine, rank
 from tfhet.planes import Outlets
 
 PROGRESS = rank.Progress(steps=7, examples=896.0, step_s=1.5, wait_s=0.25)
-METRICS = rank.Metrics.of(MetricLine(7, 2, 200.0, 640.0, 12.5, 1.25))
+METRICS = MetricLine(7, 2, 200.0, 640.0, 12.5, 1.25)
 
 
 def values(assignment, *reports: rank.Report, processes=None, fleet=None) -> dict[str, float]:
