@@ -59,7 +59,7 @@ def _die_with(parent: int, number: signal.Signals) -> None:
             os._exit(1)
 
 
-def outlive_nobody(number: signal.Signals) -> None:
+def end_with_parent(number: signal.Signals) -> None:
     """From now on the kernel sends this process the signal when its parent dies (Linux only), or now if it has."""
     if _LIBC is not None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)

@@ -52,8 +52,8 @@ class Identity:
             raise ClusterError("no SM_* variable names a host: neither SM_CURRENT_HOST nor SM_RESOURCE_CONFIG is set")
         by_name = _json_variable(env, "SM_INSTANCE_GROUPS_DICT", dict) or {}
         order = _json_variable(env, "SM_INSTANCE_GROUPS", list) or by_name
-        groups = [by_name[name] for name in order if isinstance(name, str) and name in by_name]
-        groups = groups or whole.get("instance_groups")
+        named = [by_name[name] for name in order if isinstance(name, str) and name in by_name]
+        groups = named or whole.get("instance_groups")
         current_group = env.get("SM_CURRENT_INSTANCE_GROUP") or _current_group(whole)
         if current_group == HOMOGENEOUS_GROUP and not _has_group(groups, HOMOGENEOUS_GROUP):
             current_group = None  # the toolkit's default where the document does not say it

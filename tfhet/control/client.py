@@ -16,12 +16,11 @@ from typing import Any
 
 from tfhet.clock import SYSTEM, Clock
 from tfhet.control.connection import Connection
-from tfhet.control.handshake import JoinRequest, Refused, Unauthenticated, introduce
+from tfhet.control.handshake import JoinRequest, Refused, Secret, Unauthenticated, introduce
 from tfhet.control.inbox import Inbox
+from tfhet.control.lease import beats
 from tfhet.control.message import MAX_NUMBER, Message, ProtocolError, valid_code
 from tfhet.control.outbox import Outbox
-from tfhet.control.pulse import beats
-from tfhet.control.secret import Secret
 from tfhet.deadline import Deadline
 from tfhet.errors import ClusterError, NotReady, UsageError
 from tfhet.events import Event, Observer, ignore
@@ -228,9 +227,9 @@ class LinkClient:
                 raise ProtocolError(f"a server sends no message of type {kind!r}")
 
     async def _renew(self) -> None:
-        async for beat in beats(lambda: self.lease_s, self._clock, self._send_renewal, self._heard_s):
-            self._heard_s += beat.stood_still_s
-            silent_s = beat.now_s - self._heard_s
+        async for now_s, stood_still_s in beats(lambda: self.lease_s, self._clock, self._send_renewal, self._heard_s):
+            self._heard_s += stood_still_s
+            silent_s = now_s - self._heard_s
             if silent_s > self.lease_s and not self._over and self._connection is not None:
                 self._lose(f"the leader was silent for {silent_s:.1f} s, the lease is {self.lease_s:g} s")
 

@@ -19,13 +19,11 @@ from typing import Any
 
 from tfhet.clock import SYSTEM, Clock
 from tfhet.control.connection import Connection
-from tfhet.control.handshake import JoinRequest, refuse_for
+from tfhet.control.handshake import JoinRequest, Secret, refuse_for
 from tfhet.control.inbox import Inbox
+from tfhet.control.lease import Session, beats
 from tfhet.control.listener import MAX_UNAUTHENTICATED, Listener
 from tfhet.control.message import Message, ProtocolError, valid_code
-from tfhet.control.pulse import beats
-from tfhet.control.secret import Secret
-from tfhet.control.session import Session
 from tfhet.deadline import Deadline
 from tfhet.errors import NotReady, UsageError
 from tfhet.events import Event, Observer, ignore
@@ -75,8 +73,8 @@ class LinkServer:
 
     @property
     def facts(self) -> Mapping[str, Mapping[str, Any]]:
-        """What each member said about itself when it joined, by name."""
-        return {name: session.facts for name, session in self._sessions.items()}
+        """The facts with which each member joined, by name."""
+        return {name: session.request.facts for name, session in self._sessions.items()}
 
     @property
     def missing(self) -> frozenset[str]:
@@ -264,11 +262,12 @@ class LinkServer:
                 raise ProtocolError(f"a member sends no message of type {kind!r}")
 
     async def _renew(self) -> None:
-        async for beat in beats(lambda: self._lease_s, self._clock, self._send_renewals, self._clock.monotonic()):
+        began_s = self._clock.monotonic()
+        async for now_s, stood_still_s in beats(lambda: self._lease_s, self._clock, self._send_renewals, began_s):
             for session in self._sessions.values():
-                session.heard_s += beat.stood_still_s
-                session.broken_s += beat.stood_still_s
-                why = session.loss(beat.now_s, self._lease_s, self._grace_s)
+                session.heard_s += stood_still_s
+                session.broken_s += stood_still_s
+                why = session.loss(now_s, self._lease_s, self._grace_s)
                 if why is not None and session.is_here and self._end is None:
                     self._give_up(session, why)
 

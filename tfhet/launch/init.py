@@ -35,7 +35,7 @@ _POLL_S = 0.1
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _PR_SET_CHILD_SUBREAPER = 36
-_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126  # as shells have it
 
 
@@ -82,10 +82,10 @@ class Init:
 
     def run(self) -> int:
         """Lives to the end of the command, or of the stop, and gives the command's exit code."""
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {*_STOP_SIGNALS, signal.SIGCHLD})
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {*STOP_SIGNALS, signal.SIGCHLD})
         if os.getpid() != 1:
             ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        self._pid = self._start(set(before) - {*_STOP_SIGNALS, signal.SIGCHLD})
+        self._pid = self._start(set(before) - {*STOP_SIGNALS, signal.SIGCHLD})
         self._live()
         self._end_rest()
         return 128 + signal.SIGKILL if self._code is None else self._code
@@ -129,8 +129,8 @@ class Init:
                 if now_s >= until_s:
                     _say(f"still running after {STOP_S:g} s: {_names(table, {*launchers, self._pid})}")
                     return
-            heard = _wait({*_STOP_SIGNALS, signal.SIGCHLD}, _POLL_S if stop else None)
-            if heard in _STOP_SIGNALS:
+            heard = _wait({*STOP_SIGNALS, signal.SIGCHLD}, _POLL_S if stop else None)
+            if heard in STOP_SIGNALS:
                 until_s = until_s if stop else SYSTEM.monotonic() + STOP_S
                 stop, self._told = heard, set()
                 _say(f"{signal.Signals(heard).name}: the launchers are told to stop, and then the command")

@@ -1,4 +1,4 @@
-"""The outcome: what the leader adds to the trainer's record when the job is over."""
+"""The outcome: the leader's additions to the trainer's record when the job is over."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import dataclasses
 from tfhet.clock import SYSTEM
 from tfhet.cluster import DATA
 from tfhet.errors import TfhetError
-from tfhet.launch.assignment import Assignment, known
+from tfhet.launch.assignment import Assignment, known_roles
 from tfhet.launch.job_result import JobResult
 from tfhet.launch.leader import Leader
 from tfhet.record import RunFolder, RunSummary, machine, versions
@@ -16,12 +16,12 @@ from tfhet.record import RunFolder, RunSummary, machine, versions
 def write_outcome(
     folder: RunFolder, assignment: Assignment, leader: Leader, result: JobResult, began_s: float
 ) -> RunSummary:
-    """Completes `summary.json`, or begins it when the training never came so far."""
+    """Completes `summary.json`, or creates it when the training wrote none."""
     try:
         summary = folder.read_summary()
     except TfhetError:
         summary = RunSummary()
-    place, by_name = assignment.place, {role.name: role for role in known(assignment.settings)}
+    place, by_name = assignment.place, {role.name: role for role in known_roles(assignment.settings)}
     groups = {}
     for group in place.identity.cluster.groups:
         role = by_name[place.roles.role_of(group.name) or DATA.name]

@@ -121,9 +121,14 @@ class MetricLine(RunLine, kind=""):
 
     @classmethod
     def of(cls, values: Mapping[str, str]) -> MetricLine:
-        means = [_amount(values[name]) for name in ("step_ms", "examples_per_s", "wait_pct")]
-        loss = float(values["loss"]) if "loss" in values else None
-        return cls(_whole(values["step"]), _whole(values["epoch"]), *means, loss)
+        return cls(
+            step=_whole(values["step"]),
+            epoch=_whole(values["epoch"]),
+            step_ms=_amount(values["step_ms"]),
+            examples_per_s=_amount(values["examples_per_s"]),
+            wait_pct=_amount(values["wait_pct"]),
+            loss=float(values["loss"]) if "loss" in values else None,
+        )
 
     def __str__(self) -> str:
         loss = {} if self.loss is None else {"loss": f"{self.loss:.4f}"}

@@ -16,8 +16,7 @@ from tfhet.clock import SYSTEM
 from tfhet.cluster import DATA, DNN, ROLES, Group, HostPaths, Ports, Role, Roles, free_ports
 from tfhet.container import SUBNET
 from tfhet.errors import ClusterError, UsageError, unknown
-from tfhet.launch import LaunchSettings
-from tfhet.launch.assignment import known
+from tfhet.launch import LaunchSettings, known_roles
 from tfhet.planes import DataPlane
 from tfhet.simulate.cluster_file import DIGITS, ClusterFile, GroupFile
 from tfhet.simulate.host import SimulatedHost, hyperparameters
@@ -136,7 +135,7 @@ class Submission:
 
     def role(self, group: str) -> Role:
         """The role that the launchers will give a group."""
-        further = (role for role in known(self.settings) if role not in ROLES and role.group == group)
+        further = (role for role in known_roles(self.settings) if role not in ROLES and role.group == group)
         return DNN if group == self.dnn_group else next(further, DATA)
 
     def hosts(self, folder: Path, seed: int, detours: bool = False) -> list[SimulatedHost]:

@@ -1,6 +1,6 @@
 """The ancestors of mpirun: the SageMaker toolkit's `train` dies of SIGTERM and leaves mpirun and our ranks running.
 
-The kernel tells a process only of the death of its parent (`process.outlive_nobody`), and mpirun survives that of its
+The kernel tells a process only of the death of its parent (`process.end_with_parent`), and mpirun survives that of its
 own. So the launcher watches the processes above mpirun. Linux only; nothing is watched elsewhere.
 """
 
