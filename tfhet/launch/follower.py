@@ -1,4 +1,5 @@
-"""A follower: every launcher but the leader. It joins the leader, and learns when to start and how the job ended."""
+"""A follower: every launcher but the leader. It joins the leader, which sends it the order to start and the job
+result."""
 
 from __future__ import annotations
 
@@ -20,12 +21,7 @@ class Follower:
     """The link as a follower sees it."""
 
     def __init__(
-        self,
-        assignment: Assignment,
-        secret: Secret,
-        observer: Observer,
-        *,
-        on_stop: Callable[[], None] = lambda: None,
+        self, assignment: Assignment, secret: Secret, observer: Observer, *, on_stop: Callable[[], None] = lambda: None
     ):
         """on_stop: called when the script of this host has to stop."""
         place, settings = assignment.place, assignment.settings
@@ -52,21 +48,20 @@ class Follower:
         await self._client.join(facts, self._settings.ready_timeout_s)
 
     async def started(self) -> link.Start:
-        """The order that the leader sends when all is ready. Raises NotReady; the leader ends the job before that."""
+        """The leader's order to start. Raises NotReady when it does not come; the leader ends the job before that."""
         limit_s = self._settings.ready_timeout_s + 2 * self._settings.lease_s
         try:
             async with Deadline(limit_s):
                 return await asyncio.shield(self._start)
         except asyncio.TimeoutError:
-            raise NotReady(f"{self._place.label}: not told to start within {limit_s:g} s") from None
+            raise NotReady(f"{self._place.label}: no order to start within {limit_s:g} s") from None
 
     def report(self, report: link.Report) -> None:
         """Sends a report to the leader."""
         self._client.send(link.to_json(report))
 
     async def ended(self) -> JobResult:
-        """The leader's job result; or one of this launcher's own, when the lease is lost. The lease bounds this
-        wait."""
+        """The leader's job result, or one of this launcher's own when the lease is lost, which bounds this wait."""
         return await asyncio.shield(self._result)
 
     def clock_offset(self) -> tuple[float, float] | None:

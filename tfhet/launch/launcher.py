@@ -76,8 +76,7 @@ class Launcher:
         hosts = {*place.roles.other_hosts, *place.roles.dnn_hosts}
         secret = Secret.from_env(place.env, job_name(place.env), hosts)
         self.say(self._introduction(secret))
-        role, group = place.roles.current.name, place.identity.current_group
-        self.say(str(HostLine(place.mode, role, group, place.size, self._side.facts)))
+        self.say(str(self._host_line()))
         if place.is_leader:
             ends = {"on_stop": self._script.request_stop, "on_host_lost": self._say_host_lost}
             self._link = link = Leader(self.assignment, self._side, secret, self._observe, **ends)
@@ -255,6 +254,10 @@ class Launcher:
             part = f"rank {rank.rank} of {rank.size} ({source.words})"
         weak = "; secret derived from the job's name (set TFHET_SECRET for a real one)" if secret.derived else ""
         return f"{place.mode} job: {part}, {self._side.words}, group {place.identity.current_group}{weak}"
+
+    def _host_line(self) -> HostLine:
+        role, group = self.place.roles.current.name, self.place.identity.current_group
+        return HostLine(self.place.mode, role, group, self.place.size, self._side.facts)
 
     def _write_event(self, event: Event) -> None:
         try:
