@@ -44,36 +44,20 @@ class NotReady(TfhetError):
 
 
 class JobFailed(TfhetError):
-    """A running job ended badly.
+    """A running job ended badly. `code`: the exit code of the process that failed first, negative for a signal;
+    `log_tail`: its last lines."""
 
-    Attributes: `host`, `group`, `code` (exit code of the process that failed first; negative for a signal)
-    and `log_tail` (its last lines).
-    """
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        host: str = "",
-        group: str = "",
-        code: int = 1,
-        log_tail: Iterable[str] = (),
-    ):
+    def __init__(self, message: str, *, code: int = 1, log_tail: Iterable[str] = ()):
         super().__init__(message)
-        self.host = host
-        self.group = group
         self.code = code
         self.log_tail = tuple(log_tail)
 
 
 def shown(value: object) -> str:
-    """A value as a message shows it, in at most 80 characters whatever it is: of a container only the type's name."""
+    """A value for an error message, in at most 80 characters; a container is shown as the name of its type."""
     if isinstance(value, (dict, list, tuple, set, frozenset)):
         return type(value).__name__
-    try:
-        text = repr(value)
-    except ValueError:  # Python writes no whole number of more than 4,300 digits
-        text = "a number of thousands of digits"
+    text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
 
 

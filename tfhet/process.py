@@ -1,4 +1,4 @@
-"""A child process that we start, hear, and end: with its whole group, also when we die first."""
+"""A child process: started, read line by line, and ended with its whole group, also when this process dies first."""
 
 from __future__ import annotations
 
@@ -31,10 +31,11 @@ OnLine = Callable[[str], None]
 
 
 class Channel(Protocol):
-    """What a child may inherit beside its output: one descriptor, under the number that it has here."""
+    """A channel that a child may inherit beside its output."""
 
     @property
-    def descriptor(self) -> int: ...
+    def descriptor(self) -> int:
+        """Its number, here and in the child."""
 
     @property
     def variables(self) -> Mapping[str, str]:
@@ -52,15 +53,15 @@ _PARENT = os.getppid()
 
 
 def _die_with(parent: int, number: signal.Signals) -> None:
-    """Run in the child between fork and exec: the kernel sends it the signal when its parent dies (Linux only)."""
+    """Runs in the child between fork and exec: the kernel sends it the signal when its parent dies (Linux only)."""
     if _LIBC is not None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
-        if os.getppid() != parent:  # it died before we could ask
+        if os.getppid() != parent:  # it died before the call
             os._exit(1)
 
 
 def end_with_parent(number: signal.Signals) -> None:
-    """From now on the kernel sends this process the signal when its parent dies (Linux only), or now if it has."""
+    """Asks the kernel to send this process the signal when its parent dies, or now if it has (Linux only)."""
     if _LIBC is not None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
         if os.getppid() != _PARENT:
@@ -91,18 +92,18 @@ class _Output(asyncio.SubprocessProtocol):
         if len(self._rest) > _LINE_LIMIT_BYTES:
             lines, self._rest = [*lines, self._rest], b""
         for line in lines:
-            self._say(line)
+            self._emit(line)
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         if self._rest:
-            self._say(self._rest)
+            self._emit(self._rest)
         self._rest = b""
         self.closed.set()
 
     def process_exited(self) -> None:
         self.ended.set()
 
-    def _say(self, line: bytes) -> None:
+    def _emit(self, line: bytes) -> None:
         self._on_line(line.decode(errors="replace").rstrip("\r"))
 
 
@@ -115,7 +116,7 @@ class Child:
         self.tail: collections.deque[str] = collections.deque(maxlen=_TAIL_LINES)
         """The last lines it printed."""
         self._on_line = on_line
-        self._output = _Output(self._hear)
+        self._output = _Output(self._take)
         self._transport: asyncio.SubprocessTransport | None = None
         self._reaped = False
         self._channel: Channel | None = None
@@ -134,9 +135,9 @@ class Child:
     ) -> Child:
         """Starts `command`. Raises OSError when it cannot be executed.
 
-        `when_orphaned`: what it gets when this process dies without stopping it. SIGKILL, because a training script
-        may ignore SIGTERM, or be too deep in an allreduce to hear it, and nobody is left to insist; SIGTERM for a
-        child that has children of its own to end. `channel` is handed to the child, and is ended with it.
+        `when_orphaned`: the signal that it gets when this process dies without stopping it. SIGKILL, because a training
+        script may ignore SIGTERM, or be too deep in an allreduce to handle it; SIGTERM for a child that has children of
+        its own to end. `channel` is handed to the child, and is ended with it.
         """
         child = cls(name, on_line)
         try:
@@ -171,10 +172,10 @@ class Child:
     async def wait(self) -> int:
         """Its exit code, once it has ended and its output was read; what is left of its group is ended too."""
         await self._output.ended.wait()
-        if not self._reaped:  # later its number may be somebody else's
+        if not self._reaped:  # later its number may be that of another process
             self._signal(signal.SIGKILL)
         with contextlib.suppress(asyncio.TimeoutError):
-            # Somebody in another session may hold the pipe; what the process itself wrote is there within moments.
+            # A process in another session may hold the pipe; the child's own lines are there within moments.
             async with Deadline(_DRAIN_S):
                 await self._output.closed.wait()
         assert self._transport is not None
@@ -198,7 +199,7 @@ class Child:
         return await self.wait()
 
     def kill(self) -> None:
-        """SIGKILL to its whole group; `wait` tells when it is over."""
+        """SIGKILL to its whole group; `wait` returns when it has ended."""
         if self.code is None:
             self._signal(signal.SIGKILL)
 
@@ -206,7 +207,7 @@ class Child:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
 
-    def _hear(self, line: str) -> None:
+    def _take(self, line: str) -> None:
         self.tail.append(line)
         self._on_line(line)
 
@@ -222,9 +223,9 @@ def describe_exit(code: int, tail: Iterable[str] = ()) -> str:
             name = signal.Signals(-code).name
         except ValueError:  # a real-time signal has no name
             name = f"signal {-code}"
-    said = list(tail) if code else []
-    if any(_NO_MEMORY.search(line) for line in said):
+    text = "\n".join(tail) if code else ""
+    if _NO_MEMORY.search(text):
         return f"{name} (out of memory)"
-    if name == "SIGKILL" or any(_PERHAPS_NO_MEMORY.search(line) for line in said):
+    if name == "SIGKILL" or _PERHAPS_NO_MEMORY.search(text):
         return f"{name} (out of memory?)"
     return name

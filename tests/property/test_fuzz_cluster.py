@@ -15,7 +15,7 @@ from tfhet.cluster import Identity, PortRange, Ports, identify, job_name, resolv
 from tfhet.control import Secret
 from tfhet.errors import ClusterError, UsageError
 from tfhet.messages import MessageError, rank, server
-from tfhet.messages.channel import values_of
+from tfhet.messages.grammar import decode
 from tfhet.simulate.cluster_file import load
 from tfhet.strategies import JobContext, rank_of
 
@@ -213,7 +213,7 @@ TOLD: list[dict[str, Any]] = [
 def test_any_packet_of_a_channel_is_a_message_or_a_message_error(packet: bytes) -> None:
     for grammar in (rank.REPORTS, rank.ORDERS, server.REPORTS):
         with contextlib.suppress(MessageError):
-            assert type(grammar.parse(values_of(packet))) in grammar.kinds.values()
+            assert type(grammar.parse(decode(packet))) in grammar.kinds.values()
 
 
 def _yaml(document: Any, snippet: str, indent: int) -> str:

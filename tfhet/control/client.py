@@ -1,4 +1,4 @@
-"""The client of the link, in every follower's launcher: joins the leader, holds a lease, learns of the end of the job.
+"""The client of the link, in every follower's launcher: joins the leader, holds a lease, hears of the end of the job.
 
 client = LinkClient("rank-1", "algo-2", 16000, secret, on_message=order, on_end=end, on_lease_lost=give_up)
 await client.join({"host": "algo-3"}, deadline_s=300.0)
@@ -62,8 +62,8 @@ class LinkClient:
         self.lease_s = lease_s
         """Seconds; the server's, once joined."""
         self.clock_offset: tuple[float, float] | None = None
-        """Seconds that the server's clock is ahead of this one, and their error, from the quickest handshake. None
-        before the first, or when the server did not send its time."""
+        """Seconds that the server's clock is ahead of this one, and their error, from the quickest handshake; None
+        before it."""
         self._address, self._port = address, port
         self._secret = secret
         self._on_message, self._on_end, self._on_lease_lost = on_message, on_end, on_lease_lost
@@ -76,21 +76,17 @@ class LinkClient:
         self._inbox = Inbox()
         self._connection: Connection | None = None
         self._heard_s = 0.0
-        self._over = ""
+        self.end_reason = ""
+        """Why this client holds no lease any more: "ended", "lease lost" or "left"; "" while it does, and before."""
         self._tasks: list[asyncio.Task[None]] = []
         self._leaving: asyncio.Task[None] | None = None
-
-    @property
-    def end_reason(self) -> str:
-        """Why this client holds no lease any more: "ended", "lease lost" or "left"; "" while it does, and before."""
-        return self._over
 
     async def join(self, facts: Mapping[str, Any], deadline_s: float) -> None:
         """Joins with `facts` (JSON values) about this host; retries for `deadline_s` seconds.
 
         Raises NotReady with the last reason at the deadline, and ClusterError when the server refuses this member.
         """
-        if self._tasks or self._over:
+        if self._tasks or self.end_reason:
             raise UsageError(f"client {self.name!r} has joined already; make a new one")
         self._facts = dict(facts)
         try:
@@ -130,7 +126,7 @@ class LinkClient:
         await self._inbox.close()
 
     async def _leave(self, code: int, flush_s: float) -> None:
-        self._over = self._over or "left"
+        self.end_reason = self.end_reason or "left"
         if self._tasks and self._connection is not None:
             self._connection.write({"type": "left", "code": valid_code(code)})
             await asyncio.wait(self._tasks[:1], timeout=flush_s)
@@ -193,7 +189,7 @@ class LinkClient:
             finally:
                 self._connection = None
                 connection.abort()
-            if self._over:
+            if self.end_reason:
                 break
             logger.warning("%s: the connection to the leader broke: %s", self.name, why)
             try:
@@ -219,8 +215,8 @@ class LinkClient:
                 if body is not None:
                     self._inbox.put(self._on_message, body)
             elif kind == "end":
-                if not self._over:
-                    self._over = "ended"
+                if not self.end_reason:
+                    self.end_reason = "ended"
                     self._tell("link.end_heard", code=message["code"], cause=message["cause"])
                     self._inbox.put(self._on_end, message["code"], message["cause"])
             else:
@@ -230,7 +226,7 @@ class LinkClient:
         async for now_s, stood_still_s in beats(lambda: self.lease_s, self._clock, self._send_renewal, self._heard_s):
             self._heard_s += stood_still_s
             silent_s = now_s - self._heard_s
-            if silent_s > self.lease_s and not self._over and self._connection is not None:
+            if silent_s > self.lease_s and not self.end_reason and self._connection is not None:
                 self._lose(f"the leader was silent for {silent_s:.1f} s, the lease is {self.lease_s:g} s")
 
     def _send_renewal(self) -> bool:
@@ -240,8 +236,8 @@ class LinkClient:
         return True
 
     def _lose(self, reason: str) -> None:
-        if not self._over:
-            self._over = "lease lost"
+        if not self.end_reason:
+            self.end_reason = "lease lost"
             self._tell("link.lease_lost", reason=reason)
             self._inbox.put(self._on_lease_lost, reason)
             if self._connection is not None:

@@ -191,22 +191,17 @@ class LinkServer:
 
     def _objection(self, name: str, instance: str) -> str | None:
         """The reason to refuse a member that has proved that it knows the secret, or None."""
-        reason = self._reason_against(name, instance)
-        if reason is not None:
-            self._tell("link.member_refused", member=name, reason=reason, is_expected=name in self.expected)
-        return reason
-
-    def _reason_against(self, name: str, instance: str) -> str | None:
         session = self._sessions.get(name)
         if name not in self.expected:
-            return f"not a member of this job; its members: {', '.join(sorted(self.expected))}"
-        if session is None:
+            reason = f"not a member of this job; its members: {', '.join(sorted(self.expected))}"
+        elif session is not None and session.request.instance != instance:
+            reason = "another process has joined under this name"
+        elif session is not None and not session.is_here:
+            reason = "it has left" if session.left_code is not None else f"it was lost: {session.lost_why}"
+        else:
             return None
-        if session.request.instance != instance:
-            return "another process has joined under this name"
-        if session.left_code is not None:
-            return "it has left"
-        return f"it was lost: {session.lost_why}" if session.lost_why is not None else None
+        self._tell("link.member_refused", member=name, reason=reason, is_expected=name in self.expected)
+        return reason
 
     async def _serve(self, request: JoinRequest, connection: Connection) -> None:
         refuse_for(connection, request.name, self._objection(request.name, request.instance))

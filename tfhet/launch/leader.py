@@ -163,8 +163,8 @@ class Leader:
             self._decide(
                 2,
                 f"{member} on {host} counts other ranks than this job of {self.place.size}: every dnn host has to "
-                f"start {self.place.local_size}, as {self.place.host} does; --processes_per_host sets the number, or else "
-                "the number of GPUs",
+                f"start {self.place.local_size}, as {self.place.host} does; --processes_per_host sets that "
+                "number, which else is that of the GPUs",
             )
 
     def _heard(self, member: str, message: Message) -> None:

@@ -10,7 +10,7 @@ In the process, from any thread:
 
     channel = inherited(environment())
     channel.send({"type": "progress", "steps": 7})
-    values = channel.receive(limit_s=1.0)                   # None when nothing has come
+    values = channel.receive(limit_s=1.0)                   # None when no message has come
 
 The channel is a pair of connected sockets of type SOCK_SEQPACKET (Linux): one message is one packet, taken whole or
 not at all, so a writer never leaves half a message and two writers never mix. The process inherits one end; the
@@ -39,7 +39,7 @@ MAX_BYTES = 32 * KIB
 MAX_UNSENT = 256
 """Messages that the launcher keeps for a process that does not read, beyond those in the socket's buffer."""
 _MAX_LEFT = 10_000
-"""More packets than a socket's buffer holds: when that many were left by a process, another one still writes."""
+"""More packets than a socket's buffer holds: a process that leaves as many has a child that still writes."""
 
 
 class Channel:
@@ -79,7 +79,7 @@ class Channel:
     def send(self, values: Mapping[str, Any]) -> bool:
         """Sends a message, or keeps it until the process reads; False when it was dropped because too many wait.
 
-        A process that is gone, or never opens its end, is no error. Raises MessageError for what is not a message.
+        A process that is gone, or never opens its end, is no error. Raises MessageError for values that are no message.
         """
         packet = packet_of(values)
         if self._is_closed:
@@ -92,7 +92,7 @@ class Channel:
         return True
 
     async def ended(self) -> None:
-        """Takes what the process left in the channel, and closes it. To be called when the process has ended."""
+        """Takes the messages that are left in the channel, and closes it. To be called when the process has ended."""
         try:
             for _ in range(_MAX_LEFT):
                 if self._is_closed or not self._read():
@@ -122,7 +122,7 @@ class Channel:
             self.close()
             return False
         try:
-            values = values_of(packet)
+            values = decode(packet)
         except MessageError:
             self.malformed += 1
         else:
@@ -144,15 +144,8 @@ class Channel:
 
 
 def packet_of(values: Mapping[str, Any]) -> bytes:
-    """The packet for a message. Raises MessageError for what is not one, or too long."""
+    """The packet for a message. Raises MessageError for values that are not one, or too long."""
     packet = encode(values)
     if len(packet) > MAX_BYTES:
         raise MessageError(f"a message of {len(packet)} bytes; at most {MAX_BYTES} fit into the channel")
     return packet
-
-
-def values_of(packet: bytes) -> dict[str, Any]:
-    """The message in a packet. Raises MessageError."""
-    if len(packet) > MAX_BYTES:
-        raise MessageError(f"a packet of more than {MAX_BYTES} bytes")
-    return decode(packet)

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfhet.clock import SYSTEM
-from tfhet.messages.channel import CHANNEL_VARIABLE, MAX_BYTES, packet_of, values_of
-from tfhet.messages.grammar import MessageError
+from tfhet.messages.channel import CHANNEL_VARIABLE, MAX_BYTES, packet_of
+from tfhet.messages.grammar import MessageError, decode
 
 _RETRY_S = 0.02
 
@@ -54,20 +54,20 @@ class ProcessChannel:
                     self.dropped += 1
                     return False
                 # Not for longer: the system calls a socket writable when three quarters of its buffer are free.
-                _comes(end, select.POLLOUT, min(until_s, now_s + _RETRY_S))
+                _wait(end, select.POLLOUT, min(until_s, now_s + _RETRY_S))
             except OSError:  # the launcher is gone, or this end was closed meanwhile
                 self.close()
         return False
 
     def receive(self, limit_s: float = 0.0) -> dict[str, Any] | None:
-        """The next message, waiting at most `limit_s` for it; None when none has come. Packets that are no messages
-        are passed over."""
+        """The next message, waiting at most `limit_s` for it; None when none has come. Skips packets that are no
+        messages."""
         until_s = SYSTEM.monotonic() + limit_s
         while (end := self._end) is not None:
             try:
                 packet = end.recv(MAX_BYTES + 1)
             except BlockingIOError:
-                if not _comes(end, select.POLLIN, until_s):
+                if not _wait(end, select.POLLIN, until_s):
                     return None
                 continue
             except OSError:
@@ -76,7 +76,7 @@ class ProcessChannel:
                 self.close()
                 return None
             with contextlib.suppress(MessageError):
-                return values_of(packet)
+                return decode(packet)
         return None
 
     def close(self) -> None:
@@ -121,7 +121,7 @@ def _end_of(text: str) -> socket.socket | None:
     return None
 
 
-def _comes(end: socket.socket, event: int, until_s: float) -> bool:
+def _wait(end: socket.socket, event: int, until_s: float) -> bool:
     """Whether a socket becomes ready, or fails, before `until_s` on the monotonic clock."""
     left_s = until_s - SYSTEM.monotonic()
     if left_s <= 0:
