@@ -204,11 +204,7 @@ class Launcher:
         return {"launcher": os.getpid(), **running, **self._side.processes()}
 
     async def _conclude(
-        self,
-        link: Link,
-        work: asyncio.Task[None],
-        ended: asyncio.Task[JobResult],
-        stopped: asyncio.Future[JobResult],
+        self, link: Link, work: asyncio.Task[None], ended: asyncio.Task[JobResult], stopped: asyncio.Future[JobResult]
     ) -> JobResult:
         """The job result: the leader's, once it is known; before that this launcher's own."""
         if not ended.done() and not stopped.done() and work.done() and (error := work.exception()) is not None:
