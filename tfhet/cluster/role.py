@@ -10,8 +10,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tfhet.cluster.group import Cluster, Group
-from tfhet.cluster.identity import Identity
+from tfhet.cluster.identity import Cluster, Group, Identity
 from tfhet.errors import ClusterError
 
 

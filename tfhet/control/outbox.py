@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-from tfhet.control.message import Message, ProtocolError, encode
+from tfhet.control.connection import Message, ProtocolError, encode
 from tfhet.units import MIB
 
 MAX_KEPT_BYTES = 4 * MIB

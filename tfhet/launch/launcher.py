@@ -24,8 +24,7 @@ from tfhet.launch.follower import Follower
 from tfhet.launch.init import STOP_SIGNALS
 from tfhet.launch.job_result import JobResult, write_failure
 from tfhet.launch.leader import LINGER_S, STOP_S, Leader
-from tfhet.launch.outcome import write_outcome
-from tfhet.launch.output import Log, labels, metrics_of
+from tfhet.launch.output import Log, labels, metrics_of, write_outcome
 from tfhet.launch.script import Hearing, Script, command_of, environment_of
 from tfhet.messages import HostLine, JobResultLine
 from tfhet.messages import link as reports
@@ -77,11 +76,14 @@ class Launcher:
         secret = Secret.from_env(place.env, job_name(place.env), hosts)
         self.say(self._introduction(secret))
         self.say(str(self._host_line()))
+        on_stop = self._script.request_stop
         if place.is_leader:
-            ends = {"on_stop": self._script.request_stop, "on_host_lost": self._say_host_lost}
-            self._link = link = Leader(self.assignment, self._side, secret, self._observe, **ends)
+            link: Link = Leader(
+                self.assignment, self._side, secret, self._observe, on_stop=on_stop, on_host_lost=self._say_host_lost
+            )
         else:
-            self._link = link = Follower(self.assignment, secret, self._observe, on_stop=self._script.request_stop)
+            link = Follower(self.assignment, secret, self._observe, on_stop=on_stop)
+        self._link = link
         beside = [
             asyncio.create_task(self._watch_source(stopped), name="source of ranks"),
             asyncio.create_task(self._sample(link), name="sampler"),

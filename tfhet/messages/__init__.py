@@ -1,6 +1,6 @@
 """All messages between the processes of a job, and the lines of its log that programs read.
 
-    channel.py      between a launcher and a process that it starts;  process_channel.py: the process's end
+    channel.py      between a launcher and a process that it starts
     rank.py         the messages over it to and from the script of a rank;  server.py: from a process of a data plane
     link.py         between launchers, over the link of the room `control`
     log_line.py     the lines of the log
@@ -11,7 +11,7 @@ No program reads any other text of another process: a sentence is for people, an
 from __future__ import annotations
 
 from tfhet.messages import link, rank, server
-from tfhet.messages.channel import CHANNEL_VARIABLE, Channel
+from tfhet.messages.channel import CHANNEL_VARIABLE, Channel, ProcessChannel, inherited
 from tfhet.messages.grammar import Grammar, MessageError, UnknownKind
 from tfhet.messages.log_line import (
     UNITS,
@@ -28,7 +28,6 @@ from tfhet.messages.log_line import (
     metric_pattern,
     parse_line,
 )
-from tfhet.messages.process_channel import ProcessChannel, inherited
 
 __all__ = [
     "CHANNEL_VARIABLE",

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from tfhet.control.connection import MAX_LINE_BYTES
 from tfhet.control.listener import MAX_UNAUTHENTICATED
-from tfhet.control.message import MAX_LINE_BYTES
 from tfhet.events import Event
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
