@@ -1,12 +1,4 @@
-"""What can go wrong, by who has to act.
-
-TfhetError
-├── UsageError      the caller's input is wrong: says what, where and what to do      exit code 2
-│   └── ClusterError    the description of hosts and groups
-├── DataError       a record or a file cannot be read
-├── NotReady        something did not come up before its deadline
-└── JobFailed       a running job ended badly; carries group, host, exit code and last log lines
-"""
+"""Errors, by who has to act: a UsageError is the caller's, all others are about data, processes and jobs."""
 
 from __future__ import annotations
 

@@ -95,9 +95,10 @@ LAUGHED = [f"{text}\n{use.format(last)}" for text, last in ((LAUGHS, "l11"), (ME
 
 
 def _sound(identity: Identity) -> None:
-    names = identity.cluster.hosts
+    hosts = {group.name: group.hosts for group in identity.cluster.groups}
+    names = [name for each in hosts.values() for name in each]
     assert len(set(names)) == len(names)
-    assert identity.current_host in identity.cluster.group(identity.current_group).hosts
+    assert identity.current_host in hosts[identity.current_group]
     with contextlib.suppress(ClusterError):
         roles(identity)
 

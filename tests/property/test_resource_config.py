@@ -64,10 +64,11 @@ def sound(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def _is_sound(identity: Any) -> None:
-    names = identity.cluster.hosts
+    hosts = {group.name: group.hosts for group in identity.cluster.groups}
+    names = [name for each in hosts.values() for name in each]
     assert len(set(names)) == len(names)
     assert len(set(identity.cluster.names)) == len(identity.cluster.names)
-    assert identity.current_host in identity.cluster.group(identity.current_group).hosts
+    assert identity.current_host in hosts[identity.current_group]
 
 
 @settings(deadline=None)

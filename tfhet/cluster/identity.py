@@ -32,13 +32,6 @@ class Group:
     instance_type: str | None
     """Like `ml.c5.18xlarge`; None where there is none (a local run)."""
 
-    @property
-    def first(self) -> str:
-        """The host that leads. Raises ClusterError when the group has no hosts."""
-        if not self.hosts:
-            raise ClusterError(f"group {self.name!r} has no hosts; give it at least one instance")
-        return self.hosts[0]
-
 
 @dataclass(frozen=True)
 class Cluster:
@@ -55,21 +48,9 @@ class Cluster:
         return tuple(group.name for group in self.groups)
 
     @property
-    def hosts(self) -> tuple[str, ...]:
-        """Names of all hosts, group by group."""
-        return tuple(host for group in self.groups for host in group.hosts)
-
-    @property
     def is_heterogeneous(self) -> bool:
         """Whether there is more than one group. (Homogeneous SageMaker jobs describe one group too.)"""
         return len(self.groups) > 1
-
-    def group(self, name: str) -> Group:
-        """The group of that name. Raises ClusterError naming the groups that are there."""
-        for group in self.groups:
-            if group.name == name:
-                return group
-        raise ClusterError(f"no group {name!r} in this job; its groups: {self.describe()}")
 
     def describe(self) -> str:
         """The groups in one line for messages: `data_group (algo-1, algo-2), dnn_group (algo-3)`."""

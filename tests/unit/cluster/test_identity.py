@@ -32,7 +32,7 @@ def test_a_real_file_is_read(tmp_path: Path) -> None:
     identity = Identity.from_resource_config(_write(tmp_path, REAL))
     assert (identity.current_host, identity.current_group) == ("algo-1", "data_group")
     assert identity.cluster.is_heterogeneous
-    assert identity.cluster.group(identity.current_group).hosts == ("algo-1",)
+    assert identity.cluster.groups[0].hosts == ("algo-1",)
     assert identity.cluster.groups[0].instance_type == "ml.c5.xlarge"
     assert identity.cluster.network_interface == "eth0"
 
@@ -51,7 +51,7 @@ def test_the_old_form_without_groups_is_one_homogeneous_group(tmp_path: Path) ->
     document = {"current_host": "algo-2", "hosts": ["algo-1", "algo-2"], "network_interface_name": "ethwe"}
     identity = Identity.from_resource_config(_write(tmp_path, document))
     assert identity.current_group == "homogeneousCluster"
-    assert identity.cluster.group(identity.current_group).hosts == ("algo-1", "algo-2")
+    assert identity.cluster.groups[0].hosts == ("algo-1", "algo-2")
     assert identity.cluster.network_interface == "ethwe"
     assert not identity.cluster.is_heterogeneous
 
