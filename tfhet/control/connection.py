@@ -139,15 +139,20 @@ class Connection:
 
     @classmethod
     async def accept(cls, sock: socket.socket) -> Connection:
-        """Takes over an accepted, non-blocking socket."""
+        """Takes over an accepted socket, and closes it if that fails."""
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader(limit=MAX_LINE_BYTES)
         protocol = asyncio.StreamReaderProtocol(reader)
-        transport, _ = await loop.connect_accepted_socket(lambda: protocol, sock)
+        try:
+            sock.setblocking(False)
+            transport, _ = await loop.connect_accepted_socket(lambda: protocol, sock)
+        except BaseException:
+            sock.close()
+            raise
         return cls(reader, asyncio.StreamWriter(transport, protocol, reader, loop))
 
     async def read(self) -> Message:
-        """Returns the next message. Raises ConnectionError at the end, ProtocolError for what is not a message."""
+        """Returns the next message. Raises ConnectionError at the end, ProtocolError for a line that is not one."""
         try:
             line = await self._reader.readuntil(b"\n")
         except asyncio.IncompleteReadError as error:
@@ -160,7 +165,7 @@ class Connection:
 
     def write(self, message: Mapping[str, Any]) -> None:
         """Hands a message to the operating system. A peer that has stopped reading loses its connection, without an
-        error here. Raises ProtocolError for what is not a message."""
+        error here. Raises ProtocolError for values that are not a message."""
         line = encode(message)
         transport = self._writer.transport
         if transport.is_closing():

@@ -95,7 +95,7 @@ class Listener:
         while True:
             try:
                 client, _ = await loop.sock_accept(sock)
-                connection = await self._take(client)
+                connection = await Connection.accept(client)
             except OSError as error:
                 self._drop("a peer", str(error))
                 exhausted = error.errno in _OUT_OF_RESOURCES
@@ -109,14 +109,6 @@ class Listener:
             task = asyncio.create_task(self._serve(connection), name=f"tfhet-peer-{connection.peer}")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-
-    async def _take(self, client: socket.socket) -> Connection:
-        try:
-            client.setblocking(False)
-            return await Connection.accept(client)
-        except BaseException:
-            client.close()
-            raise
 
     def _drop_oldest(self, reason: str) -> None:
         if self._unproved:

@@ -9,6 +9,7 @@ and may be worded anew at any time.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import re
@@ -59,7 +60,7 @@ def parse_line(text: str) -> RunLine | None:
     kind, values = read(text) or ("", {})
     try:
         return KINDS[kind].of(values)
-    except (KeyError, ValueError):
+    except (KeyError, TypeError, ValueError):
         return None
 
 
@@ -75,7 +76,7 @@ def epoch_pattern(name: str, number: str) -> str:
 
 
 class RunLine:
-    """One kind of line: a frozen dataclass whose fields are texts, whole numbers, and amounts with two digits."""
+    """One kind of line: a frozen dataclass of texts, whole numbers, and amounts that are written with two digits."""
 
     kind: ClassVar[str]
     """The words that stand after the mark."""
@@ -88,9 +89,9 @@ class RunLine:
 
     @classmethod
     def of(cls, values: Mapping[str, str]) -> RunLine:
-        """The line with these fields. Raises KeyError and ValueError where it is another, or torn."""
-        readers: Mapping[Any, Callable[[str], Any]] = {"str": str, "int": _whole, "float": _amount}
-        return cls(**{item.name: readers[item.type](values[item.name]) for item in fields(cls)})  # type: ignore[arg-type]
+        """The line with these fields. Raises KeyError, TypeError and ValueError where it is another, or torn."""
+        found = [item for item in fields(cls) if item.name in values]  # type: ignore[arg-type]
+        return cls(**{item.name: _READERS[str(item.type)](values[item.name]) for item in found})
 
 
 @dataclass(frozen=True)
@@ -118,17 +119,6 @@ class MetricLine(RunLine, kind=""):
         """The metric line in a line of a log, whatever stands before or after it; None for any other line."""
         line = parse_line(text)
         return line if isinstance(line, MetricLine) else None
-
-    @classmethod
-    def of(cls, values: Mapping[str, str]) -> MetricLine:
-        return cls(
-            step=_whole(values["step"]),
-            epoch=_whole(values["epoch"]),
-            step_ms=_amount(values["step_ms"]),
-            examples_per_s=_amount(values["examples_per_s"]),
-            wait_pct=_amount(values["wait_pct"]),
-            loss=float(values["loss"]) if "loss" in values else None,
-        )
 
     def __str__(self) -> str:
         loss = {} if self.loss is None else {"loss": f"{self.loss:.4f}"}
@@ -186,10 +176,12 @@ class EpochLine(RunLine, kind="end of"):
 
     @classmethod
     def of(cls, values: Mapping[str, str]) -> EpochLine:
-        """Fields that are no numbers are skipped. Raises KeyError and ValueError where the epoch is none."""
-        _whole(values["epoch"])
-        found = {name: _number(text) for name, text in values.items()}
-        return cls({name: number for name, number in found.items() if number is not None})
+        """Skips fields that are no numbers. Raises KeyError and ValueError where the epoch is none."""
+        numbers: dict[str, float] = {"epoch": _whole(values["epoch"])}
+        for name, text in values.items():
+            with contextlib.suppress(ValueError):
+                numbers[name] = _number(text)
+        return cls(numbers)
 
 
 @dataclass(frozen=True)
@@ -236,11 +228,15 @@ KINDS: Mapping[str, type[RunLine]] = {kind.kind: kind for kind in RunLine.__subc
 """All kinds of line, by the words that stand after the mark."""
 
 
+def _number(text: str) -> int | float:
+    return int(text) if re.fullmatch("-?[0-9]{1,18}", text) else float(text)
+
+
 def _whole(text: str) -> int:
-    digits = text.removeprefix("-")
-    if not (digits.isascii() and digits.isdecimal() and len(digits) <= 18):
+    number = _number(text)
+    if not isinstance(number, int):
         raise ValueError(f"no whole number: {text[:40]!r}")
-    return int(text)
+    return number
 
 
 def _amount(text: str) -> float:
@@ -250,13 +246,15 @@ def _amount(text: str) -> float:
     return value
 
 
-def _number(text: str) -> float | None:
-    for kind in (_whole, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return None
+_READERS: Mapping[str, Callable[[str], Any]] = {
+    "str": str,
+    "int": _whole,
+    "Count": _whole,
+    "float": _amount,
+    "Amount": _amount,
+    "AnyFloat | None": float,
+}
+"""How the text of a field is read, by the annotation of the field."""
 
 
 def _unquoted(text: str) -> str:
