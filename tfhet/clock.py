@@ -52,7 +52,7 @@ def cpu_of(process_id: int) -> float:
 
 
 class FakeClock:
-    """A clock that moves only when told to, or by sleeping on it."""
+    """A clock that moves only when a caller sleeps on it."""
 
     def __init__(self, start_s: float = 0.0):
         self._now_s = start_s

@@ -22,7 +22,6 @@ from tfhet.control.lease import beats
 from tfhet.control.outbox import Outbox
 from tfhet.deadline import Deadline
 from tfhet.errors import ClusterError, NotReady, UsageError
-from tfhet.events import Event, Observer, ignore
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +54,6 @@ class LinkClient:
         on_lease_lost: Callable[[str], Awaitable[None] | None] | None = None,
         handshake_s: float = 5.0,
         clock: Clock = SYSTEM,
-        observer: Observer = ignore,
     ):
         self.name = name
         self.lease_s = lease_s
@@ -68,7 +66,6 @@ class LinkClient:
         self._on_message, self._on_end, self._on_lease_lost = on_message, on_end, on_lease_lost
         self._handshake_s = handshake_s
         self._clock = clock
-        self._observer = observer
         self._instance = secrets.token_hex(8)
         self._facts: Mapping[str, Any] = {}
         self._outbox = Outbox()
@@ -216,7 +213,6 @@ class LinkClient:
             elif kind == "end":
                 if not self.end_reason:
                     self.end_reason = "ended"
-                    self._tell("link.end_heard", code=message["code"], cause=message["cause"])
                     self._inbox.put(self._on_end, message["code"], message["cause"])
             else:
                 raise ProtocolError(f"a server sends no message of type {kind!r}")
@@ -237,13 +233,6 @@ class LinkClient:
     def _lose(self, reason: str) -> None:
         if not self.end_reason:
             self.end_reason = "lease lost"
-            self._tell("link.lease_lost", reason=reason)
             self._inbox.put(self._on_lease_lost, reason)
             if self._connection is not None:
                 self._connection.abort()
-
-    def _tell(self, name: str, **fields: Any) -> None:
-        try:
-            self._observer(Event(name, self._clock.wall(), {"member": self.name, **fields}))
-        except Exception:  # a full disk must not cost the lease
-            logger.exception("the observer failed")

@@ -26,13 +26,11 @@ from tfhet.control.connection import Connection, Message, ProtocolError
 from tfhet.errors import TfhetError, UsageError
 
 VERSION = 1
+SECRET_VARIABLE = "TFHET_SECRET"
+HYPERPARAMETER_VARIABLE = "SM_HP_TFHET_SECRET"
 _CLIENT, _SERVER = "member", "coordinator"
 """The roles, as they stand under the HMAC."""
 _HEX_32_BYTES = re.compile(r"[0-9a-f]{64}")
-
-
-SECRET_VARIABLE = "TFHET_SECRET"
-HYPERPARAMETER_VARIABLE = "SM_HP_TFHET_SECRET"
 
 
 @dataclass(frozen=True)
@@ -62,10 +60,6 @@ class Secret:
         text = env.get(SECRET_VARIABLE) or env.get(HYPERPARAMETER_VARIABLE)
         return cls.from_text(text) if text else cls.derive(job_name, hosts)
 
-    def sign(self, data: bytes) -> bytes:
-        """HMAC-SHA256 of `data`, 32 bytes."""
-        return hmac.new(self.key, data, hashlib.sha256).digest()
-
 
 def _key(*parts: str) -> bytes:
     return hashlib.sha256("\0".join(("tfhet-link-1", *parts)).encode("utf-8", "surrogatepass")).digest()
@@ -86,7 +80,7 @@ class Unauthenticated(TfhetError):
 
 @dataclass(frozen=True)
 class JoinRequest:
-    """What a member that dials says of itself."""
+    """The identity and facts that a member sends when it dials."""
 
     name: str
     instance: str
@@ -109,10 +103,10 @@ async def admit(connection: Connection, secret: Secret, objection: Callable[[str
     name, instance = join["name"], join["instance"]
     if not (_HEX_32_BYTES.fullmatch(join["nonce"]) and _is_name(name) and _is_name(instance)):
         raise ProtocolError("join: malformed nonce, name or instance")
-    said = (name, instance, nonce, join["nonce"])
-    if not _proves(join["proof"], secret, _CLIENT, *said):
+    parts = (name, instance, nonce, join["nonce"])
+    if not _proves(join["proof"], secret, _CLIENT, *parts):
         raise Unauthenticated("wrong secret")
-    connection.write({"type": "welcome", "proof": _proof(secret, _SERVER, *said)})
+    connection.write({"type": "welcome", "proof": _proof(secret, _SERVER, *parts)})
     facts = _expect(await connection.read(), "facts")
     refuse_for(connection, name, objection(name, instance))
     return JoinRequest(name, instance, facts["facts"], facts["seen"])
@@ -133,15 +127,15 @@ async def introduce(connection: Connection, secret: Secret, request: JoinRequest
     if not _HEX_32_BYTES.fullmatch(hello["nonce"]):
         raise ProtocolError("hello: malformed nonce")
     nonce = secrets.token_hex(32)
-    said = (request.name, request.instance, hello["nonce"], nonce)
-    proof = _proof(secret, _CLIENT, *said)
+    parts = (request.name, request.instance, hello["nonce"], nonce)
+    proof = _proof(secret, _CLIENT, *parts)
     join = {"type": "join", "name": request.name, "instance": request.instance, "nonce": nonce, "proof": proof}
     connection.write(join)
     try:
         welcome = _expect(await connection.read(), "welcome")
     except ConnectionError as error:
         raise Unauthenticated("it hung up on the proof; is the job's secret the same on both hosts?") from error
-    if not _proves(welcome["proof"], secret, _SERVER, *said):
+    if not _proves(welcome["proof"], secret, _SERVER, *parts):
         raise Unauthenticated("what answers there does not know the job's secret")
     connection.write({"type": "facts", "facts": dict(request.facts), "seen": request.seen})
     return _expect(await connection.read(), "joined")
@@ -155,13 +149,14 @@ def _expect(message: Message, kind: str) -> Message:
     return message
 
 
-def _proof(secret: Secret, *said: object) -> str:
+def _proof(secret: Secret, *parts: object) -> str:
     # JSON keeps the parts apart, so no two different tuples give the same bytes.
-    return secret.sign(json.dumps(["tfhet", VERSION, *said]).encode("ascii")).hex()
+    data = json.dumps(["tfhet", VERSION, *parts]).encode("ascii")
+    return hmac.new(secret.key, data, hashlib.sha256).hexdigest()
 
 
-def _proves(proof: str, secret: Secret, *said: object) -> bool:
-    return hmac.compare_digest(proof.encode("utf-8", "replace"), _proof(secret, *said).encode("ascii"))
+def _proves(proof: str, secret: Secret, *parts: object) -> bool:
+    return hmac.compare_digest(proof.encode("utf-8", "replace"), _proof(secret, *parts).encode("ascii"))
 
 
 def _is_name(text: str) -> bool:

@@ -42,14 +42,12 @@ class Listener:
         serve: Callable[[JoinRequest, Connection], Awaitable[None]],
         dropped: Callable[[str, str], None],
         handshake_s: float,
-        max_unauthenticated: int = MAX_UNAUTHENTICATED,
     ):
         self._secret = secret
         self._objection = objection
         self._serve_member = serve
         self._dropped = dropped
         self._handshake_s = handshake_s
-        self._max_unauthenticated = max_unauthenticated
         self._socket: socket.socket | None = None
         self._accepting: asyncio.Task[None] | None = None
         self._unproved: dict[Connection, None] = {}
@@ -103,7 +101,7 @@ class Listener:
                     self._drop_oldest("no file descriptors are left")
                 await asyncio.sleep(0.05 if exhausted else 0)
                 continue
-            while len(self._unproved) >= self._max_unauthenticated:
+            while len(self._unproved) >= MAX_UNAUTHENTICATED:
                 self._drop_oldest("too many connections are in the handshake")
             self._unproved[connection] = None
             task = asyncio.create_task(self._serve(connection), name=f"tfhet-peer-{connection.peer}")

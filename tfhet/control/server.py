@@ -22,7 +22,7 @@ from tfhet.control.connection import Connection, Message, ProtocolError, valid_c
 from tfhet.control.handshake import JoinRequest, Secret, refuse_for
 from tfhet.control.inbox import Inbox
 from tfhet.control.lease import Session, beats
-from tfhet.control.listener import MAX_UNAUTHENTICATED, Listener
+from tfhet.control.listener import Listener
 from tfhet.deadline import Deadline
 from tfhet.errors import NotReady, UsageError
 from tfhet.events import Event, Observer, ignore
@@ -50,7 +50,6 @@ class LinkServer:
         on_left: Callable[[str, int], Awaitable[None] | None] | None = None,
         grace_s: float | None = None,
         handshake_s: float = 5.0,
-        max_unauthenticated: int = MAX_UNAUTHENTICATED,
         clock: Clock = SYSTEM,
         observer: Observer = ignore,
     ):
@@ -68,7 +67,7 @@ class LinkServer:
         self._changed = asyncio.Event()
         self._inbox = Inbox()
         self._renewing: asyncio.Task[None] | None = None
-        self._listener = Listener(secret, self._objection, self._serve, self._dropped, handshake_s, max_unauthenticated)
+        self._listener = Listener(secret, self._objection, self._serve, self._dropped, handshake_s)
 
     @property
     def facts(self) -> Mapping[str, Mapping[str, Any]]:

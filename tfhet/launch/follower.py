@@ -11,7 +11,6 @@ from typing import Any
 from tfhet.control import LinkClient, Message, Secret
 from tfhet.deadline import Deadline
 from tfhet.errors import ClusterError, NotReady
-from tfhet.events import Observer
 from tfhet.launch.assignment import Assignment
 from tfhet.launch.job_result import JobResult
 from tfhet.messages import MessageError, UnknownKind, link
@@ -20,9 +19,7 @@ from tfhet.messages import MessageError, UnknownKind, link
 class Follower:
     """The link as a follower sees it."""
 
-    def __init__(
-        self, assignment: Assignment, secret: Secret, observer: Observer, *, on_stop: Callable[[], None] = lambda: None
-    ):
+    def __init__(self, assignment: Assignment, secret: Secret, *, on_stop: Callable[[], None] = lambda: None):
         """on_stop: called when the script of this host has to stop."""
         place, settings = assignment.place, assignment.settings
         self._assignment, self._place, self._settings = assignment, place, settings
@@ -39,7 +36,6 @@ class Follower:
             on_message=self._heard,
             on_end=lambda code, cause: self._decide(JobResult(code, cause)),
             on_lease_lost=lambda reason: self._decide(JobResult(1, f"{place.label} lost its lease: {reason}")),
-            observer=observer,
         )
 
     async def join(self) -> None:

@@ -82,7 +82,7 @@ class Launcher:
                 self.assignment, self._side, secret, self._observe, on_stop=on_stop, on_host_lost=self._say_host_lost
             )
         else:
-            link = Follower(self.assignment, secret, self._observe, on_stop=on_stop)
+            link = Follower(self.assignment, secret, on_stop=on_stop)
         self._link = link
         beside = [
             asyncio.create_task(self._watch_source(stopped), name="source of ranks"),

@@ -12,7 +12,7 @@ from tfhet.cluster import CONTROL_PORT, DATA, DNN
 from tfhet.errors import UsageError, unknown
 
 _NAMESPACE = re.compile(r"(?!AWS/)[A-Za-z0-9._/#:-]{1,255}")
-"""What CloudWatch accepts as a namespace."""
+"""Namespaces that CloudWatch accepts."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class LaunchSettings:
     stall_timeout_s: float = 1800.0
     """Seconds without a step after which a job of the built-in trainer has failed; 0: never."""
     on_data_loss: str = "stop"
-    """What happens when the last host that serves data is lost: `stop` ends the job, `local` lets the built-in trainer
+    """Reaction to the loss of the last host that serves data: `stop` ends the job, `local` lets the built-in trainer
     continue with local pipelines."""
     timeline: str = "hosts"
     """Timeline detail: `hosts` (usage once a second), `steps` (also every training step) or `off`."""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tfhet.control import Secret
-from tfhet.events import Event, ignore
+from tfhet.events import Event
 from tfhet.launch import leader as leader_room
 from tfhet.launch.follower import Follower
 from tfhet.launch.job_result import JobResult
@@ -54,14 +54,12 @@ class Job:
         self.rank = Follower(
             assignment_of("t1", 1, *QUICK, *arguments, **shape),
             SECRET,
-            ignore,
             on_stop=lambda: self.stops.append("t1/1"),
         )
         self.data = [
             Follower(
                 assignment_of(host, None, *QUICK, *arguments, **shape),
                 SECRET,
-                ignore,
                 on_stop=lambda host=host: self.stops.append(host),
             )
             for host in data
