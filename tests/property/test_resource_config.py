@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfhet.cluster import Identity, Ports, resolve, roles
-from tfhet.cluster.identity import describe, parse
+from tfhet.cluster.environment import parse_json
+from tfhet.cluster.identity import describe
 from tfhet.errors import ClusterError, UsageError
 from tfhet.strategies import JobContext, rank_of
 
@@ -82,7 +83,7 @@ def test_any_json_value_is_sound_or_a_cluster_error(document: object) -> None:
 @given(st.text(max_size=60) | st.binary(max_size=60))
 def test_any_text_is_json_or_a_cluster_error(text: str | bytes) -> None:
     with contextlib.suppress(ClusterError):
-        parse(text, "here")
+        parse_json(text, "here")
 
 
 @settings(deadline=None)

@@ -8,8 +8,8 @@ import json
 import socket
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
+from tfhet.cluster.environment import json_variable
 from tfhet.errors import ClusterError, UsageError, shown, unknown
 
 CONTROL_PORT = 16000
@@ -61,7 +61,7 @@ class Ports:
         of `plane`; names that it omits come from the arguments. Raises UsageError for numbers that are no ports, for
         the same port twice, and for too few.
         """
-        ranges, given = plane or {}, _json_object(env, PORTS_VARIABLE)
+        ranges, given = plane or {}, json_variable(env, PORTS_VARIABLE, dict) or {}
         for name in set(given) - {"control", *ranges}:
             unknown(f"{PORTS_VARIABLE} key", name, ("control", *ranges))
         found: dict[str, tuple[int, ...]] = {}
@@ -91,7 +91,7 @@ def resolve(host: str, env: Mapping[str, str], current_host: str | None = None) 
     `TFHET_ADDRESSES` is JSON, name -> address. Raises ClusterError for a loopback address like `localhost`, unless
     `host` is `current_host`, and UsageError for a malformed variable.
     """
-    address = _json_object(env, ADDRESSES_VARIABLE).get(host, host)
+    address = (json_variable(env, ADDRESSES_VARIABLE, dict) or {}).get(host, host)
     if not isinstance(address, str) or not address or not address.isprintable() or " " in address:
         raise UsageError(f"{ADDRESSES_VARIABLE}: the address of {host!r} must be text, got {shown(address)}")
     try:
@@ -151,16 +151,3 @@ def _listener(port: int) -> str:
 
 def _family(host: str) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in host else socket.AF_INET
-
-
-def _json_object(env: Mapping[str, str], name: str) -> dict[str, Any]:
-    text = env.get(name)
-    if not text:
-        return {}
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{name}: not JSON ({error})") from error
-    if not isinstance(value, dict):
-        raise UsageError(f"{name}: expected a JSON object, got {text[:40]!r}")
-    return value

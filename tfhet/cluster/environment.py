@@ -10,6 +10,9 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+from tfhet.errors import ClusterError
 
 
 @dataclass(frozen=True)
@@ -126,7 +129,24 @@ def job_name(env: Mapping[str, str]) -> str:
     if env.get("TRAINING_JOB_NAME"):
         return env["TRAINING_JOB_NAME"]
     try:
-        name = json.loads(env.get("SM_TRAINING_ENV") or "{}")["job_name"]
-    except (ValueError, RecursionError, LookupError, TypeError):
+        name = (json_variable(env, "SM_TRAINING_ENV", dict) or {}).get("job_name")
+    except ClusterError:
         name = None
     return name if isinstance(name, str) and name else env.get("SAGEMAKER_JOB_NAME", "")
+
+
+def parse_json(text: str | bytes, where: str) -> object:
+    """The JSON value in `text`. Raises ClusterError naming `where` when it is not JSON."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ClusterError(f"{where}: not JSON ({error})") from error
+
+
+def json_variable(env: Mapping[str, str], name: str, kind: type) -> Any:
+    """The JSON object (`dict`) or list in a variable, None where it is not set. Raises ClusterError naming it."""
+    text = env.get(name)
+    value = parse_json(text, name) if text else None
+    if text and not isinstance(value, kind):
+        raise ClusterError(f"{name}: expected a JSON {'object' if kind is dict else 'list'}")
+    return value

@@ -7,14 +7,13 @@ homogeneous jobs carry `hosts` only.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tfhet.cluster.environment import host_paths
+from tfhet.cluster.environment import host_paths, json_variable, parse_json
 from tfhet.errors import ClusterError, shown
 
 HOMOGENEOUS_GROUP = "homogeneousCluster"
@@ -74,7 +73,7 @@ class Identity:
             text = path.read_bytes()
         except (OSError, ValueError) as error:
             raise ClusterError(f"{path}: cannot be read ({error})") from error
-        return describe(parse(text, str(path)), str(path))
+        return describe(parse_json(text, str(path)), str(path))
 
     @classmethod
     def from_sm_env(cls, env: Mapping[str, str]) -> Identity:
@@ -83,11 +82,11 @@ class Identity:
         Launchers that hand their environment on (`-x SM_CURRENT_HOST`) give every host those of the first one, so
         `identify` prefers the file.
         """
-        whole = _json_variable(env, "SM_RESOURCE_CONFIG", dict) or {}
+        whole = json_variable(env, "SM_RESOURCE_CONFIG", dict) or {}
         if not whole and not env.get("SM_CURRENT_HOST"):
             raise ClusterError("no SM_* variable names a host: neither SM_CURRENT_HOST nor SM_RESOURCE_CONFIG is set")
-        by_name = _json_variable(env, "SM_INSTANCE_GROUPS_DICT", dict) or {}
-        order = _json_variable(env, "SM_INSTANCE_GROUPS", list) or by_name
+        by_name = json_variable(env, "SM_INSTANCE_GROUPS_DICT", dict) or {}
+        order = json_variable(env, "SM_INSTANCE_GROUPS", list) or by_name
         named = [by_name[name] for name in order if isinstance(name, str) and name in by_name]
         groups = named or whole.get("instance_groups")
         current_group = env.get("SM_CURRENT_INSTANCE_GROUP") or _current_group(whole)
@@ -97,7 +96,7 @@ class Identity:
             "current_host": env.get("SM_CURRENT_HOST") or whole.get("current_host"),
             "current_group_name": current_group,
             "current_instance_type": env.get("SM_CURRENT_INSTANCE_TYPE") or whole.get("current_instance_type"),
-            "hosts": _json_variable(env, "SM_HOSTS", list) or whole.get("hosts"),
+            "hosts": json_variable(env, "SM_HOSTS", list) or whole.get("hosts"),
             "instance_groups": groups,
             "network_interface_name": env.get("SM_NETWORK_INTERFACE_NAME") or whole.get("network_interface_name"),
         }
@@ -123,14 +122,6 @@ def identify(env: Mapping[str, str]) -> Identity:
         f"nothing says which hosts belong to this job: {path} does not exist and SM_CURRENT_HOST is not set; "
         "set SAGEMAKER_BASE_DIR to the directory that holds input/config, or run under `tfhet simulate`"
     )
-
-
-def parse(text: str | bytes, where: str) -> object:
-    """The JSON value in `text`. Raises ClusterError naming `where` when it is not JSON."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ClusterError(f"{where}: not JSON ({error})") from error
 
 
 def describe(document: object, where: str) -> Identity:
@@ -227,14 +218,4 @@ def _instance_type(value: object, where: str) -> str | None:
 def _text(value: object, where: str, example: str) -> str:
     if not isinstance(value, str) or not value.strip() or not value.isprintable() or len(value) > 256:
         raise ClusterError(f"{where}: expected text like {example!r}, got {shown(value)}")
-    return value
-
-
-def _json_variable(env: Mapping[str, str], name: str, kind: type) -> Any:
-    text = env.get(name)
-    if not text:
-        return None
-    value = parse(text, name)
-    if not isinstance(value, kind):
-        raise ClusterError(f"{name}: expected a JSON {'object' if kind is dict else 'list'}")
     return value

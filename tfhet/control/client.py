@@ -201,21 +201,13 @@ class LinkClient:
         while True:
             message = await connection.read()
             self._heard_s = self._clock.monotonic()
-            kind = message["type"]
-            if kind == "lease":
-                self._outbox.confirm(message["seen"])
-            elif kind == "message":
-                if self._inbox.is_full:
-                    raise ProtocolError("messages come faster than they can be handled")
-                body = self._outbox.take(message)
-                if body is not None:
-                    self._inbox.put(self._on_message, body)
-            elif kind == "end":
-                if not self.end_reason:
-                    self.end_reason = "ended"
-                    self._inbox.put(self._on_end, message["code"], message["cause"])
-            else:
-                raise ProtocolError(f"a server sends no message of type {kind!r}")
+            if self._outbox.receive(message, "lease", self._inbox, self._on_message):
+                continue
+            if message["type"] != "end":
+                raise ProtocolError(f"a server sends no message of type {message['type']!r}")
+            if not self.end_reason:
+                self.end_reason = "ended"
+                self._inbox.put(self._on_end, message["code"], message["cause"])
 
     async def _renew(self) -> None:
         async for now_s, stood_still_s in beats(lambda: self.lease_s, self._clock, self._send_renewal, self._heard_s):

@@ -68,7 +68,7 @@ def decode(line: bytes) -> Message:
     if len(line) > MAX_LINE_BYTES:
         raise ProtocolError(f"a line of more than {MAX_LINE_BYTES} bytes")
     try:
-        message = json.loads(line, parse_constant=_refuse, parse_float=_finite)
+        message = json.loads(line, parse_constant=_finite, parse_float=_finite)
     except (ValueError, RecursionError) as error:
         raise ProtocolError(f"a line that is not JSON: {line[:40]!r}") from error
     check(message)
@@ -102,13 +102,9 @@ def check(message: object) -> None:
 
 def _finite(text: str) -> float:
     number = float(text)
-    if math.isinf(number):
-        raise ValueError(f"{text[:40]} is beyond every float")
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:40]} is not a finite number")
     return number
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is not JSON")
 
 
 class Connection:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
@@ -232,27 +233,20 @@ class LinkServer:
                     logger.warning("the connection to %s broke: %s", session.name, error)
 
     async def _listen(self, session: Session, connection: Connection) -> None:
+        on_message = None if self._on_message is None else functools.partial(self._on_message, session.name)
         while True:
             message = await connection.read()
             session.heard_s = self._clock.monotonic()
-            kind = message["type"]
-            if kind == "alive":
-                session.outbox.confirm(message["seen"])
-            elif kind == "message":
-                if self._inbox.is_full:
-                    raise ProtocolError("it sends faster than its messages can be handled")
-                body = session.outbox.take(message)
-                if body is not None:
-                    self._inbox.put(self._on_message, session.name, body)
-            elif kind == "left":
-                if session.is_here:
-                    session.left_code = message["code"]
-                    self._tell("link.member_left", member=session.name, code=session.left_code)
-                    self._inbox.put(self._on_left, session.name, session.left_code)
-                    self._changed.set()
-                return
-            else:
-                raise ProtocolError(f"a member sends no message of type {kind!r}")
+            if session.outbox.receive(message, "alive", self._inbox, on_message):
+                continue
+            if message["type"] != "left":
+                raise ProtocolError(f"a member sends no message of type {message['type']!r}")
+            if session.is_here:
+                session.left_code = message["code"]
+                self._tell("link.member_left", member=session.name, code=session.left_code)
+                self._inbox.put(self._on_left, session.name, session.left_code)
+                self._changed.set()
+            return
 
     async def _renew(self) -> None:
         began_s = self._clock.monotonic()
