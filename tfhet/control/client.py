@@ -96,12 +96,8 @@ class LinkClient:
         ]
 
     def send(self, message: Mapping[str, Any]) -> None:
-        """Sends the server a message: JSON values with a text under "type", less than 64 KiB as a line.
-
-        The message arrives once and in order, over a new connection too where the first one breaks. Raises
-        ProtocolError for a message that does not fit, or when 4 MiB are unconfirmed (confirmations travel with the
-        renewals).
-        """
+        """Sends the server a message, as `LinkServer.send` does. Raises ProtocolError for a message that does not fit,
+        or when 4 MiB are unconfirmed."""
         if not self._tasks or self._leaving is not None:
             raise UsageError("a client sends between join and leave")
         if self._outbox.is_full:

@@ -111,27 +111,22 @@ class LinkServer:
         Raises NotReady, naming the missing members, after `deadline_s` seconds, and as soon as one of them is lost or
         the job ends.
         """
-        with contextlib.suppress(asyncio.TimeoutError):
-            async with Deadline(deadline_s):
-                await self._until(lambda: not self.missing or bool(self.lost or self._end))
+        await self._until(lambda: not self.missing or bool(self.lost or self._end), deadline_s)
         if self.lost:
             raise NotReady("lost while waiting for the others: " + "; ".join(f"{n}: {w}" for n, w in self.lost.items()))
         if not self.missing:
             return
-        there = ", ".join(sorted(self._sessions)) or "no member"
         why = f"the job ended ({self._end['cause']})" if self._end else f"not joined after {deadline_s:g} s"
-        drops = f"; {self._listener.drops} connections dropped, last {self._listener.last_drop}"
-        raise NotReady(
-            f"{why}: missing {', '.join(sorted(self.missing))}; there: {there}{drops if self._listener.drops else ''}"
-        )
+        text = f"{why}: missing {', '.join(sorted(self.missing))}; there: {', '.join(sorted(self._sessions)) or 'none'}"
+        drops, last = self._listener.drops, self._listener.last_drop
+        raise NotReady(f"{text}; {drops} connections dropped, last {last}" if drops else text)
 
     def send(self, member: str, message: Mapping[str, Any]) -> None:
-        """Sends one member a message: JSON values with a text under "type", less than 64 KiB as a line.
+        """Sends a message to a member that holds a lease: JSON values, a text under "type", under 64 KiB as a line.
 
-        The message arrives once and in order, over a new connection too where the first one breaks; a member without a
-        lease gets nothing. A member that leaves 4 MiB unconfirmed is lost. Confirmations travel with the renewals, so
-        the link is for control, not for data. Raises ProtocolError for a message that does not fit, UsageError for a
-        name that is not expected.
+        The message arrives once and in order, also over a new connection. A member that leaves 4 MiB unconfirmed is
+        lost; confirmations travel with the renewals. Raises ProtocolError for a message that does not fit, UsageError
+        for a name that is not expected.
         """
         if member not in self.expected:
             raise UsageError(f"no member {member!r}; expected: {', '.join(sorted(self.expected)) or 'none'}")
@@ -163,12 +158,8 @@ class LinkServer:
             self._tell("link.ended", code=code, cause=cause)
             self._changed.set()
         if self.missing and late_s > 0:
-            with contextlib.suppress(asyncio.TimeoutError):
-                async with Deadline(late_s):
-                    await self._until(lambda: not self.missing or self._closed)
-        with contextlib.suppress(asyncio.TimeoutError):
-            async with Deadline(linger_s):
-                await self._until(lambda: not self.here or self._closed)
+            await self._until(lambda: not self.missing or self._closed, late_s)
+        await self._until(lambda: not self.here or self._closed, linger_s)
         staying = self.here
         await self.close()
         return staying
@@ -183,10 +174,12 @@ class LinkServer:
         await self._listener.close()
         await self._inbox.close()
 
-    async def _until(self, predicate: Callable[[], bool]) -> None:
-        while not predicate():
-            self._changed.clear()
-            await self._changed.wait()
+    async def _until(self, predicate: Callable[[], bool], limit_s: float) -> None:
+        with contextlib.suppress(asyncio.TimeoutError):
+            async with Deadline(limit_s):
+                while not predicate():
+                    self._changed.clear()
+                    await self._changed.wait()
 
     def _objection(self, name: str, instance: str) -> str | None:
         """The reason to refuse a member that has proved that it knows the secret, or None."""
@@ -204,17 +197,17 @@ class LinkServer:
 
     async def _serve(self, request: JoinRequest, connection: Connection) -> None:
         refuse_for(connection, request.name, self._objection(request.name, request.instance))
-        session = self._sessions.get(request.name)
+        session, event = self._sessions.get(request.name), "link.member_joined"
         now = self._clock.monotonic()
         if session is None:
             session = Session(request, connection, now)
             self._sessions[request.name] = session
-            self._tell("link.member_joined", member=request.name, peer=connection.peer)
         else:
             if session.connection is not None:
                 session.connection.abort()
             session.connection, session.heard_s = connection, now
-            self._tell("link.member_returned", member=request.name, peer=connection.peer)
+            event = "link.member_returned"
+        self._tell(event, member=request.name, peer=connection.peer)
         try:
             session.outbox.confirm(request.seen)
             connection.write(

@@ -192,10 +192,7 @@ class Leader:
             case link.StopWish():
                 self._stop(JobResult(report.code or 1, report.cause))
             case link.Failed():
-                if self._can_go_on_without(member):
-                    self._without(member, report.cause.split("\n", 1)[0])
-                else:
-                    self._decide(report.code or 1, report.cause)
+                self._gone(member, report.cause.split("\n", 1)[0], report.code or 1, report.cause)
         self._changed.set()
 
     def _rank_ended(self, report: link.RankResult) -> None:
@@ -234,30 +231,28 @@ class Leader:
         asyncio.get_running_loop().call_later(STOP_S, self._decide, result.code, late)
 
     def _lost(self, member: str, reason: str) -> None:
-        if self._can_go_on_without(member):
-            self._without(member, reason)
-        else:
-            self._decide(1, f"{member} was lost: {reason}")
+        self._gone(member, reason, 1, f"{member} was lost: {reason}")
 
     def _left(self, member: str, code: int) -> None:
         self.exit_codes[member] = code
-        if self._can_go_on_without(member):
-            self._without(member, f"it left (exit code {code})")
-            return
         # A member that leaves before the end has failed and could not say why.
-        self._decide(code or 1, f"{member} left before the end (exit code {code})")
+        why = f"(exit code {code})"
+        self._gone(member, f"it left {why}", code or 1, f"{member} left before the end {why}")
 
-    def _can_go_on_without(self, member: str) -> bool:
-        return self._begun and member in self._assignment.serving_hosts and not self._result.done()
+    def _gone(self, member: str, reason: str, code: int, cause: str) -> None:
+        """Goes on without a host that serves data, because of `reason`; else ends the job with `code` and `cause`."""
+        if self._begun and member in self._assignment.serving_hosts and not self._result.done():
+            self._without(member, reason)
+        else:
+            self._decide(code, cause)
 
     def _without(self, host: str, reason: str) -> None:
         if host in self.lost_hosts:
             return
         self.lost_hosts[host] = reason
         if not self.serving and self._settings.on_data_loss == "stop" and self._stopping is None:
-            self._decide(
-                1, f"{host} was lost: {reason}; no host serves data any more (--on_data_loss local goes on without)"
-            )
+            lost = f"{host} was lost: {reason}"
+            self._decide(1, f"{lost}; no host serves data any more (--on_data_loss local goes on without)")
             return
         self._tell("host.lost", host=host, reason=reason, serving=list(self.serving))
         self._on_host_lost(host)

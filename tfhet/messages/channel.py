@@ -17,8 +17,8 @@ not at all, so a writer never leaves half a message and two writers never mix. T
 variable TFHET_CHANNEL holds its number and inode, so that a program that inherits the variable alone does not write
 into whatever has that number there. A message is a JSON object of at most MAX_BYTES.
 
-Neither side ever waits long for the other, nor fails because the other is gone: what cannot be sent is dropped and
-counted.
+Neither side ever waits long for the other, nor fails because the other is gone: a message that cannot be sent is
+dropped and counted.
 """
 
 from __future__ import annotations
@@ -45,8 +45,6 @@ MAX_UNSENT = 256
 """Messages that the launcher keeps for a process that does not read, beyond those in the socket's buffer."""
 _MAX_LEFT = 10_000
 """More packets than a socket's buffer holds: a process that leaves as many has a child that still writes."""
-
-
 _RETRY_S = 0.02
 
 
