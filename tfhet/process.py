@@ -75,13 +75,14 @@ def name_process(name: str) -> None:
 
 
 class _Output(asyncio.SubprocessProtocol):
-    """Splits what a process prints into lines, and knows when it has ended and when its output is closed.
+    """Splits the output of a process into lines, and knows when it has ended and when its output is closed.
 
-    Not asyncio's `Process`: its `wait` (Python 3.11) goes on for as long as any grandchild holds the pipe, so that a
-    script which leaves a daemon behind would never be seen to end.
+    Not asyncio's `Process`: its `wait` (Python 3.11) returns only when no grandchild holds the pipe any more, so a
+    script that leaves a daemon would never be seen to end.
     """
 
     def __init__(self, on_line: OnLine):
+        self.tail: collections.deque[str] = collections.deque(maxlen=_TAIL_LINES)
         self.ended = asyncio.Event()
         self.closed = asyncio.Event()
         self._on_line = on_line
@@ -104,7 +105,9 @@ class _Output(asyncio.SubprocessProtocol):
         self.ended.set()
 
     def _emit(self, line: bytes) -> None:
-        self._on_line(line.decode(errors="replace").rstrip("\r"))
+        text = line.decode(errors="replace").rstrip("\r")
+        self.tail.append(text)
+        self._on_line(text)
 
 
 class Child:
@@ -113,10 +116,9 @@ class Child:
     def __init__(self, name: str, on_line: OnLine):
         self.name = name
         self.pid = 0
-        self.tail: collections.deque[str] = collections.deque(maxlen=_TAIL_LINES)
+        self._output = _Output(on_line)
+        self.tail = self._output.tail
         """The last lines it printed."""
-        self._on_line = on_line
-        self._output = _Output(self._take)
         self._transport: asyncio.SubprocessTransport | None = None
         self._reaped = False
         self._channel: Channel | None = None
@@ -206,10 +208,6 @@ class Child:
     def _signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
-
-    def _take(self, line: str) -> None:
-        self.tail.append(line)
-        self._on_line(line)
 
 
 def describe_exit(code: int, tail: Iterable[str] = ()) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from tfhet.launch.init import STOP_SIGNALS
 from tfhet.launch.job_result import JobResult, write_failure
 from tfhet.launch.leader import LINGER_S, STOP_S, Leader
 from tfhet.launch.output import Log, labels, metrics_of, write_outcome
-from tfhet.launch.script import Hearing, Script, command_of, environment_of
+from tfhet.launch.script import Hearing, Script, environment_of
 from tfhet.messages import HostLine, JobResultLine
 from tfhet.messages import link as reports
 from tfhet.planes import Outlets
@@ -151,8 +152,9 @@ class Launcher:
         if script and not Path(script).is_file():
             raise UsageError(f"--train_script {script}: no such file, seen from {Path.cwd()}")
         start = await link.started()
-        rank, command = place.rank, command_of(self._settings, self._arguments)
+        rank = place.rank
         assert rank is not None
+        command = [sys.executable, *([script] if script else ["-m", "tfhet.trainer"]), *self._arguments]
         timeline = self._timeline if self._settings.timeline == "steps" else None
         env = environment_of(self.assignment, self._side, start, self._record, timeline)
         self._observe(Event("training.started", SYSTEM.wall(), {"command": command, "job_id": start.job_id}))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ from tfhet.clock import SYSTEM, Clock
 from tfhet.errors import JobFailed
 from tfhet.launch.assignment import Assignment
 from tfhet.launch.job_result import JobResult
-from tfhet.launch.settings import LaunchSettings
 from tfhet.messages import Channel, MessageError, MetricLine, link, rank
 from tfhet.planes import LauncherSide
 from tfhet.process import Child
@@ -160,12 +158,6 @@ class Script:
     async def _kill_when_stalled(self, child: Child) -> None:
         await self._hearing.stalls(self._assignment.settings.stall_timeout_s)
         child.kill()
-
-
-def command_of(settings: LaunchSettings, arguments: Sequence[str]) -> list[str]:
-    """The command of the script, or of the built-in trainer, with its own arguments."""
-    script = settings.train_script
-    return [sys.executable, *([script] if script else ["-m", "tfhet.trainer"]), *arguments]
 
 
 def environment_of(
