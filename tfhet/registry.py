@@ -23,9 +23,7 @@ class Registry(Generic[T]):
     def __init__(self, kind: str, group: str, own: Mapping[str, str]):
         """kind: their name in error messages. group: of the entry points of third parties. own: by name the
         `module:attribute` of each that tfhet ships."""
-        self._kind = kind
-        self._group = group
-        self._own = dict(own)
+        self._kind, self._group, self._own = kind, group, dict(own)
 
     def names(self) -> tuple[str, ...]:
         """All names, those of third parties last."""
@@ -43,10 +41,8 @@ class Registry(Generic[T]):
         try:
             return cast("T", points[name].load())
         except (ImportError, AttributeError) as error:
-            where = points[name].value
-            raise UsageError(
-                f"the {self._kind} {name!r} of another package cannot be loaded: {where}: {error}"
-            ) from error
+            what = f"the {self._kind} {name!r} of another package"
+            raise UsageError(f"{what} cannot be loaded: {points[name].value}: {error}") from error
 
 
 @functools.cache

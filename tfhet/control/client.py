@@ -61,11 +61,9 @@ class LinkClient:
         self.clock_offset: tuple[float, float] | None = None
         """Seconds that the server's clock is ahead of this one, and their error, from the quickest handshake; None
         before it."""
-        self._address, self._port = address, port
-        self._secret = secret
+        self._address, self._port, self._secret = address, port, secret
         self._on_message, self._on_end, self._on_lease_lost = on_message, on_end, on_lease_lost
-        self._handshake_s = handshake_s
-        self._clock = clock
+        self._handshake_s, self._clock = handshake_s, clock
         self._instance = secrets.token_hex(8)
         self._facts: Mapping[str, Any] = {}
         self._outbox = Outbox()

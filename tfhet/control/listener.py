@@ -43,11 +43,8 @@ class Listener:
         dropped: Callable[[str, str], None],
         handshake_s: float,
     ):
-        self._secret = secret
-        self._objection = objection
-        self._serve_member = serve
-        self._dropped = dropped
-        self._handshake_s = handshake_s
+        self._secret, self._handshake_s = secret, handshake_s
+        self._objection, self._serve_member, self._dropped = objection, serve, dropped
         self._socket: socket.socket | None = None
         self._accepting: asyncio.Task[None] | None = None
         self._unproved: dict[Connection, None] = {}

@@ -60,8 +60,7 @@ class LinkServer:
         self._lease_s = lease_s
         self._grace_s = lease_s / 4 if grace_s is None else grace_s
         self._on_message, self._on_lost, self._on_left = on_message, on_lost, on_left
-        self._clock = clock
-        self._observer = observer
+        self._clock, self._observer = clock, observer
         self._sessions: dict[str, Session] = {}
         self._end: Message | None = None
         self._closed = False

@@ -22,6 +22,8 @@ from tfhet.strategies import RankSource, Strategy
 
 @dataclass(frozen=True)
 class Assignment:
+    """The part of one launcher."""
+
     place: Place
     settings: LaunchSettings
     plane: DataPlane

@@ -108,7 +108,7 @@ class MetricLine(RunLine, kind=""):
     epoch: Count
     step_ms: Amount
     examples_per_s: Amount
-    """Of all ranks."""
+    """Sum over all ranks."""
     wait_pct: Amount
     """Share of the steps' time spent waiting for data, 0 to 100."""
     loss: AnyFloat | None = None

@@ -19,7 +19,7 @@ class Progress:
 
     steps: Count | None = None
     examples: Amount | None = None
-    """Of all ranks."""
+    """Sum over all ranks."""
     step_s: Amount | None = None
     """Seconds of all steps."""
     wait_s: Amount | None = None
