@@ -11,12 +11,11 @@ import pytest
 from hypothesis import strategies as st
 from rubbish import filled, fuzz, json_bytes, json_text, mutated, spoilt, texts
 
-from tfhet.cluster import Identity, PortRange, Ports, identify, resolve, roles
-from tfhet.cluster.environment import job_name
+from tfhet.cluster import Identity, PortRange, Ports, identify, job_name, resolve, roles
 from tfhet.control import Secret
 from tfhet.errors import ClusterError, UsageError
 from tfhet.messages import MessageError, rank, server
-from tfhet.messages.channel import values_of
+from tfhet.messages.grammar import decode
 from tfhet.simulate.cluster_file import load
 from tfhet.strategies import JobContext, rank_of
 
@@ -81,9 +80,10 @@ YAML = (
 
 
 def _sound(identity: Identity) -> None:
-    names = [host.name for host in identity.cluster.hosts]
+    hosts = {group.name: group.hosts for group in identity.cluster.groups}
+    names = [name for each in hosts.values() for name in each]
     assert len(set(names)) == len(names)
-    assert identity.current_host in identity.group.hosts
+    assert identity.current_host in hosts[identity.current_group]
     with contextlib.suppress(ClusterError):
         roles(identity)
 
@@ -199,7 +199,7 @@ TOLD: list[dict[str, Any]] = [
 def test_any_packet_of_a_channel_is_a_message_or_a_message_error(packet: bytes) -> None:
     for grammar in (rank.REPORTS, rank.ORDERS, server.REPORTS):
         with contextlib.suppress(MessageError):
-            assert type(grammar.parse(values_of(packet))) in grammar.kinds.values()
+            assert type(grammar.parse(decode(packet))) in grammar.kinds.values()
 
 
 def _yaml(document: Any, snippet: str, indent: int) -> str:

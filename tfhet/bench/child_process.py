@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, Any
 
 from tfhet.errors import TfhetError
-from tfhet.process import outlive_nobody
+from tfhet.process import end_with_parent
 
 ANSWER_LIMIT_S = 600.0
 
@@ -124,7 +124,7 @@ Handle = Callable[[dict[str, Any]], dict[str, Any]]
 
 def answer_requests(handle: Handle) -> None:
     """The main function of a child: answers the requests on standard input until they end, or its parent does."""
-    outlive_nobody(signal.SIGKILL)
+    end_with_parent(signal.SIGKILL)
     with output_for_answers() as answers:
         for line in sys.stdin:
             answer_line(handle, line, answers)

@@ -9,7 +9,7 @@ from typing import Any
 
 from tfhet.aws import AwsRefused, Patient
 from tfhet.catalogue import InstanceGroup
-from tfhet.cluster.group import HOMOGENEOUS_GROUP
+from tfhet.cluster import HOMOGENEOUS_GROUP
 from tfhet.errors import UsageError
 
 COMPLETED = "Completed"

@@ -23,8 +23,7 @@ from typing import Any
 
 import yaml
 
-from tfhet.cluster import cache_dir
-from tfhet.cluster.role import DNN_GROUP
+from tfhet.cluster import DNN_GROUP, cache_dir
 from tfhet.errors import JobFailed, UsageError, shown
 from tfhet.process import Child, describe_exit
 

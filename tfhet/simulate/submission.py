@@ -14,8 +14,7 @@ from tfhet import planes
 from tfhet.clock import SYSTEM
 from tfhet.cluster import DATA, DNN, ROLES, Group, Role, Roles
 from tfhet.errors import ClusterError, UsageError, unknown
-from tfhet.launch import LaunchSettings
-from tfhet.launch.assignment import known
+from tfhet.launch import LaunchSettings, known_roles
 from tfhet.planes import DataPlane
 from tfhet.simulate.cluster_file import DIGITS, ClusterFile, GroupFile
 from tfhet.submit import ALONE, PIPE, Channel, Job, check_code
@@ -130,7 +129,7 @@ class Submission:
 
     def role(self, group: str) -> Role:
         """The role that the launchers will give a group."""
-        further = (role for role in known(self.settings) if role not in ROLES and role.group == group)
+        further = (role for role in known_roles(self.settings) if role not in ROLES and role.group == group)
         return DNN if group == self.dnn_group else next(further, DATA)
 
 

@@ -12,7 +12,7 @@ import psutil
 
 from tfhet import planes, strategies
 from tfhet.errors import TfhetError, UsageError, unknown
-from tfhet.launch.init import LAUNCHER_NAME
+from tfhet.launch import LAUNCHER_NAME
 from tfhet.process import Child
 from tfhet.simulate.fault import Fault
 from tfhet.simulate.host import SimulatedHost

@@ -16,8 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfhet.cluster import Place, Rank, job_name
-from tfhet.cluster.rank import number
+from tfhet.cluster import Place, Rank, env_number, job_name
 from tfhet.strategies.rank_source import RankSource
 
 POLL_S = 0.5
@@ -51,7 +50,7 @@ class PmiSource(MpiSource):
     def read(self, env: Mapping[str, str]) -> Rank | None:
         rank, size, *_ = self.variables
         if rank in env and env.get(size, "").strip() == "1":
-            return Rank(number(env, rank), 1, 0, 1, self.name)
+            return Rank(env_number(env, rank), 1, 0, 1, self.name)
         return super().read(env)
 
 

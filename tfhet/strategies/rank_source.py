@@ -12,8 +12,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tfhet.cluster import Place, Rank
-from tfhet.cluster.rank import VARIABLES
+from tfhet.cluster import RANK_VARIABLES, Place, Rank
 
 
 @dataclass(frozen=True)
@@ -46,5 +45,5 @@ class RankSource:
         """Releases what waits for a job that has failed, where the source leaves something waiting."""
 
 
-OWN = RankSource("tfhet", "alone", "without MPI", VARIABLES, own=True)
+OWN = RankSource("tfhet", "alone", "without MPI", RANK_VARIABLES, own=True)
 """Ranks that a launcher of tfhet numbered itself, and one process that is the only rank."""

@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
 
 def check_arguments(job: Job) -> None:
     """Raises UsageError, with the field and its line, for hyperparameters that the launcher would refuse."""
-    from tfhet.launch.settings import LaunchSettings
+    from tfhet.launch import LaunchSettings
 
     for name, value in job.parameters.items():
         try:

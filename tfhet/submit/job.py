@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from tfhet.catalogue import InstanceGroup
-from tfhet.cluster.role import DATA_GROUP, DNN_GROUP
+from tfhet.cluster import DATA_GROUP, DNN_GROUP
 from tfhet.errors import UsageError
 
 Value = str | int | float | bool

@@ -23,8 +23,7 @@ import yaml
 
 from tfhet import catalogue
 from tfhet.catalogue import Catalogue, Kind, Node
-from tfhet.cluster.group import HOMOGENEOUS_GROUP
-from tfhet.cluster.role import DATA_GROUP, DNN_GROUP
+from tfhet.cluster import DATA_GROUP, DNN_GROUP, HOMOGENEOUS_GROUP
 from tfhet.errors import UsageError
 from tfhet.submit import rules, values
 from tfhet.submit.job import ALONE, DATA, DNN, MPI, Channel, CheckpointPlace, Code, Job, JobGroup, JobLimits, Spot, Vpc

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from tfhet.catalogue import Catalogue, read_text
-from tfhet.cluster.role import DATA_GROUP, DNN_GROUP
+from tfhet.cluster import DATA_GROUP, DNN_GROUP
 from tfhet.errors import UsageError
 from tfhet.submit.job import DATA, DNN, Value
 from tfhet.submit.job_file import parse

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tfhet.control import SECRET_VARIABLE
-from tfhet.control.secret import HYPERPARAMETER_VARIABLE
+from tfhet.control import HYPERPARAMETER_VARIABLE, SECRET_VARIABLE
 from tfhet.submit.job import ALONE, CHECKPOINTS, DATA, DNN, PIPE, SPARE, Job
 from tfhet.submit.request import MOST_GIVEN, OWN
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 
-from tfhet.cluster.address import busy
+from tfhet.cluster import busy
 from tfhet.telemetry.metric import Metric
 
 READ_S = 5.0

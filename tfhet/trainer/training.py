@@ -91,7 +91,7 @@ class Training:
         board = Board.of(settings.tensorboard if self._is_chief else OFF, self.paths.output / "tensorboard", self.clock)
 
         def on_metrics(line: MetricLine) -> None:
-            self.channel.send(rank.to_json(rank.Metrics.of(line)))
+            self.channel.send(rank.to_json(line))
             board.line(line)
 
         def set_epoch(epoch: float) -> None:

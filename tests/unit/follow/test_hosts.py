@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfhet.cluster.group import HOMOGENEOUS_GROUP
+from tfhet.cluster import HOMOGENEOUS_GROUP
 from tfhet.follow.heard import Heard, cluster_of, placed
 from tfhet.follow.state import InstanceGroup
 from tfhet.messages import HostLine

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tfhet.launch.metrics import labels
+from tfhet.launch.output import labels
 from tfhet.planes.tf_service.launcher_side import SERVICE_METRICS
 from tfhet.telemetry import METRICS
 

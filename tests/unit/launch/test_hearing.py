@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfhet.clock import FakeClock
-from tfhet.launch.hearing import Hearing
+from tfhet.launch.script import Hearing
 from tfhet.messages import MetricLine, rank
 from tfhet.record import StepTime
 from tfhet.trainer.meter import Meter
@@ -52,7 +52,7 @@ def test_the_metric_lines_of_a_script_that_sends_no_messages_are_counted():
 def test_metrics_that_are_printed_and_sent_are_counted_once(first):
     heard = Heard()
     later = MetricLine(20, 0, 80.04, 1300.0, 3.0, 2.0)
-    acts = {LINE: [str(LINE), rank.Metrics.of(LINE)], later: [str(later), rank.Metrics.of(later)]}
+    acts = {LINE: [str(LINE), LINE], later: [str(later), later]}
     order = [*acts[LINE], *acts[later]]
     if first == "message":
         order = [*reversed(acts[LINE]), *reversed(acts[later])]

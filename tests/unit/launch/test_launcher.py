@@ -151,7 +151,7 @@ def test_a_launcher_that_is_told_to_stop_stops_its_script_and_says_so(environmen
         assert launcher.wait(20) == 128 + number
     with pytest.raises(ProcessLookupError):
         os.kill(int(line.split()[-1]), 0)
-    assert failure(tmp_path).startswith(f"t1/0 was told to stop ({number.name})\n")
+    assert failure(tmp_path).startswith(f"t1/0 was asked to stop ({number.name})\n")
 
 
 def test_a_signal_that_comes_after_the_verdict_does_not_change_the_exit_code(environment_of, tmp_path):
@@ -246,7 +246,7 @@ def test_a_port_for_prometheus_that_is_taken_ends_no_job(launch, capfd):
     assert "[t1/0] trained" in out and "no metrics at --metrics_port" in out
 
 
-@pytest.mark.parametrize("sends", ["", "send(rank.Metrics.of(line))"], ids=["printed", "printed and sent"])
+@pytest.mark.parametrize("sends", ["", "send(line)"], ids=["printed", "printed and sent"])
 def test_a_metric_line_is_written_once_more_for_cloudwatch_where_that_is_wanted(launch, capfd, sends):
     assert launch(SAYS + sends, "--emf_namespace", "training") == 0
     lines = capfd.readouterr().out.splitlines()
@@ -284,7 +284,7 @@ def test_a_script_that_is_told_to_stop_may_finish_what_it_does(environment_of, t
         assert process.wait(30) == expected
     assert any("kept" in line for line in lines), lines
     if expected:
-        assert "t1/0 was told to stop (SIGTERM)" in failure(tmp_path)
+        assert "t1/0 was asked to stop (SIGTERM)" in failure(tmp_path)
 
 
 def test_a_script_that_told_of_its_progress_and_stops_to_is_ended(launch, tmp_path):

@@ -137,7 +137,7 @@ def test_a_launcher_under_mpirun_stops_when_who_started_mpirun_dies(environment_
         process.kill()
         process.wait()
     failure = (tmp_path / "t1" / "output" / "failure").read_text()
-    assert f"told to stop (train, process {process.pid}, by which it was started, is gone)" in failure
+    assert f"asked to stop (train, process {process.pid}, by which it was started, is gone)" in failure
     assert "(exit code 143, seen by t1/0)" in failure
     summary = json.loads((tmp_path / "t1" / "output" / "data" / "tfhet" / "summary.json").read_text())
     assert summary["exit_code"] == 143

@@ -1,22 +1,49 @@
-"""What the server of the link knows about one member."""
+"""Leases: when to renew one, when this process itself has stood still, and which members have lost theirs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
-from typing import Any
 
+from tfhet.clock import Clock
 from tfhet.control.connection import Connection
 from tfhet.control.handshake import JoinRequest
 from tfhet.control.outbox import Outbox
 
+BEATS_PER_LEASE = 20
+"""Checks per lease for a silent peer."""
+
+
+async def beats(
+    lease_s: Callable[[], float], clock: Clock, renew: Callable[[], bool], since_s: float
+) -> AsyncIterator[tuple[float, float]]:
+    """Yields `now_s, stood_still_s` BEATS_PER_LEASE times per lease, without end.
+
+    now_s: on `clock`, the monotonic one. stood_still_s: seconds that this process was stopped or starved since the last
+    beat, if more than a quarter of the lease, else 0. Messages that peers sent meanwhile are still unread, so these
+    seconds do not count as their silence.
+
+    Calls `renew` at least four times per lease, and with every beat as long as it returns False because there is no
+    connection. `lease_s()`: seconds, may change. since_s: when the lease began, on `clock`.
+    """
+    loop = asyncio.get_running_loop()
+    due_s, last_s = loop.time(), since_s
+    while True:
+        step_s = lease_s() / BEATS_PER_LEASE
+        if loop.time() >= due_s and renew():
+            due_s = loop.time() + lease_s() / 4 - step_s
+        await asyncio.sleep(step_s)
+        now_s = clock.monotonic()
+        stood_still_s, last_s = now_s - last_s - step_s, now_s
+        yield now_s, stood_still_s if stood_still_s > lease_s() / 4 else 0.0
+
 
 @dataclass
 class Session:
-    """A member that has joined; it keeps its session when it dials again."""
+    """The server's state of a member that has joined; the member keeps it when it dials again."""
 
     request: JoinRequest
-    """With which the member joined."""
     connection: Connection | None
     """None while the connection is broken."""
     heard_s: float
@@ -33,11 +60,6 @@ class Session:
     @property
     def name(self) -> str:
         return self.request.name
-
-    @property
-    def facts(self) -> Mapping[str, Any]:
-        """What the member said about itself when it joined."""
-        return self.request.facts
 
     @property
     def is_here(self) -> bool:
