@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TypeVar
 
 from tfhet.cluster import environment
+from tfhet.errors import unknown
 
 ROOT = Path(__file__).resolve().parents[1]
 """The checkout, which holds this package."""
+T = TypeVar("T")
 
 
 def child_environment() -> dict[str, str]:
@@ -16,3 +20,15 @@ def child_environment() -> dict[str, str]:
     env = dict(environment())
     paths = [str(ROOT), *env.get("PYTHONPATH", "").split(os.pathsep)]
     return {**env, "PYTHONPATH": os.pathsep.join(dict.fromkeys(filter(None, paths)))}
+
+
+def chosen(option: str, names: str, known: Mapping[str, T]) -> list[T]:
+    """Returns the values that an option such as `--flows example,tfhet` names, in its order, each once.
+
+    Raises UsageError for an unknown name, and for an empty list.
+    """
+    words = [word.strip() for word in names.split(",") if word.strip()]
+    for word in words or [names]:
+        if word not in known:
+            unknown(option, word, known)
+    return [known[word] for word in dict.fromkeys(words)]

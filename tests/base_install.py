@@ -8,7 +8,7 @@ from pathlib import Path
 
 import tfhet
 from tfhet.errors import UsageError
-from tfhet.trainer.train import main
+from tfhet.trainer.__main__ import main
 
 extras = [
     name for name in ("horovod", "tensorflow_addons", "sagemaker_training", "sklearn") if importlib.util.find_spec(name)

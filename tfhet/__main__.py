@@ -38,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             from tfhet import bench
 
             return bench.run(words[1:])
-        # What is behind -- belongs to the command that is to be run.
+        # The words after -- belong to the command that is to be run.
         own, command = (words[: words.index("--")], words[words.index("--") + 1 :]) if "--" in words else (words, [])
         args = _parser().parse_args(own)
         args.command = command

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import Field, fields
+from dataclasses import Field, dataclass, fields
 from typing import Any, TypeVar
 
 from tfhet.errors import UsageError
@@ -17,6 +17,11 @@ T = TypeVar("T")
 
 NOT_AN_ARGUMENT: Mapping[str, Any] = {"argument": False}
 """Metadata of a field that no argument sets."""
+
+
+@dataclass(frozen=True)
+class NoArguments:
+    """The arguments of what has none."""
 
 
 def parse(kind: type[T], argv: Sequence[str], program: str) -> tuple[T, list[str]]:

@@ -26,14 +26,9 @@ class Clock(Protocol):
 class SystemClock:
     """The machine's clock."""
 
-    def monotonic(self) -> float:
-        return time.monotonic()
-
-    def wall(self) -> float:
-        return time.time()
-
-    def cpu(self) -> float:
-        return time.process_time()
+    monotonic = staticmethod(time.monotonic)
+    wall = staticmethod(time.time)
+    cpu = staticmethod(time.process_time)
 
     def sleep(self, seconds: float) -> None:
         if seconds > 0:
@@ -52,7 +47,7 @@ def cpu_of(process_id: int) -> float:
 
 
 class FakeClock:
-    """A clock that moves only when told to, or by sleeping on it."""
+    """A clock that moves only when a caller sleeps on it."""
 
     def __init__(self, start_s: float = 0.0):
         self._now_s = start_s
@@ -60,11 +55,7 @@ class FakeClock:
     def monotonic(self) -> float:
         return self._now_s
 
-    def wall(self) -> float:
-        return self._now_s
-
-    def cpu(self) -> float:
-        return self._now_s
+    wall = cpu = monotonic
 
     def sleep(self, seconds: float) -> None:
         self._now_s += max(0.0, seconds)

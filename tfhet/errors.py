@@ -1,12 +1,4 @@
-"""What can go wrong, by who has to act.
-
-TfhetError
-├── UsageError      the caller's input is wrong: says what, where and what to do      exit code 2
-│   └── ClusterError    the description of hosts and groups
-├── DataError       a record or a file cannot be read
-├── NotReady        something did not come up before its deadline
-└── JobFailed       a running job ended badly; carries group, host, exit code and last log lines
-"""
+"""Errors, by who has to act: a UsageError is the caller's, all others are about data, processes and jobs."""
 
 from __future__ import annotations
 
@@ -44,36 +36,20 @@ class NotReady(TfhetError):
 
 
 class JobFailed(TfhetError):
-    """A running job ended badly.
+    """A running job ended badly. `code`: the exit code of the process that failed first, negative for a signal;
+    `log_tail`: its last lines."""
 
-    Attributes: `host`, `group`, `code` (exit code of the process that failed first; negative for a signal)
-    and `log_tail` (its last lines).
-    """
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        host: str = "",
-        group: str = "",
-        code: int = 1,
-        log_tail: Iterable[str] = (),
-    ):
+    def __init__(self, message: str, *, code: int = 1, log_tail: Iterable[str] = ()):
         super().__init__(message)
-        self.host = host
-        self.group = group
         self.code = code
         self.log_tail = tuple(log_tail)
 
 
 def shown(value: object) -> str:
-    """A value as a message shows it, in at most 80 characters whatever it is: of a container only the type's name."""
+    """A value for an error message, in at most 80 characters; a container is shown as the name of its type."""
     if isinstance(value, (dict, list, tuple, set, frozenset)):
         return type(value).__name__
-    try:
-        text = repr(value)
-    except ValueError:  # Python writes no whole number of more than 4,300 digits
-        text = "a number of thousands of digits"
+    text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
 
 

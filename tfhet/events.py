@@ -1,4 +1,4 @@
-"""What happened, told to whoever was given as observer. Rooms emit; only the one that started the run listens."""
+"""Events, reported to an observer. Rooms emit them; only the room that started the run listens."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ class Event:
     """One thing that happened on one host."""
 
     name: str
-    """What: a noun and a verb in the past, like `worker.started`."""
+    """A noun and a verb in the past, like `worker.started`."""
     time_s: float
-    """When: seconds since 1970-01-01 UTC."""
+    """Seconds since 1970-01-01 UTC."""
     fields: Mapping[str, Any] = field(default_factory=dict)
-    """The rest; JSON values only."""
+    """JSON values."""
 
     def as_json(self) -> dict[str, Any]:
         return {"time_s": round(self.time_s, 6), "event": self.name, **self.fields}
@@ -26,4 +26,4 @@ Observer = Callable[[Event], None]
 
 
 def ignore(event: Event) -> None:
-    """The observer for those who do not listen."""
+    """An observer that does nothing."""

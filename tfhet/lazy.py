@@ -1,4 +1,4 @@
-"""Public names of a package that are loaded when they are first used, so that a command line starts in a moment.
+"""Public names of a package that are loaded on first use, so that a command line starts in a moment.
 
     if TYPE_CHECKING:
         from tfhet.profile.advice import Advice, advise
@@ -19,11 +19,11 @@ from typing import Any
 
 
 def names_on_demand(package: str, homes: Mapping[str, str]) -> None:
-    """Gives a package a `__getattr__` (PEP 562) that imports the module of a public name when the name is asked for.
+    """Gives a package a `__getattr__` (PEP 562) that imports the module of a public name on first use.
 
     homes: a module of the package -> the names that it provides, separated by spaces. A name that equals its module is
-    that module itself: the import system sets every loaded sub-module as an attribute of its package, so another object
-    of the same name would be hidden by it.
+    that module itself, which would hide another object of the name: the import system sets every loaded sub-module as
+    an attribute of its package.
     """
     home_of = {name: home for home, names in homes.items() for name in names.split()}
 

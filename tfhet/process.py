@@ -1,4 +1,4 @@
-"""A child process that we start, hear, and end: with its whole group, also when we die first."""
+"""A child process: started, read line by line, and ended with its whole group, also when this process dies first."""
 
 from __future__ import annotations
 
@@ -31,10 +31,11 @@ OnLine = Callable[[str], None]
 
 
 class Channel(Protocol):
-    """What a child may inherit beside its output: one descriptor, under the number that it has here."""
+    """A channel that a child may inherit beside its output."""
 
     @property
-    def descriptor(self) -> int: ...
+    def descriptor(self) -> int:
+        """Its number, here and in the child."""
 
     @property
     def variables(self) -> Mapping[str, str]:
@@ -52,15 +53,15 @@ _PARENT = os.getppid()
 
 
 def _die_with(parent: int, number: signal.Signals) -> None:
-    """Run in the child between fork and exec: the kernel sends it the signal when its parent dies (Linux only)."""
+    """Runs in the child between fork and exec: the kernel sends it the signal when its parent dies (Linux only)."""
     if _LIBC is not None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
-        if os.getppid() != parent:  # it died before we could ask
+        if os.getppid() != parent:  # it died before the call
             os._exit(1)
 
 
-def outlive_nobody(number: signal.Signals) -> None:
-    """From now on the kernel sends this process the signal when its parent dies (Linux only), or now if it has."""
+def end_with_parent(number: signal.Signals) -> None:
+    """Asks the kernel to send this process the signal when its parent dies, or now if it has (Linux only)."""
     if _LIBC is not None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
         if os.getppid() != _PARENT:
@@ -74,13 +75,14 @@ def name_process(name: str) -> None:
 
 
 class _Output(asyncio.SubprocessProtocol):
-    """Splits what a process prints into lines, and knows when it has ended and when its output is closed.
+    """Splits the output of a process into lines, and knows when it has ended and when its output is closed.
 
-    Not asyncio's `Process`: its `wait` (Python 3.11) goes on for as long as any grandchild holds the pipe, so that a
-    script which leaves a daemon behind would never be seen to end.
+    Not asyncio's `Process`: its `wait` (Python 3.11) returns only when no grandchild holds the pipe any more, so a
+    script that leaves a daemon would never be seen to end.
     """
 
     def __init__(self, on_line: OnLine):
+        self.tail: collections.deque[str] = collections.deque(maxlen=_TAIL_LINES)
         self.ended = asyncio.Event()
         self.closed = asyncio.Event()
         self._on_line = on_line
@@ -91,19 +93,21 @@ class _Output(asyncio.SubprocessProtocol):
         if len(self._rest) > _LINE_LIMIT_BYTES:
             lines, self._rest = [*lines, self._rest], b""
         for line in lines:
-            self._say(line)
+            self._emit(line)
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         if self._rest:
-            self._say(self._rest)
+            self._emit(self._rest)
         self._rest = b""
         self.closed.set()
 
     def process_exited(self) -> None:
         self.ended.set()
 
-    def _say(self, line: bytes) -> None:
-        self._on_line(line.decode(errors="replace").rstrip("\r"))
+    def _emit(self, line: bytes) -> None:
+        text = line.decode(errors="replace").rstrip("\r")
+        self.tail.append(text)
+        self._on_line(text)
 
 
 class Child:
@@ -112,10 +116,9 @@ class Child:
     def __init__(self, name: str, on_line: OnLine):
         self.name = name
         self.pid = 0
-        self.tail: collections.deque[str] = collections.deque(maxlen=_TAIL_LINES)
+        self._output = _Output(on_line)
+        self.tail = self._output.tail
         """The last lines it printed."""
-        self._on_line = on_line
-        self._output = _Output(self._hear)
         self._transport: asyncio.SubprocessTransport | None = None
         self._reaped = False
         self._channel: Channel | None = None
@@ -134,9 +137,9 @@ class Child:
     ) -> Child:
         """Starts `command`. Raises OSError when it cannot be executed.
 
-        `when_orphaned`: what it gets when this process dies without stopping it. SIGKILL, because a training script
-        may ignore SIGTERM, or be too deep in an allreduce to hear it, and nobody is left to insist; SIGTERM for a
-        child that has children of its own to end. `channel` is handed to the child, and is ended with it.
+        `when_orphaned`: the signal that it gets when this process dies without stopping it. SIGKILL, because a training
+        script may ignore SIGTERM, or be too deep in an allreduce to handle it; SIGTERM for a child that has children of
+        its own to end. `channel` is handed to the child, and is ended with it.
         """
         child = cls(name, on_line)
         try:
@@ -171,10 +174,10 @@ class Child:
     async def wait(self) -> int:
         """Its exit code, once it has ended and its output was read; what is left of its group is ended too."""
         await self._output.ended.wait()
-        if not self._reaped:  # later its number may be somebody else's
+        if not self._reaped:  # later its number may be that of another process
             self._signal(signal.SIGKILL)
         with contextlib.suppress(asyncio.TimeoutError):
-            # Somebody in another session may hold the pipe; what the process itself wrote is there within moments.
+            # A process in another session may hold the pipe; the child's own lines are there within moments.
             async with Deadline(_DRAIN_S):
                 await self._output.closed.wait()
         assert self._transport is not None
@@ -198,17 +201,13 @@ class Child:
         return await self.wait()
 
     def kill(self) -> None:
-        """SIGKILL to its whole group; `wait` tells when it is over."""
+        """SIGKILL to its whole group; `wait` returns when it has ended."""
         if self.code is None:
             self._signal(signal.SIGKILL)
 
     def _signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
-
-    def _hear(self, line: str) -> None:
-        self.tail.append(line)
-        self._on_line(line)
 
 
 def describe_exit(code: int, tail: Iterable[str] = ()) -> str:
@@ -222,9 +221,9 @@ def describe_exit(code: int, tail: Iterable[str] = ()) -> str:
             name = signal.Signals(-code).name
         except ValueError:  # a real-time signal has no name
             name = f"signal {-code}"
-    said = list(tail) if code else []
-    if any(_NO_MEMORY.search(line) for line in said):
+    text = "\n".join(tail) if code else ""
+    if _NO_MEMORY.search(text):
         return f"{name} (out of memory)"
-    if name == "SIGKILL" or any(_PERHAPS_NO_MEMORY.search(line) for line in said):
+    if name == "SIGKILL" or _PERHAPS_NO_MEMORY.search(text):
         return f"{name} (out of memory?)"
     return name

@@ -1,4 +1,4 @@
-"""A registry: things behind one protocol, by name, those of third parties by entry points.
+"""A registry: implementations of one protocol by name, with those of third parties by entry points.
 
 PLANES = Registry("data plane", "tfhet.planes", {"local": "tfhet.planes.local:LOCAL"})
 PLANES.get("local")
@@ -18,22 +18,20 @@ T = TypeVar("T")
 
 
 class Registry(Generic[T]):
-    """Names and what they stand for. Nothing is imported before it is asked for."""
+    """Implementations by name. Each is imported on first use."""
 
     def __init__(self, kind: str, group: str, own: Mapping[str, str]):
-        """kind: what the things are called in messages. group: of the entry points of third parties. own: by name the
-        `module:attribute` of each thing that tfhet ships."""
-        self._kind = kind
-        self._group = group
-        self._own = dict(own)
+        """kind: their name in error messages. group: of the entry points of third parties. own: by name the
+        `module:attribute` of each that tfhet ships."""
+        self._kind, self._group, self._own = kind, group, dict(own)
 
     def names(self) -> tuple[str, ...]:
         """All names, those of third parties last."""
         return tuple({**self._own, **dict.fromkeys(_points(self._group), "")})
 
     def get(self, name: str, others: tuple[str, ...] = ()) -> T:
-        """What a name stands for. Raises UsageError, listing the known names and `others`, for another name, and where
-        the module of a third party cannot be imported."""
+        """The implementation of that name. Raises UsageError for an unknown name, listing the known names and `others`,
+        and when the module of a third party cannot be imported."""
         if name in self._own:
             module, _, attribute = self._own[name].partition(":")
             return cast("T", getattr(importlib.import_module(module), attribute))
@@ -43,10 +41,8 @@ class Registry(Generic[T]):
         try:
             return cast("T", points[name].load())
         except (ImportError, AttributeError) as error:
-            where = points[name].value
-            raise UsageError(
-                f"the {self._kind} {name!r} of another package cannot be loaded: {where}: {error}"
-            ) from error
+            what = f"the {self._kind} {name!r} of another package"
+            raise UsageError(f"{what} cannot be loaded: {points[name].value}: {error}") from error
 
 
 @functools.cache

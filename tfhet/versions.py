@@ -8,15 +8,7 @@ from __future__ import annotations
 
 from importlib import metadata
 
-PACKAGES = (
-    "tfhet",
-    "tensorflow",
-    "keras",
-    "horovod",
-    "tensorflow-addons",
-    "sagemaker-training",
-    "numpy",
-)
+PACKAGES = ("tfhet", "tensorflow", "keras", "horovod", "tensorflow-addons", "sagemaker-training", "numpy")
 """Distributions whose versions a record names when they are installed."""
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from benchmarks.chaos.schedule import Aim
 from tfhet.simulate import Fault
-from tfhet.simulate.chaos import Aim
 
 GOES_ON, FAILURE, STOP, NEVER_JOINED = "goes on", "failure", "stop", "never joined"
 """Results of a job: it ends as without faults; it fails; it stops on request; it never begins."""

@@ -9,10 +9,10 @@ from functools import cached_property
 from typing import Any
 
 from benchmarks.chaos.expectation import FAILURE, GOES_ON, NEVER_JOINED, STOP, allowed, harmful, silences
+from benchmarks.chaos.schedule import Aim
 from benchmarks.faults.case import EPOCHS, LIMITS_S, bare
 from tfhet.record import RunSummary
 from tfhet.simulate import Fault
-from tfhet.simulate.chaos import Aim
 from tfhet.simulate.training_job import NO_REASON
 
 BOUNDARY_S = 2.0

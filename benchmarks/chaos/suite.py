@@ -18,6 +18,7 @@ from typing import Any
 
 from benchmarks.chaos.expectation import STOP
 from benchmarks.chaos.outcome import ChaosOutcome, strikes
+from benchmarks.chaos.schedule import Aim, schedule
 from benchmarks.cluster_runs.leftovers import Before, taken_away
 from benchmarks.cluster_runs.observed_job import ObservedJob, new_place
 from benchmarks.faults.case import EPOCHS, LEASE_S, READY_S
@@ -28,7 +29,6 @@ from tfhet.events import Observer
 from tfhet.launch.settings import LaunchSettings
 from tfhet.record import Figure, Record, RunFolder, RunSummary
 from tfhet.simulate import ClusterFile, Fault, GroupFile
-from tfhet.simulate.chaos import Aim, schedule
 
 CHANNELS = {"training": "digits/train"}
 CLUSTERS = (

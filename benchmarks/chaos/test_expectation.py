@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.chaos.expectation import FAILURE, GOES_ON, NEVER_JOINED, STOP, allowed, harmful
+from benchmarks.chaos.schedule import Aim
 from tfhet.launch import LaunchSettings
 from tfhet.simulate import Fault, load
-from tfhet.simulate.chaos import Aim
 
 SETTINGS = LaunchSettings(lease_s=4.0, ready_timeout_s=20.0)
 DEMO = Aim.of(load("demo"), SETTINGS)

@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks import chosen
 from benchmarks.cluster.case import CASES, ClusterCase, Variant
 from benchmarks.cluster.chart import draw
 from benchmarks.cluster.run import measured
@@ -23,7 +24,7 @@ from benchmarks.cluster_runs.observed_job import new_place
 from benchmarks.cluster_runs.point import Point
 from benchmarks.cluster_runs.stopped import Stopped
 from tfhet.bench.harness import report
-from tfhet.bench.suite import Suite, chosen
+from tfhet.bench.suite import Suite
 from tfhet.container import kernel
 from tfhet.errors import JobFailed, UsageError
 from tfhet.events import Observer

@@ -114,7 +114,7 @@ def rows(case: ClusterCase, points: Points) -> list[dict[str, object]]:
                 "step ms": measured.median,
                 "p10": measured.p10,
                 "p90": measured.p90,
-                "wait %": row.wait_pct,
+                "wait %": row.run.wait_pct,
                 "CPU ms": median([1e3 * sum(point.used_s.values()) / point.steps for point in points[variant.key]]),
                 "USD/step": row.usd_per_step,
                 "USD/million examples": row.usd_per_million,

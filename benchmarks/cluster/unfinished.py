@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks.cluster.run import point_from_json
 from benchmarks.cluster_runs.point import Point
 from tfhet.errors import DataError, UsageError, shown
-from tfhet.record import document
+from tfhet.record import check_schema, json_value, read_json, write_json
 
 SCHEMA = 1
 KIND = "unfinished benchmark"
@@ -38,7 +38,7 @@ class Unfinished:
         Raises UsageError where that was measured with other settings, or there is nowhere to look, and DataError for a
         file that is none.
         """
-        settings = document.plain(settings)
+        settings = json_value(settings)
         if record is None:
             if resume:
                 raise UsageError("--resume goes on with what lies beside the record: name it, --json FILE")
@@ -46,8 +46,8 @@ class Unfinished:
         path = record.with_name(f"{record.name}.unfinished")
         if not resume or not path.exists():
             return cls(path, settings)
-        content = document.read(path, KIND)
-        document.check_schema(content, KIND, SCHEMA, str(path))
+        content = read_json(path, KIND)
+        check_schema(content, KIND, SCHEMA, str(path))
         before = content.get("settings") or {}
         for name in {**settings, **before}:
             if settings.get(name) != before.get(name):
@@ -65,7 +65,7 @@ class Unfinished:
         if self.path is not None:
             points = {key: point.to_json() for key, point in self.points.items()}
             made = {"settings": self.settings, "first_s": self.first_s, "points": points, "failed": self.failed}
-            document.write(self.path, {"schema": SCHEMA, **made})
+            write_json(self.path, {"schema": SCHEMA, **made})
 
     def remove(self) -> None:
         """All runs are in a record now."""

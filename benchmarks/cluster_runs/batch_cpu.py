@@ -93,7 +93,7 @@ def in_memory(batches: tf.data.Dataset) -> tf.data.Dataset:
 def moved(held: tf.data.Dataset, dispatcher: str, name: str) -> Iterator[Any]:
     """Its elements, as a trainer reads them from the service at `dispatcher`."""
     from tfhet.placement import without_autotune
-    from tfhet.planes.tf_service.transport import Transport
+    from tfhet.planes.tf_service import Transport
 
     transport = Transport()
     transport.publish(dispatcher, held, name)

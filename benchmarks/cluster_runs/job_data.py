@@ -31,20 +31,17 @@ def write_apart(directory: Path, chain: str, batch_size: int, batches: int) -> N
 def write(directory: Path, chain: str, batch_size: int, batches: int) -> None:
     """Makes `directory`: files of digits, FILE_BATCHES in each, or of photos, as they come; for so many batches."""
     from tfhet import stages
-    from tfhet.bench import records
-    from tfhet.source import Sidecar
-    from tfhet.source.digits import FEATURES
-    from tfhet.source.photos import FEATURES as PHOTO_FEATURES
+    from tfhet.source import Sidecar, TFRecordSource, digits, photos
 
     directory.mkdir(parents=True)
     parsed = stages.parse(chain)
-    photos = bool(parsed) and parsed[0].name == "decode"
+    is_photos = bool(parsed) and parsed[0].name == "decode"
     with tempfile.TemporaryDirectory(dir=directory.parent) as scratch:
-        if photos:
-            files = list(records.photos(PHOTOS).files)
+        if is_photos:
+            files = list(TFRecordSource.from_directory(photos.photos(count=PHOTOS)).files)
             each = PHOTOS // len(files)
         else:
-            files = list(records.repeated_digits(Path(scratch), FILE_BATCHES * batch_size * records.SHARDS).files)
+            files = list(digits.repeated(Path(scratch), FILE_BATCHES * batch_size * digits.REPEATED_SHARDS).files)
             each = FILE_BATCHES * batch_size
         wanted = max(LEAST_FILES, -(-batches * batch_size // each))
         counts = {}
@@ -52,8 +49,8 @@ def write(directory: Path, chain: str, batch_size: int, batches: int) -> None:
             name = f"part-{index:05d}-of-{wanted:05d}.tfrecord"
             _link(files[index % len(files)], directory / name)
             counts[name] = each
-        classes = tuple(map(str, range(2 if photos else 10)))
-        Sidecar(PHOTO_FEATURES if photos else FEATURES, counts, classes).write(directory)
+        classes = tuple(map(str, range(2 if is_photos else 10)))
+        Sidecar(photos.FEATURES if is_photos else digits.FEATURES, counts, classes).write(directory)
 
 
 def _link(file: str, name: Path) -> None:

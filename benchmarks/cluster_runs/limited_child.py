@@ -8,9 +8,8 @@ from typing import Any
 
 from benchmarks import child_environment
 from tfhet.bench.child_process import AnsweringProcess
-from tfhet.container import sweeper
+from tfhet.container import Limits, sweeper
 from tfhet.container.cgroup import Cgroup
-from tfhet.container.limits import Limits
 
 END_S = 20.0
 """Time for the process to end, with the processes that it has started."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tfhet.errors import JobFailed
 from tfhet.record import RunSummary
-from tfhet.simulate.simulation import TOLD_TO_STOP
+from tfhet.simulate.simulation import STOPPED_ON_REQUEST
 
 
 class Stopped(JobFailed):
@@ -13,6 +13,6 @@ class Stopped(JobFailed):
 
 def unless_stopped(summary: RunSummary) -> RunSummary:
     """The same. Raises Stopped when the job ended because this process was told to stop."""
-    if summary.cause == TOLD_TO_STOP:
-        raise Stopped(TOLD_TO_STOP)
+    if summary.cause == STOPPED_ON_REQUEST:
+        raise Stopped(STOPPED_ON_REQUEST)
     return summary

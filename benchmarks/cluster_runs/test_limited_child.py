@@ -9,8 +9,8 @@ import psutil
 import pytest
 
 from benchmarks.cluster_runs.limited_child import LimitedChild
+from tfhet.container import Limits
 from tfhet.container.cgroup import Cgroup
-from tfhet.container.limits import Limits
 from tfhet.errors import TfhetError, UsageError
 
 

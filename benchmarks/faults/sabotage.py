@@ -21,9 +21,9 @@ def damaged_digits(folder: Path, damage: str) -> Path:
 
     The corrupt record is the second of its file: one bit of its data is wrong, its length is right.
     """
-    from tfhet.source.digits import digits
+    from tfhet.source import digits
 
-    shutil.copytree(digits(cache_dir(environment()) / "digits" / "16-shards") / "train", folder)
+    shutil.copytree(digits.digits(cache_dir(environment()) / "digits" / "16-shards") / "train", folder)
     file = sorted(folder.glob("*.tfrecord*"))[5]
     content = bytearray(file.read_bytes())
     if damage == "truncated":

@@ -32,7 +32,7 @@ from tfhet.record import Figure, Record, RunSummary
 from tfhet.simulate import Fault, load, presets
 from tfhet.simulate.fault import KINDS, NETWORK
 from tfhet.simulate.host import SimulatedHost
-from tfhet.simulate.simulation import TOLD_TO_STOP, Simulation
+from tfhet.simulate.simulation import STOPPED_ON_REQUEST, Simulation
 
 HOSTS = {"data-1": "algo-2", "dnn-1": "algo-1"}
 GOOD_EPOCH = {"expected": 100, "seen": 100, "once": 100, "repeated": 0, "missing": 0}
@@ -216,7 +216,7 @@ def test_the_figures_count_cases_breaches_and_leftovers_and_the_worst_exit_of_fa
 def test_the_rows_and_every_breach_are_printed() -> None:
     broken = outcome(case_of("goes on", "kill:worker"), {"algo-1/0": 0, "algo-2": 0}, left=("port 6001",))
     record = Record.of("faults", {}, details={"rows": [broken.row()], "cases": [broken.to_json()]})
-    printed = "\n".join(faults.SUITE.notes(record))  # type: ignore[misc]
+    printed = "\n".join(faults.SUITE.notes(record))
     assert "kill:worker" in printed and "0 x2" in printed
     assert "not kept: kill:worker: left behind: port 6001" in printed
 
@@ -284,8 +284,8 @@ def test_a_case_that_is_run_comes_out_with_its_times_hosts_and_checkpoints(
 
 
 def test_a_user_who_stops_a_case_stops_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Simulation, "run", lambda self: RunSummary(exit_code=1, cause=TOLD_TO_STOP))
-    with pytest.raises(JobFailed, match="told to stop"):
+    monkeypatch.setattr(Simulation, "run", lambda self: RunSummary(exit_code=1, cause=STOPPED_ON_REQUEST))
+    with pytest.raises(JobFailed, match="stopped on request"):
         fault_table.run_case(case_of("goes on", "kill:worker"), _launcher(tmp_path), tmp_path / "case")
 
 
@@ -293,11 +293,10 @@ def test_a_user_who_stops_a_case_stops_the_table(tmp_path: Path, monkeypatch: py
 def test_one_data_file_is_damaged_where_a_reader_finds_it(
     damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tfhet.source import TFRecordSource, corruption
-    from tfhet.source.digits import digits
+    from tfhet.source import TFRecordSource, digits, find
 
-    whole = digits(tmp_path / "digits", shards=8)
-    monkeypatch.setattr("tfhet.source.digits.digits", lambda directory: whole)
+    whole = digits.digits(tmp_path / "digits", shards=8)
+    monkeypatch.setattr(digits, "digits", lambda directory: whole)
     folder = sabotage.damaged_digits(tmp_path / "data", damage)
     source = TFRecordSource.from_directory(folder)
     if damage == "truncated":
@@ -305,7 +304,7 @@ def test_one_data_file_is_damaged_where_a_reader_finds_it(
             source.check()
     else:
         source.check()
-        found = corruption(source.files)
+        found = find(source)
         assert found is not None and "00005" in found.file and found.offset > 0
 
 

@@ -19,8 +19,7 @@ from benchmarks.faults.cpu_account import CpuAccount, CpuSeconds
 from benchmarks.faults.long_run import BATCH, SPLITS, Load, LongRun
 from tfhet.errors import JobFailed
 from tfhet.events import Event
-from tfhet.record import RunSummary
-from tfhet.record.spread import Spread
+from tfhet.record import RunSummary, Spread
 from tfhet.trainer.settings import Settings
 
 

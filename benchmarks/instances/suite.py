@@ -15,6 +15,7 @@ from pathlib import Path
 
 import psutil
 
+from benchmarks import chosen
 from benchmarks.cluster_runs.awake_cpus import awake
 from benchmarks.cluster_runs.observed_job import new_place
 from benchmarks.instances.candidate import TYPES, Candidate, candidates, parse_speeds
@@ -24,7 +25,7 @@ from benchmarks.instances.run import InstanceRun, measured
 from benchmarks.instances.table import best, draw, figures_of, rows
 from tfhet import catalogue
 from tfhet.bench.harness import in_rounds
-from tfhet.bench.suite import Suite, chosen
+from tfhet.bench.suite import Suite
 from tfhet.container import kernel
 from tfhet.errors import UsageError
 from tfhet.events import Observer

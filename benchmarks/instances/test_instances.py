@@ -280,7 +280,7 @@ def test_every_type_runs_every_workload_in_turn_and_all_is_told_and_drawn(
     assert record.figures["instances.accelerator_bound.g5_4xlarge.time_vs_best"].n == 2
     again = Record.from_json(record.to_json())
     assert again.details["best"]["memory_bound"] == {"fastest": DEAR, "cheapest": DEAR}
-    notes = "\n".join(instances.SUITE.notes(again))  # type: ignore[misc]
+    notes = "\n".join(instances.SUITE.notes(again))
     assert "assumed: 600 GB/s of memory" in notes and "out of memory" in notes and "nobody measured here" in notes
     pytest.importorskip("matplotlib")
     assert draw(again, tmp_path / "made.svg").stat().st_size > 0

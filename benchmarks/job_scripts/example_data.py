@@ -9,7 +9,7 @@ import argparse
 import signal
 from collections.abc import Sequence
 
-from tfhet.process import outlive_nobody
+from tfhet.process import end_with_parent
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -20,7 +20,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--address", default="", help="worker: at which the trainers reach it")
     parser.add_argument("--dispatcher", default="", help="worker: host:port of the dispatcher")
     given = parser.parse_args(argv)
-    outlive_nobody(signal.SIGKILL)
+    end_with_parent(signal.SIGKILL)
 
     from tensorflow.data.experimental import service
 

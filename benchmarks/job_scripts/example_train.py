@@ -17,7 +17,7 @@ from benchmarks.job_scripts.stamp import stamp
 from tfhet.bench import plain
 from tfhet.clock import SYSTEM
 from tfhet.cluster import environment, host_paths
-from tfhet.process import outlive_nobody
+from tfhet.process import end_with_parent
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -30,7 +30,7 @@ LEARNING_RATE, WARMUP_EPOCHS = 0.001, 3
 def main(argv: Sequence[str]) -> None:
     """Trains to the end."""
     given = _arguments(argv)
-    outlive_nobody(signal.SIGKILL)
+    end_with_parent(signal.SIGKILL)
 
     import horovod.tensorflow.keras as hvd
     import tensorflow as tf
@@ -94,9 +94,9 @@ def _served(data: tf.data.Dataset, dispatcher: str) -> tf.data.Dataset:
 
 
 def _model(name: str) -> tf.keras.Model:
-    from tfhet.trainer import models
+    from tfhet.trainer.build import model
 
-    return models.model(name, SHAPE, CLASSES)
+    return model(name, SHAPE, CLASSES)
 
 
 def _told(data: tf.data.Dataset, rank: int) -> tf.data.Dataset:

@@ -25,9 +25,9 @@ def main(argv: Sequence[str]) -> None:
     from tfhet.bench import plain
     from tfhet.planes import distribute
     from tfhet.planes.tf_service import Transport
-    from tfhet.record import RunFolder, RunSummary
+    from tfhet.record import RunFolder, RunSummary, StepTime
     from tfhet.trainer.emulated import EmulatedDevice
-    from tfhet.trainer.meter import Meter, StepTime
+    from tfhet.trainer.meter import Meter
 
     env = environment()
     job = JobContext.from_env(env)

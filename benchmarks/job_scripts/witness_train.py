@@ -17,8 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from tfhet.cluster import environment
 from tfhet.strategies import JobContext
-from tfhet.trainer import train
+from tfhet.trainer import __main__ as script
 
 
 class Witness:
@@ -83,5 +84,5 @@ def build(settings: Any, job: JobContext, paths: Any) -> Any:
 
 
 if __name__ == "__main__":
-    _build, train.build = train.build, build  # type: ignore[attr-defined]
-    sys.exit(train.main(sys.argv[1:]))
+    _build, script.build = script.build, build  # type: ignore[attr-defined]
+    sys.exit(script.main(sys.argv[1:], environment()))

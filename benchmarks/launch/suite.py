@@ -11,12 +11,13 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from benchmarks import chosen
 from benchmarks.charts.plot import drawn_bars
 from benchmarks.cluster_runs.job_data import write_apart
 from benchmarks.cluster_runs.observed_job import new_place
 from benchmarks.launch.flow_run import FLOWS, FlowRun, Load, flow_run
 from tfhet.bench.harness import report
-from tfhet.bench.suite import Suite, chosen
+from tfhet.bench.suite import Suite
 from tfhet.errors import UsageError
 from tfhet.events import Observer
 from tfhet.record import Figure, Record

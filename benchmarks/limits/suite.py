@@ -25,8 +25,7 @@ from tfhet.bench.suite import Suite
 from tfhet.clock import SYSTEM, Clock, cpu_of
 from tfhet.container import kernel, sweeper
 from tfhet.container.bridge import Bridge
-from tfhet.container.cgroup import Cgroup
-from tfhet.container.limits import PERIOD_S, Limits
+from tfhet.container.cgroup import PERIOD_S, Cgroup, Limits
 from tfhet.errors import JobFailed, UsageError
 from tfhet.events import Observer
 from tfhet.record import Figure, Record
@@ -115,7 +114,7 @@ def bits_per_s_had(tag: str, bits_per_s: float, sends: bool, seconds: float) -> 
         _preferred(f"tfhet-{tag}-ends") as cgroup,
         AnsweringProcess.of_module(BUSY, env=child_environment(), before=isolated) as to,
         AnsweringProcess.of_module(BUSY, env=child_environment(), before=isolated) as by,
-        Bridge.create(tag, f"{SUBNET}.0/24") as bridge,
+        contextlib.closing(Bridge(tag, f"{SUBNET}.0/24")) as bridge,
     ):
         cgroup.add(to.pid)
         cgroup.add(by.pid)

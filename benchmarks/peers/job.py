@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from tfhet.bench.chain_form import ANTIALIAS as ANTIALIAS
-from tfhet.bench.chain_form import LINEAR as LINEAR
+from tfhet.bench.chain import ANTIALIAS as ANTIALIAS
+from tfhet.bench.chain import LINEAR as LINEAR
 
 AS_WRITTEN, COMPOSED = "as-written", "composed"
 """Each geometric step by itself, or all of them as one sampling."""

@@ -25,7 +25,7 @@ from tfhet.plan import Where as Place
 from tfhet.plan.ceiling import Resource
 from tfhet.plan.host import AS_PROFILED
 from tfhet.planes import PlaneCosts, WireCost
-from tfhet.planes.tf_service.wire_cost import COSTS
+from tfhet.planes.tf_service import TF_SERVICE
 from tfhet.record import Figure
 from tfhet.simulate import ClusterFile, GroupFile
 
@@ -104,7 +104,9 @@ class Measured:
 
     def wire(self, cut: int) -> PlaneCosts:
         """Returns the costs of the plane at a cut, which are the same whatever travels."""
-        return replace(COSTS, wire=lambda dtype, batch_bytes, compression: self.streams[cut], source="measured here")
+        return replace(
+            TF_SERVICE.costs(), wire=lambda dtype, batch_bytes, compression: self.streams[cut], source="measured here"
+        )
 
 
 def _us(samples_s: Sequence[float], examples: int) -> Interval:

@@ -64,8 +64,7 @@ def costs(pipeline: Pipeline) -> dict[str, Any]:
 
 def positions(pipeline: Pipeline) -> list[int]:
     """Where it can be cut without taking apart what is fused."""
-    from tfhet.placement import Cut
-    from tfhet.placement.lowering import steps
+    from tfhet.placement import Cut, steps
 
     ends = [0, *itertools.accumulate(len(step.stages) for step in steps(pipeline))]
     return [end for end in ends if not Cut(end).spec(pipeline).ragged]

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from benchmarks.cluster_runs.limited_child import LimitedChild
 from benchmarks.plan.case import PlanLoad
 from benchmarks.plan.yardstick import Pace
-from tfhet.container.limits import Limits
+from tfhet.container import Limits
 from tfhet.planes.cpus import usable
 
 COSTS_LIMIT_S = 300.0

@@ -13,7 +13,7 @@ from tfhet.plan.host import ClusterShape, HostType
 from tfhet.plan.prediction import Layout, Prediction, predict
 from tfhet.plan.workload import CutCost, PipelineCost, Trainer, Workload
 from tfhet.planes import PlaneCosts, WireCost
-from tfhet.planes.tf_service.wire_cost import COSTS
+from tfhet.planes.tf_service import TF_SERVICE
 from tfhet.record import Figure, Interval
 
 
@@ -96,7 +96,7 @@ def _at_its_end(before_s: Interval, vcpus: float, examples: int, bytes_per_examp
 def _costs(reader: Interval, server: Interval) -> PlaneCosts:
     """Returns costs that are the same whatever travels, with the request of tf.data service."""
     cost = WireCost.one_in_flight(reader, server)
-    return replace(COSTS, wire=lambda dtype, batch_bytes, compression: cost)
+    return replace(TF_SERVICE.costs(), wire=lambda dtype, batch_bytes, compression: cost)
 
 
 def aws_tensorflow() -> Run:

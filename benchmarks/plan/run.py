@@ -15,7 +15,7 @@ from benchmarks.cluster_runs.stopped import unless_stopped
 from benchmarks.plan.case import DNN, STEP_FILE, PlanCase
 from benchmarks.plan.phase import AGAIN, DRAWN, Course, Phase, pace
 from tfhet.clock import SYSTEM
-from tfhet.container.limits import Limits
+from tfhet.container import Limits
 from tfhet.errors import JobFailed
 from tfhet.messages import MetricLine
 from tfhet.record import RunSummary

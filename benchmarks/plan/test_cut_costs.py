@@ -11,7 +11,7 @@ from benchmarks.plan import cut_costs
 from benchmarks.plan.case import LOADS
 from benchmarks.plan.gauge import COSTS_CPUS, ChildGauge, at_speed, batches_s
 from benchmarks.plan.yardstick import Pace
-from tfhet.container.limits import Limits
+from tfhet.container import Limits
 
 
 def test_it_runs_on_one_cpu_and_answers_with_the_costs_of_the_pipeline(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,7 @@ from tfhet.plan import Where as Place
 from tfhet.plan.ceiling import Resource
 from tfhet.planes.tf_service import ServiceSettings
 from tfhet.record import Record, RunSummary
-from tfhet.simulate.simulation import TOLD_TO_STOP
+from tfhet.simulate.simulation import STOPPED_ON_REQUEST
 from tfhet.trainer.settings import Settings
 
 
@@ -212,8 +212,8 @@ def test_a_run_that_is_told_to_stop_ends_the_suite_and_one_that_dies_only_its_ca
     Played.ends = RunSummary(exit_code=1, cause="algo-1: killed")
     with pytest.raises(JobFailed, match="algo-1: killed"):
         plan_run.run(CASE, [], tmp_path, tmp_path)
-    Played.ends = RunSummary(exit_code=1, cause=TOLD_TO_STOP)
-    with pytest.raises(Stopped, match="told to stop"):
+    Played.ends = RunSummary(exit_code=1, cause=STOPPED_ON_REQUEST)
+    with pytest.raises(Stopped, match="stopped on request"):
         plan_run.run(CASE, [], tmp_path, tmp_path)
 
 
@@ -327,8 +327,8 @@ def test_the_suite_measures_what_a_job_takes_over_its_parts_before_it_draws(
     assert record.figures["plan.cases"].value == 2
     assert record.figures["plan.error_median_pct"].value < 5.0
     assert [words.split(":")[0] for words in record.details["failed"]] == ["case 1"]
-    assert not plan.SUITE.is_kept(record)  # type: ignore[misc]
-    assert any("case 1: a host died" in line for line in plan.SUITE.notes(record))  # type: ignore[misc]
+    assert not plan.SUITE.is_kept(record)
+    assert any("case 1: a host died" in line for line in plan.SUITE.notes(record))
     drawn = plan.SUITE.draw(record, tmp_path / "plan.svg")  # type: ignore[misc]
     assert drawn.stat().st_size > 0
 

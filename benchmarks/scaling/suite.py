@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from benchmarks import chosen
 from benchmarks.charts.panels import Panel, plot_panels
 from benchmarks.cluster_runs import job_data
 from benchmarks.cluster_runs.awake_cpus import awake
@@ -26,9 +27,8 @@ from benchmarks.cluster_runs.point import Point, measured
 from benchmarks.cluster_runs.stopped import Stopped
 from benchmarks.scaling.alone import Alone
 from tfhet.bench.harness import report
-from tfhet.bench.suite import Suite, chosen
-from tfhet.container import kernel
-from tfhet.container.limits import Limits
+from tfhet.bench.suite import Suite
+from tfhet.container import Limits, kernel
 from tfhet.errors import JobFailed, UsageError
 from tfhet.events import Observer
 from tfhet.record import Figure, Record, median

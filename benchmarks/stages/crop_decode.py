@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfhet.bench.case import Case
+from tfhet.bench import Case
 from tfhet.bench.chain import PHOTO_PASSES, Course, dataset_case
 
 if TYPE_CHECKING:

@@ -9,11 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.stages.counterparts import COUNTERPARTS, Counterpart, as_stage
-from tfhet.bench import harness
-from tfhet.bench.case import Case
+from tfhet.bench import Case, Measurement, ProcessMeter, harness
 from tfhet.bench.chain import reading, threaded
-from tfhet.bench.measurement import Measurement
-from tfhet.bench.meter import ProcessMeter
 from tfhet.errors import UsageError, unknown
 from tfhet.events import Observer
 from tfhet.record import Figure, Record

@@ -13,10 +13,8 @@ from benchmarks.charts.plot import drawn_bars
 from benchmarks.stages import each, peer_cases
 from benchmarks.stages.crop_decode import CROP, crop_cases
 from benchmarks.stages.peer_cases import Entry
-from tfhet.bench import Suite, chain, harness, plain, stages
-from tfhet.bench.chain import Course
-from tfhet.bench.chain_form import LINEAR, WAYS, Form
-from tfhet.bench.measurement import Measurement
+from tfhet.bench import Measurement, Suite, chain, harness, plain, stages
+from tfhet.bench.chain import LINEAR, WAYS, Course, Form
 from tfhet.events import Observer
 from tfhet.record import Figure, Record
 

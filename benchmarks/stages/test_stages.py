@@ -13,7 +13,7 @@ from benchmarks.peers.place import Place
 from benchmarks.stages import peer_cases
 from benchmarks.stages.suite import SUITE, as_files, figures_of
 from tfhet.bench import Case, Measurement, Sample, chain, run_suite
-from tfhet.bench.chain_form import Form
+from tfhet.bench.chain import Form
 from tfhet.errors import TfhetError, UsageError
 from tfhet.events import Event
 from tfhet.record import Record
@@ -21,15 +21,19 @@ from tfhet.record import Record
 pytest.importorskip("tensorflow")
 pytest.importorskip("sklearn")
 
-from tfhet.bench import records
 from tfhet.placement import Pipeline
+from tfhet.source import TFRecordSource
+from tfhet.source import digits as digit_data
+from tfhet.source import photos as photo_data
 
 EXAMPLES = 37
 SHAPE = (32, 32, 3)
 
 
-def course(name: str, forms: tuple[Form, ...] = (Form(),), cores: int = 1) -> chain.Course:
-    return chain.Course(name, None, forms, 1, None, cores)  # type: ignore[arg-type]
+def course(
+    name: str, forms: tuple[Form, ...] = (Form(),), cores: int = 1, pipeline: Pipeline | None = None
+) -> chain.Course:
+    return chain.Course(name, pipeline, forms, 1, None, cores)  # type: ignore[arg-type]
 
 
 def figures(of: chain.Course, measured: dict[str, Measurement], entries: list[peer_cases.Entry], *steps: str):
@@ -100,12 +104,12 @@ def test_a_peer_is_compared_only_with_what_resizes_and_ends_as_it_does() -> None
 
 def test_peers_get_the_same_images_as_files(tmp_path: Path) -> None:
     (tmp_path / "files").mkdir()
-    photos = Pipeline(records.photos(3, cache=tmp_path), "imagenet-train", 2)
-    files = as_files(chain.course_of("photos", photos, 3, None, 1), tmp_path / "files")
+    photos = TFRecordSource.from_directory(photo_data.photos(count=3, cache=tmp_path))
+    files = as_files(course("photos", pipeline=Pipeline(photos, "imagenet-train", 2)), tmp_path / "files")
     contents = {Path(file).read_bytes() for file in files}
     assert len(contents) == 3 and all(content.startswith(b"\xff\xd8") for content in contents)
-    digits = Pipeline(records.repeated_digits(tmp_path, EXAMPLES, tmp_path), "digits", 2)
-    (array,) = as_files(chain.course_of("digits", digits, EXAMPLES, None, 1), tmp_path)
+    digits = digit_data.repeated(tmp_path, EXAMPLES, tmp_path)
+    (array,) = as_files(course("digits", pipeline=Pipeline(digits, "digits", 2)), tmp_path)
     assert np.load(array).shape == (EXAMPLES, *SHAPE)
 
 
@@ -119,7 +123,6 @@ def test_a_missing_peer_is_named_in_the_record_and_below_the_table(
         assert found.entries == [] and found.missing == {"opencv": "ModuleNotFoundError: No module named 'cv2'"}
     assert [(event.name, event.fields["case"]) for event in heard] == [("case.missing", "peer opencv")]
     record = Record.of("stages.x", {}, details={"peers_missing": found.missing})
-    assert SUITE.notes is not None
     assert SUITE.notes(record) == [
         "missing: peer opencv: ModuleNotFoundError: No module named 'cv2'",
         "--peers install installs what a package index has",

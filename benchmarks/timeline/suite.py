@@ -115,12 +115,11 @@ def _noted_run(mode: str, options: argparse.Namespace, folder: Path) -> NotedRun
 def note_cost(folder: Path, notes: int = NOTES) -> NoteCost:
     """Makes so many notes of both kinds in files of `folder`, one behind the other."""
     # Here: the command lists its suites without what a trainer needs.
-    from tfhet.record.timeline import TimelineFile
+    from tfhet.record import StepTime, TimelineFile
     from tfhet.strategies import JobContext
     from tfhet.telemetry.host_counters import host_counters
     from tfhet.telemetry.sampler import BATCH, Sampler
-    from tfhet.trainer.journal import Journal
-    from tfhet.trainer.meter import Meter, StepTime
+    from tfhet.trainer.meter import Journal, Meter
 
     folder.mkdir(parents=True, exist_ok=True)
     processes = dict.fromkeys(("launcher", "dispatcher", "worker-0", "rank-0"), os.getpid())
@@ -132,7 +131,7 @@ def note_cost(folder: Path, notes: int = NOTES) -> NoteCost:
             sampler.write()
     sampled_s = SYSTEM.cpu()
     meter = Meter()
-    journal = Journal.of(JobContext("job", "homogeneous", host="host", timeline_dir=str(folder)), meter)
+    journal = Journal(JobContext("job", "homogeneous", host="host", timeline_dir=str(folder)), meter)
     for number in range(notes):
         meter.add(StepTime(0.02, 0.01, 128, 0.001, 0.002, SYSTEM.monotonic(), number, 0))
         if number % STEPS_A_WRITE == 0:

@@ -50,7 +50,7 @@ def test_the_cost_is_what_a_run_uses_more_and_what_its_notes_sum_to():
 def test_less_than_one_per_cent_is_kept_by_the_runs_and_by_the_count(on, cost, kept):
     made = record(on, cost)
     assert timeline.is_kept(made) is kept
-    (note,) = timeline.SUITE.notes(made)  # type: ignore[misc]
+    (note,) = timeline.SUITE.notes(made)
     assert ("so it is" in note) is kept
 
 

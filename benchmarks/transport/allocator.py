@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from tfhet.errors import TfhetError
-from tfhet.planes.tf_service.wire_cost import DEFAULT
+from tfhet.planes.tf_service import DEFAULT
 
 TCMALLOC, SMALL_PAGES = "tcmalloc", "small_pages"
 ALLOCATORS = (DEFAULT, SMALL_PAGES, TCMALLOC)

@@ -12,8 +12,8 @@ import threading
 
 import numpy as np
 
-from tfhet.bench.wire.batches import held_count
 from tfhet.bench.wire.end import End, sends
+from tfhet.bench.wire.reader import held_count
 
 WAIT_S = 60.0
 """For a connection, or for the next bytes of a batch that was asked for."""

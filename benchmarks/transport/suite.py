@@ -14,7 +14,7 @@ from benchmarks.transport import allocator, ways
 from benchmarks.transport.allocator import ALLOCATORS, SMALL_PAGES, TCMALLOC
 from benchmarks.transport.ways import RAW_SOCKET, PeerWays, Rival
 from tfhet.bench import Suite, transport
-from tfhet.bench.wire.figures import costs_of, figures_of, times
+from tfhet.bench.transport import costs_of, figures_of, times
 from tfhet.bench.wire.lane import Turn
 from tfhet.bench.wire.load import DTYPES, SIZES, Load
 from tfhet.bench.wire.load import SELECTION as PLAIN_SELECTION
@@ -22,7 +22,7 @@ from tfhet.clock import SYSTEM
 from tfhet.cluster import environment
 from tfhet.errors import UsageError, unknown
 from tfhet.events import Event, Observer
-from tfhet.planes.tf_service.wire_cost import CLIENT, DEFAULT, PREFIX
+from tfhet.planes.tf_service import CLIENT, DEFAULT, PREFIX
 from tfhet.record import Figure, Record, versions
 
 USUAL: Mapping[str, Any] = {**transport.USUAL, "allocators": (DEFAULT,)}

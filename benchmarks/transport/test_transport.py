@@ -35,7 +35,6 @@ def test_an_allocator_that_is_not_installed_is_missing_and_alone_it_is_refused(m
 
 
 def test_the_notes_name_what_is_missing_and_that_it_was_loopback():
-    assert SUITE.notes is not None
     record = Record(
         "transport", details={"missing": {"peer torch": "No module named 'torch'"}, "machine_busy_pct": 50.0}
     )

@@ -12,13 +12,12 @@ from benchmarks.peers.place import INSTALL, NONE, Place
 from benchmarks.transport import allocator
 from benchmarks.transport.allocator import SMALL_PAGES, TCMALLOC
 from tfhet.bench.child_process import AnsweringProcess
-from tfhet.bench.wire.lane import CLIENTS, WORKERS, Lane
+from tfhet.bench.wire.lane import CLIENTS, WORKERS, Lane, Ways, quiet
 from tfhet.bench.wire.load import Load
-from tfhet.bench.wire.ways import Ways, quiet
 from tfhet.cluster import environment
 from tfhet.errors import UsageError, unknown
-from tfhet.planes.memory import in_huge_pages
-from tfhet.planes.tf_service.wire_cost import bytes_of
+from tfhet.planes import in_huge_pages
+from tfhet.planes.tf_service import Moved
 
 RAW_SOCKET, RAW_GRPC = "raw_socket", "raw_grpc"
 
@@ -106,7 +105,7 @@ class PeerWays(Ways):
         return lane
 
     async def _rival(self, rival: Rival, size: str) -> Lane:
-        count = bytes_of(size)
+        count = Moved("uint8", size).bytes
         where, workers = {}, []
         env = quiet(rival.environment())
         if rival.sender is not None:

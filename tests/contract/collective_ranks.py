@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from tfhet import strategies
 from tfhet.placement import Pipeline
-from tfhet.planes.local.reader import LocalReader
+from tfhet.planes import Reader
 from tfhet.source import SyntheticSource
 from tfhet.strategies import Collective, JobContext
 from tfhet.trainer.loop import Loop
@@ -126,7 +126,7 @@ def looped(together: Collective) -> dict[str, Any]:
     accelerator = KerasAccelerator(model(normalised=True), tf.keras.optimizers.SGD(0.1), together)
     lines: list[str] = []
     loop = Loop(
-        LocalReader(pipeline, job),
+        Reader(pipeline, job),
         accelerator,
         together,
         log_every=4,
@@ -134,7 +134,7 @@ def looped(together: Collective) -> dict[str, Any]:
         on_epoch_end=accelerator.average_statistics,
     )
     results = [loop.epoch(epoch) for epoch in range(2)]
-    results[-1] |= loop.evaluate(LocalReader(pipeline, job))
+    results[-1] |= loop.evaluate(Reader(pipeline, job))
     return {
         "results": results,
         "step": loop.step,

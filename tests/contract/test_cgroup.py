@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from tfhet.container import Limits
 from tfhet.container.cgroup import Cgroup
 from tfhet.container.hierarchy import CONTROLLERS, Files, Hierarchy, controllers, hierarchies
-from tfhet.container.limits import Limits
 from tfhet.errors import UsageError
 from tfhet.units import MIB
 

@@ -18,8 +18,8 @@ import pytest
 
 from tfhet import strategies
 from tfhet.errors import UsageError
-from tfhet.strategies.horovod.rendezvous import Ring
-from tfhet.strategies.solo.collective import SoloCollective
+from tfhet.strategies.horovod.strategy import Ring
+from tfhet.strategies.solo import SoloCollective
 
 SCRIPT = Path(__file__).with_name("collective_ranks.py")
 LIMIT_S = 240

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tfhet.doctor import SUBJECTS, Rule, Status, host_rules, version_rules
+from tfhet.doctor import SUBJECTS, Rule, Status, host, software
 from tfhet.doctor.cluster import ClusterFacts
 from tfhet.doctor.host import HostFacts
 from tfhet.doctor.pipeline import PipelineFacts
@@ -98,8 +98,8 @@ def cluster(old: str = "", new: str = "", **facts: Any) -> ClusterFacts:
         "cluster": found,
         "settings": LaunchSettings.parse(found.arguments())[0],
         "refused": "",
-        "types": {group.instance_type: KNOWN.get(group.instance_type) for group in found.groups.values()},
-        "near": {},
+        "types": {group.instance_type: KNOWN[group.instance_type] for group in found.groups.values()},
+        "unknown_types": {},
         "mistyped": {},
         "files": {"training": 12},
         "cpus": 4,
@@ -183,7 +183,7 @@ SPEAKS: dict[str, dict[str, Any]] = {
         "groups": cluster("dnn_group:", "trainers:"),
         "workers": cluster("data_host_workers: 2", "data_host_workers: 0"),
         "ports of a host": cluster("reserve_cpus: 1", "dispatcher_port: 6002"),
-        "instance types": cluster(near={"ml.p9.large": "unknown instance type 'ml.p9.large'"}),
+        "instance types": cluster(unknown_types={"ml.p9.large": "unknown instance type 'ml.p9.large'"}),
         "ranks and GPUs": cluster("ranks: 4", "ranks: 8"),
         "CPU quotas": cluster("cpus: 1", "cpus: 7"),
         "memory of the hosts": cluster("4096", "1024"),
@@ -271,13 +271,13 @@ def test_a_declared_pipeline_is_not_told_what_tfhet_does_itself():
 
 
 def test_a_version_is_read_as_far_as_it_is_numbers():
-    assert version_rules.number("2.15.1rc0") == (2, 15, 1)
-    assert version_rules.number("0.28.1+local") == (0, 28, 1)
-    assert version_rules.number("dev") == ()
+    assert software.number("2.15.1rc0") == (2, 15, 1)
+    assert software.number("0.28.1+local") == (0, 28, 1)
+    assert software.number("dev") == ()
 
 
 def test_no_gpus_are_well_where_there_are_none():
-    assert host_rules.gpus(hosts(gpus=(), gpus_usable=0)).found == "none"
+    assert host.gpus(hosts(gpus=(), gpus_usable=0)).found == "none"
 
 
 def test_what_data_hosts_cannot_do_is_wrong_where_there_are_some_and_a_limit_where_there_are_none():

@@ -1,4 +1,4 @@
-"""The three readers of a host's identity say the same about the same job; the third is the real SageMaker toolkit."""
+"""Both readers of a host's identity say the same about the same job; the real SageMaker toolkit sets the variables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tfhet.cluster import Cluster, Group, Identity, identify
+from tfhet.cluster import Identity, identify
 
 pytest.importorskip("sagemaker_training")
 
@@ -50,10 +50,9 @@ OTHER_KEY: dict[str, Any] = {
 
 # In a process of its own: the toolkit reads its base directory when imported, and changes the environment.
 ASK_THE_TOOLKIT = """
-import dataclasses, json, sys
+import json, sys
 from sagemaker_training.environment import Environment
-from tfhet.cluster import Identity
-json.dump([dataclasses.asdict(Identity.from_toolkit()), Environment().to_env_vars()], sys.stdout)
+json.dump(Environment().to_env_vars(), sys.stdout)
 """
 
 
@@ -75,19 +74,13 @@ def _host(base: Path, document: dict[str, Any]) -> Path:
     return config / "resourceconfig.json"
 
 
-def _identity(value: dict[str, Any]) -> Identity:
-    groups = tuple(Group(g["name"], tuple(g["hosts"]), g["instance_type"]) for g in value["cluster"]["groups"])
-    cluster = Cluster(groups, value["cluster"]["network_interface"])
-    return Identity(value["current_host"], value["current_group"], cluster)
-
-
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(
     "document",
     [HETEROGENEOUS, HOMOGENEOUS, OLD, OLD_WITH_TYPE, TOOLKITS_OWN, OTHER_KEY],
     ids=["heterogeneous", "homogeneous", "old", "old-with-type", "toolkits-own", "toolkits-key"],
 )
-def test_file_variables_and_toolkit_agree(tmp_path: Path, document: dict[str, Any]) -> None:
+def test_the_file_and_the_variables_of_the_toolkit_agree(tmp_path: Path, document: dict[str, Any]) -> None:
     from_file = Identity.from_resource_config(_host(tmp_path, document))
 
     root = Path(__file__).parents[2]
@@ -97,9 +90,8 @@ def test_file_variables_and_toolkit_agree(tmp_path: Path, document: dict[str, An
         [sys.executable, "-c", ASK_THE_TOOLKIT], env=env, capture_output=True, text=True, timeout=50, check=False
     )
     assert done.returncode == 0, done.stderr
-    toolkit, variables = json.loads(done.stdout.splitlines()[-1])
+    variables = json.loads(done.stdout.splitlines()[-1])
 
-    assert _identity(toolkit) == from_file
     assert Identity.from_sm_env(variables) == from_file
     assert identify({"SAGEMAKER_BASE_DIR": str(tmp_path)}) == from_file
     assert identify(variables | {"SAGEMAKER_BASE_DIR": "/nowhere", "SM_INPUT_CONFIG_DIR": "/nowhere"}) == from_file

@@ -12,7 +12,8 @@ import pytest
 
 from tfhet.cluster import Identity, identify
 from tfhet.simulate import ClusterFile, GroupFile, Simulation
-from tfhet.simulate.host import hyperparameters
+from tfhet.simulate.host import resource_config
+from tfhet.simulate.submission import hyperparameters
 
 pytest.importorskip("sagemaker_training")
 
@@ -42,8 +43,8 @@ def test_the_toolkit_reads_what_the_simulator_says(tmp_path: Path, groups: dict[
     command = [str(launcher), "--model", "small_cnn", "--epochs", "3"]
     simulation = Simulation(ClusterFile("c", groups), command, tmp_path / "run")
     for host in simulation.hosts:
-        config = simulation.submission.resource_config(host, simulation.hosts)
-        host.write(config, {"training": tmp_path / "train"}, hyperparameters(command, "job-1"))
+        config = resource_config(simulation.submission, host, simulation.hosts)
+        host.write(config, {"training": "File"}, hyperparameters(command, "job-1"))
         host.paths.channel("training").mkdir()
         variables = host.variables(config, ["training"], "job-1", command[1:])
 

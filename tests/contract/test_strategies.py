@@ -15,7 +15,6 @@ from tfhet.cluster import ROLES, Rank
 from tfhet.errors import ClusterError, UsageError
 from tfhet.launch import LaunchSettings
 from tfhet.strategies import OWN, Meeting, Strategy
-from tfhet.strategies.strategy import Strategy as Protocol
 
 NAMES = ("solo", pytest.param("horovod", marks=pytest.mark.horovod), "toy")
 HOSTS = ("a", "b")
@@ -138,8 +137,3 @@ def test_a_strategy_that_cannot_be_loaded_is_wrong_use(monkeypatch):
     monkeypatch.setattr(registry, "_points", lambda group: points)
     with pytest.raises(UsageError, match="strategy 'broken'.*toy_strategy:THERE_IS_NONE"):
         strategies.get("broken")
-
-
-def test_a_tenant_has_all_that_the_protocol_names(strategy):
-    wanted = {name for name in [*vars(Protocol), *Protocol.__annotations__] if not name.startswith("_")}
-    assert not {name for name in wanted if not hasattr(strategy, name)}

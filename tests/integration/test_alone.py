@@ -114,9 +114,9 @@ def start(tmp_path: Path, repository: Path) -> Iterator[Callable[..., Job]]:
 def test_ranks_on_two_hosts_train_together_without_mpi(start):
     job = start("--model", "small_cnn", "--chain", "digits", "--epochs", 1, "--batch_size", 32)
     assert job.codes() == dict.fromkeys(ADDRESSES, 0)
-    assert f"[{CHIEF}] nobody gave this host's processes a rank: starts 0, 1 of 4" in job.log(CHIEF)
+    assert f"[{CHIEF}] starts the launchers of ranks 0, 1 of 4" in job.log(CHIEF)
     assert "[algo-1/3] heterogeneous job: rank 3 of 4 (without MPI)" in job.log("algo-1")
-    assert "nobody gave" not in job.log("algo-2")
+    assert "starts the launchers" not in job.log("algo-2")
     weights = dict(re.findall(r"\[tfhet\] rank=(\d) .*weights=([0-9a-f]{64})", job.logs()))
     assert set(weights) == {"0", "1", "2", "3"}
     assert len(set(weights.values())) == 1
@@ -144,7 +144,7 @@ def test_a_host_that_is_told_to_stop_stops_the_job(start, script, host):
     job.wait_for(r"training rank=\d", 4)
     job.processes[host].send_signal(signal.SIGTERM)
     assert job.codes() == dict.fromkeys(ADDRESSES, 143)
-    assert "was told to stop (SIGTERM)" in job.failure(host)
+    assert "was asked to stop (SIGTERM)" in job.failure(host)
 
 
 @pytest.mark.horovod

@@ -28,7 +28,7 @@ def test_a_signal_to_the_simulator_ends_every_host(started, script, number):
     assert job.wait() == 1
     summary = job.folder.read_summary()
     assert set(summary.exit_codes.values()) == {143} and len(summary.exit_codes) == 3
-    assert summary.cause == "told to stop"
+    assert summary.cause == "stopped on request"
 
 
 def test_a_signal_while_the_hosts_come_up_ends_every_host(started, script):

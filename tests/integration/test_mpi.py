@@ -117,5 +117,5 @@ def test_ranks_stop_when_the_toolkit_that_started_mpirun_dies(mpirun, tmp_path: 
         train.kill()
         train.wait()
     assert "(exit code 143, seen by algo-1/" in (tmp_path / "output" / "failure").read_text()
-    assert "algo-1/0 was told to stop (python" in (tmp_path / "output" / "failure").read_text()
+    assert "algo-1/0 was asked to stop (python" in (tmp_path / "output" / "failure").read_text()
     assert RunFolder(tmp_path / "output" / "data" / "tfhet").read_summary().exit_code == 143

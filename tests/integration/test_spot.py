@@ -53,7 +53,7 @@ def test_a_retry_goes_on_at_the_step_of_the_interruption_and_both_see_each_examp
 
     code, first, _ = run(tmp_path, "first", *taken_away)
     assert code == 1 and set(first.exit_codes.values()) == {143}, first.cause
-    assert "was told to stop (SIGTERM)" in (first.cause or "")
+    assert "was asked to stop (SIGTERM)" in (first.cause or "")
     assert first.steps and sum(epoch["once"] for epoch in first.epochs) < EPOCHS * EXAMPLES
 
     code, retry, logs = run(tmp_path, "retry")

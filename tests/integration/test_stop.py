@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tfhet.trainer.ledger import Ledger
+from tfhet.trainer.audit import Ledger
 
 pytestmark = [pytest.mark.horovod, pytest.mark.timeout(300)]
 
@@ -37,8 +37,8 @@ def told_to_stop(run: Any) -> bool:
         assert set(codes.values()) == {0}, codes
         return False
     assert set(codes.values()) == {143} and len(codes) == 3, (codes, run.summary.cause)
-    assert "was told to stop (SIGTERM)" in run.summary.cause
-    assert len(run.failures()) == 2 and all("was told to stop (SIGTERM)" in text for text in run.failures().values())
+    assert "was asked to stop (SIGTERM)" in run.summary.cause
+    assert len(run.failures()) == 2 and all("was asked to stop (SIGTERM)" in text for text in run.failures().values())
     events = {event["event"]: event["time_s"] for event in run.folder.events()}
     assert events["launchers.gone"] - events["job.stopping"] < 30
     return True

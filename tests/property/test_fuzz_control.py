@@ -12,12 +12,11 @@ from rubbish import fuzz
 from siege import NONCE, SECRET, Visit, run, visits
 
 from tfhet.control import MAX_LINE_BYTES, LinkClient, LinkServer
-from tfhet.control.connection import Connection
+from tfhet.control.connection import Connection, encode
 from tfhet.control.handshake import JoinRequest, _proof, introduce
-from tfhet.control.message import encode
 from tfhet.errors import TfhetError
 from tfhet.events import Event
-from tfhet.record.document import plain
+from tfhet.record import json_value
 
 pytestmark = pytest.mark.usefixtures("quiet_link")
 
@@ -103,7 +102,7 @@ class Link:
                 assert type(rest[0]) is int
                 assert -255 <= rest[0] <= 255
         for event in self.events:
-            json.dumps(plain(event.as_json()), allow_nan=False)
+            json.dumps(json_value(event.as_json()), allow_nan=False)
 
 
 async def _besieged(paid: list[Visit], known: set[str]) -> None:

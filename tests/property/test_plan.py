@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from tfhet import planes
 from tfhet.plan import ClusterShape, Interval, Layout, Market, Resource, Space, Where, make_plan, predict
-from tfhet.plan.ceiling import ceilings, relaxed
+from tfhet.plan.ceiling import ceilings
 from tfhet.plan.prediction import best_layout, demand, supply
-from tfhet.plan.search import ranking, rated
+from tfhet.plan.search import candidates, ranking
 from tfhet.record import View
 
 SETUPS = (plans.workloads(), plans.mixed_clusters(), plans.LAYOUTS)
@@ -85,7 +85,7 @@ def test_relaxing_the_binding_resource_shortens_the_step_and_relaxing_the_runner
     needs, has = demand(workload, cluster, layout), supply(workload, cluster, layout)
 
     def with_more(resource: Resource) -> float:
-        return max(ceilings(needs, relaxed(has, resource, factor), layout.where).values())
+        return max(ceilings(*plans.relaxed(needs, has, resource, factor), layout.where).values())
 
     assert with_more(found.binding) < first
     shared = {Resource.ALL_CPUS, Resource.DNN_CPUS, Resource.DATA_NETWORK, Resource.DNN_NETWORK}
@@ -134,28 +134,28 @@ PRICES = st.fixed_dictionaries({name: plans.numbers(0.01, 50.0) for name in plan
 @plans.law(80)
 @given(plans.workloads(), PRICES, st.sampled_from(sorted(plans.USD)), plans.numbers(0.1, 1.0))
 def test_a_cheaper_price_never_makes_the_choice_dearer(workload, usd, name, part):
-    before = ranking(rated(workload, CLUSTERS, Market(usd.get)))[0]
-    after, *others = ranking(rated(workload, CLUSTERS, Market({**usd, name: usd[name] * part}.get)))
-    assert all(after.usd_per_million <= one.usd_per_million * SLACK for one in others)
-    assert after.usd_per_million <= before.usd_per_million * SLACK
+    before = ranking(candidates(workload, CLUSTERS, Market(usd.get)))[0]
+    after, *others = ranking(candidates(workload, CLUSTERS, Market({**usd, name: usd[name] * part}.get)))
+    assert all(after.usd_per_million.value <= one.usd_per_million.value * SLACK for one in others)
+    assert after.usd_per_million.value <= before.usd_per_million.value * SLACK
 
 
 @plans.law(80)
 @given(plans.workloads(), PRICES, plans.numbers(0.01, 100.0))
 def test_counting_money_in_another_currency_leaves_the_choice(workload, usd, rate):
-    found = rated(workload, CLUSTERS, Market(usd.get))
-    best, second = (one.usd_per_million for one in ranking(found)[:2])
+    found = candidates(workload, CLUSTERS, Market(usd.get))
+    best, second = (one.usd_per_million.value for one in ranking(found)[:2])
     assume(second > best * (1 + 1e-6))
     other = Market({name: rate * price for name, price in usd.items()}.get)
-    assert ranking(rated(workload, CLUSTERS, other))[0].cluster == ranking(found)[0].cluster
+    assert ranking(candidates(workload, CLUSTERS, other))[0].cluster == ranking(found)[0].cluster
 
 
 @plans.law(80)
 @given(plans.workloads(), PRICES)
 def test_more_clusters_to_choose_from_never_make_the_choice_dearer(workload, usd):
-    few = ranking(rated(workload, CLUSTERS[:2], Market(usd.get)))[0]
-    many = ranking(rated(workload, CLUSTERS, Market(usd.get)))[0]
-    assert many.usd_per_million <= few.usd_per_million * SLACK
+    few = ranking(candidates(workload, CLUSTERS[:2], Market(usd.get)))[0]
+    many = ranking(candidates(workload, CLUSTERS, Market(usd.get)))[0]
+    assert many.usd_per_million.value <= few.usd_per_million.value * SLACK
 
 
 @plans.law(25)

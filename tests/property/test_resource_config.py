@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfhet.cluster import Identity, Ports, resolve, roles
-from tfhet.cluster.resource_config import describe, parse
+from tfhet.cluster.environment import parse_json
+from tfhet.cluster.identity import describe
 from tfhet.errors import ClusterError, UsageError
 from tfhet.strategies import JobContext, rank_of
 
@@ -64,10 +65,11 @@ def sound(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def _is_sound(identity: Any) -> None:
-    names = [host.name for host in identity.cluster.hosts]
+    hosts = {group.name: group.hosts for group in identity.cluster.groups}
+    names = [name for each in hosts.values() for name in each]
     assert len(set(names)) == len(names)
     assert len(set(identity.cluster.names)) == len(identity.cluster.names)
-    assert identity.current_host in identity.cluster.group(identity.current_group).hosts
+    assert identity.current_host in hosts[identity.current_group]
 
 
 @settings(deadline=None)
@@ -81,7 +83,7 @@ def test_any_json_value_is_sound_or_a_cluster_error(document: object) -> None:
 @given(st.text(max_size=60) | st.binary(max_size=60))
 def test_any_text_is_json_or_a_cluster_error(text: str | bytes) -> None:
     with contextlib.suppress(ClusterError):
-        parse(text, "here")
+        parse_json(text, "here")
 
 
 @settings(deadline=None)

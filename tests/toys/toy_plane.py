@@ -10,16 +10,18 @@ import asyncio
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from tfhet.cluster import DATA, Place, PortRange, Role, Roles, check_free
 from tfhet.deadline import Deadline
 from tfhet.errors import ClusterError, JobFailed, NotReady, shown
 from tfhet.messages import link
-from tfhet.planes import LauncherSide, Loss, Outlets, RankSide
-from tfhet.planes.local import Local, LocalLauncherSide
+from tfhet.planes import DataPlane, LauncherSide, Outlets
 from tfhet.process import Child, describe_exit
 from tfhet.telemetry import UP, Metric
+
+if TYPE_CHECKING:
+    from tfhet.planes import RankSide
 
 SERVER, READY = "toy_server", "toy server: ready"
 
@@ -32,7 +34,7 @@ class ToySettings:
     """Port of the server on each data host."""
 
 
-class ToyLauncherSide(LocalLauncherSide):
+class ToyLauncherSide(LauncherSide):
     """See `LauncherSide`."""
 
     def __init__(self, place: Place, outlets: Outlets, hosts: Sequence[str]):
@@ -41,19 +43,13 @@ class ToyLauncherSide(LocalLauncherSide):
         self._addresses: dict[str, str] = {}
 
     @property
-    def serves(self) -> bool:  # type: ignore[override]
-        return self._place.host in self._hosts
-
-    @property
-    def words(self) -> str:  # type: ignore[override]
-        return f"{len(self._hosts)} toy servers"
-
-    @property
-    def facts(self) -> Mapping[str, str]:  # type: ignore[override]
+    def facts(self) -> Mapping[str, str]:
         return {"toy_servers": str(len(self._hosts))}
 
-    async def serve(self) -> NoReturn:
+    async def serve(self) -> None:
         place, ready = self._place, asyncio.Event()
+        if place.host not in self._hosts:
+            return
         (port,) = place.ports.plane["server"]
         check_free(port)
 
@@ -88,7 +84,7 @@ class ToyLauncherSide(LocalLauncherSide):
         return {} if self._child is None or self._child.code is not None else {SERVER: self._child.pid}
 
     def metrics(self) -> Mapping[Metric, float]:
-        return {UP: float(len(self.processes()))} if self.serves else {}
+        return {UP: float(len(self.processes()))} if self._place.host in self._hosts else {}
 
     def heard(self, facts: Mapping[str, Any]) -> str | None:
         host, address = facts.get("host"), facts.get("address")
@@ -104,11 +100,11 @@ class ToyLauncherSide(LocalLauncherSide):
     def order(self) -> Mapping[str, Any]:
         return {"servers": [self._addresses[host] for host in self._hosts]}
 
-    def lost(self, host: str) -> Loss:
-        return Loss.STOP
+    def lost(self, host: str) -> bool:
+        return False  # its batches are gone
 
 
-class ToyPlane(Local):
+class ToyPlane(DataPlane):
     """See `DataPlane`."""
 
     name = "toy"

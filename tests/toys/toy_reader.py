@@ -11,14 +11,14 @@ import toy_wire
 
 from tfhet.errors import JobFailed
 from tfhet.placement import Pipeline, Rest
-from tfhet.planes.local import LocalRankSide, LocalReader
+from tfhet.planes import RankSide, Reader
 from tfhet.strategies import JobContext
 
 PATIENCE_S = 10.0
 """How long a rank that has lost its server waits for the launchers, which know more, to end the job."""
 
 
-class ToyReader(LocalReader):
+class ToyReader(Reader):
     """See `Reader`."""
 
     def __init__(self, pipeline: Pipeline, job: JobContext, **options: Any):
@@ -53,7 +53,7 @@ class ToyReader(LocalReader):
                 raise JobFailed(f"the toy server at {server} is gone: {error}") from None
 
 
-class ToyRankSide(LocalRankSide):
+class ToyRankSide(RankSide):
     """See `RankSide`. What `tfhet.distribute` shares is prepared by the ranks themselves."""
 
     def reader(self, pipeline: Pipeline, job: JobContext, **options: Any) -> ToyReader:

@@ -18,7 +18,7 @@ import toy_wire
 
 from tfhet.cluster import Place, Rank, Role, environment
 from tfhet.errors import ClusterError, shown
-from tfhet.strategies import Collective, RankSource
+from tfhet.strategies import Collective, RankSource, Strategy
 
 HELPER = Role("toy")
 PLACE = "TOY_PLACE"
@@ -96,12 +96,11 @@ class Exchange(Server):
                     toy_wire.send(self.request, [found[one] for one in range(size)])
 
 
-class ToyStrategy:
+class ToyStrategy(Strategy):
     """See `Strategy`."""
 
     name = "toy"
     roles: Sequence[Role] = (HELPER,)
-    sources: Sequence[RankSource] = ()
 
     def meeting(self, hosts: Sequence[str], per_host: int, source: RankSource) -> Board:
         return Board()

@@ -21,8 +21,8 @@ import pytest
 
 from benchmarks.__main__ import suites as proofs
 from tfhet.__main__ import _parser
-from tfhet.bench import command, suites
-from tfhet.bench.suite import Suite
+from tfhet.bench import command
+from tfhet.bench.suite import Suite, suite_named
 from tfhet.launch import LaunchSettings
 from tfhet.simulate import ClusterFile, presets
 
@@ -99,7 +99,7 @@ def proof(name: str) -> Suite:
     try:
         return importlib.import_module(f"benchmarks.{name}.suite").SUITE
     except ModuleNotFoundError:  # the suite is still one of `tfhet bench`
-        return suites.get(name)
+        return suite_named(name)
 
 
 @pytest.mark.parametrize("path", with_blocks("bash"), ids=name_of)
@@ -118,7 +118,7 @@ def test_the_commands_of_a_document_are_understood(path):
         if head.startswith(("scripts/", ".ci/")):
             assert (ROOT / head).is_file(), f"{name_of(path)} names {head}"
         elif head == "tfhet" and rest[0] == "bench":
-            command.parser(suites.get(rest[1]), "tfhet bench").parse_args(rest[2:])
+            command.parser(suite_named(rest[1]), "tfhet bench").parse_args(rest[2:])
         elif words[1:2] == ["-m"] and words[2].startswith("benchmarks."):
             command.parser(proofs()[words[2].partition(".")[2]], "python").parse_args(words[3:])
         elif head == "tfhet":
@@ -178,7 +178,8 @@ def test_the_guide_of_developing_says_what_draws_each_picture():
 
 
 def test_the_metric_definitions_find_the_numbers_of_the_metric_lines():
-    from tfhet.trainer.meter import Meter, StepTime
+    from tfhet.record import StepTime
+    from tfhet.trainer.meter import Meter
 
     guide = ROOT / "docs" / "training.md"
     names: dict[str, list[dict[str, str]]] = {}
@@ -208,7 +209,7 @@ def test_the_metric_definitions_find_the_numbers_of_the_metric_lines():
 
 def test_the_files_of_the_house_are_there():
     house = (ROOT / "tfhet" / "README.md").read_text()
-    there = {path.name for path in (ROOT / "tfhet").rglob("*.py")}
+    there = {path.name for folder in ("tfhet", "scripts") for path in (ROOT / folder).rglob("*.py")}
     assert set(re.findall(r"\b\w+\.py\b", house)) - there == set()
     rooms = {path.parent.name for path in (ROOT / "tfhet").glob("*/__init__.py")}
     assert rooms == set(re.findall(r"^  (\w+)/", house, flags=re.MULTILINE))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tfhet.launch import LaunchSettings
-from tfhet.planes.tf_service.settings import ServiceSettings
+from tfhet.planes.tf_service import ServiceSettings
 from tfhet.submit import create_request, job_file, parse
 
 GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "moving-from-the-aws-example.md").read_text()

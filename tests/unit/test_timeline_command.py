@@ -9,10 +9,7 @@ import pytest
 
 from tfhet.__main__ import main
 from tfhet.events import Event
-from tfhet.record import RunFolder
-from tfhet.record.entry import HostUsage, UsageSample
-from tfhet.record.step_time import StepTime
-from tfhet.record.timeline import TimelineFile
+from tfhet.record import HostUsage, RunFolder, StepTime, TimelineFile, UsageSample
 from tfhet.report.numbers import MISSING
 
 pytestmark = pytest.mark.timeout(60)

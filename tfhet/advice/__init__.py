@@ -1,4 +1,4 @@
-"""What a profile, a plan, a run or a training job says of its input, and what to do.
+"""Advice from a profile, a plan, a run or a training job: whether it waits for its input, and what to do.
 
     from tfhet import advice
     from tfhet.record import RunSummary
@@ -7,7 +7,7 @@
     print(diagnosis.state, diagnosis.verdict.kind)
     print(advice.paragraph(diagnosis))
 
-`of_pipeline`, `of_plan`, `of_run` and `of_training_job` find; `sentence` and `paragraph` say.
+`of_pipeline`, `of_plan`, `of_run` and `of_training_job` make findings; `sentence` and `paragraph` put them in words.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ from tfhet import lazy
 
 if TYPE_CHECKING:
     from tfhet.advice.finding import Finding, sentence, sentences
-    from tfhet.advice.input_bound import Diagnosis, InputState, paragraph, state_by_wait
+    from tfhet.advice.input_bound import Diagnosis, InputState, of_run, paragraph, state_by_wait
     from tfhet.advice.pipeline import feeding, of_pipeline
     from tfhet.advice.plan import choice_of, of_plan
-    from tfhet.advice.run import of_run
     from tfhet.advice.training_job import HostUtilisation, ObservedJob, of_training_job
 
 __all__ = [
@@ -33,17 +32,22 @@ __all__ = [
     "choice_of",
     "feeding",
     "of_pipeline",
+    "of_plan",
+    "of_run",
+    "of_training_job",
+    "paragraph",
+    "sentence",
+    "sentences",
+    "state_by_wait",
 ]
-__all__ += ["of_plan", "of_run", "of_training_job", "paragraph", "sentence", "sentences", "state_by_wait"]
 
 lazy.names_on_demand(
     __name__,
     {
         "finding": "Finding sentence sentences",
-        "input_bound": "Diagnosis InputState paragraph state_by_wait",
+        "input_bound": "Diagnosis InputState of_run paragraph state_by_wait",
         "pipeline": "feeding of_pipeline",
         "plan": "choice_of of_plan",
-        "run": "of_run",
         "training_job": "HostUtilisation ObservedJob of_training_job",
     },
 )

@@ -1,4 +1,4 @@
-"""A finding: one thing that advice says, in words."""
+"""A finding: one statement of advice, in words."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was found out, or should be done."""
+    """An observation, or something to do."""
 
     kind: str
     """Name of what was found, such as `python_inside`; it stays when the words change."""
@@ -19,7 +19,6 @@ class Finding:
     """CPU microseconds per example that following the advice saves at most; 0 when it saves something else."""
 
     def to_json(self) -> dict[str, Any]:
-        """The finding in JSON values."""
         saving = {"saves_us": self.saves_us} if self.saves_us else {}
         return {"kind": self.kind, "sentence": sentence(self), **saving}
 

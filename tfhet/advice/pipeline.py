@@ -1,4 +1,4 @@
-"""What would make an input pipeline cheaper, found in its profile. One function for each rule."""
+"""Changes that would make an input pipeline cheaper, found in its profile: one function for each rule."""
 
 from __future__ import annotations
 
@@ -51,12 +51,9 @@ def python_inside(profile: Profile) -> Iterator[Finding]:
     """Parts that call Python for every element, which is slow and runs on one thread."""
     for index, cost in enumerate(profile.costs):
         if cost.runs_python:
-            yield Finding(
-                "python_inside",
-                f"{cost.name!r} calls Python for every element {_of_whole(profile, index)}: one core at most, and never"
-                " on a data host. Write it with TensorFlow operations (the estimate is all of it)",
-                max(0.0, profile.us(index)),
-            )
+            calls = f"{cost.name!r} calls Python for every element {_of_whole(profile, index)}"
+            slow = "one core at most, and never on a data host. Write it with TensorFlow operations"
+            yield Finding("python_inside", f"{calls}: {slow} (the estimate is all of it)", max(0.0, profile.us(index)))
 
 
 def single_images(profile: Profile) -> Iterator[Finding]:
@@ -85,12 +82,12 @@ def wide_wire(profile: Profile) -> Iterator[Finding]:
         return
     best = min(places, key=lambda i: (profile.costs[i].bytes_per_example, -i))
     cut = profile.costs[best]
+    fewer = f"{end / max(1, cut.bytes_per_example):.1f} times fewer bytes between hosts"
     rest = ", ".join(repr(cost.name) for cost in profile.costs[best + 1 :])
     yield Finding(
         "wide_wire",
-        f"send examples after {cut.name!r}, {cut.bytes_per_example} B each, not at the end ({end} B):"
-        f" {end / max(1, cut.bytes_per_example):.1f} times fewer bytes between hosts, with {rest} on the trainer"
-        f" ({_rest_us(profile, best):.1f} us per example)",
+        f"send examples after {cut.name!r}, {cut.bytes_per_example} B each, not at the end ({end} B): {fewer}, with"
+        f" {rest} on the trainer ({_rest_us(profile, best):.1f} us per example)",
     )
 
 
@@ -102,7 +99,7 @@ def whole_then_crop(profile: Profile) -> Iterator[Finding]:
         if decodes and crops and profile.share(index) >= LARGE_SHARE and "; " not in cost.name:
             yield Finding(
                 "whole_then_crop",
-                f"{cost.name!r} decodes whole images {_of_whole(profile, index)} of which a part is kept: decode()"
+                f"{cost.name!r} decodes whole images {_of_whole(profile, index)} and keeps a part: decode()"
                 " followed by random_resized_crop() decodes only the window (half the pixels on average at the usual"
                 " scale of 0.08 to 1: the estimate is a third of it, as entropy decoding stays)",
                 profile.us(index) / 3,
@@ -115,12 +112,10 @@ def sequential_maps(profile: Profile) -> Iterator[Finding]:
     slow = [i for i, cost in enumerate(profile.costs) if cost.parallel is False and profile.share(i) >= LARGE_SHARE]
     if slow:
         worst = max(slow, key=profile.us)
-        yield Finding(
-            "sequential_map",
-            f"{profile.costs[worst].name!r} runs on one thread {_of_whole(profile, worst)}, so at most"
-            f" {1e6 / profile.us(worst):.0f} examples per second: give it num_parallel_calls=tf.data.AUTOTUNE (saves"
-            " time, no CPU)",
-        )
+        thread = f"{profile.costs[worst].name!r} runs on one thread {_of_whole(profile, worst)}"
+        most = f"so at most {1e6 / profile.us(worst):.0f} examples per second"
+        parallel = "give it num_parallel_calls=tf.data.AUTOTUNE (saves time, no CPU)"
+        yield Finding("sequential_map", f"{thread}, {most}: {parallel}")
 
 
 def dominant_part(profile: Profile) -> Iterator[Finding]:
@@ -129,11 +124,11 @@ def dominant_part(profile: Profile) -> Iterator[Finding]:
     if profile.share(worst) < DOMINANT_SHARE or len(profile.costs) == 1:
         return
     part = profile.costs[worst]
-    said, saves_us = f"{part.name!r} is {profile.share(worst):.0%} of the cost", profile.us(worst) / 2
+    share, saves_us = f"{part.name!r} is {profile.share(worst):.0%} of the cost", profile.us(worst) / 2
     if worst == 0:
         yield Finding(
             "dominant_source",
-            f"{said} ({profile.us(0):.1f} of {profile.whole_us:.1f} us per example): parse whole batches"
+            f"{share} ({profile.us(0):.1f} of {profile.whole_us:.1f} us per example): parse whole batches"
             " (tf.io.parse_example), store images as raw bytes, or read with TFRecordSource, which reads blocks of"
             " records (about 1 us for 3 kB); the estimate is half of it",
             saves_us,
@@ -141,8 +136,8 @@ def dominant_part(profile: Profile) -> Iterator[Finding]:
         return
     stages = _stages(part.ops)
     better = f"tfhet's {stages} does its work on whole batches" if stages else "look here first"
-    words = f"{said} {_of_whole(profile, worst)}: {better} (the estimate is half of it)"
-    yield Finding("dominant_part", words, saves_us)
+    clause = f"{share} {_of_whole(profile, worst)}: {better} (the estimate is half of it)"
+    yield Finding("dominant_part", clause, saves_us)
 
 
 RULES: Sequence[Callable[[Profile], Iterator[Finding]]] = (
@@ -166,12 +161,9 @@ def feeding(profile: Profile, examples_per_s: float) -> Finding:
     cut = profile.costs[index]
     before_us = sum(max(0.0, profile.us(i)) for i in range(index + 1))
     workers, trainers = (examples_per_s * us / 1e6 for us in (before_us, _rest_us(profile, index)))
-    return Finding(
-        "feeding",
-        f"{examples_per_s:g} examples per second, cut after {cut.name!r}: {workers:.2f} cores of data hosts"
-        f" ({math.ceil(workers)} whole ones), {trainers:.2f} on the trainer,"
-        f" {examples_per_s * cut.bytes_per_example / 1e6:.1f} MB/s between them",
-    )
+    cores = f"{workers:.2f} cores of data hosts ({math.ceil(workers)} whole ones), {trainers:.2f} on the trainer"
+    wire = f"{examples_per_s * cut.bytes_per_example / 1e6:.1f} MB/s between them"
+    return Finding("feeding", f"{examples_per_s:g} examples per second, cut after {cut.name!r}: {cores}, {wire}")
 
 
 def _of_whole(profile: Profile, index: int) -> str:

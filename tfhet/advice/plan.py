@@ -1,4 +1,4 @@
-"""What a plan comes to: what holds today's cluster back, what each kind of change would do, and which to take."""
+"""The findings of a plan: what limits today's cluster, the effect of each kind of change, and which to take."""
 
 from __future__ import annotations
 
@@ -17,21 +17,17 @@ def of_plan(plan: Plan, cheaper: Sequence[Finding] = ()) -> list[Finding]:
 
     cheaper: what would make the stages cheaper, as `of_pipeline` finds it; the plan was made with the best of them.
     """
-    chosen = None if plan.chosen is None else plan.candidates[plan.chosen]
-    return [
-        *_today(plan, cheaper),
-        *_best(plan),
-        choice_of(
-            None if chosen is None else str(chosen.cluster),
-            binding=plan.name_of(chosen.prediction.binding) if chosen else "",
-            has_data=bool(chosen and chosen.cluster.data),
-            is_today=plan.chosen == plan.today,
-        ),
-    ]
+    choice = choice_of(None)
+    if plan.chosen is not None:
+        chosen = plan.candidates[plan.chosen]
+        binding, has_data = plan.name_of(chosen.prediction.binding), chosen.cluster.data is not None
+        is_today = plan.chosen == plan.today
+        choice = choice_of(str(chosen.cluster), binding=binding, has_data=has_data, is_today=is_today)
+    return [*_today(plan, cheaper), *_best(plan), choice]
 
 
-def choice_of(cluster: str | None, *, binding: str, has_data: bool, is_today: bool) -> Finding:
-    """The choice of a cluster by its name, None where no cluster keeps the limits. binding: the resource that binds."""
+def choice_of(cluster: str | None, *, binding: str = "", has_data: bool = False, is_today: bool = False) -> Finding:
+    """The choice of a cluster by its name; None where no cluster keeps the limits. binding: the resource that binds."""
     if cluster is None:
         return Finding("none_fits", "no cluster keeps the limits: allow more time, money or hosts")
     if is_today:
@@ -48,8 +44,8 @@ def _today(plan: Plan, cheaper: Sequence[Finding]) -> Iterator[Finding]:
     limits = f"{_binds(plan.name_of(prediction.binding))}, {plan.name_of(prediction.runner_up)} next"
     yield Finding("today", f"today, {_cluster(today)}: {limits}")
     if state_by_wait(wait_pct) is InputState.NOT:
-        keeps_up = "the input keeps up with the accelerator: neither cheaper stages nor more CPUs shorten a step"
-        yield Finding("prediction_keeps_up", keeps_up)
+        neither = "neither cheaper stages nor more CPUs shorten a step"
+        yield Finding("prediction_keeps_up", f"the input keeps up with the accelerator: {neither}")
         return
     waits = f"the accelerator could do a step in {_step(accelerator)}: it waits {wait_pct:.0f}% of the time"
     yield Finding("prediction_waits", waits)

@@ -1,13 +1,21 @@
-"""Whether a training job waits for its input, and what to change first: of its utilisation and its metric lines."""
+"""Whether a training job waits for its input, and what to change first, by its utilisation and its metric lines."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from tfhet.advice.finding import Finding, counted
-from tfhet.advice.input_bound import BUSY_PCT, IDLE_PCT, Diagnosis, InputState, state_by_use, state_by_wait, waiting
-from tfhet.advice.run import SHORTEN_STEP
+from tfhet.advice.input_bound import (
+    BUSY_PCT,
+    IDLE_PCT,
+    SHORTEN_STEP,
+    Diagnosis,
+    InputState,
+    state_by_use,
+    state_by_wait,
+    waiting,
+)
 from tfhet.catalogue import Catalogue, Instance, InstanceGroup
 from tfhet.errors import UsageError
 from tfhet.record import Spread, median
@@ -35,27 +43,27 @@ class HostUtilisation:
     memory_pct: Spread | None = None
     gpu_memory_pct: Spread | None = None
     disk_pct: Spread | None = None
-    """How full the disk is."""
+    """Used share of the disk."""
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing of this host was measured."""
-        return all(getattr(self, field.name) is None for field in fields(self) if field.name.endswith("_pct"))
+        return all(value is None for name, value in vars(self).items() if name.endswith("_pct"))
 
 
 @dataclass(frozen=True)
 class ObservedJob:
-    """What is known of a training job."""
+    """The facts that are known of a training job."""
 
     name: str
     status: str
-    """In the words of the platform."""
+    """As the platform words it."""
     is_over: bool
     groups: Sequence[InstanceGroup] = ()
     hosts: Sequence[HostUtilisation] = ()
     wait_pct: float | None = None
-    """Median share of a step that ranks wait for data, 0 to 100; None without metric lines. Of a long log only the
-    start and the end are read."""
+    """Median share of a step that ranks wait for data, 0 to 100; None without metric lines. Only the start and the end
+    of a long log are read."""
     metric_lines: int = 0
     """Number of metric lines that `wait_pct` rests on."""
     has_step_timeline: bool = False
@@ -97,20 +105,15 @@ def of_training_job(job: ObservedJob, known: Catalogue) -> Diagnosis:
 
 def _nothing(job: ObservedJob) -> Finding:
     if job.is_over:
-        return Finding(
-            "nothing_kept",
-            f"CloudWatch has no utilisation of {job.name} ({job.status}), and its log no metric lines: it ended within"
-            " its first minutes, or so long ago that nothing is kept, or --region is another",
-        )
-    return Finding(
-        "nothing_yet",
-        f"there is nothing of {job.name} yet ({job.status}): CloudWatch counts whole minutes, and has the first some"
-        " minutes after training began. Ask again then",
-    )
+        why = "it ended within its first minutes, or so long ago that nothing is kept, or --region is another"
+        nothing = f"CloudWatch has no utilisation of {job.name} ({job.status}), and its log no metric lines: {why}"
+        return Finding("nothing_kept", nothing)
+    ask = "CloudWatch counts whole minutes, and has the first some minutes after training began. Ask again then"
+    return Finding("nothing_yet", f"there is nothing of {job.name} yet ({job.status}): {ask}")
 
 
 def _parts(job: ObservedJob, known: Catalogue) -> tuple[list[HostUtilisation], list[HostUtilisation]]:
-    """The hosts that train, and the others: those with GPUs, where there are such; else all train."""
+    """The training hosts and the data hosts: those with GPUs train; without GPUs anywhere, or in one group, all do."""
 
     def has_gpus(use: HostUtilisation) -> bool:
         kind = _instance(use.instance_type, known)
@@ -127,15 +130,14 @@ def _by_use(state: InputState, gpu_pct: float | None, reason: str) -> Finding:
     if gpu_pct is None:
         unknown = "whether this job waits for its input is not known"
         return Finding("no_gpu_metrics", f"{unknown}: its log has no metric lines, and CloudWatch has nothing of GPUs")
-    said = f"{state.value}, as far as utilisation tells: the GPUs are busy {gpu_pct:.1f} % of the time"
+    busy = f"{state.value}, as far as utilisation tells: the GPUs are busy {gpu_pct:.1f} % of the time"
     if state is InputState.NOT:
-        return Finding("gpus_are_busy", said)
-    kind = "gpus_are_half_busy" if state is InputState.HARDLY else "gpus_wait"
-    return Finding(kind, f"{said}, and {reason}")
+        return Finding("gpus_are_busy", busy)
+    return Finding("gpus_are_half_busy" if state is InputState.HARDLY else "gpus_wait", f"{busy}, and {reason}")
 
 
 def _reason(cpu_pct: float | None, data_pct: float | None) -> str:
-    """What holds the input up. cpu_pct: CPUs of the hosts that train; data_pct: of the data hosts, if there are any."""
+    """The cause of the wait. cpu_pct: utilisation of the training hosts' CPUs; data_pct: of the data hosts', if any."""
     if data_pct is not None:
         if data_pct >= BUSY_PCT:
             return "the CPUs of the data hosts are used up"
@@ -150,7 +152,7 @@ def _reason(cpu_pct: float | None, data_pct: float | None) -> str:
 
 
 def _savings(gpu_memory_pct: float | None, data_pct: float | None) -> Iterator[Finding]:
-    """What to change where the input keeps up."""
+    """Changes for a job whose input keeps up."""
     yield SHORTEN_STEP
     if gpu_memory_pct is not None and gpu_memory_pct < IDLE_PCT:
         yield Finding("larger_batch", f"a larger batch: {gpu_memory_pct:.1f} % of the GPUs' memory is used")
@@ -161,19 +163,18 @@ def _savings(gpu_memory_pct: float | None, data_pct: float | None) -> Iterator[F
 def _changes(
     job: ObservedJob, grown: Sequence[HostUtilisation], known: Catalogue, *, cpus_are_busy: bool, has_data: bool
 ) -> Iterator[Finding]:
-    """What to change where the input does not keep up. grown: the hosts of which a bigger size would help."""
+    """Changes for a job whose input does not keep up. grown: the hosts for which a bigger size would help."""
+    profile = "cheaper stages first, they cost nothing: `tfhet profile` says which cost what, and advises"
     if not cpus_are_busy:
         yield Finding(
             "find_the_wait",
             "find what the input waits for: `tfhet doctor --script SCRIPT` names stages on one thread and Python in the"
             " graph, `tfhet profile` what each costs; FastFile channels, more files and prefetching help a slow source",
         )
-    first = "cheaper stages first, they cost nothing: `tfhet profile` says which cost what, and advises"
-    yield Finding("profile_first", first)
-    if not cpus_are_busy:
-        last = "more CPUs, in whatever machine, only when those that are there are used up"
-        yield Finding("more_cpus_last", last)
+        yield Finding("profile_first", profile)
+        yield Finding("more_cpus_last", "more CPUs, in whatever machine, only when those that are there are used up")
         return
+    yield Finding("profile_first", profile)
     for name in dict.fromkeys(use.instance_type for use in grown if use.instance_type):
         yield Finding("bigger", _bigger(name, known))
     today = "+".join(f"{group.count}*{group.instance_type}" for group in job.groups)
@@ -191,10 +192,10 @@ def _bigger(name: str, known: Catalogue) -> str:
         return f"then a bigger size of the same family: {name} is no type of the catalogue, so which is not known"
     family, gpus = name.rpartition(".")[0], counted(today.gpus, "GPU")
     same = [one for full, one in known.instances.items() if full.rpartition(".")[0] == family]
-    sizes = [one for one in same if one.gpus == today.gpus and one.vcpus > today.vcpus]
-    if not sizes:
+    larger = [one for one in same if one.gpus == today.gpus and one.vcpus > today.vcpus]
+    best = min(larger, key=lambda one: one.vcpus, default=None)
+    if best is None:
         return f"a bigger size of the same family: {family} has none with more CPUs for {gpus}"
-    best = min(sizes, key=lambda one: one.vcpus)
     return f"then a bigger size: {best.name} has {best.vcpus} vCPUs for {gpus}, {name} has {today.vcpus}"
 
 
@@ -206,7 +207,7 @@ def _instance(name: str, known: Catalogue) -> Instance | None:
 
 
 def _spreads(hosts: Sequence[HostUtilisation], field: str) -> dict[str, Spread]:
-    """What was measured of one resource, by host."""
+    """The measurements of one resource, by host."""
     return {use.host: spread for use in hosts if (spread := getattr(use, field)) is not None}
 
 
@@ -226,9 +227,10 @@ def _used(hosts: Sequence[HostUtilisation], role: str) -> Iterator[Finding]:
         if not found:
             continue
         whole = Spread.of([value for spread in found.values() for value in spread.samples])
-        least, most = (pick(found, key=lambda host: found[host].median) for pick in (min, max))
-        low, high = found[least].median, found[most].median
-        uneven = f"; uneven: {least} {low:.0f}, {most} {high:.0f}" if high - low >= UNEVEN_PCT else ""
+        medians = {host: spread.median for host, spread in found.items()}
+        least, most = (pick(medians.items(), key=lambda each: each[1]) for pick in (min, max))
+        is_uneven = most[1] - least[1] >= UNEVEN_PCT
+        uneven = f"; uneven: {least[0]} {least[1]:.0f}, {most[0]} {most[1]:.0f}" if is_uneven else ""
         spread = f"{whole.median:.1f} % (p10 {whole.p10:.0f}, p90 {whole.p90:.0f}){uneven}"
         yield Finding("used", f"{resource} of {counted(len(found), f'{role} host')}: {spread}")
 
@@ -248,11 +250,10 @@ def _next_run(job: ObservedJob) -> Iterator[Finding]:
         lines = "run the script with tfhet's launcher, whose trainer prints the metric line that has `wait_pct`"
         yield Finding("print_metric_lines", lines)
     if not job.has_step_timeline:
-        yield Finding(
-            "switch_timeline_on",
-            "hyperparameter timeline=steps: where the time of each step goes, and what each host sends and receives,"
-            " which SageMaker does not publish",
+        shows = (
+            "where the time of each step goes, and what each host sends and receives, which SageMaker does not publish"
         )
+        yield Finding("switch_timeline_on", f"hyperparameter timeline=steps: {shows}")
     if not job.has_profiler:
         place = f"{job.output_path.rstrip('/') or 's3://BUCKET'}/profiler"
         settings = {"ProfilerConfig": {"S3OutputPath": place, "ProfilingIntervalInMilliseconds": PROFILING_MS}}

@@ -10,34 +10,19 @@ from typing import TYPE_CHECKING
 from tfhet import lazy
 
 if TYPE_CHECKING:
-    from tfhet.bench.case import Case
     from tfhet.bench.command import run, run_suite
-    from tfhet.bench.harness import in_rounds, measure
-    from tfhet.bench.measurement import Measurement
-    from tfhet.bench.meter import Meter, ProcessMeter, Sample
+    from tfhet.bench.harness import Case, Measurement, in_rounds, measure
+    from tfhet.bench.meter import ProcessMeter, Sample
     from tfhet.bench.suite import Suite
 
-__all__ = [
-    "Case",
-    "Measurement",
-    "Meter",
-    "ProcessMeter",
-    "Sample",
-    "Suite",
-    "in_rounds",
-    "measure",
-    "run",
-    "run_suite",
-]
+__all__ = ["Case", "Measurement", "ProcessMeter", "Sample", "Suite", "in_rounds", "measure", "run", "run_suite"]
 
 lazy.names_on_demand(
     __name__,
     {
-        "case": "Case",
         "command": "run run_suite",
-        "harness": "in_rounds measure",
-        "measurement": "Measurement",
-        "meter": "Meter ProcessMeter Sample",
+        "harness": "Case Measurement in_rounds measure",
+        "meter": "ProcessMeter Sample",
         "suite": "Suite",
     },
 )

@@ -8,22 +8,23 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tfhet.bench import harness, progress, suites
-from tfhet.bench.suite import Suite
+from tfhet.bench import harness
+from tfhet.bench.suite import Suite, suite_named, suite_names
 from tfhet.errors import TfhetError, UsageError
-from tfhet.report import figure_table, show
+from tfhet.events import Event
+from tfhet.report import duration, figure_table, show
 
 PROGRAM = "tfhet bench"
 PICTURES = (".png", ".svg", ".pdf")
 
 
 def run(argv: Sequence[str]) -> int:
-    """Runs the suite that `argv` (without the word `bench`) names; the exit code: 0 ok, 1 failed, 2 wrong use."""
+    """Runs the suite that `argv` (without the word `bench`) names. Returns 0 ok, 1 failed, 2 wrong use."""
     if not argv or argv[0] in ("-h", "--help"):
         print(_overview(), file=sys.stdout if argv else sys.stderr)
         return 0 if argv else 2
     try:
-        suite = suites.get(argv[0])
+        suite = suite_named(argv[0])
     except TfhetError as error:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
         return error.exit_code
@@ -31,7 +32,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def run_suite(suite: Suite, argv: Sequence[str], program: str) -> int:
-    """Runs a suite with the options `argv`; -> the exit code. program: the command in words, for help and record."""
+    """Runs a suite with the options `argv` and returns the exit code. program: the command, for help and record."""
     try:
         return _run(suite, list(argv), program)
     except SystemExit as stop:  # argparse's way to end: --help is 0, wrong use 2
@@ -43,28 +44,29 @@ def run_suite(suite: Suite, argv: Sequence[str], program: str) -> int:
 
 def _run(suite: Suite, argv: list[str], program: str) -> int:
     options = parser(suite, program).parse_args(argv)
-    if options.repeats < 1 or options.warmup < 0:
-        raise UsageError(f"--repeats {options.repeats} --warmup {options.warmup}: give at least 1 and 0")
+    for name, least in (("repeats", 1), ("warmup", 0)):
+        if getattr(options, name) < least:
+            raise UsageError(f"--{name} {getattr(options, name)}: must be at least {least}")
     for flag, path in (("--json", options.json), ("--plot", options.plot)):
         _check_output(flag, path)
-    record = suite.run(options, progress.shown(), (*program.split(), *argv))
+    record = suite.run(options, show_progress, (*program.split(), *argv))
     show(figure_table(record.figures, title=record.name))
-    for note in suite.notes(record) if suite.notes else ():
+    for note in suite.notes(record):
         print(note)
     if options.json:
         print(f"record: {record.write(options.json)}")
     if options.plot and suite.draw:
         print(f"plot: {suite.draw(record, options.plot)}")
-    return 0 if suite.is_kept is None or suite.is_kept(record) else 1
+    return 0 if suite.is_kept(record) else 1
 
 
 def _overview() -> str:
-    known = "\n".join(f"  {name:<12}{suites.get(name).does}" for name in suites.names())
+    known = "\n".join(f"  {name:<12}{suite_named(name).does}" for name in suite_names())
     return f"usage: {PROGRAM} SUITE [options]   ({PROGRAM} SUITE --help lists them)\n\nSuites:\n{known}"
 
 
 def parser(suite: Suite, program: str) -> argparse.ArgumentParser:
-    """The command line of a suite."""
+    """Returns the command line of a suite."""
     made = argparse.ArgumentParser(prog=program, description=suite.does)
     counts = (("repeats", harness.REPEATS, "measured rounds"), ("warmup", harness.WARMUP, "rounds before them"))
     for name, default, words in counts:
@@ -91,3 +93,16 @@ def _check_output(flag: str, path: Path | None) -> None:
         raise UsageError(f"{flag} {path}: its folder cannot be made ({error.strerror})") from None
     if not os.access(path.parent, os.W_OK):
         raise UsageError(f"{flag} {path}: its folder cannot be written to")
+
+
+def show_progress(event: Event) -> None:
+    """An observer that prints one line on standard error for each run: `[bench] 3/40 kill:worker (12.1 s): kept`."""
+    fields, line = event.fields, ""
+    if event.name == "case.ended":
+        took = "" if fields.get("seconds") is None else f" ({duration(fields['seconds'])})"
+        said = "".join(f": {text}" for text in fields.get("said", ()))
+        line = f"{fields['round']}/{fields['rounds']} {fields['case']}{took}{said}"
+    elif event.name == "case.missing":
+        line = f"{fields['case']} is missing: {fields['reason']}"
+    if line:
+        print(f"[bench] {line}", file=sys.stderr, flush=True)

@@ -1,8 +1,8 @@
-"""The work by which processors are compared: `python -m tfhet.bench.cpu_work` does it once for each line it is given.
+"""The work by which processors are compared: `python -m tfhet.bench.cpu_work` does it when a request asks for it.
 
-What an input pipeline does to images, in plain numpy on one thread: a maximum over neighbours, sums in whole numbers, a
-look-up, a copy in another order. No matrix products, whose speed is that of a library. The same for ever: records of it
-are compared over years. {"passes": n} is answered with {"cpu_s": s, "wall_s": s, "checksum": n}.
+It is what an input pipeline does to images, in plain numpy on one thread: a maximum over neighbours, sums of integers,
+a look-up, a copy in another order; no matrix products, whose speed is that of a library. It must never change, because
+records of it are compared over years. {"passes": n} is answered with {"cpu_s": s, "wall_s": s, "checksum": n}.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from tfhet.clock import SYSTEM, Clock
 
 IMAGES, SIZE, CHANNELS = 64, 128, 3
 CHECKSUM = 249_570_660
-"""Of what one pass makes: it is the same work everywhere."""
+"""Result of one pass, the same on every machine."""
 
 
 def images() -> np.ndarray:
-    """uint8 [IMAGES, SIZE, SIZE, CHANNELS]: bytes that look random and are the same everywhere."""
+    """Returns uint8 [IMAGES, SIZE, SIZE, CHANNELS]: bytes that look random and are the same everywhere."""
     numbers = np.arange(IMAGES * SIZE * SIZE * CHANNELS, dtype=np.uint64)
     mixed = (numbers + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     mixed ^= mixed >> np.uint64(29)
@@ -28,7 +28,7 @@ def images() -> np.ndarray:
 
 
 def one_pass(batch: np.ndarray) -> int:
-    """Works on the images, and gives the sum of what became of them."""
+    """Works on the images once and returns the sum of the result."""
     rows = np.maximum(np.maximum(batch[:, :-2], batch[:, 1:-1]), batch[:, 2:])
     largest = np.maximum(np.maximum(rows[:, :, :-2], rows[:, :, 1:-1]), rows[:, :, 2:])
     wide = largest.astype(np.uint16)
@@ -40,19 +40,14 @@ def one_pass(batch: np.ndarray) -> int:
 
 
 def answer(batch: np.ndarray, request: dict[str, Any], clock: Clock = SYSTEM) -> dict[str, Any]:
-    """Does so many passes, and says what they took."""
+    """Does the passes of a request and returns the time that they took."""
     begun_s, cpu_s = clock.monotonic(), clock.cpu()
     checksum = 0
-    for _ in range(int(request["passes"])):
+    for _ in range(request["passes"]):
         checksum = one_pass(batch)
     return {"cpu_s": clock.cpu() - cpu_s, "wall_s": clock.monotonic() - begun_s, "checksum": checksum}
 
 
-def main() -> None:
-    """Answers until its input ends."""
-    batch = images()
-    answer_requests(lambda request: answer(batch, request))
-
-
 if __name__ == "__main__":
-    main()
+    made = images()
+    answer_requests(lambda request: answer(made, request))

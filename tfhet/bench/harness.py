@@ -1,4 +1,4 @@
-"""The harness: cases measured in rounds, A B C A B C, with the warm-up kept apart and every raw sample kept.
+"""The harness: cases measured in rounds, A B C A B C, with warm-up kept apart and every raw sample kept.
 
 A machine that becomes slower for a while slows all cases of a round, so the i-th samples of two cases form a pair.
 
@@ -14,15 +14,16 @@ import contextlib
 import functools
 import gc
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from tfhet import errors
-from tfhet.bench.case import Case
-from tfhet.bench.measurement import Measurement
-from tfhet.bench.meter import Meter, ProcessMeter, Sample
+from tfhet.bench.meter import ProcessMeter, Sample
 from tfhet.clock import SYSTEM, Clock
+from tfhet.errors import UsageError
 from tfhet.events import Event, Observer, ignore
-from tfhet.report import numbers
+from tfhet.record import Figure
+from tfhet.report import number
+from tfhet.units import MICROSECOND_S
 
 REPEATS = 5
 WARMUP = 1
@@ -30,19 +31,77 @@ WARMUP = 1
 T = TypeVar("T")
 
 
+@dataclass(frozen=True)
+class Case:
+    """A piece of work to measure: `run(begin(state))`, timed without `begin`, on the state that `prepare()` made."""
+
+    name: str
+    run: Callable[[Any], object]
+    """Does all `units` of the work once; its result is ignored. Raises when the work was not done."""
+    units: int = 1
+    """Number of units in one run."""
+    unit: str = "run"
+    """Name of a unit: `image`, `batch`, `run`."""
+    prepare: Callable[[], Any] = lambda: None
+    """Makes the state, untimed, before the first round: opens files, traces graphs."""
+    close: Callable[[Any], object] = lambda state: None
+    """Undoes `prepare`, untimed, after the last round, also after an error."""
+    begin: Callable[[Any], Any] = lambda state: state
+    """Makes the input of one run, untimed, such as the iterator of a data set, whose graph TensorFlow optimizes anew
+    for each (150 ms, once an epoch in a training)."""
+
+    def __post_init__(self) -> None:
+        if self.units < 1:
+            raise UsageError(f"bench case {self.name!r}: units is {self.units}; a run does at least one {self.unit}")
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """The raw samples of a case, in the order taken; warm-up enters no figure. For the fields see `Case`."""
+
+    name: str
+    unit: str
+    units: int
+    warmup: tuple[Sample, ...]
+    samples: tuple[Sample, ...]
+    """The measured runs: the i-th was taken next to the i-th of every other case."""
+
+    @property
+    def cpu_us(self) -> tuple[float, ...]:
+        """CPU microseconds per unit of each run."""
+        return tuple(sample.cpu_s / MICROSECOND_S / self.units for sample in self.samples)
+
+    @property
+    def wall_us(self) -> tuple[float, ...]:
+        """Wall microseconds per unit of each run."""
+        return tuple(sample.wall_s / MICROSECOND_S / self.units for sample in self.samples)
+
+    def figure(self) -> Figure:
+        """Returns the median CPU microseconds per unit."""
+        return Figure.of(self.cpu_us, unit="us")
+
+    def cheaper_than(self, reference: Measurement, against: str) -> Figure:
+        """Returns how many times less CPU per unit this takes than `reference`, over the pairs taken together."""
+        return Figure.ratio(reference.cpu_us, self.cpu_us, against=against)
+
+    def to_json(self) -> dict[str, Any]:
+        warmup, samples = ([sample.to_json() for sample in taken] for taken in (self.warmup, self.samples))
+        return {"unit": self.unit, "units": self.units, "warmup": warmup, "samples": samples}
+
+
 def in_rounds(
     cases: Mapping[str, Callable[[int], T]],
-    said: Callable[[str, T], str],
+    describe: Callable[[str, T], str],
     *,
     warmup: int,
     repeats: int,
     observer: Observer = ignore,
     clock: Clock = SYSTEM,
 ) -> dict[str, list[T]]:
-    """The results of every case by name, without those of the first `warmup` rounds.
+    """Returns the results of every case by name, without those of the first `warmup` rounds.
 
-    A case is called with the number of its round, from 0. said: the words that the observer gets about a name and its
-    result. The observer hears `case.ended` after every run. An error of a case ends the rounds.
+    A case is called with the number of its round, from 0. describe: (name, result) -> the words that the observer gets
+    with the event `case.ended`, after every run. An error of a case ends the rounds.
     """
     rounds = warmup + repeats
     taken: dict[str, list[T]] = {name: [] for name in cases}
@@ -53,7 +112,7 @@ def in_rounds(
             result = run(index)
             if index >= warmup:
                 taken[name].append(result)
-            report(observer, name, index + 1, rounds, [said(name, result)], clock.monotonic() - begun_s, clock)
+            report(observer, name, index + 1, rounds, [describe(name, result)], clock.monotonic() - begun_s, clock)
     return taken
 
 
@@ -66,7 +125,7 @@ def report(
     seconds: float | None = None,
     clock: Clock = SYSTEM,
 ) -> None:
-    """Tells the observer by the event `case.ended` that run `number` of `rounds` of a case has ended."""
+    """Sends the observer the event `case.ended`: run `number` of `rounds` of a case has ended."""
     fields = {"case": case, "round": number, "rounds": rounds, "seconds": seconds, "said": list(said)}
     observer(Event("case.ended", clock.wall(), fields))
 
@@ -76,46 +135,41 @@ def measure(
     *,
     repeats: int = REPEATS,
     warmup: int = WARMUP,
-    meter: Meter | None = None,
+    meter: ProcessMeter | None = None,
     clock: Clock = SYSTEM,
     observer: Observer = ignore,
 ) -> dict[str, Measurement]:
-    """CPU and wall time of every case, run `warmup` + `repeats` times in rounds; by name, in the order of the cases.
+    """Returns CPU and wall time of every case, run `warmup` + `repeats` times in rounds, by name in the given order.
 
     All cases are prepared before the first round and closed after the last one, also after an error. Raises UsageError
     for no cases, equal names, or repeats below 1.
     """
-    names = [case.name for case in cases]
-    if not names or len(set(names)) != len(names):
-        raise errors.UsageError(f"bench: cases need names of their own, got {', '.join(names) or 'no case'}")
-    if repeats < 1 or warmup < 0:
-        raise errors.UsageError(f"bench: repeats {repeats} and warm-up {warmup}; give at least 1 and 0")
-    meter = meter or ProcessMeter(clock)
     known = {case.name: case for case in cases}
-    first: dict[str, list[Sample]] = {name: [] for name in names}
+    if not cases or len(known) != len(cases):
+        names = ", ".join(case.name for case in cases) or "no case"
+        raise UsageError(f"bench: cases need names of their own, got {names}")
+    if repeats < 1 or warmup < 0:
+        raise UsageError(f"bench: repeats {repeats} must be at least 1, and warm-up {warmup} at least 0")
+    meter = meter or ProcessMeter(clock)
 
     def once(case: Case, state: Any, index: int) -> Sample:
         begun = case.begin(state)
         start = meter.start()
         case.run(begun)
-        sample = meter.stop(start)
-        if index < warmup:
-            first[case.name].append(sample)
-        return sample
+        return meter.stop(start)
 
-    def said(name: str, sample: Sample) -> str:
-        cost = numbers.number(1e6 * sample.cpu_s / known[name].units, unit="us CPU")
+    def describe(name: str, sample: Sample) -> str:
+        cost = number(1e6 * sample.cpu_s / known[name].units, unit="us CPU")
         return f"{cost} per {known[name].unit}"
 
     with contextlib.ExitStack() as stack:
         runs = {}
         for case in cases:
             state = case.prepare()
-            if case.close is not None:
-                stack.callback(case.close, state)
+            stack.callback(case.close, state)
             runs[case.name] = functools.partial(once, case, state)
-        taken = in_rounds(runs, said, warmup=warmup, repeats=repeats, observer=observer, clock=clock)
+        taken = in_rounds(runs, describe, warmup=0, repeats=warmup + repeats, observer=observer, clock=clock)
     return {
-        case.name: Measurement(case.name, case.unit, case.units, tuple(first[case.name]), tuple(taken[case.name]))
-        for case in cases
+        name: Measurement(name, case.unit, case.units, tuple(taken[name][:warmup]), tuple(taken[name][warmup:]))
+        for name, case in known.items()
     }

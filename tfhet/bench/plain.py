@@ -1,24 +1,23 @@
-"""A chain as plain TensorFlow, in the style of AWS's heterogeneous-cluster example: what tfhet's chain is held against.
+"""A chain as plain TensorFlow, in the style of AWS's heterogeneous-cluster example: the reference of tfhet's chains.
 
 For `aws-cifar` it does what that example does, in its order: TFRecord, then one map per step over single images, each
 with `num_parallel_calls=AUTOTUNE`, batching last. `tf.nn.dilation2d` with a zero kernel, Addons' `gaussian_filter2d`,
 Keras `Rescaling`, and a Keras `Sequential` of `RandomFlip`, `RandomRotation` and `RandomZoom`. One change: the Keras
 layers are built once, outside the mapped function (built inside it, as there, they fail on TensorFlow 2.15:
-"tf.function only supports singleton tf.Variables"), and called with `training=True`. Shuffling is left out on both
-sides. Source: aws/amazon-sagemaker-examples, `train_dnn.py` and `train_data.py` of the TensorFlow
-heterogeneous-clusters example (last at the parent of commit 60142f1a6, 2023-07-17; reading TFRecords from its earlier
-version).
+"tf.function only supports singleton tf.Variables"), and called with `training=True`. Neither side shuffles. Source:
+aws/amazon-sagemaker-examples, `train_dnn.py` and `train_data.py` of the TensorFlow heterogeneous-clusters example (last
+at the parent of commit 60142f1a6, 2023-07-17; reading TFRecords from its earlier version).
 
-Other chains of the same steps are written in the same style, and the chain `imagenet-train` by `plain_photos`.
+Other chains of the same steps are written in the same style. So is `imagenet-train`, with TensorFlow's operations for
+photos: only the crop is decoded (`tf.io.decode_and_crop_jpeg` after `sample_distorted_bounding_box`).
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tfhet.bench import plain_photos
 from tfhet.errors import UsageError
 
 if TYPE_CHECKING:
@@ -28,13 +27,15 @@ if TYPE_CHECKING:
 
 AGAINST = "the example as written"
 STEPS = ("dilate", "gaussian_blur", "rescale", "random_flip", "random_rotation", "random_zoom")
-"""Stages that this style knows how to write."""
+"""Stages for small images that this style knows."""
+PHOTO_STEPS = ("decode", "random_resized_crop", "random_flip", "normalize")
+"""The one chain for photos that this style knows."""
 
 
 def knows(stages: Sequence[Any]) -> bool:
     """Whether the chain can be written in this style."""
     names = tuple(getattr(stage, "name", "") for stage in stages)
-    return names == plain_photos.STEPS or all(name in STEPS for name in names)
+    return names == PHOTO_STEPS or all(name in STEPS for name in names)
 
 
 def dataset(
@@ -45,35 +46,33 @@ def dataset(
     repeat: int = 1,
     shuffle: int = 0,
 ) -> tf.data.Dataset:
-    """(image float32 [batch, height, width, channels], label int64 [batch]) from TFRecord `files` of raw uint8 images
-    of `shape`, or of JPEG images where the chain begins with `decode`.
+    """Returns (image float32 [batch, height, width, channels], label int64 [batch]) from TFRecord files.
 
-    `stages` are those of a tfhet chain: their configuration is used, none of their code. `repeat` reads the files so
-    often, -1 without end; `shuffle` is the size of a buffer of examples before it, 0: none. Raises UsageError for a
-    stage outside STEPS, and when tensorflow_addons is missing for a chain that blurs.
+    files: of raw uint8 images of `shape`, or of JPEG images where the chain begins with `decode`. stages: those of a
+    tfhet chain; their configuration is used, none of their code. repeat: passes over the files, -1 without end.
+    shuffle: size of a buffer of examples before the passes, 0 for none. Raises UsageError for an unknown stage, and
+    when tensorflow_addons is missing for a chain that blurs.
     """
-    if stages and stages[0].name == "decode":
-        return plain_photos.dataset(files, stages, batch_size, repeat)
     import tensorflow as tf
+
+    is_photos = bool(stages) and stages[0].name == "decode"
+    steps = _photo_steps(stages) if is_photos else _steps(stages)
 
     def parse(record: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         features = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
         example = tf.io.parse_single_example(record, features)
-        return tf.reshape(tf.io.decode_raw(example["image"], tf.uint8), shape), example["label"]
+        image = example["image"] if is_photos else tf.reshape(tf.io.decode_raw(example["image"], tf.uint8), shape)
+        return image, example["label"]
 
     made = tf.data.TFRecordDataset(list(files)).map(parse, num_parallel_calls=tf.data.AUTOTUNE)
     made = (made.shuffle(shuffle) if shuffle else made).repeat(repeat)
-    for step in _steps(stages):
-        made = made.map(_on_image(step), num_parallel_calls=tf.data.AUTOTUNE)
+    for step in steps:
+        made = made.map(lambda image, label, step=step: (step(image), label), num_parallel_calls=tf.data.AUTOTUNE)
     return made.batch(batch_size).prefetch(tf.data.AUTOTUNE)
 
 
-def _on_image(step: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
-    return lambda image, label: (step(image), label)
-
-
 def _steps(stages: Sequence[Stage]) -> list[Callable[[Any], Any]]:
-    """One function per map; neighbouring random stages share a Keras Sequential, as they do in the example."""
+    """Returns one function per map; neighbouring random stages share a Keras Sequential, as they do in the example."""
     import tensorflow as tf
 
     steps: list[Callable[[Any], Any]] = []
@@ -81,7 +80,8 @@ def _steps(stages: Sequence[Stage]) -> list[Callable[[Any], Any]]:
 
     def close_sequential() -> None:
         if layers:
-            steps.append(_augment(tf.keras.Sequential(list(layers))))
+            sequential = tf.keras.Sequential(list(layers))
+            steps.append(lambda image: sequential(image, training=True))
             layers.clear()
 
     for stage in stages:
@@ -97,36 +97,30 @@ def _steps(stages: Sequence[Stage]) -> list[Callable[[Any], Any]]:
     return steps
 
 
-def _augment(sequential: Any) -> Callable[[Any], Any]:
-    return lambda image: sequential(image, training=True)
-
-
-def _layer(name: str, config: dict[str, Any]) -> Any:
+def _layer(name: str, config: Mapping[str, Any]) -> Any:
     import tensorflow as tf
 
     if name == "random_flip":
         mode = "_and_".join(way for way in ("horizontal", "vertical") if config[way])
         return tf.keras.layers.RandomFlip(mode) if mode else tf.keras.layers.Identity()
-    if name == "random_rotation":
-        return tf.keras.layers.RandomRotation(config["factor"])
-    return tf.keras.layers.RandomZoom(config["factor"])
+    layer = tf.keras.layers.RandomRotation if name == "random_rotation" else tf.keras.layers.RandomZoom
+    return layer(config["factor"])
 
 
-def _dilate(config: dict[str, Any]) -> Callable[[Any], Any]:
+def _dilate(config: Mapping[str, Any]) -> Callable[[Any], Any]:
     import tensorflow as tf
+
+    once = [1, 1, 1, 1]
 
     def dilate(image: tf.Tensor) -> tf.Tensor:
         kernel = tf.zeros([config["size"], config["size"], image.shape[-1]], tf.uint8)
-        images = tf.expand_dims(image, 0)
-        images = tf.nn.dilation2d(
-            images, kernel, strides=[1, 1, 1, 1], dilations=[1, 1, 1, 1], padding="SAME", data_format="NHWC"
-        )
+        images = tf.nn.dilation2d(tf.expand_dims(image, 0), kernel, once, "SAME", "NHWC", dilations=once)
         return tf.squeeze(images, 0)
 
     return dilate
 
 
-def _blur(config: dict[str, Any]) -> Callable[[Any], Any]:
+def _blur(config: Mapping[str, Any]) -> Callable[[Any], Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Addons says at import that it has ended
         try:
@@ -143,8 +137,39 @@ def _blur(config: dict[str, Any]) -> Callable[[Any], Any]:
     return blur
 
 
-def _rescale(config: dict[str, Any]) -> Callable[[Any], Any]:
+def _rescale(config: Mapping[str, Any]) -> Callable[[Any], Any]:
     import tensorflow as tf
 
     layer: Callable[[Any], Any] = tf.keras.layers.Rescaling(config["scale"], offset=config["offset"])
     return layer
+
+
+def _photo_steps(stages: Sequence[Stage]) -> list[Callable[[Any], Any]]:
+    import tensorflow as tf
+
+    if tuple(stage.name for stage in stages) != PHOTO_STEPS:
+        raise UsageError(f"the only chain of photos in the example's style is {'; '.join(PHOTO_STEPS)}")
+    crop, flip, normal = (stage.config() for stage in stages[1:])
+    mean, deviation = (tf.constant(normal[name], tf.float32) * 255.0 for name in ("mean", "std"))
+
+    def cropped(contents: tf.Tensor) -> tf.Tensor:
+        begin, extent, _ = tf.image.sample_distorted_bounding_box(
+            tf.io.extract_jpeg_shape(contents),
+            tf.zeros([0, 0, 4]),
+            min_object_covered=0.0,
+            aspect_ratio_range=(crop["ratio_low"], crop["ratio_high"]),
+            area_range=(crop["scale_low"], crop["scale_high"]),
+            max_attempts=10,
+            use_image_if_no_bounding_boxes=True,
+        )
+        box = tf.stack([begin[0], begin[1], extent[0], extent[1]])
+        image = tf.io.decode_and_crop_jpeg(contents, box, channels=3)
+        image = tf.image.resize(image, [crop["height"], crop["width"]], antialias=crop["antialias"])
+        image.set_shape([crop["height"], crop["width"], 3])
+        return image
+
+    return [
+        cropped,
+        lambda image: tf.image.random_flip_left_right(image) if flip["horizontal"] else image,
+        lambda image: (image - mean) / deviation,
+    ]

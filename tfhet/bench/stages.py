@@ -1,8 +1,8 @@
 """`tfhet bench stages`: CPU microseconds per image of a chain of stages, whole and stage by stage.
 
-The cases take turns on the same records: the chain as plain TensorFlow is written, tfhet's chain, reading and batching
-alone (the floor), and each step alone on a batch in memory. The cheap ones go over the records several times in one
-run, so that starting an iterator does not weigh in them more than in the others.
+The cases take turns on the same records: the chain in plain TensorFlow, tfhet's chain, reading and batching alone (the
+floor), and each step alone on a batch in memory. The cheap ones go over the records several times in one run, so that
+starting an iterator does not weigh in them more than in the others.
 """
 
 from __future__ import annotations
@@ -16,21 +16,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tfhet.bench import chain, harness, records
-from tfhet.bench.measurement import Measurement
+from tfhet.bench import chain
+from tfhet.bench.harness import Case, Measurement, measure
 from tfhet.bench.suite import Suite
 from tfhet.errors import UsageError
 from tfhet.events import Observer
-from tfhet.record import Figure, Record
+from tfhet.record import Record
 
 if TYPE_CHECKING:
-    from tfhet.bench.case import Case
     from tfhet.stages import Stage
 
 PHOTO_EXAMPLES, SMALL_EXAMPLES = 512, 4096
 PHOTO_BATCH, SMALL_BATCH = 64, 256
 OWN_CHAIN = "chain"
-"""The name, in figures, of a chain that is written out."""
+"""Name, in figures, of a chain that is written out."""
 
 
 @dataclass(frozen=True)
@@ -39,26 +38,23 @@ class Prepared:
 
     course: chain.Course
     steps: Mapping[str, Case]
-    """Each step alone."""
+    """The case of each step alone."""
     folder: Path
-    """For files of this measurement."""
+    """Folder for files of this measurement."""
 
     @property
     def cases(self) -> list[Case]:
-        """All cases."""
         return [*chain.whole_cases(self.course), *self.steps.values()]
 
     def details(self, taken: Mapping[str, Measurement]) -> dict[str, Any]:
-        """The record's details."""
+        """Returns the record's details."""
         from tfhet import stages as stage_room
 
         course, pipeline = self.course, self.course.pipeline
         return {
             "chain": stage_room.text(pipeline.stages),  # type: ignore[arg-type]
             "explained": pipeline.explain().splitlines(),
-            "image": "scikit-learn digits, 32x32x3 uint8, raw in TFRecord"
-            if course.small
-            else "scikit-learn photos, JPEG in TFRecord",
+            "image": f"scikit-learn {'digits, 32x32x3 uint8, raw' if course.small else 'photos, JPEG'} in TFRecord",
             "examples": course.examples,
             "batch_size": pipeline.batch_size,
             "threads": course.threads,
@@ -69,7 +65,7 @@ class Prepared:
 
 
 def options_of_a_chain(parser: argparse.ArgumentParser) -> None:
-    """Adds the options that say what is measured, and on what."""
+    """Adds the options that choose the chain and its data."""
     add = parser.add_argument
     add("--chain", default="aws-cifar", metavar="NAME", help="a chain by name, or written out (default %(default)s)")
     add("--examples", type=int, metavar="N", help=f"records (default {SMALL_EXAMPLES}, photos {PHOTO_EXAMPLES})")
@@ -89,26 +85,27 @@ def check(options: argparse.Namespace) -> None:
 
 @contextlib.contextmanager
 def prepared(options: argparse.Namespace) -> Iterator[Prepared]:
-    """The chain that the options name, on records in a folder that goes with the context. Raises UsageError."""
+    """Yields the chain that the options name, on records in a folder that goes with the context. Raises UsageError."""
+    from tfhet import source as source_room
     from tfhet import stages as stage_room
     from tfhet.placement import Pipeline
 
     without_gpu()
     is_written_out = "(" in options.chain
     stages: Sequence[Stage] = (stage_room.parse if is_written_out else stage_room.chain)(options.chain)
-    photos = any(stage.name == "decode" for stage in stages)
-    examples = options.examples or (PHOTO_EXAMPLES if photos else SMALL_EXAMPLES)
+    is_photos = any(stage.name == "decode" for stage in stages)
+    examples = options.examples or (PHOTO_EXAMPLES if is_photos else SMALL_EXAMPLES)
     with tempfile.TemporaryDirectory(prefix="tfhet-bench-") as name:
         folder = Path(name)
-        source = (
-            records.photos(examples, cache=options.cache)
-            if photos
-            else records.repeated_digits(folder, examples, options.cache)
-        )
-        pipeline = Pipeline(source, tuple(stages), options.batch_size or (PHOTO_BATCH if photos else SMALL_BATCH))
+        if is_photos:
+            files = source_room.photos.photos(count=examples, cache=options.cache)
+            source = source_room.TFRecordSource.from_directory(files)
+        else:
+            source = source_room.digits.repeated(folder, examples, options.cache)
+        pipeline = Pipeline(source, tuple(stages), options.batch_size or (PHOTO_BATCH if is_photos else SMALL_BATCH))
         cores = options.threads or os.cpu_count() or 1
         name = OWN_CHAIN if is_written_out else options.chain
-        course = chain.course_of(name, pipeline, examples, options.threads, cores)
+        course = chain.Course(name, pipeline, chain.forms(pipeline), examples, options.threads, cores)
         yield Prepared(course, chain.step_cases(course), folder)
 
 
@@ -123,8 +120,8 @@ def without_gpu() -> None:
 def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]) -> Record:
     check(options)
     with prepared(options) as made:
-        taken = harness.measure(made.cases, repeats=options.repeats, warmup=options.warmup, observer=observer)
-    figures: dict[str, Figure] = chain.figures_of(made.course, taken, made.steps)
+        taken = measure(made.cases, repeats=options.repeats, warmup=options.warmup, observer=observer)
+    figures = chain.figures_of(made.course, taken, made.steps)
     return Record.of(f"stages.{made.course.name}", figures, details=made.details(taken), command=command)
 
 

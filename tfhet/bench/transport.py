@@ -9,29 +9,23 @@ import argparse
 import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import psutil
 
 from tfhet.bench.suite import Suite
-from tfhet.bench.wire.figures import figures_of, rows_of
-from tfhet.bench.wire.lane import Turn, rounds
+from tfhet.bench.wire.lane import CLIENTS, WORKERS, Turn, Ways, rounds
 from tfhet.bench.wire.load import COMPRESSIONS, DTYPES, SELECTION, Load, combined
-from tfhet.bench.wire.ways import Ways
 from tfhet.errors import UsageError
 from tfhet.events import Observer
-from tfhet.planes.tf_service.wire_cost import PLAIN, PREFIX, bytes_of
-from tfhet.record import Record
+from tfhet.planes.tf_service import CLIENT, PLAIN, PREFIX, RATE, RATIO, WORKER
+from tfhet.record import Figure, Record
 
 SECONDS = 0.5
-USUAL: Mapping[str, Any] = {
-    "dtypes": ("uint8",),
-    "sizes": ("19MB",),
-    "compressions": (PLAIN,),
-    "workers": (1,),
-    "ranks": (1,),
-}
-"""By option: its value where another of these is given, and this one is not."""
+USUAL = {"dtypes": ("uint8",), "sizes": ("19MB",), "compressions": (PLAIN,), "workers": (1,), "ranks": (1,)}
+"""Values of these options where only others of them are given."""
+BASE = "the CPU uncompressed, default allocator, one worker, one rank"
 LOOPBACK = (
     "all processes ran on this machine: CPU seconds are those of its loopback, a network card has other ones, and GB/s"
     " are those of CPUs that both sides share"
@@ -39,14 +33,16 @@ LOOPBACK = (
 
 
 def options_of_loads(parser: argparse.ArgumentParser) -> None:
-    """Adds the options that say what is moved."""
+    """Adds the options that choose the loads."""
     known = parser.add_argument_group("what is moved", "all combinations of what is given; else a selection")
     known.add_argument("--dtypes", type=words, metavar="NAMES", help=f"of {','.join(DTYPES)} (uint8)")
     known.add_argument("--sizes", type=words, metavar="SIZES", help="bytes of a batch: 150kB,19MB (19MB)")
     known.add_argument("--compressions", type=words, metavar="NAMES", help=f"of {','.join(COMPRESSIONS)} (none)")
     known.add_argument("--workers", type=_numbers, metavar="NUMBERS", help="such as 1,2,4 (1)")
     known.add_argument("--ranks", type=_numbers, metavar="NUMBERS", help="readers that share one job (1)")
-    parser.add_argument("--seconds", type=float, default=SECONDS, metavar="X", help="of a turn, about (%(default)s)")
+    parser.add_argument(
+        "--seconds", type=float, default=SECONDS, metavar="X", help="approximate length of a turn (%(default)s)"
+    )
 
 
 def words(text: str) -> tuple[str, ...]:
@@ -64,7 +60,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 def loads_of(
     options: argparse.Namespace, usual: Mapping[str, Any] = USUAL, selection: Sequence[Load] = SELECTION
 ) -> tuple[Load, ...]:
-    """The loads that the options ask for. Raises UsageError."""
+    """Returns the loads that the options ask for. Raises UsageError."""
     if not options.seconds > 0:
         raise UsageError(f"--seconds {options.seconds:g}: give more than 0")
     given = {flag: getattr(options, flag) for flag in usual}
@@ -77,16 +73,13 @@ def loads_of(
 
 
 def turns_of(
-    loads: Sequence[Load],
-    options: argparse.Namespace,
-    observer: Observer,
-    ways: Callable[[], Ways] = Ways,
+    loads: Sequence[Load], options: argparse.Namespace, observer: Observer, ways: Callable[[], Ways] = Ways
 ) -> tuple[dict[str, list[Turn]], dict[str, float]]:
-    """Turns, and bytes on the wire over bytes of tensors, by key: size after size."""
+    """Measures size after size. Returns turns, and bytes on the wire over bytes of tensors, by key."""
 
     async def measured() -> tuple[dict[str, list[Turn]], dict[str, float]]:
         turns, ratios = dict[str, list[Turn]](), dict[str, float]()
-        for size in sorted({one.size for one in loads}, key=bytes_of):
+        for size in dict.fromkeys(one.size for one in sorted(loads, key=lambda one: one.bytes)):
             async with ways() as open_ways:
                 lanes = await open_ways.open([one for one in loads if one.size == size], size)
                 counts = (options.seconds, options.warmup, options.repeats)
@@ -97,19 +90,55 @@ def turns_of(
     return asyncio.run(measured())
 
 
+def figures_of(
+    loads: Sequence[Load], turns: Mapping[str, Sequence[Turn]], ratios: Mapping[str, float]
+) -> dict[str, Figure]:
+    """Returns the figures of loads. `turns` and `ratios` (bytes on the wire over bytes of tensors) are by key."""
+    figures: dict[str, Figure] = {}
+    for load in loads:
+        figures |= costs_of(load.key, turns[load.key])
+    for load in loads:
+        if load.compression != PLAIN:
+            name = f"{PREFIX}.{load.key}.{RATIO}"
+            figures[name] = Figure.single(ratios[load.key], unit="x", against="bytes of the tensors")
+    for load in loads:
+        if load != load.plain and load.plain.key in turns:
+            figures[f"{PREFIX}.vs_plain.{load.key}"] = times(turns[load.key], turns[load.plain.key], BASE)
+    return figures
+
+
+def costs_of(key: str, taken: Sequence[Turn]) -> dict[str, Figure]:
+    """Returns the CPU of both sides and the rate of one way."""
+    return {
+        f"{PREFIX}.{key}.{CLIENT}": Figure.of([turn.per_gb(CLIENTS) for turn in taken], unit="s/GB"),
+        f"{PREFIX}.{key}.{WORKER}": Figure.of([turn.per_gb(WORKERS) for turn in taken], unit="s/GB"),
+        f"{PREFIX}.{key}.{RATE}": Figure.of([turn.gb_per_s for turn in taken], unit="GB/s"),
+    }
+
+
+def times(taken: Sequence[Turn], reference: Sequence[Turn], against: str) -> Figure:
+    """Returns how many times as much CPU per GB was taken, all sides together."""
+    return Figure.ratio([turn.all_per_gb for turn in taken], [turn.all_per_gb for turn in reference], against=against)
+
+
 def details_of(loads: Sequence[Load], turns: Mapping[str, Sequence[Turn]], seconds: float) -> dict[str, Any]:
-    """The record's details."""
+    """Returns the record's details."""
     return {
         "network": "loopback",
         "seconds": seconds,
         "moved": rows_of(loads),
         "order": "rounds over all that moves batches of one size; the i-th turns of two of them are a pair",
-        "turns": {key: [turn.to_json() for turn in taken] for key, taken in turns.items()},
+        "turns": {key: [asdict(turn) for turn in taken] for key, taken in turns.items()},
     }
 
 
+def rows_of(loads: Sequence[Load]) -> list[dict[str, Any]]:
+    """Returns the fields of each load, which `tfhet plan` looks for."""
+    return [asdict(load) for load in loads]
+
+
 def machine_now() -> dict[str, Any]:
-    """How busy the machine is before anything is measured."""
+    """Returns how busy the machine is before anything is measured."""
     return {"machine_busy_pct": psutil.cpu_percent(interval=1.0), "load_average": os.getloadavg()}
 
 
@@ -121,10 +150,10 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
 
 
 def notes(record: Record) -> list[str]:
-    """What the numbers do not say."""
+    """Returns reservations about the numbers."""
     busy = float(record.details.get("machine_busy_pct", 0.0))
-    told = [f"the machine was {busy:.0f} % busy before: measure when it has nothing else to do"] if busy > 10.0 else []
-    return [*told, LOOPBACK]
+    found = [f"the machine was {busy:.0f} % busy before: measure when it has nothing else to do"] if busy > 10.0 else []
+    return [*found, LOOPBACK]
 
 
 SUITE = Suite(

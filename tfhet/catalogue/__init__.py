@@ -20,50 +20,25 @@ if TYPE_CHECKING:
         Catalogue,
         default,
         instance,
-        names,
         own_path,
         price,
-        prices,
         refreshed_path,
         shipped,
     )
-    from tfhet.catalogue.instance_type import Instance, InstanceGroup
-    from tfhet.catalogue.market_price import EC2, MARKETS, TRAINING, Price
-    from tfhet.catalogue.overview import COLUMNS, listing, notes, shown
+    from tfhet.catalogue.instance_type import EC2, MARKETS, TRAINING, Instance, InstanceGroup, Price
+    from tfhet.catalogue.node import REGION_NAME, Kind, Node, matching, one_of, read_text, whole
     from tfhet.catalogue.price_list import refresh
 
-__all__ = [
-    "AWS_POST",
-    "COLUMNS",
-    "EC2",
-    "MARKETS",
-    "REGION",
-    "TRAINING",
-    "Catalogue",
-    "Instance",
-    "InstanceGroup",
-    "Price",
-    "default",
-    "instance",
-    "listing",
-    "names",
-    "notes",
-    "own_path",
-    "price",
-    "prices",
-    "refresh",
-    "refreshed_path",
-    "shipped",
-    "shown",
-]
+__all__ = ["AWS_POST", "EC2", "MARKETS", "REGION", "REGION_NAME", "TRAINING", "Catalogue", "Instance"]
+__all__ += ["InstanceGroup", "Kind", "Node", "Price", "default", "instance", "matching", "one_of", "own_path"]
+__all__ += ["price", "read_text", "refresh", "refreshed_path", "shipped", "whole"]
 
 lazy.names_on_demand(
     __name__,
     {
-        "catalogue": "AWS_POST REGION Catalogue default instance names own_path price prices refreshed_path shipped",
-        "instance_type": "Instance InstanceGroup",
-        "overview": "COLUMNS listing notes shown",
-        "market_price": "EC2 MARKETS TRAINING Price",
+        "catalogue": "AWS_POST REGION Catalogue default instance own_path price refreshed_path shipped",
+        "instance_type": "EC2 MARKETS TRAINING Instance InstanceGroup Price",
+        "node": "REGION_NAME Kind Node matching one_of read_text whole",
         "price_list": "refresh",
     },
 )

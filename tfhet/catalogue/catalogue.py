@@ -14,15 +14,14 @@ from pathlib import Path
 
 from tfhet import errors
 from tfhet.catalogue.catalogue_file import CatalogueFile
-from tfhet.catalogue.instance_type import Instance, full_name
-from tfhet.catalogue.market_price import MARKETS, Price
+from tfhet.catalogue.instance_type import MARKETS, Instance, Price, full_name
 from tfhet.cluster import cache_dir, config_dir, environment
 
 REGION = "us-east-1"
 """Region in which a price is looked up by default."""
 _HERE = Path(__file__).parent
 AWS_POST = _HERE / "aws-post.yaml"
-"""File of the prices of 2022 with which AWS's post on heterogeneous clusters calculates, for `Catalogue.with_file`."""
+"""File with the prices of 2022 that AWS's post on heterogeneous clusters calculates with, for `Catalogue.with_file`."""
 
 
 @dataclass(frozen=True)
@@ -35,11 +34,11 @@ class Catalogue:
     """Prices by full name of the type; the first one that fits is taken."""
 
     def over(self, file: CatalogueFile) -> Catalogue:
-        """Returns the catalogue with a file's types and prices in front. A price of an unknown type does no harm."""
+        """Returns the catalogue with a file's types and prices in front. Prices of unknown types are kept."""
         prices = dict(self._prices)
-        for full in file.lines:
-            own = sorted((price for name, price in file.prices if name == full), key=_newest_first)
-            prices[full] = (*own, *prices.get(full, ()))
+        newest_last = sorted(file.prices, key=lambda each: (each[1].date, -MARKETS.index(each[1].market)))
+        for full, price in newest_last:
+            prices[full] = (price, *prices.get(full, ()))
         return Catalogue({**self.instances, **file.instances}, prices)
 
     def with_file(self, path: Path) -> Catalogue:
@@ -70,15 +69,13 @@ class Catalogue:
         """
         if market is not None and market not in MARKETS:
             errors.unknown("market", market, MARKETS)
-        for price in self._prices.get(self.instance(name).name, ()):
-            if price.region == region and market in (None, price.market):
-                return price
-        return None
+        prices = self._prices.get(self.instance(name).name, ())
+        fitting = (price for price in prices if price.region == region and market in (None, price.market))
+        return next(fitting, None)
 
     def prices(self, region: str = REGION, market: str | None = None) -> dict[str, Price]:
         """Returns the prices in a region by full name, without the types that have none."""
-        found = {name: self.price(name, region, market) for name in self.instances}
-        return {name: price for name, price in found.items() if price is not None}
+        return {name: price for name in self.instances if (price := self.price(name, region, market))}
 
     def common_market(self, names: Iterable[str], region: str = REGION) -> str | None:
         """Returns the market in which all these types have a price, SageMaker if both are; None if neither is.
@@ -86,23 +83,15 @@ class Catalogue:
         Prices of two markets cannot be compared, since SageMaker's are higher for the same machine.
         """
         wanted = list(names)
-        for market in MARKETS:
-            if all(self.price(name, region, market) for name in wanted):
-                return market
-        return None
+        return next((each for each in MARKETS if all(self.price(name, region, each) for name in wanted)), None)
 
-    def regions(self) -> tuple[str, ...]:
+    def regions(self) -> list[str]:
         """Returns the regions with any price, in alphabetical order."""
-        return tuple(sorted({price.region for prices in self._prices.values() for price in prices}))
+        return sorted({price.region for prices in self._prices.values() for price in prices})
 
     def _near(self, full: str) -> list[str]:
         family = [known for known in self.instances if known.split(".")[:2] == full.split(".")[:2]]
-        close = difflib.get_close_matches(full, self.instances, n=5, cutoff=0.6)
-        return family or close or list(self.instances)
-
-
-def _newest_first(price: Price) -> tuple[int, int]:
-    return -price.date.toordinal(), MARKETS.index(price.market)
+        return family or difflib.get_close_matches(full, self.instances, n=5) or list(self.instances)
 
 
 @functools.cache
@@ -119,11 +108,11 @@ def default() -> Catalogue:
     """
     try:
         refreshed = sorted(refreshed_path(REGION).parent.glob("*.yaml"))
-        own = [own_path()] if own_path().is_file() else []
-        marks = tuple((path.stat().st_mtime_ns, path.stat().st_size) for path in (*refreshed, *own))
+        own = [path for path in (own_path(),) if path.is_file()]
     except (OSError, RuntimeError):  # no home, or it may not be read
         return shipped()
-    return _with_files(tuple(refreshed), tuple(own), marks)
+    under = functools.reduce(Catalogue.over, map(CatalogueFile.read, refreshed), shipped())
+    return functools.reduce(Catalogue.with_file, own, under)
 
 
 def refreshed_path(region: str) -> Path:
@@ -136,28 +125,11 @@ def own_path() -> Path:
     return config_dir(environment()) / "catalogue.yaml"
 
 
-@functools.lru_cache(maxsize=1)
-def _with_files(refreshed: tuple[Path, ...], own: tuple[Path, ...], marks: object) -> Catalogue:
-    """marks: values that change whenever a file does."""
-    under = functools.reduce(Catalogue.over, map(CatalogueFile.read, refreshed), shipped())
-    return functools.reduce(Catalogue.with_file, own, under)
-
-
 def instance(name: str) -> Instance:
     """`Catalogue.instance` of the default catalogue."""
     return default().instance(name)
 
 
-def names() -> tuple[str, ...]:
-    """Full names of all known types."""
-    return tuple(default().instances)
-
-
 def price(name: str, region: str = REGION, market: str | None = None) -> Price | None:
     """`Catalogue.price` of the default catalogue."""
     return default().price(name, region, market)
-
-
-def prices(region: str = REGION, market: str | None = None) -> dict[str, Price]:
-    """`Catalogue.prices` of the default catalogue."""
-    return default().prices(region, market)

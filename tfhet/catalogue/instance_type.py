@@ -1,8 +1,13 @@
-"""An instance type, and a group of instances of one type."""
+"""Instance types, groups of instances of one type, and published prices."""
 
 from __future__ import annotations
 
+import datetime
 from dataclasses import dataclass
+
+TRAINING, EC2 = "sagemaker training", "ec2"
+MARKETS = (TRAINING, EC2)
+"""Markets: an instance in a training job, or the same machine without SageMaker. The first is preferred."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,19 @@ class InstanceGroup:
     """Name with `ml.`: `ml.c5.xlarge`."""
     count: int
     """Number of instances; 0 of a group without hosts."""
+
+
+@dataclass(frozen=True)
+class Price:
+    """Price of an hour of one instance on demand, without storage, transfer and discounts."""
+
+    usd_per_hour: float
+    """More than 0."""
+    region: str
+    market: str
+    """One of MARKETS."""
+    source: str
+    date: datetime.date
 
 
 def full_name(name: str) -> str:

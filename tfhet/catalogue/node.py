@@ -1,17 +1,16 @@
-"""A part of a YAML file with its line, so that a message can name the place of a fault."""
+"""A part of a YAML file with its line, so that a message can name the place of a fault; and kinds of single values."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import yaml
 
 from tfhet.errors import UsageError, shown
-
-MOST_CHARACTERS = 1_000_000
-"""Maximum number of characters of a file."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +21,36 @@ class Kind:
     """Returns the value of a text. Raises ValueError for any other."""
     wanted: str
     """The allowed values in words."""
+
+
+def matching(pattern: str, wanted: str, most: int | None = None) -> Kind:
+    """Text that a regular expression matches, with at most `most` characters."""
+
+    def parse(text: str) -> str:
+        if not re.fullmatch(pattern, text) or (most is not None and len(text) > most):
+            raise ValueError
+        return text
+
+    return Kind(parse, wanted if most is None else f"{wanted}, at most {most} characters")
+
+
+def one_of(words: Sequence[str]) -> Kind:
+    """One of some words."""
+    return matching("|".join(map(re.escape, words)), f"one of {', '.join(words)}")
+
+
+def whole(low: int, high: int, what: str = "a whole number") -> Kind:
+    """A whole number, ends included."""
+
+    def parse(text: str) -> int:
+        if not low <= int(text) <= high:
+            raise ValueError
+        return int(text)
+
+    return Kind(parse, f"{what} from {low} to {high}")
+
+
+REGION_NAME = matching(r"[a-z]{2}(-[a-z]+)+-[0-9]+", "the name of a region, like us-east-1")
 
 
 @dataclass(frozen=True)
@@ -35,9 +64,7 @@ class Node:
 
     @classmethod
     def parse(cls, text: str, file: str) -> Node | None:
-        """Returns a whole file; None for an empty one. Raises UsageError for a text that is not YAML, or too long."""
-        if len(text) > MOST_CHARACTERS:
-            raise UsageError(f"{file}: {len(text)} characters; a file has at most {MOST_CHARACTERS}")
+        """Returns a whole file; None for an empty one. Raises UsageError for a text that is not YAML."""
         try:
             top = yaml.compose(text, Loader=yaml.SafeLoader)
         except (yaml.YAMLError, RecursionError, ValueError) as error:
@@ -58,12 +85,12 @@ class Node:
         if isinstance(self.at, yaml.ScalarNode) and not self.at.tag.endswith(":null"):
             try:
                 return kind.parse(self.at.value)
-            except (ValueError, OverflowError):
+            except ValueError:
                 pass
         given = shown(self.at.value) if isinstance(self.at, yaml.ScalarNode) else "not a single value"
         raise self.refused(f"{kind.wanted}; it is {given}")
 
-    def values(self, kinds: dict[str, Kind], needed: Sequence[str]) -> dict[str, Any]:
+    def values(self, kinds: dict[str, Kind], needed: Sequence[str] = ()) -> dict[str, Any]:
         """Returns the single values of a mapping by name. Raises UsageError for other names, and for missing ones."""
         parts = self.mapping(tuple(kinds), needed)
         return {name: part.value(kinds[name]) for name, part in parts.items()}
@@ -84,8 +111,15 @@ class Node:
                 raise self._part(name, self.at).refused("given")
         return found
 
-    def _part(self, name: str, at: yaml.Node) -> Node:
-        return Node(f"{self.name}: {name}" if self.name else name, self.file, at)
+    def named(self, names: Kind) -> dict[str, Node]:
+        """Returns the parts of a mapping under names that the user chose. Raises UsageError for other names."""
+        found = self.mapping()
+        for name, part in found.items():
+            try:
+                names.parse(name)
+            except ValueError:
+                raise part.refused(f"called by {names.wanted}") from None
+        return found
 
     def items(self) -> Iterator[Node]:
         """Yields the parts of a list. Raises UsageError for anything else."""
@@ -94,25 +128,13 @@ class Node:
         for item in self.at.value:
             yield Node(self.name, self.file, item)
 
-
-def number(text: str) -> float:
-    """Returns a number above 0, up to a million. Raises ValueError."""
-    value = float(text)
-    if not 0.0 < value <= 1e6:
-        raise ValueError
-    return value
+    def _part(self, name: str, at: yaml.Node) -> Node:
+        return Node(f"{self.name}: {name}" if self.name else name, self.file, at)
 
 
-def count(text: str) -> int:
-    """Returns a whole number from 0 to a million. Raises ValueError."""
-    value = int(text)
-    if not 0 <= value <= 1_000_000:
-        raise ValueError
-    return value
-
-
-def words(text: str) -> str:
-    """Returns text on one line that is not empty, of at most 200 characters. Raises ValueError."""
-    if not text.strip() or len(text) > 200 or not text.isprintable():
-        raise ValueError
-    return text
+def read_text(path: Path, kind: str) -> str:
+    """Returns the text of a file. Raises UsageError for one that cannot be read. kind: what the file is."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path}: this {kind} cannot be read: {error}") from None

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from tfhet.cluster.address import CONTROL_PORT, PortRange, Ports, check_free, free_ports, resolve
-from tfhet.cluster.environment import base_dir, cache_dir, config_dir, environment, host_paths, job_name
-from tfhet.cluster.group import Cluster, Group
-from tfhet.cluster.host import Host
-from tfhet.cluster.identity import Identity, identify
-from tfhet.cluster.paths import HostPaths
-from tfhet.cluster.place import Place
-from tfhet.cluster.rank import Rank
-from tfhet.cluster.role import DATA, DNN, ROLES, Role, Roles, roles
+from tfhet.cluster.address import CONTROL_PORT, PortRange, Ports, busy, check_free, free_ports, resolve
+from tfhet.cluster.environment import HostPaths, base_dir, cache_dir, config_dir, environment, host_paths, job_name
+from tfhet.cluster.identity import HOMOGENEOUS_GROUP, Cluster, Group, Identity, identify
+from tfhet.cluster.place import RANK_VARIABLES, Place, Rank, env_number
+from tfhet.cluster.role import DATA, DATA_GROUP, DNN, DNN_GROUP, ROLES, Role, Roles, roles
 
 __all__ = [
     "CONTROL_PORT",
     "DATA",
+    "DATA_GROUP",
     "DNN",
+    "DNN_GROUP",
+    "HOMOGENEOUS_GROUP",
+    "RANK_VARIABLES",
     "ROLES",
     "Cluster",
     "Group",
-    "Host",
     "HostPaths",
     "Identity",
     "Place",
@@ -29,9 +28,11 @@ __all__ = [
     "Role",
     "Roles",
     "base_dir",
+    "busy",
     "cache_dir",
     "check_free",
     "config_dir",
+    "env_number",
     "environment",
     "free_ports",
     "host_paths",

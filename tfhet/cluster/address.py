@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import socket
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-from tfhet.errors import ClusterError, UsageError, shown
+from tfhet.cluster.environment import json_variable
+from tfhet.errors import ClusterError, UsageError, shown, unknown
 
 CONTROL_PORT = 16000
 PORTS_VARIABLE = "TFHET_PORTS"
@@ -35,12 +36,12 @@ class Ports:
 
     control: int = CONTROL_PORT
     plane: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    """Ports of the data plane's processes, by a name of the plane's."""
+    """Ports of the data plane's processes, by names that the plane chooses."""
 
     def __post_init__(self) -> None:
         every = self.every
         for port in every:
-            if not isinstance(port, int) or isinstance(port, bool) or not 1 <= port <= 65535:
+            if type(port) is not int or not 1 <= port <= 65535:
                 raise UsageError(f"{shown(port)} is not a TCP port; use 1 to 65535")
         if len(set(every)) != len(every):
             names = " and ".join(["control", *self.plane])
@@ -48,45 +49,38 @@ class Ports:
 
     @property
     def every(self) -> tuple[int, ...]:
-        """All of them."""
         return (self.control, *(port for ports in self.plane.values() for port in ports))
 
     @classmethod
     def from_env(
-        cls,
-        env: Mapping[str, str],
-        *,
-        control: int = CONTROL_PORT,
-        plane: Mapping[str, PortRange] | None = None,
+        cls, env: Mapping[str, str], *, control: int = CONTROL_PORT, plane: Mapping[str, PortRange] | None = None
     ) -> Ports:
         """The ports given in `TFHET_PORTS`, or else the arguments.
 
         `TFHET_PORTS` is JSON: `{"control": 16000, NAME: 6000, OTHER: [6001, 6002]}`, where the further names are those
-        of `plane`; what it leaves out comes from the arguments. Raises UsageError for numbers that are no ports, for
+        of `plane`; names that it omits come from the arguments. Raises UsageError for numbers that are no ports, for
         the same port twice, and for too few.
         """
-        plane = plane or {}
-        given = _json_object(env, PORTS_VARIABLE)
-        unknown = sorted(set(given) - {"control", *plane})
-        if unknown:
-            known = ", ".join(["control", *plane])
-            raise UsageError(f"{PORTS_VARIABLE}: unknown key {unknown[0]!r}; known: {known}")
-        found: dict[str, tuple[Any, ...]] = {}
-        for name, wanted in plane.items():
-            ports: Any = given.get(name, [wanted.first + i for i in range(wanted.count)])
-            ports = ports if isinstance(ports, list) else [ports] if wanted.is_shared else None
-            if ports is None:
+        ranges, given = plane or {}, json_variable(env, PORTS_VARIABLE, dict) or {}
+        for name in set(given) - {"control", *ranges}:
+            unknown(f"{PORTS_VARIABLE} key", name, ("control", *ranges))
+        found: dict[str, tuple[int, ...]] = {}
+        for name, wanted in ranges.items():
+            ports = given.get(name, [wanted.first + i for i in range(wanted.count)])
+            if wanted.is_shared and not isinstance(ports, list):
+                ports = [ports]
+            if not isinstance(ports, list):
                 raise UsageError(f"{PORTS_VARIABLE}: {name!r} must be a list of ports")
             if len(ports) < wanted.count:
                 raise UsageError(f"{PORTS_VARIABLE} gives {len(ports)} {name} ports, this host needs {wanted.count}")
             found[name] = tuple(ports[: wanted.count])
         try:
-            return cls(given.get("control", control), found)  # type: ignore[arg-type]
-        except (UsageError, TypeError) as error:
+            return cls(given.get("control", control), found)
+        except UsageError as error:
             raise UsageError(f"{PORTS_VARIABLE if given else 'ports'}: {error}") from error
 
     def to_env(self, shared: Collection[str] = ()) -> dict[str, str]:
-        """The variable that `from_env` reads. shared: names of the plane's ports of which there is one."""
+        """The variable that `from_env` reads. shared: names in `plane` that have a single port."""
         plane = {name: ports[0] if name in shared and ports else list(ports) for name, ports in self.plane.items()}
         return {PORTS_VARIABLE: json.dumps({"control": self.control, **plane})}
 
@@ -94,11 +88,10 @@ class Ports:
 def resolve(host: str, env: Mapping[str, str], current_host: str | None = None) -> str:
     """The address at which every host of the job reaches `host`: from `TFHET_ADDRESSES`, else the name itself.
 
-    `TFHET_ADDRESSES` is JSON, name -> address. Raises ClusterError for an address that means each host itself
-    (`localhost`), unless `host` is `current_host`, and UsageError for a malformed variable.
+    `TFHET_ADDRESSES` is JSON, name -> address. Raises ClusterError for a loopback address like `localhost`, unless
+    `host` is `current_host`, and UsageError for a malformed variable.
     """
-    addresses = _json_object(env, ADDRESSES_VARIABLE)
-    address = addresses.get(host, host)
+    address = (json_variable(env, ADDRESSES_VARIABLE, dict) or {}).get(host, host)
     if not isinstance(address, str) or not address or not address.isprintable() or " " in address:
         raise UsageError(f"{ADDRESSES_VARIABLE}: the address of {host!r} must be text, got {shown(address)}")
     try:
@@ -114,16 +107,12 @@ def resolve(host: str, env: Mapping[str, str], current_host: str | None = None) 
 
 
 def free_ports(n: int, host: str = "127.0.0.1") -> tuple[int, ...]:
-    """`n` different TCP ports that nobody listens on at `host` now. Another process may take one before you do."""
-    sockets: list[socket.socket] = []
-    try:
-        for _ in range(n):
-            sockets.append(socket.socket(_family(host), socket.SOCK_STREAM))
-            sockets[-1].bind((host, 0))
-        return tuple(s.getsockname()[1] for s in sockets)
-    finally:
-        for s in sockets:
-            s.close()
+    """`n` different TCP ports that are free at `host` now. Another process may take one before you do."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket(_family(host), socket.SOCK_STREAM)) for _ in range(n)]
+        for each in sockets:
+            each.bind((host, 0))
+        return tuple(each.getsockname()[1] for each in sockets)
 
 
 def check_free(port: int, host: str = "0.0.0.0") -> None:
@@ -151,29 +140,14 @@ def busy(port: int, host: str, error: BaseException) -> str:
 def _listener(port: int) -> str:
     import psutil  # here: reading an identity or a job does not need it
 
-    try:
+    with contextlib.suppress(psutil.Error, OSError, RuntimeError):
         for connection in psutil.net_connections(kind="tcp"):
             listens_at = connection.laddr if connection.status == psutil.CONN_LISTEN else ()
             if tuple(listens_at)[1:2] == (port,) and connection.pid:
                 process = psutil.Process(connection.pid)
                 return f"process {connection.pid} ({' '.join(process.cmdline())[:120] or process.name()})"
-    except (psutil.Error, OSError, RuntimeError):
-        pass
     return "another process"
 
 
 def _family(host: str) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in host else socket.AF_INET
-
-
-def _json_object(env: Mapping[str, str], name: str) -> dict[str, object]:
-    text = env.get(name)
-    if not text:
-        return {}
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{name}: not JSON ({error})") from error
-    if not isinstance(value, dict):
-        raise UsageError(f"{name}: expected a JSON object, got {text[:40]!r}")
-    return value

@@ -1,17 +1,59 @@
-"""Which host this process runs on, and who else is in the job."""
+"""This host, its group and its cluster: from resourceconfig.json or the `SM_*` variables.
+
+Forms of SageMaker's description seen: heterogeneous and homogeneous jobs of today carry `current_group_name` and
+`instance_groups`; the file that the SageMaker training toolkit writes for itself says `current_instance_group`; old
+homogeneous jobs carry `hosts` only.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tfhet.cluster.environment import host_paths
-from tfhet.cluster.group import HOMOGENEOUS_GROUP, Cluster, Group
-from tfhet.cluster.host import Host
-from tfhet.cluster.resource_config import DEFAULT_INTERFACE, Description, describe, parse
-from tfhet.errors import ClusterError
+from tfhet.cluster.environment import host_paths, json_variable, parse_json
+from tfhet.errors import ClusterError, shown
+
+HOMOGENEOUS_GROUP = "homogeneousCluster"
+"""SageMaker's name for the only group of a job that names none."""
+_HOST_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
+
+
+@dataclass(frozen=True)
+class Group:
+    """Hosts of one instance type under one name."""
+
+    name: str
+    hosts: tuple[str, ...]
+    """Names, like `algo-1`, in the order of the job's description; the first one leads."""
+    instance_type: str | None
+    """Like `ml.c5.18xlarge`; None where there is none (a local run)."""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """All hosts of a job, by group."""
+
+    groups: tuple[Group, ...]
+    """In the order of the job's description; names are unique and no host is in two."""
+    network_interface: str
+    """Name of the interface between the hosts, like `eth0`."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The groups' names, in order."""
+        return tuple(group.name for group in self.groups)
+
+    @property
+    def is_heterogeneous(self) -> bool:
+        """Whether there is more than one group. (Homogeneous SageMaker jobs describe one group too.)"""
+        return len(self.groups) > 1
+
+    def describe(self) -> str:
+        """The groups in one line for messages: `data_group (algo-1, algo-2), dnn_group (algo-3)`."""
+        return ", ".join(f"{g.name} ({', '.join(g.hosts) or 'no hosts'})" for g in self.groups) or "none"
 
 
 @dataclass(frozen=True)
@@ -24,28 +66,14 @@ class Identity:
     """Name of its group; one of the cluster's."""
     cluster: Cluster
 
-    @property
-    def host(self) -> Host:
-        return self.cluster.host(self.current_host)
-
-    @property
-    def group(self) -> Group:
-        """The current host's group."""
-        return self.cluster.group(self.current_group)
-
-    @property
-    def is_heterogeneous(self) -> bool:
-        """Whether the job has more than one group."""
-        return self.cluster.is_heterogeneous
-
     @classmethod
-    def from_resource_config(cls, path: str | Path) -> Identity:
+    def from_resource_config(cls, path: Path) -> Identity:
         """Reads the file that SageMaker writes on every host. Raises ClusterError naming the file."""
         try:
-            text = Path(path).read_bytes()
+            text = path.read_bytes()
         except (OSError, ValueError) as error:
             raise ClusterError(f"{path}: cannot be read ({error})") from error
-        return cls._of(describe(parse(text, str(path)), str(path)))
+        return describe(parse_json(text, str(path)), str(path))
 
     @classmethod
     def from_sm_env(cls, env: Mapping[str, str]) -> Identity:
@@ -54,94 +82,32 @@ class Identity:
         Launchers that hand their environment on (`-x SM_CURRENT_HOST`) give every host those of the first one, so
         `identify` prefers the file.
         """
-        where = "the SM_* variables"
-        whole = parse(env["SM_RESOURCE_CONFIG"], "SM_RESOURCE_CONFIG") if env.get("SM_RESOURCE_CONFIG") else {}
-        if not isinstance(whole, dict):
-            raise ClusterError("SM_RESOURCE_CONFIG: expected a JSON object")
+        whole = json_variable(env, "SM_RESOURCE_CONFIG", dict) or {}
         if not whole and not env.get("SM_CURRENT_HOST"):
-            raise ClusterError(f"{where} name no host: neither SM_CURRENT_HOST nor SM_RESOURCE_CONFIG is set")
-        by_name = _json_variable(env, "SM_INSTANCE_GROUPS_DICT", dict)
-        order = _json_variable(env, "SM_INSTANCE_GROUPS", list)
-        groups = [by_name[n] for n in order or by_name if isinstance(n, str) and n in by_name] if by_name else None
-        return cls._from_parts(
-            current_host=env.get("SM_CURRENT_HOST") or whole.get("current_host"),
-            current_group=env.get("SM_CURRENT_INSTANCE_GROUP")
-            or whole.get("current_group_name", whole.get("current_instance_group")),
-            current_type=env.get("SM_CURRENT_INSTANCE_TYPE") or whole.get("current_instance_type"),
-            hosts=_json_variable(env, "SM_HOSTS", list) or whole.get("hosts"),
-            groups=groups or whole.get("instance_groups"),
-            interface=env.get("SM_NETWORK_INTERFACE_NAME") or whole.get("network_interface_name"),
-            where=where,
-        )
-
-    @classmethod
-    def from_toolkit(cls) -> Identity:
-        """Asks the SageMaker training toolkit, which reads this process's base directory.
-
-        The toolkit changes the process: it sets variables and creates the code directory. Its own
-        `get_current_instance_group()` raises KeyError on the platform's files (it wants the key
-        `current_instance_group`, the files say `current_group_name`), so that is never called.
-        """
-        try:
-            from sagemaker_training.environment import Environment
-        except ImportError as error:
-            raise ClusterError("sagemaker_training is not installed; install tfhet[sagemaker]") from error
-        try:
-            toolkit = Environment()
-            groups = [toolkit.instance_groups_dict[name] for name in toolkit.instance_groups]
-        except (KeyError, TypeError, AttributeError, ValueError, OSError) as error:
-            raise ClusterError(f"the SageMaker toolkit cannot read this job: {error!r}") from error
-        return cls._from_parts(
-            current_host=toolkit.current_host,
-            current_group=toolkit.current_instance_group,
-            current_type=toolkit.current_instance_type,
-            hosts=toolkit.hosts,
-            groups=groups,
-            interface=toolkit.network_interface_name,
-            where="the SageMaker toolkit",
-        )
-
-    @classmethod
-    def local(cls, host: str = "localhost") -> Identity:
-        """A job of this one machine."""
-        cluster = Cluster((Group(HOMOGENEOUS_GROUP, (host,), None),), "lo")
-        return cls(host, HOMOGENEOUS_GROUP, cluster)
-
-    @classmethod
-    def _from_parts(
-        cls,
-        *,
-        current_host: object,
-        current_group: object,
-        current_type: object,
-        hosts: object,
-        groups: object,
-        interface: object,
-        where: str,
-    ) -> Identity:
-        named = {g.get("instance_group_name") for g in groups if _named(g)} if isinstance(groups, list) else set()
-        if current_group == HOMOGENEOUS_GROUP and HOMOGENEOUS_GROUP not in named:
+            raise ClusterError("no SM_* variable names a host: neither SM_CURRENT_HOST nor SM_RESOURCE_CONFIG is set")
+        by_name = json_variable(env, "SM_INSTANCE_GROUPS_DICT", dict) or {}
+        order = json_variable(env, "SM_INSTANCE_GROUPS", list) or by_name
+        named = [by_name[name] for name in order if isinstance(name, str) and name in by_name]
+        groups = named or whole.get("instance_groups")
+        current_group = env.get("SM_CURRENT_INSTANCE_GROUP") or _current_group(whole)
+        if current_group == HOMOGENEOUS_GROUP and not _has_group(groups, HOMOGENEOUS_GROUP):
             current_group = None  # the toolkit's default where the document does not say it
         document = {
-            "current_host": current_host,
+            "current_host": env.get("SM_CURRENT_HOST") or whole.get("current_host"),
             "current_group_name": current_group,
-            "current_instance_type": current_type,
-            "hosts": hosts,
+            "current_instance_type": env.get("SM_CURRENT_INSTANCE_TYPE") or whole.get("current_instance_type"),
+            "hosts": json_variable(env, "SM_HOSTS", list) or whole.get("hosts"),
             "instance_groups": groups,
-            "network_interface_name": interface or DEFAULT_INTERFACE,
+            "network_interface_name": env.get("SM_NETWORK_INTERFACE_NAME") or whole.get("network_interface_name"),
         }
-        return cls._of(describe(document, where))
-
-    @classmethod
-    def _of(cls, description: Description) -> Identity:
-        return cls(description.current_host, description.current_group, description.cluster)
+        return describe(document, "the SM_* variables")
 
 
 def identify(env: Mapping[str, str]) -> Identity:
-    """Who this host is, from the best source there is: resourceconfig.json, else the `SM_*` variables.
+    """This host's identity, from resourceconfig.json, or where there is none from the `SM_*` variables.
 
     A file that is there and wrong is an error, not a reason to look elsewhere. Raises ClusterError when there is
-    neither; `Identity.local()` makes the one-host job of a plain local run.
+    neither.
     """
     path = host_paths(env).resource_config
     try:
@@ -158,15 +124,98 @@ def identify(env: Mapping[str, str]) -> Identity:
     )
 
 
-def _json_variable(env: Mapping[str, str], name: str, kind: type) -> Any:
-    text = env.get(name)
-    if not text:
-        return None
-    value = parse(text, name)
-    if not isinstance(value, kind):
-        raise ClusterError(f"{name}: expected a JSON {'object' if kind is dict else 'list'}")
+def describe(document: object, where: str) -> Identity:
+    """Reads a description in the form of resourceconfig.json, as parsed from JSON.
+
+    Raises ClusterError, naming `where`, for anything that is not a sound description: a missing or unknown current
+    host or group, a host in two groups or in none, two groups of one name, or values of the wrong type.
+    """
+    if not isinstance(document, dict):
+        raise ClusterError(f"{where}: expected a JSON object, got {shown(document)}")
+    listed = _hosts(document["hosts"], f"{where}: 'hosts'") if document.get("hosts") is not None else None
+    current_host = _host(document.get("current_host"), f"{where}: 'current_host'")
+    groups = _groups(document, listed, where)
+    interface = _text(document.get("network_interface_name") or "eth0", f"{where}: 'network_interface_name'", "eth0")
+    cluster = Cluster(groups, interface)
+    _check_membership(cluster, listed, where)
+    found = [group.name for group in groups if current_host in group.hosts]
+    if not found:
+        raise ClusterError(f"{where}: current host {current_host!r} is in no group; groups: {cluster.describe()}")
+    given = _current_group(document)
+    if given is not None and given != found[0]:
+        raise ClusterError(
+            f"{where}: says that host {current_host!r} is in group {shown(given)}, but lists it in {found[0]!r}; "
+            f"groups: {cluster.describe()}"
+        )
+    return Identity(current_host, found[0], cluster)
+
+
+def _groups(document: Mapping[str, Any], listed: tuple[str, ...] | None, where: str) -> tuple[Group, ...]:
+    raw = document.get("instance_groups")
+    if raw is None or raw == []:
+        if not listed:
+            raise ClusterError(f"{where}: names no hosts: needs 'instance_groups', or 'hosts' for a homogeneous job")
+        given = _current_group(document)
+        name = HOMOGENEOUS_GROUP if given is None else _text(given, f"{where}: 'current_group_name'", "dnn_group")
+        return (Group(name, listed, _instance_type(document.get("current_instance_type"), where)),)
+    if not isinstance(raw, list):
+        raise ClusterError(f"{where}: 'instance_groups' must be a list, got {shown(raw)}")
+    groups = []
+    for index, entry in enumerate(raw):
+        here = f"{where}: instance_groups[{index}]"
+        if not isinstance(entry, dict):
+            raise ClusterError(f"{here} must be an object, got {shown(entry)}")
+        name = _text(entry.get("instance_group_name"), f"{here}: 'instance_group_name'", "dnn_group")
+        hosts = _hosts(entry.get("hosts"), f"{here}: 'hosts'")
+        groups.append(Group(name, hosts, _instance_type(entry.get("instance_type"), here)))
+    return tuple(groups)
+
+
+def _check_membership(cluster: Cluster, listed: tuple[str, ...] | None, where: str) -> None:
+    owner: dict[str, str] = {}
+    for index, group in enumerate(cluster.groups):
+        if group.name in cluster.names[:index]:
+            raise ClusterError(f"{where}: two groups are called {group.name!r}")
+        for host in group.hosts:
+            if host in owner:
+                raise ClusterError(f"{where}: host {host!r} is in two groups, {owner[host]!r} and {group.name!r}")
+            owner[host] = group.name
+    if listed is not None and set(listed) != set(owner):
+        odd = sorted(set(listed) ^ set(owner))
+        raise ClusterError(f"{where}: 'hosts' and 'instance_groups' disagree about {', '.join(odd)}")
+
+
+def _current_group(document: Mapping[str, Any]) -> object:
+    return document.get("current_group_name", document.get("current_instance_group"))
+
+
+def _has_group(groups: object, name: str) -> bool:
+    entries = groups if isinstance(groups, list) else []
+    return any(isinstance(entry, dict) and entry.get("instance_group_name") == name for entry in entries)
+
+
+def _hosts(value: object, where: str) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise ClusterError(f"{where} must be a list of host names, got {shown(value)}")
+    names = tuple(_host(name, where) for name in value)
+    if len(set(names)) != len(names):
+        raise ClusterError(f"{where} names a host twice: {', '.join(names)}")
+    return names
+
+
+def _host(value: object, where: str) -> str:
+    if not isinstance(value, str) or not _HOST_NAME.fullmatch(value):
+        raise ClusterError(f"{where}: expected a host name, got {shown(value)}")
     return value
 
 
-def _named(group: object) -> bool:
-    return isinstance(group, dict) and isinstance(group.get("instance_group_name"), str)
+def _instance_type(value: object, where: str) -> str | None:
+    if value in (None, "", "local"):  # the toolkit says "local" where a document has no type
+        return None
+    return _text(value, f"{where}: 'instance_type'", "ml.c5.18xlarge")
+
+
+def _text(value: object, where: str, example: str) -> str:
+    if not isinstance(value, str) or not value.strip() or not value.isprintable() or len(value) > 256:
+        raise ClusterError(f"{where}: expected text like {example!r}, got {shown(value)}")
+    return value

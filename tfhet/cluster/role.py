@@ -1,4 +1,4 @@
-"""What the hosts of a group are for: to prepare data, to train, or what a strategy adds.
+"""The task of each group of hosts: to prepare data, to train, or what a strategy adds.
 
 roles(identity)                          # data_group prepares data, dnn_group trains
 roles(identity, known=(*ROLES, Role("ps")))  # ps_group is a third group, with a role of a strategy's own
@@ -6,22 +6,22 @@ roles(identity, known=(*ROLES, Role("ps")))  # ps_group is a third group, with a
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tfhet.cluster.group import Cluster, Group
-from tfhet.cluster.identity import Identity
+from tfhet.cluster.identity import Cluster, Group, Identity
 from tfhet.errors import ClusterError
 
 
 @dataclass(frozen=True)
 class Role:
-    """What the hosts of one group are for. `ROLES` has the usual ones; a strategy may add others."""
+    """The task of the hosts of one group. `ROLES` has the usual ones; a strategy may add others."""
 
     name: str
     """Like `data`: the group is called `data_group`, unless `--data_group` names another."""
     trains: bool = False
-    """Whether the hosts of this role run ranks."""
+    """Whether its hosts run ranks."""
 
     @property
     def group(self) -> str:
@@ -78,69 +78,55 @@ class Roles:
 def roles(identity: Identity, names: Mapping[str, str] | None = None, known: Sequence[Role] = ROLES) -> Roles:
     """Gives every group its role: the group named in `names`, by role, else the usual name, like `data_group`.
 
-    A job with one group and no names trains on that group, whatever it is called, except `data_group`: such a job has
-    lost its dnn group. "" in `names` counts as no name (SageMaker passes None so). A role of `known` other than data
-    and dnn is taken where its group is there.
+    A job with one group and no names trains on that group, whatever its name, except `data_group`: such a job has lost
+    its dnn group. "" in `names` counts as no name (SageMaker passes None so). Roles of `known` other than data and dnn
+    count only if the job has their group.
     Raises ClusterError, naming the groups that are there, for a name that is not, a group with no hosts, the same
     group twice, and a group that would be left without a role.
     """
     cluster, names = identity.cluster, {role: name for role, name in (names or {}).items() if name}
-    for role, name in names.items():
-        twice = next((other for other, its in names.items() if other != role and its == name), None)
-        if twice:
-            raise ClusterError(
-                f"--{role}_group and --{twice}_group both say {name!r}; they must differ. Groups: {cluster.describe()}"
-            )
+    there = f"Groups: {cluster.describe()}"
     if not cluster.is_heterogeneous and not set(names) - {DNN.name}:
-        return _homogeneous(cluster, names.get(DNN.name))
+        return Roles({DNN.name: _only_group(cluster, names.get(DNN.name))}, DNN)
     further = [role for role in known if role not in ROLES and (role.name in names or role.group in cluster.names)]
-    found = {role.name: _find(cluster, names.get(role.name), role) for role in _needed(cluster, names, further)}
-    for role, group in found.items():
-        twice = next((other for other, its in found.items() if other != role and its.name == group.name), None)
-        if twice:
-            raise ClusterError(
-                f"group {group.name!r} cannot be both {role} and {twice} group. Groups: {cluster.describe()}"
-            )
-    taken = {group.name: role for role, group in found.items()}
-    idle = [group.name for group in cluster.groups if group.name not in taken and group.hosts]
+    has_data = DATA.group in cluster.names or DATA.name in names or not further
+    needed = (*([DATA] if has_data else []), DNN, *further)
+    found = {role.name: _find(cluster, names.get(role.name), role) for role in needed}
+    for (role, group), (other, same) in itertools.combinations(found.items(), 2):
+        if group.name == same.name:
+            raise ClusterError(f"group {group.name!r} cannot be both {role} and {other} group. {there}")
+    role_of = {group.name: role for role, group in found.items()}
+    idle = [group.name for group in cluster.groups if group.name not in role_of and group.hosts]
     if idle:
         parts = " and ".join(f"{group.name!r} is the {role} group" for role, group in found.items())
         options = " or ".join(f"--{role}_group" for role in found)
         raise ClusterError(
             f"group {idle[0]!r} has no role: {parts}. "
-            f"Take it out of the job, or name another one with {options}. Groups: {cluster.describe()}"
+            f"Take it out of the job, or name another one with {options}. {there}"
         )
     for group in found.values():
         if not group.hosts:
             raise ClusterError(f"group {group.name!r} has no hosts; give it at least one, or run without it")
-    current = taken[identity.current_group]
+    current = role_of[identity.current_group]
     return Roles(found, next(role for role in (*ROLES, *further) if role.name == current))
 
 
-def _needed(cluster: Cluster, names: Mapping[str, str], further: Sequence[Role]) -> list[Role]:
-    """The roles that the groups of a heterogeneous job have to fill."""
-    has_data = DATA.group in cluster.names or DATA.name in names or not further
-    return [*([DATA] if has_data else []), DNN, *further]
-
-
-def _homogeneous(cluster: Cluster, dnn_group: str | None) -> Roles:
-    if not cluster.groups:
-        raise ClusterError("this job has no groups; it needs at least one host to train on")
-    group = _find(cluster, dnn_group, DNN) if dnn_group else cluster.groups[0]
-    if dnn_group is None and group.name == DATA.group:
+def _only_group(cluster: Cluster, dnn_group: str | None) -> Group:
+    if dnn_group:
+        return _find(cluster, dnn_group, DNN)
+    if cluster.groups[0].name == DATA.group:
         raise ClusterError(
             f"this job has no dnn group: its only group is {cluster.describe()}. Add a group {DNN.group!r}, "
             f"or say --dnn_group {DATA.group} to train on this one"
         )
-    if not group.hosts:
-        raise ClusterError(f"group {group.name!r} has no hosts; it needs at least one to train on")
-    return Roles({DNN.name: group}, DNN)
+    return cluster.groups[0]
 
 
 def _find(cluster: Cluster, given: str | None, role: Role) -> Group:
     name, argument = given or role.group, f"--{role.name}_group"
-    if name in cluster.names:
-        return cluster.group(name)
+    for group in cluster.groups:
+        if group.name == name:
+            return group
     why = f"{argument} says {given!r}, which this job does not have" if given else f"this job has no group {name!r}"
     hint = f"say which group is meant with {argument} NAME"
     if not cluster.is_heterogeneous:

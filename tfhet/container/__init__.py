@@ -10,40 +10,43 @@ from typing import TYPE_CHECKING
 from tfhet import lazy
 
 if TYPE_CHECKING:
-    from tfhet.container import delay, kernel, sweeper
     from tfhet.container.bridge import SUBNET, Bridge
-    from tfhet.container.cgroup import Cgroup
-    from tfhet.container.compile import compiled
+    from tfhet.container.cgroup import LEAST_CPUS, Cgroup, Limits
     from tfhet.container.container import OVERLAY, READ_ONLY, SHARED, Container, Mount
-    from tfhet.container.limits import LEAST_CPUS, Limits
+    from tfhet.container.kernel import PURPOSES, KernelFeature, missing, probe, require
+    from tfhet.container.sweeper import Owner, claim, sweep
+    from tfhet.container.tool import compiled
 
 __all__ = [
     "LEAST_CPUS",
     "OVERLAY",
+    "PURPOSES",
     "READ_ONLY",
     "SHARED",
     "SUBNET",
     "Bridge",
     "Cgroup",
     "Container",
+    "KernelFeature",
     "Limits",
     "Mount",
+    "Owner",
+    "claim",
     "compiled",
-    "delay",
-    "kernel",
-    "sweeper",
+    "missing",
+    "probe",
+    "require",
+    "sweep",
 ]
 
 lazy.names_on_demand(
     __name__,
     {
         "bridge": "SUBNET Bridge",
-        "cgroup": "Cgroup",
-        "compile": "compiled",
+        "cgroup": "LEAST_CPUS Cgroup Limits",
         "container": "OVERLAY READ_ONLY SHARED Container Mount",
-        "delay": "delay",
-        "kernel": "kernel",
-        "limits": "LEAST_CPUS Limits",
-        "sweeper": "sweeper",
+        "kernel": "PURPOSES KernelFeature missing probe require",
+        "sweeper": "Owner claim sweep",
+        "tool": "compiled",
     },
 )

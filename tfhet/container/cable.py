@@ -10,16 +10,94 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
-from tfhet.cluster import environment
-from tfhet.container import delay
+from tfhet.container.delay import DelayLine
 from tfhet.container.netns import NetworkNamespace
-from tfhet.container.shaping import Shape, losing
+from tfhet.errors import TfhetError, UsageError
 
 GROUP = 1
 """Group of all cables: devices of a group are deleted at once; one by one takes some 20 ms each."""
 IP_BATCH = ("ip", "-batch", "-")
 _ALL_SEGMENTS = 65535  # segments that a device takes in one piece: linux/netdevice.h, GSO_MAX_SEGS
+SLOWEST_BITS_PER_S, FASTEST_BITS_PER_S = 1e4, 4e11
+"""Outside these bounds the burst takes longer, or the queue has more bytes, than tbf counts."""
+LONGEST_DELAY_S = 10.0
+BURST_BYTES = 70_000
+"""Bytes that may pass at once: at least the 64 KiB that veth carries in one piece, or tbf would cut each into segments.
+TCP had 94 to 96 % of 20 Mbit/s to 1 Gbit/s so, also with all CPUs busy; with 10 kB, 33 to 48 % of 1 Gbit/s."""
+QUEUE_BYTES, QUEUE_S = 262_144, 0.05
+"""Smallest queue, some pieces of 64 KiB, and longest wait of a packet in it; TCP slows down when more are lost."""
+PARTS = 1_000_000
+"""Resolution of the share of lost packets."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Bandwidth and delay (by netem) of what a device sends. Raises UsageError for a bandwidth out of bounds."""
+
+    bits_per_s: float | None = None
+    delay_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.bits_per_s is not None and not SLOWEST_BITS_PER_S <= self.bits_per_s <= FASTEST_BITS_PER_S:
+            bounds = f"{SLOWEST_BITS_PER_S:g} to {FASTEST_BITS_PER_S:g}"
+            raise UsageError(f"bandwidth of a host: {self.bits_per_s:g} bit/s; give {bounds}, or None for no limit")
+
+    def lines(self, device: str, before: Shape) -> list[str]:
+        """Lines for tc that turn a device with the shape `before` into one with this shape."""
+        lines = []
+        if before != Shape() and before._kinds() != self._kinds():
+            lines.append(f"qdisc delete dev {device} root")
+        parent = "root"
+        if self.delay_s is not None:
+            delay = f"netem delay {round(self.delay_s * 1e6)}us limit 100000"
+            lines.append(f"qdisc replace dev {device} root handle 1: {delay}")
+            parent = "parent 1:1"
+        if self.bits_per_s is not None:
+            bytes_per_s = self.bits_per_s / 8
+            # tbf's timer may be 5 ms late while the hosts keep all CPUs busy.
+            burst = max(BURST_BYTES, round(bytes_per_s * 0.005))
+            queue = max(QUEUE_BYTES, round(bytes_per_s * QUEUE_S))
+            limit = f"tbf rate {round(self.bits_per_s)}bit burst {burst} limit {queue}"
+            lines.append(f"qdisc replace dev {device} {parent} handle 2: {limit}")
+        return lines
+
+    def _kinds(self) -> tuple[bool, bool]:
+        return self.bits_per_s is not None, self.delay_s is not None
+
+
+def check_delay(delay_s: float | None) -> None:
+    """Raises UsageError for a delay outside the bounds."""
+    if delay_s is not None and not 0 < delay_s <= LONGEST_DELAY_S:
+        raise UsageError(f"delay of a host's packets: {delay_s:g} s; give more than 0 and at most {LONGEST_DELAY_S:g}")
+
+
+def losing(table: str, device: str, share: float | None) -> list[str]:
+    """Lines for nft that lose a share (0 to 1) of what arrives at a device; None: nothing. They replace earlier ones.
+
+    Raises UsageError for another share.
+    """
+    if share is not None and not 0 <= share <= 1:
+        raise UsageError(f"share of a host's packets that are lost: {share:g}; give 0 to 1")
+    lines = [f"add table netdev {table}", f"delete table netdev {table}"]
+    if share:
+        chance = f"numgen random mod {PARTS} < {round(share * PARTS)} " if share < 1 else ""
+        hook = f'type filter hook ingress device "{device}" priority 0'
+        lines += [f"table netdev {table} {{", "chain arriving {", f"{hook}; policy accept;", f"{chance}drop", "}", "}"]
+    return lines
+
+
+def has_netem(namespace: NetworkNamespace) -> bool:
+    """Whether the kernel has netem. Tries it at the `lo` of a namespace without hosts."""
+    try:
+        namespace.run(["tc", "qdisc", "replace", "dev", "lo", "root", "netem", "delay", "1ms"])
+    except UsageError:
+        raise
+    except TfhetError:
+        return False
+    namespace.run(["tc", "qdisc", "delete", "dev", "lo", "root"])
+    return True
 
 
 class Cable:
@@ -30,12 +108,12 @@ class Cable:
     ):
         """device: its end in the namespace `switch`. namespace: the host's, which stays when its processes are gone."""
         self.device = device
-        self.address = address
+        self._address = address
         self._switch = switch
         self._namespace = namespace
         self._shape = Shape()
         self._share: float | None = None
-        self._line: delay.DelayLine | None = None
+        self._line: DelayLine | None = None
 
     @property
     def port(self) -> str:
@@ -44,26 +122,23 @@ class Cable:
 
     def lay(self, bridge: str, subnet: ipaddress.IPv4Network) -> None:
         """Makes both ends, the near one in a bridge, the far one with the address. Leaves nothing when it raises."""
-        self._switch.run(
-            IP_BATCH,
-            [
-                f"link add {self.device} group {GROUP} master {bridge} type veth"
-                f" peer name eth0 address {hardware(self.address)} netns {self._namespace.path}",
-                f"link set {self.device} up",
-            ],
-            [self._namespace],
-        )
-        far_end = ["link set lo up", "link set eth0 up", *neighbours(subnet, self.address, "eth0")]
-        self._namespace.run(IP_BATCH, far_end)
-
-    def remove(self) -> None:
-        """Takes both ends away."""
-        with self.ending():
-            self._ip(*(f"link delete {port}" for port in sorted({self.port, self.device}, reverse=True)))
+        ends = [
+            f"link add {self.device} group {GROUP} master {bridge} type veth"
+            f" peer name eth0 address {hardware(self._address)} netns {self._namespace.path}",
+            f"link set {self.device} up",
+        ]
+        far_end = ["link set lo up", "link set eth0 up", *neighbours(subnet, self._address, "eth0")]
+        try:
+            self._switch.run(IP_BATCH, ends, [self._namespace])
+            self._namespace.run(IP_BATCH, far_end)
+        except BaseException:
+            with self.ending(), contextlib.suppress(TfhetError):
+                self._ip(f"link delete {self.device}")
+            raise
 
     @contextlib.contextmanager
     def ending(self) -> Iterator[None]:
-        """Ends the delay line at the beginning, and gives the host's namespace up at the end.
+        """Ends the delay line on entry and releases the host's namespace on exit.
 
         The devices have to be deleted meanwhile: a namespace without processes and descriptors takes them with it.
         """
@@ -74,68 +149,66 @@ class Cable:
         finally:
             self._namespace.close()
 
-    def limit(self, bits_per_s: float | None) -> None:
-        self._reshape(Shape(bits_per_s, self._shape.delay_s))
-
-    def delay(self, delay_s: float | None) -> None:
-        """Delays packets by netem."""
-        self._reshape(Shape(self._shape.bits_per_s, delay_s))
-
-    def delay_by_line(self, delay_s: float | None, bridge: str) -> None:
-        """Delays packets by a delay line. bridge: the one that the port is in."""
-        if delay_s is not None:
-            if self._line is None:
-                self._put_in_line(bridge)
-            assert self._line is not None
-            self._line.set(delay_s)
-        elif self._line is not None:
-            self._line.close()
-            self._ip(f"link delete {self.port}", f"link set {self.device} master {bridge}")
-            self._line = None
-            self._lose()
-
-    def lose(self, share: float | None) -> None:
-        losing("", "", share)
-        self._share = share
-        self._lose(lifted=not share)
-
-    def _ip(self, *lines: str) -> None:
-        self._switch.run(IP_BATCH, lines)
-
-    def _reshape(self, shape: Shape) -> None:
+    def reshape(self, **changes: float | None) -> None:
+        """Changes the bandwidth, or the delay by netem: fields of Shape."""
+        shape = replace(self._shape, **changes)
         for namespace, device in ((self._switch, self.device), (self._namespace, "eth0")):
             if lines := shape.lines(device, self._shape):
                 namespace.run(["tc", "-batch", "-"], lines)
         self._shape = shape
 
-    def _lose(self, *, lifted: bool = False) -> None:
-        """Loses packets where they arrive: in the bridge, and at the host.
+    def delay_by_line(self, delay_s: float | None, bridge: str) -> None:
+        """Delays packets by a delay line. bridge: the one that the port is in."""
+        if delay_s is not None:
+            if self._line is None:
+                self._line = self._inserted_line(bridge)
+                self._lose_again()
+            self._line.set(delay_s)
+        elif self._line is not None:
+            self._line.close()
+            self._ip(f"link delete {self.port}", f"link set {self.device} master {bridge}")
+            self._line = None
+            self._lose_again()
 
-        Before that they are cut to the size that a wire has, so that one of a hundred packets is lost, and not one of a
-        hundred pieces of 64 KiB, which veth passes on whole.
+    def lose(self, share: float | None) -> None:
+        """Loses packets where they arrive: in the bridge, and at the host."""
+        losing("", "", share)  # refuses a wrong share before anything changes
+        if share or self._share:
+            self._share = share
+            self._lose()
+
+    def _ip(self, *lines: str) -> None:
+        self._switch.run(IP_BATCH, lines)
+
+    def _lose_again(self) -> None:
+        """Moves the loss to the device that is the port now."""
+        if self._share:
+            self._lose()
+
+    def _lose(self) -> None:
+        """Sets the loss at both ends, or lifts it.
+
+        Before that packets are cut to the size that a wire has, so that one of a hundred packets is lost, and not one
+        of a hundred pieces of 64 KiB, which veth passes on whole.
         """
-        if not (self._share or lifted):
-            return
         segments = 1 if self._share else _ALL_SEGMENTS
         self._ip(*(f"link set {device} gso_max_segs {segments}" for device in {self.device, self.port}))
         self._namespace.run(IP_BATCH, [f"link set eth0 gso_max_segs {segments}"])
         for namespace, device in ((self._switch, self.port), (self._namespace, "eth0")):
             namespace.run(["nft", "-f", "-"], losing(self.device, device, self._share))
 
-    def _put_in_line(self, bridge: str) -> None:
-        program = delay.build(environment())
+    def _inserted_line(self, bridge: str) -> DelayLine:
         near, far = f"{self.device}a", f"{self.device}b"
         self._ip(
             f"link add {near} master {bridge} type veth peer name {far}", f"link set {near} up", f"link set {far} up"
         )
         try:
-            line = delay.DelayLine(program, self._switch, (self.device, far))
+            line = DelayLine(self._switch, (self.device, far))
         except BaseException:
             self._ip(f"link delete {near}")
             raise
         self._ip(f"link set {self.device} nomaster")
-        self._line = line
-        self._lose()
+        return line
 
 
 def hardware(address: ipaddress.IPv4Address) -> str:

@@ -16,24 +16,62 @@ import contextlib
 import errno
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from tfhet.clock import SYSTEM, Clock
-from tfhet.container.hierarchy import (
-    FILES,
-    INHERITED,
-    OPTIONAL,
-    VERSIONS,
-    Files,
-    Hierarchy,
-    Lines,
-    hierarchies,
-)
-from tfhet.container.limits import CPU_QUOTA, CPU_SET, MEMORY, Limits
+from tfhet.clock import SYSTEM
+from tfhet.container.hierarchy import FILES, INHERITED, OPTIONAL, VERSIONS, Files, Hierarchy, Lines, hierarchies
 from tfhet.errors import TfhetError, UsageError
 
+PERIOD_S = 0.005
+"""Seconds between two quotas. Short, so that a host of 0.2 CPUs stands still for 4 ms at a time, not for 80."""
+LEAST_QUOTA_S, LONGEST_PERIOD_S = 0.001, 1.0
+"""The kernel's own bounds."""
+LEAST_CPUS = LEAST_QUOTA_S / LONGEST_PERIOD_S
 REMOVE_S = 10.0
-_PAUSE_S = 0.01
+"""Seconds that a killed process may take to die."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The share of the machine that one host may use; None: no limit."""
+
+    cpus: float | None = None
+    """CPU seconds per second."""
+    cpu_set: tuple[int, ...] | None = None
+    """The machine's CPUs that it may run on."""
+    memory_bytes: int | None = None
+    bits_per_s: float | None = None
+    """Bandwidth of its network interface, in each direction."""
+    latency_s: float | None = None
+    """Delay of each packet at its network interface, in each direction."""
+    loss_share: float | None = None
+    """Share of its packets, 0 to 1, that are lost, in each direction."""
+    period_s: float = PERIOD_S
+    """Shortest period of the quota."""
+
+    def quota(self) -> tuple[int, int] | None:
+        """(quota, period) in microseconds. The period is longer where the kernel would refuse so short a quota."""
+        if self.cpus is None:
+            return None
+        period_s = min(LONGEST_PERIOD_S, max(self.period_s, LEAST_QUOTA_S / self.cpus))
+        return max(round(LEAST_QUOTA_S * 1e6), round(self.cpus * period_s * 1e6)), round(period_s * 1e6)
+
+    def lost_without_root(self) -> tuple[str, ...]:
+        """Names of the limits that hold only with cgroups and a network of the host's own: all but the CPU set.
+
+        No rlimit stands in for memory: rlimits hold for one process, not for a host, and RLIMIT_AS counts the address
+        space, of which TensorFlow reserves many times what it uses.
+        """
+        is_tied = self.cpus is not None and self.cpu_set is not None and self.cpus >= len(self.cpu_set)
+        values = {
+            "CPU quota": None if is_tied else self.cpus,
+            "memory": self.memory_bytes,
+            "bandwidth": self.bits_per_s,
+            "latency": self.latency_s,
+            "packet loss": self.loss_share,
+        }
+        return tuple(name for name, value in values.items() if value is not None)
 
 
 class Cgroup:
@@ -77,26 +115,44 @@ class Cgroup:
         """
         quota, period = limits.quota() or (0, 0)
         cpus = ",".join(map(str, limits.cpu_set or ()))
-        refused = [
-            self._set(CPU_QUOTA, "cpu", limits.cpus, {"quota": quota, "period": period}),
-            self._set(CPU_SET, "cpuset", limits.cpu_set, {"cpus": cpus}),
-            self._set(MEMORY, "memory", limits.memory_bytes, {"memory": limits.memory_bytes}),
-        ]
-        return tuple(word for word in refused if word)
+        values = {"quota": quota, "period": period, "cpus": cpus, "memory": limits.memory_bytes}
+        missing = []
+        for controller, name, wish in (
+            ("cpu", "CPU quota", limits.cpus),
+            ("cpuset", "CPU set", limits.cpu_set),
+            ("memory", "memory", limits.memory_bytes),
+        ):
+            tree = self._trees.get(controller)
+            if tree is None:
+                missing += [name] if wish is not None else []
+                continue
+            version = VERSIONS[tree.version]
+            try:
+                self._write(tree, version.free[controller])
+                if wish is not None:
+                    self._write(tree, version.limit[controller], values)
+            except OSError as error:
+                reason = f"{tree.top / self.name}: {error.strerror}"
+                if error.errno == errno.EBUSY and controller == "memory":
+                    reason += ": its processes use more"
+                raise UsageError(f"{name} of {self.name} cannot be set to {wish} ({reason})") from None
+        return tuple(missing)
 
     def prefer(self) -> None:
-        """Lets its processes go before those of other groups, as far as its quota goes: a group on a busy machine gets
-        its quota that way. Does nothing where CPU is not limited here."""
+        """Gives it the greatest weight for CPU, so that it gets its quota on a busy machine.
+
+        Does nothing where CPU is not limited here.
+        """
         if tree := self._trees.get("cpu"):
             self._write(tree, VERSIONS[tree.version].prefer)
 
     @property
     def folders(self) -> list[Path]:
-        """Its folders that are there: one in each tree, and none when it has been removed."""
+        """Its existing folders: one in each tree; none when it has been removed."""
         return [folder for folder in self._folders if self._files.is_there(folder)]
 
     def add(self, pid: int) -> None:
-        """Moves a process into the group, with all its threads. Raises UsageError where that cannot be."""
+        """Moves a process into the group, with all its threads. Raises UsageError where the kernel refuses."""
         for folder in self._folders:
             try:
                 self._files.write(folder / "cgroup.procs", str(pid))
@@ -104,7 +160,7 @@ class Cgroup:
                 raise UsageError(f"cgroup {folder}: process {pid} cannot be put into it: {error.strerror}") from None
 
     def pids(self) -> list[int]:
-        """The processes that are in it, or in groups that they made below it."""
+        """Its processes, with those of groups below it."""
         found: set[int] = set()
         for folder in self._all_folders():
             with contextlib.suppress(OSError):  # gone
@@ -112,7 +168,7 @@ class Cgroup:
         return sorted(found - {0})  # 0: of a PID namespace that we do not see
 
     def cpu_s(self) -> float:
-        """CPU seconds of all that ever was in it. Raises UsageError where nothing counts them."""
+        """CPU seconds of all processes that ever were in it. Raises UsageError where nothing counts them."""
         return self._seconds("cpuacct", "used")
 
     def throttled_s(self) -> float:
@@ -120,25 +176,25 @@ class Cgroup:
         return self._seconds("cpu", "throttled")
 
     def memory_peak_bytes(self) -> int | None:
-        """The most memory that it used at once, file cache included; None where that is not counted."""
+        """Peak memory, file cache included; None where that is not counted."""
         return self._count("memory", "peak")
 
     def out_of_memory_kills(self) -> int | None:
         """Processes that the kernel killed for the memory limit; None where that is not counted."""
         return self._count("memory", "killed")
 
-    def remove(self, limit_s: float = REMOVE_S, clock: Clock = SYSTEM) -> list[int]:
-        """Ends what is in it (SIGKILL) and removes it. Returns the processes that did not die within `limit_s`, or [].
+    def remove(self) -> list[int]:
+        """Ends what is in it (SIGKILL) and removes it. Returns the processes that did not die within REMOVE_S, or [].
 
         Raises TfhetError when the kernel keeps an empty group.
         """
-        until = clock.monotonic() + limit_s
+        until = SYSTEM.monotonic() + REMOVE_S
         while True:
             left = self._remove_folders()
             if left is None:
                 return []
             pids = self.pids()
-            if clock.monotonic() >= until:
+            if SYSTEM.monotonic() >= until:
                 if pids:
                     return pids
                 raise TfhetError(f"cgroup {self.name}: cannot be removed: {left}")
@@ -148,7 +204,7 @@ class Cgroup:
             for pid in pids:
                 if pid != os.getpid():
                     self._files.kill(pid)
-            clock.sleep(_PAUSE_S)
+            SYSTEM.sleep(0.01)
 
     def _remove_folders(self) -> OSError | None:
         error: OSError | None = None
@@ -168,23 +224,6 @@ class Cgroup:
             found += self._files.folders(folder)
         return found[::-1]
 
-    def _set(self, word: str, controller: str, wish: object, values: Mapping[str, object]) -> str:
-        """Lifts the limit of a controller, and sets it where there is a wish. Returns `word` where that cannot be."""
-        tree = self._trees.get(controller)
-        if tree is None:
-            return "" if wish is None else word
-        version = VERSIONS[tree.version]
-        try:
-            self._write(tree, version.free[controller])
-            if wish is not None:
-                self._write(tree, version.limit[controller], values)
-        except OSError as error:
-            reason = f"{tree.top / self.name}: {error.strerror}"
-            if error.errno == errno.EBUSY and controller == "memory":
-                reason += ": its processes use more"
-            raise UsageError(f"{word} of {self.name} cannot be set to {wish} ({reason})") from None
-        return ""
-
     def _write(self, tree: Hierarchy, lines: Lines, values: Mapping[str, object] | None = None) -> None:
         for name, text in lines:
             file = tree.top / self.name / name
@@ -196,12 +235,11 @@ class Cgroup:
 
     def _count(self, controller: str, what: str) -> int | None:
         """A counter; None where nothing counts it here."""
-        tree = self._trees.get(controller)
-        if tree is not None:
+        with contextlib.suppress(OSError, KeyError):
+            tree = self._trees[controller]
             file, field = VERSIONS[tree.version].counters[what]
-            with contextlib.suppress(OSError, KeyError):
-                text = self._files.read(tree.top / self.name / file)
-                return int(dict(line.split() for line in text.splitlines())[field] if field else text)
+            text = self._files.read(tree.top / self.name / file)
+            return int(dict(line.split() for line in text.splitlines())[field] if field else text)
         return None
 
     def _seconds(self, controller: str, what: str) -> float:

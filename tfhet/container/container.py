@@ -1,10 +1,10 @@
 """One container: a process with a network, a root, process numbers and a host name of its own, without Docker.
 
-    Container("algo-1", "/runs/scratch/algo-1", "eth0", ["python", "train.py"], {"PATH": "/usr/bin"}, "/").write(spec)
+    Container("algo-1", "/runs/scratch/algo-1", ["python", "train.py"], {"PATH": "/usr/bin"}, "/").write(spec)
 
 and then `python -m tfhet.container SPEC.json` runs it. That process enters new namespaces (network, mounts, host name,
 IPC, processes) and forks. The fork is process 1 of the container. It lays out the root, an overlay of the machine's own
-root, so that whatever the container writes stays in it; it waits for its network interface, which `bridge.py` attaches,
+root, so that whatever the container writes stays in it; it waits for its `eth0`, which `bridge.py` attaches,
 and becomes the command. The first process stays outside, passes signals on, and ends as the container did. When it
 dies, so does everything inside.
 """
@@ -33,7 +33,7 @@ _PR_SET_PDEATHSIG = 1
 _PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _NETWORK_S = 60.0
 """Seconds for which process 1 waits for its interface."""
-_OUTSIDE = ("/proc", "/sys", "/dev", "/run", "/tmp", "/mnt", "/media")
+_OUTSIDE = ("/proc/", "/sys/", "/dev/", "/run/", "/tmp/", "/mnt/", "/media/")
 """Mounts of the machine below these are not carried into a container; it has its own, or none."""
 
 OVERLAY, READ_ONLY, SHARED = "overlay", "read-only", "shared"
@@ -51,18 +51,16 @@ class Mount:
 
 @dataclass(frozen=True)
 class Container:
-    """What one container is made of; read from a file by the process that becomes it."""
+    """The parts of one container; the process that becomes it reads them from a file."""
 
     name: str
     """Its host name."""
     scratch: str
     """An empty directory for what it changes, on a file system that may be the upper part of an overlay."""
-    interface: str
-    """Name of the network interface that it waits for."""
     command: Sequence[str]
     environment: Mapping[str, str]
     directory: str
-    """Where the command starts."""
+    """Working directory of the command."""
     mounts: Sequence[Mount] = ()
     files: Mapping[str, str] = field(default_factory=dict)
     """Content by path. All may read a file, but for private keys, which only their owner may."""
@@ -82,15 +80,10 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def _mount(source: str, target: Path | str, kind: str = "", flags: int = 0, options: str = "") -> None:
-    """The system call. Raises OSError that says what was tried."""
-    words = (
-        source.encode(),
-        str(target).encode(),
-        kind.encode() or None,
-        ctypes.c_ulong(flags),
-        options.encode() or None,
-    )
-    _check(_LIBC.mount(*words), f"mount {kind or 'bind'} {source} {target}")
+    """The system call. Raises OSError with the arguments in its message."""
+    words = [text.encode() or None for text in (source, str(target), kind, options)]
+    result = _LIBC.mount(*words[:3], ctypes.c_ulong(flags), words[3])
+    _check(result, f"mount {kind or 'bind'} {source} {target}")
 
 
 def _check(result: int, what: str) -> None:
@@ -188,13 +181,9 @@ class _Root:
 
 
 def _mount_points(scratch: str) -> list[str]:
-    """Where the machine has file systems of its own that a container should see, the outer ones first."""
-    found = []
-    for point in {mount.mountpoint for mount in psutil.disk_partitions(all=True)}:
-        outside = any(point == top or point.startswith(top + "/") for top in _OUTSIDE)
-        if point != "/" and not outside and not point.startswith(scratch):
-            found.append(point)
-    return sorted(found)
+    """Mount points of the machine that a container should see, the outer ones first."""
+    points = {mount.mountpoint for mount in psutil.disk_partitions(all=True)} - {"/"}
+    return sorted(point for point in points if not f"{point}/".startswith((*_OUTSIDE, scratch)))
 
 
 def _escaped(path: str) -> str:
@@ -236,7 +225,7 @@ def _become(container: Container, alive: int) -> None:
         root.make(container)
         os.chroot(root.at)
         os.chdir(container.directory)
-        _wait_for(container.interface)
+        _wait_for_network()
         os.execvpe(container.command[0], list(container.command), dict(container.environment))
     except BaseException as error:  # noqa: BLE001 - the last thing that it can do is to say why
         why = error.strerror if isinstance(error, OSError) and error.filename is None else error
@@ -244,21 +233,14 @@ def _become(container: Container, alive: int) -> None:
         os._exit(1)
 
 
-def _wait_for(interface: str) -> None:
-    until = SYSTEM.monotonic() + _NETWORK_S
-    while not _is_up(interface):
+def _wait_for_network() -> None:
+    state, until = Path("/sys/class/net/eth0/operstate"), SYSTEM.monotonic() + _NETWORK_S
+    while not state.exists() or state.read_text(encoding="ascii") != "up\n":
         if pending := signal.sigpending():
             raise InterruptedError(f"stopped by {signal.Signals(min(pending)).name}")
         if SYSTEM.monotonic() > until:
-            raise TimeoutError(f"no network interface {interface} after {_NETWORK_S:g} s")
+            raise TimeoutError(f"no network interface eth0 after {_NETWORK_S:g} s")
         SYSTEM.sleep(0.01)
-
-
-def _is_up(interface: str) -> bool:
-    try:
-        return Path(f"/sys/class/net/{interface}/operstate").read_text(encoding="ascii").strip() == "up"
-    except OSError:
-        return False
 
 
 def main(argv: Sequence[str]) -> None:

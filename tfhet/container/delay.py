@@ -1,7 +1,6 @@
 """A delay line: a small program, delay.cc, that passes frames between two network devices, each after a delay.
 
-It does what netem does, on kernels without netem. It is built once, into the user's cache, and ends with the process
-that started it.
+It does what netem does, on kernels without netem, and ends with the process that started it.
 """
 
 from __future__ import annotations
@@ -9,23 +8,26 @@ from __future__ import annotations
 import contextlib
 import select
 import subprocess
-from collections.abc import Mapping
 from pathlib import Path
 
-from tfhet.container.compile import compiled
+from tfhet.cluster import environment
 from tfhet.container.netns import NetworkNamespace
+from tfhet.container.tool import compiled
 from tfhet.errors import TfhetError
 
-SOURCE = Path(__file__).with_name("delay.cc")
-FLAGS = ("-O2", "-Wall")
 ANSWER_LIMIT_S = 10.0
 END_LIMIT_S = 5.0
 
 
-def build(env: Mapping[str, str]) -> Path:
-    """Path of the program, built unless it is in the cache. Raises UsageError where it cannot be built."""
-    what = "a packet delay, on a kernel without netem,"
-    return compiled(SOURCE, env, what, "leave the delay out, or use a kernel with CONFIG_NET_SCH_NETEM", FLAGS)
+def build() -> Path:
+    """Path of the program, built unless it is in the user's cache. Raises UsageError where it cannot be built."""
+    return compiled(
+        Path(__file__).with_name("delay.cc"),
+        environment(),
+        "a packet delay, on a kernel without netem,",
+        "omit the delay, or use a kernel with CONFIG_NET_SCH_NETEM",
+        ("-O2", "-Wall"),
+    )
 
 
 class DelayLine:
@@ -34,19 +36,19 @@ class DelayLine:
     It passes nothing until `set`. Raises TfhetError when it does not come up.
     """
 
-    def __init__(self, program: Path, namespace: NetworkNamespace, devices: tuple[str, str]):
+    def __init__(self, namespace: NetworkNamespace, devices: tuple[str, str]):
         self._name = f"the delay line between {' and '.join(devices)}"
         self._process = subprocess.Popen(
-            ["nsenter", f"--net={namespace.path}", "--", str(program), *devices],
+            ["nsenter", f"--net={namespace.path}", "--", str(build()), *devices],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             pass_fds=(namespace.descriptor,),
         )
-        said = self._heard()
-        if said != "ready":
+        answer = self._answer()
+        if answer != "ready":
             self.close()
-            raise TfhetError(f"{self._name} does not start: {said}")
+            raise TfhetError(f"{self._name} does not start: {answer}")
 
     def set(self, delay_s: float) -> None:
         """Sets the delay of each frame, in each direction. Raises TfhetError when the line has ended."""
@@ -55,15 +57,15 @@ class DelayLine:
             assert self._process.stdin is not None
             self._process.stdin.write(f"{microseconds}\n".encode())
             self._process.stdin.flush()
-            said = self._heard()
+            answer = self._answer()
         except OSError as error:
-            said = str(error)
-        if said != microseconds:
+            answer = str(error)
+        if answer != microseconds:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(END_LIMIT_S)
-            raise TfhetError(f"{self._name} has ended by itself, with code {self._process.poll()}: {said}")
+            raise TfhetError(f"{self._name} has ended by itself, with code {self._process.poll()}: {answer}")
 
-    def _heard(self) -> str:
+    def _answer(self) -> str:
         """The next line that the program prints."""
         assert self._process.stdout is not None
         there, _, _ = select.select([self._process.stdout], [], [], ANSWER_LIMIT_S)
@@ -73,10 +75,10 @@ class DelayLine:
 
     def close(self) -> None:
         """Ends it; frames on their way are lost. Safe to call again."""
-        process = self._process
-        for pipe in (process.stdin, process.stdout):
+        for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 with contextlib.suppress(OSError):
                     pipe.close()
-        process.kill()
-        process.wait(END_LIMIT_S)
+        self._process.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(END_LIMIT_S)

@@ -18,14 +18,13 @@ from pathlib import Path
 import psutil
 
 CONTROLLERS = ("cpu", "cpuacct", "cpuset", "memory")
-"""What a host's limits need. Version 2 counts CPU time (`cpuacct`) in every group, without a controller."""
+"""Controllers that a host's limits need. Version 2 counts CPU time (`cpuacct`) in every group, without a controller."""
 REST = "tfhet.rest"
-"""Group that takes this container's own processes in version 2, where a group with groups below it has no processes."""
-ROUNDS = 20
+"""Group for this container's own processes in version 2, where a group with groups below it has no processes."""
 
 
 class Files:
-    """The folders and files by which the kernel is spoken to; tests play them."""
+    """The kernel's folders and files of groups; tests play them."""
 
     def read(self, path: Path) -> str:
         return path.read_text(encoding="ascii")
@@ -64,9 +63,10 @@ FILES = Files()
 
 @dataclass(frozen=True)
 class Hierarchy:
-    """One tree of groups, seen from the top of where it is mounted: in a container, the container's own group."""
+    """One tree of groups."""
 
     top: Path
+    """Where it is mounted: in a container, the container's own group."""
     version: int
     controllers: tuple[str, ...]
     """Those of CONTROLLERS that it limits or counts."""
@@ -89,7 +89,7 @@ class Hierarchy:
         rest = self.top / REST
         with contextlib.suppress(FileExistsError):
             files.make(rest)
-        for _ in range(ROUNDS):  # a process that forks meanwhile shows up in the next round
+        for _ in range(20):  # a process that forks meanwhile shows up in the next round
             there = files.read(self.top / "cgroup.procs").split()
             if not there:
                 return
@@ -116,10 +116,7 @@ def hierarchies() -> tuple[Hierarchy, ...]:
 
 
 def controllers() -> dict[str, int]:
-    """Version of each controller with which this process can make groups.
-
-    Controllers that are not mounted, mounted for reading only, or another user's are left out.
-    """
+    """Version of each controller with which this process can make groups: mounted, and writable for this user."""
     return {
         controller: hierarchy.version
         for hierarchy in hierarchies()
@@ -141,21 +138,21 @@ class Version:
     """Files of a group in one version of cgroups, and the order in which they are written."""
 
     free: Mapping[str, Lines]
-    """Lifts the limit, by controller."""
+    """Lines that lift the limit, by controller."""
     limit: Mapping[str, Lines]
-    """Sets the limit after `free`, by controller: `{quota}` and `{period}` in microseconds, `{cpus}` as a list with
-    commas, `{memory}` in bytes."""
+    """Lines that set the limit after `free`, by controller: `{quota}` and `{period}` in microseconds, `{cpus}` as a
+    list with commas, `{memory}` in bytes."""
     created: Lines
-    """What a new group in a tree with CPU sets needs before it takes a process."""
+    """Lines that a new group in a tree with CPU sets needs before it takes a process."""
     prefer: Lines
-    """Gives the group the greatest weight for CPU."""
+    """Lines that set the greatest weight for CPU."""
     counters: Mapping[str, tuple[str, str]]
-    """File and field ("": the file holds one number) of what is counted."""
+    """File and field ("": the file holds one number) of each counter."""
     ticks_per_s: float
     """Unit of the counters of time."""
 
 
-# A burst is leave to use in the next period what the group could not use at once. Without it, a thread that waits for
+# A burst lets a group use in the next period what it could not use at once. Without it, a thread that waits for
 # its CPU loses the rest of the period: with one thread on a busy machine, 13 to 17 % of a quota of 0.5 CPUs; with it,
 # less than 0.5 %. Every state between two lines has to be valid: a burst is never above the quota, and memory alone
 # never above memory with swap.

@@ -1,9 +1,4 @@
-"""What this machine can do for a simulated cluster: each feature is tried, and taken back at once.
-
-kernel.require(kernel.NAMESPACE)  # raises a UsageError that names all that is missing, and how to get it
-for feature in kernel.probe():
-    print(feature.name, feature.there, feature.detail)
-"""
+"""The features of this machine that a simulated cluster needs. Each is tried, and undone at once."""
 
 from __future__ import annotations
 
@@ -11,22 +6,20 @@ import contextlib
 import functools
 import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 
 from tfhet.cluster import environment
-from tfhet.container import shaping
-from tfhet.container.compile import compiler
+from tfhet.container import tool
+from tfhet.container.cable import IP_BATCH, Shape, has_netem, losing
 from tfhet.container.hierarchy import controllers
 from tfhet.container.netns import NetworkNamespace
+from tfhet.container.tool import compiler
 from tfhet.errors import TfhetError, UsageError, unknown
+from tfhet.versions import versions
 
-LIMIT_S = 20.0
-"""Seconds that one command of a probe may take."""
 _CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_SYS_ADMIN": 21}  # linux/capability.h
 
 NAMESPACE, TOOLKIT, LIMIT, LOSE, DELAY, SLOW_DISK = "namespace", "toolkit", "limit", "lose", "delay", "slow-disk"
@@ -50,7 +43,7 @@ class KernelFeature:
     there: bool | None
     """None: not tried, because the probe takes root."""
     detail: str
-    """What was found, or how the probe failed."""
+    """The finding, or how the probe failed."""
     needed_for: tuple[str, ...]
     """Keys of PURPOSES."""
     what_to_do: str
@@ -71,11 +64,14 @@ class _Sandbox:
         return made
 
 
+_Look = Callable[[_Sandbox], str]
+"""Returns what it found. Raises OSError or TfhetError where the feature is missing."""
+
+
 @dataclass(frozen=True)
 class _Probe:
     name: str
-    look: Callable[[_Sandbox], str]
-    """Returns what it found. Raises OSError, TfhetError or SubprocessError where the feature is missing."""
+    look: _Look
     needed_for: tuple[str, ...]
     what_to_do: str
     needs_root: bool = True
@@ -99,17 +95,15 @@ def missing(for_what: str, directory: Path | None = None) -> list[KernelFeature]
 
 def require(for_what: str, directory: Path | None = None) -> None:
     """Raises a UsageError that names all that is missing for a key of PURPOSES, and what to do about each."""
-    lacking = missing(for_what, directory)
-    if lacking:
+    if lacking := missing(for_what, directory):
         named = "; ".join(f"{feature.name}: {feature.detail}; {feature.what_to_do}" for feature in lacking)
         raise UsageError(f"{PURPOSES[for_what]}: this machine lacks {len(lacking)} of what they need. {named}")
 
 
 def _look_for(probes: Iterable[_Probe], directory: Path | None) -> Iterator[KernelFeature]:
-    is_root = _lacking_capabilities() == []
+    is_root = not _lacking_capabilities()
     directory = Path(tempfile.gettempdir()) if directory is None else directory.absolute()
-    while not directory.exists():  # it will be made there
-        directory = directory.parent
+    directory = next(folder for folder in (directory, *directory.parents) if folder.exists())  # it will be made there
     with contextlib.ExitStack() as stack:
         sandbox = _Sandbox(directory, stack)
         for each in probes:
@@ -118,7 +112,7 @@ def _look_for(probes: Iterable[_Probe], directory: Path | None) -> Iterator[Kern
             if is_root or not each.needs_root:
                 try:
                     detail, there = each.look(sandbox), True
-                except (OSError, TfhetError, subprocess.SubprocessError) as error:
+                except (OSError, TfhetError) as error:
                     detail, there = str(error), False
             yield KernelFeature(each.name, there, detail, each.needed_for, each.what_to_do)
 
@@ -129,15 +123,21 @@ def _lacking_capabilities() -> list[str]:
     return [name for name, bit in _CAPABILITIES.items() if not effective >> bit & 1]
 
 
+def _found(finding: str | None, otherwise: str) -> str:
+    """Returns a finding that is not empty. Raises UsageError with `otherwise` for others."""
+    if not finding:
+        raise UsageError(otherwise)
+    return finding
+
+
 def _root(sandbox: _Sandbox) -> str:
-    lacking = _lacking_capabilities()
-    if lacking:
+    if lacking := _lacking_capabilities():
         raise UsageError(f"user {os.geteuid()} without {' and '.join(lacking)}")
     return f"user {os.geteuid()}"
 
 
 def _namespaces(sandbox: _Sandbox) -> str:
-    _run("unshare", "--net", "--mount", "--uts", "--ipc", "--pid", "--fork", "true")
+    tool.run(["unshare", "--net", "--mount", "--uts", "--ipc", "--pid", "--fork", "true"])
     return "net, mount, uts, ipc, pid"
 
 
@@ -147,7 +147,7 @@ def _overlay(sandbox: _Sandbox) -> str:
         for part in ("upper", "work", "root"):
             (folder / part).mkdir()
         mount = "mount -t overlay overlay -o lowerdir=/,upperdir=upper,workdir=work root && echo > root/written"
-        _run("unshare", "--mount", "sh", "-c", mount, cwd=folder)
+        tool.run(["unshare", "--mount", "sh", "-c", mount], cwd=folder)
         if not (folder / "upper" / "written").exists():
             raise UsageError("what is written does not arrive in the upper folder")
     return f"with what is written in {sandbox.directory}"
@@ -155,77 +155,47 @@ def _overlay(sandbox: _Sandbox) -> str:
 
 def _bridge(sandbox: _Sandbox) -> str:
     lines = ["link add probe type bridge", "link add probe1 master probe type veth peer name probe2"]
-    sandbox.namespace.run(["ip", "-batch", "-"], [*lines, "link delete probe1", "link delete probe"])
+    sandbox.namespace.run(IP_BATCH, [*lines, "link delete probe1", "link delete probe"])
     return "bridge, veth"
 
 
 def _tbf(sandbox: _Sandbox) -> str:
-    shape, none = shaping.Shape(1e6), shaping.Shape()
+    shape, none = Shape(1e6), Shape()
     sandbox.namespace.run(["tc", "-batch", "-"], [*shape.lines("lo", none), *none.lines("lo", shape)])
     return "tbf"
 
 
 def _netem(sandbox: _Sandbox) -> str:
-    if not shaping.has_netem(sandbox.namespace):
-        raise UsageError("not in this kernel")
-    return "netem"
+    return _found("netem" if has_netem(sandbox.namespace) else None, "not in this kernel")
+
+
+def _compiler(otherwise: str) -> str:
+    return _found(" ".join(compiler(environment())), otherwise)
 
 
 def _delay(sandbox: _Sandbox) -> str:
-    if shaping.has_netem(sandbox.namespace):
+    if has_netem(sandbox.namespace):
         return "by netem"
-    if not compiler(environment()):
-        raise UsageError("neither netem nor a C++ compiler")
+    _compiler("neither netem nor a C++ compiler")
     return "by a program of tfhet, compiled when needed: this kernel has no netem"
 
 
 def _random_loss(sandbox: _Sandbox) -> str:
-    lines = [*shaping.losing("probe", "lo", 0.5), *shaping.losing("probe", "lo", None)]
-    sandbox.namespace.run(["nft", "-f", "-"], lines)
+    sandbox.namespace.run(["nft", "-f", "-"], [*losing("probe", "lo", 0.5), *losing("probe", "lo", None)])
     return "numgen, netdev ingress"
 
 
-def _controller(name: str) -> Callable[[_Sandbox], str]:
-    def look(sandbox: _Sandbox) -> str:
-        if version := controllers().get(name):
-            return f"cgroup v{version}"
-        raise UsageError(f"no cgroup hierarchy with the controller {name} that this process may use")
-
-    return look
+def _controller(name: str) -> _Look:
+    missing = f"no cgroup hierarchy with the controller {name} that this process may use"
+    return lambda sandbox: f"cgroup v{_found(str(controllers().get(name, '')), missing)}"
 
 
-def _tool(name: str) -> Callable[[_Sandbox], str]:
-    def look(sandbox: _Sandbox) -> str:
-        path = shutil.which(name)
-        if path is None:
-            raise UsageError("not installed, or not in PATH" if "/" not in name else "not installed")
-        return path
-
-    return look
+def _tool(name: str) -> _Look:
+    return lambda sandbox: _found(shutil.which(name), "not installed, or not in PATH")
 
 
-def _compiler(sandbox: _Sandbox) -> str:
-    if words := compiler(environment()):
-        return " ".join(words)
-    raise UsageError("no c++, g++ or clang++ in PATH")
-
-
-def _distribution(name: str) -> Callable[[_Sandbox], str]:
-    def look(sandbox: _Sandbox) -> str:
-        try:
-            return metadata.version(name)
-        except metadata.PackageNotFoundError:
-            raise UsageError("not installed") from None
-
-    return look
-
-
-def _run(*words: str, cwd: Path | None = None) -> None:
-    done = subprocess.run(
-        words, capture_output=True, text=True, errors="replace", timeout=LIMIT_S, cwd=cwd, stdin=subprocess.DEVNULL
-    )
-    if done.returncode:
-        raise UsageError(" ".join(done.stderr.split()) or f"exit code {done.returncode}")
+def _distribution(name: str) -> _Look:
+    return lambda sandbox: _found(versions((name,)).get(name), "not installed")
 
 
 def _install(package: str) -> str:
@@ -246,7 +216,7 @@ _PROBES = (
     _Probe("mpirun", _tool("mpirun"), (TOOLKIT,), _install("openmpi-bin"), False),
     _Probe("toolkit", _distribution("sagemaker-training"), (TOOLKIT,), "pip install tfhet[sagemaker]", False),
     _Probe("mpi4py", _distribution("mpi4py"), (TOOLKIT,), "pip install mpi4py", False),
-    _Probe("C++ compiler", _compiler, (SLOW_DISK,), _install("g++"), False),
+    _Probe("C++ compiler", lambda _: _compiler("no c++, g++ or clang++ in PATH"), (SLOW_DISK,), _install("g++"), False),
     _Probe("namespaces", _namespaces, _ON_HOSTS, _KERNEL.format("CONFIG_NET_NS, _PID_NS, _UTS_NS and _IPC_NS")),
     _Probe(
         "overlay",

@@ -5,19 +5,15 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import re
 import socket
-import subprocess
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
+from tfhet.container import tool
 from tfhet.errors import TfhetError, UsageError
 
-COMMAND_LIMIT_S = 20.0
-PACKAGES = {"ip": "iproute2", "tc": "iproute2", "nft": "nftables", "nsenter": "util-linux"}
-"""Debian's package of each tool."""
 _CLONE_NEWNET = 0x40000000  # linux/sched.h
 _LIBC = ctypes.CDLL(None, use_errno=True)
 Value = TypeVar("Value")
@@ -60,40 +56,22 @@ class NetworkNamespace:
         return f"/proc/self/fd/{self.descriptor}"
 
     def run(self, words: Sequence[str], lines: Iterable[str] = (), others: Iterable[NetworkNamespace] = ()) -> str:
-        """Runs a command in it, `lines` as its input, and returns what it prints. `others`: namespaces whose `path` the
-        command uses.
+        """Runs a command in it, with `lines` as its input, and returns what it prints. Raises as `tool.run`.
 
-        Raises UsageError where the command is not installed, TfhetError where it fails.
+        others: namespaces whose `path` the command uses.
         """
         if self.descriptor < 0:
             raise TfhetError(f"`{' '.join(words)}`: this network namespace was closed")
+        descriptors = [self.descriptor, *(other.descriptor for other in others)]
         text = "".join(f"{line}\n" for line in lines)
-        try:
-            done = subprocess.run(
-                ["nsenter", f"--net={self.path}", "--", *words],
-                input=text,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=COMMAND_LIMIT_S,
-                pass_fds=[self.descriptor, *(other.descriptor for other in others)],
-            )
-        except FileNotFoundError:
-            raise UsageError("nsenter is not installed (Debian: util-linux)") from None
-        except subprocess.TimeoutExpired:
-            raise TfhetError(f"`{' '.join(words)}` did not end within {COMMAND_LIMIT_S:g} s") from None
-        if done.returncode == 127:  # nsenter's own: it found no such command
-            raise UsageError(f"{words[0]} is not installed (Debian: {PACKAGES.get(words[0], words[0])})")
-        if done.returncode:
-            raise TfhetError(f"`{' '.join(words)}` failed: {_said(done.stderr or done.stdout, text)}")
-        return done.stdout
+        return tool.run(words, text, before=("nsenter", f"--net={self.path}", "--"), pass_fds=descriptors)
 
     def socket(self, kind: socket.SocketKind = socket.SOCK_STREAM) -> socket.socket:
         """An IPv4 socket of this process that is in the namespace."""
 
         def opened() -> socket.socket:
             if _LIBC.setns(self.descriptor, _CLONE_NEWNET):
-                raise UsageError(f"no way into the network namespace: {os.strerror(ctypes.get_errno())}")
+                raise UsageError(f"the network namespace cannot be entered: {os.strerror(ctypes.get_errno())}")
             return socket.socket(socket.AF_INET, kind)
 
         return _in_a_thread(opened)
@@ -109,10 +87,3 @@ def _in_a_thread(function: Callable[[], Value]) -> Value:
     """Runs in a thread that then ends, since each thread may be in another network namespace."""
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(function).result()
-
-
-def _said(message: str, lines: str) -> str:
-    """The first lines of an error message, with the line of a batch that failed."""
-    said = "; ".join(line.strip() for line in message.strip().split("\n")[:3])
-    failed = re.search(r"Command failed -:(\d+)", message)
-    return f"{said}: {lines.splitlines()[int(failed[1]) - 1]}" if failed else said

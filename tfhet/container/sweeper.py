@@ -19,27 +19,19 @@ import os
 import re
 import secrets
 import shutil
-import signal
-import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
-from tfhet.container.cgroup import Cgroup
-from tfhet.container.hierarchy import Hierarchy, hierarchies
+from tfhet.container import tool
+from tfhet.container.cgroup import REMOVE_S, Cgroup
+from tfhet.container.hierarchy import hierarchies
 from tfhet.errors import TfhetError, UsageError
 
 SYSTEM_FOLDER = Path("/run/tfhet")
-LETTERS = "abcdefghijkmnopqrstuvwxyz23456789"
-TAG_LENGTH = 4
-"""Characters of a tag, which is part of the names of network devices: 15 characters at most."""
-END_S = 10.0
-"""Seconds that a killed process may take to die."""
 TRIES = 100
-_UNMOUNT_S = 30.0
 
 
 class Owner:
@@ -49,7 +41,7 @@ class Owner:
         self.tag = tag
         """Lower case letters and digits; no other owner on this machine has it."""
         self.lock = lock
-        self._descriptor: int | None = descriptor
+        self._descriptor = descriptor
 
     def register(self, path: Path) -> None:
         """Lets the next sweep remove a folder with all that is in it, should this process die.
@@ -61,16 +53,13 @@ class Owner:
             raise UsageError(f"{path}: only an existing folder of one's own, at least two deep, can be registered")
         found = path.stat()
         line = json.dumps({"folder": str(path), "device": found.st_dev, "inode": found.st_ino})
-        assert self._descriptor is not None
         os.write(self._descriptor, line.encode("ascii") + b"\n")
 
     def release(self, *, is_clean: bool = True) -> None:
         """Gives the tag back. is_clean: all that was made under it is gone, so that no sweep has to look for it."""
-        if self._descriptor is not None:
-            if is_clean:
-                self.lock.unlink(missing_ok=True)
-            os.close(self._descriptor)
-            self._descriptor = None
+        if is_clean:
+            self.lock.unlink(missing_ok=True)
+        os.close(self._descriptor)
 
     def __enter__(self) -> Owner:
         return self
@@ -80,13 +69,14 @@ class Owner:
 
 
 def claim(folder: Path | None = None) -> Owner:
-    """A new tag. folder: where the locks are, the same for all that shall leave each other alone; None: the machine's.
+    """A new tag. folder: of the locks, the same for all that shall leave each other alone; None: the machine's.
 
     Raises UsageError where no lock can be had.
     """
     folder = _lock_folder() if folder is None else folder
     for _ in range(TRIES):
-        tag = "".join(secrets.choice(LETTERS) for _ in range(TAG_LENGTH))
+        # Short, since it is part of the names of network devices, of 15 characters at most.
+        tag = "".join(secrets.choice("abcdefghijkmnopqrstuvwxyz23456789") for _ in range(4))
         path = folder / f"{tag}.lock"
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
@@ -103,7 +93,7 @@ def claim(folder: Path | None = None) -> Owner:
 def sweep(folder: Path | None = None) -> list[str]:
     """Removes what dead simulators have left: processes, cgroups, mounts, folders.
 
-    Returns what was done, and what could not be done, in lines.
+    Returns what was done, and what could not be done, in lines. What could not be removed is left to the next sweep.
     """
     folder = _lock_folder() if folder is None else folder
     lines: list[str] = []
@@ -114,95 +104,70 @@ def sweep(folder: Path | None = None) -> list[str]:
             continue
         try:
             if _locked(descriptor, path):
-                remains = _Remains(path.stem, tuple(_registered(path)))
-                lines += remains.remove(hierarchies())
-                if not remains.is_left:
+                results = list(_removed(path.stem, _registered(path)))
+                lines += [f"left by a simulator that died ({path.stem}): {line}" for line, _ in results]
+                if all(is_gone for _, is_gone in results):
                     path.unlink(missing_ok=True)
         finally:
             os.close(descriptor)
     return lines
 
 
-@dataclass(frozen=True)
-class _Folder:
-    path: Path
-    device: int
-    inode: int
+Result = tuple[str, bool]
+"""A line on the removal of one thing, and whether it is gone."""
 
-    @property
-    def is_there(self) -> bool:
-        """Whether it is still the folder that was registered."""
+
+def _removed(tag: str, folders: Sequence[Path]) -> Iterator[Result]:
+    """Removes what one dead owner has left; processes first, since they hold the rest."""
+    yield from _processes(folders)
+    yield from _cgroups(tag)
+    for folder in folders:
+        yield _folder(folder)
+
+
+def _processes(folders: Sequence[Path]) -> Iterator[Result]:
+    """Ends processes that see something mounted from a registered folder: containers outside any cgroup."""
+    if not folders:
+        return
+    names = "|".join(re.escape(str(folder).replace(" ", "\\040")) for folder in folders)
+    of_ours = re.compile(rf"[ =:,](?:{names})(?=[/ ,:]|$)")
+    seen = _mounts("self")  # no sign of a container: every namespace begins as a copy
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(OSError):  # gone, or another user's
+            if any(of_ours.search(line) for line in _mounts(process.pid) - seen):
+                found.append(process)
+    for process in found:
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+    psutil.wait_procs(found, timeout=REMOVE_S)
+    for process in found:
+        ended = _has_ended(process)
+        yield f"process {process.pid} " + ("killed" if ended else "does not die"), ended
+
+
+def _cgroups(tag: str) -> Iterator[Result]:
+    trees = hierarchies()
+    for name in sorted({path.name for tree in trees for path in tree.top.glob(f"tfhet-{tag}-*") if path.is_dir()}):
+        cgroup = Cgroup(name, trees)
+        killed = len(cgroup.pids())
         try:
-            found = self.path.stat(follow_symlinks=False)
-        except OSError:
-            return False
-        return (found.st_dev, found.st_ino) == (self.device, self.inode)
+            left = cgroup.remove()
+        except TfhetError as error:
+            yield str(error), False
+            continue
+        done = f"processes {', '.join(map(str, left))} do not die" if left else f"removed, {killed} processes killed"
+        yield f"cgroup {name}: {done}", not left
 
 
-class _Remains:
-    """What one dead owner has left."""
-
-    def __init__(self, tag: str, folders: Sequence[_Folder]):
-        self.is_left = False
-        """Whether something could not be removed, so that the next sweep has to try again."""
-        self._tag = tag
-        self._folders = [folder for folder in folders if folder.is_there]
-
-    def remove(self, trees: Sequence[Hierarchy]) -> list[str]:
-        # Processes first: what they hold can be removed afterwards.
-        lines = [*self._processes(), *self._cgroups(trees)]
-        for folder in self._folders:
-            lines += self._folder(folder.path)
-        return [f"left by a simulator that died ({self._tag}): {line}" for line in lines]
-
-    def _processes(self) -> Iterator[str]:
-        """Ends processes that see something mounted from a registered folder: containers outside any cgroup."""
-        texts = [re.escape(str(folder.path).replace(" ", "\\040")) for folder in self._folders]
-        if not texts:
-            return
-        of_ours = re.compile(rf"[ =:,](?:{'|'.join(texts)})(?=[/ ,:]|$)")
-        seen = _mounts("self")  # no sign of a container: every namespace begins as a copy
-        found = []
-        for process in psutil.process_iter():
-            with contextlib.suppress(OSError):  # gone, or another user's
-                if any(of_ours.search(line) for line in _mounts(process.pid) - seen):
-                    found.append(process)
-        for process in found:
-            with contextlib.suppress(psutil.Error):
-                process.send_signal(signal.SIGKILL)
-        psutil.wait_procs(found, timeout=END_S)
-        for process in found:
-            ended = _has_ended(process)
-            self.is_left |= not ended
-            yield f"process {process.pid} " + ("killed" if ended else "does not die")
-
-    def _cgroups(self, trees: Sequence[Hierarchy]) -> Iterator[str]:
-        names = {path.name for tree in trees for path in tree.top.glob(f"tfhet-{self._tag}-*") if path.is_dir()}
-        for name in sorted(names):
-            cgroup = Cgroup(name, trees)
-            killed = len(cgroup.pids())
-            try:
-                left = cgroup.remove(END_S)
-            except TfhetError as error:
-                self.is_left = True
-                yield str(error)
-                continue
-            self.is_left |= bool(left)
-            yield f"cgroup {name}: " + (
-                f"processes {', '.join(map(str, left))} do not die" if left else f"removed, {killed} processes killed"
-            )
-
-    def _folder(self, path: Path) -> Iterator[str]:
-        for mount in sorted(_mounted_below(path), reverse=True):  # the deepest first
-            with contextlib.suppress(OSError, subprocess.SubprocessError):
-                subprocess.run(["umount", "-l", mount], capture_output=True, timeout=_UNMOUNT_S)
-        if left := _mounted_below(path):
-            self.is_left = True
-            yield f"folder {path}: not removed, {left[0]} is mounted in it"
-            return
-        shutil.rmtree(path, ignore_errors=True)
-        self.is_left |= path.exists()
-        yield f"folder {path}: " + ("cannot be removed" if path.exists() else "removed")
+def _folder(path: Path) -> Result:
+    for mount in sorted(_mounted_below(path), reverse=True):  # the deepest first
+        with contextlib.suppress(TfhetError):
+            tool.run(["umount", "-l", mount])
+    if left := _mounted_below(path):
+        return f"folder {path}: not removed, {left[0]} is mounted in it", False
+    shutil.rmtree(path, ignore_errors=True)
+    return f"folder {path}: " + ("cannot be removed" if path.exists() else "removed"), not path.exists()
 
 
 def _has_ended(process: psutil.Process) -> bool:
@@ -224,11 +189,16 @@ def _mounted_below(path: Path) -> list[str]:
     return [str(point) for point in points if point.is_relative_to(path)]
 
 
-def _registered(lock: Path) -> Iterator[_Folder]:
+def _registered(lock: Path) -> list[Path]:
+    """The folders in a lock file that are still the ones that were registered."""
+    folders = []
     for line in lock.read_text(encoding="ascii", errors="replace").splitlines():
-        with contextlib.suppress(ValueError, KeyError, TypeError):  # the last line of one that died writing it
+        with contextlib.suppress(ValueError, OSError):  # half a line of one that died writing it; a folder that is gone
             row = json.loads(line)
-            yield _Folder(Path(row["folder"]), int(row["device"]), int(row["inode"]))
+            found = os.stat(row["folder"], follow_symlinks=False)
+            if (found.st_dev, found.st_ino) == (row["device"], row["inode"]):
+                folders.append(Path(row["folder"]))
+    return folders
 
 
 def _locked(descriptor: int, path: Path) -> bool:

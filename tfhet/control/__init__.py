@@ -1,17 +1,18 @@
 """The link between launchers: who has joined, who holds a lease, and the end of the job.
 
-server.py       the leader's end;  client.py: a follower's end
-handshake.py    both prove that they know the job's secret
+server.py       the leader's end;  client.py: a follower's end;  lease.py: when a lease is renewed, and lost
+handshake.py    both ends prove that they know the job's secret
 """
 
 from __future__ import annotations
 
 from tfhet.control.client import LinkClient
-from tfhet.control.message import MAX_LINE_BYTES, Message, ProtocolError
-from tfhet.control.secret import SECRET_VARIABLE, Secret, new_secret
+from tfhet.control.connection import MAX_LINE_BYTES, Message, ProtocolError
+from tfhet.control.handshake import HYPERPARAMETER_VARIABLE, SECRET_VARIABLE, Secret, new_secret
 from tfhet.control.server import LinkServer
 
 __all__ = [
+    "HYPERPARAMETER_VARIABLE",
     "MAX_LINE_BYTES",
     "SECRET_VARIABLE",
     "LinkServer",

@@ -1,4 +1,4 @@
-"""The client of the link, in every follower's launcher: joins the leader, holds a lease, learns of the end of the job.
+"""The client of the link, in every follower's launcher: joins the leader, holds a lease, hears of the end of the job.
 
 client = LinkClient("rank-1", "algo-2", 16000, secret, on_message=order, on_end=end, on_lease_lost=give_up)
 await client.join({"host": "algo-3"}, deadline_s=300.0)
@@ -15,16 +15,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from tfhet.clock import SYSTEM, Clock
-from tfhet.control.connection import Connection
-from tfhet.control.handshake import JoinRequest, Refused, Unauthenticated, introduce
+from tfhet.control.connection import MAX_NUMBER, Connection, Message, ProtocolError, valid_code
+from tfhet.control.handshake import JoinRequest, Refused, Secret, Unauthenticated, introduce
 from tfhet.control.inbox import Inbox
-from tfhet.control.message import MAX_NUMBER, Message, ProtocolError, valid_code
+from tfhet.control.lease import beats
 from tfhet.control.outbox import Outbox
-from tfhet.control.pulse import beats
-from tfhet.control.secret import Secret
 from tfhet.deadline import Deadline
 from tfhet.errors import ClusterError, NotReady, UsageError
-from tfhet.events import Event, Observer, ignore
 
 logger = logging.getLogger(__name__)
 
@@ -57,41 +54,33 @@ class LinkClient:
         on_lease_lost: Callable[[str], Awaitable[None] | None] | None = None,
         handshake_s: float = 5.0,
         clock: Clock = SYSTEM,
-        observer: Observer = ignore,
     ):
         self.name = name
         self.lease_s = lease_s
         """Seconds; the server's, once joined."""
         self.clock_offset: tuple[float, float] | None = None
-        """Seconds that the server's clock is ahead of this one, and their error, from the quickest handshake. None
-        before the first, or when the server did not send its time."""
-        self._address, self._port = address, port
-        self._secret = secret
+        """Seconds that the server's clock is ahead of this one, and their error, from the quickest handshake; None
+        before it."""
+        self._address, self._port, self._secret = address, port, secret
         self._on_message, self._on_end, self._on_lease_lost = on_message, on_end, on_lease_lost
-        self._handshake_s = handshake_s
-        self._clock = clock
-        self._observer = observer
+        self._handshake_s, self._clock = handshake_s, clock
         self._instance = secrets.token_hex(8)
         self._facts: Mapping[str, Any] = {}
         self._outbox = Outbox()
         self._inbox = Inbox()
         self._connection: Connection | None = None
         self._heard_s = 0.0
-        self._over = ""
+        self.end_reason = ""
+        """Why this client holds no lease any more: "ended", "lease lost" or "left"; "" while it does, and before."""
         self._tasks: list[asyncio.Task[None]] = []
         self._leaving: asyncio.Task[None] | None = None
-
-    @property
-    def end_reason(self) -> str:
-        """Why this client holds no lease any more: "ended", "lease lost" or "left"; "" while it does, and before."""
-        return self._over
 
     async def join(self, facts: Mapping[str, Any], deadline_s: float) -> None:
         """Joins with `facts` (JSON values) about this host; retries for `deadline_s` seconds.
 
         Raises NotReady with the last reason at the deadline, and ClusterError when the server refuses this member.
         """
-        if self._tasks or self._over:
+        if self._tasks or self.end_reason:
             raise UsageError(f"client {self.name!r} has joined already; make a new one")
         self._facts = dict(facts)
         try:
@@ -105,12 +94,8 @@ class LinkClient:
         ]
 
     def send(self, message: Mapping[str, Any]) -> None:
-        """Sends the server a message: JSON values with a text under "type", less than 64 KiB as a line.
-
-        The message arrives once and in order, over a new connection too where the first one breaks. Raises
-        ProtocolError for a message that does not fit, or when 4 MiB are unconfirmed (confirmations travel with the
-        renewals).
-        """
+        """Sends the server a message, as `LinkServer.send` does. Raises ProtocolError for a message that does not fit,
+        or when 4 MiB are unconfirmed."""
         if not self._tasks or self._leaving is not None:
             raise UsageError("a client sends between join and leave")
         if self._outbox.is_full:
@@ -131,7 +116,7 @@ class LinkClient:
         await self._inbox.close()
 
     async def _leave(self, code: int, flush_s: float) -> None:
-        self._over = self._over or "left"
+        self.end_reason = self.end_reason or "left"
         if self._tasks and self._connection is not None:
             self._connection.write({"type": "left", "code": valid_code(code)})
             await asyncio.wait(self._tasks[:1], timeout=flush_s)
@@ -194,7 +179,7 @@ class LinkClient:
             finally:
                 self._connection = None
                 connection.abort()
-            if self._over:
+            if self.end_reason:
                 break
             logger.warning("%s: the connection to the leader broke: %s", self.name, why)
             try:
@@ -210,28 +195,19 @@ class LinkClient:
         while True:
             message = await connection.read()
             self._heard_s = self._clock.monotonic()
-            kind = message["type"]
-            if kind == "lease":
-                self._outbox.confirm(message["seen"])
-            elif kind == "message":
-                if self._inbox.is_full:
-                    raise ProtocolError("messages come faster than they can be handled")
-                body = self._outbox.take(message)
-                if body is not None:
-                    self._inbox.put(self._on_message, body)
-            elif kind == "end":
-                if not self._over:
-                    self._over = "ended"
-                    self._tell("link.end_heard", code=message["code"], cause=message["cause"])
-                    self._inbox.put(self._on_end, message["code"], message["cause"])
-            else:
-                raise ProtocolError(f"a server sends no message of type {kind!r}")
+            if self._outbox.receive(message, "lease", self._inbox, self._on_message):
+                continue
+            if message["type"] != "end":
+                raise ProtocolError(f"a server sends no message of type {message['type']!r}")
+            if not self.end_reason:
+                self.end_reason = "ended"
+                self._inbox.put(self._on_end, message["code"], message["cause"])
 
     async def _renew(self) -> None:
-        async for beat in beats(lambda: self.lease_s, self._clock, self._send_renewal, self._heard_s):
-            self._heard_s += beat.stood_still_s
-            silent_s = beat.now_s - self._heard_s
-            if silent_s > self.lease_s and not self._over and self._connection is not None:
+        async for now_s, stood_still_s in beats(lambda: self.lease_s, self._clock, self._send_renewal, self._heard_s):
+            self._heard_s += stood_still_s
+            silent_s = now_s - self._heard_s
+            if silent_s > self.lease_s and not self.end_reason and self._connection is not None:
                 self._lose(f"the leader was silent for {silent_s:.1f} s, the lease is {self.lease_s:g} s")
 
     def _send_renewal(self) -> bool:
@@ -241,15 +217,8 @@ class LinkClient:
         return True
 
     def _lose(self, reason: str) -> None:
-        if not self._over:
-            self._over = "lease lost"
-            self._tell("link.lease_lost", reason=reason)
+        if not self.end_reason:
+            self.end_reason = "lease lost"
             self._inbox.put(self._on_lease_lost, reason)
             if self._connection is not None:
                 self._connection.abort()
-
-    def _tell(self, name: str, **fields: Any) -> None:
-        try:
-            self._observer(Event(name, self._clock.wall(), {"member": self.name, **fields}))
-        except Exception:  # a full disk must not cost the lease
-            logger.exception("the observer failed")

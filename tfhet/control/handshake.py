@@ -13,23 +13,61 @@ the deadline.
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import json
 import re
 import secrets
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from tfhet.control.connection import Connection
-from tfhet.control.message import Message, ProtocolError
-from tfhet.control.secret import Secret
-from tfhet.errors import TfhetError
+from tfhet.control.connection import Connection, Message, ProtocolError
+from tfhet.errors import TfhetError, UsageError
 
 VERSION = 1
+SECRET_VARIABLE = "TFHET_SECRET"
+HYPERPARAMETER_VARIABLE = "SM_HP_TFHET_SECRET"
 _CLIENT, _SERVER = "member", "coordinator"
 """The roles, as they stand under the HMAC."""
 _HEX_32_BYTES = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class Secret:
+    """The key of a job's link; its repr does not show it."""
+
+    key: bytes = field(repr=False)
+    """32 bytes."""
+    derived: bool
+    """Whether the key is made from the job's name and hosts, which others may know or guess; the job's log says so."""
+
+    @classmethod
+    def from_text(cls, text: str) -> Secret:
+        """The key made from a shared text. Raises UsageError, without the text, for fewer than 16 characters."""
+        if len(text) < 16:
+            raise UsageError(f"the job's secret has {len(text)} characters; give at least 16")
+        return cls(_key("given", text), False)
+
+    @classmethod
+    def derive(cls, job_name: str, hosts: Iterable[str]) -> Secret:
+        """The key made from the job's identity: keeps out other jobs, but not a peer that knows this one."""
+        return cls(_key("derived", job_name, *sorted(hosts)), True)
+
+    @classmethod
+    def from_env(cls, env: Mapping[str, str], job_name: str, hosts: Iterable[str]) -> Secret:
+        """The secret in the variable `TFHET_SECRET` or the hyperparameter `tfhet_secret`; else the derived one."""
+        text = env.get(SECRET_VARIABLE) or env.get(HYPERPARAMETER_VARIABLE)
+        return cls.from_text(text) if text else cls.derive(job_name, hosts)
+
+
+def _key(*parts: str) -> bytes:
+    return hashlib.sha256("\0".join(("tfhet-link-1", *parts)).encode("utf-8", "surrogatepass")).digest()
+
+
+def new_secret() -> str:
+    """A new secret of 256 bits for a job. It starts with a letter: SageMaker parses hyperparameters as JSON."""
+    return "s" + secrets.token_hex(32)
 
 
 class Refused(TfhetError):
@@ -42,7 +80,7 @@ class Unauthenticated(TfhetError):
 
 @dataclass(frozen=True)
 class JoinRequest:
-    """What a member that dials says of itself."""
+    """The identity and facts that a member sends when it dials."""
 
     name: str
     instance: str
@@ -65,10 +103,10 @@ async def admit(connection: Connection, secret: Secret, objection: Callable[[str
     name, instance = join["name"], join["instance"]
     if not (_HEX_32_BYTES.fullmatch(join["nonce"]) and _is_name(name) and _is_name(instance)):
         raise ProtocolError("join: malformed nonce, name or instance")
-    said = (name, instance, nonce, join["nonce"])
-    if not _proves(join["proof"], secret, _CLIENT, *said):
+    parts = (name, instance, nonce, join["nonce"])
+    if not _proves(join["proof"], secret, _CLIENT, *parts):
         raise Unauthenticated("wrong secret")
-    connection.write({"type": "welcome", "proof": _proof(secret, _SERVER, *said)})
+    connection.write({"type": "welcome", "proof": _proof(secret, _SERVER, *parts)})
     facts = _expect(await connection.read(), "facts")
     refuse_for(connection, name, objection(name, instance))
     return JoinRequest(name, instance, facts["facts"], facts["seen"])
@@ -89,15 +127,15 @@ async def introduce(connection: Connection, secret: Secret, request: JoinRequest
     if not _HEX_32_BYTES.fullmatch(hello["nonce"]):
         raise ProtocolError("hello: malformed nonce")
     nonce = secrets.token_hex(32)
-    said = (request.name, request.instance, hello["nonce"], nonce)
-    proof = _proof(secret, _CLIENT, *said)
+    parts = (request.name, request.instance, hello["nonce"], nonce)
+    proof = _proof(secret, _CLIENT, *parts)
     join = {"type": "join", "name": request.name, "instance": request.instance, "nonce": nonce, "proof": proof}
     connection.write(join)
     try:
         welcome = _expect(await connection.read(), "welcome")
     except ConnectionError as error:
         raise Unauthenticated("it hung up on the proof; is the job's secret the same on both hosts?") from error
-    if not _proves(welcome["proof"], secret, _SERVER, *said):
+    if not _proves(welcome["proof"], secret, _SERVER, *parts):
         raise Unauthenticated("what answers there does not know the job's secret")
     connection.write({"type": "facts", "facts": dict(request.facts), "seen": request.seen})
     return _expect(await connection.read(), "joined")
@@ -111,13 +149,14 @@ def _expect(message: Message, kind: str) -> Message:
     return message
 
 
-def _proof(secret: Secret, *said: object) -> str:
+def _proof(secret: Secret, *parts: object) -> str:
     # JSON keeps the parts apart, so no two different tuples give the same bytes.
-    return secret.sign(json.dumps(["tfhet", VERSION, *said]).encode("ascii")).hex()
+    data = json.dumps(["tfhet", VERSION, *parts]).encode("ascii")
+    return hmac.new(secret.key, data, hashlib.sha256).hexdigest()
 
 
-def _proves(proof: str, secret: Secret, *said: object) -> bool:
-    return hmac.compare_digest(proof.encode("utf-8", "replace"), _proof(secret, *said).encode("ascii"))
+def _proves(proof: str, secret: Secret, *parts: object) -> bool:
+    return hmac.compare_digest(proof.encode("utf-8", "replace"), _proof(secret, *parts).encode("ascii"))
 
 
 def _is_name(text: str) -> bool:

@@ -1,4 +1,4 @@
-"""Calls callbacks one after another, in a task of its own beside those that read and renew."""
+"""Calls callbacks one after another, in a task beside those that read messages and renew leases."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import inspect
 import logging
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -20,15 +19,14 @@ class Inbox:
     """A queue of calls and the task that makes them. A slow callback delays other callbacks only."""
 
     def __init__(self) -> None:
-        self._calls: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque()
-        self._some = asyncio.Event()
+        self._calls: asyncio.Queue[tuple[Callable[..., Any], tuple[Any, ...]]] = asyncio.Queue()
         self._task: asyncio.Task[None] | None = None
         self._closed = False
 
     @property
     def is_full(self) -> bool:
         """Whether the maximum is reached. `put` takes more all the same: the loss of a member must be reported."""
-        return len(self._calls) >= MAX_WAITING
+        return self._calls.qsize() >= MAX_WAITING
 
     def start(self) -> None:
         """Starts the task; needs a running loop."""
@@ -37,27 +35,21 @@ class Inbox:
     def put(self, callback: Callable[..., Any] | None, *arguments: Any) -> None:
         """Queues a call of a plain or coroutine function; does nothing for None."""
         if callback is not None and not self._closed:
-            self._calls.append((callback, arguments))
-            self._some.set()
+            self._calls.put_nowait((callback, arguments))
 
     async def _run(self) -> None:
         while not self._closed:
-            while self._calls and not self._closed:
-                callback, arguments = self._calls.popleft()
-                try:
-                    result = callback(*arguments)
-                    if inspect.isawaitable(result):
-                        await result
-                except Exception:
-                    logger.exception("a callback of the link failed")
-            self._some.clear()
-            if not self._closed:
-                await self._some.wait()
+            callback, arguments = await self._calls.get()
+            try:
+                result = callback(*arguments)
+                if inspect.isawaitable(result):
+                    await result
+            except Exception:
+                logger.exception("a callback of the link failed")
 
     async def close(self) -> None:
-        """Drops the waiting calls and ends the task. A callback that closes its own inbox runs to the end."""
+        """Drops the waiting calls and ends the task. A callback that closes its own inbox runs to its end."""
         self._closed = True
-        self._calls.clear()
         task, self._task = self._task, None
         if task is not None and task is not asyncio.current_task():
             task.cancel()

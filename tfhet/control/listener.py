@@ -9,11 +9,9 @@ import logging
 import socket
 from collections.abc import Awaitable, Callable
 
-from tfhet.cluster.address import busy
-from tfhet.control.connection import Connection
-from tfhet.control.handshake import JoinRequest, Refused, Unauthenticated, admit
-from tfhet.control.message import ProtocolError
-from tfhet.control.secret import Secret
+from tfhet.cluster import busy
+from tfhet.control.connection import Connection, ProtocolError
+from tfhet.control.handshake import JoinRequest, Refused, Secret, Unauthenticated, admit
 from tfhet.deadline import Deadline
 from tfhet.errors import UsageError
 
@@ -44,14 +42,9 @@ class Listener:
         serve: Callable[[JoinRequest, Connection], Awaitable[None]],
         dropped: Callable[[str, str], None],
         handshake_s: float,
-        max_unauthenticated: int = MAX_UNAUTHENTICATED,
     ):
-        self._secret = secret
-        self._objection = objection
-        self._serve_member = serve
-        self._dropped = dropped
-        self._handshake_s = handshake_s
-        self._max_unauthenticated = max_unauthenticated
+        self._secret, self._handshake_s = secret, handshake_s
+        self._objection, self._serve_member, self._dropped = objection, serve, dropped
         self._socket: socket.socket | None = None
         self._accepting: asyncio.Task[None] | None = None
         self._unproved: dict[Connection, None] = {}
@@ -97,7 +90,7 @@ class Listener:
         while True:
             try:
                 client, _ = await loop.sock_accept(sock)
-                connection = await self._take(client)
+                connection = await Connection.accept(client)
             except OSError as error:
                 self._drop("a peer", str(error))
                 exhausted = error.errno in _OUT_OF_RESOURCES
@@ -105,20 +98,12 @@ class Listener:
                     self._drop_oldest("no file descriptors are left")
                 await asyncio.sleep(0.05 if exhausted else 0)
                 continue
-            while len(self._unproved) >= self._max_unauthenticated:
+            while len(self._unproved) >= MAX_UNAUTHENTICATED:
                 self._drop_oldest("too many connections are in the handshake")
             self._unproved[connection] = None
             task = asyncio.create_task(self._serve(connection), name=f"tfhet-peer-{connection.peer}")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-
-    async def _take(self, client: socket.socket) -> Connection:
-        try:
-            client.setblocking(False)
-            return await Connection.accept(client)
-        except BaseException:
-            client.close()
-            raise
 
     def _drop_oldest(self, reason: str) -> None:
         if self._unproved:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from tfhet.control.message import Message, ProtocolError, encode
+from tfhet.control.connection import Message, ProtocolError, encode
+from tfhet.control.inbox import Inbox
 from tfhet.units import MIB
 
 MAX_KEPT_BYTES = 4 * MIB
@@ -47,6 +48,23 @@ class Outbox:
     def unconfirmed(self) -> tuple[Message, ...]:
         """The messages to be sent again over a new connection, in order."""
         return tuple(message for message, _ in self._kept)
+
+    def receive(self, message: Message, renewal: str, inbox: Inbox, callback: Callable[..., Any] | None) -> bool:
+        """Takes a renewal or a numbered message, whose body goes to `callback`; False for a message of another type.
+
+        Raises ProtocolError for a gap, and when messages come faster than `inbox` can handle them.
+        """
+        if message["type"] == renewal:
+            self.confirm(message["seen"])
+            return True
+        if message["type"] != "message":
+            return False
+        if inbox.is_full:
+            raise ProtocolError("messages come faster than they can be handled")
+        body = self.take(message)
+        if body is not None:
+            inbox.put(callback, body)
+        return True
 
     def take(self, message: Message) -> Message | None:
         """The body of a received message; None when it was received before. Raises ProtocolError for a gap."""

@@ -13,19 +13,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from tfhet.clock import SYSTEM, Clock
-from tfhet.control.connection import Connection
-from tfhet.control.handshake import JoinRequest, refuse_for
+from tfhet.control.connection import Connection, Message, ProtocolError, valid_code
+from tfhet.control.handshake import JoinRequest, Secret, refuse_for
 from tfhet.control.inbox import Inbox
-from tfhet.control.listener import MAX_UNAUTHENTICATED, Listener
-from tfhet.control.message import Message, ProtocolError, valid_code
-from tfhet.control.pulse import beats
-from tfhet.control.secret import Secret
-from tfhet.control.session import Session
+from tfhet.control.lease import Session, beats
+from tfhet.control.listener import Listener
 from tfhet.deadline import Deadline
 from tfhet.errors import NotReady, UsageError
 from tfhet.events import Event, Observer, ignore
@@ -53,7 +51,6 @@ class LinkServer:
         on_left: Callable[[str, int], Awaitable[None] | None] | None = None,
         grace_s: float | None = None,
         handshake_s: float = 5.0,
-        max_unauthenticated: int = MAX_UNAUTHENTICATED,
         clock: Clock = SYSTEM,
         observer: Observer = ignore,
     ):
@@ -63,20 +60,19 @@ class LinkServer:
         self._lease_s = lease_s
         self._grace_s = lease_s / 4 if grace_s is None else grace_s
         self._on_message, self._on_lost, self._on_left = on_message, on_lost, on_left
-        self._clock = clock
-        self._observer = observer
+        self._clock, self._observer = clock, observer
         self._sessions: dict[str, Session] = {}
         self._end: Message | None = None
         self._closed = False
         self._changed = asyncio.Event()
         self._inbox = Inbox()
         self._renewing: asyncio.Task[None] | None = None
-        self._listener = Listener(secret, self._objection, self._serve, self._dropped, handshake_s, max_unauthenticated)
+        self._listener = Listener(secret, self._objection, self._serve, self._dropped, handshake_s)
 
     @property
     def facts(self) -> Mapping[str, Mapping[str, Any]]:
-        """What each member said about itself when it joined, by name."""
-        return {name: session.facts for name, session in self._sessions.items()}
+        """The facts with which each member joined, by name."""
+        return {name: session.request.facts for name, session in self._sessions.items()}
 
     @property
     def missing(self) -> frozenset[str]:
@@ -114,27 +110,22 @@ class LinkServer:
         Raises NotReady, naming the missing members, after `deadline_s` seconds, and as soon as one of them is lost or
         the job ends.
         """
-        with contextlib.suppress(asyncio.TimeoutError):
-            async with Deadline(deadline_s):
-                await self._until(lambda: not self.missing or bool(self.lost or self._end))
+        await self._until(lambda: not self.missing or bool(self.lost or self._end), deadline_s)
         if self.lost:
             raise NotReady("lost while waiting for the others: " + "; ".join(f"{n}: {w}" for n, w in self.lost.items()))
         if not self.missing:
             return
-        there = ", ".join(sorted(self._sessions)) or "no member"
         why = f"the job ended ({self._end['cause']})" if self._end else f"not joined after {deadline_s:g} s"
-        drops = f"; {self._listener.drops} connections dropped, last {self._listener.last_drop}"
-        raise NotReady(
-            f"{why}: missing {', '.join(sorted(self.missing))}; there: {there}{drops if self._listener.drops else ''}"
-        )
+        text = f"{why}: missing {', '.join(sorted(self.missing))}; there: {', '.join(sorted(self._sessions)) or 'none'}"
+        drops, last = self._listener.drops, self._listener.last_drop
+        raise NotReady(f"{text}; {drops} connections dropped, last {last}" if drops else text)
 
     def send(self, member: str, message: Mapping[str, Any]) -> None:
-        """Sends one member a message: JSON values with a text under "type", less than 64 KiB as a line.
+        """Sends a message to a member that holds a lease: JSON values, a text under "type", under 64 KiB as a line.
 
-        The message arrives once and in order, over a new connection too where the first one breaks; a member without a
-        lease gets nothing. A member that leaves 4 MiB unconfirmed is lost. Confirmations travel with the renewals, so
-        the link is for control, not for data. Raises ProtocolError for a message that does not fit, UsageError for a
-        name that is not expected.
+        The message arrives once and in order, also over a new connection. A member that leaves 4 MiB unconfirmed is
+        lost; confirmations travel with the renewals. Raises ProtocolError for a message that does not fit, UsageError
+        for a name that is not expected.
         """
         if member not in self.expected:
             raise UsageError(f"no member {member!r}; expected: {', '.join(sorted(self.expected)) or 'none'}")
@@ -166,12 +157,8 @@ class LinkServer:
             self._tell("link.ended", code=code, cause=cause)
             self._changed.set()
         if self.missing and late_s > 0:
-            with contextlib.suppress(asyncio.TimeoutError):
-                async with Deadline(late_s):
-                    await self._until(lambda: not self.missing or self._closed)
-        with contextlib.suppress(asyncio.TimeoutError):
-            async with Deadline(linger_s):
-                await self._until(lambda: not self.here or self._closed)
+            await self._until(lambda: not self.missing or self._closed, late_s)
+        await self._until(lambda: not self.here or self._closed, linger_s)
         staying = self.here
         await self.close()
         return staying
@@ -186,43 +173,40 @@ class LinkServer:
         await self._listener.close()
         await self._inbox.close()
 
-    async def _until(self, predicate: Callable[[], bool]) -> None:
-        while not predicate():
-            self._changed.clear()
-            await self._changed.wait()
+    async def _until(self, predicate: Callable[[], bool], limit_s: float) -> None:
+        with contextlib.suppress(asyncio.TimeoutError):
+            async with Deadline(limit_s):
+                while not predicate():
+                    self._changed.clear()
+                    await self._changed.wait()
 
     def _objection(self, name: str, instance: str) -> str | None:
         """The reason to refuse a member that has proved that it knows the secret, or None."""
-        reason = self._reason_against(name, instance)
-        if reason is not None:
-            self._tell("link.member_refused", member=name, reason=reason, is_expected=name in self.expected)
-        return reason
-
-    def _reason_against(self, name: str, instance: str) -> str | None:
         session = self._sessions.get(name)
         if name not in self.expected:
-            return f"not a member of this job; its members: {', '.join(sorted(self.expected))}"
-        if session is None:
+            reason = f"not a member of this job; its members: {', '.join(sorted(self.expected))}"
+        elif session is not None and session.request.instance != instance:
+            reason = "another process has joined under this name"
+        elif session is not None and not session.is_here:
+            reason = "it has left" if session.left_code is not None else f"it was lost: {session.lost_why}"
+        else:
             return None
-        if session.request.instance != instance:
-            return "another process has joined under this name"
-        if session.left_code is not None:
-            return "it has left"
-        return f"it was lost: {session.lost_why}" if session.lost_why is not None else None
+        self._tell("link.member_refused", member=name, reason=reason, is_expected=name in self.expected)
+        return reason
 
     async def _serve(self, request: JoinRequest, connection: Connection) -> None:
         refuse_for(connection, request.name, self._objection(request.name, request.instance))
-        session = self._sessions.get(request.name)
+        session, event = self._sessions.get(request.name), "link.member_joined"
         now = self._clock.monotonic()
         if session is None:
             session = Session(request, connection, now)
             self._sessions[request.name] = session
-            self._tell("link.member_joined", member=request.name, peer=connection.peer)
         else:
             if session.connection is not None:
                 session.connection.abort()
             session.connection, session.heard_s = connection, now
-            self._tell("link.member_returned", member=request.name, peer=connection.peer)
+            event = "link.member_returned"
+        self._tell(event, member=request.name, peer=connection.peer)
         try:
             session.outbox.confirm(request.seen)
             connection.write(
@@ -241,34 +225,28 @@ class LinkServer:
                     logger.warning("the connection to %s broke: %s", session.name, error)
 
     async def _listen(self, session: Session, connection: Connection) -> None:
+        on_message = None if self._on_message is None else functools.partial(self._on_message, session.name)
         while True:
             message = await connection.read()
             session.heard_s = self._clock.monotonic()
-            kind = message["type"]
-            if kind == "alive":
-                session.outbox.confirm(message["seen"])
-            elif kind == "message":
-                if self._inbox.is_full:
-                    raise ProtocolError("it sends faster than its messages can be handled")
-                body = session.outbox.take(message)
-                if body is not None:
-                    self._inbox.put(self._on_message, session.name, body)
-            elif kind == "left":
-                if session.is_here:
-                    session.left_code = message["code"]
-                    self._tell("link.member_left", member=session.name, code=session.left_code)
-                    self._inbox.put(self._on_left, session.name, session.left_code)
-                    self._changed.set()
-                return
-            else:
-                raise ProtocolError(f"a member sends no message of type {kind!r}")
+            if session.outbox.receive(message, "alive", self._inbox, on_message):
+                continue
+            if message["type"] != "left":
+                raise ProtocolError(f"a member sends no message of type {message['type']!r}")
+            if session.is_here:
+                session.left_code = message["code"]
+                self._tell("link.member_left", member=session.name, code=session.left_code)
+                self._inbox.put(self._on_left, session.name, session.left_code)
+                self._changed.set()
+            return
 
     async def _renew(self) -> None:
-        async for beat in beats(lambda: self._lease_s, self._clock, self._send_renewals, self._clock.monotonic()):
+        began_s = self._clock.monotonic()
+        async for now_s, stood_still_s in beats(lambda: self._lease_s, self._clock, self._send_renewals, began_s):
             for session in self._sessions.values():
-                session.heard_s += beat.stood_still_s
-                session.broken_s += beat.stood_still_s
-                why = session.loss(beat.now_s, self._lease_s, self._grace_s)
+                session.heard_s += stood_still_s
+                session.broken_s += stood_still_s
+                why = session.loss(now_s, self._lease_s, self._grace_s)
                 if why is not None and session.is_here and self._end is None:
                     self._give_up(session, why)
 

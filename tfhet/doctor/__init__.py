@@ -1,4 +1,4 @@
-"""What will fail before anything starts: this machine, what is installed on it, a cluster, a data set, a script.
+"""Finds what will fail before anything starts: in this machine, its packages, a cluster, a data set, a script.
 
 from tfhet.cluster import environment
 from tfhet.doctor import examine
@@ -14,10 +14,8 @@ from tfhet import lazy
 
 if TYPE_CHECKING:
     from tfhet.doctor.examination import SUBJECTS, Examination, examine
-    from tfhet.doctor.rule import Check, Rule, RuleAnswer, Status, Subject
+    from tfhet.doctor.rule import Check, Rule, Status
 
-__all__ = ["SUBJECTS", "Check", "Examination", "Rule", "RuleAnswer", "Status", "Subject", "examine"]
+__all__ = ["SUBJECTS", "Check", "Examination", "Rule", "Status", "examine"]
 
-lazy.names_on_demand(
-    __name__, {"examination": "SUBJECTS Examination examine", "rule": "Check Rule RuleAnswer Status Subject"}
-)
+lazy.names_on_demand(__name__, {"examination": "SUBJECTS Examination examine", "rule": "Check Rule Status"})

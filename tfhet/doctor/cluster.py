@@ -1,4 +1,4 @@
-"""Rules about a cluster file, and the facts that they judge: the file, and what this machine knows about it."""
+"""Facts about a cluster file and what this machine knows about it, and the rules that judge them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tfhet.doctor.rule import RuleAnswer, Subject, limited, ok, wrong
 from tfhet.errors import ClusterError, UsageError
 from tfhet.launch import LaunchSettings
 from tfhet.planes.tf_service import ServiceSettings
-from tfhet.record.machine import usable_cores
+from tfhet.record import usable_cores
 from tfhet.simulate import BASE_BYTES, DIGITS, PROCESS_BYTES, ClusterFile, GroupFile, load
 from tfhet.units import GIB, MIB
 
-FILES_FOR_EACH = 4
-"""Files per worker, so that no worker waits long for the others at the end of an epoch."""
+FILES_PER_WORKER = 4
+"""Recommended minimum, so that no worker waits long for the others at the end of an epoch."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,11 @@ class ClusterFacts:
     settings: LaunchSettings
     """Launcher arguments of the file; the defaults where those are wrong."""
     refused: str
-    """What is wrong with them; "" when nothing is."""
-    types: Mapping[str, Instance | None]
-    """Instance types by name; None for one that the catalogue lacks."""
-    near: Mapping[str, str]
-    """What the catalogue says of those that it lacks."""
+    """Error message of the launcher about them; "" when they are right."""
+    types: Mapping[str, Instance]
+    """Instance types by name."""
+    unknown_types: Mapping[str, str]
+    """For each type that the catalogue lacks, its error message, which lists similar names."""
     mistyped: Mapping[str, str]
     """Arguments that the launcher passes on to the script, each with the one of its own that looks like it."""
     files: Mapping[str, int | None]
@@ -48,16 +48,17 @@ class ClusterFacts:
     memory_bytes: int
 
     @property
-    def dnn_group(self) -> str:
-        return self.cluster.training_group(self.settings.dnn_group)
+    def dnn(self) -> GroupFile | None:
+        """The group that trains; None where the file has no group of the name that the settings give."""
+        return self.cluster.groups.get(self.cluster.training_group(self.settings.dnn_group))
 
     @property
     def dnn_hosts(self) -> int:
-        return sum(group.hosts for name, group in self.cluster.groups.items() if name == self.dnn_group)
+        return self.dnn.hosts if self.dnn else 0
 
     @property
     def data_hosts(self) -> int:
-        return sum(group.hosts for name, group in self.cluster.groups.items() if name != self.dnn_group)
+        return sum(group.hosts for group in self.cluster.groups.values()) - self.dnn_hosts
 
     @property
     def service(self) -> ServiceSettings:
@@ -69,33 +70,26 @@ class ClusterFacts:
         """Number of workers of the data service in the whole cluster."""
         return self.data_hosts * self.service.data_host_workers + self.dnn_hosts * self.service.dnn_host_workers
 
-    @property
-    def ranks(self) -> int:
-        group = self.cluster.groups.get(self.dnn_group)
-        return group.hosts * group.ranks if group else 0
-
 
 def look(name: str) -> ClusterFacts:
-    """Facts about a cluster file, or a preset. Raises UsageError for one that cannot be read."""
+    """Returns the facts about a cluster file, or a preset. Raises UsageError for one that cannot be read."""
     cluster = load(name)
     try:
-        settings, rest = LaunchSettings.parse(cluster.arguments())
-        refused = ""
+        (settings, rest), refused = LaunchSettings.parse(cluster.arguments()), ""
     except UsageError as error:
         settings, rest, refused = LaunchSettings(), [], str(error)
-    types: dict[str, Instance | None] = {}
-    near = {}
+    types, unknown_types = {}, {}
     for group in cluster.groups.values():
         try:
             types[group.instance_type] = instance(group.instance_type)
         except UsageError as error:
-            types[group.instance_type], near[group.instance_type] = None, str(error)
+            unknown_types[group.instance_type] = str(error)
     return ClusterFacts(
         cluster,
         settings,
         refused,
         types,
-        near,
+        unknown_types,
         dict(_mistyped(rest)),
         # The demonstration data are written when they are first used.
         {channel: _files(Path(at)) for channel, at in cluster.channels.items() if Path(at).parts[:1] != (DIGITS,)},
@@ -124,17 +118,15 @@ CLUSTER: Subject[ClusterFacts] = Subject("cluster")
 
 @CLUSTER.rule("launcher arguments", "the launchers refuse wrong ones, on every host")
 def launcher_arguments(facts: ClusterFacts) -> RuleAnswer:
-    if facts.refused:
-        return wrong(facts.refused, "correct it under `launcher:`")
-    return ok(", ".join(f"{name} {value}" for name, value in facts.cluster.launcher.items()) or "the usual ones")
+    given = ", ".join(f"{name} {value}" for name, value in facts.cluster.launcher.items()) or "the defaults"
+    return wrong(facts.refused, "correct it under `launcher:`", when=facts.refused, otherwise=given)
 
 
 @CLUSTER.rule("mistyped arguments", "what the launcher does not know goes to the script, without a warning")
 def mistyped_arguments(facts: ClusterFacts) -> RuleAnswer:
-    if facts.mistyped:
-        found = ", ".join(f"{word} is none of the launcher's" for word in facts.mistyped)
-        return limited(found, f"if it was meant for the launcher: {', '.join(facts.mistyped.values())}")
-    return ok("none")
+    found = ", ".join(f"{word} is none of the launcher's" for word in facts.mistyped)
+    what = f"if it was meant for the launcher: {', '.join(facts.mistyped.values())}"
+    return limited(found, what, when=facts.mistyped, otherwise="none")
 
 
 @CLUSTER.rule("groups", "each group delivers data or trains")
@@ -146,16 +138,18 @@ def groups(facts: ClusterFacts) -> RuleAnswer:
     )
     try:
         roles(Identity("", made[0].name, Cluster(made, "")), facts.settings.groups)
-    except ClusterError as error:  # what every launcher would say
+    except ClusterError as error:  # every launcher would raise it
         return wrong(str(error), "change the groups, or give data_group and dnn_group under `launcher:`")
     return ok(Cluster(made, "").describe())
 
 
 @CLUSTER.rule("workers", "a host without a task ends the job before it starts")
 def workers(facts: ClusterFacts) -> RuleAnswer:
-    if facts.data_hosts and not facts.service.data_host_workers:
-        return wrong("data hosts without workers", "data_host_workers 1 or more, or no data group")
-    return ok(f"{facts.workers}, and {facts.ranks} ranks")
+    what = "set data_host_workers to 1 or more, or remove the data group"
+    ranks = facts.dnn.hosts * facts.dnn.ranks if facts.dnn else 0
+    has_idle_hosts = facts.data_hosts and not facts.service.data_host_workers
+    sound = f"{facts.workers}, and {ranks} ranks"
+    return wrong("data hosts without workers", what, when=has_idle_hosts, otherwise=sound)
 
 
 @CLUSTER.rule("ports of a host", "each process of a host needs a port of its own")
@@ -172,40 +166,35 @@ def ports(facts: ClusterFacts) -> RuleAnswer:
 
 @CLUSTER.rule("instance types", "sizes and prices come from the type")
 def types(facts: ClusterFacts) -> RuleAnswer:
-    if facts.near:
-        what = "correct it, or give its group cpus, memory_mib and mbit_per_s"
-        return limited("; ".join(facts.near.values()), what)
-    return ok(", ".join(facts.types))
+    found = "; ".join(facts.unknown_types.values())
+    what = "correct it, or give its group cpus, memory_mib and mbit_per_s"
+    return limited(found, what, when=found, otherwise=", ".join(facts.types))
 
 
 @CLUSTER.rule("ranks and GPUs", "ranks that share a GPU wait for each other; a GPU without a rank is paid for")
 def gpus(facts: ClusterFacts) -> RuleAnswer | None:
-    group = facts.cluster.groups.get(facts.dnn_group)
-    row = facts.types.get(group.instance_type) if group else None
-    if group is None or row is None:
+    if facts.dnn is None or (row := facts.types.get(facts.dnn.instance_type)) is None:
         return None
-    found = f"{group.ranks} ranks on {row.name}, which has {row.gpus or 'no'} GPUs"
-    if row.gpus and group.ranks > row.gpus:
+    ranks, found = facts.dnn.ranks, f"{facts.dnn.ranks} ranks on {row.name}, which has {row.gpus or 'no'} GPUs"
+    if row.gpus and ranks > row.gpus:
         return limited(found, f"at most ranks: {row.gpus}; a simulator emulates missing GPUs, the cloud does not")
-    if group.ranks < row.gpus:
-        return limited(found, f"ranks: {row.gpus}, or a smaller type")
-    return ok(found)
+    return limited(found, f"ranks: {row.gpus}, or a smaller type", when=ranks < row.gpus)
 
 
 @CLUSTER.rule("CPU quotas", "hosts that are busy at once get less than their quota when there are too few CPUs")
 def cpu_quotas(facts: ClusterFacts) -> RuleAnswer:
     wanted = sum(group.hosts * (group.cpus or 0.0) for group in facts.cluster.groups.values())
     found = f"{wanted:g} CPUs for all hosts, {facts.cpus} on this machine"
-    if wanted > facts.cpus:
-        return limited(found, f"scale `cpus` down, at least by {wanted / facts.cpus:.2g}")
-    return ok(found if wanted else "none")
+    what = f"scale `cpus` down by a factor of at least {wanted / facts.cpus:.2g}"
+    return limited(found, what, when=wanted > facts.cpus, otherwise=found if wanted else "none")
 
 
 @CLUSTER.rule("memory of the hosts", "the kernel kills a process of the job when memory runs out")
 def memory(facts: ClusterFacts) -> RuleAnswer:
     needed = 0.0
     for name, group in facts.cluster.groups.items():
-        processes = _processes(facts, name, group)
+        of_dnn = group.ranks + facts.service.dnn_host_workers
+        processes = of_dnn if group is facts.dnn else facts.service.data_host_workers
         least = processes * PROCESS_BYTES + BASE_BYTES
         given = least if group.memory_mib is None else group.memory_mib * MIB
         if given < least:
@@ -213,21 +202,18 @@ def memory(facts: ClusterFacts) -> RuleAnswer:
             return limited(found, f"memory_mib {least / MIB:.0f}, or fewer workers or ranks")
         needed += group.hosts * given
     found = f"{needed / GIB:.1f} GiB for all hosts, {facts.memory_bytes / GIB:.1f} on this machine"
-    return limited(found, "fewer hosts, workers or ranks") if needed > facts.memory_bytes else ok(found)
+    return limited(found, "fewer hosts, workers or ranks", when=needed > facts.memory_bytes)
 
 
 @CLUSTER.rule("reserve_cpus", "the workers of a dnn host keep off these CPUs")
 def reserve(facts: ClusterFacts) -> RuleAnswer | None:
-    group = facts.cluster.groups.get(facts.dnn_group)
     kept = facts.service.reserve_cpus
-    if group is None or kept < 0 or not facts.service.dnn_host_workers:
+    if facts.dnn is None or kept < 0 or not facts.service.dnn_host_workers:
         return None
-    row = facts.types.get(group.instance_type)
-    there = math.ceil(group.cpus) if group.cpus else row.vcpus if row else facts.cpus
-    found = f"{kept} of {there} CPUs of a dnn host"
-    if kept >= there:
-        return limited(f"{found}: none would be left, so none is kept", f"reserve_cpus {there - 1} or less, or -1")
-    return ok(found)
+    row = facts.types.get(facts.dnn.instance_type)
+    there = math.ceil(facts.dnn.cpus) if facts.dnn.cpus else row.vcpus if row else facts.cpus
+    found, what = f"{kept} of {there} CPUs of a dnn host", f"reserve_cpus {there - 1} or less, or -1"
+    return limited(f"{found}: none would be left, so none is kept", what, when=kept >= there, otherwise=found)
 
 
 @CLUSTER.rule("channels", "the job does not see a directory that does not exist")
@@ -235,12 +221,11 @@ def channels(facts: ClusterFacts) -> RuleAnswer | None:
     if not facts.cluster.channels:
         return None
     lost = [f"{name}: {facts.cluster.channels[name]}" for name, count in facts.files.items() if count is None]
-    if lost:
-        return wrong(f"no such directory: {', '.join(lost)}", "correct the path; it is relative to where tfhet starts")
-    return ok(", ".join(facts.cluster.channels))
+    what = "correct the path; it is relative to where tfhet starts"
+    return wrong(f"no such directory: {', '.join(lost)}", what, when=lost, otherwise=", ".join(facts.cluster.channels))
 
 
-@CLUSTER.rule("files and workers", "a file goes to one worker")
+@CLUSTER.rule("files and workers", "each file goes to one worker")
 def files(facts: ClusterFacts) -> RuleAnswer | None:
     counted = {name: count for name, count in facts.files.items() if count is not None}
     if not counted or not facts.workers:
@@ -251,16 +236,8 @@ def files(facts: ClusterFacts) -> RuleAnswer | None:
 
 def files_for_workers(count: int, unit: str, workers: int) -> RuleAnswer:
     """Judges whether each worker has enough files, or other source elements."""
-    found, wanted = f"{count} {unit}, {workers} workers", FILES_FOR_EACH * workers
+    found, wanted = f"{count} {unit}, {workers} workers", FILES_PER_WORKER * workers
     if count < workers:
         what = f"write the data into {wanted} files or more, or take fewer workers"
         return limited(f"{found}: {workers - count} of them idle", what)
-    if count < wanted:
-        return limited(found, f"{wanted} files keep all of them busy to the end of an epoch")
-    return ok(found)
-
-
-def _processes(facts: ClusterFacts, name: str, group: GroupFile) -> int:
-    if name == facts.dnn_group:
-        return group.ranks + facts.service.dnn_host_workers
-    return facts.service.data_host_workers
+    return limited(found, f"{wanted} files keep all of them busy to the end of an epoch", when=count < wanted)

@@ -11,19 +11,11 @@ from tfhet.errors import UsageError
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds `tfhet doctor`."""
-    doctor = commands.add_parser(
-        "doctor", help="what will fail, and what could be better: machine, versions, cluster, pipeline, script"
-    )
+    doctor = commands.add_parser("doctor", help="finds what will fail: machine, versions, cluster, pipeline, script")
     doctor.add_argument("--cluster", metavar="FILE", help="also examine a cluster file, or a preset")
-    doctor.add_argument(
-        "--pipeline",
-        metavar="TARGET",
-        help="also examine a data set: a directory of TFRecords, `synthetic`, or FILE.py:NAME of a Pipeline, a "
-        "tf.data.Dataset, or a function that makes one",
-    )
-    doctor.add_argument(
-        "--stages", metavar="TEXT", help="stages, or the name of a chain, for a TARGET that is a source"
-    )
+    what = "a directory of TFRecords, `synthetic`, or FILE.py:NAME of a Pipeline, a tf.data.Dataset, or its function"
+    doctor.add_argument("--pipeline", metavar="TARGET", help=f"also examine a data set: {what}")
+    doctor.add_argument("--stages", metavar="TEXT", help="stages, or a chain's name, for a TARGET that is a source")
     doctor.add_argument("--script", type=Path, metavar="FILE", help="also read a training script, without running it")
     doctor.add_argument("--brief", action="store_true", help="leave out what is ok")
     doctor.add_argument("--run-dir", type=Path, help="directory for the files of simulated hosts")
@@ -32,7 +24,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """The exit code: 0, or 1 when something will fail."""
+    """Prints a table for each section. Returns 0, or 1 when something will fail."""
     from tfhet.cluster import environment
     from tfhet.doctor.examination import COLUMNS, examine
     from tfhet.report import show, table

@@ -7,31 +7,32 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tfhet.container import kernel
+from tfhet import container
 from tfhet.doctor import cluster, host, pipeline, script, software
-from tfhet.doctor.host_rules import MACHINE
 from tfhet.doctor.rule import Check, Status, Subject
-from tfhet.doctor.script_rules import SCRIPT
-from tfhet.doctor.version_rules import DISTRIBUTIONS, VERSIONS
 from tfhet.versions import versions
 
 SCHEMA = 2
 COLUMNS = ("what", "is", "found", "why it matters", "what to do")
-SUBJECTS: tuple[Subject[Any], ...] = (MACHINE, VERSIONS, cluster.CLUSTER, pipeline.PIPELINE, SCRIPT)
-_BESIDE = {
+SUBJECTS: tuple[Subject[Any], ...] = (
+    host.MACHINE,
+    software.VERSIONS,
+    cluster.CLUSTER,
+    pipeline.PIPELINE,
+    script.SCRIPT,
+)
+_OPTIONAL = {
     "unshare": "trying namespaces",
     "CPU set": "hosts in namespaces whose CPUs are counted",
     "memory limit": "hosts in namespaces with less memory than the machine",
     "netem": "packet delays that cost no CPU",
 }
 """Purposes of features of the machine that a simulation can do without: another way is taken, or the record says so."""
-_OF_SOFTWARE = ("toolkit", "mpi4py")
-"""Features of a simulation that the section `software` reports."""
 
 
 @dataclass(frozen=True)
 class Examination:
-    """What was found."""
+    """All checks, in the order in which they were made."""
 
     checks: tuple[Check, ...]
 
@@ -42,9 +43,9 @@ class Examination:
 
     @property
     def verdict(self) -> str:
-        """All of it in one line."""
-        fatal = [f"{check.name} ({check.found}; {check.advice})" for check in self.checks if check.is_fatal]
-        if fatal:
+        """The result in one line."""
+        if not self.is_sound:
+            fatal = (f"{check.name} ({check.found}; {check.what_to_do})" for check in self.checks if check.is_fatal)
             return f"will fail: {'; '.join(fatal)}"
         less = sum(check.status in (Status.LIMITED, Status.MISSING) for check in self.checks)
         return f"nothing was found that will fail; {less} of {len(self.checks)} could be better"
@@ -54,11 +55,13 @@ class Examination:
 
     def rows(self, section: str, brief: bool = False) -> list[list[str]]:
         """Rows of a table with COLUMNS. brief: leaves out what is ok."""
-        return [
-            [check.name, check.status.value, check.found, check.reason, check.advice]
-            for check in self.checks
-            if check.section == section and not (brief and check.status is Status.OK)
-        ]
+        rows = []
+        for check in self.checks:
+            is_ok = check.status is Status.OK
+            if check.section == section and not (brief and is_ok):
+                why = f"{check.why} ({check.issue})" if check.issue and not is_ok else check.why
+                rows.append([check.name, check.status.value, check.found, why, check.what_to_do])
+        return rows
 
     def to_json(self) -> dict[str, Any]:
         return {"schema": SCHEMA, "is_sound": self.is_sound, "checks": [check.to_json() for check in self.checks]}
@@ -75,8 +78,8 @@ def examine(
 ) -> Examination:
     """Examines the machine, and what is named beside it. Leaves nothing; takes seconds, because TensorFlow is loaded.
 
-    directory: place of the files of simulated hosts; None: the folder for temporary files. cluster_file: or the name of
-    a preset. target: of a data set, as `tfhet profile` takes it, with its stages where it is a source. Raises
+    directory: for the files of simulated hosts; None: the folder for temporary files. cluster_file: a path, or the name
+    of a preset. target: a data set, as `tfhet profile` takes it, with its stages where it is a source. Raises
     UsageError for what is named and does not exist.
     """
 
@@ -87,31 +90,30 @@ def examine(
         loaded = software.load(env)
         here = host.look(env, loaded.gpus, directory)
         yield from software.checks(loaded, len(here.gpus))
-        yield from VERSIONS.checks({**versions(DISTRIBUTIONS), "gpus": str(len(here.gpus))})
-        yield from MACHINE.checks(here)
-        yield from simulation_checks(kernel.probe(directory))
+        yield from software.VERSIONS.checks({**versions(software.DISTRIBUTIONS), "gpus": str(len(here.gpus))})
+        yield from host.MACHINE.checks(here)
+        yield from simulation_checks(container.probe(directory))
         if job is not None:
             yield from cluster.CLUSTER.checks(job)
         if target:
             workers = job.workers if job else None
             yield from pipeline.PIPELINE.checks(pipeline.look(target, stages, workers, here.memory_bytes))
         if text is not None:
-            yield from SCRIPT.checks(text)
+            yield from script.SCRIPT.checks(text)
 
     return Examination(tuple(checks()))
 
 
-def simulation_checks(features: Iterable[kernel.KernelFeature]) -> Iterator[Check]:
+def simulation_checks(features: Iterable[container.KernelFeature]) -> Iterator[Check]:
     """The section `simulation`: what the simulator can do to hosts on this machine."""
     for feature in features:
-        if feature.name in _OF_SOFTWARE:
+        if feature.name in ("toolkit", "mpi4py"):  # the section `software` has them
             continue
-        what = feature.what_to_do
+        status, what = Status.OK, ""
         if feature.there is None:
             status, what = Status.UNKNOWN, "run tfhet doctor as root"
-        elif feature.there:
-            status = Status.OK
-        else:
-            status = Status.LIMITED if feature.name in _BESIDE else Status.MISSING
-        why = kernel.PURPOSES[feature.needed_for[0]] if feature.needed_for else _BESIDE.get(feature.name, "")
+        elif not feature.there:
+            status = Status.LIMITED if feature.name in _OPTIONAL else Status.MISSING
+            what = feature.what_to_do
+        why = container.PURPOSES[feature.needed_for[0]] if feature.needed_for else _OPTIONAL.get(feature.name, "")
         yield Check("simulation", feature.name, status, feature.detail, why, what)

@@ -1,9 +1,8 @@
-"""This machine, as far as it matters to a job: facts, read once, that the rules of `host_rules` judge."""
+"""Facts about this machine that matter to a job, and the rules that judge them."""
 
 from __future__ import annotations
 
 import ctypes
-import os
 import resource
 import socket
 import tempfile
@@ -14,17 +13,17 @@ from pathlib import Path
 import psutil
 
 from tfhet.cluster import CONTROL_PORT, check_free
+from tfhet.doctor.rule import RuleAnswer, Subject, limited, ok
 from tfhet.errors import UsageError
 from tfhet.planes.tf_service import ServiceSettings
-from tfhet.record.machine import machine
+from tfhet.record import machine
+from tfhet.units import GIB, MIB
 
-_WORKERS = ServiceSettings.worker_port
-PORTS = (CONTROL_PORT, ServiceSettings.dispatcher_port, *range(_WORKERS, _WORKERS + 4))
+PORTS = (CONTROL_PORT, ServiceSettings.dispatcher_port, *(ServiceSettings.worker_port + n for n in range(4)))
 """Default ports of a launcher, with up to four workers on a host."""
 _PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
 """gRPC's own order (doc/environment_variables.md of gRPC); it reads them in lower case only."""
-_TIME_ERROR = 5
-"""What adjtimex(2) returns where nothing keeps the clock in step."""
+_NO_LIMIT = 2**30
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ class HostFacts:
     steal_share: float
     """Share of the CPU time since boot that the hypervisor gave to others, 0 to 1."""
     governor: str
-    """Governor of the CPU's frequency; "" where the machine does not say."""
+    """Governor of the CPU's frequency; "" where it is not known."""
     numa_nodes: int
     memory_bytes: int
     memory_free_bytes: int
@@ -51,10 +50,10 @@ class HostFacts:
     shm_bytes: int | None
     """Size of /dev/shm; None where it does not exist."""
     directory: str
-    """Place of the files of simulated hosts."""
+    """Directory for the files of simulated hosts."""
     disk_free_bytes: int
     busy_ports: tuple[str, ...]
-    """Why each of PORTS that is in use cannot be listened on."""
+    """An error message for each of PORTS that is in use."""
     name: str
     addresses: tuple[str, ...]
     """IPv4 addresses of the name; () where it cannot be resolved."""
@@ -63,7 +62,7 @@ class HostFacts:
     default_interface: str
     """Interface of the default route; "" without one."""
     is_clock_in_step: bool | None
-    """None: the machine does not say."""
+    """Whether the clock is synchronised; None where that is not known."""
     preloaded: str
     """`LD_PRELOAD`."""
     proxies: tuple[str, ...]
@@ -73,64 +72,57 @@ class HostFacts:
 def look(env: Mapping[str, str], gpus_usable: int, directory: Path | None = None, root: Path = Path("/")) -> HostFacts:
     """Reads all facts; changes nothing. root: place of /proc and /sys, for tests."""
     here = machine(root / "proc")
-    directory = Path(tempfile.gettempdir()) if directory is None else directory.absolute()
-    while not directory.exists():  # it will be made there
-        directory = directory.parent
-    times, memory = psutil.cpu_times(), psutil.virtual_memory()
-    shm = root / "dev/shm"
+    wanted = (directory or Path(tempfile.gettempdir())).absolute()
+    there = str(next(each for each in (wanted, *wanted.parents) if each.exists()))
+    times, files, shm = psutil.cpu_times(), resource.getrlimit(resource.RLIMIT_NOFILE)[0], root / "dev/shm"
     return HostFacts(
-        here["cpu"],
-        here["cores"],
-        here["cores_usable"],
-        cpu_quota(root),
-        getattr(times, "steal", 0.0) / max(1e-9, sum(times)),
-        _text(root / "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
-        len(list((root / "sys/devices/system/node").glob("node[0-9]*"))) or 1,
-        here["memory_bytes"],
-        int(memory.available),
-        tuple(here["gpus"]),
-        gpus_usable,
-        _open_files(),
-        psutil.disk_usage(str(shm)).total if shm.is_dir() else None,
-        str(directory),
-        psutil.disk_usage(str(directory)).free,
-        _busy(PORTS),
-        socket.gethostname(),
-        _addresses(socket.gethostname()),
-        _interfaces(),
-        _default_interface(root),
-        _is_clock_in_step(),
-        env.get("LD_PRELOAD", ""),
-        tuple(name for name in _PROXIES if env.get(name)),
+        cpu=here["cpu"],
+        cores=here["cores"],
+        cores_usable=here["cores_usable"],
+        cpu_quota=cpu_quota(root),
+        steal_share=getattr(times, "steal", 0.0) / sum(times),
+        governor=_text(root / "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        numa_nodes=len(list((root / "sys/devices/system/node").glob("node[0-9]*"))) or 1,
+        memory_bytes=here["memory_bytes"],
+        memory_free_bytes=int(psutil.virtual_memory().available),
+        gpus=tuple(here["gpus"]),
+        gpus_usable=gpus_usable,
+        open_files=_NO_LIMIT if files == resource.RLIM_INFINITY else files,
+        shm_bytes=psutil.disk_usage(str(shm)).total if shm.is_dir() else None,
+        directory=there,
+        disk_free_bytes=psutil.disk_usage(there).free,
+        busy_ports=_busy(PORTS),
+        name=socket.gethostname(),
+        addresses=_addresses(socket.gethostname()),
+        interfaces=_interfaces(),
+        default_interface=_default_interface(root),
+        is_clock_in_step=_is_clock_in_step(),
+        preloaded=env.get("LD_PRELOAD", ""),
+        proxies=tuple(name for name in _PROXIES if env.get(name)),
     )
 
 
 def cpu_quota(root: Path = Path("/")) -> float | None:
-    """CPUs that the control groups of this process allow it, the least of those on the way up; None: no limit."""
+    """Lowest CPU limit of this process's control groups and of those above them, in CPUs; None: no limit."""
     quotas = []
     for line in _text(root / "proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
-        names = controllers.split(",")
-        if controllers and "cpu" not in names:
+        if controllers and "cpu" not in controllers.split(","):
             continue
-        trees = [root / "sys/fs/cgroup" / tree for tree in (("cpu", controllers) if controllers else ("", "unified"))]
-        group = path.strip("/")
-        folders = [group.rsplit("/", up)[0] if up else group for up in range(group.count("/") + 1)] + [""]
-        for folder in {tree / each for tree in trees for each in folders}:
-            quotas += _quota(folder)
+        group = Path(path.strip("/"))
+        for tree in ("cpu", controllers) if controllers else ("", "unified"):
+            for folder in (group, *group.parents):
+                quotas += _quota(root / "sys/fs/cgroup" / tree / folder)
     return min(quotas, default=None)
 
 
 def _quota(folder: Path) -> list[float]:
-    words = _text(folder / "cpu.max").split() or [
-        _text(folder / "cpu.cfs_quota_us"),
-        _text(folder / "cpu.cfs_period_us"),
-    ]
+    words = _text(folder / "cpu.max").split() or [_text(folder / f"cpu.cfs_{each}_us") for each in ("quota", "period")]
     try:
-        quota, period = (float(word) for word in words)
-    except ValueError:  # "max", or nothing there
+        quota, period = map(float, words)
+    except ValueError:  # "max", or no such file
         return []
-    return [quota / period] if quota > 0 and period > 0 else []
+    return [quota / period] if quota > 0 else []
 
 
 def _text(path: Path) -> str:
@@ -138,11 +130,6 @@ def _text(path: Path) -> str:
         return path.read_text(encoding="ascii", errors="replace").strip()
     except OSError:
         return ""
-
-
-def _open_files() -> int:
-    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return 1 << 30 if soft == resource.RLIM_INFINITY else soft
 
 
 def _busy(ports: Sequence[int]) -> tuple[str, ...]:
@@ -173,20 +160,139 @@ def _interfaces() -> dict[str, str]:
 
 
 def _default_interface(root: Path) -> str:
-    """From the kernel's table of routes: the row whose destination and mask are all zeros."""
-    for line in _text(root / "proc/net/route").splitlines()[1:]:
-        words = line.split()
-        if len(words) > 7 and words[1] == words[7] == "00000000":
-            return words[0]
-    return ""
+    """Returns the interface of the kernel's route whose destination and mask are all zeros."""
+    rows = [line.split() for line in _text(root / "proc/net/route").splitlines()[1:]]
+    return next((words[0] for words in rows if words[1] == words[7] == "00000000"), "")
 
 
 def _is_clock_in_step() -> bool | None:
-    """As the kernel says: adjtimex(2) with no mode set only reads."""
-    if os.name != "posix" or not hasattr(os, "sched_getaffinity"):
-        return None
+    """Asks adjtimex(2), which only reads when no mode is set; None where the system does not have it."""
     try:
         state = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(512))
     except (OSError, AttributeError):
         return None
-    return None if state < 0 else state != _TIME_ERROR
+    return None if state < 0 else state != 5  # TIME_ERROR
+
+
+MACHINE: Subject[HostFacts] = Subject("machine")
+
+
+@MACHINE.rule("CPUs", "input pipelines run on them")
+def cpus(host: HostFacts) -> RuleAnswer:
+    found = f"{host.cores_usable} of {host.cores}, {host.cpu}"
+    what = "let this process run on all (taskset, cpuset)"
+    return limited(found, what, when=host.cores_usable < host.cores, otherwise=f"{host.cores}, {host.cpu}")
+
+
+@MACHINE.rule("CPU quota", "TensorFlow starts a thread per visible CPU; above the quota all of them wait")
+def quota(host: HostFacts) -> RuleAnswer:
+    if host.cpu_quota is not None and host.cpu_quota < host.cores_usable:
+        found = f"{host.cpu_quota:g} CPUs of time, {host.cores_usable} are visible"
+        return limited(found, "give a set of CPUs (docker run --cpuset-cpus) in place of a quota (--cpus)")
+    return ok("none that is less than the CPUs")
+
+
+@MACHINE.rule("CPU time taken by others", "what is measured here says less about the pipeline")
+def steal(host: HostFacts) -> RuleAnswer:
+    what = "measure on a machine of your own, or repeat more and compare within a run only"
+    return limited(f"{host.steal_share:.1%} since boot", what, when=host.steal_share > 0.05)
+
+
+@MACHINE.rule("CPU frequency", "a CPU that slows down while a step waits makes the next step slow: times scatter")
+def governor(host: HostFacts) -> RuleAnswer | None:
+    if not host.governor:
+        return None
+    what = "before measuring: cpupower frequency-set --governor performance"
+    return limited(host.governor, what, when=host.governor == "powersave")
+
+
+@MACHINE.rule("NUMA", "the threads of a single worker run on all nodes and fetch each other's memory")
+def numa(host: HostFacts) -> RuleAnswer:
+    what = f"run a worker on each: --data_host_workers {host.numa_nodes} or a multiple"
+    return limited(f"{host.numa_nodes} nodes", what, when=host.numa_nodes > 1, otherwise="1 node")
+
+
+@MACHINE.rule("memory", "each process with TensorFlow takes about half a GiB, and a simulated cluster has several")
+def memory(host: HostFacts) -> RuleAnswer:
+    what = "simulate few hosts, with few workers each"
+    return limited(f"{host.memory_bytes / GIB:.1f} GiB", what, when=host.memory_bytes < 4 * GIB)
+
+
+@MACHINE.rule("free memory", "shuffle buffers and batches in flight need it")
+def free_memory(host: HostFacts) -> RuleAnswer:
+    what = "end other programs that use memory; otherwise the kernel may kill a process of the job"
+    return limited(f"{host.memory_free_bytes / GIB:.1f} GiB", what, when=host.memory_free_bytes < 2 * GIB)
+
+
+@MACHINE.rule("allocator", "large batches take fresh pages; freed memory stays taken", "tensorflow/tensorflow#44176")
+def allocator(host: HostFacts) -> RuleAnswer:
+    fast = next((name for name in ("tcmalloc", "jemalloc", "mimalloc") if name in host.preloaded), "")
+    what = "try LD_PRELOAD=libtcmalloc_minimal.so.4 (Debian: apt-get install libtcmalloc-minimal4)"
+    return limited("the C library's", what, when=not fast, otherwise=fast)
+
+
+@MACHINE.rule("GPUs", "training runs on them; a simulated cluster can emulate an accelerator")
+def gpus(host: HostFacts) -> RuleAnswer:
+    if not host.gpus and not host.gpus_usable:
+        return ok("none")
+    names = ", ".join(sorted(set(host.gpus)))
+    found = f"{len(host.gpus)}, of which TensorFlow sees {host.gpus_usable}: {names}"
+    what = "check CUDA_VISIBLE_DEVICES; install what TensorFlow needs: pip install tensorflow[and-cuda]"
+    return limited(found, what, when=host.gpus_usable < len(host.gpus), otherwise=f"{host.gpus_usable}, {names}")
+
+
+@MACHINE.rule("open files", "each connection counts as one, and each rank has one to each worker")
+def open_files(host: HostFacts) -> RuleAnswer:
+    found = str(host.open_files) if host.open_files < _NO_LIMIT else "no limit"
+    return limited(found, "ulimit -n 65536", when=host.open_files < 4096)
+
+
+@MACHINE.rule("/dev/shm", "NCCL and MPI exchange gradients between ranks of a host there", "NVIDIA/nccl#290")
+def shared_memory(host: HostFacts) -> RuleAnswer:
+    if host.shm_bytes is None:
+        return limited("there is no /dev/shm", "mount a tmpfs there")
+    return limited(f"{host.shm_bytes / MIB:.0f} MiB", "docker run --shm-size=2g", when=host.shm_bytes < GIB)
+
+
+@MACHINE.rule("disk", "run records and the files of hosts in namespaces need room")
+def disk(host: HostFacts) -> RuleAnswer:
+    found, what = f"{host.disk_free_bytes / GIB:.1f} GiB in {host.directory}", "make room, or use another --run-dir"
+    return limited(found, what, when=host.disk_free_bytes < 2 * GIB)
+
+
+@MACHINE.rule("ports", "a launcher listens at 16000, 6000 and from 6001 on unless its arguments name others")
+def ports(host: HostFacts) -> RuleAnswer:
+    what = "end it, or give the launcher --control_port, --dispatcher_port, --worker_port; a simulator takes others"
+    return limited("; ".join(host.busy_ports), what, when=host.busy_ports, otherwise="free")
+
+
+@MACHINE.rule("host name", "hosts reach each other by their names", "horovod/horovod#3599")
+def host_name(host: HostFacts) -> RuleAnswer:
+    if not host.addresses:
+        return limited(f"{host.name!r} has no address", "add it to /etc/hosts, or to the name server")
+    found = f"{host.name} is {', '.join(host.addresses)}"
+    is_loopback = all(address.startswith("127.") for address in host.addresses)
+    what = "give it the address that others reach, in /etc/hosts; in a job without SageMaker: TFHET_ADDRESSES"
+    return limited(f"{found}, which on every other host means that host", what, when=is_loopback, otherwise=found)
+
+
+@MACHINE.rule("addresses", "Horovod may choose one that other hosts cannot reach", "horovod/horovod#1341")
+def addresses(host: HostFacts) -> RuleAnswer:
+    listed = ", ".join(f"{name} {address}" for name, address in host.interfaces.items()) or "none"
+    used = f"; the default route uses {host.default_interface}" if host.default_interface else ""
+    what = "name the one that the hosts share: HOROVOD_GLOO_IFACE and NCCL_SOCKET_IFNAME"
+    return limited(f"{listed}{used}", what, when=len(host.interfaces) > 1, otherwise=listed)
+
+
+@MACHINE.rule("clock", "the events of several hosts are put in order by their clocks")
+def clock(host: HostFacts) -> RuleAnswer:
+    if host.is_clock_in_step is None:
+        return ok("not known whether it is synchronised")
+    found, what = "not synchronised, as the kernel says", "run chronyd or systemd-timesyncd"
+    return limited(found, what, when=not host.is_clock_in_step, otherwise="synchronised")
+
+
+@MACHINE.rule("proxies", "gRPC, which carries the batches, goes through them", "tensorflow/tensorflow#50626")
+def proxies(host: HostFacts) -> RuleAnswer:
+    what = f"unset {' '.join(host.proxies)} where the job starts, so that its hosts connect directly"
+    return limited(f"{', '.join(host.proxies)} is set", what, when=host.proxies, otherwise="none")

@@ -1,17 +1,20 @@
-"""Rules about a data set that a data service is to deliver, and the facts that they judge."""
+"""Facts about a data set that a data service is to deliver, and the rules that judge them."""
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from tfhet.doctor.cluster import FILES_FOR_EACH, files_for_workers
+from tfhet.doctor.cluster import FILES_PER_WORKER, files_for_workers
 from tfhet.doctor.rule import RuleAnswer, Subject, limited, ok, wrong
 from tfhet.errors import UsageError
-from tfhet.profile import Anatomy
 from tfhet.units import GIB, MIB
 
-MOST_GRAPH_BYTES = 2 * GIB - 1
+if TYPE_CHECKING:
+    from tfhet.profile import Anatomy
+
 LARGE_GRAPH_BYTES = 64 * MIB
 """Every worker gets the graph before it begins, and again when it restarts."""
 MANY_REQUESTS = 10_000
@@ -39,6 +42,7 @@ class PipelineFacts:
 
     @property
     def graph(self) -> Anatomy:
+        """The anatomy of a data set that could be built."""
         assert self.anatomy is not None
         return self.anatomy
 
@@ -51,16 +55,15 @@ def look(target: str, stages: str | None, workers: int | None, memory_bytes: int
     from tfhet.profile import anatomy_of, load
 
     try:
-        found = anatomy_of(load(target, stages))
+        return PipelineFacts(anatomy_of(load(target, stages)), "", workers, memory_bytes)
     except UsageError:
         raise
     except (Exception, SystemExit) as error:  # noqa: BLE001  # the user's code: whatever it raises is a finding
         return PipelineFacts(None, _summary(error), workers, memory_bytes)
-    return PipelineFacts(found, "", workers, memory_bytes)
 
 
 def _summary(error: BaseException) -> str:
-    """Its last line: AutoGraph puts the way through the user's code before it."""
+    """Returns the last line of the error: AutoGraph puts the way through the user's code before it."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [""]
     place = re.search(r'File "([^"]+)", line (\d+)', str(error))
     name = type(error).__name__
@@ -73,147 +76,123 @@ def _is_built(facts: PipelineFacts) -> bool:
 
 
 def _is_dataset(facts: PipelineFacts) -> bool:
-    """For a Pipeline tfhet chooses batching, order and cut itself."""
+    """Whether batching, order and cut are the user's own: for a Pipeline tfhet chooses them."""
     return facts.anatomy is not None and not facts.anatomy.is_declared
 
 
 PIPELINE: Subject[PipelineFacts] = Subject("pipeline")
+_graph_rule = functools.partial(PIPELINE.rule, when=_is_built)
+_dataset_rule = functools.partial(PIPELINE.rule, when=_is_dataset)
 
 
 @PIPELINE.rule("building it", "every rank builds it")
 def builds(facts: PipelineFacts) -> RuleAnswer:
-    if not facts.error:
-        return ok("it can be built")
     if "singleton tf.Variables" in facts.error or "created on a non-first call" in facts.error:
         return wrong(facts.error, "make Keras layers and variables once, outside of the mapped function")
-    return wrong(facts.error, "correct what raises it")
+    return wrong(facts.error, "correct what raises it", when=facts.error, otherwise="it can be built")
 
 
-@PIPELINE.rule(
-    "Python code", "tf.data service runs TensorFlow operations only", "tensorflow/tensorflow#50252", when=_is_built
-)
+@_graph_rule("Python code", "tf.data service runs TensorFlow operations only", "tensorflow/tensorflow#50252")
 def python_code(facts: PipelineFacts) -> RuleAnswer:
     found = ", ".join(facts.graph.python_functions)
-    if not found:
-        return ok("none")
     what = "write it with TensorFlow operations, or move it after tfhet.distribute"
-    return limited(found, what) if facts.workers == 0 else wrong(found, what)
+    return (limited if facts.workers == 0 else wrong)(found, what, when=found, otherwise="none")
 
 
-@PIPELINE.rule(
-    "variables and tables", "the graph that travels holds copies", "tensorflow/tensorflow#47531", when=_is_built
-)
+@_graph_rule("variables and tables", "the graph that travels holds copies", "tensorflow/tensorflow#47531")
 def resources(facts: PipelineFacts) -> RuleAnswer:
     found = ", ".join(facts.graph.resources)
-    if found:
-        return limited(f"{found}: workers get copies, as they are now", "change nothing in them later")
-    return ok("none")
+    what = "do not change them later: workers would not see it"
+    return limited(f"{found}: workers get copies, as they are now", what, when=found, otherwise="none")
 
 
-@PIPELINE.rule("elements", "only tensors travel; a model wants their shapes", when=_is_built)
+@_graph_rule("elements", "only tensors travel, and a model needs their shapes")
 def elements(facts: PipelineFacts) -> RuleAnswer:
     if "DatasetSpec" in facts.graph.no_tensors:
         return wrong("DatasetSpec: data sets inside the data set", "flat_map() or batch() the windows")
     if facts.graph.no_tensors:
         named = ", ".join(sorted(set(facts.graph.no_tensors)))
         return limited(f"{named}: no plain tensors", "padded_batch(), or to_tensor() in the last map")
-    if facts.graph.unknown_shapes:
-        named = ", ".join(facts.graph.unknown_shapes)
-        return limited(f"{named}: of unknown shape", "tf.ensure_shape() in the last map")
-    return ok("tensors of known shapes")
+    named = ", ".join(facts.graph.unknown_shapes)
+    what = "tf.ensure_shape() in the last map"
+    return limited(f"{named}: of unknown shape", what, when=named, otherwise="tensors of known shapes")
 
 
-@PIPELINE.rule(
-    "size of the graph",
-    "the graph holds its arrays, and may have at most 2 GiB",
-    "tensorflow/tensorflow#5383",
-    when=_is_built,
-)
+@_graph_rule("size of the graph", "it holds its arrays; the limit is 2 GiB", "tensorflow/tensorflow#5383")
 def graph_size(facts: PipelineFacts) -> RuleAnswer:
-    size = facts.graph.graph_bytes
-    found = f"{size / MIB:.1f} MiB"
+    size, found = facts.graph.graph_bytes, f"{facts.graph.graph_bytes / MIB:.1f} MiB"
     what = "write the arrays to TFRecords (tfhet.source.writing), and read those"
-    if size > MOST_GRAPH_BYTES:
+    if size >= 2 * GIB:
         return wrong(f"{found}, more than a graph may have", what)
-    return limited(found, what) if size > LARGE_GRAPH_BYTES else ok(found)
+    return limited(found, what, when=size > LARGE_GRAPH_BYTES)
 
 
-@PIPELINE.rule("files and workers", "a file, or another source element, goes to one worker", when=_is_built)
+@_graph_rule("files and workers", "each file, or other source element, goes to one worker")
 def files(facts: PipelineFacts) -> RuleAnswer | None:
     count, unit = facts.graph.splits, "files" if facts.graph.reads_files else "source elements"
     if count is None:
         return None
     if facts.workers is not None:
         return files_for_workers(count, unit, facts.workers)
-    if count == 1:
-        return limited(f"1 of {unit}: one worker has it, others idle", "write the data into more files")
-    return ok(f"{count} {unit}: enough for {max(1, count // FILES_FOR_EACH)} workers")
+    enough = f"{count} {unit}: enough for {max(1, count // FILES_PER_WORKER)} workers"
+    what = "write the data into more files"
+    return limited(f"1 of {unit}: one worker has it, others idle", what, when=count == 1, otherwise=enough)
 
 
-@PIPELINE.rule(
-    "requests", "each source element costs the dispatcher one request", "tensorflow/tensorflow#70541", when=_is_dataset
-)
+@_dataset_rule("requests", "each source element costs the dispatcher one request", "tensorflow/tensorflow#70541")
 def requests(facts: PipelineFacts) -> RuleAnswer | None:
-    found = facts.graph
-    if found.splits is None:
+    count = facts.graph.splits
+    if count is None:
         return None
-    if not found.reads_files and found.splits > MANY_REQUESTS:
-        what = "begin with a list of files, or of ranges that flat_map turns into examples"
-        return limited(f"{found.splits} source elements that are no files", what)
-    return ok(f"{found.splits} for a pass")
+    found = f"{count} source elements that are no files"
+    what = "begin with a list of files, or of ranges that flat_map turns into examples"
+    is_much = count > MANY_REQUESTS and not facts.graph.reads_files
+    return limited(found, what, when=is_much, otherwise=f"{count} for a pass")
 
 
-@PIPELINE.rule("sharding", "without it every worker delivers everything", when=_is_dataset)
+@_dataset_rule("sharding", "without it every worker delivers everything")
 def sharding(facts: PipelineFacts) -> RuleAnswer:
-    if facts.graph.sources > 1:
-        what = "begin with one list of files, and read what belongs together in one map"
-        found = f"{facts.graph.sources} sources, so it is off: a pass repeats some examples and misses others"
-        return limited(found, what)
-    return ok("dynamic: each split goes to one worker, once")
+    found = f"{facts.graph.sources} sources, so it is off: a pass repeats some examples and misses others"
+    what = "begin with one list of files, and read what belongs together in one map"
+    sound = "dynamic: each split goes to one worker, once"
+    return limited(found, what, when=facts.graph.sources > 1, otherwise=sound)
 
 
 @PIPELINE.rule("fixed seeds", "without sharding a fixed seed makes every worker send the same batches")
 def same_batches(facts: PipelineFacts) -> RuleAnswer | None:
     if not _is_dataset(facts) or facts.graph.sources == 1:
         return None
-    if facts.graph.has_fixed_order:
-        return limited("a shuffle with a seed, and sharding is off", "shuffle() without seed")
-    return ok("no shuffle with a seed")
+    found, what = "a shuffle with a seed, and sharding is off", "shuffle() without seed"
+    return limited(found, what, when=facts.graph.has_fixed_order, otherwise="no shuffle with a seed")
 
 
-@PIPELINE.rule("own shards", "rank 0's graph is served: no rank sees what it leaves out", when=_is_dataset)
+@_dataset_rule("own shards", "rank 0's graph is served: no rank sees what it leaves out")
 def own_shards(facts: PipelineFacts) -> RuleAnswer:
     kinds = {step.kind for step in facts.graph.steps}
-    if "Shard" in kinds:
-        return limited("shard() is in it", "remove it: tfhet.distribute shards the data")
-    if "DataService" in kinds:
-        return wrong("it reads from a data service already", "hand tfhet.distribute the data set before that")
-    return ok("no shard()")
+    if "Shard" not in kinds and "DataService" in kinds:
+        return wrong("it reads from a data service already", "give tfhet.distribute the data set before that")
+    what = "remove it: tfhet.distribute shards the data"
+    return limited("shard() is in it", what, when="Shard" in kinds, otherwise="no shard()")
 
 
-@PIPELINE.rule(
-    "end of an epoch",
-    "all ranks need the same number of steps, or one waits for ever",
-    "horovod/horovod#2083",
-    when=_is_dataset,
-)
+@_dataset_rule("end of an epoch", "ranks that take fewer steps leave the others waiting", "horovod/horovod#2083")
 def end(facts: PipelineFacts) -> RuleAnswer:
+    count = facts.graph.elements
     what = "model.fit(..., steps_per_epoch=N), or tfhet.distribute(ds, steps_per_epoch=N)"
     if facts.graph.is_endless:
         return limited("it has no end", what)
-    count = facts.graph.elements
-    return limited("it does not know its length", what) if count is None else ok(f"{count} elements")
+    return limited("it does not know its length", what, when=count is None, otherwise=f"{count} elements")
 
 
-@PIPELINE.rule("assert_cardinality", "a worker has only a part of the data, so the count fails", when=_is_dataset)
+@_dataset_rule("assert_cardinality", "a worker has only a part of the data, so the count fails")
 def assertion(facts: PipelineFacts) -> RuleAnswer:
-    if facts.graph.asserts_cardinality and facts.graph.sources == 1 and facts.workers != 1:
-        what = "put it at the end, or give tfhet.distribute steps_per_epoch"
-        return wrong("it is inside", what) if facts.workers else limited("it is inside: two workers fail", what)
-    return ok("none inside")
+    if not facts.graph.asserts_cardinality or facts.graph.sources != 1 or facts.workers == 1:
+        return ok("none inside")
+    what = "put it at the end, or give tfhet.distribute steps_per_epoch"
+    return wrong("it is inside", what) if facts.workers else limited("it is inside: two workers fail", what)
 
 
-@PIPELINE.rule("bytes on the wire", "both sides copy each byte, and a float32 has four of them", when=_is_built)
+@_graph_rule("bytes on the wire", "both sides copy each byte, and a float32 has four of them")
 def wire(facts: PipelineFacts) -> RuleAnswer | None:
     *earlier, last = facts.graph.steps
     if last.example_bytes is None or last.example_values is None:
@@ -231,45 +210,38 @@ def wire(facts: PipelineFacts) -> RuleAnswer | None:
     return ok(found)
 
 
-@PIPELINE.rule("batches", "each element costs one request", "tensorflow/tensorflow#49304", when=_is_dataset)
+@_dataset_rule("batches", "each element costs one request", "tensorflow/tensorflow#49304")
 def batches(facts: PipelineFacts) -> RuleAnswer:
-    size = facts.graph.steps[-1].examples
-    return limited("single examples", "batch() before tfhet.distribute") if size == 1 else ok(f"{size} examples each")
+    size, what = facts.graph.steps[-1].examples, "batch() before tfhet.distribute"
+    return limited("single examples", what, when=size == 1, otherwise=f"{size} examples each")
 
 
-@PIPELINE.rule("prefetch", "without it a worker holds one element ready, and waits for its reader", when=_is_dataset)
+@_dataset_rule("prefetch", "without it a worker holds one element ready, and waits for its reader")
 def prefetched(facts: PipelineFacts) -> RuleAnswer:
-    if facts.graph.steps[-1].kind != "Prefetch":
-        return limited("no prefetch() at the end", "prefetch(2) before tfhet.distribute")
-    return ok("at the end")
+    is_last = facts.graph.steps[-1].kind == "Prefetch"
+    what = "prefetch(2) before tfhet.distribute"
+    return limited("no prefetch() at the end", what, when=not is_last, otherwise="at the end")
 
 
-@PIPELINE.rule("parallel maps", "a worker uses one CPU for a map that is not", when=_is_dataset)
+@_dataset_rule("parallel maps", "a worker uses one CPU for a map that is not parallel")
 def parallel(facts: PipelineFacts) -> RuleAnswer:
-    slow = [step.name for step in facts.graph.steps if step.kind == "Map"]
-    if slow:
-        return limited(f"one thread: {', '.join(slow)}", "map(..., num_parallel_calls=tf.data.AUTOTUNE)")
-    return ok("all that map")
+    slow = ", ".join(step.name for step in facts.graph.steps if step.kind == "Map")
+    what = "map(..., num_parallel_calls=tf.data.AUTOTUNE)"
+    return limited(f"one thread: {slow}", what, when=slow, otherwise="all maps")
 
 
-@PIPELINE.rule(
-    "cache",
-    "after random operations it gives all epochs the same random numbers",
-    "tensorflow/tensorflow#47755",
-    when=_is_dataset,
-)
+@_dataset_rule("cache", "after random operations it repeats their numbers", "tensorflow/tensorflow#47755")
 def cached(facts: PipelineFacts) -> RuleAnswer:
     places = [index for index, step in enumerate(facts.graph.steps) if step.kind == "Cache"]
     if not places:
         return ok("no cache()")
-    before = [step for step in facts.graph.steps[: places[-1]] if any(op.startswith(RANDOM) for op in step.ops)]
-    if before:
-        names = ", ".join(step.name for step in before)
-        return limited(f"after {names}, which is random", "cache() before what is random")
-    return ok("before what is random")
+    before = facts.graph.steps[: places[-1]]
+    names = ", ".join(step.name for step in before if any(op.startswith(RANDOM) for op in step.ops))
+    what = "cache() before what is random"
+    return limited(f"after {names}, which is random", what, when=names, otherwise="before what is random")
 
 
-@PIPELINE.rule("shuffle buffer", "every worker holds one for each data set that it serves", when=_is_built)
+@_graph_rule("shuffle buffer", "every worker holds one for each data set that it serves")
 def shuffled(facts: PipelineFacts) -> RuleAnswer:
     for before, step in zip(facts.graph.steps, facts.graph.steps[1:], strict=False):
         if step.buffer is None:

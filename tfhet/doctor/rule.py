@@ -1,15 +1,15 @@
-"""Rules of the doctor, grouped by subject: questions about facts, answered without looking at anything else.
+"""Rules of the doctor, grouped by subject. A rule judges facts and looks at nothing else.
 
 MACHINE: Subject[HostFacts] = Subject("machine")
 
 @MACHINE.rule("disk", "run records need room")
 def disk(host: HostFacts) -> RuleAnswer:
-    found = f"{host.disk_free_bytes / GIB:.1f} GiB"
-    return limited(found, "make room") if host.disk_free_bytes < GIB else ok(found)
+    return limited(f"{host.disk_free_bytes / GIB:.1f} GiB", "make room", when=host.disk_free_bytes < GIB)
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from enum import Enum
@@ -19,7 +19,7 @@ Facts = TypeVar("Facts")
 
 
 class Status(str, Enum):
-    """How one thing is."""
+    """Result of one check."""
 
     OK = "ok"
     LIMITED = "limited"
@@ -41,35 +41,25 @@ class Check:
     found: str
     """A version, a number, or what is wrong."""
     why: str
-    """What it is needed for, or what follows from it."""
+    """Its purpose, or the consequence of what was found."""
     what_to_do: str = ""
-    """What to do where it is not ok. See `advice`."""
+    """Empty where the status is ok."""
     is_needed: bool = False
     """Whether nothing of tfhet works without it."""
     issue: str = ""
-    """Where others met it: OWNER/REPOSITORY#NUMBER on GitHub."""
+    """Issue on GitHub that reports the same, as OWNER/REPOSITORY#NUMBER."""
 
     @property
     def is_fatal(self) -> bool:
         return self.status is Status.WRONG or (self.is_needed and self.status is Status.MISSING)
 
-    @property
-    def advice(self) -> str:
-        """What to do; "" where all is well."""
-        return "" if self.status is Status.OK else self.what_to_do
-
-    @property
-    def reason(self) -> str:
-        """Why it matters, with the issue where it is not ok."""
-        return f"{self.why} ({self.issue})" if self.issue and self.status is not Status.OK else self.why
-
     def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "status": self.status.value, "what_to_do": self.advice}
+        return {**asdict(self), "status": self.status.value}
 
 
 @dataclass(frozen=True)
 class RuleAnswer:
-    """What a rule says about some facts."""
+    """The judgement of a rule about some facts."""
 
     status: Status
     found: str
@@ -80,12 +70,16 @@ def ok(found: str) -> RuleAnswer:
     return RuleAnswer(Status.OK, found)
 
 
-def limited(found: str, what_to_do: str) -> RuleAnswer:
-    return RuleAnswer(Status.LIMITED, found, what_to_do)
+def report(status: Status, found: str, what_to_do: str, *, when: object = True, otherwise: str = "") -> RuleAnswer:
+    """Reports `found` with a status if `when` is true; else reports `otherwise` (by default `found`) as ok."""
+    return RuleAnswer(status, found, what_to_do) if when else ok(otherwise or found)
 
 
-def wrong(found: str, what_to_do: str) -> RuleAnswer:
-    return RuleAnswer(Status.WRONG, found, what_to_do)
+limited, wrong = functools.partial(report, Status.LIMITED), functools.partial(report, Status.WRONG)
+
+
+Look = Callable[[Facts], "RuleAnswer | None"]
+"""Judges facts; returns None where the question does not arise."""
 
 
 @dataclass(frozen=True)
@@ -93,13 +87,10 @@ class Rule(Generic[Facts]):
     """One question."""
 
     name: str
-    """Name, unique within the subject."""
-    look: Callable[[Facts], RuleAnswer | None]
-    """Answers the question; None where it does not arise."""
+    look: Look[Facts]
     why: str
-    """What follows when it is not ok."""
+    """Consequence of an answer that is not ok."""
     issue: str = ""
-    """Where others met it: OWNER/REPOSITORY#NUMBER on GitHub."""
 
 
 class Subject(Generic[Facts]):
@@ -111,19 +102,18 @@ class Subject(Generic[Facts]):
 
     def rule(
         self, name: str, why: str, issue: str = "", *, when: Callable[[Facts], bool] = lambda facts: True
-    ) -> Callable[[Callable[[Facts], RuleAnswer | None]], Callable[[Facts], RuleAnswer | None]]:
+    ) -> Callable[[Look[Facts]], Look[Facts]]:
         """Adds the decorated function as a rule. when: whether the question arises at all."""
 
-        def add(look: Callable[[Facts], RuleAnswer | None]) -> Callable[[Facts], RuleAnswer | None]:
+        def add(look: Look[Facts]) -> Look[Facts]:
             self.rules.append(Rule(name, lambda facts: look(facts) if when(facts) else None, why, issue))
             return look
 
         return add
 
     def checks(self, facts: Facts) -> Iterator[Check]:
-        """What the rules find."""
+        """Yields the answer of each rule whose question arises."""
         for rule in self.rules:
-            answer = rule.look(facts)
-            if answer is not None:
+            if (answer := rule.look(facts)) is not None:
                 status, found, what = answer.status, answer.found, answer.what_to_do
                 yield Check(self.section, rule.name, status, found, rule.why, what, issue=rule.issue)

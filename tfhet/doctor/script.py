@@ -1,16 +1,28 @@
-"""The text of a training script: facts that the rules of `script_rules` judge. The script is not run."""
+"""Facts about the text of a training script, which is not run, and the rules that judge them.
+
+Rules that read a text may be mistaken: only what surely fails is `wrong`.
+"""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import functools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tfhet.cluster import CONTROL_PORT
+from tfhet.doctor.rule import RuleAnswer, Subject, limited, ok, wrong
 from tfhet.errors import UsageError
+from tfhet.planes.tf_service import ServiceSettings
 
 MAPPED = ("map", "interleave", "flat_map", "filter")
 """Methods of a data set that take a function."""
+PYTHON_CODE = ("py_function", "numpy_function", "py_func", "from_generator")
+SAVES = ("save", "save_weights", "save_model", "ModelCheckpoint", "BackupAndRestore")
+EXCHANGES = ("DistributedOptimizer", "DistributedGradientTape", "PartialDistributedGradientTape", "allreduce")
+BROADCASTS = ("BroadcastGlobalVariablesCallback", "broadcast_variables", "BroadcastGlobalVariablesHook", "load_model")
+LISTENS = ("bind", "DispatchServer", "DispatcherConfig", "WorkerServer", "WorkerConfig", "create_server", "HTTPServer")
 
 
 @dataclass(frozen=True)
@@ -46,7 +58,7 @@ class ScriptFacts:
     path: str
     calls: tuple[Call, ...] = ()
     imports: frozenset[str] = frozenset()
-    """All modules and names that it imports, in full."""
+    """Full names of all that it imports."""
     error: str = ""
     """Why Python cannot read it; "" when it can."""
 
@@ -55,7 +67,7 @@ class ScriptFacts:
         return [call for call in self.calls if call.last in names]
 
     def imports_from(self, package: str) -> bool:
-        return any(name == package or name.startswith(f"{package}.") for name in self.imports)
+        return any(name.split(".")[0] == package for name in self.imports)
 
 
 def look(path: Path) -> ScriptFacts:
@@ -68,85 +80,204 @@ def look(path: Path) -> ScriptFacts:
 
 
 def parse(text: str, path: str) -> ScriptFacts:
-    """The facts of a text."""
+    """Returns the facts of a text; one that Python cannot read has an error."""
     try:
         tree = ast.parse(text, path)
     except (SyntaxError, ValueError, RecursionError) as error:
         return ScriptFacts(path, error=str(error))
     names = dict(_imported(tree))
-    mapped = _mapped_functions(tree)
-    return ScriptFacts(path, tuple(_calls(tree, names, mapped)), frozenset(names.values()))
+    reader = _Reader(names, _mapped_functions(tree))
+    return ScriptFacts(path, tuple(reader.calls(tree)), frozenset(names.values()))
 
 
 def _imported(tree: ast.AST) -> Iterator[tuple[str, str]]:
-    """Local name -> what it stands for."""
+    """Yields each local name with the full name that it stands for."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for each in node.names:
-                yield (each.asname, each.name) if each.asname else (each.name.split(".")[0], each.name.split(".")[0])
+                top = each.name.partition(".")[0]
+                yield (each.asname, each.name) if each.asname else (top, top)
                 yield each.name, each.name
         elif isinstance(node, ast.ImportFrom) and node.module:
             for each in node.names:
                 yield each.asname or each.name, f"{node.module}.{each.name}"
 
 
+def _is_map(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in MAPPED
+
+
 def _mapped_functions(tree: ast.AST) -> set[str]:
-    """Names of functions that are handed to a data set's `map` and the like."""
-    return {
-        argument.id
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in MAPPED
-        for argument in node.args
-        if isinstance(argument, ast.Name)
-    }
+    """Returns the names of functions that are given to a data set's `map` and the like."""
+    maps = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and _is_map(node))
+    return {argument.id for node in maps for argument in node.args if isinstance(argument, ast.Name)}
 
 
-def _calls(tree: ast.AST, names: dict[str, str], mapped: set[str]) -> Iterator[Call]:
-    def walk(node: ast.AST, by_rank: bool, inside: bool) -> Iterator[Call]:
+@dataclass(frozen=True)
+class _Reader:
+    """Finds the calls of a script."""
+
+    names: dict[str, str]
+    """Full name by local name."""
+    mapped: set[str]
+    """Names of functions that a data set maps."""
+
+    def calls(self, node: ast.AST, by_rank: bool = False, inside: bool = False) -> Iterator[Call]:
+        """Yields the calls below a node. by_rank: under an `if` that asks for the rank; inside: a mapped function."""
         if isinstance(node, ast.Call):
-            yield _call(node, names, by_rank, inside)
-            is_map = isinstance(node.func, ast.Attribute) and node.func.attr in MAPPED
-            yield from walk(node.func, by_rank, inside)
-            for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
-                yield from walk(argument, by_rank, inside or (is_map and isinstance(argument, ast.Lambda)))
-            return
-        if isinstance(node, (ast.If, ast.IfExp)):
-            yield from walk(node.test, by_rank, inside)
-            asks = by_rank or "rank" in ast.unparse(node.test)
-            branches = [*node.body, *node.orelse] if isinstance(node, ast.If) else [node.body, node.orelse]
-            for branch in branches:
-                yield from walk(branch, asks, inside)
-            return
+            yield self._call(node, by_rank, inside)
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            inside = inside or node.name in mapped
+            inside = inside or node.name in self.mapped
+        test = node.test if isinstance(node, (ast.If, ast.IfExp)) else None
+        asks = test is not None and "rank" in ast.unparse(test)
         for child in ast.iter_child_nodes(node):
-            yield from walk(child, by_rank, inside)
+            value = child.value if isinstance(child, ast.keyword) else child
+            is_mapped = inside or (_is_map(node) and isinstance(value, ast.Lambda))
+            yield from self.calls(child, by_rank or (asks and child is not test), is_mapped)
 
-    yield from walk(tree, False, False)
+    def _call(self, node: ast.Call, by_rank: bool, inside: bool) -> Call:
+        values = [*node.args, *(keyword.value for keyword in node.keywords)]
+        constants = (each.value for value in values for each in ast.walk(value) if isinstance(each, ast.Constant))
+        return Call(
+            name=self._name(node.func),
+            line=node.lineno,
+            keywords=frozenset(keyword.arg or "**" for keyword in node.keywords),
+            numbers=frozenset(value for value in constants if type(value) is int),
+            arguments=len(node.args),
+            is_rank_dependent=by_rank,
+            is_mapped=inside,
+            text=", ".join(ast.unparse(value) for value in values),
+        )
+
+    def _name(self, node: ast.expr) -> str:
+        if isinstance(node, ast.Name):
+            return self.names.get(node.id, node.id)
+        if isinstance(node, ast.Attribute):
+            return f"{self._name(node.value)}.{node.attr}"
+        return f"{self._name(node.func)}()" if isinstance(node, ast.Call) else "?"
 
 
-def _call(node: ast.Call, names: dict[str, str], by_rank: bool, inside: bool) -> Call:
-    values = [*node.args, *(keyword.value for keyword in node.keywords)]
-    return Call(
-        _name(node.func, names),
-        node.lineno,
-        frozenset(keyword.arg or "**" for keyword in node.keywords),
-        frozenset(
-            each.value
-            for value in values
-            for each in ast.walk(value)
-            if isinstance(each, ast.Constant) and type(each.value) is int
-        ),
-        len(node.args),
-        by_rank,
-        inside,
-        ", ".join(ast.unparse(value) for value in values),
-    )
+SCRIPT: Subject[ScriptFacts] = Subject("script")
+_text_rule = functools.partial(SCRIPT.rule, when=lambda facts: not facts.error)
+_horovod_rule = functools.partial(SCRIPT.rule, when=lambda facts: facts.imports_from("horovod"))
 
 
-def _name(node: ast.expr, names: dict[str, str]) -> str:
-    if isinstance(node, ast.Name):
-        return names.get(node.id, node.id)
-    if isinstance(node, ast.Attribute):
-        return f"{_name(node.value, names)}.{node.attr}"
-    return f"{_name(node.func, names)}()" if isinstance(node, ast.Call) else "?"
+@SCRIPT.rule("readable", "every rank runs it")
+def readable(facts: ScriptFacts) -> RuleAnswer:
+    return wrong(facts.error, "correct it", when=facts.error, otherwise=facts.path)
+
+
+@_text_rule("tfhet.distribute", "without it each rank prepares its own data, and a data group is idle")
+def distribute(facts: ScriptFacts) -> RuleAnswer:
+    calls = _distributes(facts)
+    if not calls:
+        return limited("no call of tfhet.distribute", "ds = tfhet.distribute(ds), after batch")
+    by_rank = [call for call in calls if call.is_rank_dependent]
+    found = f"only some ranks call it ({_lines(by_rank)})"
+    what = "call it on every rank, in the same order"
+    return wrong(found, what, when=by_rank, otherwise=_lines(calls))
+
+
+@_horovod_rule("hvd.init", "every call of Horovod needs it")
+def initialised(facts: ScriptFacts) -> RuleAnswer:
+    calls = [call for call in facts.named("init") if call.name.startswith("horovod")]
+    found = "horovod is imported and hvd.init() is never called"
+    return wrong(found, "call hvd.init() first of all", when=not calls, otherwise=_lines(calls))
+
+
+@_horovod_rule("gradients", "without it each rank trains a model of its own", "horovod/horovod#233")
+def exchanged(facts: ScriptFacts) -> RuleAnswer:
+    calls = facts.named(*EXCHANGES)
+    found = "no DistributedOptimizer, no DistributedGradientTape"
+    return limited(found, "optimizer = hvd.DistributedOptimizer(optimizer)", when=not calls, otherwise=_names(calls))
+
+
+@_horovod_rule("first weights", "without a broadcast the ranks begin with different weights")
+def broadcast(facts: ScriptFacts) -> RuleAnswer:
+    calls = facts.named(*BROADCASTS)
+    what = "callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(0), ...]"
+    return limited("no broadcast of the weights", what, when=not calls, otherwise=_names(calls))
+
+
+@SCRIPT.rule("tf.distribute", "its strategies take all GPUs of a host in each rank", "horovod/horovod#935")
+def strategy(facts: ScriptFacts) -> RuleAnswer | None:
+    calls = [call for call in facts.calls if call.last.endswith("Strategy") and "distribute" in call.name]
+    if not calls:
+        return None
+    if facts.imports_from("horovod"):
+        return limited(f"{calls[0].last} and Horovod ({_lines(calls)})", "keep Horovod, and remove the strategy")
+    return limited(f"{calls[0].last} ({_lines(calls)})", "the launchers start a rank for each GPU: use Horovod")
+
+
+@_text_rule("own shards", "rank 0's graph is served: no rank sees what it leaves out")
+def sharded(facts: ScriptFacts) -> RuleAnswer:
+    calls = [call for call in facts.named("shard") if call.arguments + len(call.keywords) >= 2]
+    found = f"it shards itself too ({_lines(calls)})"
+    what = "remove shard(): distribute shards the data"
+    return limited(found, what, when=calls and _distributes(facts), otherwise="no shard() of its own")
+
+
+@SCRIPT.rule("steps_per_epoch", "without it Keras refuses a data set that has no end")
+def steps(facts: ScriptFacts) -> RuleAnswer | None:
+    fits = facts.named("fit")
+    if not fits:
+        return None
+    if any(call.keywords & {"steps_per_epoch", "**"} for call in (*fits, *_distributes(facts))):
+        return ok("steps_per_epoch")
+    endless = [call for call in facts.named("repeat") if not call.arguments and not call.keywords]
+    found = f"repeat() without end ({_lines(endless)}), and no steps_per_epoch"
+    what = "model.fit(..., steps_per_epoch=N), or tfhet.distribute(ds, steps_per_epoch=N)"
+    return limited(found, what, when=endless, otherwise="no repeat() without end")
+
+
+@_horovod_rule("saving", "ranks of a host that save at once write the same files", "horovod/horovod#58")
+def saved(facts: ScriptFacts) -> RuleAnswer:
+    calls = [call for call in facts.named(*SAVES) if not call.is_rank_dependent]
+    found = f"every rank saves ({_lines(calls)})"
+    return limited(found, "if hvd.rank() == 0: ...", when=calls, otherwise="by one rank, or not at all")
+
+
+@_text_rule("Python in the data set", "other hosts cannot run it", "tensorflow/tensorflow#50252")
+def python_code(facts: ScriptFacts) -> RuleAnswer:
+    calls = facts.named(*PYTHON_CODE)
+    what = "write it with TensorFlow operations, or move it after tfhet.distribute"
+    return limited(f"{_names(calls)} ({_lines(calls)})", what, when=calls, otherwise="none")
+
+
+@_text_rule("Keras layers in map", "a function that is traced twice cannot make variables")
+def layers(facts: ScriptFacts) -> RuleAnswer:
+    calls = [call for call in facts.calls if call.is_mapped and call.last.startswith("Random") and "keras" in call.name]
+    found = f"{_names(calls)} is made in a mapped function ({_lines(calls)}), which raises ValueError"
+    return wrong(found, "make the layer once, outside of it", when=calls, otherwise="none is made in a mapped function")
+
+
+@SCRIPT.rule("fixed seeds", "without sharding a fixed seed makes every worker send the same batches")
+def seeds(facts: ScriptFacts) -> RuleAnswer | None:
+    if not any("'off'" in call.text for call in _distributes(facts)):
+        return None
+    seeded = [call for call in facts.named("shuffle") if "seed" in call.keywords and "seed=None" not in call.text]
+    seeded += [call for call in facts.named("set_seed") if call.numbers]
+    found = f"sharding off and a fixed seed ({_lines(seeded)})"
+    return limited(found, "omit the seed, or sharding='dynamic'", when=seeded, otherwise="none is fixed")
+
+
+@_text_rule("ports of the script", "the launcher of its host listens at 16000, 6000 and 6001")
+def listens(facts: ScriptFacts) -> RuleAnswer:
+    taken = {CONTROL_PORT, ServiceSettings.dispatcher_port, ServiceSettings.worker_port}
+    calls = [call for call in facts.named(*LISTENS) if call.numbers & taken]
+    numbers = ", ".join(str(number) for number in sorted(taken) if any(number in call.numbers for call in calls))
+    what = "take other ports, or give the launcher --control_port, --dispatcher_port, --worker_port"
+    return wrong(f"it listens at {numbers} ({_lines(calls)})", what, when=calls, otherwise="none of the launcher's")
+
+
+def _distributes(facts: ScriptFacts) -> list[Call]:
+    return [call for call in facts.named("distribute") if call.name.startswith("tfhet.")]
+
+
+def _names(calls: Sequence[Call]) -> str:
+    return ", ".join(sorted({call.last for call in calls}))
+
+
+def _lines(calls: Sequence[Call]) -> str:
+    numbers = sorted({call.line for call in calls})
+    return f"line{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"

@@ -1,101 +1,38 @@
-"""The section `software`: Python, and the packages that are installed, TensorFlow and Horovod loaded as a job would."""
+"""Python and the installed packages: TensorFlow and Horovod loaded as a job would, and versions that do not fit."""
 
 from __future__ import annotations
 
+import inspect
 import json
 import platform
+import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tfhet.doctor.rule import Check, Status
+from tfhet.doctor.rule import Check, RuleAnswer, Status, Subject, limited, ok, wrong
 from tfhet.versions import versions
 
-SECTION = "software"
 LOAD_LIMIT_S = 120.0
 """Limit for importing TensorFlow, which is slow from a cold disk."""
-_TENSORFLOW = """
+_LOAD = """
 import json, sys
-said = {}
+found = {}
 try:
     import tensorflow as tf
-    said["tensorflow"] = tf.__version__
-    said["gpus"] = len(tf.config.list_physical_devices("GPU"))
+    found["gpus"] = len(tf.config.list_physical_devices("GPU"))
 except Exception as error:
-    said["tensorflow_error"] = f"{type(error).__name__}: {error}"
-print(json.dumps(said), flush=True)  # what comes now may end Python
+    found["tensorflow_error"] = f"{type(error).__name__}: {error}"
+print(json.dumps(found), flush=True)  # what comes now may end Python
 try:
     import horovod.tensorflow as hvd
-    said["horovod"] = {name: bool(getattr(hvd, f"{name}_built")()) for name in ("gloo", "mpi", "nccl")}
+    found["horovod"] = [name for name in ("gloo", "mpi", "nccl") if getattr(hvd, f"{name}_built")()]
 except Exception as error:
-    said["horovod_error"] = f"{type(error).__name__}: {error}"
-print(json.dumps(said))
+    found["horovod_error"] = f"{type(error).__name__}: {error}"
+print(json.dumps(found))
 """
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """Findings of a process of its own that loaded TensorFlow and Horovod."""
-
-    tensorflow_error: str = ""
-    horovod_error: str = ""
-    gpus: int = 0
-    """Number of GPUs that TensorFlow can use."""
-    horovod: frozenset[str] = frozenset()
-    """Parts that Horovod was built with: gloo, mpi, nccl."""
-
-
-def load(env: Mapping[str, str]) -> Loaded:
-    """Loads both in a process of its own, since a crash is a finding too. Takes some seconds."""
-    try:
-        done = subprocess.run(
-            [sys.executable, "-c", _TENSORFLOW],
-            env={**env, "TF_CPP_MIN_LOG_LEVEL": "3"},
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=LOAD_LIMIT_S,
-            stdin=subprocess.DEVNULL,
-        )
-        output, crash = done.stdout, ""
-        if done.returncode:
-            last = (done.stderr.strip().splitlines() or ["it says nothing"])[-1]
-            crash = f"loading it ends Python with code {done.returncode}: {last}"
-    except subprocess.TimeoutExpired as error:
-        output, crash = (error.stdout or b"").decode(errors="replace"), f"not loaded after {LOAD_LIMIT_S:g} s"
-    except (OSError, subprocess.SubprocessError) as error:
-        output, crash = "", str(error)
-    try:
-        said: dict[str, Any] = json.loads(output.strip().splitlines()[-1])
-    except (IndexError, ValueError):
-        return Loaded(crash, crash)
-    said.setdefault("horovod_error", crash)
-    return Loaded(
-        said.get("tensorflow_error", ""),
-        said.get("horovod_error", ""),
-        said.get("gpus", 0),
-        frozenset(name for name, is_built in said.get("horovod", {}).items() if is_built),
-    )
-
-
-def checks(loaded: Loaded, gpus: int, installed: Mapping[str, str] | None = None) -> Iterator[Check]:
-    """`gpus`: number in the machine, whether TensorFlow sees them or not. `installed`: version by distribution."""
-    there = versions((*_PACKAGES, "tensorflow", "keras", "horovod")) if installed is None else installed
-    yield Check(SECTION, "Python", Status.OK, platform.python_version(), "everything needs it", is_needed=True)
-    yield _tensorflow(there, loaded)
-    if "horovod" in there:
-        yield from _horovod(there["horovod"], loaded, gpus)
-    for name, (needed_for, what_to_do) in _PACKAGES.items():
-        if name in there:
-            yield Check(SECTION, name, Status.OK, there[name], needed_for)
-        else:
-            yield Check(SECTION, name, Status.MISSING, "not installed", needed_for, what_to_do)
-    if "horovod" not in there:
-        yield Check(SECTION, "horovod", Status.MISSING, "not installed", "several ranks", "pip install tfhet[horovod]")
-
-
 _PACKAGES = {
     "sagemaker-training": ("simulated hosts that run SageMaker's toolkit", "pip install tfhet[sagemaker]"),
     "mpi4py": ("simulated hosts that run SageMaker's toolkit: it starts ranks with it", "pip install mpi4py"),
@@ -108,27 +45,164 @@ _HOROVOD = (
     ("mpi", "Horovod with MPI", "ranks that mpirun starts, as SageMaker's toolkit does", "HOROVOD_WITH_MPI=1"),
     ("nccl", "Horovod with NCCL", "ranks on GPUs", "HOROVOD_GPU_OPERATIONS=NCCL"),
 )
+_TENSORFLOWS = ("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tf-nightly")
+DISTRIBUTIONS = (
+    *(*_TENSORFLOWS, "keras", "horovod", "tensorflow-addons", "numpy", "protobuf", "setuptools", "tensorboard"),
+    *("nvidia-cudnn-cu11", "nvidia-cudnn-cu12", "nvidia-cudnn-cu13"),
+)
+"""Packages that the rules about versions ask for."""
 
 
-def _tensorflow(installed: Mapping[str, str], loaded: Loaded) -> Check:
-    found = f"{installed.get('tensorflow', 'not installed')}, Keras {installed.get('keras', 'not installed')}"
-    status, what = Status.OK, ""
-    if loaded.tensorflow_error:
-        status, found, what = Status.MISSING, f"{found}: {loaded.tensorflow_error}", "install it again"
-        if "tensorflow" not in installed:
-            found, what = "not installed", "pip install tensorflow==2.15.1"
-    return Check(SECTION, "tensorflow", status, found, "everything that reads data needs it", what, is_needed=True)
+@dataclass(frozen=True)
+class Loaded:
+    """Findings of a child process that loaded TensorFlow and Horovod."""
+
+    tensorflow_error: str = ""
+    horovod_error: str = ""
+    gpus: int = 0
+    """Number of GPUs that TensorFlow can use."""
+    horovod: frozenset[str] = frozenset()
+    """Parts that Horovod was built with: gloo, mpi, nccl."""
+
+
+def load(env: Mapping[str, str]) -> Loaded:
+    """Loads both in a child process, since a crash is a finding too. Takes some seconds."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", _LOAD],
+            env={**env, "TF_CPP_MIN_LOG_LEVEL": "3"},
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=LOAD_LIMIT_S,
+            stdin=subprocess.DEVNULL,
+        )
+        output, crash = done.stdout, ""
+        if done.returncode:
+            last = (done.stderr.strip().splitlines() or ["without a message"])[-1]
+            crash = f"loading it ends Python with code {done.returncode}: {last}"
+    except subprocess.TimeoutExpired as error:
+        output, crash = (error.stdout or b"").decode(errors="replace"), f"not loaded after {LOAD_LIMIT_S:g} s"
+    try:
+        found: dict[str, Any] = json.loads(output.strip().splitlines()[-1])
+    except (IndexError, ValueError):
+        return Loaded(crash, crash)
+    return Loaded(**{"horovod_error": crash, **found, "horovod": frozenset(found.get("horovod", ()))})
+
+
+def checks(loaded: Loaded, gpus: int, installed: Mapping[str, str] | None = None) -> Iterator[Check]:
+    """Yields the checks of Python and each package.
+
+    gpus: number in the machine, whether TensorFlow sees them or not. installed: version by distribution; None: look.
+    """
+    there = versions((*_PACKAGES, "tensorflow", "keras", "horovod")) if installed is None else installed
+    yield _check("Python", platform.python_version(), "everything needs it", is_needed=True)
+    found, what = f"{there.get('tensorflow', 'not installed')}, Keras {there.get('keras', 'not installed')}", ""
+    if loaded.tensorflow_error and "tensorflow" in there:
+        found, what = f"{found}: {loaded.tensorflow_error}", "install it again"
+    elif loaded.tensorflow_error:
+        found, what = "not installed", "pip install tensorflow==2.15.1"
+    yield _check("tensorflow", found, "everything that reads data needs it", what, is_needed=True)
+    if "horovod" in there:
+        yield from _horovod(there["horovod"], loaded, gpus)
+    for name, (needed_for, what) in _PACKAGES.items():
+        yield _check(name, there.get(name, "not installed"), needed_for, "" if name in there else what)
+    if "horovod" not in there:
+        yield _check("horovod", "not installed", "several ranks", "pip install tfhet[horovod]")
 
 
 def _horovod(version: str, loaded: Loaded, gpus: int) -> Iterator[Check]:
     again = "build it again (scripts/setup, or pip install --no-binary :all: --force-reinstall horovod==0.28.1)"
     if loaded.horovod_error:
-        found = f"{version}: {loaded.horovod_error}"
-        yield Check(SECTION, "horovod", Status.MISSING, found, "several ranks", again)
+        yield _check("horovod", f"{version}: {loaded.horovod_error}", "several ranks", again)
         return
-    yield Check(SECTION, "horovod", Status.OK, version, "several ranks")
-    for name, shown, needed_for, variables in _HOROVOD:
-        if name in loaded.horovod:
-            yield Check(SECTION, shown, Status.OK, "built in", needed_for)
-        elif name != "nccl" or gpus:
-            yield Check(SECTION, shown, Status.MISSING, "not built in", needed_for, f"{again} with {variables}")
+    yield _check("horovod", version, "several ranks")
+    for part, name, needed_for, variables in _HOROVOD:
+        if part in loaded.horovod:
+            yield _check(name, "built in", needed_for)
+        elif part != "nccl" or gpus:
+            yield _check(name, "not built in", needed_for, f"{again} with {variables}")
+
+
+def _check(name: str, found: str, needed_for: str, what_to_do: str = "", *, is_needed: bool = False) -> Check:
+    status = Status.MISSING if what_to_do else Status.OK
+    return Check("software", name, status, found, needed_for, what_to_do, is_needed)
+
+
+Versions = Mapping[str, str]
+"""Installed version by distribution; the number of GPUs is the version of `gpus`."""
+Number = tuple[int, ...]
+Conflict = tuple[Callable[..., RuleAnswer], str]
+"""`limited` or `wrong`, and what to do."""
+VERSIONS: Subject[Versions] = Subject("versions")
+
+
+def number(version: str) -> Number:
+    """Returns the leading numbers between dots: (2, 15, 1) of 2.15.1rc0."""
+    found = re.match(r"\d+(\.\d+)*", version)
+    return tuple(int(part) for part in found[0].split(".")) if found else ()
+
+
+def _pair(name: str, why: str, issue: str = "") -> Callable[[Callable[[Number, Number], Conflict | None]], None]:
+    """Adds a rule about two distributions, where both are installed: those that the parameters are called after."""
+
+    def add(conflict: Callable[[Number, Number], Conflict | None]) -> None:
+        pair = [each.replace("_", "-") for each in inspect.signature(conflict).parameters]
+
+        def look(versions: Versions) -> RuleAnswer:
+            found = ", ".join(f"{each} {versions[each]}" for each in pair)
+            problem = conflict(*(number(versions[each]) for each in pair))
+            return problem[0](found, problem[1]) if problem else ok(found)
+
+        VERSIONS.rule(name, why, issue, when=lambda versions: all(each in versions for each in pair))(look)
+
+    return add
+
+
+@_pair("TensorFlow and Keras", "tf.keras is the installed Keras", "tensorflow/tensorflow#62825")
+def _keras(tensorflow: Number, keras: Number) -> Conflict | None:
+    if tensorflow < (2, 16) and keras >= (3,):
+        return limited, f"pip install 'keras=={'.'.join(map(str, tensorflow[:2]))}.*'"
+    return (limited, "pip install 'keras>=3'") if tensorflow >= (2, 16) and keras < (3,) else None
+
+
+@_pair("TensorFlow and Horovod", "Horovod connects several ranks", "horovod/horovod#4290")
+def _tensorflow_for_horovod(tensorflow: Number, horovod: Number) -> Conflict | None:
+    what = "pip install tensorflow==2.15.1, and build Horovod again; or train on one rank"
+    return (wrong, what) if tensorflow >= (2, 16) and horovod <= (0, 28, 1) else None
+
+
+@_pair("TensorFlow and Addons", "the backend addons needs it; it knows Keras 2 only", "tensorflow/addons#2870")
+def _addons(tensorflow: Number, tensorflow_addons: Number) -> Conflict | None:
+    return (limited, "pip uninstall tensorflow-addons, and omit backend='addons'") if tensorflow >= (2, 16) else None
+
+
+@_pair("TensorFlow and NumPy", "TensorFlow before 2.18 was built for NumPy 1", "tensorflow/tensorflow#102743")
+def _numpy(tensorflow: Number, numpy: Number) -> Conflict | None:
+    return (wrong, "pip install 'numpy<2'") if numpy >= (2,) and tensorflow < (2, 18) else None
+
+
+@_pair("TensorFlow and protobuf", "graphs travel as protobuf messages")
+def _protobuf(tensorflow: Number, protobuf: Number) -> Conflict | None:
+    if protobuf >= (5,) and tensorflow < (2, 18):
+        return limited, "pip install 'protobuf>=4.25,<5'"
+    return (limited, "pip install 'protobuf>=4.25,<5': version 4 is faster") if protobuf < (4,) else None
+
+
+@_pair("TensorBoard and setuptools", "TensorBoard imports pkg_resources", "tensorflow/tensorboard#7107")
+def _setuptools(tensorboard: Number, setuptools: Number) -> Conflict | None:
+    return (limited, "pip install 'setuptools<82'") if setuptools >= (82,) and tensorboard < (2, 21) else None
+
+
+@VERSIONS.rule("one TensorFlow", "several hold the same files: which one runs is a matter of chance")
+def one_tensorflow(versions: Versions) -> RuleAnswer | None:
+    there = [name for name in _TENSORFLOWS if name in versions]
+    what = f"pip uninstall {' '.join(there)}, then install one of them"
+    return limited(", ".join(there), what, when=len(there) > 1) if there else None
+
+
+@VERSIONS.rule("CUDA without GPU", "data hosts download gigabytes more with the image before they start")
+def cuda(versions: Versions) -> RuleAnswer | None:
+    there = ", ".join(name for name in versions if name.startswith("nvidia-cudnn"))
+    what, has_gpus = "on data hosts: pip install tensorflow without [and-cuda]", versions.get("gpus", "0") != "0"
+    return limited(f"{there} and no GPU", what, when=not has_gpus, otherwise=there) if there else None

@@ -12,53 +12,44 @@ from tfhet.errors import UsageError
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds `tfhet follow` and `tfhet diagnose`."""
     follow = commands.add_parser("follow", help="the log, steps and cost of a training job, to its end; its record")
-    follow.add_argument("job_name", metavar="JOB_NAME", help="of a training job that runs, or has ended")
-    follow.add_argument("--region", help="where it runs (default: that of the AWS profile)")
     follow.add_argument("--run-dir", type=Path, metavar="DIR", help="where its record goes (default: runs/JOB_NAME)")
     follow.add_argument("--every_s", "--every-s", type=float, default=5.0, metavar="S", help="look again (default 5)")
-    follow.add_argument(
-        "--deadline_s", "--deadline-s", type=float, metavar="S", help="(default: as long as it may take)"
-    )
-    follow.add_argument("--json", type=Path, metavar="FILE", help="also write the summary to this file")
+    until = "give up after this time (default: as long as the job may take)"
+    follow.add_argument("--deadline_s", "--deadline-s", type=float, metavar="S", help=until)
     follow.set_defaults(run=run_follow)
-
     diagnose = commands.add_parser("diagnose", help="whether a training job waits for its input, and what to do first")
-    diagnose.add_argument("job_name", metavar="JOB_NAME", help="of a training job that runs, or has ended")
-    diagnose.add_argument("--region", help="where it runs (default: that of the AWS profile)")
-    diagnose.add_argument("--json", type=Path, metavar="FILE", help="also write all of it to this file")
     diagnose.set_defaults(run=run_diagnose)
+    for command in (follow, diagnose):
+        command.add_argument("job_name", metavar="JOB_NAME", help="of a training job that runs, or has ended")
+        command.add_argument("--region", help="where it runs (default: that of the AWS profile)")
+        command.add_argument("--json", type=Path, metavar="FILE", help="also write the result to this file")
 
 
 def run_follow(args: argparse.Namespace) -> int:
-    """Follows a job to its end; 0 when it is completed. Raises UsageError for times that are not above 0."""
+    """Follows a job to its end. Returns 0 when it is completed. Raises UsageError for times that are not above 0."""
+    from tfhet.aws import client
     from tfhet.follow.following import follow
-    from tfhet.record import document
-    from tfhet.submit import client
+    from tfhet.record import write_json
 
     for name in ("every_s", "deadline_s"):
         value = getattr(args, name)
         if value is not None and not 0 < value < math.inf:
             raise UsageError(f"--{name} {value:g}: give a number of seconds above 0")
-    followed = follow(
-        args.job_name,
-        client("sagemaker", args.region),
-        client("logs", args.region),
-        run_dir=args.run_dir,
-        every_s=args.every_s,
-        deadline_s=args.deadline_s,
-    )
+    services = [client(service, args.region) for service in ("sagemaker", "logs")]
+    limits = {"every_s": args.every_s, "deadline_s": args.deadline_s}
+    followed = follow(args.job_name, *services, run_dir=args.run_dir, **limits)
     if args.json:
-        document.write(args.json, followed.summary.to_json())
+        write_json(args.json, followed.summary.to_json())
     return followed.exit_code
 
 
 def run_diagnose(args: argparse.Namespace) -> int:
-    """Prints the verdict, what it rests on, and what to do first; 0 whatever the verdict is."""
+    """Prints the verdict, what it rests on, and what to do first. Returns 0 whatever the verdict is."""
     from tfhet import report
     from tfhet.advice import sentence, sentences
+    from tfhet.aws import client
     from tfhet.follow.examination import COLUMNS, examine
-    from tfhet.record import document
-    from tfhet.submit import client
+    from tfhet.record import write_json
 
     services = [client(service, args.region) for service in ("sagemaker", "logs", "cloudwatch")]
     found = examine(args.job_name, *services)
@@ -68,12 +59,12 @@ def run_diagnose(args: argparse.Namespace) -> int:
     print(sentence(found.diagnosis.verdict))
     for title, findings in (
         ("It rests on:", found.diagnosis.evidence),
-        ("What to do, the first first:", found.diagnosis.levers),
+        ("What to do, in this order:", found.diagnosis.levers),
         ("To know more next time:", found.diagnosis.next_run),
     ):
         if findings:
             lines = [f"  {number}. {text}" for number, text in enumerate(sentences(findings), 1)]
             print("\n".join(["", title, *lines]))
     if args.json:
-        document.write(args.json, found.to_json())
+        write_json(args.json, found.to_json())
     return 0

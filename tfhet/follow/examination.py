@@ -1,26 +1,44 @@
-"""The diagnosis of a training job, from what SageMaker, its log and CloudWatch say."""
+"""The diagnosis of a training job, from what SageMaker, its log and CloudWatch say.
+
+SageMaker publishes CPU, GPU, memory and disk of each instance minute by minute, under the dimension Host = JOB/algo-N;
+nothing of the network. CPUUtilization and the two of GPUs are sums over all CPUs, or GPUs, of an instance.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from typing import Any
 
 from tfhet import catalogue
 from tfhet import clock as clocks
 from tfhet.advice import Diagnosis, HostUtilisation, ObservedJob, of_training_job, sentence, sentences
-from tfhet.follow.heard import Heard
+from tfhet.aws import Patient
+from tfhet.errors import UsageError
+from tfhet.follow.heard import Heard, placed
 from tfhet.follow.log_streams import LogStreams
 from tfhet.follow.state import JobState
-from tfhet.follow.utilisation import METRICS, measured
 from tfhet.record import Spread, median
-from tfhet.report import numbers
-from tfhet.submit import Patient
+from tfhet.report import number
 
 SCHEMA = 1
 COLUMNS = ("host", "group", "type", "CPU %", "GPU %", "memory %", "GPU memory %", "disk %")
 LEAST_TRAINED_S = 180.0
-"""Where metric lines span at least this, only their time is looked at: what comes before and after is no training."""
+"""Where metric lines span at least this, only their time counts: the time before and after is no training."""
+METRICS: Mapping[str, str] = {
+    "cpu_pct": "CPUUtilization",
+    "gpu_pct": "GPUUtilization",
+    "memory_pct": "MemoryUtilization",
+    "gpu_memory_pct": "GPUMemoryUtilization",
+    "disk_pct": "DiskUtilization",
+}
+"""CloudWatch's name of each field."""
+_QUERIES = 500
+"""Maximum number of queries in one call."""
+_DAY_S = 86400
 
 
 @dataclass(frozen=True)
@@ -34,21 +52,20 @@ class Examined:
     @property
     def rows(self) -> list[list[object]]:
         """A row for each host, in the order of COLUMNS: medians with the tenth and ninetieth percentile."""
-        return [
-            [
-                use.host,
-                use.group or None,
-                use.instance_type or None,
-                *(_in_words(getattr(use, each)) for each in METRICS),
-            ]
-            for use in self.hosts
-        ]
+        rows: list[list[object]] = []
+        for use in self.hosts:
+            spreads = [getattr(use, name) for name in METRICS]
+            rows.append([use.host, use.group or None, use.instance_type or None, *map(_in_words, spreads)])
+        return rows
 
     def to_json(self) -> dict[str, Any]:
         """The diagnosis in JSON values, with the raw samples."""
         found = self.diagnosis
-        spreads = ({field: getattr(use, field) for field in METRICS} for use in self.hosts)
-        samples = [{field: spread and spread.to_json() for field, spread in each.items()} for each in spreads]
+        hosts = []
+        for use in self.hosts:
+            spreads = {name: getattr(use, name) for name in METRICS}
+            samples = {name: spread and spread.to_json() for name, spread in spreads.items()}
+            hosts.append({"host": use.host, "group": use.group, "instance_type": use.instance_type, **samples})
         return {
             "schema": SCHEMA,
             "job": self.state.name,
@@ -59,15 +76,12 @@ class Examined:
             "levers": sentences(found.levers),
             "next_run": sentences(found.next_run),
             "findings": [each.to_json() for each in (found.verdict, *found.evidence, *found.levers, *found.next_run)],
-            "hosts": [
-                {"host": use.host, "group": use.group, "instance_type": use.instance_type, **own}
-                for use, own in zip(self.hosts, samples, strict=True)
-            ],
+            "hosts": hosts,
         }
 
 
 def _in_words(spread: Spread | None) -> str | None:
-    return None if spread is None else f"{numbers.number(spread.median)} ({spread.p10:.0f} to {spread.p90:.0f})"
+    return None if spread is None else f"{number(spread.median)} ({spread.p10:.0f} to {spread.p90:.0f})"
 
 
 def examine(
@@ -91,8 +105,10 @@ def examine(
     now_s = clock.wall()
     hosts: list[HostUtilisation] = []
     if state.started_s is not None:
-        groups = {host: said.group for host, said in heard.introduced.items()}
-        hosts = measured(state, groups, cloudwatch, aws, known, _between_s(state, heard, now_s), now_s)
+        between_s = (state.started_s, max(state.ended_s or now_s, state.started_s))
+        if heard.trained_ms is not None and heard.trained_ms[1] - heard.trained_ms[0] >= 1000 * LEAST_TRAINED_S:
+            between_s = (heard.trained_ms[0] / 1000, heard.trained_ms[1] / 1000)
+        hosts = measured(state, heard.groups, cloudwatch, aws, known, between_s, now_s)
     lines = heard.steps[1:] or heard.steps  # the first has the warm-up in it
     job = ObservedJob(
         name=state.name,
@@ -109,11 +125,87 @@ def examine(
     return Examined(state, hosts, of_training_job(job, known))
 
 
-def _between_s(state: JobState, heard: Heard, now_s: float) -> tuple[float, float]:
-    """Begin and end of the time whose utilisation counts, in seconds since 1970."""
-    if heard.trained_ms is not None:
-        first_s, last_s = (ms / 1000 for ms in heard.trained_ms)
-        if last_s - first_s >= LEAST_TRAINED_S:
-            return first_s, last_s
-    begin_s = state.started_s or now_s
-    return begin_s, max(state.ended_s or now_s, begin_s)
+def measured(
+    state: JobState,
+    named_groups: Mapping[str, str],
+    cloudwatch: Any,
+    aws: Patient,
+    known: catalogue.Catalogue,
+    between_s: tuple[float, float],
+    now_s: float,
+) -> list[HostUtilisation]:
+    """Returns what each host of a job used, in order; without values for a host that CloudWatch does not know.
+
+    named_groups: by host, as their launchers named them. cloudwatch: boto3's client of that service. between_s: begin
+    and end of the time that counts, in seconds since 1970. Raises as `Patient` does.
+    """
+    hosts = [f"algo-{number + 1}" for number in range(state.hosts)]
+    samples = _samples(state.name, hosts, cloudwatch, aws, between_s, now_s)
+    groups = {group.name: group for group in state.groups}
+    types = {}
+    for group in state.groups:
+        try:
+            types[group.name] = known.instance(group.instance_type)
+        except UsageError:
+            continue
+    seen: dict[str, str] = {}
+    with_gpus = [host for host in hosts if samples[host, "gpu_pct"]]
+    having = [group for group in state.groups if group.name in types and types[group.name].gpus]
+    if len(having) == 1 and len(with_gpus) == having[0].count and len(types) == len(groups):
+        seen = dict.fromkeys(with_gpus, having[0].name)  # they are the hosts of the only group with GPUs
+    places = placed(state.groups, {**seen, **named_groups}, hosts)
+    found = []
+    for host in hosts:
+        name = places.get(host, "")
+        cpus, gpus = (types[name].vcpus, types[name].gpus) if name in types else (0, 0)
+        units = {"cpu_pct": cpus, "gpu_pct": gpus, "memory_pct": 1, "gpu_memory_pct": gpus, "disk_pct": 1}
+        spreads = {
+            field: Spread.of([min(100.0, value / units[field]) for value in samples[host, field]])
+            for field in METRICS
+            if units[field] and samples[host, field]
+        }
+        found.append(HostUtilisation(host, name, groups[name].instance_type if name else "", **spreads))
+    return found
+
+
+def _samples(
+    job: str, hosts: Sequence[str], cloudwatch: Any, aws: Patient, between_s: tuple[float, float], now_s: float
+) -> dict[tuple[str, str], list[float]]:
+    """Returns CloudWatch's means in the order of time, by host and field."""
+    period_s = _period_s(between_s, now_s)
+    begin, end = math.floor(between_s[0] / period_s) * period_s, math.ceil(between_s[1] / period_s) * period_s
+    found: dict[tuple[str, str], list[float]] = {name: [] for name in itertools.product(hosts, METRICS)}
+    names = list(found)
+    for start in range(0, len(names), _QUERIES):
+        numbered = list(enumerate(names))[start : start + _QUERIES]
+        request: dict[str, Any] = {
+            "MetricDataQueries": [_query(f"q{number}", job, *name, period_s) for number, name in numbered],
+            "StartTime": datetime.fromtimestamp(begin, timezone.utc),
+            "EndTime": datetime.fromtimestamp(max(end, begin + period_s), timezone.utc),
+            "ScanBy": "TimestampAscending",
+        }
+        while True:
+            page = aws(cloudwatch.get_metric_data, **request)
+            for result in page.get("MetricDataResults", ()):
+                found[names[int(result["Id"][1:])]] += [float(value) for value in result.get("Values", ())]
+            if not page.get("NextToken"):
+                break
+            request["NextToken"] = page["NextToken"]
+    return found
+
+
+def _query(query: str, job: str, host: str, field: str, period_s: int) -> dict[str, Any]:
+    metric = {
+        "Namespace": "/aws/sagemaker/TrainingJobs",
+        "MetricName": METRICS[field],
+        "Dimensions": [{"Name": "Host", "Value": f"{job}/{host}"}],
+    }
+    return {"Id": query, "MetricStat": {"Metric": metric, "Period": period_s, "Stat": "Average"}}
+
+
+def _period_s(between_s: tuple[float, float], now_s: float) -> int:
+    """Returns the shortest period that CloudWatch has: it keeps means over 5 minutes for 63 days, over one for 15."""
+    age_s, lasted_s = now_s - between_s[0], between_s[1] - between_s[0]
+    if age_s > 63 * _DAY_S:
+        return 3600
+    return 300 if age_s > 15 * _DAY_S or lasted_s > _DAY_S else 60

@@ -12,8 +12,7 @@ from tfhet.follow.heard import Heard, cluster_of, number
 from tfhet.follow.state import COMPLETED, JobState
 from tfhet.messages import MetricLine
 from tfhet.record import RunSummary, Spread
-from tfhet.report import numbers
-from tfhet.report.cost import PriceOf, bill
+from tfhet.report import PriceOf, bill, duration, usd
 from tfhet.units import HOUR_S
 
 _EXIT_CODE = re.compile(r"exit ?code:? *(\d{1,3})", re.IGNORECASE)
@@ -28,7 +27,7 @@ class JobCost:
     usd_per_hour: float | None
     """Price of all instances; None where one is not known."""
     is_at_most: bool
-    """Whether it may be less: SageMaker says the discount of spot instances when the job has ended."""
+    """Whether it may be less: SageMaker reports the discount of spot instances when the job has ended."""
     why: str
     """Why the price is not known, or where it is from."""
 
@@ -39,39 +38,36 @@ class JobCost:
 
     def in_words(self, *, is_over: bool) -> str:
         """The cost in words: `12 min 03 s, $3.21 so far`; "" before the job is paid for."""
-        if not self.billable_s:
-            return ""
         so_far = " so far" if self.usd and not is_over else ""
-        return f"{numbers.duration(self.billable_s)}, {self}{so_far}"
+        return f"{duration(self.billable_s)}, {self}{so_far}" if self.billable_s else ""
 
     def __str__(self) -> str:
         if self.usd is None:
             return self.why
-        return f"{'at most ' if self.is_at_most and self.billable_s else ''}{numbers.usd(self.usd)}"
+        return f"{'at most ' if self.is_at_most and self.billable_s else ''}{usd(self.usd)}"
 
 
 def cost_of(state: JobState, cluster: Mapping[str, Mapping[str, Any]], price_of: PriceOf, now_s: float) -> JobCost:
-    """The cost of a job at `now_s` seconds since 1970. cluster: as `RunSummary.cluster`."""
+    """Returns the cost of a job at `now_s` seconds since 1970. cluster: as `RunSummary.cluster`."""
     paid = bill(RunSummary(cluster=cluster), price_of)
     return JobCost(state.billable_s(now_s), paid.usd_per_hour, state.is_spot and not state.is_over, paid.why)
 
 
 def training_prices(region: str) -> PriceOf:
-    """Prices on demand of instances in training jobs, of no other market: EC2's are lower.
+    """Returns the prices on demand of instances in training jobs; EC2's, which are lower, do not count.
 
-    Raises UsageError when called with a type that the catalogue does not know.
+    The result raises UsageError for a type that the catalogue does not know.
     """
     known = catalogue.default()
     return lambda name: known.price(name, region, catalogue.TRAINING)
 
 
 def summary_of(state: JobState, heard: Heard, cost: JobCost) -> RunSummary:
-    """The run as far as it is known. A sample of its step times is the mean of the steps between two metric lines.
+    """Returns the run as far as it is known. A sample of its step times is the mean of the steps between metric lines.
 
     The first of several metric lines, in whose steps graphs are traced, is left out of the times.
     """
-    steps, ranks = heard.steps, max((each.ranks for each in heard.introduced.values()), default=0)
-    timed = Timed.of(steps)
+    timed = Timed.of(heard.steps)
     batch = state.hyperparameter("batch_size") or state.hyperparameter("batch-size") or ""
     return RunSummary(
         name=state.name,
@@ -79,13 +75,13 @@ def summary_of(state: JobState, heard: Heard, cost: JobCost) -> RunSummary:
         mode="heterogeneous" if state.is_heterogeneous else "homogeneous",
         started=state.started_s,
         duration_s=state.ended_s - state.started_s if state.started_s and state.ended_s else None,
-        cluster=cluster_of(state.groups, heard.introduced, heard.hosts),
+        cluster=cluster_of(state.groups, heard),
         exit_codes=_exit_codes(state, heard),
         exit_code=_exit_code(state, heard),
         cause=_cause(state, heard),
-        steps=steps[-1].step if steps else None,
+        steps=max(heard.metrics, default=None),
         batch_size=int(batch) if batch.isdecimal() else None,
-        ranks=ranks or None,
+        ranks=max((line.ranks for line in heard.introduced.values()), default=0) or None,
         step_ms=timed.step_ms,
         wait_ms=timed.wait_ms,
         step_parts_ms=heard.parts_ms,
@@ -98,8 +94,8 @@ def summary_of(state: JobState, heard: Heard, cost: JobCost) -> RunSummary:
         failure_reason=state.failure_reason,
         billable_s=cost.billable_s,
         usd=cost.usd,
-        usd_per_million_examples=_per_million(state, cost, timed),
-        metrics=_final(state, heard),
+        usd_per_million_examples=_usd_per_million(state, cost, timed),
+        metrics=_quality(state, heard),
     )
 
 
@@ -114,34 +110,34 @@ class Timed:
 
     @classmethod
     def of(cls, steps: list[MetricLine]) -> Timed:
-        """The times of metric lines in order, without the first where there are more."""
+        """Returns the times of metric lines in order, without the first line where there are more."""
         if not steps:
             return cls()
         lines = steps[1:] or steps
         counts = [after.step - before.step for before, after in zip(steps, steps[1:], strict=False)] or [steps[0].step]
-        weights = [count * line.step_ms for line, count in zip(lines, counts, strict=True)]
         step_ms = Spread.of([line.step_ms for line in lines])
         wait_ms = Spread.of([line.step_ms * line.wait_pct / 100 for line in lines])
-        if not (whole_ms := sum(weights)) > 0:
+        pairs = [(line, count * line.step_ms) for line, count in zip(lines, counts, strict=True)]
+        whole_ms = sum(weight for _, weight in pairs)
+        if not whole_ms > 0:
             return cls(step_ms, wait_ms)
-        pairs = list(zip(lines, weights, strict=True))
         wait_pct = sum(line.wait_pct * weight for line, weight in pairs) / whole_ms
         return cls(step_ms, wait_ms, wait_pct, sum(line.examples_per_s * weight for line, weight in pairs) / whole_ms)
 
 
 def _exit_code(state: JobState, heard: Heard) -> int | None:
-    """None while the job runs; of one that failed as its launchers or SageMaker say, else 1."""
+    """Returns None while the job runs; the code that a launcher or SageMaker names if it failed, else 1."""
     if not state.is_over:
         return None
     if state.status == COMPLETED:
         return 0
-    said = [code for code, _ in heard.ends.values() if code]
+    codes = [code for code, _ in heard.ends.values() if code]
     stated = _EXIT_CODE.search(state.failure_reason or "")
-    return (said[0] if said else int(stated[1]) if stated else 0) or 1
+    return (codes[0] if codes else int(stated[1]) if stated else 0) or 1
 
 
 def _exit_codes(state: JobState, heard: Heard) -> dict[str, int | None]:
-    """A job is completed when all its hosts have ended well."""
+    """Returns the code of each host that named one; 0 for all hosts of a completed job."""
     if state.status == COMPLETED:
         return dict.fromkeys(sorted(heard.hosts, key=number), 0)
     return {host: heard.ends[host][0] for host in sorted(heard.ends, key=number)}
@@ -150,22 +146,20 @@ def _exit_codes(state: JobState, heard: Heard) -> dict[str, int | None]:
 def _cause(state: JobState, heard: Heard) -> str | None:
     if not state.is_over or state.status == COMPLETED:
         return None
-    said = [why for code, why in heard.ends.values() if code]
-    return (said[0] if said else state.failure_reason) or str(state)
+    return next((why for code, why in heard.ends.values() if code), state.failure_reason) or str(state)
 
 
-def _per_million(state: JobState, cost: JobCost, timed: Timed) -> float | None:
-    """While it trains: the time before and after that is left out."""
+def _usd_per_million(state: JobState, cost: JobCost, timed: Timed) -> float | None:
+    """Returns the cost of a million examples while the job trains, without the time before and after."""
     if cost.usd_per_hour is None or not timed.examples_per_s:
         return None
     share = state.billed_s / state.trained_s if state.is_spot and state.billed_s and state.trained_s else 1.0
     return 1e6 / timed.examples_per_s * share * cost.usd_per_hour / HOUR_S
 
 
-def _final(state: JobState, heard: Heard) -> dict[str, float]:
-    """The quality that was reached: of the last epoch, else of the last metric line, else as SageMaker found it."""
+def _quality(state: JobState, heard: Heard) -> dict[str, float]:
+    """Returns loss and accuracy of the last epoch, else of the last metric line, else as SageMaker found them."""
     last = heard.epochs[max(heard.epochs)] if heard.epochs else {}
-    steps = heard.steps
-    loss = {"loss": steps[-1].loss} if steps and steps[-1].loss is not None else {}
-    merged = {**state.final_metrics, **loss, **last}
+    loss = heard.steps[-1].loss if heard.steps else None
+    merged = {**state.final_metrics, **({} if loss is None else {"loss": loss}), **last}
     return {name: merged[name] for name in ("loss", "accuracy", "val_loss", "val_accuracy") if name in merged}

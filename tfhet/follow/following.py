@@ -10,30 +10,23 @@ from pathlib import Path
 from typing import IO, Any
 
 from tfhet import clock as clocks
+from tfhet.aws import AwsRefused, Patient
 from tfhet.errors import NotReady
 from tfhet.follow.follow_record import JobCost, cost_of, summary_of, training_prices
 from tfhet.follow.heard import Heard, cluster_of, placed
 from tfhet.follow.log_streams import LogLine, LogStreams, LogWindow
 from tfhet.follow.state import JobState
 from tfhet.record import RunFolder, RunSummary
-from tfhet.report import show
-from tfhet.report.cost import PriceOf
-from tfhet.report.picture import Picture
-from tfhet.report.run import run_table
-from tfhet.report.screen import Screen, screen
-from tfhet.submit import AwsRefused, Patient
+from tfhet.report import Picture, PriceOf, Screen, run_table, screen, show
 
 START_S = 86400.0
 """Seconds that a job may wait for its instances, in addition to its own time limit."""
 STOP_S = 1800.0
 """Seconds that a stopping job may take: 120 s for its hosts, the rest to upload its results."""
-QUIET_S = 15.0
-"""Seconds without a new line after which the log of an ended job is complete."""
-SETTLE_S = 120.0
-"""Seconds after the end of a job after which its log is complete in any case."""
+QUIET_S, SETTLE_S = 15.0, 120.0
+"""The log of an ended job is complete after QUIET_S without a new line, and SETTLE_S after the end in any case."""
 CALLS_PER_S = 4.0
 """Maximum rate of calls of CloudWatch: with many hosts the pauses between looks become longer."""
-QUESTION = "Stop the job too? It goes on otherwise, and is paid for"
 
 
 @dataclass(frozen=True)
@@ -67,15 +60,15 @@ def follow(
     """Shows the log of a training job, running or finished, and writes the record of its run.
 
     sagemaker, logs: boto3's clients of these services.
-    run_dir: the folder of the run; runs/JOB_NAME where it is None. Logs that are there are written anew.
-    out: where to show it, standard output where it is None: a table that is redrawn on a terminal, else plain lines.
+    run_dir: the folder of the run; None: runs/JOB_NAME. Logs that are there are overwritten.
+    out: where to show the log; None: standard output. A terminal gets a table that is redrawn, a file plain lines.
     ask: answers whether to stop the job, after Ctrl-C; None: a question on a terminal, else the job runs on.
     price_of: the price of an instance type; None: of training in the region of `sagemaker`, from the catalogue.
-    every_s: how often to look.
-    deadline_s: for how long to follow; None: as long as the job may take, and a day for it to start.
+    every_s: seconds between two looks.
+    deadline_s: seconds for which to follow; None: as long as the job may take, and a day for it to start.
 
     Raises UsageError for a job that is not there, or without the right to see it; NotReady when the deadline has
-    passed, or AWS does not answer. The record is written then, too.
+    passed, or AWS does not answer. The record is written in these cases too.
     """
     out = out if out is not None else sys.stdout
     aws = Patient(clock)
@@ -102,7 +95,7 @@ def follow(
 
 @dataclass
 class _Following:
-    """What is known of the job so far, and how to learn more."""
+    """A job as it is known so far, and the means to learn more."""
 
     state: JobState
     sagemaker: Any
@@ -120,14 +113,14 @@ class _Following:
     """Time of the last new line, or of the end of the job, on the monotonic clock."""
     _over_s: float | None = None
     """Time at which the job was seen to be over, on the monotonic clock."""
-    _begun: set[str] = field(default_factory=set)
-    """Hosts whose logs are begun."""
+    _hosts_with_logs: set[str] = field(default_factory=set)
     _waiting: deque[tuple[LogLine, bool]] = field(default_factory=deque)
     """Lines that are to be shown, with whether each is a metric line."""
 
     def run(self, deadline_s: float) -> None:
-        """To the end of the job and its log. Writes the record, however this ends."""
-        until_s = self.aws.clock.monotonic() + deadline_s
+        """Follows to the end of the job and its log. Writes the record, however this ends."""
+        clock = self.aws.clock
+        until_s = clock.monotonic() + deadline_s
         try:
             while True:
                 try:
@@ -135,46 +128,41 @@ class _Following:
                     self._look()
                     if self._is_done():
                         return
-                    if self.aws.clock.monotonic() >= until_s:
+                    if clock.monotonic() >= until_s:
                         name, status = self.state.name, self.state.status
                         raise NotReady(f"{name} is {status} after {deadline_s:g} s; {self._again}")
-                    self.aws.clock.sleep(max(self.every_s, (self.streams.calls - calls) / CALLS_PER_S))
+                    clock.sleep(max(self.every_s, (self.streams.calls - calls) / CALLS_PER_S))
                 except KeyboardInterrupt:
                     if not self._stop():
                         return
-                    deadline_s, until_s = STOP_S, self.aws.clock.monotonic() + STOP_S
+                    deadline_s, until_s = STOP_S, clock.monotonic() + STOP_S
         finally:
             self._show(self.window.rest())
-            self.folder.create().write_summary(summary_of(self.state, self.heard, self._cost))
+            self.folder.create().write_summary(summary_of(self.state, self.heard, self._cost()))
 
     @property
     def _again(self) -> str:
         return f"`tfhet follow {self.state.name}` shows it again"
 
-    @property
     def _cost(self) -> JobCost:
-        cluster = cluster_of(self.state.groups, self.heard.introduced, self.heard.hosts)
-        return cost_of(self.state, cluster, self.price_of, self.aws.clock.wall())
+        return cost_of(self.state, cluster_of(self.state.groups, self.heard), self.price_of, self.aws.clock.wall())
 
     def _look(self) -> None:
-        """What is new. The state first: of a job that is over all is there to be read, but what comes late."""
+        """Shows what is new. Asks for the state first: the log of a job that is over is complete but for late lines."""
         if not self.state.is_over:
             self.state = JobState.ask(self.state.name, self.sagemaker, self.aws)
         now_s = self.aws.clock.monotonic()
         if self.state.is_over and self._over_s is None:
             # A job that ended long ago has a whole log.
             ago_s = max(0.0, self.aws.clock.wall() - (self.state.ended_s or self.aws.clock.wall()))
-            self._over_s, self._changed_s = now_s - ago_s, now_s - ago_s
+            self._over_s = self._changed_s = now_s - ago_s
         fresh = self.streams.read()
         if fresh and (self._over_s is None or now_s - self._over_s < SETTLE_S):
             self._changed_s = now_s
         self.window.add(fresh)
         self._show(self.window.due())
-        self.shown.show(self._picture(), now_s)
-
-    def _picture(self) -> Picture:
-        cost, state = self._cost, self.state
-        return Picture(
+        cost, state = self._cost(), self.state
+        picture = Picture(
             state=str(state).rstrip(". "),
             is_over=state.is_over,
             elapsed_s=cost.billable_s or None,
@@ -184,33 +172,32 @@ class _Following:
             name=state.name,
             cost=cost.in_words(is_over=state.is_over),
         )
+        self.shown.show(picture, now_s)
 
     def _places(self) -> dict[str, str]:
         """The group of each host whose group is known, in a job of several groups."""
-        groups = {host: each.group for host, each in self.heard.introduced.items()}
-        return placed(self.state.groups, groups, self.heard.hosts) if self.state.is_heterogeneous else {}
+        return placed(self.state.groups, self.heard.groups, self.heard.hosts) if self.state.is_heterogeneous else {}
 
     def _is_done(self) -> bool:
         now_s = self.aws.clock.monotonic()
         return self._over_s is not None and (now_s - self._changed_s >= QUIET_S or now_s - self._over_s >= SETTLE_S)
 
     def _show(self, lines: list[LogLine]) -> None:
-        """Takes the lines in, then shows them: an introduction tells the group of the lines before it, too."""
+        """Hears all lines, then shows them: an introduction names the group of the lines before it, too."""
         self._waiting.extend((line, self.heard.hear(line)) for line in lines)
         for host in dict.fromkeys(line.host for line in lines):
             path = self.folder.create().log_path(host)
-            with open(path, "a" if host in self._begun else "w", encoding="utf-8", errors="replace") as file:
+            with open(path, "a" if host in self._hosts_with_logs else "w", encoding="utf-8", errors="replace") as file:
                 file.writelines(f"{line.text}\n" for line in lines if line.host == host)
-            self._begun.add(host)
+            self._hosts_with_logs.add(host)
         places = self._places()
         while self._waiting:
             line, is_metric = self._waiting[0]
-            group = places.get(line.host)
-            self.shown.log(f"{line.host} {group}" if group else line.host, line.text, is_metric=is_metric)
+            self.shown.log(f"{line.host} {places.get(line.host, '')}".rstrip(), line.text, is_metric=is_metric)
             self._waiting.popleft()  # after it was shown, so that Ctrl-C loses no line
 
     def _stop(self) -> bool:
-        """After Ctrl-C: whether the job is to stop, and its end to be waited for."""
+        """Asks, after Ctrl-C, whether the job is to stop. Returns whether to wait for its end."""
         name, say = self.state.name, self.shown.say
         if self._is_asked_to_stop or self.state.is_over:
             say(f"{name} is {self.state.status}; {self._again}")
@@ -220,7 +207,7 @@ class _Following:
             say(f"{runs_on}, and `aws sagemaker stop-training-job --training-job-name {name}` stops it")
             return False
         with self.shown.paused():
-            wanted = self.ask(f"{QUESTION}.")
+            wanted = self.ask("Stop the job too? It goes on otherwise, and is paid for.")
         if not wanted:
             say(runs_on)
             return False
@@ -235,7 +222,7 @@ class _Following:
 
 
 def _asked(question: str) -> bool:
-    """Whether the user says yes."""
+    """Returns whether the user says yes."""
     try:
         return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
     except (EOFError, KeyboardInterrupt):

@@ -1,9 +1,9 @@
 """The log of a training job: its streams in CloudWatch, read while they grow, each line once.
 
 A stream is called JOB/algo-N-TIME. It may come late, and a host that is started again has another one. GetLogEvents
-gives the events of a stream in the order of their times, with a token for those after them; an event that comes in
-late, with a time that was passed already, comes after no token. So every look reads the last `horizon_s` again, and
-takes what is new. (FilterLogEvents, which numbers events, is a right of its own that those who train may lack.)
+gives the events of a stream in the order of their times, with a token for those after them; an event that is ingested
+late, with a time before the token's, is never given for a token. So every look reads the last `horizon_s` again, and
+takes what is new. (FilterLogEvents, which numbers events, needs a right of its own that users may lack.)
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from tfhet.aws import AwsRefused, Patient
 from tfhet.clock import Clock
-from tfhet.submit import AwsRefused, Patient
 
 GROUP = "/aws/sagemaker/TrainingJobs"
 HORIZON_S = 120.0
-"""Maximum delay in seconds of log time of a line after a younger one of its stream; later ones are not read."""
+"""Seconds of log time by which a line may come later than a younger one of its stream; later ones are not read."""
 PEEKED = 2
 """Number of pages that `peek` reads at each end of a stream."""
 PAGES = 10_000
@@ -35,24 +35,14 @@ class LogLine:
     """One line that a host printed."""
 
     host: str
-    """`algo-1`."""
     at_ms: int
     """Time in milliseconds since 1970."""
     text: str
-    """Without its end."""
-
-    @property
-    def at_s(self) -> float:
-        return self.at_ms / 1000
+    """Without the line break."""
 
 
-@dataclass
-class _Stream:
-    """How far one stream was read."""
-
-    newest_ms: int | None = None
-    taken: Counter[tuple[int, int, str]] = field(default_factory=Counter)
-    """How often each event of the horizon was taken: two may be the same in everything."""
+_Event = tuple[int, int, str]
+"""Time and time of ingestion, in milliseconds since 1970, and message."""
 
 
 class LogStreams:
@@ -64,23 +54,22 @@ class LogStreams:
         """Number of calls of AWS so far."""
         self._job, self._logs, self._aws = job_name, logs, aws
         self._horizon_ms = round(1000 * horizon_s)
-        self._streams: dict[str, _Stream] = {}
+        self._taken: dict[str, Counter[_Event]] = {}
+        """Events of each stream in its horizon, counted, since two may be equal in everything."""
         self._fresh: list[LogLine] = []
 
     def read(self) -> list[LogLine]:
-        """The lines that came since the last call, by stream, in each by time. Raises as `Patient` does.
+        """Returns the lines that came since the last call, by stream and time. Raises as `Patient` does.
 
-        What was read before a call was interrupted is given by the next one.
+        Lines that were read before a call was interrupted are returned by the next one.
         """
         for name in self._names():
-            self._streams.setdefault(name, _Stream())
-        for name, stream in self._streams.items():
-            self._read(name, stream)
+            self._read(name, self._taken.setdefault(name, Counter()))
         fresh, self._fresh = self._fresh, []
         return fresh
 
     def peek(self) -> list[LogLine]:
-        """The first and the last lines of each stream, in the order of their times; those of a short one come twice."""
+        """Returns the first and the last lines of each stream by time; a short stream's lines come twice."""
         lines: list[LogLine] = []
         for name in self._names():
             for page in (*islice(self._pages(name, None), PEEKED), *islice(self._pages(name, None, False), PEEKED)):
@@ -91,32 +80,30 @@ class LogStreams:
         """Names of all streams."""
         request: dict[str, Any] = {"logGroupName": GROUP, "logStreamNamePrefix": f"{self._job}/"}
         names: list[str] = []
-        while True:
-            page = self._call(self._logs.describe_log_streams, request)
-            if page is None:
-                return names
-            names += [str(stream["logStreamName"]) for stream in page.get("logStreams", ())]
+        while page := self._call(self._logs.describe_log_streams, request):
+            names += [stream["logStreamName"] for stream in page.get("logStreams", ())]
             if not page.get("nextToken"):
-                return names
+                break
             request["nextToken"] = page["nextToken"]
+        return names
 
-    def _read(self, name: str, stream: _Stream) -> None:
-        found: Counter[tuple[int, int, str]] = Counter()
-        start_ms = None if stream.newest_ms is None else max(0, stream.newest_ms - self._horizon_ms)
-        host = host_of(name)
+    def _read(self, name: str, taken: Counter[_Event]) -> None:
+        found: Counter[_Event] = Counter()
+        start_ms = max(0, max(taken)[0] - self._horizon_ms) if taken else None
         for page in self._pages(name, start_ms):
             for event in page:
                 key = (int(event["timestamp"]), int(event.get("ingestionTime", 0)), str(event["message"]))
                 found[key] += 1
-                if found[key] > stream.taken[key]:
-                    self._fresh.append(LogLine(host, key[0], key[2].rstrip("\r\n")))
-                    stream.taken[key] = found[key]
-                    stream.newest_ms = max(key[0], stream.newest_ms or 0)
-            oldest_ms = (stream.newest_ms or 0) - self._horizon_ms
-            stream.taken, found = _since(oldest_ms, stream.taken), _since(oldest_ms, found)
+                if found[key] > taken[key]:
+                    self._fresh.append(LogLine(host_of(name), key[0], key[2].rstrip("\r\n")))
+                    taken[key] = found[key]
+            oldest_ms = max(taken)[0] - self._horizon_ms if taken else 0
+            for counted in (taken, found):
+                for key in [key for key in counted if key[0] < oldest_ms]:
+                    del counted[key]
 
     def _pages(self, name: str, start_ms: int | None, forward: bool = True) -> Iterator[list[Any]]:
-        """The events from a time on, to the token that stays the same: an empty page need not be the last.
+        """Yields the events from a time on, until the token stays the same: an empty page need not be the last.
 
         forward: from the first page to the last; else from the last to the first.
         """
@@ -125,46 +112,40 @@ class LogStreams:
             request["startTime"] = start_ms
         for _ in range(PAGES):
             page = self._call(self._logs.get_log_events, request)
-            if page is None:
-                return
             yield page.get("events", [])
             token = page.get("nextForwardToken" if forward else "nextBackwardToken")
             if token is None or token == request.get("nextToken"):
                 return
             request["nextToken"] = token
 
-    def _call(self, call: Any, request: dict[str, Any]) -> Any:
-        """None where there is no such group or stream (yet)."""
+    def _call(self, call: Any, request: dict[str, Any]) -> dict[str, Any]:
+        """Returns the answer; {} while there is no such group or stream."""
         self.calls += 1
         try:
-            return self._aws(call, **request)
+            return dict(self._aws(call, **request))
         except AwsRefused as error:
             if error.code == "ResourceNotFoundException":
-                return None
+                return {}
             raise
 
 
-def _since(oldest_ms: int, counted: Counter[tuple[int, int, str]]) -> Counter[tuple[int, int, str]]:
-    return Counter({key: count for key, count in counted.items() if key[0] >= oldest_ms})
-
-
 def host_of(stream: str) -> str:
-    """The host of a stream: algo-2 of JOB/algo-2-1700000000; else all that follows the job's name."""
+    """Returns the host of a stream: algo-2 of JOB/algo-2-1700000000; else all that follows the job's name."""
     own = stream.partition("/")[2] or stream
     found = _HOST.match(own)
     return found.group(1) if found else own.replace("/", "_")
 
 
 class LogWindow:
-    """Holds lines for `window_s` and gives them in the order of their times, those of one time as they were added.
+    """Holds lines for `window_s` and returns them in the order of their times; lines of one time as they were added.
 
-    A line that comes so late that younger ones have been given is given at once.
+    A line that comes after younger ones were returned is returned at once.
     """
 
     def __init__(self, clock: Clock, window_s: float = WINDOW_S):
         self._clock, self._window_s = clock, window_s
         self._held: list[tuple[float, LogLine]] = []
-        """Each with the time when it was added."""
+        """Lines, each with the time when it was added."""
         self._given_ms = -1
 
     def add(self, lines: Iterable[LogLine]) -> None:
@@ -172,14 +153,14 @@ class LogWindow:
         self._held += [(now_s, line) for line in lines]
 
     def due(self) -> list[LogLine]:
-        """The lines that were held long enough, and all that are older than one of them."""
+        """Returns the lines that were held long enough, and all that are older than one of them."""
         long_ago_s = self._clock.monotonic() - self._window_s
         held = [line.at_ms for added_s, line in self._held if added_s <= long_ago_s]
         self._given_ms = max([self._given_ms, *held])
         return self._give(self._given_ms)
 
     def rest(self) -> list[LogLine]:
-        """All lines that are held."""
+        """Returns all lines that are held."""
         return self._give(max((line.at_ms for _, line in self._held), default=0))
 
     def _give(self, until_ms: int) -> list[LogLine]:

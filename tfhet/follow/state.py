@@ -7,15 +7,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from tfhet.aws import AwsRefused, Patient
 from tfhet.catalogue import InstanceGroup
-from tfhet.cluster.group import HOMOGENEOUS_GROUP
+from tfhet.cluster import HOMOGENEOUS_GROUP
 from tfhet.errors import UsageError
-from tfhet.submit import AwsRefused, Patient
 
-COMPLETED, FAILED, STOPPED = "Completed", "Failed", "Stopped"
-_GOES_ON = ("InProgress", "Stopping")
-ONLY_GROUP = HOMOGENEOUS_GROUP
-"""SageMaker's name for the group of a job without groups, in resourceconfig.json."""
+COMPLETED = "Completed"
 USUAL_LIMIT_S = 86400.0
 """MaxRuntimeInSeconds of a job that names none."""
 
@@ -28,12 +25,12 @@ class JobState:
     status: str
     """`InProgress`, `Stopping`, `Completed`, `Failed` or `Stopped`."""
     secondary: str = ""
-    """In more detail: `Downloading`, `Training`, `Uploading`, `MaxRuntimeExceeded`, ..."""
+    """Detailed status: `Downloading`, `Training`, `Uploading`, `MaxRuntimeExceeded`, ..."""
     message: str = ""
-    """What SageMaker says about that."""
+    """SageMaker's message about the detailed status."""
     failure_reason: str | None = None
     groups: Sequence[InstanceGroup] = ()
-    """One, called ONLY_GROUP, of a homogeneous job."""
+    """One, called HOMOGENEOUS_GROUP, of a homogeneous job."""
     started_s: float | None = None
     """Time from which the job is paid for."""
     ended_s: float | None = None
@@ -42,15 +39,14 @@ class JobState:
     trained_s: float | None = None
     """Seconds of training; more than `billed_s` on spot instances, in the ratio of the prices. Known at the end."""
     limit_s: float = USUAL_LIMIT_S
-    """Maximum seconds that it may take, including the wait for spot instances."""
+    """Maximum seconds that the job may take, including the wait for spot instances."""
     is_spot: bool = False
     hyperparameters: Mapping[str, str] = field(default_factory=dict)
     output_path: str = ""
-    """S3 prefix of its results."""
     profiler: Mapping[str, Any] = field(default_factory=dict)
-    """ProfilerConfig; empty where it has none."""
+    """ProfilerConfig; empty where the job has none."""
     final_metrics: Mapping[str, float] = field(default_factory=dict)
-    """Last values of what its metric definitions found."""
+    """Last values that the metric definitions found, by name."""
 
     @classmethod
     def of(cls, answer: Mapping[str, Any]) -> JobState:
@@ -58,32 +54,28 @@ class JobState:
         resources, limits = answer.get("ResourceConfig", {}), answer.get("StoppingCondition", {})
         trained_s = answer.get("TrainingTimeInSeconds")
         billed_s = answer.get("BillableTimeInSeconds", trained_s)
-        groups = [
-            InstanceGroup(str(one["InstanceGroupName"]), str(one["InstanceType"]), int(one["InstanceCount"]))
-            for one in resources.get("InstanceGroups", ())
-        ]
-        if not groups and resources.get("InstanceType"):
-            groups = [InstanceGroup(ONLY_GROUP, str(resources["InstanceType"]), int(resources["InstanceCount"]))]
+        only = {"InstanceGroupName": HOMOGENEOUS_GROUP, **resources}
+        groups = resources.get("InstanceGroups") or ([only] if "InstanceType" in resources else [])
         transitions = answer.get("SecondaryStatusTransitions") or [{}]
         return cls(
-            name=str(answer["TrainingJobName"]),
-            status=str(answer["TrainingJobStatus"]),
-            secondary=str(answer.get("SecondaryStatus", "")),
-            message=str(transitions[-1].get("StatusMessage", "")),
+            name=answer["TrainingJobName"],
+            status=answer["TrainingJobStatus"],
+            secondary=answer.get("SecondaryStatus", ""),
+            message=transitions[-1].get("StatusMessage", ""),
             failure_reason=answer.get("FailureReason"),
-            groups=tuple(groups),
+            groups=tuple(
+                InstanceGroup(each["InstanceGroupName"], each["InstanceType"], each["InstanceCount"]) for each in groups
+            ),
             started_s=_moment(answer.get("TrainingStartTime")),
             ended_s=_moment(answer.get("TrainingEndTime")),
-            billed_s=None if billed_s is None else float(billed_s),
-            trained_s=None if trained_s is None else float(trained_s),
+            billed_s=billed_s,
+            trained_s=trained_s,
             limit_s=float(limits.get("MaxWaitTimeInSeconds") or limits.get("MaxRuntimeInSeconds") or USUAL_LIMIT_S),
             is_spot=bool(answer.get("EnableManagedSpotTraining")),
             hyperparameters=dict(answer.get("HyperParameters", {})),
-            output_path=str(answer.get("OutputDataConfig", {}).get("S3OutputPath", "")),
+            output_path=answer.get("OutputDataConfig", {}).get("S3OutputPath", ""),
             profiler=dict(answer.get("ProfilerConfig", {})),
-            final_metrics={
-                str(one["MetricName"]): float(one["Value"]) for one in answer.get("FinalMetricDataList", ())
-            },
+            final_metrics={one["MetricName"]: one["Value"] for one in answer.get("FinalMetricDataList", ())},
         )
 
     @classmethod
@@ -94,15 +86,12 @@ class JobState:
         except AwsRefused as error:
             if error.code not in ("ResourceNotFound", "ValidationException"):
                 raise
-            where = getattr(getattr(sagemaker, "meta", None), "region_name", None) or "this region"
-            raise UsageError(
-                f"no training job {job_name!r} in {where}, of this account: look at its name, --region and AWS_PROFILE "
-                f"({error})"
-            ) from None
+            where, what = sagemaker.meta.region_name, "check its name, --region and AWS_PROFILE"
+            raise UsageError(f"no training job {job_name!r} in {where}: {what} ({error})") from None
 
     @property
     def is_over(self) -> bool:
-        return self.status not in _GOES_ON
+        return self.status not in ("InProgress", "Stopping")
 
     @property
     def is_heterogeneous(self) -> bool:
@@ -114,9 +103,9 @@ class JobState:
         return sum(group.count for group in self.groups)
 
     def billable_s(self, now_s: float) -> float:
-        """Seconds that each instance is charged for; of a job that goes on so far, at `now_s` since 1970."""
+        """Seconds that each instance is charged for; so far, at `now_s` since 1970, while the job goes on."""
         if self.is_over and self.billed_s is not None:
-            return self.billed_s
+            return float(self.billed_s)
         if self.started_s is None:
             return 0.0
         return max(0.0, (self.ended_s or now_s) - self.started_s)

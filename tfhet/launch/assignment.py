@@ -1,6 +1,6 @@
-"""What one launcher does in its job: its place, its settings, the data plane and the strategy.
+"""The part of one launcher in its job: its place, its settings, the data plane and the strategy.
 
-    assignment = Assignment.of(environment(), settings)    # raises ClusterError, UsageError: the job cannot run so
+    assignment = Assignment.of(environment(), settings)    # raises ClusterError, UsageError
     assignment.serving_hosts
 
 Every launcher of a job comes to the same plane and strategy, each from its own side.
@@ -33,8 +33,8 @@ class Assignment:
     def of(cls, env: Mapping[str, str], settings: LaunchSettings) -> Assignment:
         """Reads the host's identity and the ranks. Raises ClusterError and UsageError."""
         identity = identify(env)
-        parts = roles(identity, settings.groups, known(settings))
-        rank = _rank(env, parts) if parts.current.trains else None
+        parts = roles(identity, settings.groups, known_roles(settings))
+        rank = _rank(env, parts, settings.strategy) if parts.current.trains else None
         plane = planes.chosen(settings.data_plane, settings.planes, parts)
         ports = Ports.from_env(env, control=settings.control_port, plane=_ports(settings, plane, parts.current))
         place = Place(identity, parts, rank, ports, host_paths(env), env)
@@ -55,12 +55,12 @@ class Assignment:
 
     @property
     def source(self) -> RankSource | None:
-        """What gave this launcher its rank; None on a host that does not train."""
-        return None if self.place.rank is None else strategies.source_of(self.place.rank)
+        """The program that gave this launcher its rank; None on a host that does not train."""
+        return None if self.place.rank is None else strategies.source_of(self.place.rank, self.strategy.name)
 
     @property
     def numbers_ranks(self) -> bool:
-        """Whether tfhet numbered several ranks, so that it has to tell them how to find each other."""
+        """Whether tfhet itself numbered several ranks, which have to agree on their number."""
         return self.source is not None and self.source.own and self.place.size > 1
 
     @property
@@ -69,30 +69,25 @@ class Assignment:
         port, rank = self.settings.metrics_port, self.place.rank
         return port + (rank.local_rank if rank else 0) if port else None
 
-    def is_noise(self, line: str) -> bool:
-        """Whether a line of a child process can be left out of the log."""
-        return self.plane.is_noise(line)
 
-
-def known(settings: LaunchSettings) -> tuple[Role, ...]:
+def known_roles(settings: LaunchSettings) -> tuple[Role, ...]:
     """The roles that hosts of a job can have."""
     further = () if settings.strategy == strategies.AUTO else strategies.get(settings.strategy).roles
     return (*ROLES, *further)
 
 
 def _ports(settings: LaunchSettings, plane: DataPlane, role: Role) -> dict[str, PortRange]:
-    """The ports of the plane; none of those of the other candidates, whose names may be given all the same."""
-    others = (one for one in planes.candidates(settings.data_plane) if one is not plane)
-    unused = {name: replace(ports, count=0) for one in others for name, ports in _of(settings, one, role).items()}
-    return {**unused, **_of(settings, plane, role)}
+    """The ports of the plane; none of those of the other candidates, although their names may be given."""
+    unused = {
+        name: replace(ports, count=0)
+        for other in planes.candidates(settings.data_plane)
+        for name, ports in other.ports(settings.planes[other.name], role).items()
+    }
+    return {**unused, **plane.ports(settings.planes[plane.name], role)}
 
 
-def _of(settings: LaunchSettings, plane: DataPlane, role: Role) -> Mapping[str, PortRange]:
-    return plane.ports(settings.planes[plane.name], role)
-
-
-def _rank(env: Mapping[str, str], parts: Roles) -> Rank:
-    rank = strategies.rank_of(env)
+def _rank(env: Mapping[str, str], parts: Roles, strategy: str) -> Rank:
+    rank = strategies.rank_of(env, strategy)
     if rank is not None:
         return rank
     if len(parts.dnn_hosts) > 1:

@@ -1,59 +1,157 @@
-"""The entry: what `scripts/launcher.py` calls on every host. One launcher, or the starter of several."""
+"""The entry: `scripts/launcher.py` calls it on every host.
+
+A host whose ranks no other program started gets a launcher for each: the first one starts launchers of itself, numbered
+by the host's place in its group. So a job needs no other starter and no ssh.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import math
 import signal
 import sys
 from collections.abc import Awaitable, Mapping, Sequence
+from typing import Any
 
-from tfhet.cluster import environment, host_paths, job_name
-from tfhet.errors import TfhetError
-from tfhet.launch.assignment import Assignment
-from tfhet.launch.failure import write_failure
-from tfhet.launch.init import LAUNCHER_NAME
+from tfhet import strategies
+from tfhet.cluster import Rank, environment, host_paths, identify, job_name, roles
+from tfhet.errors import ClusterError, TfhetError
+from tfhet.launch.assignment import Assignment, known_roles
+from tfhet.launch.init import LAUNCHER_NAME, STOP_SIGNALS
+from tfhet.launch.job_result import write_failure
 from tfhet.launch.launcher import Launcher
-from tfhet.launch.local_launchers import LocalLaunchers, ranks_to_start
+from tfhet.launch.output import print_line
 from tfhet.launch.settings import LaunchSettings
-from tfhet.launch.stop import STOP_SIGNALS
-from tfhet.process import name_process, outlive_nobody
+from tfhet.process import Child, describe_exit, end_with_parent, name_process
+from tfhet.telemetry import gpu_count
+
+STOP_GRACE_S = 28.0
+"""Seconds from SIGTERM to SIGKILL for launchers: a little more than a script's checkpoint and the end of the link."""
+PATIENCE_S = 5.0
+"""Extra seconds, beyond the lease, before the remaining launchers of a host are killed."""
 
 
 def main(argv: Sequence[str] | None = None, env: Mapping[str, str] | None = None) -> int:
-    """Runs the launcher; the exit code. Wrong use ends it at once, with the reason in the failure file.
+    """Runs the launcher and returns the exit code. Wrong use ends it at once, with the reason in the failure file.
 
     Without `argv` this process is the launcher's own, about to exit: a signal can no longer change its code.
     """
     if argv is None:
-        name_process(LAUNCHER_NAME)  # by which PID 1 of the container finds whom to tell of a stop
+        name_process(LAUNCHER_NAME)  # PID 1 of the container finds the launchers by this name when it passes a stop on
     env = environment() if env is None else env
     try:
         settings, rest = LaunchSettings.parse(sys.argv[1:] if argv is None else argv)
         ranks = ranks_to_start(env, settings)
-        life = (
-            LocalLaunchers(ranks, _same(argv), env, settings) if ranks else Launcher(Assignment.of(env, settings), rest)
-        )
+        again = [sys.executable, *(sys.orig_argv[1:] if argv is None else ["-m", "tfhet.launch", *argv])]
+        life = LocalLaunchers(ranks, again, env, settings) if ranks else Launcher(Assignment.of(env, settings), rest)
     except TfhetError as error:
         print(f"[tfhet] error: {error}", file=sys.stderr, flush=True)
         write_failure(host_paths(env).failure, str(error), "the launcher", error.exit_code)
         return error.exit_code
     if argv is None and job_name(env):
-        # The SageMaker toolkit dies of SIGTERM and tells us nothing (sagemaker-training-toolkit#125).
-        outlive_nobody(signal.SIGTERM)
-    return asyncio.run(life.run() if argv is not None else _then_deaf(life.run()))
+        # The SageMaker toolkit dies of SIGTERM and does not pass it on (sagemaker-training-toolkit#125).
+        end_with_parent(signal.SIGTERM)
+    return asyncio.run(life.run() if argv is not None else then_ignore_stops(life.run()))
 
 
-def _same(argv: Sequence[str] | None) -> list[str]:
-    """The command that is this launcher once more."""
-    return [sys.executable, *(sys.orig_argv[1:] if argv is None else ["-m", "tfhet.launch", *argv])]
-
-
-async def _then_deaf(running: Awaitable[int]) -> int:
+async def then_ignore_stops(running: Awaitable[int]) -> int:
     """The result, with the signals that stop a launcher ignored from then on: one that comes while Python shuts down
-    (who told the chief to stop is still telling the others) would replace the job's exit code by its own."""
+    would replace the job's exit code by its own."""
     code = await running
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)  # between the next two lines, too
     for number in STOP_SIGNALS:
         asyncio.get_running_loop().remove_signal_handler(number)
         signal.signal(number, signal.SIG_IGN)
     return code
+
+
+def ranks_to_start(env: Mapping[str, str], settings: LaunchSettings) -> tuple[Rank, ...]:
+    """The ranks of this host whose launchers this one has to start; () when it is the rank itself, or on a data host.
+
+    Hosts count in the dnn group's order, as many ranks on each. Raises ClusterError and UsageError.
+    """
+    identity = identify(env)
+    parts = roles(identity, settings.groups, known_roles(settings))
+    if not parts.current.trains:
+        return ()
+    rank, count = strategies.rank_of(env, settings.strategy), settings.processes_per_host
+    if rank is not None:
+        source = strategies.source_of(rank, settings.strategy)
+        if not source.own and count not in (0, rank.local_size):
+            raise ClusterError(
+                f"--processes_per_host {count}, and {source.starter} started {rank.local_size} on "
+                f"{identity.current_host}; omit it where something else starts the ranks"
+            )
+        return ()
+    count = count or max(1, gpu_count(env))
+    size = len(parts.dnn_hosts) * count
+    if size == 1:
+        return ()
+    first = parts.dnn_hosts.index(identity.current_host) * count
+    return tuple(Rank(first + local, size, local, count, "tfhet") for local in range(count))
+
+
+class LocalLaunchers:
+    """The launchers of one host. Their lines come through as they are."""
+
+    def __init__(self, ranks: Sequence[Rank], command: Sequence[str], env: Mapping[str, str], settings: LaunchSettings):
+        self._ranks, self._command, self._env = tuple(ranks), list(command), dict(env)
+        self._host = identify(env).current_host
+        self._children: dict[int, Child] = {}
+        self._stopped = asyncio.Event()
+        self._failed = 0
+        """The exit code for a failure that no launcher could report."""
+        self._patience_s = settings.lease_s + PATIENCE_S
+        # The leader that has decided may stay for hosts that are still starting, so that they hear of it.
+        stays_s = settings.ready_timeout_s if ranks[0].rank == 0 else 0.0
+        self._patience_with_leader_s = self._patience_s + stays_s
+
+    async def run(self) -> int:
+        """Starts them and returns once all have ended: the worst of their exit codes, or that of one that crashed."""
+        loop = asyncio.get_running_loop()
+        for number in STOP_SIGNALS:
+            loop.add_signal_handler(number, self._stopped.set)
+        numbers = ", ".join(str(rank.rank) for rank in self._ranks)
+        print_line(f"[{self._host}] starts the launchers of ranks {numbers} of {self._ranks[0].size}")
+        try:
+            for rank in self._ranks:
+                env = {**self._env, **rank.to_env(), "PYTHONUNBUFFERED": "1"}
+                self._children[rank.rank] = await Child.start(
+                    f"rank {rank.rank}", self._command, env=env, on_line=print_line, when_orphaned=signal.SIGTERM
+                )
+            await self._watch()
+        except OSError as error:
+            self._fail(f"{self._host} cannot start the launcher of rank {rank.rank}: {error}", 1)
+        finally:
+            codes = await asyncio.gather(*(child.stop(STOP_GRACE_S) for child in self._children.values()))
+        return self._failed or max(code if code >= 0 else 128 - code for code in codes)
+
+    async def _watch(self) -> None:
+        """Returns when all launchers have ended, on a request to stop, or too long after the first one has ended."""
+        stopped = asyncio.create_task(self._stopped.wait())
+        ends = {asyncio.create_task(child.wait()): rank for rank, child in self._children.items()}
+        left: set[asyncio.Task[Any]] = set(ends)
+        loop = asyncio.get_running_loop()
+        until_s = math.inf
+        while left and not stopped.done() and loop.time() < until_s:
+            limit_s = None if until_s == math.inf else until_s - loop.time()
+            done, left = await asyncio.wait({*left, stopped}, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+            left.discard(stopped)
+            for end in done - {stopped}:
+                until_s = min(until_s, loop.time() + self._ended(ends[end], end.result()))
+        for task in (stopped, *left):
+            task.cancel()
+        await asyncio.gather(stopped, *left, return_exceptions=True)
+
+    def _ended(self, rank: int, code: int) -> float:
+        """Reports the crash of a launcher; returns the seconds that the others may stay."""
+        if code >= 0 or self._stopped.is_set():  # it has said why, and ends when the job does
+            return self._patience_with_leader_s
+        cause = f"the launcher of rank {rank} on {self._host} ended by {describe_exit(code, self._children[rank].tail)}"
+        self._fail(cause, 128 - code)
+        return self._patience_s
+
+    def _fail(self, cause: str, code: int) -> None:
+        self._failed = self._failed or code
+        print_line(f"[{self._host}] {cause}")
+        write_failure(host_paths(self._env).failure, cause, self._host, code)

@@ -1,4 +1,5 @@
-"""A follower: every launcher but the leader. It joins the leader, and learns when to start and how the job ended."""
+"""A follower: every launcher but the leader. It joins the leader, which sends it the order to start and the job
+result."""
 
 from __future__ import annotations
 
@@ -10,7 +11,6 @@ from typing import Any
 from tfhet.control import LinkClient, Message, Secret
 from tfhet.deadline import Deadline
 from tfhet.errors import ClusterError, NotReady
-from tfhet.events import Observer
 from tfhet.launch.assignment import Assignment
 from tfhet.launch.job_result import JobResult
 from tfhet.messages import MessageError, UnknownKind, link
@@ -19,14 +19,7 @@ from tfhet.messages import MessageError, UnknownKind, link
 class Follower:
     """The link as a follower sees it."""
 
-    def __init__(
-        self,
-        assignment: Assignment,
-        secret: Secret,
-        observer: Observer,
-        *,
-        on_stop: Callable[[], None] = lambda: None,
-    ):
+    def __init__(self, assignment: Assignment, secret: Secret, *, on_stop: Callable[[], None] = lambda: None):
         """on_stop: called when the script of this host has to stop."""
         place, settings = assignment.place, assignment.settings
         self._assignment, self._place, self._settings = assignment, place, settings
@@ -43,7 +36,6 @@ class Follower:
             on_message=self._heard,
             on_end=lambda code, cause: self._decide(JobResult(code, cause)),
             on_lease_lost=lambda reason: self._decide(JobResult(1, f"{place.label} lost its lease: {reason}")),
-            observer=observer,
         )
 
     async def join(self) -> None:
@@ -52,21 +44,20 @@ class Follower:
         await self._client.join(facts, self._settings.ready_timeout_s)
 
     async def started(self) -> link.Start:
-        """The order that the leader sends when all is ready. Raises NotReady; the leader ends the job before that."""
+        """The leader's order to start. Raises NotReady when it does not come; the leader ends the job before that."""
         limit_s = self._settings.ready_timeout_s + 2 * self._settings.lease_s
         try:
             async with Deadline(limit_s):
                 return await asyncio.shield(self._start)
         except asyncio.TimeoutError:
-            raise NotReady(f"{self._place.label}: not told to start within {limit_s:g} s") from None
+            raise NotReady(f"{self._place.label}: no order to start within {limit_s:g} s") from None
 
     def report(self, report: link.Report) -> None:
         """Sends a report to the leader."""
         self._client.send(link.to_json(report))
 
     async def ended(self) -> JobResult:
-        """The leader's job result; or one of this launcher's own, when the lease is lost. The lease bounds this
-        wait."""
+        """The leader's job result, or one of this launcher's own when the lease is lost, which bounds this wait."""
         return await asyncio.shield(self._result)
 
     def clock_offset(self) -> tuple[float, float] | None:

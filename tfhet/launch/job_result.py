@@ -1,21 +1,26 @@
-"""How a job ended: the code that every launcher exits with, and the cause. The leader decides it."""
+"""How the job ended: the code that every launcher exits with, and the cause, which SageMaker shows from a file.
+
+The leader decides it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from tfhet.errors import JobFailed, TfhetError
 from tfhet.process import describe_exit
 
 LOG_LIMIT = 2000
-"""Characters of log that travel with a job result: SageMaker shows 1,024 of the failure file."""
+"""Characters of log that travel with a job result."""
+FAILURE_LIMIT = 1024
+"""Characters of the failure file that SageMaker shows."""
 
 IsNoise = Callable[[str], bool]
 
 
 def no_noise(line: str) -> bool:
-    """Takes every line for one that says something."""
     return False
 
 
@@ -35,7 +40,7 @@ class JobResult:
 
     @classmethod
     def of_error(cls, error: BaseException, where: str, is_noise: IsNoise = no_noise) -> JobResult:
-        """What an error of the launcher `where` makes of the job."""
+        """The result of a job that fails because of an error of the launcher `where`."""
         if isinstance(error, JobFailed):
             return cls.of(_exit_code(error.code) or 1, str(error), error.log_tail, is_noise)
         if isinstance(error, TfhetError):
@@ -43,12 +48,12 @@ class JobResult:
         return cls.of(1, f"{where}: {type(error).__name__}: {error}")
 
     @classmethod
-    def of_script(cls, code: int, whose: str, tail: Iterable[str], is_noise: IsNoise = no_noise) -> JobResult:
-        """What the end of a script makes of the job. code: negative for a signal; whose: `train.py ended on algo-1,
-        rank 0`; tail: the last lines of its log."""
-        lines = list(tail)
-        cause = f"{whose}: {describe_exit(code, lines)}{_last_line(lines, is_noise)}"
-        return cls.of(_exit_code(code), cause, lines, is_noise)
+    def of_script(cls, code: int, whose: str, tail: Sequence[str]) -> JobResult:
+        """The result of a job that ends with a script. code: negative for a signal; whose: `train.py ended on algo-1,
+        rank 0`; tail: the last lines of its log, without noise."""
+        last = next((line.strip() for line in reversed(tail) if line.strip()), "")  # after a traceback, the error
+        cause = f"{whose}: {describe_exit(code, tail)}{f': {last[:300]}' if last else ''}"
+        return cls.of(_exit_code(code), cause, tail)
 
     @property
     def headline(self) -> str:
@@ -62,11 +67,25 @@ class JobResult:
 
 
 def _exit_code(code: int) -> int:
-    """A code that a process can exit with: a signal as shells say it, 128 + its number."""
+    """A code that a process can exit with: for a signal 128 + its number, as in shells."""
     return code if code >= 0 else 128 - code
 
 
-def _last_line(tail: Iterable[str], is_noise: IsNoise) -> str:
-    """The last line that is not noise, which after a traceback is the error."""
-    said = [line.strip() for line in tail if line.strip() and not is_noise(line)]
-    return f": {said[-1][:300]}" if said else ""
+def write_failure(path: Path, cause: str, label: str, code: int, tail: Iterable[str] = ()) -> bool:
+    """Writes cause, launcher and the last log lines, unless the file exists: the first cause is the true one.
+
+    Returns whether it was written. Never raises: the exit code must not be lost over it. Writes nothing where there is
+    no base directory, as on a machine that SageMaker has not laid out.
+    """
+    head = f"{cause}\n(exit code {code}, seen by {label})\n"
+    room = max(0, FAILURE_LIMIT - len(head))
+    lines = "\n".join(tail)
+    text = head + lines[max(0, len(lines) - room) :]
+    try:
+        if path.parent.parent.is_dir():
+            path.parent.mkdir(exist_ok=True)
+        with open(path, "x", encoding="utf-8", errors="replace") as file:
+            file.write(text[:FAILURE_LIMIT])
+    except OSError:
+        return False
+    return True

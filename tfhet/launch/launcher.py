@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
+import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from tfhet.clock import SYSTEM
 from tfhet.cluster import DATA, job_name
@@ -19,22 +21,17 @@ from tfhet.deadline import Deadline
 from tfhet.errors import TfhetError, UsageError
 from tfhet.events import Event, Observer, ignore
 from tfhet.launch.assignment import Assignment
-from tfhet.launch.failure import write_failure
 from tfhet.launch.follower import Follower
-from tfhet.launch.hearing import Hearing
-from tfhet.launch.job_result import JobResult
+from tfhet.launch.init import STOP_SIGNALS
+from tfhet.launch.job_result import JobResult, write_failure
 from tfhet.launch.leader import LINGER_S, STOP_S, Leader
-from tfhet.launch.log import Log
-from tfhet.launch.metrics import labels, metrics_of
-from tfhet.launch.outcome import write_outcome
-from tfhet.launch.script import Script, command_of, environment_of
-from tfhet.launch.stop import Stop
+from tfhet.launch.output import Log, labels, metrics_of, write_outcome
+from tfhet.launch.script import Hearing, Script, environment_of
 from tfhet.messages import HostLine, JobResultLine
 from tfhet.messages import link as reports
 from tfhet.planes import Outlets
-from tfhet.record import RunFolder
-from tfhet.record.folder import TIMELINE
-from tfhet.telemetry import Endpoint, Sampler, gpu_count
+from tfhet.record import TIMELINE_FOLDER, RunFolder
+from tfhet.telemetry import Metric, Sampler, gpu_count, serve_metrics
 
 KILL_GRACE_S = 1.0
 """Seconds that a training script may take to end after SIGTERM when the job has failed. It is short, because a script
@@ -43,20 +40,7 @@ SERVER_GRACE_S = 1.0
 """Seconds that a process of the data plane may take to end."""
 
 
-class Link(Protocol):
-    """What leader and follower have in common."""
-
-    async def join(self) -> None: ...
-
-    async def started(self) -> reports.Start: ...
-
-    def report(self, report: reports.Report) -> None: ...
-
-    async def ended(self) -> JobResult: ...
-
-    def clock_offset(self) -> tuple[float, float] | None: ...
-
-    async def leave(self, code: int, cause: str, hurry: asyncio.Future[Any]) -> None: ...
+Link = Leader | Follower
 
 
 class Launcher:
@@ -75,7 +59,7 @@ class Launcher:
         self._hearing = Hearing(log.say, log.write_emf, self._reads)
         self._script = Script(assignment, self._hearing, log.say)
         self._record = self.place.paths.output_data / "tfhet"
-        self._timeline = self._record / TIMELINE
+        self._timeline = self._record / TIMELINE_FOLDER
         # One launcher writes the events of the job: lines of several hosts would need one clock.
         self._observe: Observer = self._write_event if self.place.is_leader else ignore
         wait_s = self._settings.ready_timeout_s
@@ -85,15 +69,23 @@ class Launcher:
     async def run(self) -> int:
         """Lives to the end and returns the exit code."""
         place = self.place
-        stop = Stop(self.assignment)
-        stopped = stop.asked
-        names = {*place.roles.other_hosts, *place.roles.dnn_hosts}
-        secret = Secret.from_env(place.env, job_name(place.env), names)
+        stopped: asyncio.Future[JobResult] = asyncio.get_running_loop().create_future()
+        for number in STOP_SIGNALS:
+            asyncio.get_running_loop().add_signal_handler(number, self._ask_to_stop, stopped, number, number.name)
+        hosts = {*place.roles.other_hosts, *place.roles.dnn_hosts}
+        secret = Secret.from_env(place.env, job_name(place.env), hosts)
         self.say(self._introduction(secret))
         self.say(str(self._host_line()))
-        self._link = link = self._linked(secret)
+        on_stop = self._script.request_stop
+        if place.is_leader:
+            link: Link = Leader(
+                self.assignment, self._side, secret, self._observe, on_stop=on_stop, on_host_lost=self._say_host_lost
+            )
+        else:
+            link = Follower(self.assignment, secret, on_stop=on_stop)
+        self._link = link
         beside = [
-            asyncio.create_task(stop.watch(), name="source of ranks"),
+            asyncio.create_task(self._watch_source(stopped), name="source of ranks"),
             asyncio.create_task(self._sample(link), name="sampler"),
             asyncio.create_task(self._expose(), name="metrics"),
         ]
@@ -103,7 +95,7 @@ class Launcher:
         await asyncio.wait(every, return_when=asyncio.FIRST_COMPLETED)
         result = await self._conclude(link, work, ended, stopped)
         if result.code:  # at once: what started the ranks may kill this launcher soon after another one has failed
-            self._tell_why(result)
+            self._report_failure(result)
         for task in (work, ended, *beside):
             task.cancel()
         await asyncio.wait({work}, timeout=1.0)  # what it is starting must be there to be stopped
@@ -113,28 +105,31 @@ class Launcher:
             await self._stop_children()
             await link.leave(result.code, result.cause, stopped)
         await asyncio.gather(work, ended, *beside, return_exceptions=True)
-        self._close(link, result)
+        if isinstance(link, Leader):
+            try:
+                write_outcome(RunFolder(self._record), self.assignment, link, result, self.began_s)
+            except OSError as error:  # a full disk: the exit code must not be lost over it
+                self.say(f"the record cannot be written: {error}")
         return result.code
 
-    def _linked(self, secret: Secret) -> Leader | Follower:
-        if not self.place.is_leader:
-            return Follower(self.assignment, secret, self._observe, on_stop=self._script.request_stop)
-        return Leader(
-            self.assignment,
-            self._side,
-            secret,
-            self._observe,
-            on_stop=self._script.request_stop,
-            on_host_lost=self._goes_on_without,
-        )
+    def _ask_to_stop(self, stopped: asyncio.Future[JobResult], number: signal.Signals, why: str) -> None:
+        """Takes the first request to stop this launcher, and with it the job."""
+        if not stopped.done():
+            stopped.set_result(JobResult(128 + number, f"{self.place.label} was asked to stop ({why})"))
+
+    async def _watch_source(self, stopped: asyncio.Future[JobResult]) -> None:
+        """Takes the death of what started the ranks for a request to stop, which it cannot send any more."""
+        source = self.assignment.source
+        if source is not None:
+            self._ask_to_stop(stopped, signal.SIGTERM, await source.gone(self.place))
 
     async def _work(self, link: Link) -> None:
         place = self.place
         await link.join()
-        serving = asyncio.create_task(self._side.serve()) if self._side.serves else None
+        serving = asyncio.create_task(self._side.serve())
         training = asyncio.create_task(self._train(link)) if place.rank is not None else None
-        further = place.roles.current in self.assignment.strategy.roles
-        helping = asyncio.create_task(self._help(link)) if further else None
+        of_strategy = place.roles.current in self.assignment.strategy.roles
+        helping = asyncio.create_task(self._serve_strategy(link)) if of_strategy else None
         tasks = {task for task in (serving, training, helping) if task is not None}
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
@@ -145,8 +140,8 @@ class Launcher:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _help(self, link: Link) -> None:
-        """What a host of a role of the strategy's own does."""
+    async def _serve_strategy(self, link: Link) -> None:
+        """Serves the strategy, on a host whose role the strategy adds."""
         start = await link.started()
         await self.assignment.strategy.serve(self.place, start.strategy)
 
@@ -156,13 +151,12 @@ class Launcher:
         if script and not Path(script).is_file():
             raise UsageError(f"--train_script {script}: no such file, seen from {Path.cwd()}")
         start = await link.started()
-        rank, command = place.rank, command_of(self._settings, self._arguments)
+        rank = place.rank
         assert rank is not None
+        command = [sys.executable, *([script] if script else ["-m", "tfhet.trainer"]), *self._arguments]
         timeline = self._timeline if self._settings.timeline == "steps" else None
         env = environment_of(self.assignment, self._side, start, self._record, timeline)
         self._observe(Event("training.started", SYSTEM.wall(), {"command": command, "job_id": start.job_id}))
-        if place.is_leader:
-            self._side.begins()
         pid = await self._script.start(command, env)
         beside = asyncio.create_task(self._side.beside(pid), name="beside")
         try:
@@ -181,29 +175,28 @@ class Launcher:
         if self._link is not None:
             self._link.report(report)
 
-    def _goes_on_without(self, host: str) -> None:
+    def _say_host_lost(self, host: str) -> None:
         leader = self._link
         assert isinstance(leader, Leader)
         left = ", ".join(leader.serving) or "no host"
         self.say(f"{host} was lost: {leader.lost_hosts[host]}; training goes on, {left} serves data")
 
     async def _sample(self, link: Link) -> None:
-        """Notes what this launcher's processes use, and, where it leads its host, what the host does."""
+        """Records the usage of this launcher's processes, and of the host where this launcher leads it."""
         place = self.place
         if self._settings.timeline != "off":
-            names, gpus = (place.host, place.member), gpu_count(place.env)
-            given = (self._timeline, *names, self._processes, link.clock_offset, self.say)
-            await Sampler.of(*given, leads_host=place.leads_host, gpus=gpus).run()
+            given = (self._timeline, place.host, place.member, self._processes, link.clock_offset, self.say)
+            await Sampler.of(*given, leads_host=place.leads_host, gpus=gpu_count(place.env)).run()
 
     async def _expose(self) -> None:
-        """Runs the Prometheus endpoint, where there is to be one."""
+        """Runs the Prometheus endpoint, if the settings ask for it."""
         place, port = self.place, self.assignment.metrics_port
         if port is not None:
-            hearing, side = self._hearing, self._side
-            endpoint = Endpoint(
-                lambda: metrics_of(place, hearing, self._processes(), side.metrics()), labels(place), self.say
-            )
-            await endpoint.run(place.address(place.host), port)
+
+            def metrics() -> dict[Metric, float]:
+                return metrics_of(place, self._hearing, self._processes(), self._side.metrics())
+
+            await serve_metrics(place.address(place.host), port, metrics, labels(place), self.say)
 
     def _processes(self) -> dict[str, int]:
         """Ids of the processes that run for this launcher, by name."""
@@ -212,15 +205,11 @@ class Launcher:
         return {"launcher": os.getpid(), **running, **self._side.processes()}
 
     async def _conclude(
-        self,
-        link: Link,
-        work: asyncio.Task[None],
-        ended: asyncio.Task[JobResult],
-        stopped: asyncio.Future[JobResult],
+        self, link: Link, work: asyncio.Task[None], ended: asyncio.Task[JobResult], stopped: asyncio.Future[JobResult]
     ) -> JobResult:
-        """The job result: the leader's, once it is known; until then this launcher's own."""
+        """The job result: the leader's, once it is known; before that this launcher's own."""
         if not ended.done() and not stopped.done() and work.done() and (error := work.exception()) is not None:
-            own = JobResult.of_error(error, self.place.label, self.assignment.is_noise)
+            own = JobResult.of_error(error, self.place.label, self.assignment.plane.is_noise)
             try:
                 link.report(reports.Failed(own.code, own.cause))
                 if self.place.rank is None:
@@ -249,33 +238,25 @@ class Launcher:
     async def _stop_children(self) -> None:
         await asyncio.gather(self._script.stop(KILL_GRACE_S), self._side.stop(SERVER_GRACE_S))
 
-    def _tell_why(self, result: JobResult) -> None:
+    def _report_failure(self, result: JobResult) -> None:
         self.say(str(JobResultLine(result.code, result.headline)))
         write_failure(self.place.paths.failure, result.headline, self.place.label, result.code, result.log)
         if self.assignment.source is not None:
             self.assignment.source.release(self.place)
 
-    def _close(self, link: Link, result: JobResult) -> None:
-        if isinstance(link, Leader):
-            try:
-                write_outcome(RunFolder(self._record), self.assignment, link, result, self.began_s)
-            except OSError as error:  # a full disk: the exit code must not be lost over it
-                self.say(f"the record cannot be written: {error}")
-
     def _introduction(self, secret: Secret) -> str:
-        place, source = self.place, self.assignment.source
-        rank = place.rank
-        words = source.words if source else ""
-        idle = "delivers data" if place.roles.current is DATA else f"role {place.roles.current.name}"
-        part = idle if rank is None else f"rank {rank.rank} of {rank.size} ({words})"
+        place, rank, source = self.place, self.place.rank, self.assignment.source
+        part = "delivers data" if place.roles.current is DATA else f"role {place.roles.current.name}"
+        if rank is not None and source is not None:
+            part = f"rank {rank.rank} of {rank.size} ({source.words})"
         weak = "; secret derived from the job's name (set TFHET_SECRET for a real one)" if secret.derived else ""
-        return f"{place.mode} job: {part}, {self._side.words}, group {place.identity.current_group}{weak}"
+        facts = ", ".join(f"{name} {value}" for name, value in self._side.facts.items())
+        plane = f"data plane {self.assignment.plane.name}" + (f" ({facts})" if facts else "")
+        return f"{place.mode} job: {part}, {plane}, group {place.identity.current_group}{weak}"
 
     def _host_line(self) -> HostLine:
-        place = self.place
-        return HostLine(
-            place.mode, place.roles.current.name, place.identity.current_group, place.size, self._side.facts
-        )
+        role, group = self.place.roles.current.name, self.place.identity.current_group
+        return HostLine(self.place.mode, role, group, self.place.size, self._side.facts)
 
     def _write_event(self, event: Event) -> None:
         try:

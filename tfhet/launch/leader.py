@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-from tfhet.clock import SYSTEM, Clock
+from tfhet.clock import SYSTEM
 from tfhet.cluster import job_name
 from tfhet.control import LinkServer, Message, Secret
 from tfhet.deadline import Deadline
@@ -18,13 +18,13 @@ from tfhet.launch.assignment import Assignment
 from tfhet.launch.job_result import JobResult
 from tfhet.launch.script import SCRIPT_GRACE_S
 from tfhet.messages import MessageError, UnknownKind, link
-from tfhet.planes import LauncherSide, Loss
+from tfhet.planes import LauncherSide
 from tfhet.strategies import Meeting
 
 LINGER_S = 2.0
 """Seconds that the leader waits for the followers to confirm the end."""
 STOP_S = SCRIPT_GRACE_S + 2.0
-"""Seconds after which a job that is stopping is over, also without the results of all ranks."""
+"""Seconds after which a job that is stopping is over, even without the results of all ranks."""
 
 
 class Leader:
@@ -39,27 +39,23 @@ class Leader:
         *,
         on_stop: Callable[[], None] = lambda: None,
         on_host_lost: Callable[[str], None] = lambda host: None,
-        clock: Clock = SYSTEM,
     ):
         """side: of the data plane, in this launcher. on_stop: called once, when the scripts have to stop. on_host_lost:
-        called with a host that no longer serves, while others do, or the ranks can do without."""
-        place = assignment.place
-        self.place = place
+        called with a host that no longer serves, when the job goes on without it."""
+        self.place = assignment.place
         self.exit_codes: dict[str, int] = {}
         """Exit codes of the other launchers, by member, as they reported them on leaving."""
         self.trained_s: float | None = None
-        """When the last rank had finished, on the clock."""
+        """When the last rank had finished, on the monotonic clock."""
         self.restarts = 0
         """Number of times that a process of the data plane was started again, on any host."""
         self.lost_hosts: dict[str, str] = {}
         """The data hosts without which the job went on, and why each was lost."""
         self._on_stop, self._on_host_lost = on_stop, on_host_lost
         self._assignment, self._settings, self._side = assignment, assignment.settings, side
-        self._strategy = assignment.strategy
         self._observer = observer
-        self._clock = clock
         self._server = LinkServer(
-            place.followers,
+            self.place.followers,
             secret,
             assignment.settings.lease_s,
             on_message=self._heard,
@@ -79,30 +75,26 @@ class Leader:
     async def join(self) -> None:
         """Opens the link. Raises UsageError for a busy port, and for ranks that the strategy cannot train."""
         await self._server.start("0.0.0.0", self.place.ports.control)
-        self._joined_s = self._clock.monotonic()
+        self._joined_s = SYSTEM.monotonic()
         place, source = self.place, self._assignment.source
         assert source is not None
         self._tell("job.ranks", by=source.starter, size=place.size, per_host=place.local_size)
-        self._meeting = self._strategy.meeting(place.roles.dnn_hosts, place.local_size, source)
+        self._meeting = self._assignment.strategy.meeting(place.roles.dnn_hosts, place.local_size, source)
 
     async def started(self) -> link.Start:
-        """Waits until all hosts and their processes are ready, starts the ranks and returns the order that
-        all launchers receive.
-
-        Raises NotReady, and UsageError where the ranks need what is not installed.
-        """
+        """Waits until all hosts and their processes are ready, starts the ranks and returns the order that all
+        launchers receive. Raises NotReady, and UsageError where the ranks need a package that is not installed."""
         settings = self._settings
         if self._meeting is not None:
-            await asyncio.to_thread(self._meeting.load)  # a moment, in which leases go on
+            await asyncio.to_thread(self._meeting.load)  # in a thread, so that leases are renewed meanwhile
         try:
             async with Deadline(settings.ready_timeout_s):
                 await self._until_ready()
         except asyncio.TimeoutError:
             raise NotReady(f"not ready after {settings.ready_timeout_s:g} s: {self._missing()}") from None
         job_id = f"{job_name(self.place.env) or 'job'}-{secrets.token_hex(4)}"
-        order: Mapping[str, Any] = {}
-        if self._meeting is not None:
-            order = self._meeting.open(self.place.leader_address, self.place.identity.cluster.network_interface)
+        interface = self.place.identity.cluster.network_interface
+        order = {} if self._meeting is None else self._meeting.open(self.place.leader_address, interface)
         start = link.Start(job_id, dict(self._side.order()), dict(order))
         self._server.broadcast(link.to_json(start))
         self._begun = True
@@ -123,18 +115,18 @@ class Leader:
     async def leave(self, code: int, cause: str, hurry: asyncio.Future[Any]) -> None:
         """Sends all followers the job result, waits briefly for them to leave, and closes the link.
 
-        A leader whose job fails while hosts are still starting stays for them as long as a start may take, because
-        they look for it that long; but not once `hurry` is done.
+        If the job fails while hosts are still starting, the leader stays until the end of `ready_timeout_s`, because
+        they look for it that long, but not once `hurry` is done.
         """
         closing = [asyncio.to_thread(self._meeting.close)] if self._meeting is not None else []
         await asyncio.gather(self._end(code, cause, hurry), *closing)
 
     async def _end(self, code: int, cause: str, hurry: asyncio.Future[Any]) -> None:
         late_s = 0.0
-        # Ranks of another count never come.
-        none_comes = self._differs and not self._server.missing & {*self.place.roles.other_hosts}
-        if self._joined_s is not None and self._stopping is None and not none_comes:
-            late_s = self._settings.ready_timeout_s - (self._clock.monotonic() - self._joined_s)
+        # Members of a job with another number of ranks are refused, so it is vain to wait for them.
+        in_vain = self._differs and not self._server.missing & {*self.place.roles.other_hosts}
+        if self._joined_s is not None and self._stopping is None and not in_vain:
+            late_s = self._settings.ready_timeout_s - (SYSTEM.monotonic() - self._joined_s)
         ending = asyncio.create_task(self._server.end(code, cause, LINGER_S, late_s))
         await asyncio.wait({ending, hurry}, return_when=asyncio.FIRST_COMPLETED)
         if not ending.done():
@@ -158,7 +150,7 @@ class Leader:
         return "; ".join(part for part in parts if part) or "nothing is missing"
 
     def _seen(self, event: Event) -> None:
-        """Records an event of the link, which may show a host that numbers its ranks in another way than this one."""
+        """Records an event of the link. A member that joins may show that its host starts another number of ranks."""
         self._observer(event)
         member = str(event.fields.get("member", ""))
         if self._begun or not self._assignment.numbers_ranks or not member.startswith("rank-"):
@@ -170,9 +162,9 @@ class Leader:
             host = theirs.get("host", "another host")
             self._decide(
                 2,
-                f"{member} on {host} is one of another number of ranks than {self.place.size}: every dnn host has to "
-                f"start as many as {self.place.host}, {self.place.local_size}; --processes_per_host sets it, or else "
-                "the number of GPUs",
+                f"{member} on {host} counts other ranks than this job of {self.place.size}: every dnn host has to "
+                f"start {self.place.local_size}, as {self.place.host} does; --processes_per_host sets that "
+                "number, which else is that of the GPUs",
             )
 
     def _heard(self, member: str, message: Message) -> None:
@@ -191,42 +183,41 @@ class Leader:
             odd = f"result: there is no rank {shown(report.rank)}"
         if odd is not None:
             report = _wrong(member, odd)
-        if isinstance(report, link.Restarted):
-            self.restarts += 1
-            self._tell("service.restarted", **vars(report))
-        elif isinstance(report, link.RankResult):
-            self._rank_ended(member, report.rank, report.code, report.cause)
-        elif isinstance(report, link.StopWish):
-            self._stop(JobResult(report.code or 1, report.cause))
-        elif isinstance(report, link.Failed) and self._can_go_on_without(member):
-            self._without(member, report.cause.split("\n", 1)[0])
-        elif isinstance(report, link.Failed):
-            self._decide(report.code or 1, report.cause)
+        match report:
+            case link.Restarted():
+                self.restarts += 1
+                self._tell("service.restarted", **vars(report))
+            case link.RankResult():
+                self._rank_ended(report)
+            case link.StopWish():
+                self._stop(JobResult(report.code or 1, report.cause))
+            case link.Failed():
+                self._gone(member, report.cause.split("\n", 1)[0], report.code or 1, report.cause)
         self._changed.set()
 
-    def _rank_ended(self, member: str, rank: int, code: int, cause: str) -> None:
-        self._tell("rank.ended", rank=rank, code=code)
-        self._results[rank] = code
-        if code and self._stopping is None:
+    def _rank_ended(self, report: link.RankResult) -> None:
+        self._tell("rank.ended", rank=report.rank, code=report.code)
+        self._results[report.rank] = report.code
+        if report.code and self._stopping is None:
             lost = "".join(f"; {host} had been lost: {why}" for host, why in self.lost_hosts.items())
-            result = JobResult(code, cause)
-            result = JobResult.of(code, result.headline + lost, result.log)
-            if self._strategy.is_consequence(result.headline):
-                # A rank that fails takes the others with it, and they may say so before its own launcher does, or
-                # before it is known to be lost.
+            result = JobResult(report.code, report.cause)
+            result = JobResult.of(report.code, result.headline + lost, result.log)
+            if self._assignment.strategy.is_consequence(result.headline):
+                # The failure of a rank ends the others, and they may report it before its own launcher does, or before
+                # it is known to be lost.
                 wait_s = self._settings.lease_s / 4 + 1.0
                 asyncio.get_running_loop().call_later(wait_s, self._decide, result.code, result.cause)
             else:
                 self._decide(result.code, result.cause)
         elif len(self._results) == self.place.size:
-            self.trained_s = self._clock.monotonic()
+            self.trained_s = SYSTEM.monotonic()
             if self._stopping is None or not any(self._results.values()):
                 self._decide(0, "training is complete")
             else:
                 self._decide(self._stopping.code, self._stopping.cause)
 
     def _stop(self, result: JobResult) -> None:
-        """Tells all scripts to stop; the job is over when all have, or `STOP_S` later."""
+        """Orders all scripts to stop; the job is over when all have stopped, or `STOP_S` later."""
         if self._stopping is not None:
             return
         self._stopping = result
@@ -240,34 +231,32 @@ class Leader:
         asyncio.get_running_loop().call_later(STOP_S, self._decide, result.code, late)
 
     def _lost(self, member: str, reason: str) -> None:
-        if self._can_go_on_without(member):
-            self._without(member, reason)
-        else:
-            self._decide(1, f"{member} was lost: {reason}")
+        self._gone(member, reason, 1, f"{member} was lost: {reason}")
 
     def _left(self, member: str, code: int) -> None:
         self.exit_codes[member] = code
-        if self._can_go_on_without(member):
-            self._without(member, f"it left (exit code {code})")
-            return
-        # A member that goes before the end has failed and could not say why.
-        self._decide(code or 1, f"{member} left before the end (exit code {code})")
+        # A member that leaves before the end has failed and could not say why.
+        why = f"(exit code {code})"
+        self._gone(member, f"it left {why}", code or 1, f"{member} left before the end {why}")
 
-    def _can_go_on_without(self, member: str) -> bool:
-        return self._begun and member in self._assignment.serving_hosts and not self._result.done()
+    def _gone(self, member: str, reason: str, code: int, cause: str) -> None:
+        """Goes on without a host that serves data, because of `reason`; else ends the job with `code` and `cause`."""
+        if self._begun and member in self._assignment.serving_hosts and not self._result.done():
+            self._without(member, reason)
+        else:
+            self._decide(code, cause)
 
     def _without(self, host: str, reason: str) -> None:
         if host in self.lost_hosts:
             return
         self.lost_hosts[host] = reason
         if not self.serving and self._settings.on_data_loss == "stop" and self._stopping is None:
-            self._decide(
-                1, f"{host} was lost: {reason}; no host serves data any more (--on_data_loss local goes on without)"
-            )
+            lost = f"{host} was lost: {reason}"
+            self._decide(1, f"{lost}; no host serves data any more (--on_data_loss local goes on without)")
             return
         self._tell("host.lost", host=host, reason=reason, serving=list(self.serving))
         self._on_host_lost(host)
-        if self._side.lost(host) is Loss.STOP:
+        if not self._side.lost(host):
             self._decide(1, f"{host} was lost: {reason}")
 
     @property
@@ -277,7 +266,7 @@ class Leader:
 
     def _decide(self, code: int, cause: str) -> None:
         if code and self._stopping is not None and code != self._stopping.code:
-            # What breaks while a job stops is part of its stopping.
+            # A failure while the job stops is a consequence of the stop.
             code, cause = self._stopping.code, f"{self._stopping.headline}; then: {cause}"
         with contextlib.suppress(asyncio.InvalidStateError):
             result = JobResult(code, cause)
@@ -285,9 +274,9 @@ class Leader:
             self._tell("job.decided", code=code, cause=result.headline)
 
     def _tell(self, name: str, **fields: Any) -> None:
-        self._observer(Event(name, self._clock.wall(), fields))
+        self._observer(Event(name, SYSTEM.wall(), fields))
 
 
 def _wrong(member: str, odd: str) -> link.Failed:
-    """What the leader makes of a report that a broken tfhet sent: it does not wait for that launcher."""
+    """The report that replaces a wrong one: the leader does not wait for a launcher that sends such."""
     return link.Failed(1, f"{member} sent a report that is wrong: {odd}")

@@ -1,24 +1,85 @@
-"""The training script of one rank: its command line, its environment, and its process."""
+"""The training script of one rank: its command line, environment and process, its messages and the lines of its log."""
 
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from tfhet.clock import SYSTEM, Clock
 from tfhet.errors import JobFailed
 from tfhet.launch.assignment import Assignment
-from tfhet.launch.hearing import Hearing
 from tfhet.launch.job_result import JobResult
-from tfhet.launch.settings import LaunchSettings
-from tfhet.messages import Channel, link, rank
+from tfhet.messages import Channel, MessageError, MetricLine, link, rank
 from tfhet.planes import LauncherSide
 from tfhet.process import Child
 from tfhet.strategies import JobContext
 
 SCRIPT_GRACE_S = 20.0
 """Seconds that a training script may take from SIGTERM to its checkpoint and its end."""
+
+
+class Hearing:
+    """Takes the messages and the log of one script.
+
+    on_line: receives each line of the log. on_metrics: receives each metric line, from the messages of a script that
+    sends them, else from its log. on_reading: called when the script begins to read, with whether the data set is
+    endless.
+    """
+
+    def __init__(
+        self,
+        on_line: Callable[[str], None],
+        on_metrics: Callable[[MetricLine], None] = lambda line: None,
+        on_reading: Callable[[bool], None] = lambda endless: None,
+        clock: Clock = SYSTEM,
+    ):
+        self.metrics: MetricLine | None = None
+        """The last metric line; None before the first, and on every rank but rank 0."""
+        self.totals: Mapping[str, float] = {}
+        """The last totals of `rank.Progress`, without those that the script never sent."""
+        self._on_line, self._on_metrics, self._on_reading = on_line, on_metrics, on_reading
+        self._clock = clock
+        self._sends_metrics = False
+        self._progress_s: float | None = None
+        """When the script last sent its progress, on the clock; None for a script that never does."""
+
+    def hear(self, line: str) -> None:
+        """Takes one line of the log."""
+        self._on_line(line)
+        if not self._sends_metrics and (metrics := MetricLine.parse(line)) is not None:
+            self._count(metrics)
+
+    def take(self, values: Mapping[str, Any]) -> None:
+        """Takes one message; ignores values that are none, or of a kind that this version does not know."""
+        try:
+            report = rank.parse_report(values)
+        except MessageError:
+            return
+        if isinstance(report, rank.Progress):
+            self.expect_progress()
+            self.totals = {**self.totals, **{name: value for name, value in vars(report).items() if value is not None}}
+        elif isinstance(report, rank.Reading):
+            self._on_reading(report.endless)
+        else:
+            self._sends_metrics = True
+            # The line of the same step may have come first, when it was not known yet that messages follow.
+            if self.metrics is None or report.step > self.metrics.step:
+                self._count(report)
+
+    def expect_progress(self) -> None:
+        """Counts a script that sends no progress from now on as stalled."""
+        self._progress_s = self._clock.monotonic()
+
+    async def stalls(self, limit_s: float) -> None:
+        """Returns once a script that used to send its progress has sent none for `limit_s` seconds; 0: never."""
+        while not limit_s or self._progress_s is None or self._clock.monotonic() - self._progress_s < limit_s:
+            await asyncio.sleep(min(1.0, limit_s or 1.0))
+
+    def _count(self, metrics: MetricLine) -> None:
+        self.metrics = metrics
+        self._on_metrics(metrics)
 
 
 class Script:
@@ -53,10 +114,11 @@ class Script:
         return self._child.pid
 
     async def ended(self) -> JobResult:
-        """What its end makes of the job. Raises JobFailed for a script that stalled, after ending it."""
+        """The job result, as far as it depends on this script, once it has ended. Raises JobFailed for a script that
+        stalled, after ending it."""
         child, place, settings = self._child, self._assignment.place, self._assignment.settings
         assert child is not None and place.rank is not None
-        stall = asyncio.create_task(self._stall(child), name="stall")
+        stall = asyncio.create_task(self._kill_when_stalled(child), name="stall")
         try:
             code = await child.wait()
         finally:
@@ -68,7 +130,8 @@ class Script:
                 log_tail=child.tail,
             )
         whose = f"{settings.train_script or 'the built-in trainer'} ended on {place.host}, rank {place.rank.rank}"
-        return JobResult.of_script(code, whose, child.tail, self._assignment.is_noise)
+        tail = [line for line in child.tail if not self._assignment.plane.is_noise(line)]
+        return JobResult.of_script(code, whose, tail)
 
     def tell(self, order: rank.Order) -> None:
         """Sends it a message, now or when it starts."""
@@ -92,22 +155,17 @@ class Script:
         if self._child is not None:
             await self._child.stop(grace_s)
 
-    async def _stall(self, child: Child) -> None:
+    async def _kill_when_stalled(self, child: Child) -> None:
         await self._hearing.stalls(self._assignment.settings.stall_timeout_s)
         child.kill()
-
-
-def command_of(settings: LaunchSettings, arguments: Sequence[str]) -> list[str]:
-    """The command of the script, or of the built-in trainer, with the arguments that are its own."""
-    script = settings.train_script
-    return [sys.executable, *([script] if script else ["-m", "tfhet.trainer"]), *arguments]
 
 
 def environment_of(
     assignment: Assignment, side: LauncherSide, start: link.Start, record: Path, timeline: Path | None
 ) -> dict[str, str]:
     """The variables of the script. start: the leader's order. record: folder of the run record. timeline: folder for
-    the times of its steps; None: it does not note them. Raises ClusterError where this host cannot follow the order."""
+    the times of its steps; None: it does not write them. Raises ClusterError where this host cannot follow the
+    order."""
     place, rank = assignment.place, assignment.place.rank
     assert rank is not None
     job = JobContext(

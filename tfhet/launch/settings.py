@@ -1,4 +1,4 @@
-"""The launcher's own arguments. What neither it nor the data plane knows goes to the training script, as it came."""
+"""The launcher's own arguments. It passes those that neither it nor the data plane knows on to the training script."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 from tfhet import arguments, planes, strategies
 from tfhet.cluster import CONTROL_PORT, DATA, DNN
-from tfhet.errors import UsageError
+from tfhet.errors import UsageError, unknown
 
 _NAMESPACE = re.compile(r"(?!AWS/)[A-Za-z0-9._/#:-]{1,255}")
-"""What CloudWatch accepts as a namespace."""
+"""Namespaces that CloudWatch accepts."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class LaunchSettings:
     stall_timeout_s: float = 1800.0
     """Seconds without a step after which a job of the built-in trainer has failed; 0: never."""
     on_data_loss: str = "stop"
-    """What happens when the last host that serves data is lost: `stop` ends the job, `local` lets the built-in trainer
+    """Reaction to the loss of the last host that serves data: `stop` ends the job, `local` lets the built-in trainer
     continue with local pipelines."""
     timeline: str = "hosts"
     """Timeline detail: `hosts` (usage once a second), `steps` (also every training step) or `off`."""
@@ -62,9 +62,9 @@ class LaunchSettings:
         if not self.stall_timeout_s >= 0:
             raise UsageError(f"--stall_timeout_s must not be negative: {self.stall_timeout_s}; 0 switches it off")
         if self.on_data_loss not in ("stop", "local"):
-            raise UsageError(f"--on_data_loss {self.on_data_loss!r} is unknown; known: stop, local")
+            unknown("--on_data_loss", self.on_data_loss, ("stop", "local"))
         if self.timeline not in ("off", "hosts", "steps"):
-            raise UsageError(f"--timeline {self.timeline!r} is unknown; known: off, hosts, steps")
+            unknown("--timeline", self.timeline, ("off", "hosts", "steps"))
         if self.emf_namespace and not _NAMESPACE.fullmatch(self.emf_namespace):
             raise UsageError(
                 f"--emf_namespace {self.emf_namespace!r}: give 1 to 255 letters, digits and . - _ / # :, and no name "
@@ -85,7 +85,7 @@ class LaunchSettings:
     def parse(cls, argv: Sequence[str]) -> tuple[LaunchSettings, list[str]]:
         """The settings, and the arguments left for the training script. Raises UsageError."""
         settings, rest = arguments.parse(cls, argv, "launcher")
-        # The secret may come as a hyperparameter; it is read from the environment and goes no further.
+        # The secret may come as a hyperparameter; it is read from the environment, and the script does not get it.
         _, rest = arguments.parse(_Secret, rest, "launcher")
         of_planes: dict[str, Any] = {}
         for plane in planes.candidates(settings.data_plane):

@@ -1,30 +1,30 @@
-"""Everything that the processes of a job tell each other, and the readers of its log.
+"""All messages between the processes of a job, and the lines of its log that programs read.
 
-    channel.py      between a launcher and a process that it starts;  process_channel.py: the process's end
-    rank.py         what goes over it to and from the script of a rank;  server.py: from a process of a data plane
+    channel.py      between a launcher and a process that it starts
+    rank.py         the messages over it to and from the script of a rank;  server.py: from a process of a data plane
     link.py         between launchers, over the link of the room `control`
-    log_line.py     the lines of the log that programs read: run_line.py and metric_line.py say which there are
+    log_line.py     the lines of the log
 
-No program reads any other text of another process's: a sentence is for people, and may be worded anew at any time.
+No program reads any other text of another process: a sentence is for people, and may be worded anew at any time.
 """
 
 from __future__ import annotations
 
 from tfhet.messages import link, rank, server
-from tfhet.messages.channel import CHANNEL_VARIABLE, Channel
+from tfhet.messages.channel import CHANNEL_VARIABLE, Channel, ProcessChannel, inherited
 from tfhet.messages.grammar import Grammar, MessageError, UnknownKind
-from tfhet.messages.metric_line import UNITS, MetricLine, metric_pattern
-from tfhet.messages.process_channel import ProcessChannel, inherited
-from tfhet.messages.run_line import (
+from tfhet.messages.log_line import (
+    UNITS,
     ContainerFailureLine,
     EpochLine,
     FirstBatchLine,
     HostLine,
     JobResultLine,
+    MetricLine,
     RestartLine,
-    RunLine,
     StepPartsLine,
     epoch_pattern,
+    metric_pattern,
     parse_line,
 )
 
@@ -42,7 +42,6 @@ __all__ = [
     "MetricLine",
     "ProcessChannel",
     "RestartLine",
-    "RunLine",
     "StepPartsLine",
     "UnknownKind",
     "epoch_pattern",

@@ -10,26 +10,31 @@ In the process, from any thread:
 
     channel = inherited(environment())
     channel.send({"type": "progress", "steps": 7})
-    values = channel.receive(limit_s=1.0)                   # None when nothing has come
+    values = channel.receive(limit_s=1.0)                   # None when no message has come
 
 The channel is a pair of connected sockets of type SOCK_SEQPACKET (Linux): one message is one packet, taken whole or
 not at all, so a writer never leaves half a message and two writers never mix. The process inherits one end; the
 variable TFHET_CHANNEL holds its number and inode, so that a program that inherits the variable alone does not write
 into whatever has that number there. A message is a JSON object of at most MAX_BYTES.
 
-Neither side ever waits long for the other, nor fails because the other is gone: what cannot be sent is dropped and
-counted.
+Neither side ever waits long for the other, nor fails because the other is gone: a message that cannot be sent is
+dropped and counted.
 """
 
 from __future__ import annotations
 
 import asyncio
 import collections
+import contextlib
 import os
+import select
 import socket
+import stat
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tfhet.clock import SYSTEM
 from tfhet.messages.grammar import MessageError, decode, encode
 from tfhet.units import KIB
 
@@ -39,7 +44,8 @@ MAX_BYTES = 32 * KIB
 MAX_UNSENT = 256
 """Messages that the launcher keeps for a process that does not read, beyond those in the socket's buffer."""
 _MAX_LEFT = 10_000
-"""More packets than a socket's buffer holds: when that many were left by a process, another one still writes."""
+"""More packets than a socket's buffer holds: a process that leaves as many has a child that still writes."""
+_RETRY_S = 0.02
 
 
 class Channel:
@@ -79,9 +85,9 @@ class Channel:
     def send(self, values: Mapping[str, Any]) -> bool:
         """Sends a message, or keeps it until the process reads; False when it was dropped because too many wait.
 
-        A process that is gone, or never opens its end, is no error. Raises MessageError for what is not a message.
+        A process that is gone, or never opens its end, is no error. Raises MessageError for values that are no message.
         """
-        packet = packet_of(values)
+        packet = _packet_of(values)
         if self._is_closed:
             return False
         if len(self._unsent) >= MAX_UNSENT:
@@ -92,7 +98,7 @@ class Channel:
         return True
 
     async def ended(self) -> None:
-        """Takes what the process left in the channel, and closes it. To be called when the process has ended."""
+        """Takes the messages that are left in the channel, and closes it. To be called when the process has ended."""
         try:
             for _ in range(_MAX_LEFT):
                 if self._is_closed or not self._read():
@@ -122,7 +128,7 @@ class Channel:
             self.close()
             return False
         try:
-            values = values_of(packet)
+            values = decode(packet)
         except MessageError:
             self.malformed += 1
         else:
@@ -143,16 +149,125 @@ class Channel:
         self._loop.remove_writer(self._end.fileno())
 
 
-def packet_of(values: Mapping[str, Any]) -> bytes:
-    """The packet for a message. Raises MessageError for what is not one, or too long."""
+class ProcessChannel:
+    """The process's end; all methods may be called from any thread. Without a socket it sends and receives nothing.
+
+    Programs that the process executes do not inherit it, and children that it forks close their copy.
+    """
+
+    def __init__(self, end: socket.socket | None = None):
+        self.dropped = 0
+        """Number of messages that the launcher did not take in time."""
+        self._end = end
+        if end is not None:
+            end.setblocking(False)
+            end.set_inheritable(False)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a launcher at the other end, as far as is known."""
+        return self._end is not None
+
+    def send(self, values: Mapping[str, Any], limit_s: float = 0.0) -> bool:
+        """Sends a message; waits at most `limit_s` for room. False when it was dropped, or without a launcher.
+
+        Raises MessageError for what is not a message.
+        """
+        packet = _packet_of(values)
+        until_s = SYSTEM.monotonic() + limit_s
+        while (end := self._end) is not None:
+            try:
+                end.send(packet)
+                return True
+            except BlockingIOError:
+                now_s = SYSTEM.monotonic()
+                if now_s >= until_s:
+                    self.dropped += 1
+                    return False
+                # Not for longer: the system calls a socket writable when three quarters of its buffer are free.
+                _wait(end, select.POLLOUT, min(until_s, now_s + _RETRY_S))
+            except OSError:  # the launcher is gone, or this end was closed meanwhile
+                self.close()
+        return False
+
+    def receive(self, limit_s: float = 0.0) -> dict[str, Any] | None:
+        """The next message, waiting at most `limit_s` for it; None when none has come. Skips packets that are no
+        messages."""
+        until_s = SYSTEM.monotonic() + limit_s
+        while (end := self._end) is not None:
+            try:
+                packet = end.recv(MAX_BYTES + 1)
+            except BlockingIOError:
+                if not _wait(end, select.POLLIN, until_s):
+                    return None
+                continue
+            except OSError:
+                packet = b""
+            if not packet:
+                self.close()
+                return None
+            with contextlib.suppress(MessageError):
+                return decode(packet)
+        return None
+
+    def close(self) -> None:
+        """Closes this end. Safe to call again."""
+        end, self._end = self._end, None
+        if end is not None:
+            end.close()
+
+
+_OPENED: dict[str, ProcessChannel] = {}
+_OPENING = threading.Lock()
+
+
+def _forked() -> None:
+    global _OPENING
+    _OPENING = threading.Lock()  # another thread of the parent may have held it
+    for channel in _OPENED.values():
+        channel.close()
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+def inherited(env: Mapping[str, str]) -> ProcessChannel:
+    """The channel that `env` names, opened once in a process; one without a launcher where there is none."""
+    text = env.get(CHANNEL_VARIABLE, "")
+    with _OPENING:
+        if text not in _OPENED:
+            _OPENED[text] = ProcessChannel(_end_of(text))
+        return _OPENED[text]
+
+
+def _end_of(text: str) -> socket.socket | None:
+    """The inherited socket; None where the process has not inherited it."""
+    number, _, inode = text.partition(":")
+    try:
+        status = os.fstat(int(number))
+        if stat.S_ISSOCK(status.st_mode) and status.st_ino == int(inode):
+            return socket.socket(fileno=int(number))
+    except (OSError, ValueError, OverflowError):
+        pass
+    return None
+
+
+def _wait(end: socket.socket, event: int, until_s: float) -> bool:
+    """Whether a socket becomes ready, or fails, before `until_s` on the monotonic clock."""
+    left_s = until_s - SYSTEM.monotonic()
+    if left_s <= 0:
+        return False
+    poll = select.poll()
+    try:
+        poll.register(end, event)
+    except ValueError:  # closed meanwhile
+        return True
+    return bool(poll.poll(1e3 * left_s))
+
+
+def _packet_of(values: Mapping[str, Any]) -> bytes:
+    """The packet for a message. Raises MessageError for values that are not one, or too long."""
     packet = encode(values)
     if len(packet) > MAX_BYTES:
         raise MessageError(f"a message of {len(packet)} bytes; at most {MAX_BYTES} fit into the channel")
     return packet
-
-
-def values_of(packet: bytes) -> dict[str, Any]:
-    """The message in a packet. Raises MessageError."""
-    if len(packet) > MAX_BYTES:
-        raise MessageError(f"a packet of more than {MAX_BYTES} bytes")
-    return decode(packet)

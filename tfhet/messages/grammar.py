@@ -1,15 +1,13 @@
-"""Messages as frozen dataclasses: what each kind holds, written as JSON values and checked when they are read.
+"""Messages as frozen dataclasses: their annotations say which JSON values each field takes, and one reader checks them.
 
-    @dataclass(frozen=True)
-    class Restarted:
-        host: str
-        code: int | None = None
+@dataclass(frozen=True)
+class Restarted:
+    host: str
+    code: Code | None = None
 
-    grammar = Grammar({"restarted": Restarted})
-    grammar.to_json(Restarted("algo-1", -9))       # {"type": "restarted", "host": "algo-1", "code": -9}
-    grammar.parse({"type": "restarted"})           # MessageError: restarted: host is missing
-
-A class adds conditions of its own in `__post_init__`, by raising MessageError.
+grammar = Grammar({"restarted": Restarted})
+grammar.to_json(Restarted("algo-1", -9))       # {"type": "restarted", "host": "algo-1", "code": -9}
+grammar.parse({"type": "restarted"})           # MessageError: restarted: host is missing
 """
 
 from __future__ import annotations
@@ -19,8 +17,8 @@ import math
 import types
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, Field, fields
-from typing import Any
+from dataclasses import MISSING, dataclass, fields
+from typing import Annotated, Any, Generic, TypeVar
 
 from tfhet.errors import TfhetError, shown
 
@@ -28,8 +26,8 @@ MAX_NUMBER = 2**53
 """Whole numbers lie within +-2**53, which every JSON reader keeps exact."""
 MAX_CODE = 255
 """Exit codes lie within +-255; the operating system cuts a larger one, and 256 would become success."""
-ANY_FLOAT = {"any_float": True}
-"""Metadata of a field that may also be nan or infinite."""
+
+M = TypeVar("M")
 
 
 class MessageError(TfhetError, ValueError):
@@ -40,28 +38,60 @@ class UnknownKind(MessageError):
     """A message of a kind that the grammar does not have, perhaps of a later version."""
 
 
-class Grammar:
+@dataclass(frozen=True)
+class Check:
+    """The JSON values that a field takes: what they are called in errors, and whether a value is one of them."""
+
+    words: str
+    holds: Callable[[Any], bool]
+    convert: Callable[[Any], Any] = lambda value: value
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, float) or (type(value) is int and -MAX_NUMBER <= value <= MAX_NUMBER)
+
+
+Text = Annotated[str, Check("a text that is not empty", lambda value: isinstance(value, str) and value != "")]
+Count = Annotated[int, Check("a whole number from 0 to 2**53", lambda n: type(n) is int and 0 <= n <= MAX_NUMBER)]
+Code = Annotated[int, Check("an exit code within +-255", lambda n: type(n) is int and -MAX_CODE <= n <= MAX_CODE)]
+Port = Annotated[int, Check("a TCP port", lambda n: type(n) is int and 1 <= n <= 65535)]
+Amount = Annotated[float, Check("a number not below 0", lambda x: _is_number(x) and 0 <= x < math.inf, float)]
+AnyFloat = Annotated[float, Check("a number", _is_number, float)]
+"""It may be nan or infinite."""
+
+_CHECKS: Mapping[Any, Check] = {
+    str: Check("a text", lambda value: isinstance(value, str)),
+    bool: Check("true or false", lambda value: isinstance(value, bool)),
+    tuple[str, ...]: Check(
+        "a list of texts",
+        lambda value: isinstance(value, (list, tuple)) and all(isinstance(each, str) for each in value),
+        tuple,
+    ),
+    Mapping[str, Any]: Check("an object", lambda value: isinstance(value, Mapping), dict),
+}
+
+
+class Grammar(Generic[M]):
     """All kinds of message that one process may send to another.
 
-    kinds: a frozen dataclass by the name that stands under "type". Its fields may be str, int, float, bool,
-    `tuple[str, ...]`, `Mapping[str, Any]` (JSON values that pass unchecked) and each of these or None.
+    kinds: a frozen dataclass by the name that stands under "type". Its fields may be str, bool, `tuple[str, ...]`,
+    `Mapping[str, Any]` (JSON values that pass unchecked), one of the annotated types above, and each of these or None.
     """
 
-    def __init__(self, kinds: Mapping[str, type[Any]]):
+    def __init__(self, kinds: Mapping[str, type[M]]):
         self.kinds = dict(kinds)
         self._names = {kind: name for name, kind in kinds.items()}
-        self._fields = {name: _readers(kind) for name, kind in kinds.items()}
+        self._checks = {name: _checks(kind) for name, kind in kinds.items()}
 
-    def to_json(self, message: object) -> dict[str, Any]:
+    def to_json(self, message: M) -> dict[str, Any]:
         """The JSON values that `parse` reads. Raises KeyError for an object of another grammar."""
-        values = {item.name: getattr(message, item.name) for item in fields(message)}  # type: ignore[arg-type]
-        plain = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
-        return {"type": self._names[type(message)], **plain}
+        return {"type": self._names[type(message)], **vars(message)}
 
-    def parse(self, values: object) -> Any:
+    def parse(self, values: object) -> M:
         """The message in some JSON values; fields that its kind does not have are ignored.
 
-        Raises MessageError, and nothing else, for whatever is not a message; UnknownKind where only the kind is new.
+        Raises MessageError, and nothing else, for values that are not a message; UnknownKind where only the kind is
+        new.
         """
         if not isinstance(values, Mapping):
             raise MessageError(f"a message is an object, not {shown(values)}")
@@ -70,19 +100,30 @@ class Grammar:
             raise MessageError(f"the type of a message is a text, not {shown(name)}")
         if name not in self.kinds:
             raise UnknownKind(f"unknown type of message {shown(name)}; known: {', '.join(sorted(self.kinds))}")
-        found = {}
-        for item, reader in self._fields[name]:
+        kind, found = self.kinds[name], {}
+        for item in fields(kind):  # type: ignore[arg-type]
             if item.name in values:
-                try:
-                    found[item.name] = reader(values[item.name])
-                except ValueError as error:
-                    raise MessageError(f"{name}: {item.name} {error}, not {shown(values[item.name])}") from None
+                value = values[item.name]
+                check, optional = self._checks[name][item.name]
+                if not check.holds(value) and not (optional and value is None):
+                    raise MessageError(f"{name}: {item.name} is {check.words}, not {shown(value)}")
+                found[item.name] = None if value is None else check.convert(value)
             elif item.default is MISSING and item.default_factory is MISSING:
                 raise MessageError(f"{name}: {item.name} is missing")
-        try:
-            return self.kinds[name](**found)
-        except MessageError as error:
-            raise MessageError(f"{name}: {error}") from None
+        return kind(**found)
+
+
+def _checks(kind: type[Any]) -> dict[str, tuple[Check, bool]]:
+    """The check of each field, and whether it may be None."""
+    found = {}
+    hints = typing.get_type_hints(kind, include_extras=True)
+    for item in fields(kind):
+        hint = hints[item.name]
+        optional = typing.get_origin(hint) in (types.UnionType, typing.Union)
+        if optional:
+            (hint,) = (each for each in typing.get_args(hint) if each is not type(None))
+        found[item.name] = (hint.__metadata__[0] if typing.get_origin(hint) is Annotated else _CHECKS[hint], optional)
+    return found
 
 
 def encode(values: Mapping[str, Any]) -> bytes:
@@ -94,7 +135,7 @@ def encode(values: Mapping[str, Any]) -> bytes:
 
 
 def decode(data: bytes) -> dict[str, Any]:
-    """The object in some bytes. Raises MessageError, and nothing else, for whatever is not one."""
+    """The object in some bytes. Raises MessageError, and nothing else, for bytes that are not one."""
     try:
         values = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -102,85 +143,3 @@ def decode(data: bytes) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise MessageError(f"a message is an object, not {shown(values)}")
     return values
-
-
-def check_code(code: int) -> None:
-    """Raises MessageError for a number with which no process exits."""
-    if not -MAX_CODE <= code <= MAX_CODE:
-        raise MessageError(f"no process exits with code {shown(code)}")
-
-
-def check_amounts(**amounts: float | None) -> None:
-    """Raises MessageError for an amount below zero; None passes."""
-    for name, value in amounts.items():
-        if value is not None and value < 0:
-            raise MessageError(f"{name} is an amount, not {shown(value)}")
-
-
-def _readers(kind: type[Any]) -> list[tuple[Field[Any], Callable[[Any], Any]]]:
-    hints = typing.get_type_hints(kind)
-    return [(item, _reader(hints[item.name], bool(item.metadata.get("any_float")))) for item in fields(kind)]
-
-
-def _reader(hint: Any, any_float: bool) -> Callable[[Any], Any]:
-    """The function that checks a value of a field; it raises ValueError with the words for what it should be."""
-    if typing.get_origin(hint) in (types.UnionType, typing.Union):
-        (inner,) = (each for each in typing.get_args(hint) if each is not type(None))
-        read = _reader(inner, any_float)
-        return lambda value: None if value is None else read(value)
-    if any_float and hint is float:
-        return _any_float
-    return _READERS[hint]
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise ValueError("is a text")
-    return value
-
-
-def _flag(value: object) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError("is true or false")
-    return value
-
-
-def _whole(value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not -MAX_NUMBER <= value <= MAX_NUMBER:
-        raise ValueError("is a whole number within 2**53")
-    return value
-
-
-def _any_float(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ValueError("is a number")
-    return float(value) if isinstance(value, float) or -MAX_NUMBER <= value <= MAX_NUMBER else math.inf
-
-
-def _number(value: object) -> float:
-    number = _any_float(value)
-    if not math.isfinite(number):
-        raise ValueError("is a finite number")
-    return number
-
-
-def _texts(value: object) -> tuple[str, ...]:
-    if not isinstance(value, (list, tuple)) or not all(isinstance(each, str) for each in value):
-        raise ValueError("is a list of texts")
-    return tuple(value)
-
-
-def _object(value: object) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise ValueError("is an object")
-    return dict(value)
-
-
-_READERS: Mapping[Any, Callable[[Any], Any]] = {
-    str: _text,
-    bool: _flag,
-    int: _whole,
-    float: _number,
-    tuple[str, ...]: _texts,
-    Mapping[str, Any]: _object,
-}

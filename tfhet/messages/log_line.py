@@ -1,31 +1,46 @@
-"""The grammar of the lines of a log that programs read: `[tfhet] KIND key=value key="another value"`.
+"""The lines of a log that programs read: `[tfhet] KIND key=value key="another value"`.
 
-    write("restart", {"process": "worker-1", "code": -9})     # [tfhet] restart process=worker-1 code=-9
-    read("[algo-1] [tfhet] restart process=worker-1 code=-9") # ("restart", {"process": "worker-1", "code": "-9"})
+    print(JobResultLine(3, "train.py ended on algo-2"))    # [tfhet] job_result code=3 cause="train.py ended on algo-2"
+    parse_line(text)                                       # the same object again; None for a line that is for people
 
-Whatever stands before the mark does no harm: a host's name, a tag of mpirun's, a time. All other lines of a log are for
-people, and may be worded anew at any time.
+Text before the mark does no harm: a host's name, a tag of mpirun's, a time. All other lines of a log are for people,
+and may be worded anew at any time.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar
 
-MARK = "[tfhet]"
+from tfhet.messages.grammar import Amount, AnyFloat, Count
+
 _START = re.compile(r"\[tfhet\] (?:([a-z_]{1,20}(?: [a-z_]{1,20})?) )?(?=[a-z][\w.]*=)", re.ASCII)
 _PAIR = re.compile(r'([a-z][\w.]*)=("(?:[^"\\]|\\.)*"|[^\s"\[]+)(?: |(?=\[)|\s*$)', re.ASCII)
 _BARE = re.compile(r"[!#-Z^-~]+")
 """A value that needs no quotes. A `[` begins the line of another process where the output of two is mixed."""
-_MAX_DIGITS = 18
+_PLANE = "plane."
+
+UNITS = {
+    "step": "Count",
+    "epoch": "Count",
+    "step_ms": "Milliseconds",
+    "examples_per_s": "Count/Second",
+    "loss": "None",
+    "wait_pct": "Percent",
+}
+"""The units of the numbers of a metric line, in CloudWatch's words."""
 
 
-def write(kind: str, fields: Mapping[str, object]) -> str:
-    """The line of a kind. Values are texts and numbers; a text is quoted, as JSON has it, where it has to be."""
-    pairs = " ".join(f"{name}={_quoted(value)}" for name, value in fields.items())
-    return f"{MARK} {kind} {pairs}" if kind else f"{MARK} {pairs}"
+def write(kind: str, values: Mapping[str, object]) -> str:
+    """The line of a kind. Values are texts and numbers; a text is quoted as in JSON where it has to be."""
+    texts = {name: str(value) for name, value in values.items()}
+    pairs = [f"{name}={text if _BARE.fullmatch(text) else json.dumps(text)}" for name, text in texts.items()]
+    return " ".join(["[tfhet]", *([kind] if kind else []), *pairs])
 
 
 def read(text: str) -> tuple[str, dict[str, str]] | None:
@@ -33,32 +48,213 @@ def read(text: str) -> tuple[str, dict[str, str]] | None:
     start = _START.search(text)
     if start is None:
         return None
-    fields, position = {}, start.end()
+    found, position = {}, start.end()
     while (pair := _PAIR.match(text, position)) is not None:
-        fields[pair[1]] = _unquoted(pair[2])
+        found[pair[1]] = _unquoted(pair[2])
         position = pair.end()
-    return (start[1] or "", fields) if fields else None
+    return (start[1] or "", found) if found else None
 
 
-def whole(text: str) -> int:
-    """The whole number in a value. Raises ValueError; a number has at most 18 digits."""
-    digits = text.removeprefix("-")
-    if not (digits.isascii() and digits.isdecimal() and len(digits) <= _MAX_DIGITS):
+def parse_line(text: str) -> RunLine | None:
+    """The line of a log as an object; None for a line that is for people, or torn. Never raises."""
+    kind, values = read(text) or ("", {})
+    try:
+        return KINDS[kind].of(values)
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def metric_pattern(name: str, number: str) -> str:
+    """The regular expression by which CloudWatch finds one number of a metric line; `number`: that of a number."""
+    before = "" if name == "step" else "step=[0-9]+ .*"
+    return rf"\[tfhet\] {before}{name}=({number})"
+
+
+def epoch_pattern(name: str, number: str) -> str:
+    """The regular expression by which CloudWatch finds one number of an epoch line; `number`: that of a number."""
+    return rf"\[tfhet\] end of epoch=.* {name}=({number})"
+
+
+class RunLine:
+    """One kind of line: a frozen dataclass of texts, whole numbers, and amounts that are written with two digits."""
+
+    kind: ClassVar[str]
+    """The words that stand after the mark."""
+
+    def __init_subclass__(cls, kind: str):
+        cls.kind = kind
+
+    def __str__(self) -> str:
+        return write(self.kind, {name: f"{x:.2f}" if isinstance(x, float) else x for name, x in vars(self).items()})
+
+    @classmethod
+    def of(cls, values: Mapping[str, str]) -> RunLine:
+        """The line with these fields. Raises KeyError, TypeError and ValueError where it is another, or torn."""
+        found = [item for item in fields(cls) if item.name in values]  # type: ignore[arg-type]
+        return cls(**{item.name: _READERS[str(item.type)](values[item.name]) for item in found})
+
+
+@dataclass(frozen=True)
+class MetricLine(RunLine, kind=""):
+    """The numbers that rank 0 prints now and then: step and epoch reached, and means over the steps since the last
+    metric line.
+
+        [tfhet] step=500 epoch=2 step_ms=86.1 examples_per_s=95143 loss=2.3000 wait_pct=3.1
+
+    It is the one line without a word for its kind: the metric definitions of training jobs match it as it is.
+    """
+
+    step: Count
+    epoch: Count
+    step_ms: Amount
+    examples_per_s: Amount
+    """Sum over all ranks."""
+    wait_pct: Amount
+    """Share of the steps' time spent waiting for data, 0 to 100."""
+    loss: AnyFloat | None = None
+    """Mean over the epoch so far; None for a training without one. May be nan or infinite."""
+
+    @classmethod
+    def parse(cls, text: str) -> MetricLine | None:
+        """The metric line in a line of a log, whatever stands before or after it; None for any other line."""
+        line = parse_line(text)
+        return line if isinstance(line, MetricLine) else None
+
+    def __str__(self) -> str:
+        loss = {} if self.loss is None else {"loss": f"{self.loss:.4f}"}
+        values = {"step": self.step, "epoch": self.epoch, "step_ms": f"{self.step_ms:.1f}"}
+        values |= {"examples_per_s": f"{self.examples_per_s:.0f}", **loss, "wait_pct": f"{self.wait_pct:.1f}"}
+        return write(self.kind, values)
+
+    def numbers(self) -> Mapping[str, float]:
+        """The numbers by their names in the line, without a loss of None."""
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+
+@dataclass(frozen=True)
+class HostLine(RunLine, kind="host"):
+    """A launcher begins: where it stands in its job."""
+
+    mode: str
+    """`homogeneous` or `heterogeneous`."""
+    role: str
+    """`data` delivers data, `dnn` trains; a training strategy may have more."""
+    group: str
+    """Name of its host's group."""
+    ranks: int = 0
+    """Number of ranks in the whole job; 0 on a data host, which does not know."""
+    plane: Mapping[str, str] = field(default_factory=dict)
+    """Additions of the data plane, like the number of its workers."""
+
+    def __str__(self) -> str:
+        values = {name: value for name, value in vars(self).items() if name != "plane"}
+        return write(self.kind, {**values, **{f"{_PLANE}{name}": value for name, value in self.plane.items()}})
+
+    @classmethod
+    def of(cls, values: Mapping[str, str]) -> HostLine:
+        plane = {name.removeprefix(_PLANE): value for name, value in values.items() if name.startswith(_PLANE)}
+        return cls(values["mode"], values["role"], values["group"], int(_amount(values["ranks"])), plane)
+
+
+@dataclass(frozen=True)
+class FirstBatchLine(RunLine, kind="first_batch"):
+    """Rank 0 has its first batch."""
+
+    after_s: float
+    """Seconds since it asked for data."""
+
+
+@dataclass(frozen=True)
+class EpochLine(RunLine, kind="end of"):
+    """An epoch has ended. The metric definitions of training jobs match this line as it is."""
+
+    numbers: Mapping[str, float]
+    """By name, `epoch` first; fractions are written with four digits."""
+
+    def __str__(self) -> str:
+        return write(self.kind, {name: f"{x:.4f}" if isinstance(x, float) else x for name, x in self.numbers.items()})
+
+    @classmethod
+    def of(cls, values: Mapping[str, str]) -> EpochLine:
+        """Skips fields that are no numbers. Raises KeyError and ValueError where the epoch is none."""
+        numbers: dict[str, float] = {"epoch": _whole(values["epoch"])}
+        for name, text in values.items():
+            with contextlib.suppress(ValueError):
+                numbers[name] = _number(text)
+        return cls(numbers)
+
+
+@dataclass(frozen=True)
+class StepPartsLine(RunLine, kind="step_parts"):
+    """The end of a training: where the time of a step went."""
+
+    parts_ms: Mapping[str, float]
+    """Median milliseconds by part."""
+
+    def __str__(self) -> str:
+        return write(self.kind, {f"{name}_ms": f"{ms:.2f}" for name, ms in self.parts_ms.items()})
+
+    @classmethod
+    def of(cls, values: Mapping[str, str]) -> StepPartsLine:
+        return cls({name.removesuffix("_ms"): _amount(ms) for name, ms in values.items() if name.endswith("_ms")})
+
+
+@dataclass(frozen=True)
+class RestartLine(RunLine, kind="restart"):
+    """A process of the data plane ended by itself and is started again."""
+
+    process: str
+    code: int
+    """Its exit code; negative for the signal that ended it."""
+
+
+@dataclass(frozen=True)
+class JobResultLine(RunLine, kind="job_result"):
+    """A launcher ends because the job has failed, or was stopped."""
+
+    code: int
+    cause: str
+    """One line."""
+
+
+@dataclass(frozen=True)
+class ContainerFailureLine(RunLine, kind="container_failure"):
+    """The container of a simulated host could not be made."""
+
+    cause: str
+
+
+KINDS: Mapping[str, type[RunLine]] = {kind.kind: kind for kind in RunLine.__subclasses__()}
+"""All kinds of line, by the words that stand after the mark."""
+
+
+def _number(text: str) -> int | float:
+    return int(text) if re.fullmatch("-?[0-9]{1,18}", text) else float(text)
+
+
+def _whole(text: str) -> int:
+    number = _number(text)
+    if not isinstance(number, int):
         raise ValueError(f"no whole number: {text[:40]!r}")
-    return int(text)
+    return number
 
 
-def amount(text: str) -> float:
-    """The finite number, not below 0, in a value. Raises ValueError."""
+def _amount(text: str) -> float:
     value = float(text)
     if not 0 <= value < math.inf:
         raise ValueError(f"no amount: {text[:40]!r}")
     return value
 
 
-def _quoted(value: object) -> str:
-    text = str(value)
-    return text if _BARE.fullmatch(text) else json.dumps(text)
+_READERS: Mapping[str, Callable[[str], Any]] = {
+    "str": str,
+    "int": _whole,
+    "Count": _whole,
+    "float": _amount,
+    "Amount": _amount,
+    "AnyFloat | None": float,
+}
+"""How the text of a field is read, by the annotation of the field."""
 
 
 def _unquoted(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What a launcher and the script of its rank tell each other over the channel between them.
+"""The messages between a launcher and the script of its rank, over the channel between them.
 
 channel.send(rank.to_json(rank.Progress(steps=7)))      # in the script
 message = rank.parse_report(values)                     # in the launcher; raises MessageError
@@ -6,27 +6,24 @@ message = rank.parse_report(values)                     # in the launcher; raise
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from tfhet.messages.grammar import ANY_FLOAT, Grammar, check_amounts
-from tfhet.messages.metric_line import MetricLine
+from tfhet.messages.grammar import Amount, Count, Grammar
+from tfhet.messages.log_line import MetricLine
 
 
 @dataclass(frozen=True)
 class Progress:
-    """The script goes on. Totals since it began, all of its steps included; None where it does not count them."""
+    """The script makes progress. Totals since it began, over all of its steps; None where it does not count them."""
 
-    steps: int | None = None
-    examples: float | None = None
-    """Of all ranks."""
-    step_s: float | None = None
+    steps: Count | None = None
+    examples: Amount | None = None
+    """Sum over all ranks."""
+    step_s: Amount | None = None
     """Seconds of all steps."""
-    wait_s: float | None = None
+    wait_s: Amount | None = None
     """Part of `step_s` spent waiting for data."""
-
-    def __post_init__(self) -> None:
-        check_amounts(**vars(self))
 
 
 @dataclass(frozen=True)
@@ -38,58 +35,23 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Metrics:
-    """The numbers of a metric line, which rank 0 has just printed."""
-
-    step: int
-    epoch: int
-    step_ms: float
-    examples_per_s: float
-    wait_pct: float
-    loss: float | None = field(default=None, metadata=ANY_FLOAT)
-
-    def __post_init__(self) -> None:
-        check_amounts(step=self.step, epoch=self.epoch, step_ms=self.step_ms, examples_per_s=self.examples_per_s)
-        check_amounts(wait_pct=self.wait_pct)
-
-    @classmethod
-    def of(cls, line: MetricLine) -> Metrics:
-        """The same numbers."""
-        return cls(**vars(line))
-
-    def line(self) -> MetricLine:
-        """The same numbers."""
-        return MetricLine(**vars(self))
-
-
-@dataclass(frozen=True)
 class ServingHosts:
-    """Which hosts deliver data to the ranks from now on."""
+    """The hosts that deliver data to the ranks from now on."""
 
     hosts: tuple[str, ...]
     is_complete: bool = True
     """Whether these hosts are ready: whether the data plane has heard of all of their workers."""
 
 
-Report = Progress | Reading | Metrics
+Report = Progress | Reading | MetricLine
+"""A script that sends the metric lines of rank 0 as messages prints them, too."""
 Order = ServingHosts
 
-REPORTS = Grammar({"progress": Progress, "reading": Reading, "metrics": Metrics})
-ORDERS = Grammar({"serving_hosts": ServingHosts})
+REPORTS: Grammar[Report] = Grammar({"progress": Progress, "reading": Reading, "metrics": MetricLine})
+ORDERS: Grammar[Order] = Grammar({"serving_hosts": ServingHosts})
+parse_report, parse_order = REPORTS.parse, ORDERS.parse
 
 
 def to_json(message: Report | Order) -> dict[str, Any]:
     """The values that go over the channel."""
-    return (ORDERS if isinstance(message, ServingHosts) else REPORTS).to_json(message)
-
-
-def parse_report(values: object) -> Report:
-    """What a script tells its launcher. Raises MessageError."""
-    report: Report = REPORTS.parse(values)
-    return report
-
-
-def parse_order(values: object) -> Order:
-    """What a launcher tells its script. Raises MessageError."""
-    order: Order = ORDERS.parse(values)
-    return order
+    return ORDERS.to_json(message) if isinstance(message, ServingHosts) else REPORTS.to_json(message)

@@ -1,4 +1,4 @@
-"""What a process of a data plane tells the launcher that started it, over the channel between them.
+"""The messages from a process of a data plane to the launcher that started it, over the channel between them.
 
 channel.send(server.to_json(server.Ready(port=6000)))   # in the process
 message = server.parse(values)                          # in the launcher; raises MessageError
@@ -10,31 +10,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tfhet.messages.grammar import Grammar, MessageError, check_amounts
+from tfhet.messages.grammar import Count, Grammar, Port
 
 
 @dataclass(frozen=True)
 class Ready:
     """The process serves."""
 
-    port: int
-    """TCP port, 1 to 65535."""
+    port: Port
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """What else its plane wants to know of it."""
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.port <= 65535:
-            raise MessageError(f"{self.port} is no TCP port")
+    """Further facts about it, for its plane."""
 
 
 @dataclass(frozen=True)
 class Registered:
-    """The number of workers that this process, which other processes register with, knows now."""
+    """The number of workers that are now registered with this process."""
 
-    workers: int
-
-    def __post_init__(self) -> None:
-        check_amounts(workers=self.workers)
+    workers: Count
 
 
 @dataclass(frozen=True)
@@ -44,15 +36,5 @@ class Alive:
 
 Report = Ready | Registered | Alive
 
-REPORTS = Grammar({"ready": Ready, "registered": Registered, "alive": Alive})
-
-
-def to_json(message: Report) -> dict[str, Any]:
-    """The values that go over the channel."""
-    return REPORTS.to_json(message)
-
-
-def parse(values: object) -> Report:
-    """What the process tells its launcher. Raises MessageError."""
-    report: Report = REPORTS.parse(values)
-    return report
+REPORTS: Grammar[Report] = Grammar({"ready": Ready, "registered": Registered, "alive": Alive})
+to_json, parse = REPORTS.to_json, REPORTS.parse

@@ -16,8 +16,8 @@ from tfhet import lazy
 from tfhet.native.kernels import SWITCH, built, names, permitted
 
 if TYPE_CHECKING:
-    from tfhet.native.library import available, load_all, ops
+    from tfhet.native.library import available, load_all, ops, shaped
 
-__all__ = ["SWITCH", "available", "built", "load_all", "names", "ops", "permitted"]
+__all__ = ["SWITCH", "available", "built", "load_all", "names", "ops", "permitted", "shaped"]
 
-lazy.names_on_demand(__name__, {"library": "available load_all ops"})
+lazy.names_on_demand(__name__, {"library": "available load_all ops shaped"})

@@ -68,6 +68,12 @@ def available(name: str) -> bool:
     return ops(name) is not None
 
 
+def shaped(result: tf.Tensor, shape: Any) -> tf.Tensor:
+    """Returns the result of an op with its static shape, which compiled ops do not state."""
+    result.set_shape(shape)
+    return result
+
+
 def load_all() -> tuple[str, ...]:
     """Loads every kernel that it can and returns their names, for a process that runs other processes' graphs."""
     loaded = tuple(name for name in names() if available(name))
@@ -97,7 +103,6 @@ def build(name: str) -> Path:
     """Returns the library of one kernel, which it builds unless it is in the cache. Raises BuildError."""
     source = kernels.HERE / f"{name}.cc"
     compiler = _compiler()
-    command = [*compiler, *FLAGS, *_tensorflow_flags(), f"-I{kernels.HERE}"]
     after, found = [], ""
     if name in LINKED:
         header, link = LINKED[name]
@@ -105,7 +110,9 @@ def build(name: str) -> Path:
         if not found:
             raise BuildError(f"{header} is missing (Debian: libjpeg-dev)")
         after = [link]
-    abi = [flag for flag in _tensorflow_flags() if not flag.startswith("-isystem")]
+    # As a system folder, because TensorFlow's own headers raise many warnings of -Wall.
+    flags = [flag.replace("-I", "-isystem", 1) for flag in tf.sysconfig.get_compile_flags()]
+    abi = [flag for flag in flags if not flag.startswith("-isystem")]
     headers = [header.read_bytes() for header in sorted(kernels.HERE.glob("*.h"))]
     parts = [source.read_bytes(), *headers, repr([*FLAGS, after, abi, found]).encode()]
     parts += [tf.__version__.encode(), _version(compiler).encode(), kernels.cpu().encode()]
@@ -121,18 +128,19 @@ def build(name: str) -> Path:
                 if SYSTEM.wall() - old.stat().st_mtime > BUILD_LIMIT_S:
                     shutil.rmtree(old, ignore_errors=True)
             if not library.exists():
-                _compile([*command, str(source)], after, library)
+                command = [*compiler, *FLAGS, *flags, f"-I{kernels.HERE}", str(source)]
+                _compile([*command, *tf.sysconfig.get_link_flags(), *after], library)
     except OSError as error:
         raise BuildError(f"cannot write to {place}: {error}") from None
     return library
 
 
-def _compile(command: list[str], after: list[str], library: Path) -> None:
+def _compile(command: list[str], library: Path) -> None:
     with tempfile.TemporaryDirectory(prefix=".build-", dir=library.parent) as scratch:
         made = Path(scratch) / library.name
         try:
             done = subprocess.run(
-                [*command, "-o", str(made), *_link_flags(), *after],
+                [*command, "-o", str(made)],
                 capture_output=True,
                 text=True,
                 timeout=BUILD_LIMIT_S,
@@ -194,12 +202,3 @@ def _versions(compiler: tuple[str, ...], header: str) -> str:
     stem = Path(header).stem.removesuffix("lib").upper()
     found = sorted(line for line in done.stdout.split("\n") if stem in line and "VERSION" in line)
     return "\n".join(found) or "present"
-
-
-def _tensorflow_flags() -> list[str]:
-    # As a system folder, because TensorFlow's own headers raise many warnings of -Wall.
-    return [flag.replace("-I", "-isystem", 1) for flag in tf.sysconfig.get_compile_flags()]
-
-
-def _link_flags() -> list[str]:
-    return list(tf.sysconfig.get_link_flags())

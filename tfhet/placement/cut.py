@@ -8,16 +8,12 @@ from tfhet.errors import UsageError
 from tfhet.placement.declaration import Declaration
 from tfhet.stages import ImageSpec
 
-_ITEM_BYTES = {"encoded": 1, "uint8": 1, "float16": 2, "bfloat16": 2, "float32": 4}
+_ITEM_BYTES = {"encoded": 1, "uint8": 1, "float32": 4}
 
 
 def bytes_per_example(spec: ImageSpec) -> int:
     """Returns the bytes of one image of this spec; an unknown height or width counts as 1."""
     return (spec.height or 1) * (spec.width or 1) * spec.channels * _ITEM_BYTES[spec.dtype]
-
-
-def _specs(pipeline: Declaration) -> list[ImageSpec]:
-    return [pipeline.input, *(placed.output for placed in pipeline.placed())]
 
 
 @dataclass(frozen=True)
@@ -33,8 +29,8 @@ class Cut:
 
         An unknown size counts as larger than any known one.
         """
-        sizes = [(s.ragged, s.example_bytes is None, bytes_per_example(s)) for s in _specs(pipeline)]
-        return Cut(max(i for i, size in enumerate(sizes) if size == min(sizes)))
+        sizes = [(s.ragged, s.example_bytes is None, bytes_per_example(s)) for s in pipeline.specs()]
+        return Cut(len(sizes) - 1 - sizes[::-1].index(min(sizes)))
 
     def checked(self, pipeline: Declaration) -> Cut:
         """Returns this cut. Raises UsageError when the pipeline has no such position."""
@@ -48,4 +44,4 @@ class Cut:
 
     def spec(self, pipeline: Declaration) -> ImageSpec:
         """Returns the spec of the images that are sent from the data group to the trainer."""
-        return pipeline.placed()[self.position - 1].output if self.position else pipeline.input
+        return pipeline.specs()[self.position]

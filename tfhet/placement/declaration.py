@@ -1,71 +1,162 @@
-"""The part of a pipeline that the cut and the lowering read, and the names in its elements."""
+"""The declaration of a pipeline, as the cut and the lowering read it, and the names in its elements."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
+import tensorflow as tf
+
+from tfhet import stages as stage_room
+from tfhet.errors import UsageError
+from tfhet.placement import stream
 from tfhet.source import Source
-from tfhet.stages import ImageSpec, Stage
+from tfhet.stages import ImageSpec, PlacedStage, Stage
 
 IMAGE, LABEL, ID, EPOCH = "image", "label", "id", "epoch"
 
 
 @dataclass(frozen=True)
-class PlacedStage:
-    """A stage with its declared position, on which its random numbers depend, and its output."""
+class Declaration:
+    """The fields of a `Pipeline` and what follows from them; `Pipeline` adds what is built from both."""
 
-    stage: Stage
-    declared: int
-    """Position in `Pipeline.stages`, from 0."""
-    output: ImageSpec
-    """Spec of the images after the stage."""
+    source: Source
+    """Where records come from. It needs a feature `image`."""
+    stages: tuple[Stage, ...] | str = ()
+    """Stages, or text: calls like `"dilate(3); rescale()"` or the name of a chain (see `tfhet.stages.parse`)."""
+    batch_size: int = 32
+    """Number of examples in a batch of one rank: the global batch is batch_size x ranks. At least 1."""
+    seed: int = 0
+    """Seed from which every random number of the pipeline derives."""
+    shuffle: int = 0
+    """Size of the shuffle buffer, in examples; 0 shuffles the order of the splits but not the examples within one."""
+    repeat: int = 1
+    """Number of passes over the data in an epoch; 0 for passes without end. Every pass draws new random numbers."""
+    interleave: int = 1
+    """Number of splits that are read at the same time, one example of each in turn. At least 1."""
+    cache: str = ""
+    """Directory on every reading host that keeps the records of a split after the first reading, for slow or remote
+    data; "" for none."""
+    prefetch: int = 2
+    """Number of batches that a worker, and again a rank, holds ready. A rank cannot give them to other ranks."""
+    shuffle_splits: bool = True
+    """Whether each epoch reads the splits in a new order, which derives from the seed."""
+    reorder: bool = True
+    """Whether `rescale` may move after the stages that commute with it, so that images are sent as uint8. The result
+    differs from that of the declared order only by the rounding to whole grey levels."""
+    fuse: bool = True
+    """Whether neighbouring stages run as one operation where they can: see `tfhet.stages.fusion`."""
+    record_parameters: bool = False
+    """Whether each element holds the random parameters of its examples too, as `STAGE:POSITION/PARAMETER`."""
 
-    @property
-    def key(self) -> str:
-        """Name and declared position, like `random_flip:3`."""
-        return f"{self.stage.name}:{self.declared}"
-
-
-class Declaration(Protocol):
-    """A declared pipeline. `tfhet.placement.Pipeline` implements it and documents the fields."""
-
-    @property
-    def source(self) -> Source: ...
-
-    @property
-    def batch_size(self) -> int: ...
-
-    @property
-    def seed(self) -> int: ...
-
-    @property
-    def shuffle(self) -> int: ...
-
-    @property
-    def repeat(self) -> int: ...
-
-    @property
-    def interleave(self) -> int: ...
-
-    @property
-    def cache(self) -> str: ...
-
-    @property
-    def prefetch(self) -> int: ...
-
-    @property
-    def shuffle_splits(self) -> bool: ...
-
-    @property
-    def fuse(self) -> bool: ...
-
-    @property
-    def record_parameters(self) -> bool: ...
+    def __post_init__(self) -> None:
+        stages = stage_room.parse(self.stages) if isinstance(self.stages, str) else tuple(self.stages)
+        for stage in stages:
+            if not isinstance(stage, Stage):
+                raise UsageError(f"{stage!r} is not a stage; give stages like Dilate(3), or all of them as one text")
+        given = {name: getattr(self, name) for name in stream.DEFAULTS}
+        images, settings = stream.taken(stages, given)
+        for name, value in {"stages": images, **settings}.items():
+            object.__setattr__(self, name, value)
+        stream.check({**given, **settings})
+        if IMAGE not in self.source.spec:
+            raise UsageError(
+                f"source {self.source.name!r} has no feature {IMAGE!r}, only {', '.join(sorted(self.source.spec))}; "
+                "stages need images"
+            )
+        label_spec(self.source.spec, self.placed())  # a stage that does not fit is found before anything runs
+        if self.output.ragged:
+            self.placed()[-1].stage.refuse(
+                "its images differ in size, so that they cannot be batched: put random_resized_crop, resize or "
+                "resized_center_crop after it"
+            )
 
     @property
     def input(self) -> ImageSpec:
         """Spec of the images before the first stage."""
+        return ImageSpec.of(self.source.spec[IMAGE])
 
     def placed(self) -> tuple[PlacedStage, ...]:
-        """Returns the stages in the order in which they run."""
+        """Returns the stages in the order in which they run, each with its output."""
+        declared = [(stage, position) for position, stage in enumerate(self.stages) if isinstance(stage, Stage)]
+        order = _deferred(declared, self.input) if self.reorder else declared
+        spec, result = self.input, []
+        for stage, position in order:
+            stage.admit(spec)
+            spec = stage.spec(spec)
+            result.append(PlacedStage(stage, position, spec))
+        return tuple(result)
+
+    def specs(self) -> list[ImageSpec]:
+        """Returns the specs of the images before the first stage and after each."""
+        return [self.input, *(placed.output for placed in self.placed())]
+
+    @property
+    def output(self) -> ImageSpec:
+        """Spec of the images after the last stage."""
+        return self.specs()[-1]
+
+    def fingerprint(self) -> str:
+        """Returns a hex digest of all that decides the content of batches; equal declarations have equal ones."""
+        text = json.dumps(
+            [
+                self.source.fingerprint(),
+                stage_room.text(tuple(s for s in self.stages if isinstance(s, Stage))),
+                self.batch_size,
+                self.seed,
+                self.shuffle,
+                self.repeat,
+                self.interleave,
+                self.shuffle_splits,
+                self.reorder,
+                self.fuse,
+                self.record_parameters,
+            ]
+        )
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def label_spec(features: Mapping[str, tf.TensorSpec], placed: Sequence[PlacedStage]) -> tf.TensorSpec | None:
+    """Returns the spec of the labels after all stages; None when the source, whose features are given, has no labels.
+
+    Raises UsageError, naming the stage, for one that changes labels where there are none, or that does not fit them.
+    """
+    spec = features.get(LABEL)
+    for stage in (each.stage for each in placed):
+        if spec is None and stage.relabels:
+            raise UsageError(
+                f"stage {stage.name} changes labels, but the source has no feature {LABEL!r}, only "
+                f"{', '.join(sorted(features))}"
+            )
+        if spec is not None:
+            spec = stage.label_spec(spec)
+    return spec
+
+
+def relabelled(labels: tf.Tensor, placed: Sequence[PlacedStage], drawn: Sequence[Mapping[str, tf.Tensor]]) -> tf.Tensor:
+    """Returns the labels after the stages. labels: [batch, ...]. drawn: each stage's parameters, as for the images."""
+    for each, parameters in zip(placed, drawn, strict=True):
+        if each.stage.relabels:
+            labels = each.stage.labels(labels, parameters)
+    return labels
+
+
+def _deferred(stages: list[tuple[Stage, int]], source: ImageSpec) -> list[tuple[Stage, int]]:
+    """Moves each rescale after the stages that commute with it, where that keeps images uint8 for longer."""
+    order: list[tuple[Stage, int]] = []
+    held: list[tuple[Stage, int]] = []
+    spec = source
+    for stage, position in stages:
+        if stage.rescales and spec.dtype == "uint8":
+            held.append((stage, position))
+            continue
+        if held and not stage.commutes_with_rescale:
+            order += held
+            for waiting, _ in held:
+                spec = waiting.spec(spec)
+            held = []
+        order.append((stage, position))
+        spec = stage.spec(spec)
+    return order + held

@@ -19,13 +19,12 @@ import tensorflow as tf
 
 from tfhet.errors import UsageError
 from tfhet.placement.cut import Cut
-from tfhet.placement.declaration import EPOCH, ID, IMAGE, LABEL, Declaration, PlacedStage
-from tfhet.placement.fusion import Step, fuse, unfused
-from tfhet.placement.labels import relabelled
-from tfhet.placement.reading import batches, passes, skips
+from tfhet.placement.declaration import EPOCH, ID, IMAGE, LABEL, Declaration, relabelled
+from tfhet.placement.reading import batches, skips
 from tfhet.placement.rest import Rest
+from tfhet.placement.stream import passes
 from tfhet.source import example_id
-from tfhet.stages import ImageSpec, randomness
+from tfhet.stages import ImageSpec, PlacedStage, Step, fuse, randomness
 
 
 def one_epoch(
@@ -42,7 +41,7 @@ def one_epoch(
     epoch that are still to be read; None for all.
     """
     cut, threads = Cut.smallest(pipeline), threads or os.cpu_count() or 1
-    ordered = len(passes(pipeline, epoch)) > 1
+    ordered = len(passes(pipeline.repeat, epoch)) > 1
     return local_part(pipeline, remote_part(pipeline, epoch, cut, share, threads, rest), cut, threads, ordered)
 
 
@@ -93,7 +92,7 @@ def remote_part(
 
     # One thread prepares one batch, so that no stage waits for the share of another thread. Over several passes batches
     # stay in order: else batches of the next pass would come before the last ones of this pass.
-    ordered = len(passes(pipeline, epoch)) > 1
+    ordered = len(passes(pipeline.repeat, epoch)) > 1
     dataset = dataset.map(_as_written(prepare), num_parallel_calls=threads, deterministic=ordered)
     if skips(pipeline):
         if cut.spec(pipeline).dtype == "encoded":
@@ -111,16 +110,17 @@ def local_part(
     cut: Cut | None = None,
     threads: int = 2,
     ordered: bool = False,
+    end: int | None = None,
 ) -> tf.data.Dataset:
     """Returns what the trainer runs: the stages after the cut on the batches of `dataset`, with `prefetch` ahead.
 
     Few batches are prefetched, because other ranks cannot get those that one rank holds. ordered: whether batches keep
-    their order.
+    their order. end: position at which the stages end; None for all of them.
     """
     cut = (cut or Cut.smallest(pipeline)).checked(pipeline)
-    if cut.position < len(pipeline.placed()):
+    if pipeline.placed()[cut.position : end]:
         dataset = dataset.map(
-            _as_written(lambda element: _run_stages(pipeline, element, cut.position, None)),
+            _as_written(lambda element: _run_stages(pipeline, element, cut.position, end)),
             num_parallel_calls=threads,
             deterministic=ordered,
         )
@@ -161,8 +161,7 @@ def _run_stages(pipeline: Declaration, element: dict, begin: int, end: int | Non
 
 def steps(pipeline: Declaration, begin: int = 0, end: int | None = None) -> tuple[Step, ...]:
     """Returns the operations of the stages from position `begin` up to `end`, in order."""
-    spec = pipeline.input if begin == 0 else pipeline.placed()[begin - 1].output
-    return (fuse if pipeline.fuse else unfused)(pipeline.placed()[begin:end], spec)
+    return fuse(pipeline.placed()[begin:end], pipeline.specs()[begin], pipeline.fuse)
 
 
 def _drawn(pipeline: Declaration, element: dict, placed: PlacedStage, spec: ImageSpec) -> dict[str, tf.Tensor]:

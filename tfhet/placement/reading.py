@@ -18,8 +18,6 @@ from tfhet.placement.declaration import EPOCH, ID, Declaration
 from tfhet.placement.rest import Rest
 from tfhet.source import BlockSource, Source, example_id
 
-_ENDLESS_PASSES = 1 << 31  # a range whose end is never reached, and that tf.data service can split
-
 
 def batches(
     pipeline: Declaration, epoch: int | None, share: tuple[int, int], rest: Rest | None
@@ -40,14 +38,7 @@ def skips(pipeline: Declaration) -> bool:
     return getattr(pipeline.source, "on_bad_record", "fail") == "skip"
 
 
-def passes(pipeline: Declaration, epoch: int | None) -> range:
-    """Returns the passes over the data in `epoch`."""
-    return stream.passes(pipeline.repeat, epoch) or range(_ENDLESS_PASSES)
-
-
-def _pairs(
-    pipeline: Declaration, epoch: int | None, share: tuple[int, int], rest: Rest | None = None
-) -> tf.data.Dataset:
+def _pairs(pipeline: Declaration, epoch: int | None, share: tuple[int, int], rest: Rest | None) -> tf.data.Dataset:
     """Returns the stream of (epoch, split), both int64 []: one pass over the splits after another."""
     index, count = share
     every = pipeline.source.split_count()
@@ -70,12 +61,12 @@ def _pairs(
             order = tf.boolean_mask(order, tf.gather(tf.constant(rest.splits), order))
         return at_epoch, order[index + place * count]
 
-    numbers = passes(pipeline, epoch)
+    numbers = stream.passes(pipeline.repeat, epoch)
     return tf.data.Dataset.range(len(numbers) * mine).map(lambda i: pair(numbers.start + i // mine, i % mine))
 
 
 def _record_batches(
-    pipeline: Declaration, pairs: tf.data.Dataset, epoch: int | None, rest: Rest | None = None
+    pipeline: Declaration, pairs: tf.data.Dataset, epoch: int | None, rest: Rest | None
 ) -> tf.data.Dataset:
     """Returns batches of ((epoch, split), (position, record)); no function call per example, except for a rest."""
     kind = "skip-" if skips(pipeline) else ""  # a cache that was written so may lack records

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import tensorflow as tf
 
 from tfhet.errors import UsageError
-from tfhet.stages import Stage, Stream
+from tfhet.stages import Cache, Stage, Stream
 
 DEFAULTS: Mapping[str, int | str] = {
     "interleave": 1,
@@ -20,8 +20,8 @@ DEFAULTS: Mapping[str, int | str] = {
 """Fields of a pipeline that a stage may set, with their defaults, in the order in which such stages are written. The
 last of them stands after the stages of images, the others before."""
 
-ENDLESS = 0
-"""The value of `repeat` for a data set without end."""
+ENDLESS = range(1 << 31)
+"""Passes without end: a range whose end is never reached, and that tf.data service can split."""
 
 _LAST = "prefetch"
 _WHY_FIRST = {
@@ -40,31 +40,30 @@ def taken(stages: Sequence[Stage], given: Mapping[str, int | str]) -> tuple[tupl
     a wrong place, or contradicts its field.
     """
     images: list[Stage] = []
-    settings: dict[str, int | str] = {}
-    names: dict[str, str] = {}
+    setters: dict[str, Stream] = {}
     order = list(DEFAULTS)
     for stage in stages:
         if not isinstance(stage, Stream):
-            if _LAST in settings:
-                stage.refuse(f"comes after {names[_LAST]}, which holds finished batches: put that last")
+            if _LAST in setters:
+                stage.refuse(f"comes after {setters[_LAST].name}, which holds finished batches: put that last")
             images.append(stage)
             continue
-        field, value = stage.setting, stage.value
+        field = stage.setting
         if field not in DEFAULTS:
             stage.refuse(f"sets {field!r}, which pipelines do not have; they have {', '.join(DEFAULTS)}")
-        if field in settings:
+        if field in setters:
             stage.refuse("is given twice: give it once")
         if images and field != _LAST:
             why = _WHY_FIRST[field]
             stage.refuse(f"comes after {images[-1].name}: put it before the stages of images, because {why}")
-        later = [names[other] for other in settings if order.index(other) > order.index(field)]
+        later = [setter.name for other, setter in setters.items() if order.index(other) > order.index(field)]
+        setters[field] = stage
         if later:
-            wanted = [*(names[f] for f in order if f in settings and f in order[: order.index(field)]), stage.name]
-            stage.refuse(f"comes after {later[0]}; the order is {'; '.join([*wanted, *later])}")
-        if given.get(field, DEFAULTS[field]) not in (DEFAULTS[field], value):
-            stage.refuse(f"is {value!r}, but the pipeline's {field} is {given[field]!r}: give one of them")
-        settings[field], names[field] = value, stage.name
-    return tuple(images), settings
+            wanted = "; ".join(setters[other].name for other in order if other in setters)
+            stage.refuse(f"comes after {later[0]}; the order is {wanted}")
+        if given.get(field, DEFAULTS[field]) not in (DEFAULTS[field], stage.value):
+            stage.refuse(f"is {stage.value!r}, but the pipeline's {field} is {given[field]!r}: give one of them")
+    return tuple(images), {field: setter.value for field, setter in setters.items()}
 
 
 def check(settings: Mapping[str, int | str]) -> None:
@@ -73,21 +72,20 @@ def check(settings: Mapping[str, int | str]) -> None:
         value = settings[field]
         if type(value) is not int or value < least:
             raise UsageError(f"{field} must be at least {least}, not {value!r}")
-    directory = str(settings["cache"])
-    if directory and not directory.startswith("/") and "://" not in directory:
-        raise UsageError(f"cache must be an absolute path, because other hosts use it too; not {directory!r}")
+    if settings["cache"]:
+        Cache(str(settings["cache"]))
 
 
-def passes(repeat: int, epoch: int | None) -> range | None:
-    """Returns the passes over the data in `epoch`, or None for passes without end (`epoch` None, or `repeat` 0).
+def passes(repeat: int, epoch: int | None) -> range:
+    """Returns the passes over the data in `epoch`; ENDLESS for `epoch` None and `repeat` 0.
 
     The number of the pass is the `epoch` of its examples, from which their random numbers derive. Raises UsageError for
     an epoch after one without end.
     """
-    if epoch is None or repeat == ENDLESS:
-        if epoch:
-            raise UsageError(f"epoch {epoch} cannot follow one that repeats without end: give repeat(epochs)")
-        return None
+    if epoch and not repeat:
+        raise UsageError(f"epoch {epoch} cannot follow one that repeats without end: give repeat(epochs)")
+    if epoch is None or not repeat:
+        return ENDLESS
     return range(epoch * repeat, (epoch + 1) * repeat)
 
 

@@ -4,7 +4,7 @@
 
     stages = plan.CutCost("stages", 5, plan.Interval(900, 880, 930), plan.Interval(1, 1, 2), 3096, "uint8")
     trainer = plan.Trainer({"A100": plan.Interval(70, 68, 73)}, batch_size=1024)
-    workload = plan.Workload(plan.PipelineCost((stages,)), trainer, planes.get("local").costs)
+    workload = plan.Workload(plan.PipelineCost((stages,)), trainer, planes.get("local").costs())
     cluster = plan.ClusterShape(plan.HostType("ml.p4d.24xlarge", 96, 8, "A100", 400))
     found = plan.predict(workload, cluster, plan.Layout())
     print(found.step_s, found.binding.value)
@@ -21,11 +21,10 @@ from tfhet.record import Interval
 
 if TYPE_CHECKING:
     from tfhet.plan.ceiling import Resource, Where
-    from tfhet.plan.decision import make_plan
+    from tfhet.plan.decision import Plan, make_plan
     from tfhet.plan.host import ClusterShape, HostType
     from tfhet.plan.money import Candidate, Market, PlanLimits
     from tfhet.plan.prediction import Layout, Prediction, best_layout, predict
-    from tfhet.plan.result import Plan
     from tfhet.plan.search import Space
     from tfhet.plan.workload import CutCost, PipelineCost, Trainer, Workload
 
@@ -55,11 +54,10 @@ lazy.names_on_demand(
     __name__,
     {
         "ceiling": "Resource Where",
-        "decision": "make_plan",
+        "decision": "Plan make_plan",
         "host": "ClusterShape HostType",
         "money": "Candidate Market PlanLimits",
         "prediction": "Layout Prediction best_layout predict",
-        "result": "Plan",
         "search": "Space",
         "workload": "CutCost PipelineCost Trainer Workload",
     },

@@ -7,10 +7,9 @@ from collections.abc import Callable
 
 from tfhet import catalogue
 from tfhet.errors import UsageError
-from tfhet.plan.decision import make_plan
+from tfhet.plan.decision import Plan, make_plan
 from tfhet.plan.host import ClusterShape, HostType
 from tfhet.plan.money import Market, PlanLimits
-from tfhet.plan.result import Plan
 from tfhet.plan.search import Space
 from tfhet.plan.workload import PipelineCost, Trainer, Workload
 from tfhet.planes import DataPlane
@@ -28,10 +27,9 @@ def plan_of(args: argparse.Namespace, profile: Profile, plane: DataPlane, saves_
     stages may save, at most. Raises UsageError or DataError for options and files that do not fit.
     """
     region = args.region or catalogue.REGION
-    known = catalogue.default()
+    known, speed = catalogue.default(), _speeds(args.vcpu_speed)
     if args.instances:
         known = known.with_file(args.instances)
-    speed = _speeds(args.vcpu_speed)
 
     def type_of(name: str) -> HostType:
         found = known.instance(name)
@@ -49,16 +47,10 @@ def plan_of(args: argparse.Namespace, profile: Profile, plane: DataPlane, saves_
     market = args.market or known.common_market(names, region) or catalogue.TRAINING
     usd = {name: price.usd_per_hour for name, price in known.prices(region, market).items()}
     overhead = args.interruption if args.interruption is not None else INTERRUPTION_PCT * bool(args.spot_discount)
-    return make_plan(
-        workload,
-        today,
-        space,
-        Market(usd.get, args.spot_discount, overhead),
-        plane,
-        limits=PlanLimits(args.examples, args.deadline_h, args.budget_usd),
-        saves_us=saves_us,
-        notes=_notes(args, workload, market),
-    )
+    prices = Market(usd.get, args.spot_discount, overhead)
+    limits = PlanLimits(args.examples, args.deadline_h, args.budget_usd)
+    notes = _notes(args, workload, market)
+    return make_plan(workload, today, space, prices, plane, limits=limits, saves_us=saves_us, notes=notes)
 
 
 def _workload(args: argparse.Namespace, profile: Profile, plane: DataPlane, today: ClusterShape) -> Workload:
@@ -75,7 +67,7 @@ def _workload(args: argparse.Namespace, profile: Profile, plane: DataPlane, toda
     return Workload(
         PipelineCost.of(profile),
         Trainer({today.dnn.gpu_kind or "": step_ms}, batch_size, Interval.exact(args.trainer_cpu_ms)),
-        plane.measured_costs(Record.read(args.transport)) if args.transport else plane.costs,
+        plane.costs(Record.read(args.transport) if args.transport else None),
         over_ideal(Record.read(args.scaling)) if args.scaling else Interval.exact(1.0),
         args.source_mb_per_s and 1e6 * args.source_mb_per_s,
     )

@@ -3,7 +3,7 @@
     needs = Demand(accelerator_s=0.1, pinned_cpu_s=2.0, movable_cpu_s=10.0)
     has = Supply(dnn_cpus=4.0, data_cpus=20.0)
     found = ceilings(needs, has, Where.EVERYWHERE)
-    longest(found)[0], max(found.values())              # (Resource.ALL_CPUS, 0.5)
+    max(found, key=found.get), max(found.values())      # (Resource.ALL_CPUS, 0.5)
 
 All numbers are for one training step of all ranks: its demand, the supply of the cluster, and the seconds that each
 resource needs. No ceiling grows when a supply grows, and none falls when a demand grows. *Servers* are the processes of
@@ -13,7 +13,7 @@ a data plane that prepare batches; its *coordinator* hands out splits of the sou
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from enum import Enum
 
 from tfhet.errors import UsageError
@@ -64,10 +64,9 @@ class Demand:
     """CPU seconds of the coordinator, which answers on one thread."""
 
     def __post_init__(self) -> None:
-        for item in fields(self):
-            value = getattr(self, item.name)
+        for name, value in vars(self).items():
             if not 0 <= value < math.inf:
-                raise UsageError(f"a step demands {item.name} = {value}: give a finite number from 0 up")
+                raise UsageError(f"a step demands {name} = {value}: give a finite number from 0 up")
 
 
 @dataclass(frozen=True)
@@ -88,16 +87,11 @@ class Supply:
     """Number of batches that one rank has asked for: one from each server at a time."""
     source_bytes_per_s: float = math.inf
     """Reading rate of all hosts that prepare examples together."""
-    accelerator_speed: float = 1.0
-    """Speed over that of the accelerator whose step was measured."""
-    coordinator_speed: float = 1.0
-    """Speed over that of the coordinator whose splits were measured."""
 
     def __post_init__(self) -> None:
-        for item in fields(self):
-            value = getattr(self, item.name)
-            if not (value > 0 or (item.name == "data_cpus" and value == 0)):
-                raise UsageError(f"a cluster supplies {item.name} = {value}: give more than 0")
+        for name, value in vars(self).items():
+            if not (value > 0 or (name == "data_cpus" and value == 0)):
+                raise UsageError(f"a cluster supplies {name} = {value}: give more than 0")
 
 
 def ceilings(demand: Demand, supply: Supply, where: Where) -> dict[Resource, float]:
@@ -106,7 +100,7 @@ def ceilings(demand: Demand, supply: Supply, where: Where) -> dict[Resource, flo
     Raises UsageError where only data hosts are to prepare examples and there are none.
     """
     found = {
-        Resource.ACCELERATOR: demand.accelerator_s / supply.accelerator_speed,
+        Resource.ACCELERATOR: demand.accelerator_s,
         Resource.SOURCE: demand.source_bytes / supply.source_bytes_per_s,
     }
     if where is Where.TRAINER:
@@ -116,7 +110,7 @@ def ceilings(demand: Demand, supply: Supply, where: Where) -> dict[Resource, flo
         raise UsageError("no host prepares examples: there are no data hosts, and dnn hosts have no servers")
     found[Resource.DNN_CPUS] = demand.pinned_cpu_s / supply.dnn_cpus
     found[Resource.REQUESTS] = demand.batch_s / supply.batches_in_flight
-    found[Resource.COORDINATOR] = demand.coordinator_s / supply.coordinator_speed
+    found[Resource.COORDINATOR] = demand.coordinator_s
     if where is Where.DATA:
         found[Resource.DATA_CPUS] = demand.movable_cpu_s / supply.data_cpus
         found[Resource.DATA_NETWORK] = demand.wire_bytes / supply.data_bytes_per_s
@@ -143,25 +137,3 @@ def shared(demand: Demand, supply: Supply, fixed_s: float, data_s: float) -> flo
         return fixed_s
     f = ((pinned + movable) / cpus - fixed_s) / (data_s + movable / cpus)
     return fixed_s + min(1.0, max(0.0, f)) * data_s
-
-
-def longest(found: dict[Resource, float]) -> list[Resource]:
-    """Returns the resources by the seconds that they need, the binding one first."""
-    return sorted(found, key=lambda resource: -found[resource])
-
-
-def relaxed(supply: Supply, resource: Resource, factor: float) -> Supply:
-    """Returns the cluster with `factor` times as much of one resource."""
-    names = {
-        Resource.ACCELERATOR: ("accelerator_speed",),
-        Resource.DNN_CPUS: ("dnn_cpus",),
-        Resource.DATA_CPUS: ("data_cpus",),
-        Resource.ALL_CPUS: ("dnn_cpus", "data_cpus"),
-        Resource.DATA_NETWORK: ("data_bytes_per_s",),
-        Resource.DNN_NETWORK: ("dnn_bytes_per_s",),
-        Resource.REQUESTS: ("batches_in_flight",),
-        Resource.SOURCE: ("source_bytes_per_s",),
-        Resource.COORDINATOR: ("coordinator_speed",),
-    }[resource]
-    more = {name: factor * getattr(supply, name) for name in names}
-    return replace(supply, **more)

@@ -3,19 +3,47 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
-
-from tfhet.plan.options import add_options
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tfhet.plan.result import Plan
+    from tfhet.plan.decision import Plan
+
+DATA_FAMILIES = "ml.c5,ml.c6i,ml.c7i"
+"""Families of data hosts that a plan compares unless others are named."""
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds `tfhet plan`."""
     plan = commands.add_parser("plan", help="the cheapest cluster and the cut, from a profile and prices")
-    add_options(plan)
     plan.set_defaults(run=run)
+
+    def flag(name: str, to: argparse._ActionsContainer = plan, **more: Any) -> None:
+        to.add_argument(*dict.fromkeys((f"--{name}", f"--{name.replace('_', '-')}")), **more)
+
+    flag("profile", type=Path, required=True, metavar="FILE", help="the record of: tfhet profile ... --json FILE")
+    flag("cluster", required=True, metavar="TEXT", help="today's: ml.g5.xlarge, or 1*ml.p4d.24xlarge+2*ml.c5.18xlarge")
+    step = plan.add_mutually_exclusive_group(required=True)
+    flag("accelerator_ms", step, metavar="X", help="the step of one rank, with data at hand: 86, or 80..92")
+    flag("accelerator_examples_per_s", step, metavar="X", help="or the throughput of one accelerator: 86, or 80..92")
+    flag("batch_size", type=int, metavar="N", help="batch size of one rank (default: that of the profile)")
+    flag("trainer_cpu_ms", type=float, default=0.0, metavar="X", help="CPU of one rank's process per step (default 0)")
+    flag("transport", type=Path, metavar="FILE", help="a record of tfhet bench transport, for the CPU of the wire")
+    flag("scaling", type=Path, metavar="FILE", help="a record of the scaling benchmark, for CPU beyond the model")
+    flag("source_mb_per_s", type=float, metavar="X", help="MB per second that one host can read (default: no limit)")
+    flag("vcpu_speed", default="", metavar="TEXT", help="relative to the profiled CPU: ml.c5=1.1,ml.g5=0.9 (default 1)")
+    flag("dnn", metavar="TYPES", help="types or families that may train (default: today's family)")
+    flag("data", default=DATA_FAMILIES, metavar="TYPES", help="types or families for data (%(default)s)")
+    flag("max_hosts", type=int, default=8, metavar="N", help="maximum number of hosts of both groups (%(default)s)")
+    flag("examples", type=float, metavar="N", help="examples of the whole training: needed for a deadline or a budget")
+    flag("deadline_h", type=float, metavar="X", help="maximum number of hours; more ranks are considered then")
+    flag("budget_usd", type=float, metavar="X", help="maximum cost")
+    flag("spot_discount", type=float, default=0.0, metavar="PCT", help="discount on all prices (default: on demand)")
+    flag("interruption", type=float, metavar="PCT", help="by which spot lengthens training (default 5 with a discount)")
+    flag("region", metavar="NAME", help="region of the prices (default us-east-1)")
+    flag("market", metavar="NAME", help="`sagemaker training` or `ec2` (default: a market that has all types)")
+    flag("instances", type=Path, metavar="FILE", help="types and prices of your own, in YAML")
+    flag("json", type=Path, metavar="FILE", help="write the plan")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -31,10 +59,9 @@ def exit_code(plan: Plan) -> int:
 def show(args: argparse.Namespace) -> Plan:
     """Prints the plan that the options ask for, and writes it where they say so."""
     from tfhet import advice, planes, report
-    from tfhet.plan import words
     from tfhet.plan.asked import plan_of
     from tfhet.profile import Profile
-    from tfhet.record import Record, document
+    from tfhet.record import Record, write_json
 
     plane = planes.get(planes.PREFERRED[0])
     profile = Profile.of(Record.read(args.profile))
@@ -42,12 +69,11 @@ def show(args: argparse.Namespace) -> Plan:
     plan = plan_of(args, profile, plane, max((finding.saves_us for finding in cheaper), default=0.0))
     findings = advice.of_plan(plan, cheaper)
     decision = advice.sentences(findings)
-    report.show(report.table(words.rows(plan), columns=words.columns(plan)))
-    columns, rows = words.sensitivity_rows(plan)
-    if rows:
-        report.show(report.table(rows, columns=columns))
+    for columns, rows in (plan.table(), plan.sensitivity_table()):
+        if rows:
+            report.show(report.table(rows, columns=columns))
     print(*decision, *(f"- {note}" for note in plan.notes), sep="\n")
     if args.json:
         written = plan.to_json() | {"decision": decision, "findings": [finding.to_json() for finding in findings]}
-        print(f"plan: {document.write(args.json, written)}")
+        print(f"plan: {write_json(args.json, written)}")
     return plan

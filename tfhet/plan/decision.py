@@ -1,26 +1,159 @@
-"""From measurements and prices to a plan: today's cluster, the best with and without data hosts, and the choice."""
+"""From measurements and prices to a plan: today's cluster, the best with and without data hosts, and the choice.
+
+`tfhet.advice` says a plan in sentences.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
+from tfhet.plan.ceiling import Resource, Where
 from tfhet.plan.host import ClusterShape
 from tfhet.plan.money import Candidate, Market, PlanLimits, break_even_usd_per_hour
 from tfhet.plan.prediction import best_layout
-from tfhet.plan.result import Plan
-from tfhet.plan.search import Rated, Space, candidate, frontier, ranking, rated
-from tfhet.plan.sensitivity import sensitivity
+from tfhet.plan.search import CHANGES_PCT, Change, Space, candidates, frontier, ranking, sensitivity
 from tfhet.plan.workload import Workload
 from tfhet.planes import DataPlane
 from tfhet.record import Interval
 
+SCHEMA = 1
 SHOWN = 8
 """Number of best candidates that are kept, beside the frontier, today's, and the best with and without data hosts."""
 SHORTLIST = 40
 """Number of best clusters among which the choice is made again when an input moves."""
-
 NO_LIMITS = PlanLimits()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The candidates that are worth showing, and the decision."""
+
+    candidates: tuple[Candidate, ...]
+    """Candidates, the best first."""
+    plane: DataPlane
+    """The data plane that moves batches from data hosts to ranks."""
+    chosen: int | None
+    """Index of the best candidate; None when none keeps the limits."""
+    runner_up: int | None
+    """Index of the next best."""
+    today: int
+    """Index of the cluster that one started from."""
+    alone: int | None
+    """Index of the best cluster without data hosts; None when none keeps the limits."""
+    mixed: int | None
+    """Index of the best cluster with data hosts; None when none keeps the limits."""
+    cheaper_step_s: float | None
+    """Seconds of a step on today's cluster with stages as cheap as they may become; None where that was not asked."""
+    break_even_usd_per_hour: Interval | None
+    """Price of one data host at which the best cluster with data hosts costs as much as the best without."""
+    changes: tuple[Change, ...]
+    """Results with one input moved."""
+    notes: tuple[str, ...]
+    """Assumptions, and what is not known."""
+
+    def name_of(self, resource: Resource) -> str:
+        """Returns the resource in words, with the plane's own word for its coordinator."""
+        if resource is Resource.COORDINATOR:
+            return next((f"the {kind}" for kind, is_single in self.plane.kinds.items() if is_single), resource.value)
+        return resource.value
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns JSON values: an interval is `value`, `low` and `high`, a price that is not known is None."""
+        even = self.break_even_usd_per_hour
+        return {
+            "schema": SCHEMA,
+            "candidates": [self._candidate(one) for one in self.candidates],
+            "chosen": self.chosen,
+            "runner_up": self.runner_up,
+            "today": self.today,
+            "alone": self.alone,
+            "mixed": self.mixed,
+            "break_even_usd_per_hour": even.to_json() if even else None,
+            "sensitivity": [change.to_json() for change in self.changes],
+            "notes": list(self.notes),
+        }
+
+    def _candidate(self, one: Candidate) -> dict[str, Any]:
+        prediction, cluster, layout, usd = one.prediction, one.cluster, one.prediction.layout, one.usd_per_million
+        on_data = 0 if layout.where is Where.TRAINER else layout.servers_per_host
+        on_dnn = layout.servers_per_host if layout.where is Where.EVERYWHERE else 0
+        return {
+            "cluster": {
+                "text": str(cluster),
+                "dnn": cluster.dnn.name,
+                "dnn_hosts": cluster.dnn_hosts,
+                "data": cluster.data.name if cluster.data else None,
+                "data_hosts": cluster.data_hosts,
+            },
+            "layout": {
+                "where": layout.where.value,
+                **self.plane.arguments(on_data, on_dnn),
+                "cut": prediction.cut.position,
+                "behind": prediction.cut.last_part,
+                "dtype": prediction.cut.dtype,
+                "compression": layout.compression,
+            },
+            "step_ms": prediction.step_s.times(1e3).to_json(),
+            "examples_per_s": prediction.examples_per_s.to_json(),
+            "usd_per_hour": one.usd_per_hour,
+            "usd_per_million_examples": usd.to_json() if usd else None,
+            "binding": self.name_of(prediction.binding),
+            "runner_up": self.name_of(prediction.runner_up),
+            "ceilings_ms": {self.name_of(each): s.times(1e3).to_json() for each, s in prediction.ceilings_s.items()},
+            "on_frontier": one.on_frontier,
+            "fits": not one.missed,
+            "misses": list(one.missed),
+        }
+
+    def table(self) -> tuple[list[str], list[list[object]]]:
+        """Returns columns and rows: one row for each candidate."""
+        server = next((kind for kind, is_single in self.plane.kinds.items() if not is_single), "server")
+        columns = ["", "cluster", "step ms", "examples/s", "USD/h", "USD per million", "binds", "then", "cut"]
+        marks = {self.today: "today", self.runner_up: "runner-up", self.chosen: "chosen"}
+        if self.today == self.chosen:
+            marks[self.today] = "chosen, today"
+        rows = [self._row(marks.get(index, ""), one) for index, one in enumerate(self.candidates)]
+        return [*columns, f"{server}s"], rows
+
+    def _row(self, mark: str, one: Candidate) -> list[object]:
+        prediction, layout, usd = one.prediction, one.prediction.layout, one.usd_per_million
+        cut, servers = "", "none"
+        if layout.where is not Where.TRAINER:
+            compression = "" if layout.compression == "none" else f", {layout.compression}"
+            cut = f"{prediction.cut.position}: {prediction.cut.last_part}{compression}"
+            also = ", dnn hosts too" if layout.where is Where.EVERYWHERE else ""
+            servers = f"{layout.servers_per_host} a host{also}"
+        return [
+            mark or ("frontier" if one.on_frontier else "; ".join(one.missed)),
+            str(one.cluster),
+            _text(prediction.step_s.times(1e3)),
+            round(prediction.examples_per_s.value),
+            one.usd_per_hour,
+            _text(usd) if usd else None,
+            self.name_of(prediction.binding),
+            self.name_of(prediction.runner_up),
+            cut,
+            servers,
+        ]
+
+    def sensitivity_table(self) -> tuple[list[str], list[list[object]]]:
+        """Returns columns and rows: the chosen cluster's step with one input moved, and an arrow to the cluster that
+        the plan would choose then, where that is another one."""
+        chosen = None if self.chosen is None else self.candidates[self.chosen].cluster
+        rows: dict[str, list[object]] = {}
+        for change in self.changes:
+            # A moved input may change the speed of the data hosts, which is not part of the name.
+            other = "" if str(change.best) == str(chosen) else f" -> {change.best}"
+            rows.setdefault(change.what, [change.what]).append(f"{1e3 * change.step_s:.3g}{other}")
+        return ["step ms, if this is", *(f"{pct:+d} %" for pct in CHANGES_PCT)], list(rows.values())
+
+
+def _text(interval: Interval) -> str:
+    if interval.low == interval.high:
+        return f"{interval.value:.3g}"
+    return f"{interval.value:.3g} ({interval.low:.3g} to {interval.high:.3g})"
 
 
 def make_plan(
@@ -39,57 +172,41 @@ def make_plan(
     plane: the data plane whose costs `workload` has. saves_us: CPU microseconds per example that cheaper stages may
     save, at most. notes: assumptions of the inputs. Raises UsageError for inputs that do not fit.
     """
-    order = ranking(rated(workload, dict.fromkeys([today, *space.clusters()]), market))
-    fitting = [one for one in order if not limits.missed(one.s_per_million, one.usd_per_million)]
-    edge = frontier(order)
-    own = next(one for one in order if one.cluster == today)
-    bests = [next((one for one in fitting if (one.cluster.data is None) is bare), None) for bare in (True, False)]
-    kept = {one.cluster for one in (own, *bests, *fitting[:SHOWN], *edge) if one}
-    candidates = [
-        replace(
-            candidate(workload, one, market),
-            missed=limits.missed(one.s_per_million, one.usd_per_million),
-            on_frontier=one in edge,
-        )
-        for one in order
-        if one.cluster in kept
-    ]
-    places = {one.cluster: index for index, one in enumerate(candidates)}
-    alone, mixed = (candidates[places[one.cluster]] if one else None for one in bests)
-    chosen = candidates[places[fitting[0].cluster]] if fitting else None
-    shortlist = dict.fromkeys([*(one.cluster for one in fitting[:SHORTLIST]), *kept])
-    even = _break_even(mixed, alone, market) if mixed and alone else None
+    found = ranking(candidates(workload, dict.fromkeys([today, *space.clusters()]), market))
+    edge = {one.cluster for one in frontier(found)}
+    found = [replace(one, missed=limits.missed(one), on_frontier=one.cluster in edge) for one in found]
+    fitting = [one for one in found if not one.missed]
+    alone, mixed = (next((one for one in fitting if bool(one.cluster.data) is has), None) for has in (False, True))
+    kept = {today, *edge, *(one.cluster for one in (alone, mixed, *fitting[:SHOWN]) if one)}
+    shown = [one for one in found if one.cluster in kept]
+    index_of = {one.cluster: index for index, one in enumerate(shown)}
+
+    def index(one: Candidate | None) -> int | None:
+        return index_of[one.cluster] if one else None
+
+    changes: list[Change] = []
+    if fitting:
+        shortlist = dict.fromkeys(one.cluster for one in (*fitting[:SHORTLIST], *shown))
+        changes = sensitivity(workload, fitting[0].cluster, list(shortlist), market)
     less = replace(workload, pipeline=workload.pipeline.cheaper_by(saves_us)) if saves_us > 0 else None
     return Plan(
-        candidates=tuple(candidates),
+        candidates=tuple(shown),
         plane=plane,
-        chosen=places[chosen.cluster] if chosen else None,
-        runner_up=places[fitting[1].cluster] if len(fitting) > 1 else None,
-        today=places[today],
-        alone=places[alone.cluster] if alone else None,
-        mixed=places[mixed.cluster] if mixed else None,
+        chosen=index(fitting[0] if fitting else None),
+        runner_up=index(fitting[1] if len(fitting) > 1 else None),
+        today=index_of[today],
+        alone=index(alone),
+        mixed=index(mixed),
         cheaper_step_s=best_layout(less, today)[0] if less else None,
-        break_even_usd_per_hour=even,
-        changes=tuple(sensitivity(workload, chosen.cluster, list(shortlist), market)) if chosen else (),
-        notes=(*notes, *_without_price(order)),
+        break_even_usd_per_hour=break_even_usd_per_hour(mixed, alone, market) if mixed and alone else None,
+        changes=tuple(changes),
+        notes=(*notes, *_without_price(found, market)),
     )
 
 
-def _without_price(order: Sequence[Rated]) -> list[str]:
-    names = {
-        kind.name: one.usd_per_million is not None
-        for one in reversed(order)
-        for kind in (one.cluster.dnn, one.cluster.data)
-        if kind
-    }
-    if not any(names.values()):
+def _without_price(found: Sequence[Candidate], market: Market) -> list[str]:
+    if all(one.usd_per_hour is None for one in found):
         return ["no price is known of any of these clusters: they are ranked by time"]
-    missing = sorted(name for name, priced in names.items() if not priced)
+    names = {kind.name for one in found for kind in (one.cluster.dnn, one.cluster.data) if kind}
+    missing = sorted(name for name in names if market.price(name) is None)
     return [f"no price is known of {', '.join(missing)}: ranked after all others"] if missing else []
-
-
-def _break_even(mixed: Candidate, alone: Candidate, market: Market) -> Interval | None:
-    dnn = market.usd_per_hour(ClusterShape(mixed.cluster.dnn, mixed.cluster.dnn_hosts))
-    if dnn is None or alone.usd_per_million is None:
-        return None
-    return break_even_usd_per_hour(mixed, alone, dnn)

@@ -69,7 +69,7 @@ class HostType:
 
 @dataclass(frozen=True)
 class ClusterShape:
-    """Hosts that train, and hosts that prepare data, of which there may be none. Raises UsageError for other counts."""
+    """Hosts that train, and hosts that prepare data, if any. Raises UsageError for a group with a type and no hosts."""
 
     dnn: HostType
     dnn_hosts: int = 1
@@ -91,8 +91,8 @@ class ClusterShape:
         groups = [re.fullmatch(r"\s*(?:(\d+)\s*\*)?\s*([\w.-]+)\s*", part) for part in text.split("+")]
         if not 1 <= len(groups) <= 2 or None in groups:
             raise UsageError(f"cluster {text!r}: write it like 1*ml.p4d.24xlarge+2*ml.c5.18xlarge")
-        parts = [(int(found[1] or 1), type_of(found[2])) for found in groups if found]
-        return cls(parts[0][1], parts[0][0], *((parts[1][1], parts[1][0]) if len(parts) == 2 else ()))
+        (dnn, dnn_hosts), *data = ((type_of(found[2]), int(found[1] or 1)) for found in groups if found)
+        return cls(dnn, dnn_hosts, *data[0]) if data else cls(dnn, dnn_hosts)
 
     @property
     def hosts(self) -> int:
@@ -102,11 +102,7 @@ class ClusterShape:
     def ranks(self) -> int:
         return self.dnn_hosts * self.dnn.ranks
 
-    @property
-    def name(self) -> str:
-        """The text that `parse` reads."""
-        groups = [(self.dnn_hosts, self.dnn), *([(self.data_hosts, self.data)] if self.data else [])]
-        return "+".join(f"{count}*{kind.name}" for count, kind in groups)
-
     def __str__(self) -> str:
-        return self.name
+        """The text that `parse` reads."""
+        data = f"+{self.data_hosts}*{self.data.name}" if self.data else ""
+        return f"{self.dnn_hosts}*{self.dnn.name}{data}"

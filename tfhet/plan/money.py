@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tfhet.errors import UsageError
 from tfhet.plan.host import ClusterShape
@@ -11,15 +11,13 @@ from tfhet.plan.prediction import Prediction
 from tfhet.record import Interval
 from tfhet.units import HOUR_S
 
-Prices = Callable[[str], "float | None"]
-"""Instance type -> USD per hour on demand; None where no price is known."""
-
 
 @dataclass(frozen=True)
 class Market:
     """Prices, and the losses by interruption. Raises UsageError for percentages out of range."""
 
-    price: Prices
+    price: Callable[[str], float | None]
+    """Instance type -> USD per hour on demand; None where no price is known."""
     spot_discount_pct: float = 0.0
     """Discount off every price; 0 is on demand."""
     interruption_pct: float = 0.0
@@ -28,11 +26,6 @@ class Market:
     def __post_init__(self) -> None:
         if not (0 <= self.spot_discount_pct < 100 and self.interruption_pct >= 0):
             raise UsageError("a spot discount lies from 0 to below 100 %, and what interruptions add is not negative")
-
-    @property
-    def discount(self) -> float:
-        """Share of a price that is paid."""
-        return 1.0 - self.spot_discount_pct / 100.0
 
     @property
     def slowdown(self) -> float:
@@ -45,7 +38,7 @@ class Market:
         data = self.price(cluster.data.name) if cluster.data else 0.0
         if dnn is None or data is None:
             return None
-        return self.discount * (cluster.dnn_hosts * dnn + cluster.data_hosts * data)
+        return (1.0 - self.spot_discount_pct / 100.0) * (cluster.dnn_hosts * dnn + cluster.data_hosts * data)
 
 
 @dataclass(frozen=True)
@@ -86,42 +79,39 @@ class PlanLimits:
     budget_usd: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("examples", "deadline_h", "budget_usd"):
-            value = getattr(self, name)
+        for name, value in vars(self).items():
             if value is not None and not value > 0:
                 raise UsageError(f"--{name} {value}: give more than 0")
         if self.examples is None and (self.deadline_h or self.budget_usd):
             raise UsageError("a deadline or a budget needs --examples: the number of examples of all epochs together")
 
-    def missed(self, s_per_million: float, usd_per_million: float | None) -> tuple[str, ...]:
+    def missed(self, one: Candidate) -> tuple[str, ...]:
         """Returns the limits that a cluster does not keep, in words."""
         if self.examples is None:
             return ()
-        millions, words = self.examples / 1e6, []
-        hours = millions * s_per_million / HOUR_S
+        millions, words, usd = self.examples / 1e6, [], one.usd_per_million
+        hours = millions * one.s_per_million.value / HOUR_S
         if self.deadline_h is not None and hours > self.deadline_h:
             words.append(f"takes {hours:.3g} h of {self.deadline_h:g}")
-        if self.budget_usd is not None and usd_per_million is None:
+        if self.budget_usd is not None and usd is None:
             words.append("has no price to compare with the budget")
-        elif self.budget_usd is not None and usd_per_million is not None:
-            usd = millions * usd_per_million
-            words += [f"costs {usd:.4g} USD of {self.budget_usd:g}"] if usd > self.budget_usd else []
+        elif self.budget_usd is not None and usd is not None and millions * usd.value > self.budget_usd:
+            words.append(f"costs {millions * usd.value:.4g} USD of {self.budget_usd:g}")
         return tuple(words)
 
 
-def break_even_usd_per_hour(mixed: Candidate, alone: Candidate, dnn_usd_per_hour: float) -> Interval:
+def break_even_usd_per_hour(mixed: Candidate, alone: Candidate, market: Market) -> Interval | None:
     """Returns the price of one data host at which an example costs as much on `mixed` as on `alone`.
 
-    A cheaper data host pays. The price is 0 where a data host pays at no price. dnn_usd_per_hour: price of all dnn
-    hosts of `mixed`, after the discount. Raises UsageError without data hosts, or without the price of `alone`.
+    A cheaper data host pays. The price is 0 where a data host pays at no price; None where another price is missing.
     """
-    usd = alone.usd_per_million
-    if usd is None or not mixed.cluster.data_hosts:
-        raise UsageError("a break-even price needs a cluster with data hosts, and the price of the one without")
+    usd, seconds = alone.usd_per_million, mixed.s_per_million
+    dnn_usd_per_hour = market.usd_per_hour(replace(mixed.cluster, data=None, data_hosts=0))
+    if usd is None or dnn_usd_per_hour is None:
+        return None
 
     def price(usd_per_million: float, s_per_million: float) -> float:
         spare = usd_per_million * HOUR_S / s_per_million - dnn_usd_per_hour
         return max(0.0, spare / mixed.cluster.data_hosts)
 
-    seconds = mixed.s_per_million
     return Interval(price(usd.value, seconds.value), price(usd.low, seconds.high), price(usd.high, seconds.low))

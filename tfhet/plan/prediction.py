@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import product
 
 from tfhet.errors import UsageError
-from tfhet.plan.ceiling import Demand, Resource, Supply, Where, ceilings, longest
+from tfhet.plan.ceiling import Demand, Resource, Supply, Where, ceilings
 from tfhet.plan.host import ClusterShape
 from tfhet.plan.workload import CutCost, Workload
 from tfhet.record import Interval, View
@@ -24,18 +25,10 @@ class Layout:
     servers_per_host: int = 1
     """Number of servers on each host that prepares batches."""
 
-    @property
-    def servers_per_data_host(self) -> int:
-        return 0 if self.where is Where.TRAINER else self.servers_per_host
-
-    @property
-    def servers_per_dnn_host(self) -> int:
-        return self.servers_per_host if self.where is Where.EVERYWHERE else 0
-
 
 @dataclass(frozen=True)
 class Prediction:
-    """The step that is to be expected."""
+    """The expected step."""
 
     cluster: ClusterShape
     layout: Layout
@@ -127,44 +120,35 @@ def predict(workload: Workload, cluster: ClusterShape, layout: Layout) -> Predic
         for view in View
     }
     expected, best, worst = (seen[view] for view in (View.EXPECTED, View.BEST, View.WORST))
-    order = longest(expected)
-    # Where the three are equal but for rounding, their order may be another.
     spread = {
-        one: Interval(expected[one], min(best[one], expected[one]), max(worst[one], expected[one])) for one in order
+        # Where the three are equal but for rounding, their order may be another.
+        one: Interval(seconds, min(best[one], seconds), max(worst[one], seconds))
+        for one, seconds in sorted(expected.items(), key=lambda each: -each[1])
     }
     step = Interval(*(max(getattr(each, end) for each in spread.values()) for end in ("value", "low", "high")))
-    cut = workload.pipeline.cuts[layout.cut]
-    return Prediction(cluster, layout, cut, step, spread, cluster.ranks * workload.trainer.batch_size)
+    examples = cluster.ranks * workload.trainer.batch_size
+    return Prediction(cluster, layout, workload.pipeline.cuts[layout.cut], step, spread, examples)
 
 
-def layouts(workload: Workload, cluster: ClusterShape) -> Iterator[Layout]:
-    """Yields one layout where batches are not served, else one for every cut, compression and place."""
-    costs = workload.plane_costs
+def layouts(workload: Workload, cluster: ClusterShape) -> list[Layout]:
+    """Returns one layout where batches are not served, else one for every place, cut and compression."""
+    costs, cuts = workload.plane_costs, range(len(workload.pipeline.cuts))
     if not cluster.data_hosts or not costs.most_servers_per_host:
-        yield Layout()
-        return
-    for where in (Where.DATA, Where.EVERYWHERE):
-        for cut in range(len(workload.pipeline.cuts)):
-            for compression in costs.compressions:
-                yield Layout(where, cut, compression)
+        return [Layout()]
+    return [Layout(*each) for each in product((Where.DATA, Where.EVERYWHERE), cuts, costs.compressions)]
 
 
 def best_layout(workload: Workload, cluster: ClusterShape) -> tuple[float, Layout]:
     """Returns the shortest step in seconds, and its layout; of equal ones the first of those with the fewest bytes."""
 
     def rank(layout: Layout) -> tuple[float, float, float]:
-        return (
-            step_s(workload, cluster, layout),
-            workload.pipeline.cuts[layout.cut].bytes_per_example,
-            -layout.cut,
-        )
+        return step_s(workload, cluster, layout), workload.pipeline.cuts[layout.cut].bytes_per_example, -layout.cut
 
     best = min(layouts(workload, cluster), key=rank)
     step = step_s(workload, cluster, best)
     while best.where is not Where.TRAINER and 2 * best.servers_per_host <= workload.plane_costs.most_servers_per_host:
         more = replace(best, servers_per_host=2 * best.servers_per_host)
-        shorter = step_s(workload, cluster, more)
-        if not shorter < step:
+        if not (shorter := step_s(workload, cluster, more)) < step:
             break
         best, step = more, shorter
     return step, best

@@ -50,14 +50,14 @@ class PipelineCost:
     @classmethod
     def of(cls, profile: Profile) -> PipelineCost:
         """Returns what was profiled. A declared pipeline can be cut after each part, a plain data set at its end."""
-        costs = profile.costs
-        whole_us = costs[-1].cumulative_us
-        cuts, position = [], 0
+        costs, cuts, position = profile.costs, [], 0
         for index, cost in enumerate(costs):
             position += cost.name.count("; ") + 1 if index else 0
-            if costs[index].kind not in DECLARED and index < len(costs) - 1:
+            if cost.kind not in DECLARED and index < len(costs) - 1:
                 continue
-            rest_us = [after - before for after, before in zip(whole_us, cost.cumulative_us, strict=True)]
+            rest_us = [
+                whole - before for whole, before in zip(costs[-1].cumulative_us, cost.cumulative_us, strict=True)
+            ]
             remote_us, local_us = (Interval.of(Figure.of(us, unit="us")) for us in (cost.cumulative_us, rest_us))
             size = float(cost.bytes_per_example)
             cuts.append(CutCost(cost.name, position, remote_us, local_us, size, cost.dtype or "float32"))
@@ -70,16 +70,12 @@ class PipelineCost:
 
     def cheaper_by(self, saves_us: float) -> PipelineCost:
         """Returns the pipeline with stages that save `saves_us` CPU microseconds per example, at every cut in part."""
-        part = max(0.0, 1.0 - saves_us / self.whole_us.value) if self.whole_us.value else 1.0
-        return self.cpu_times(part)
+        return self.cpu_times(max(0.0, 1.0 - saves_us / self.whole_us.value) if self.whole_us.value else 1.0)
 
     def cpu_times(self, factor: float) -> PipelineCost:
         """Returns the pipeline with all stages at `factor` times their cost."""
-        cuts = (
-            replace(cut, remote_us=cut.remote_us.times(factor), local_us=cut.local_us.times(factor))
-            for cut in self.cuts
-        )
-        return replace(self, cuts=tuple(cuts))
+        costs = ((cut, cut.remote_us.times(factor), cut.local_us.times(factor)) for cut in self.cuts)
+        return replace(self, cuts=tuple(replace(cut, remote_us=before, local_us=after) for cut, before, after in costs))
 
     def bytes_times(self, factor: float) -> PipelineCost:
         """Returns the pipeline with `factor` times the bytes at every cut."""
@@ -110,8 +106,7 @@ class Trainer:
 
     def step_times(self, factor: float) -> Trainer:
         """Returns the trainer with steps of `factor` times the length."""
-        longer = {kind: step.times(factor) for kind, step in self.accelerator_ms.items()}
-        return replace(self, accelerator_ms=longer)
+        return replace(self, accelerator_ms={kind: step.times(factor) for kind, step in self.accelerator_ms.items()})
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 
 from tfhet import lazy
 from tfhet.planes.costs import PlaneCosts, WireCost
-from tfhet.planes.plane import DataPlane, LauncherSide, Loss, Outlets, RankSide
+from tfhet.planes.plane import DataPlane, LauncherSide, Outlets
 from tfhet.planes.registry import AUTO, PREFERRED, candidates, chosen, get, kind_of, kinds, names
+from tfhet.planes.tensorflow_process import in_huge_pages
 
 if TYPE_CHECKING:
     from tfhet.planes.distribution import distribute
-    from tfhet.planes.reader import Delivery, Reader
+    from tfhet.planes.reader import Delivery, RankSide, Reader
 
 __all__ = [
     "AUTO",
@@ -25,7 +26,6 @@ __all__ = [
     "DataPlane",
     "Delivery",
     "LauncherSide",
-    "Loss",
     "Outlets",
     "PlaneCosts",
     "RankSide",
@@ -35,10 +35,11 @@ __all__ = [
     "chosen",
     "distribute",
     "get",
+    "in_huge_pages",
     "kind_of",
     "kinds",
     "names",
 ]
 
 # Readers need TensorFlow; a launcher starts in a moment without it.
-lazy.names_on_demand(__name__, {"distribution": "distribute", "reader": "Delivery Reader"})
+lazy.names_on_demand(__name__, {"distribution": "distribute", "reader": "Delivery RankSide Reader"})

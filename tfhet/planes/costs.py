@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tfhet.errors import UsageError
 from tfhet.record import Interval
 
 
@@ -32,19 +33,23 @@ class WireCost:
         return cls(reader, server, rate)
 
 
+def _no_wire(dtype: str, batch_bytes: int, compression: str) -> WireCost:
+    raise UsageError("this data plane moves no batches between hosts")
+
+
 @dataclass(frozen=True)
 class PlaneCosts:
-    """All that a plan needs to know of a data plane."""
+    """All that a plan needs to know of a data plane; by default one that moves no batches."""
 
-    wire: Callable[[str, int, str], WireCost]
+    wire: Callable[[str, int, str], WireCost] = _no_wire
     """(dtype, bytes of a batch, compression) -> the cost. Raises UsageError where it is not known."""
-    compressions: tuple[str, ...]
+    compressions: tuple[str, ...] = ("none",)
     """Names of the compressions that a plan may choose from; `none` is no compression."""
-    source: str
-    """Where the costs come from: the name of a record, or what they assume."""
-    request_s: Interval
+    source: str = "nothing is moved"
+    """Source of the costs: the name of a record, or their assumptions."""
+    request_s: Interval = Interval.exact(0.0)
     """Seconds for the request for a batch and its answer between two hosts, without the batch itself."""
-    split_s: Interval
+    split_s: Interval = Interval.exact(0.0)
     """CPU seconds of the coordinator for each split that it hands out."""
-    most_servers_per_host: int
+    most_servers_per_host: int = 0
     """Maximum number of servers on a host that a plan tries; 0 where the plane has none."""

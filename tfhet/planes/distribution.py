@@ -1,4 +1,4 @@
-"""`tfhet.distribute(ds)`: the one line that a training script changes by.
+"""`tfhet.distribute(ds)`: the one line that a training script needs.
 
 ds = tfhet.distribute(ds)      # a plain data set without a data group; this rank's share of it with one
 model.fit(ds, epochs=3)
@@ -15,8 +15,7 @@ import tensorflow as tf
 from tfhet.cluster import environment
 from tfhet.errors import UsageError
 from tfhet.messages import inherited, rank
-from tfhet.placement import Pipeline, without_autotune
-from tfhet.placement.inspect import without_last_assertion
+from tfhet.placement import Pipeline, without_autotune, without_last_assertion
 from tfhet.planes.registry import get
 from tfhet.strategies import JobContext
 
@@ -36,8 +35,8 @@ def distribute(
 
     Without a data plane and with one rank, a plain data set comes back unchanged. Otherwise every rank gets the same
     number of batches in each pass, so that `model.fit` never leaves a rank alone in an allreduce: `steps_per_epoch`,
-    or the data set's cardinality divided by the ranks. What one pass leaves over comes first in the next; nothing is
-    thrown away. An endless data set stays endless. So does, with several ranks, one whose cardinality is unknown: give
+    or the data set's cardinality divided by the ranks. Batches that one pass leaves over come first in the next. An
+    endless data set stays endless. One of unknown cardinality becomes endless with several ranks: give
     `steps_per_epoch`, here or to `model.fit`.
 
     All ranks must call this in the same order. `sharding`: "dynamic" (each file, or other source element, goes to one

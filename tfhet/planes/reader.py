@@ -1,21 +1,34 @@
-"""The reader of a rank: its batches of a declared pipeline, epoch by epoch, with the ids of their examples.
+"""The rank's side of data planes: its batches of a declared pipeline, epoch by epoch, with the ids of their examples.
 
+reader = planes.get("local").rank_side().reader(pipeline, job)
 reader.offer(epoch)                      # on one rank
 for delivery in reader.epoch(epoch):     # on every rank, after that
     train(delivery.images, delivery.labels)
+
+`RankSide` and `Reader` are those of a plane whose ranks prepare their own share; another plane overrides what differs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import contextlib
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from tfhet.placement import Cut, Pipeline, Rest
-from tfhet.source import BadRecord
+from tfhet.clock import SYSTEM, Clock
+from tfhet.errors import DataError, UsageError
+from tfhet.placement import Cut, Pipeline, Rest, inspect, one_by_one, one_epoch, preparation
+from tfhet.planes import private
+from tfhet.source import RECORD_ERRORS, BadRecord, diagnose, error_text, find
+from tfhet.strategies import JobContext
+
+LOOK_S = 60.0
+"""Seconds that a rank looks for the record that ended its training."""
+log = logging.getLogger("tfhet")
 
 
 @dataclass(frozen=True)
@@ -29,47 +42,186 @@ class Delivery:
     epoch: int
     """Pass over the data that the batch belongs to."""
     wait_s: float
-    """How long the step waited for it, in seconds."""
+    """Seconds that the step waited for it."""
 
 
-class Reader(Protocol):
-    """Batches of one pipeline for one rank."""
+class RankSide:
+    """A data plane in the process of a rank."""
 
-    pipeline: Pipeline
-    cut: Cut
-    first_batch_s: float | None
-    """Seconds from the first request to the first batch; None before it."""
-    was_cut_off: bool
-    """Whether the last part of an epoch ended because the data plane began anew."""
-    failure: Exception | None
-    """The last error of the data plane itself, for which the reader was cut off."""
+    def reader(self, pipeline: Pipeline, job: JobContext, **options: Any) -> Reader:
+        """A reader of a declared pipeline. Options: cut, compression, clock, on_first_batch."""
+        options.pop("compression", None)  # nothing travels
+        return Reader(pipeline, job, **options)
+
+    def advice(self, pipeline: Pipeline, job: JobContext) -> str | None:
+        """Advice that would make the plane deliver this pipeline better; None where there is none."""
+        return None
+
+    def plain(
+        self, data: tf.data.Dataset, job: JobContext, ordinal: int, *, sharding: str, transport: Any
+    ) -> tf.data.Dataset:
+        """This rank's share of a plain data set. ordinal: the number of the data set in its script."""
+        return _share(data, job) if job.size > 1 else data
+
+    def declared(self, pipeline: Pipeline, job: JobContext, ordinal: int, transport: Any) -> tf.data.Dataset:
+        """This rank's share of a declared pipeline, pass after pass without end, as elements with `image`, `label`,
+        `id` and `epoch`."""
+        return one_epoch(pipeline, None, (job.rank, job.size), job.threads)
+
+
+class Reader:
+    """Batches of one pipeline for one rank.
+
+    A reader of served data overrides `is_served`, `dataset`, `go_local`, and what else differs in its plane. A plane
+    that was restarted remembers nothing of earlier reads.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        job: JobContext,
+        *,
+        cut: Cut | None = None,
+        clock: Clock = SYSTEM,
+        on_first_batch: Callable[[float], None] = lambda after_s: None,
+    ):
+        """on_first_batch: called once, with the seconds from the first request to the first batch. Raises UsageError
+        for a pipeline that repeats."""
+        if pipeline.repeat != 1:
+            raise UsageError(
+                f"a pipeline with repeat={pipeline.repeat}: the trainer counts its epochs itself (--epochs)"
+            )
+        self.pipeline = pipeline
+        self.cut = (cut or Cut.smallest(pipeline)).checked(pipeline)
+        self.first_batch_s: float | None = None
+        """Seconds from the first request to the first batch; None before it."""
+        self.was_cut_off = False
+        """Whether the last part of an epoch ended because the data plane was restarted."""
+        self.failure: Exception | None = None
+        """The last error of the data plane itself, for which the reader was cut off."""
+        self._at = 0
+        self._job = job
+        self._clock = clock
+        self._on_first_batch = on_first_batch
 
     @property
     def is_served(self) -> bool:
         """Whether other processes prepare the batches."""
+        return False
 
     def agree(self) -> None:
-        """Makes the mark that tells what is read now from what was read before the plane began anew. All ranks call it,
-        and read after all have."""
+        """Marks the data plane, so that a later restart is noticed. All ranks call it, and read after all have."""
 
     def has_servers(self, is_given_up: Callable[[], bool]) -> bool:
-        """Whether any host still serves, once all that are left are ready, or `is_given_up` says so."""
+        """Whether any host still serves, once all that are left are ready, or `is_given_up` returns True."""
+        return False
 
     def go_local(self) -> None:
         """From now on this rank prepares its share of the data itself."""
 
     def offer(self, epoch: int, rest: Rest | None = None, part: int = 0) -> None:
-        """Makes an epoch, or the `rest` of one, known to the plane. One rank calls it, and the others read after
-        that: a rank that offers what others read already could hand it out again by a plane that began anew."""
+        """Registers an epoch, or the `rest` of one, with the plane. One rank calls it, and the others read after that:
+        what is offered while others read could be handed out twice by a plane that was restarted."""
 
     def epoch(self, epoch: int, rest: Rest | None = None, part: int = 0) -> Iterator[Delivery]:
         """This rank's share of one pass, or of the `rest` of it, which is its `part`-th part; offered before. Ends
-        early, with `was_cut_off`, when the plane begins anew. Raises DataError, with file and offset, for a record
+        early, with `was_cut_off`, when the plane is restarted. Raises DataError, with file and offset, for a record
         that cannot be read."""
+        began = self._clock.monotonic()
+        self.was_cut_off, self._at = False, epoch
+        try:
+            dataset = self.dataset(epoch, rest, part)
+            iterator = None if dataset is None else iter(dataset)
+        except tf.errors.OpError as error:
+            self._explain(error)
+            return
+        if iterator is None:
+            self.was_cut_off = True
+            return
+        is_read = False
+        try:
+            while True:
+                asked = self._clock.monotonic()
+                try:
+                    element = next(iterator)
+                except StopIteration:
+                    is_read = True
+                    return
+                except RECORD_ERRORS as error:
+                    self._explain(error)
+                    return
+                now = self._clock.monotonic()
+                if self.first_batch_s is None:
+                    self.first_batch_s = now - began
+                    self._on_first_batch(self.first_batch_s)
+                yield Delivery(element["image"], element["label"], element["id"].numpy(), epoch, now - asked)
+        finally:
+            if not is_read:
+                with self.giving_up():
+                    del iterator
 
     def singly(self, epoch: int, ids: np.ndarray) -> Iterator[Delivery]:
         """This rank's share of the examples `ids`, int64 [n], each read and prepared by itself, so that a bad one takes
         no other with it; bad ones are left out."""
+        mine = ids[self._job.rank :: self._job.size]
+        dataset = one_by_one(self.pipeline, epoch, mine, self._job.threads) if mine.size else ()
+        asked = self._clock.monotonic()
+        for element in dataset:
+            now = self._clock.monotonic()
+            yield Delivery(element["image"], element["label"], element["id"].numpy(), epoch, now - asked)
+            asked = self._clock.monotonic()
 
     def diagnose(self, epoch: int, ids: np.ndarray) -> list[BadRecord]:
-        """What is wrong with the records of these examples."""
+        """The bad records among these examples, with what is wrong with each."""
+        return diagnose(self.pipeline.source, ids, len(ids), preparation(self.pipeline, epoch))
+
+    def dataset(self, epoch: int, rest: Rest | None, part: int) -> Iterable[Mapping[str, tf.Tensor]] | None:
+        """This rank's share, as elements with `image`, `label` and `id`; None: the reader is cut off. Here the share of
+        rank r is the splits r, r + size, ... of the epoch's order."""
+        job = self._job
+        return one_epoch(self.pipeline, epoch, (job.rank, job.size), job.threads, rest)
+
+    def giving_up(self) -> contextlib.AbstractContextManager[Any]:
+        """Context within which a data set that was not read to its end is destroyed."""
+        return contextlib.nullcontext()
+
+    def cut_off_by(self, error: Exception) -> bool:
+        """Whether an error of TensorFlow means that the reader was cut off, rather than that the data are bad."""
+        return False
+
+    def _explain(self, error: Exception) -> None:
+        """Returns when the reader was cut off, and raises what is wrong with the data otherwise."""
+        if self.cut_off_by(error):
+            self.was_cut_off = True
+            return
+        if not isinstance(error, (tf.errors.DataLossError, tf.errors.InvalidArgumentError, UnicodeDecodeError)):
+            raise error
+        print("[tfhet] a record cannot be read; looking for it", flush=True)
+        found = find(self.pipeline.source, preparation(self.pipeline, self._at), LOOK_S)
+        if found is None:
+            raise DataError(
+                f"a record cannot be read, and it was not found in {LOOK_S:g} s: {error_text(error)}; "
+                "--on_bad_record skip passes over such records"
+            ) from None
+        raise DataError(
+            f"bad record in {found}; write it again, take it out of the channel, or give --on_bad_record skip",
+            found.file,
+            found.offset,
+        ) from None
+
+
+def _share(data: tf.data.Dataset, job: JobContext) -> tf.data.Dataset:
+    """The files, or the elements, that belong to this rank."""
+    found = inspect(data)
+    if found.unseeded_shuffle and not found.reads_files:
+        log.warning(
+            "%s: each rank shuffles for itself and takes every %d-th batch of its own order, so ranks see some "
+            "examples twice and miss others in a pass; give shuffle() a seed, or read from files",
+            job.host,
+            job.size,
+        )
+    enough = found.splits is not None and found.splits >= job.size
+    by_file = found.reads_files and enough and not found.asserts_cardinality
+    options, policy = tf.data.Options(), tf.data.experimental.AutoShardPolicy
+    options.experimental_distribute.auto_shard_policy = policy.FILE if by_file else policy.DATA
+    return private.auto_shard(data.with_options(options), job.size, job.rank)

@@ -9,21 +9,17 @@ from tfhet.cluster import Roles
 from tfhet.errors import ClusterError
 from tfhet.planes.plane import DataPlane
 from tfhet.registry import Registry
-from tfhet.strategies.job import LOCAL_PLANE
+from tfhet.strategies import LOCAL_PLANE
 
 AUTO = "auto"
 PREFERRED = ("tf_service", LOCAL_PLANE)
-"""What `auto` takes: the first of these for which the job has hosts that serve."""
+"""Planes from which `auto` takes the first for which the job has hosts that serve."""
 PLANES: Registry[DataPlane] = Registry(
     "data plane",
     "tfhet.planes",
-    {"local": "tfhet.planes.local:LOCAL", "tf_service": "tfhet.planes.tf_service:TF_SERVICE"},
+    {LOCAL_PLANE: "tfhet.planes.local:LOCAL", "tf_service": "tfhet.planes.tf_service:TF_SERVICE"},
 )
-
-
-def names() -> tuple[str, ...]:
-    """The names of all data planes."""
-    return PLANES.names()
+names = PLANES.names
 
 
 def get(name: str) -> DataPlane:
@@ -42,21 +38,19 @@ def chosen(name: str, settings: Mapping[str, Any], roles: Roles) -> DataPlane:
     Raises UsageError for an unknown name, and ClusterError for data hosts that would have nothing to do.
     """
     found = candidates(name)
-    for plane in found[:-1]:
-        if plane.serving(settings[plane.name], roles):
-            return plane
-    plane = found[-1]
-    if roles.data_hosts and not plane.serving(settings[plane.name], roles):
+    serving = (plane for plane in found if plane.serving(settings[plane.name], roles))
+    plane = next(serving, None)
+    if plane is None and roles.data_hosts:
         raise ClusterError(
-            f"--data_plane {plane.name} with data hosts ({', '.join(roles.data_hosts)}): they would do nothing; take "
-            "another data plane, or omit the data group"
+            f"--data_plane {found[-1].name} with data hosts ({', '.join(roles.data_hosts)}): they would do nothing; "
+            "take another data plane, or omit the data group"
         )
-    return plane
+    return plane or found[-1]
 
 
 def kinds() -> Mapping[str, bool]:
     """The kinds of processes of all planes, and whether the leader's host has the only one."""
-    return {kind: alone for name in names() for kind, alone in get(name).kinds.items()}
+    return {kind: is_single for name in names() for kind, is_single in get(name).kinds.items()}
 
 
 def kind_of(command: Sequence[str]) -> str | None:

@@ -17,11 +17,8 @@ from typing import TYPE_CHECKING
 from tfhet import lazy
 
 if TYPE_CHECKING:
-    from tfhet.profile.anatomy import Anatomy
-    from tfhet.profile.declared import parts_of_pipeline
-    from tfhet.profile.dissection import anatomy_of
-    from tfhet.profile.part import PipelinePart
-    from tfhet.profile.plain import parts_of_dataset
+    from tfhet.profile.anatomy import Anatomy, anatomy_of
+    from tfhet.profile.parts import PipelinePart, parts_of_dataset, parts_of_pipeline
     from tfhet.profile.result import Cost, Profile
     from tfhet.profile.rounds import Effort, measure
     from tfhet.profile.target import load
@@ -42,11 +39,8 @@ __all__ = [
 lazy.names_on_demand(
     __name__,
     {
-        "anatomy": "Anatomy",
-        "declared": "parts_of_pipeline",
-        "dissection": "anatomy_of",
-        "part": "PipelinePart",
-        "plain": "parts_of_dataset",
+        "anatomy": "Anatomy anatomy_of",
+        "parts": "PipelinePart parts_of_dataset parts_of_pipeline",
         "result": "Cost Profile",
         "rounds": "Effort measure",
         "target": "load",

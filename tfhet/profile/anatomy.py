@@ -1,8 +1,18 @@
-"""The anatomy of a data set: its transformations as plain values, made by `tfhet.profile.dissection`."""
+"""The anatomy of a data set: its transformations as plain values, read from its graph without running it."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+from tfhet.placement import Cut, Inspection, Pipeline, inspect, remote_part
+from tfhet.profile.parts import examples_in, kind_of, names_of, ops_of, transformations
+
+MOST_GRAPH_BYTES = (1 << 31) - 1
+"""Maximum bytes of a protobuf message, and so of a graph."""
 
 
 @dataclass(frozen=True)
@@ -10,9 +20,9 @@ class GraphStep:
     """One transformation of a data set."""
 
     name: str
-    """Name of its function, or its kind: `parse`, `Batch`."""
+    """Name of its function (`parse`), or its kind."""
     kind: str
-    """Kind of transformation: `Map`, `ParallelMap`, `Batch`, `Shuffle`, ..."""
+    """`Map`, `ParallelMap`, `Batch`, `Shuffle`, ..."""
     ops: frozenset[str] = frozenset()
     """Kinds of operations in its functions."""
     examples: int = 1
@@ -31,7 +41,7 @@ class GraphStep:
 
 @dataclass(frozen=True)
 class Anatomy:
-    """One data set."""
+    """One data set: `sources` counts its sources, `graph_bytes` is the size of its serialised graph."""
 
     is_declared: bool
     """Whether it is a Pipeline, for which tfhet chooses batching, order and cut."""
@@ -40,15 +50,11 @@ class Anatomy:
     elements: int | None
     """Number of elements; None for unknown or endless."""
     is_endless: bool
-    """Whether it repeats without end."""
     splits: int | None
     """Number of splits for dynamic sharding; None for unknown, or for several sources."""
     sources: int
-    """Number of sources."""
     graph_bytes: int
-    """Size of the serialised graph, in bytes."""
     reads_files: bool = False
-    """Whether a source reads files."""
     python_functions: tuple[str, ...] = ()
     """Python functions that the graph calls, which other processes cannot."""
     resources: tuple[str, ...] = ()
@@ -60,4 +66,82 @@ class Anatomy:
     no_tensors: tuple[str, ...] = ()
     """Components of an element that are not tensors, by the names of their specs."""
     unknown_shapes: tuple[str, ...] = ()
-    """Components of an element without a known number of dimensions."""
+    """Components of an element whose number of dimensions is unknown."""
+
+
+def anatomy_of(target: Pipeline | tf.data.Dataset) -> Anatomy:
+    """Returns the anatomy of a data set, or of the part of a pipeline that a data group would run."""
+    declared = target if isinstance(target, Pipeline) else None
+    dataset: tf.data.Dataset = target if declared is None else remote_part(declared, None, Cut.smallest(declared))
+    cardinality = int(dataset.cardinality())
+    found = _inspected(dataset)
+    components = tf.nest.flatten(dataset.element_spec)
+    tensors = [each for each in components if isinstance(each, tf.TensorSpec)]
+    return Anatomy(
+        is_declared=declared is not None,
+        steps=_steps(dataset),
+        elements=cardinality if cardinality >= 0 else None,
+        is_endless=cardinality == tf.data.INFINITE_CARDINALITY,
+        splits=found.splits if declared is None else declared.source.split_count(),
+        sources=found.roots if declared is None else 1,
+        graph_bytes=found.graph_bytes,
+        reads_files=found.reads_files,
+        python_functions=found.python_functions,
+        resources=found.resources,
+        has_fixed_order=found.seeded_shuffle,
+        asserts_cardinality=found.asserts_cardinality and kind_of(dataset) != "AssertCardinality",
+        no_tensors=tuple(type(each).__name__ for each in components if not isinstance(each, tf.TensorSpec)),
+        unknown_shapes=tuple(str(each.name or each.dtype.name) for each in tensors if each.shape.rank is None),
+    )
+
+
+def _inspected(dataset: tf.data.Dataset) -> Inspection:
+    """Returns what `inspect` finds, or less when the graph is too large to be serialised."""
+    every = _with_inputs(dataset)
+    arrays = [array for each in every for array in getattr(each, "_tensors", ())]
+    array_bytes = sum(array.shape.num_elements() * array.dtype.size for array in arrays)
+    if array_bytes > MOST_GRAPH_BYTES:
+        roots = sum(not each._inputs() for each in every)
+        return Inspection(roots, None, False, (), False, False, False, graph_bytes=array_bytes)
+    return inspect(dataset)
+
+
+def _with_inputs(dataset: tf.data.Dataset) -> list[tf.data.Dataset]:
+    return [dataset, *(each for source in dataset._inputs() for each in _with_inputs(source))]
+
+
+def _steps(dataset: tf.data.Dataset) -> tuple[GraphStep, ...]:
+    steps: list[GraphStep] = []
+    examples = 1
+    for each in transformations(dataset):
+        kind, functions = kind_of(each), each._functions()
+        examples = examples_in(each, examples)
+        size, values = _example_size(each.element_spec, examples)
+        cardinality = int(each.cardinality())
+        step = GraphStep(
+            name=" ".join(names_of(functions)) or kind,
+            kind=kind,
+            ops=frozenset(op for function in functions for op in ops_of(function)),
+            examples=examples,
+            example_bytes=size,
+            example_values=values,
+            dtypes=tuple(spec.dtype.name for spec in tf.nest.flatten(each.element_spec) if hasattr(spec, "dtype")),
+            buffer=int(tf.get_static_value(each._buffer_size)) if kind == "Shuffle" else None,
+            elements=cardinality if cardinality >= 0 else None,
+        )
+        steps.append(step)
+    return tuple(steps)
+
+
+def _example_size(spec: Any, examples: int) -> tuple[int, int] | tuple[None, None]:
+    """Returns the bytes and the number of values of one example; None, None where a size is unknown."""
+    size = values = 0
+    for each in tf.nest.flatten(spec):
+        if not isinstance(each, tf.TensorSpec) or each.dtype == tf.string or each.shape.rank is None:
+            return None, None
+        shape = each.shape[1:] if examples > 1 and each.shape.rank else each.shape
+        if not shape.is_fully_defined():
+            return None, None
+        values += math.prod(shape)
+        size += math.prod(shape) * each.dtype.size
+    return size, values

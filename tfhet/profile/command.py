@@ -17,25 +17,16 @@ if TYPE_CHECKING:
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds `tfhet profile`."""
     profile = commands.add_parser("profile", help="measure the CPU of an input pipeline, part by part, and advise")
-    profile.add_argument(
-        "target", help="a directory of TFRecords, `synthetic`, or FILE.py:NAME of a Pipeline or tf.data.Dataset"
-    )
-    profile.add_argument("--stages", metavar="TEXT", help="stages, or the name of a chain")
-    profile.add_argument(
-        "--batch_size", "--batch-size", type=int, default=128, metavar="N", help="for a source (default %(default)s)"
-    )
-    profile.add_argument(
-        "--budget_s", "--budget-s", type=float, default=30.0, metavar="S", help="CPU seconds (default %(default)s)"
-    )
-    profile.add_argument("--repeats", type=int, default=5, metavar="N", help="measured rounds (default %(default)s)")
-    profile.add_argument(
-        "--accelerator_examples_per_s",
-        "--accelerator-examples-per-s",
-        type=float,
-        metavar="N",
-        help="also say how many cores feed an accelerator of this speed",
-    )
-    profile.add_argument("--json", type=Path, metavar="FILE", help="write the record, raw samples included")
+    add = profile.add_argument
+    add("target", help="a directory of TFRecords, `synthetic`, or FILE.py:NAME of a Pipeline or tf.data.Dataset")
+    add("--stages", metavar="TEXT", help="stages, or the name of a chain")
+    default = "(default %(default)s)"
+    add("--batch_size", "--batch-size", type=int, default=128, metavar="N", help=f"for a source {default}")
+    add("--budget_s", "--budget-s", type=float, default=30.0, metavar="S", help=f"CPU seconds {default}")
+    add("--repeats", type=int, default=5, metavar="N", help=f"measured rounds {default}")
+    speed, words = "--accelerator_examples_per_s", "also say how many cores feed an accelerator of this speed"
+    add(speed, speed.replace("_", "-"), type=float, metavar="N", help=words)
+    add("--json", type=Path, metavar="FILE", help="write the record, raw samples included")
     profile.set_defaults(run=run)
 
 
@@ -48,16 +39,16 @@ def run(args: argparse.Namespace) -> int:
         if getattr(args, name) is not None and not getattr(args, name) > 0:
             raise UsageError(f"--{name} {getattr(args, name)}: give more than 0")
     target = profile.load(args.target, args.stages, args.batch_size)
-    declared = isinstance(target, Pipeline)
-    parts = profile.parts_of_pipeline(target) if isinstance(target, Pipeline) else profile.parts_of_dataset(target)
-    effort = profile.Effort(args.budget_s, args.repeats)
-    found = profile.measure("pipeline" if declared else "dataset", parts, effort, observer=_profiled)
+    if isinstance(target, Pipeline):
+        name, parts = "pipeline", profile.parts_of_pipeline(target)
+    else:
+        name, parts = "dataset", profile.parts_of_dataset(target)
+    found = profile.measure(name, parts, profile.Effort(args.budget_s, args.repeats), observer=_profiled)
     show(found)
     if args.accelerator_examples_per_s:
         print(advice.feeding(found, args.accelerator_examples_per_s).clause)
     if args.json:
-        command = ("tfhet", *sys.argv[1:])
-        print(f"record: {found.record(command).write(args.json)}")
+        print(f"record: {found.record(('tfhet', *sys.argv[1:])).write(args.json)}")
     return 0
 
 
@@ -71,7 +62,7 @@ def show(found: Profile) -> None:
         for i, cost in enumerate(found.costs)
     ]
     rows.append(["the whole", found.whole_us, "100%", None, None])
-    columns = ["part", "CPU us per example", "share", "alone", "bytes behind it"]
+    columns = ["part", "CPU us per example", "share", "alone", "bytes after it"]
     report.show(report.table(rows, columns=columns))
     residue = found.sum_over_whole()
     print(f"The parts alone sum to {residue.value:.2f} of the whole ({residue.low:.2f} to {residue.high:.2f}).")

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tfhet.errors import DataError
-from tfhet.profile.part import PYTHON_OPS
 from tfhet.record import Figure, Record, median
 
-WHOLE = "the whole pipeline"
+PYTHON_OPS = {"PyFunc", "PyFuncStateless", "EagerPyFunc"}
 
 
 @dataclass(frozen=True)
 class Cost:
-    """The measured cost of one part."""
+    """The measured cost of one part. `name`, `kind`, `ops` and `parallel` are those of `PipelinePart`."""
 
     name: str
-    """As `PipelinePart.name`."""
     cumulative_us: tuple[float, ...]
     """CPU microseconds per example of the pipeline up to and including this part, one value for each round."""
     alone_us: tuple[float, ...] = ()
@@ -31,16 +30,13 @@ class Cost:
     examples: int = 1
     """Number of examples in one element after this part."""
     kind: str = ""
-    """See `PipelinePart.kind`."""
     ops: tuple[str, ...] = ()
-    """See `PipelinePart.ops`."""
     parallel: bool | None = None
-    """See `PipelinePart.parallel`."""
 
     @property
     def runs_python(self) -> bool:
         """Whether a function of this part calls Python for every element."""
-        return bool(set(self.ops) & set(PYTHON_OPS))
+        return not PYTHON_OPS.isdisjoint(self.ops)
 
 
 @dataclass(frozen=True)
@@ -80,16 +76,15 @@ class Profile:
     def sum_over_whole(self) -> Figure:
         """Returns the sum of all parts, each measured alone, over the whole: 1 when the parts explain it."""
         sums = [sum(values) for values in zip(*(self.alone_us(i) for i in range(len(self.costs))), strict=True)]
-        return Figure.ratio(sums, self.costs[-1].cumulative_us, unit="x", against=WHOLE)
+        return Figure.ratio(sums, self.costs[-1].cumulative_us, unit="x", against="the whole pipeline")
 
     def names(self) -> list[str]:
         """Returns the names of the parts in figures: letters, digits and underscores, each different."""
         found: list[str] = []
         for cost in self.costs:
             short = re.sub(r"\([^()]*\)", "", cost.name)
-            word = re.sub(r"\W+", "_", short).strip("_").lower() or "part"
+            name = word = re.sub(r"\W+", "_", short).strip("_").lower() or "part"
             number = 2
-            name = word
             while name in found:
                 name, number = f"{word}_{number}", number + 1
             found.append(name)
@@ -106,35 +101,17 @@ class Profile:
         table["profile.sum_over_whole"] = self.sum_over_whole()
         return table
 
-    def record(self, command: Sequence[str] = (), details: dict[str, Any] | None = None) -> Record:
+    def record(self, command: Sequence[str] = ()) -> Record:
         """Returns the record, with the raw samples of every prefix and the bytes after every part."""
-        parts = [
-            {
-                "name": cost.name,
-                "bytes_per_example": cost.bytes_per_example,
-                "dtype": cost.dtype,
-                "examples": cost.examples,
-                "cumulative_us": list(cost.cumulative_us),
-                "alone_us": list(cost.alone_us),
-                "kind": cost.kind,
-                "ops": list(cost.ops),
-                "parallel": cost.parallel,
-            }
-            for cost in self.costs
-        ]
-        everything = {"examples": self.examples, "parts": parts, **(details or {})}
-        return Record.of(f"profile.{self.name}", self.figures(), details=everything, command=command)
+        details = {"examples": self.examples, "parts": [dataclasses.asdict(cost) for cost in self.costs]}
+        return Record.of(f"profile.{self.name}", self.figures(), details=details, command=command)
 
     @classmethod
     def of(cls, record: Record) -> Profile:
-        """Reads what `record` returned; fields that an older record lacks have their defaults.
-
-        Raises DataError for a record that is not of a profile.
-        """
+        """Reads what `record` returned. Raises DataError for a record that is not of a profile."""
         _, _, name = record.name.partition("profile.")
-        parts = record.details.get("parts")
         try:
-            costs = tuple(_cost(part) for part in parts or ())
+            costs = tuple(_cost(part) for part in record.details.get("parts") or ())
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise DataError(f"record {record.name!r}: a part of the profile cannot be read: {error!r}") from None
         rounds = {len(cost.cumulative_us) for cost in costs}
@@ -144,14 +121,8 @@ class Profile:
 
 
 def _cost(part: Mapping[str, Any]) -> Cost:
-    return Cost(
-        name=str(part["name"]),
-        cumulative_us=tuple(float(value) for value in part["cumulative_us"]),
-        alone_us=tuple(float(value) for value in part.get("alone_us") or ()),
-        bytes_per_example=int(part["bytes_per_example"]),
-        dtype=str(part.get("dtype") or ""),
-        examples=int(part.get("examples") or 1),
-        kind=str(part.get("kind") or ""),
-        ops=tuple(str(op) for op in part.get("ops") or ()),
-        parallel=part.get("parallel"),
-    )
+    known = {field.name for field in dataclasses.fields(Cost)}
+    values = {name: value for name, value in part.items() if name in known}
+    for name, kind in (("cumulative_us", float), ("alone_us", float), ("ops", str)):
+        values[name] = tuple(map(kind, values.get(name) or ()))
+    return Cost(**values)

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import dataclasses
 import gc
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import tensorflow as tf
@@ -21,7 +22,7 @@ import tensorflow as tf
 from tfhet.clock import SYSTEM, Clock
 from tfhet.errors import UsageError
 from tfhet.events import Event, Observer, ignore
-from tfhet.profile.part import PipelinePart
+from tfhet.profile.parts import PipelinePart
 from tfhet.profile.result import Cost, Profile
 
 HELD_BYTES = 4 << 20
@@ -55,6 +56,7 @@ class _Case:
     """A data set whose elements are drawn and timed."""
 
     def __init__(self, dataset: tf.data.Dataset, examples: int, window: int):
+        """examples: number in one element. window: number of single examples to draw together."""
         options = tf.data.Options()
         options.threading.private_threadpool_size = 1
         options.threading.max_intra_op_parallelism = 1
@@ -62,20 +64,38 @@ class _Case:
         # Single elements are drawn in windows: one by one, that would cost more than most parts.
         self._window = window if examples == 1 else 1
         self._dataset = (dataset.window(self._window) if self._window > 1 else dataset).with_options(options)
-        self._examples = examples
-
+        self._per_draw = examples * self._window
         self._iterator: Any = None
 
     def cpu_us(self, examples: int, clock: Clock, warm: int = 2) -> float:
         """Returns CPU microseconds per example over about `examples`; draws `warm` elements before the first run."""
-        per_draw = self._examples * self._window
-        draws = max(1, round(examples / per_draw))
+        draws = max(1, round(examples / self._per_draw))
         if self._iterator is None:
             self._iterator = iter(self._dataset)
             _draw(self._iterator, -(-warm // self._window))
         start = _rested(clock)
         _draw(self._iterator, draws)
-        return (_rested(clock) - start) / (draws * per_draw) * 1e6
+        return (_rested(clock) - start) / (draws * self._per_draw) * 1e6
+
+
+@dataclass
+class _Row:
+    """A part with its cases, and the samples taken of it."""
+
+    part: PipelinePart
+    cost: Cost
+    """The cost without its samples."""
+    upto: _Case
+    alone: _Case | None = None
+    idle: _Case | None = None
+    warm: tuple[int, int] = (0, 0)
+    """Elements that `alone` and `idle` draw first, which fills the memory that they read from."""
+    cumulative_us: list[float] = field(default_factory=list)
+    alone_us: list[float] = field(default_factory=list)
+
+    @property
+    def element_bytes(self) -> int:
+        return self.cost.bytes_per_example * self.part.examples
 
 
 def _rested(clock: Clock) -> float:
@@ -119,71 +139,37 @@ def measure(
         raise UsageError(
             f"a profile needs at least 1 round and some time, not {effort.repeats} and {effort.budget_s} s"
         )
-    elements = [_element(part) for part in parts]
-    sizes = [size for size, _ in elements]
-    held = [_fitting(HELD_BYTES, size * part.examples) for part, size in zip(parts, sizes, strict=True)]
-    windows = [_fitting(WINDOW_BYTES, size * part.examples) for part, size in zip(parts, sizes, strict=True)]
-    uptos = [_Case(part.upto, part.examples, count) for part, count in zip(parts, windows, strict=True)]
-    alone: dict[int, tuple[_Case, _Case]] = {}
-    for index, part in enumerate(parts):
-        if index and part.alone is not None:
-            before, count = parts[index - 1], held[index - 1]
-            memory = before.upto.take(count).cache().repeat()
-            idle = memory if part.idle is None else part.idle(memory)
-            cases = (
-                _Case(part.alone(memory), part.examples, windows[index]),
-                _Case(idle, before.examples, windows[index - 1]),
-            )
-            alone[index] = cases
+    rows: list[_Row] = []
+    for part in parts:
+        row = _row(part)
+        if rows and part.alone is not None:
+            before = rows[-1]
+            held = _fitting(HELD_BYTES, before.element_bytes)
+            memory = before.part.upto.take(held).cache().repeat()
+            row.alone = _Case(part.alone(memory), part.examples, _fitting(WINDOW_BYTES, row.element_bytes))
+            window = _fitting(WINDOW_BYTES, before.element_bytes)
+            row.idle = _Case(part.idle(memory), before.part.examples, window)
+            row.warm = (held + 1) * before.part.examples // part.examples + 1, held + 1
+        rows.append(row)
     with _one_core():
-        examples = _examples(uptos[-1], parts, effort, clock)
+        examples = _examples(rows, effort, clock)
         observer(Event("profile.started", clock.wall(), {"parts": [p.name for p in parts], "examples": examples}))
-        cumulative, apart = _rounds(uptos, alone, parts, held, examples, effort.repeats, observer, clock)
-    costs = [
-        Cost(
-            name=part.name,
-            cumulative_us=tuple(cumulative[index]),
-            alone_us=tuple(apart[index]),
-            bytes_per_example=sizes[index],
-            dtype=elements[index][1],
-            examples=part.examples,
-            kind=part.kind,
-            ops=tuple(sorted(part.ops)),
-            parallel=part.parallel,
-        )
-        for index, part in enumerate(parts)
-    ]
+        for turn in range(effort.repeats + 1):
+            gc.collect()
+            for row in rows:
+                cumulative_us, alone_us = row.upto.cpu_us(examples, clock), None
+                if row.alone is not None and row.idle is not None:
+                    alone_us = row.alone.cpu_us(examples, clock, row.warm[0])
+                    alone_us -= row.idle.cpu_us(examples, clock, row.warm[1])
+                if turn:
+                    row.cumulative_us.append(cumulative_us)
+                    row.alone_us += [] if alone_us is None else [alone_us]
+            observer(Event("profile.round", clock.wall(), {"done": turn, "total": effort.repeats}))
+    costs = (
+        dataclasses.replace(row.cost, cumulative_us=tuple(row.cumulative_us), alone_us=tuple(row.alone_us))
+        for row in rows
+    )
     return Profile(name, tuple(costs), examples)
-
-
-def _rounds(
-    uptos: Sequence[_Case],
-    alone: Mapping[int, tuple[_Case, _Case]],
-    parts: Sequence[PipelinePart],
-    held: Sequence[int],
-    examples: int,
-    repeats: int,
-    observer: Observer,
-    clock: Clock,
-) -> tuple[list[list[float]], list[list[float]]]:
-    """Returns CPU microseconds per example, by part and round: of each prefix, and of each part alone."""
-    cumulative: list[list[float]] = [[] for _ in parts]
-    apart: list[list[float]] = [[] for _ in parts]
-    for turn in range(repeats + 1):
-        gc.collect()
-        for index, case in enumerate(uptos):
-            taken = case.cpu_us(examples, clock, 2)
-            own = None
-            if index in alone:
-                with_it, idle = alone[index]
-                warm = held[index - 1] + 1  # the first pass fills the memory
-                own = with_it.cpu_us(examples, clock, warm * parts[index - 1].examples // parts[index].examples + 1)
-                own -= idle.cpu_us(examples, clock, warm)
-            if turn:
-                cumulative[index].append(taken)
-                apart[index] += [] if own is None else [own]
-        observer(Event("profile.round", clock.wall(), {"done": turn, "total": repeats}))
-    return cumulative, apart
 
 
 @contextlib.contextmanager
@@ -206,15 +192,16 @@ def _bind(cores: set[int]) -> None:
             os.sched_setaffinity(int(thread), cores)
 
 
-def _examples(whole: _Case, parts: Sequence[PipelinePart], effort: Effort, clock: Clock) -> int:
+def _examples(rows: Sequence[_Row], effort: Effort, clock: Clock) -> int:
     """Returns the number of examples in each run for which all rounds take about the budget."""
-    count, least = parts[-1].examples, LEAST_ELEMENTS * max(part.examples for part in parts)
-    each = whole.cpu_us(count, clock, 2)
+    whole, count = rows[-1].upto, rows[-1].part.examples
+    each = whole.cpu_us(count, clock)
     while each * count < PROBE_CPU_S * 1e6 and count < (1 << 20):
         count *= 4
-        each = whole.cpu_us(count, clock, 2)
+        each = whole.cpu_us(count, clock)
     # A prefix costs half of the whole on average, all parts alone together one whole, and their overheads little.
-    a_round = each * (len(parts) / 2 + 1.5)
+    a_round = each * (len(rows) / 2 + 1.5)
+    least = LEAST_ELEMENTS * max(row.part.examples for row in rows)
     return max(least, int(effort.budget_s * 1e6 / (effort.repeats + 1) / max(a_round, 0.01)))
 
 
@@ -222,17 +209,18 @@ def _fitting(limit: int, each: int) -> int:
     return max(1, min(256, limit // max(1, each)))
 
 
-def _element(part: PipelinePart) -> tuple[int, str]:
-    """Returns the bytes of one example after this part, labels included, and the dtype of most of them."""
+def _row(part: PipelinePart) -> _Row:
+    """Returns the part with the bytes of one example, labels included, and the dtype of most of them."""
     element = next(iter(part.upto.take(1)), None)
     if element is None:
         raise UsageError(f"the data set has no elements at {part.name!r}: a profile needs some")
     by_dtype: collections.Counter[str] = collections.Counter()
     for value in tf.nest.flatten(element, expand_composites=True):
-        if not isinstance(value, tf.Tensor):
-            continue
-        strings = value.dtype == tf.string
-        size = int(tf.reduce_sum(tf.strings.length(value))) if strings else int(tf.size(value)) * value.dtype.size
-        by_dtype[value.dtype.name] += size
-    most = by_dtype.most_common(1)
-    return round(by_dtype.total() / part.examples), most[0][0] if most else ""
+        if isinstance(value, tf.Tensor):
+            strings = value.dtype == tf.string
+            size = int(tf.reduce_sum(tf.strings.length(value))) if strings else int(tf.size(value)) * value.dtype.size
+            by_dtype[value.dtype.name] += size
+    size = round(by_dtype.total() / part.examples)
+    upto = _Case(part.upto, part.examples, _fitting(WINDOW_BYTES, size * part.examples))
+    dtype, ops = max(by_dtype, key=by_dtype.__getitem__, default=""), tuple(sorted(part.ops))
+    return _Row(part, Cost(part.name, (), (), size, dtype, part.examples, part.kind, ops, part.parallel), upto)

@@ -5,15 +5,12 @@ from __future__ import annotations
 import importlib.util
 import sys
 from pathlib import Path
-from typing import Any
 
 import tensorflow as tf
 
 from tfhet.errors import UsageError
 from tfhet.placement import Pipeline
 from tfhet.source import SyntheticSource, TFRecordSource
-
-SYNTHETIC = "synthetic"
 
 
 def load(target: str, stages: str | None = None, batch_size: int = 128) -> Pipeline | tf.data.Dataset:
@@ -26,23 +23,25 @@ def load(target: str, stages: str | None = None, batch_size: int = 128) -> Pipel
     path, colon, name = target.rpartition(":")
     if colon and path.endswith(".py"):
         found = _attribute(Path(path), name)
-        if isinstance(found, tf.data.Dataset) and stages:
+        if not stages:
+            return found
+        if isinstance(found, tf.data.Dataset):
             raise UsageError("--stages needs a source or a Pipeline; a plain data set has its own transformations")
-        return found.with_stages(stages) if stages else found
-    if target == SYNTHETIC:
+        return found.with_stages(stages)
+    if target == "synthetic":
         return Pipeline(SyntheticSource(1 << 20, 16), stages or "aws-cifar", batch_size)
     if target.endswith(".py"):
         raise UsageError(f"which pipeline of {target}? name it, like {target}:dataset")
     return Pipeline(TFRecordSource.from_directory(target), stages or "", batch_size)
 
 
-def _attribute(path: Path, name: str) -> Any:
+def _attribute(path: Path, name: str) -> Pipeline | tf.data.Dataset:
+    """Runs a file and returns its attribute, called when it is a function."""
     if not path.is_file():
         raise UsageError(f"no such file: {path}")
     spec = importlib.util.spec_from_file_location(f"_profiled_{path.stem}", path)
     assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     if not hasattr(module, name):
         known = ", ".join(each for each in vars(module) if not each.startswith("_"))

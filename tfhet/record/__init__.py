@@ -1,4 +1,4 @@
-"""What was measured: figures, records of benchmarks, and the folder that a run leaves.
+"""Measurements: figures, records of benchmarks, and the folder that a run leaves.
 
     >>> from tfhet.record import Figure, Record
     >>> cost = Figure.of([12.1, 11.9, 12.4, 12.0, 12.2], unit="us")
@@ -12,30 +12,19 @@ A run's folder holds its summary, events, logs and timeline: `RunFolder("runs/a"
 
 from __future__ import annotations
 
-from tfhet.record.event_tail import EventTail
-from tfhet.record.figure import Figure
-from tfhet.record.folder import RunFolder
-from tfhet.record.interval import Interval, View
-from tfhet.record.machine import machine
-from tfhet.record.record import Record
+from tfhet.record.figure import Figure, Interval, Spread, View, median, percentile
+from tfhet.record.folder import TIMELINE_FOLDER, EventTail, RunFolder
+from tfhet.record.json_file import check_schema, json_number, json_value, read_json, write_json, write_text
+from tfhet.record.record import Record, machine, usable_cores
 from tfhet.record.run import RunSummary
-from tfhet.record.spread import Spread
-from tfhet.record.statistics import median, percentile
-from tfhet.record.timeline import Timeline
+from tfhet.record.step_time import WARM_UP_STEPS, Pause, StepTime, measured_steps, share_pct, wait_pct
+from tfhet.record.timeline import ClockOffset, Entry, HostUsage, Timeline, TimelineFile, UsageSample, natural
 from tfhet.versions import versions
 
+# fmt: off
 __all__ = [
-    "EventTail",
-    "Figure",
-    "Interval",
-    "Record",
-    "RunFolder",
-    "RunSummary",
-    "Spread",
-    "Timeline",
-    "View",
-    "machine",
-    "median",
-    "percentile",
-    "versions",
+    "TIMELINE_FOLDER", "WARM_UP_STEPS", "ClockOffset", "Entry", "EventTail", "Figure", "HostUsage", "Interval",
+    "Pause", "Record", "RunFolder", "RunSummary", "Spread", "StepTime", "Timeline", "TimelineFile", "UsageSample",
+    "View", "check_schema", "json_number", "json_value", "machine", "measured_steps", "median", "natural",
+    "percentile", "read_json", "share_pct", "usable_cores", "versions", "wait_pct", "write_json", "write_text",
 ]

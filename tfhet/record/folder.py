@@ -13,52 +13,33 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tfhet.errors import UsageError
 from tfhet.events import Event
-from tfhet.record import document
+from tfhet.record.json_file import json_value, read_json, write_json, write_text
 from tfhet.record.run import KIND, RunSummary
 from tfhet.record.timeline import Timeline
 
-TIMELINE = "timeline"
+TIMELINE_FOLDER = "timeline"
 """Folder in a host's record in which each of its processes writes a timeline file."""
-_TIMELINE_FILES = (f"{TIMELINE}/*.jsonl", f"tfhet/{TIMELINE}/*.jsonl", f"hosts/*/output/data/tfhet/{TIMELINE}/*.jsonl")
+_TIMELINE_FILES = tuple(f"{at}{TIMELINE_FOLDER}/*.jsonl" for at in ("", "tfhet/", "hosts/*/output/data/tfhet/"))
 """Timeline files in a host's own record, in what a platform collected, and in the folder of a simulated run."""
 _HOST_EVENTS = "hosts/*/output/data/tfhet/events.jsonl"
 """Events that a host of a simulated run wrote; `join_events` adds them to the run's own."""
 
 
-@dataclass(frozen=True)
 class RunFolder:
     """Paths and content of one run's folder."""
 
-    path: Path
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "path", Path(self.path))
-
-    @property
-    def summary_path(self) -> Path:
-        return self.path / "summary.json"
-
-    @property
-    def events_path(self) -> Path:
-        return self.path / "events.jsonl"
-
-    @property
-    def logs_path(self) -> Path:
-        return self.path / "logs"
-
-    @property
-    def timeline_path(self) -> Path:
-        return self.path / "timeline.jsonl"
-
-    @property
-    def report_path(self) -> Path:
-        return self.path / "report.html"
+    def __init__(self, path: Path | str):
+        self.path = Path(path)
+        self.summary_path = self.path / "summary.json"
+        self.events_path = self.path / "events.jsonl"
+        self.timeline_path = self.path / "timeline.jsonl"
+        self.logs_path = self.path / "logs"
+        self.report_path = self.path / "report.html"
 
     def log_path(self, host: str) -> Path:
         """File for a host's output. Raises UsageError for a name that would lead out of the folder."""
@@ -73,11 +54,11 @@ class RunFolder:
 
     def write_summary(self, summary: RunSummary) -> Path:
         """Writes `summary.json`, whole or not at all."""
-        return document.write(self.summary_path, summary.to_json())
+        return write_json(self.summary_path, summary.to_json())
 
     def read_summary(self) -> RunSummary:
         """Reads `summary.json`. Raises UsageError for no file or another schema, DataError for other content."""
-        return RunSummary.from_json(document.read(self.summary_path, KIND), str(self.summary_path))
+        return RunSummary.from_json(read_json(self.summary_path, KIND), str(self.summary_path))
 
     def write_event(self, event: Event) -> None:
         """Appends one line to `events.jsonl`. Can be used as an Observer, by several processes at once.
@@ -88,7 +69,7 @@ class RunFolder:
         line = _line(event.as_json())
         descriptor = os.open(self.events_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         try:
-            os.write(descriptor, line.encode("utf-8", "backslashreplace"))  # as `document.write_text`
+            os.write(descriptor, line.encode("utf-8", "backslashreplace"))  # as `write_text`
         finally:
             os.close(descriptor)
 
@@ -113,7 +94,7 @@ class RunFolder:
         Call it after the run: events written meanwhile could be lost. Raises OSError.
         """
         found = self.events()
-        return document.write_text(self.events_path, "".join(map(_line, found))) if found else None
+        return write_text(self.events_path, "".join(map(_line, found))) if found else None
 
     def timeline(self) -> Timeline:
         """The timeline: `timeline.jsonl`, or the files of the hosts as far as they are written.
@@ -134,7 +115,7 @@ class RunFolder:
 
     def hosts(self) -> list[str]:
         """Names of the hosts that left a log, sorted."""
-        return sorted(path.stem for path in self.logs_path.glob("*.log")) if self.logs_path.is_dir() else []
+        return sorted(path.stem for path in self.logs_path.glob("*.log"))
 
     def log_tail(self, host: str, lines: int = 20, limit_bytes: int = 65536) -> list[str]:
         """The last `lines` lines of a host's log, from its last `limit_bytes` bytes; empty without a log."""
@@ -142,30 +123,56 @@ class RunFolder:
         if not path.exists():
             return []
         with open(path, "rb") as file:
-            file.seek(0, os.SEEK_END)
-            start = max(0, file.tell() - limit_bytes)
+            start = max(0, file.seek(0, os.SEEK_END) - limit_bytes)
             file.seek(start)
-            text = file.read().decode("utf-8", errors="replace")
-        found = text.splitlines()
+            found = file.read().decode("utf-8", errors="replace").splitlines()
         return (found[1:] if start else found)[-lines:]
+
+
+class EventTail:
+    """Reads an `events.jsonl` that grows, each time from where it stopped; the file need not be there yet."""
+
+    def __init__(self, path: Path):
+        self.seen: dict[str, dict[str, Any]] = {}
+        """The first event of each name that was read so far."""
+        self._path = path
+        self._position = 0
+
+    def read(self) -> dict[str, dict[str, Any]]:
+        """Reads the whole lines that came since the last call; returns `seen`. Raises OSError, except for a missing
+        file."""
+        if not self._path.is_file():
+            return self.seen
+        with open(self._path, "rb") as file:
+            file.seek(self._position)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    break
+                self._position += len(line)
+                event = _parsed(line)
+                if event is not None and isinstance(name := event.get("event"), str):
+                    self.seen.setdefault(name, event)
+        return self.seen
 
 
 def _events(path: Path) -> Iterator[dict[str, Any]]:
     """The JSON objects of a file with one per line; none where there is no file."""
-    if not path.exists():
-        return
-    with open(path, encoding="utf-8", errors="replace") as file:
-        for line in file:
-            try:
-                event = json.loads(line)
-            except (ValueError, RecursionError):
-                continue
-            if isinstance(event, dict):
-                yield event
+    if path.exists():
+        with open(path, encoding="utf-8", errors="replace") as file:
+            yield from (event for line in file if (event := _parsed(line)) is not None)
+
+
+def _parsed(line: str | bytes) -> dict[str, Any] | None:
+    """The JSON object in a line; None where it holds none, or was cut short because its writer was killed."""
+    try:
+        event = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return event if isinstance(event, dict) else None
 
 
 def _line(event: Mapping[str, Any]) -> str:
-    return json.dumps(document.plain(event), ensure_ascii=False, allow_nan=False) + "\n"
+    return json.dumps(json_value(event), ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def _identity(event: Mapping[str, Any]) -> str:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+import platform
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from tfhet import clock as clocks
-from tfhet.errors import DataError, shown
-from tfhet.record import document
+from tfhet.errors import DataError
 from tfhet.record.figure import Figure
-from tfhet.record.machine import machine
+from tfhet.record.json_file import check_schema, from_json_object, json_value, read_json, write_json
 from tfhet.versions import versions
 
 SCHEMA = 1
 KIND = "benchmark record"
-_FIELDS: Mapping[str, type] = {"details": dict, "machine": dict, "versions": dict, "command": list, "created": str}
 
 
 @dataclass(frozen=True)
@@ -54,16 +56,8 @@ class Record:
         return cls(name, dict(figures), dict(details or {}), tuple(command), machine(), versions(), created)
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "schema": SCHEMA,
-            "name": self.name,
-            "created": self.created,
-            "machine": document.plain(self.machine),
-            "versions": document.plain(self.versions),
-            "command": list(self.command),
-            "figures": {name: document.plain(figure.to_json()) for name, figure in self.figures.items()},
-            "details": document.plain(self.details),
-        }
+        names = ("name", "created", "machine", "versions", "command", "figures", "details")
+        return {"schema": SCHEMA, **{name: json_value(getattr(self, name)) for name in names}}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any], where: str = "") -> Record:
@@ -71,29 +65,52 @@ class Record:
 
         Raises UsageError for another schema version, and DataError for a field that is missing or of the wrong type.
         """
-        document.check_schema(content, KIND, SCHEMA, where)
-        figures = content.get("figures")
-        if not isinstance(figures, Mapping) or not isinstance(content.get("name"), str):
-            raise DataError(f"{KIND} {where}: `name` (text) and `figures` (an object) are needed", where or None)
-        for name, kind in _FIELDS.items():
-            given = content.get(name) or kind()
-            if not isinstance(given, kind):
-                raise DataError(f"{KIND} {where}: `{name}` is {shown(given)}, not {kind.__name__}", where or None)
-        return cls(
-            name=content["name"],
-            figures={name: Figure.from_json(figure, name) for name, figure in figures.items()},
-            details=content.get("details") or {},
-            command=tuple(content.get("command") or ()),
-            machine=content.get("machine") or {},
-            versions=content.get("versions") or {},
-            created=content.get("created") or "",
-        )
+        check_schema(content, KIND, SCHEMA, where)
+        if not isinstance(content.get("figures"), Mapping):
+            raise DataError(f"{KIND} {where}: `figures` (an object) is missing", where or None)
+        figures = {name: Figure.from_json(figure, name) for name, figure in content["figures"].items()}
+        return from_json_object(cls, {**content, "figures": figures}, KIND, where)
 
     def write(self, path: Path | str) -> Path:
         """Writes the record as JSON, whole or not at all; makes the folder."""
-        return document.write(Path(path), self.to_json())
+        return write_json(Path(path), self.to_json())
 
     @classmethod
     def read(cls, path: Path | str) -> Record:
         """Reads what `write` wrote. Raises UsageError (no file, other schema) or DataError (not a record)."""
-        return cls.from_json(document.read(Path(path), KIND), str(path))
+        return cls.from_json(read_json(Path(path), KIND), str(path))
+
+
+def machine(proc: Path = Path("/proc")) -> dict[str, Any]:
+    """The machine as JSON values: cpu, cores, cores_usable, memory_bytes, gpus, kernel, system, python.
+
+    `cores` is the number of logical processors of the machine, `cores_usable` of those that this process may run on.
+    """
+    names = (value for key, value in _facts(proc / "cpuinfo") if key in ("model name", "Model", "Hardware") and value)
+    gpus = (_facts(path) for path in sorted(proc.glob("driver/nvidia/gpus/*/information")))
+    return {
+        "cpu": next(names, platform.processor() or platform.machine()),
+        "cores": os.cpu_count() or 1,
+        "cores_usable": usable_cores(),
+        "memory_bytes": int(psutil.virtual_memory().total),
+        "gpus": [value for facts in gpus for key, value in facts if key == "Model"],
+        "kernel": platform.release(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+    }
+
+
+def usable_cores() -> int:
+    """Number of logical processors that this process may run on, at least 1."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _facts(path: Path) -> Iterator[tuple[str, str]]:
+    """Names and values of the lines `name : value` of a file; none where it cannot be read."""
+    try:
+        lines = path.read_text(errors="replace").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        key, _, value = line.partition(":")
+        yield key.strip(), value.strip()

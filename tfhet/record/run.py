@@ -12,12 +12,12 @@ Renaming, removing or redefining a field raises it, and readers refuse versions 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 from tfhet import errors
-from tfhet.record import document
-from tfhet.record.spread import Spread
+from tfhet.record.figure import Spread
+from tfhet.record.json_file import check_schema, from_json_object, json_value
 
 SCHEMA = 1
 KIND = "run summary"
@@ -126,11 +126,7 @@ class RunSummary:
 
     def to_json(self) -> dict[str, Any]:
         """The summary as JSON values: `schema`, then every field in order."""
-        content: dict[str, Any] = {"schema": SCHEMA}
-        for item in fields(self):
-            value = getattr(self, item.name)
-            content[item.name] = document.plain(value.to_json() if isinstance(value, Spread) else value)
-        return content
+        return {"schema": SCHEMA, **{name: json_value(value) for name, value in vars(self).items()}}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any], where: str = "") -> RunSummary:
@@ -139,80 +135,5 @@ class RunSummary:
         A missing field takes its default. Raises UsageError for another schema version, and DataError for a field of
         the wrong type.
         """
-        document.check_schema(content, KIND, SCHEMA, where)
-        values: dict[str, Any] = {}
-        for item in fields(cls):
-            value = content.get(item.name)
-            if value is None:
-                continue
-            kind = _KINDS.get(item.name, (str,))
-            value = document.number(value) if float in kind else value
-            if not isinstance(value, kind) or isinstance(value, bool) or not _fits(item.name, value):
-                wanted = " or ".join(one.__name__ for one in kind)
-                shown = errors.shown(value)
-                raise errors.DataError(f"{KIND} {where}: `{item.name}` is {shown}, not {wanted}", where or None)
-            values[item.name] = value
-        try:
-            values["metrics"] = _numbers(values.get("metrics", {}))
-            for name in ("epochs", "bad_records"):
-                values[name] = tuple(_numbers(entry) for entry in values.get(name, ()))
-            return cls(**values)
-        except errors.UsageError:
-            raise
-        except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
-            raise errors.DataError(f"{KIND} {where}: cannot be read: {error!r}", where or None) from None
-
-
-def _numbers(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: document.number(value) for key, value in values.items()}
-
-
-def _fits(name: str, value: Any) -> bool:
-    if isinstance(value, int):
-        return abs(value) <= 2**63  # so that every reader can convert it to a float
-    return name not in _ITEMS or all(isinstance(item, _ITEMS[name]) for item in value.values())
-
-
-_BY_NAME = ("host_cpu_s", "reading_cpu_s", "step_parts_ms")
-_MAPPINGS = (
-    "machine",
-    "versions",
-    "cluster",
-    "exit_codes",
-    "stages_where",
-    "lost_hosts",
-    "host_use",
-    "limits",
-    "metrics",
-    *_BY_NAME,
-)
-_WHOLE = ("exit_code", "steps", "batch_size", "ranks", "restarts")
-_REAL = (
-    "started",
-    "duration_s",
-    "wait_pct",
-    "examples_per_s",
-    "bytes_per_example",
-    "checkpoint_s",
-    "first_batch_s",
-    "teardown_s",
-    "usd_per_million_examples",
-    "billable_s",
-    "usd",
-)
-_KINDS: dict[str, tuple[type, ...]] = {
-    **dict.fromkeys((*_MAPPINGS, "step_ms", "wait_ms"), (dict,)),
-    **dict.fromkeys(_WHOLE, (int,)),
-    **dict.fromkeys(_REAL, (float, int)),
-    "epochs": (list, tuple),
-    "bad_records": (list, tuple),
-    "not_limited": (list, tuple),
-}
-_ITEMS: dict[str, tuple[type, ...]] = {
-    "cluster": (dict,),
-    "host_use": (dict,),
-    "limits": (dict,),
-    **dict.fromkeys(_BY_NAME, (float, int)),
-    "exit_codes": (int, type(None)),
-    **dict.fromkeys(("stages_where", "lost_hosts"), (str,)),
-}
+        check_schema(content, KIND, SCHEMA, where)
+        return from_json_object(cls, content, KIND, where)

@@ -1,4 +1,4 @@
-"""What the time of a training step consists of. Every figure about waiting in this project follows from this file.
+"""The components of a training step's time. Every figure about waiting in this project follows from this file.
 
 A step of one rank begins when the step before it ends, and lasts until the process could begin the next one. Its time
 divides into four components, which add up to `dur_s`:
@@ -11,9 +11,9 @@ divides into four components, which add up to `dur_s`:
 - **compute**: the rest. It holds the allreduce where the two cannot be separated.
 
 The wait share (`wait_pct`) is the sum of the waits of all measured steps over the sum of their durations; the first
-steps of a run are not measured (`measured`).
+steps of a run are not measured (`measured_steps`).
 
-    >>> from tfhet.record.step_time import StepTime, wait_pct
+    >>> from tfhet.record import StepTime, wait_pct
     >>> wait_pct([StepTime(dur_s=0.5, wait_s=0.25), StepTime(dur_s=1.5, wait_s=0.25)])
     25.0
 """
@@ -67,7 +67,7 @@ class Pause:
     host: str = ""
 
 
-def measured(steps: Sequence[StepTime]) -> Sequence[StepTime]:
+def measured_steps(steps: Sequence[StepTime]) -> Sequence[StepTime]:
     """The steps after the warm-up; all steps of a run that has no others."""
     return steps[WARM_UP_STEPS:] or steps
 

@@ -1,4 +1,12 @@
-"""What people see of a record: tables on the terminal, one HTML page, a plot, a run as it goes. From records only."""
+"""Records made readable: tables on the terminal, one HTML page, a run as it goes on. From records only.
+
+from pathlib import Path
+from tfhet import report
+
+given = report.read_given([Path("runs/a")])
+report.show(report.run_table(given.runs[0].run))
+Path("a.html").write_text(report.page(given))
+"""
 
 from __future__ import annotations
 
@@ -7,28 +15,45 @@ from typing import TYPE_CHECKING
 from tfhet import lazy
 
 if TYPE_CHECKING:
+    from tfhet.report.cost import PriceOf, bill
     from tfhet.report.html import Given, page, read_given, write_html
-    from tfhet.report.run import compare, run_table
-    from tfhet.report.tables import figure_table, show, table, text
+    from tfhet.report.live import Screen, screen
+    from tfhet.report.numbers import duration, number, usd
+    from tfhet.report.picture import Picture
+    from tfhet.report.run_view import RunView
+    from tfhet.report.tables import compare, figure_table, run_table, show, table, text
 
 __all__ = [
     "Given",
+    "Picture",
+    "PriceOf",
+    "RunView",
+    "Screen",
+    "bill",
     "compare",
+    "duration",
     "figure_table",
+    "number",
     "page",
     "read_given",
     "run_table",
+    "screen",
     "show",
     "table",
     "text",
+    "usd",
     "write_html",
 ]
 
 lazy.names_on_demand(
     __name__,
     {
+        "cost": "PriceOf bill",
         "html": "Given page read_given write_html",
-        "run": "compare run_table",
-        "tables": "figure_table show table text",
+        "live": "Screen screen",
+        "numbers": "duration number usd",
+        "picture": "Picture",
+        "run_view": "RunView",
+        "tables": "compare figure_table run_table show table text",
     },
 )

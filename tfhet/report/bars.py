@@ -1,8 +1,4 @@
-"""The geometry of horizontal bars with their intervals, for the template to draw as inline SVG.
-
-Every bar is a box of 1000 x 20 units of its own that the page stretches; names and values stand beside it as text, so
-that they keep their size at any width.
-"""
+"""The geometry of horizontal bars with their intervals, for the templates to draw as inline SVG."""
 
 from __future__ import annotations
 
@@ -13,33 +9,26 @@ from dataclasses import dataclass
 
 from tfhet.record import Figure, Record
 from tfhet.report import numbers
-from tfhet.report.chart import MOST, WIDTH, Tick, nice_ticks
+from tfhet.report.chart import MOST, Axis, Tick, nice_ticks
 
-MANY = 20
-"""A chart of more bars is folded away, and drawn when it is opened."""
 LOG_FROM = 30.0
 """Largest over smallest value from which the axis is logarithmic; below, short bars can still be seen."""
 
 
 @dataclass(frozen=True)
 class Bar:
-    """One figure, ready to be drawn; places in units of the box."""
+    """One figure; places in percent of the axis."""
 
     name: str
     value: str
     """The value with its unit."""
-    start: float
-    """Left end."""
-    width: float
-    """0 where only a point is drawn."""
     at: float
-    """Place of the value."""
     low: float
-    """Left end of the interval."""
+    """Lower end of the interval."""
     high: float
-    """Right end of the interval; `low` where there is none."""
+    """Upper end of the interval; `low` where there is none."""
     words: str
-    """The bar in words."""
+    """Value, interval and samples in one line."""
     mark: str
     """How it is drawn, colour apart: `solid`, `hollow` or `dashed`."""
     limit: float | None
@@ -53,10 +42,10 @@ class BarChart:
     title: str
     bars: Sequence[Bar]
     ticks: Sequence[Tick]
-    is_points: bool
-    """Whether values are points on a logarithmic axis: the length of a bar would mean nothing there."""
+    zero: float | None
+    """Place where bars begin; None for points on a logarithmic axis, where the length of a bar would mean nothing."""
     note: str
-    """What the drawing leaves out, and what its whiskers are."""
+    """Omissions of the drawing, and the meaning of its whiskers."""
 
 
 def bar_chart(
@@ -69,49 +58,48 @@ def bar_chart(
 ) -> BarChart | None:
     """The bars of `figures`, which share one unit; None when none of them is finite.
 
-    marks: how a bar is drawn, by name. limits: a value that the figure cannot go beyond, by name; the axis holds it.
-    is_linear: values far apart are bars too, since they are parts of one thing.
+    marks: how a bar is drawn, by name. limits: a value that the figure cannot exceed, by name; the axis includes it.
+    is_linear: values far apart are bars too, since they are parts of one whole.
     What is not finite is left out and counted in the note.
     """
     shown = {name: figure for name, figure in figures.items() if abs(figure.value) < MOST}
     if not shown:
         return None
     limits = {name: limit for name, limit in (limits or {}).items() if name in shown and 0 < limit < MOST}
-    values = [figure.value for figure in shown.values()]
-    ends = {name: _interval(figure) for name, figure in shown.items()}
-    positive = [value for value in values if value > 0]
-    is_points = (
-        len(positive) == len(values) > 1 and max(values) / LOG_FROM >= min(values) and not limits and not is_linear
-    )
-    low = min(0.0, *values, *(end[0] for end in ends.values()))
-    high = max(0.0, *values, *(end[1] for end in ends.values()), *limits.values())
-    axis = _logarithmic(values) if is_points else _linear(low, high)
-    bars = []
-    for name, figure in shown.items():
-        at, (left, right) = axis.across(figure.value), (axis.across(end) for end in ends[name])
-        start = min(axis.across(0.0), at) if not is_points else at
-        bars.append(
-            Bar(
-                name=name,
-                value=numbers.number(figure.value, unit=figure.unit),
-                start=start,
-                width=0.0 if is_points else max(axis.across(0.0), at) - start,
-                at=at,
-                low=left,
-                high=right,
-                words=in_words(name, figure),
-                mark=(marks or {}).get(name, "solid"),
-                limit=axis.across(limits[name]) if name in limits else None,
-            )
+    values, ends = [figure.value for figure in shown.values()], {name: _ends(each) for name, each in shown.items()}
+    is_points = not (limits or is_linear) and len(values) > 1 and 0 < min(values) <= max(values) / LOG_FROM
+    if is_points:
+        first, last = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
+        apart = math.ceil((last - first) / 6)  # few enough that each number has room
+        axis = Axis(first, last, is_logarithmic=True)
+        ticks = axis.ticks(10.0**power for power in range(first, last + 1, apart))
+    else:
+        low = min(0.0, *values, *(end for end, _ in ends.values()))
+        high = max(0.0, *values, *(end for _, end in ends.values()), *limits.values())
+        ticked = [0.0] if low < 0 else nice_ticks(high)
+        axis = Axis(low, max(high, ticked[-1]))
+        ticks = axis.ticks(ticked)
+    bars = [
+        Bar(
+            name=name,
+            value=numbers.number(figure.value, unit=figure.unit),
+            at=axis.at(figure.value),
+            low=axis.at(ends[name][0]),
+            high=axis.at(ends[name][1]),
+            words=in_words(name, figure),
+            mark=(marks or {}).get(name, "solid"),
+            limit=axis.at(limits[name]) if name in limits else None,
         )
+        for name, figure in shown.items()
+    ]
     notes = []
     if len(shown) < len(figures):
         notes.append(f"{len(figures) - len(shown)} without a finite value left out")
     if is_points:
         notes.append("points on a logarithmic axis")
-    if any(left < right for left, right in ends.values()):
+    if any(low < high for low, high in ends.values()):
         notes.append("whiskers: 95 % interval of the median")
-    return BarChart(title, bars, axis.ticks, is_points, "; ".join(notes))
+    return BarChart(title, bars, ticks, None if is_points else axis.at(0.0), "; ".join(notes))
 
 
 def in_words(name: str, figure: Figure) -> str:
@@ -122,64 +110,25 @@ def in_words(name: str, figure: Figure) -> str:
     return f"{name}: {numbers.number(figure.value, unit=figure.unit)}{interval}, {samples}{against}"
 
 
-@dataclass(frozen=True)
-class _Axis:
-    low: float
-    high: float
-    ticks: Sequence[Tick]
-    is_logarithmic: bool = False
-
-    def across(self, value: float) -> float:
-        """The place of a value, 0 to WIDTH."""
-        if self.is_logarithmic:
-            value = math.log10(value) if value > 0 else self.low
-        part = (value / 2 - self.low / 2) / (self.high / 2 - self.low / 2)
-        return WIDTH * min(1.0, max(0.0, part))
-
-
-def _interval(figure: Figure) -> tuple[float, float]:
-    """The ends in order; the value itself where one is not finite."""
+def _ends(figure: Figure) -> tuple[float, float]:
+    """The ends of the interval in order; the value itself where one is not finite."""
     low, high = sorted((figure.low, figure.high))
     return (low, high) if abs(low) < MOST and abs(high) < MOST else (figure.value, figure.value)
 
 
-def _linear(low: float, high: float) -> _Axis:
-    if low < -1 / MOST:  # half of a smaller number is 0
-        return _Axis(low, high, [Tick(_Axis(low, high, ()).across(0.0) / WIDTH * 100.0, "0")])
-    ticks = nice_ticks(high)
-    return _Axis(0.0, ticks[-1], [Tick(100.0 * tick / ticks[-1], f"{tick:g}") for tick in ticks])
-
-
-def _logarithmic(values: Sequence[float]) -> _Axis:
-    low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
-    apart = math.ceil((high - low) / 6)  # of few places each has room for its number
-    powers = range(low, high + 1, apart)
-    return _Axis(low, high, [Tick(100.0 * (power - low) / (high - low), f"{10.0**power:g}") for power in powers], True)
-
-
-@dataclass(frozen=True)
-class Benchmark:
-    """A benchmark record as a page shows it: a chart for the figures of each unit."""
-
-    record: Record
-    prefix: str
-    """What all names of figures begin with; the charts leave it out."""
-    charts: Sequence[BarChart]
-    """One for each unit of which there are at least two figures."""
-
-    @classmethod
-    def of(cls, record: Record) -> Benchmark:
-        """The charts of a record."""
-        shared = os.path.commonprefix(list(record.figures)) if len(record.figures) > 1 else ""
-        prefix = shared[: shared.rfind(".") + 1]
-        by_unit: dict[str, dict[str, Figure]] = {}
-        for name, figure in record.figures.items():
-            by_unit.setdefault(figure.unit, {})[name.removeprefix(prefix)] = figure
-        charts = [bar_chart(_title(unit, some), some) for unit, some in by_unit.items() if len(some) > 1]
-        return cls(record, prefix, [chart for chart in charts if chart])
-
-
-def _title(unit: str, figures: Mapping[str, Figure]) -> str:
-    against = {figure.against for figure in figures.values()}
-    only = against.pop() if len(against) == 1 else None
-    return f"In {unit or 'no unit'}" + (f", against {only}" if only else "")
+def benchmark_charts(record: Record) -> tuple[str, list[BarChart]]:
+    """The common beginning of all figures' names, which the charts leave out, and a chart for each unit of which there
+    are at least two figures."""
+    shared = os.path.commonprefix(list(record.figures)) if len(record.figures) > 1 else ""
+    prefix = shared[: shared.rfind(".") + 1]
+    by_unit: dict[str, dict[str, Figure]] = {}
+    for name, figure in record.figures.items():
+        by_unit.setdefault(figure.unit, {})[name.removeprefix(prefix)] = figure
+    charts = []
+    for unit, figures in by_unit.items():
+        against = {figure.against for figure in figures.values()}
+        common = against.pop() if len(against) == 1 else None
+        title = f"In {unit or 'no unit'}{f', against {common}' if common else ''}"
+        if len(figures) > 1 and (chart := bar_chart(title, figures)):
+            charts.append(chart)
+    return prefix, charts

@@ -1,67 +1,51 @@
-"""The geometry of a line chart over steps, for the template to draw as inline SVG without any library.
+"""The geometry of charts: axes, and lines over steps. The templates draw it as inline SVG, without any library.
 
-The plot area is a box of 1000 x 100 units that the page stretches; tick labels are placed beside it in percent, so that
-text keeps its size at any width.
+Places are percentages of an axis, 0 at its low end. The page stretches the plot area and writes labels beside it as
+text, so that they keep their size at any width.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tfhet.record import median, percentile
 from tfhet.report import numbers
 
-WIDTH, HEIGHT = 1000.0, 100.0
 BUCKETS = 250
 """Maximum number of points: with more steps, a point is the median of a bucket and a band spans its extremes."""
 MOST = 1e300
-"""Larger values count as not finite: twice the value would be."""
+"""Values beyond this count as not finite, so that a difference of two values is finite."""
 OUTLIER = 4.0
-"""A maximum beyond this many times p90 is cut at the top, and said so, instead of flattening the rest."""
+"""A maximum beyond this many times p90 is cut at the top, which the note says, instead of flattening the rest."""
 
 
 @dataclass(frozen=True)
 class Tick:
-    """A labelled place on an axis, in percent: 0 is left or top."""
+    """A labelled place on an axis, in percent."""
 
-    at_pct: float
+    at: float
     label: str
 
 
 @dataclass(frozen=True)
-class ChartDot:
-    """A region that the pointer finds, in units of the box, and the words that it shows there."""
+class Axis:
+    """An axis between two values; a logarithmic one is given their decimal logarithms."""
 
-    x: float
-    """Left edge."""
-    width: float
-    words: str
-    """The step (or steps) and the value."""
+    low: float
+    high: float
+    is_logarithmic: bool = False
 
+    def at(self, value: float) -> float:
+        """Place of a value, 0 to 100. A value beyond an end has the place of that end."""
+        if self.is_logarithmic:
+            value = math.log10(value) if value > 0 else self.low
+        return 100.0 * min(1.0, max(0.0, (value - self.low) / (self.high - self.low)))
 
-@dataclass(frozen=True)
-class LineChart:
-    """One series over steps, ready to be drawn."""
-
-    title: str
-    """What is shown, with its unit."""
-    line: str
-    """SVG path of the series."""
-    band: str
-    """SVG path of the area below it: bucket extremes, or from zero up; may be empty."""
-    x_ticks: Sequence[Tick]
-    y_ticks: Sequence[Tick]
-    middle_pct: float
-    """Place of the median; 0 is the top."""
-    middle: str
-    """The median as text."""
-    spots: Sequence[ChartDot]
-    note: str
-    """What the drawing leaves out, or empty."""
-    described: str
-    """The chart in one sentence, for those who do not see it."""
+    def ticks(self, values: Iterable[float]) -> list[Tick]:
+        """Ticks at some values, labelled with them."""
+        return [Tick(self.at(value), f"{value:g}") for value in values]
 
 
 def nice_ticks(high: float, count: int = 4, *, whole: bool = False) -> list[float]:
@@ -75,6 +59,41 @@ def nice_ticks(high: float, count: int = 4, *, whole: bool = False) -> list[floa
     return [index * step for index in range(math.ceil(high / step - 1e-9) + 1)]
 
 
+@dataclass(frozen=True)
+class LinePoint:
+    """A step of a line, or a bucket of neighbouring steps."""
+
+    x: float
+    y: float
+    low: float
+    """Lower end of the band."""
+    high: float
+    """Upper end of the band."""
+    left: float
+    """Left edge of the region that shows the words under the pointer."""
+    width: float
+    words: str
+    """The step (or steps) and the value."""
+
+
+@dataclass(frozen=True)
+class LineChart:
+    """One series over steps."""
+
+    title: str
+    """Quantity and unit."""
+    spots: Sequence[LinePoint]
+    x_ticks: Sequence[Tick]
+    y_ticks: Sequence[Tick]
+    median: float
+    """Place of the median."""
+    median_words: str
+    note: str
+    """Omissions of the drawing; "" where there are none."""
+    described: str
+    """The chart in one sentence, for those who do not see it."""
+
+
 def line_chart(title: str, samples: Sequence[float], unit: str, *, top: float | None = None) -> LineChart | None:
     """The chart of `samples` in order; `top` fixes the upper end of the axis (100 for percent). None without samples.
 
@@ -84,72 +103,42 @@ def line_chart(title: str, samples: Sequence[float], unit: str, *, top: float | 
     if not steps:
         return None
     values = [max(0.0, float(samples[index])) for index in steps]
-    slowest, usual = max(values), percentile(values, 90)
-    cut = top if top is not None else (usual * 2.0 if usual > 0 and slowest > OUTLIER * usual else slowest)
-    ticks = nice_ticks(cut) if top is None else [top * quarter / 4.0 for quarter in range(5)]
-    high = ticks[-1]
+    first, last, middle, usual, slowest = steps[0], steps[-1], median(values), percentile(values, 90), max(values)
+    if top is None:
+        y_values = nice_ticks(2.0 * usual if usual > 0 and slowest > OUTLIER * usual else slowest)
+    else:
+        y_values = [top * quarter / 4.0 for quarter in range(5)]
+    across = Axis(first, last) if last > first else Axis(first - 1, first + 1)  # a single step lies in the middle
+    upward = Axis(0.0, y_values[-1])
+    groups = min(len(values), BUCKETS)
+    ends = [index * len(values) // groups for index in range(groups + 1)]
+    spots = []
+    for start, end in zip(ends, ends[1:], strict=False):
+        some, begin, finish = values[start:end], steps[start], steps[end - 1]
+        x, value = across.at((begin + finish) / 2.0), median(some)
+        low, high = (min(some), max(some)) if groups < len(values) else (0.0, value)
+        left, right = max(0.0, x - 50.0 / groups), min(100.0, x + 50.0 / groups)
+        named = f"step {begin + 1}" if begin == finish else f"steps {begin + 1} to {finish + 1}, median"
+        words = f"{named}: {numbers.number(value, unit=unit)}"
+        spots.append(LinePoint(x, upward.at(value), upward.at(low), upward.at(high), left, right - left, words))
     notes = []
     if len(steps) < len(samples):
         notes.append(f"{len(samples) - len(steps)} steps without a finite value left out")
-    above = sum(value > high for value in values)
-    if above:
-        notes.append(
-            f"{above} step{'s' * (above != 1)} above the axis, the highest {numbers.number(slowest, unit=unit)}"
-        )
-    first, last = steps[0], steps[-1]
-    span = max(1, last - first)
-
-    def across(step: float) -> float:
-        return (step - first) / span * WIDTH if last > first else WIDTH / 2
-
-    def down(value: float) -> float:
-        return HEIGHT * (1.0 - min(value, high) / high)
-
-    groups = _buckets(len(values))
-    if len(groups) < len(values):
+    if above := sum(value > upward.high for value in values):
+        plural = "s" * (above != 1)
+        notes.append(f"{above} step{plural} above the axis, the highest {numbers.number(slowest, unit=unit)}")
+    if groups < len(values):
         notes.append("line: median of neighbouring steps, band: their extremes")
-    points, floor, ceiling, spots = [], [], [], []
-    for start, end in groups:
-        some, begin, finish = values[start:end], steps[start], steps[end - 1]
-        center = across((begin + finish) / 2.0)
-        points.append((center, down(median(some))))
-        floor.append((center, down(min(some)) if len(groups) < len(values) else HEIGHT))
-        ceiling.append((center, down(max(some)) if len(groups) < len(values) else down(median(some))))
-        named = f"step {begin + 1}" if begin == finish else f"steps {begin + 1} to {finish + 1}, median"
-        half = WIDTH / len(groups) / 2.0
-        left = max(0.0, center - half)
-        spots.append(
-            ChartDot(left, min(WIDTH, center + half) - left, f"{named}: {numbers.number(median(some), unit=unit)}")
-        )
-    middle = median(values)
+    x_values = nice_ticks(last + 1, 5, whole=True) if last > first else [first + 1]
+    facts = {"median": middle, "p10": percentile(values, 10), "p90": usual, "highest": slowest}
+    summary = ", ".join(f"{name} {numbers.number(value, unit=unit)}" for name, value in facts.items())
     return LineChart(
-        title=title,
-        line=path(points) if len(points) > 1 else f"M0,{points[0][1]:.2f}H{WIDTH:.0f}",
-        band=path([*ceiling, *reversed(floor)]) + "Z" if len(points) > 1 else "",
-        x_ticks=[
-            Tick(across(step - 1) / WIDTH * 100.0, numbers.number(round(step)))
-            for step in (nice_ticks(last + 1, 5, whole=True) if last > first else [first + 1])
-            if first < step <= last + 1
-        ],
-        y_ticks=[Tick(down(value) / HEIGHT * 100.0, f"{value:g}") for value in ticks],
-        middle_pct=down(middle) / HEIGHT * 100.0,
-        middle=numbers.number(middle, unit=unit),
-        spots=spots,
-        note="; ".join(notes),
-        described=(
-            f"{title} over {numbers.number(len(values))} steps: median {numbers.number(middle, unit=unit)}, "
-            f"p10 {numbers.number(percentile(values, 10), unit=unit)}, p90 {numbers.number(usual, unit=unit)}, "
-            f"highest {numbers.number(slowest, unit=unit)}."
-        ),
+        title,
+        spots,
+        [Tick(across.at(step - 1), numbers.number(round(step))) for step in x_values if first < step <= last + 1],
+        upward.ticks(y_values),
+        upward.at(middle),
+        numbers.number(middle, unit=unit),
+        "; ".join(notes),
+        f"{title} over {numbers.number(len(values))} steps: {summary}.",
     )
-
-
-def _buckets(count: int) -> list[tuple[int, int]]:
-    if count <= BUCKETS:
-        return [(index, index + 1) for index in range(count)]
-    return [(index * count // BUCKETS, (index + 1) * count // BUCKETS) for index in range(BUCKETS)]
-
-
-def path(points: Sequence[tuple[float, float]]) -> str:
-    """The SVG path through some points."""
-    return "M" + "L".join(f"{x:.2f},{y:.2f}" for x, y in points)

@@ -52,7 +52,7 @@ def run_report(args: argparse.Namespace) -> int:
     no price is known.
     """
     from tfhet import report
-    from tfhet.record import document
+    from tfhet.record import write_text
 
     given = report.read_given(args.paths, profile=args.profile, plan=args.plan)
     given = replace(given, price_of=_prices([view.run for view in given.runs], args.region))
@@ -60,7 +60,7 @@ def run_report(args: argparse.Namespace) -> int:
     for folder in folders:
         print(report.write_html(folder, given))
     if args.html or len(folders) != 1 or len(args.paths) != 1:
-        print(document.write_text(args.html or Path("report.html"), report.page(given)))
+        print(write_text(args.html or Path("report.html"), report.page(given)))
     if len(given.runs) == 1:
         (view,) = given.runs
         report.show(report.run_table(view.run, view.folder.path if view.folder else None))
@@ -97,27 +97,27 @@ def run_timeline(args: argparse.Namespace) -> int:
     """The tables of where the time went; the exit code is 0. Raises UsageError for a run without times."""
     from tfhet import report
     from tfhet.record import RunFolder
-    from tfhet.telemetry import chrome_trace, tensorboard, timeline_summary
+    from tfhet.telemetry import timeline_json, timeline_tables, write_chrome_trace, write_scalars
 
     folder = RunFolder(args.run_dir)
     found = folder.timeline()
     if found.is_empty:
         raise UsageError(f"{args.run_dir} holds no times of hosts or steps: run the job with --timeline hosts or steps")
-    for title, columns, rows in timeline_summary.tables(found):
+    for title, columns, rows in timeline_tables(found):
         report.show(report.table(rows, columns=columns, title=title))
     if args.chrome:
-        print(chrome_trace.write(found, folder.events(), args.chrome))
+        print(write_chrome_trace(found, folder.events(), args.chrome))
     if args.tensorboard:
-        print("\n".join(map(str, tensorboard.write(found, args.tensorboard))))
+        print("\n".join(map(str, write_scalars(found, args.tensorboard))))
     if args.json:
-        args.json.write_text(json.dumps(timeline_summary.to_json(found), indent=1), encoding="utf-8")
+        args.json.write_text(json.dumps(timeline_json(found), indent=1), encoding="utf-8")
     return 0
 
 
 def run_top(args: argparse.Namespace) -> int:
     """Shows a run until it ends. Raises UsageError for times that are not above 0, or no folder."""
     from tfhet.record import RunFolder
-    from tfhet.report.screen import top
+    from tfhet.report.live import top
 
     for name, value in (("every_s", args.every_s), ("stale_s", args.stale_s)):
         if not 0 < value < math.inf:

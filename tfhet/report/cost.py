@@ -1,4 +1,4 @@
-"""What a step of each run costs, and what the one gains over the other: the price-performance table."""
+"""The price-performance table: what a step of each run costs, and what one run gains over another."""
 
 from __future__ import annotations
 
@@ -8,24 +8,22 @@ from dataclasses import dataclass
 
 from tfhet.catalogue import Price
 from tfhet.errors import UsageError
-from tfhet.record import RunSummary, Spread
+from tfhet.record import RunSummary
 from tfhet.report import numbers
 
 MS_PER_HOUR = 3.6e6
-
-
 PriceOf = Callable[[str], Price | None]
 """The price of an instance type; None where none is known."""
 
 
 @dataclass(frozen=True)
 class Bill:
-    """What the instances of a run cost."""
+    """The price of a run's instances."""
 
     instances: tuple[str, ...]
     """`1 x ml.p4d.24xlarge`, `2 x ml.c5.18xlarge`."""
     usd_per_hour: float | None
-    """Of all of them; None where a price is not known."""
+    """Price of all of them; None where one is not known."""
     why: str
     """Why it is not known, or where the prices are from."""
 
@@ -35,23 +33,22 @@ class CostRow:
     """One run of the table."""
 
     name: str
+    run: RunSummary
     bill: Bill
-    step_ms: Spread | None
-    wait_pct: float | None
     usd_per_step: float | None
     usd_per_million: float | None
-    """Examples; None where their number in a step is not known."""
+    """USD per million examples; None where the number of examples in a step is not known."""
     speedup: float | None
-    """Against the first run: examples per time; above 1 is faster."""
+    """Examples per time over those of the first run; above 1 is faster."""
     saving_pct: float | None
-    """Against the first run, in money per example; negative where it costs more."""
+    """Money per example that is saved against the first run; negative where it costs more."""
 
 
 def bill(summary: RunSummary, price_of: PriceOf | None) -> Bill:
-    """The instances of a run and their price; None as `price_of` stands for prices that are not looked up."""
+    """The instances of a run and their price. price_of: None for prices that are not looked up."""
     names: list[str] = []
     why: list[str] = []
-    sources: dict[str, None] = {}
+    sources: list[str] = []
     usd = 0.0
     for name, group in summary.cluster.items():
         kind, hosts = group.get("instance_type"), group.get("hosts")
@@ -69,10 +66,10 @@ def bill(summary: RunSummary, price_of: PriceOf | None) -> Bill:
             why.append(f"no price of {kind} is known" if price_of else "no prices were given")
             continue
         usd += count * found.usd_per_hour
-        sources[f"{found.market}, {found.region}: {found.source}, {found.date}"] = None
+        sources.append(f"{found.market}, {found.region}: {found.source}, {found.date}")
     if not names:
         return Bill((), None, "the record names no instances")
-    return Bill(tuple(names), None if why else usd, "; ".join(dict.fromkeys(why)) or "; ".join(sources))
+    return Bill(tuple(names), None if why else usd, "; ".join(dict.fromkeys(why or sources)))
 
 
 def cost_rows(runs: Mapping[str, RunSummary], price_of: PriceOf | None) -> list[CostRow]:
@@ -81,28 +78,24 @@ def cost_rows(runs: Mapping[str, RunSummary], price_of: PriceOf | None) -> list[
     Runs are compared per example where the number of examples in a step is known of both, else per step.
     """
     rows: list[CostRow] = []
-    first: tuple[float | None, float | None, int | None] = (None, None, None)
+    first: tuple[float | None, float | None, int | None] | None = None
     for name, run in runs.items():
         paid, count = bill(run, price_of), _examples(run)
-        step = _positive(run.step_ms.median if run.step_ms else None)
-        each = _positive(paid.usd_per_hour * step / MS_PER_HOUR) if paid.usd_per_hour and step else None
-        if not rows:
-            first = step, each, count
-            before = paid_before = None
-        else:
-            before, paid_before = first[:2]
-        per = count / first[2] if count and first[2] else 1.0
-        dearer = _positive(each / per / paid_before) if each and paid_before else None
+        step_ms = _positive(run.step_ms.median if run.step_ms else None)
+        usd = _positive(paid.usd_per_hour * step_ms / MS_PER_HOUR) if paid.usd_per_hour and step_ms else None
+        first = first or (step_ms, usd, count)
+        base_ms, base_usd, base_count = first if rows else (None, None, None)
+        larger = count / base_count if count and base_count else 1.0
+        dearer = _positive(usd / larger / base_usd) if usd and base_usd else None
         rows.append(
             CostRow(
                 name=name,
+                run=run,
                 bill=paid,
-                step_ms=run.step_ms,
-                wait_pct=run.wait_pct,
-                usd_per_step=each,
-                usd_per_million=_positive(each / count * 1e6) if each and count else None,
-                speedup=_positive(before / step * per) if before and step else None,
-                saving_pct=100.0 * (1.0 - dearer) if dearer is not None else None,
+                usd_per_step=usd,
+                usd_per_million=_positive(usd / count * 1e6) if usd and count else None,
+                speedup=_positive(base_ms / step_ms * larger) if base_ms and step_ms else None,
+                saving_pct=100.0 * (1.0 - dearer) if dearer else None,
             )
         )
     return rows
@@ -112,13 +105,11 @@ def headline(rows: list[CostRow]) -> str:
     """The table in one sentence: the best of the others against the first."""
     if len(rows) < 2:
         return ""
-    timed = [row for row in rows[1:] if row.speedup is not None]
+    timed = [row for row in rows[1:] if row.speedup]
     if not timed:
         return "The runs cannot be compared: no steps were measured of one of them."
     priced = [row for row in timed if row.saving_pct is not None]
-    best = (
-        max(priced, key=lambda row: row.saving_pct or 0.0) if priced else max(timed, key=lambda row: row.speedup or 0)
-    )
+    best = max(priced or timed, key=lambda row: (row.saving_pct if priced else row.speedup) or 0.0)
     speedup = best.speedup or 0.0
     pace = f"{numbers.number(speedup)} times as fast as"
     if speedup < 1:
@@ -131,7 +122,8 @@ def headline(rows: list[CostRow]) -> str:
 
 def _examples(run: RunSummary) -> int | None:
     """Examples in one step, over all ranks."""
-    return run.batch_size * (run.ranks or 1) if run.batch_size and run.batch_size > 0 and (run.ranks or 1) > 0 else None
+    count = (run.batch_size or 0) * (run.ranks or 1)
+    return count if count > 0 else None
 
 
 def _positive(value: float | None) -> float | None:

@@ -9,43 +9,35 @@ from pathlib import Path
 
 import jinja2
 
-from tfhet.advice import Diagnosis, of_run, paragraph
+from tfhet.advice import of_run, paragraph
 from tfhet.errors import DataError
-from tfhet.record import Record, RunFolder, RunSummary, document
-from tfhet.record.run import KIND as RUN_KIND
+from tfhet.record import Record, RunFolder, RunSummary, read_json, write_text
 from tfhet.report import numbers
-from tfhet.report.bars import MANY, Benchmark
+from tfhet.report.bars import benchmark_charts
 from tfhet.report.cost import PriceOf, cost_rows, headline
-from tfhet.report.frontier import PlanView, frontier_chart, projected_rows, read_plan
-from tfhet.report.run_view import LOG_LINES, RunView, machine_facts, value, views
-from tfhet.report.stage_costs import StageCosts, stage_costs
-from tfhet.report.utilisation import busiest, use_chart
-from tfhet.telemetry import timeline_summary
+from tfhet.report.frontier import PlanView, frontier_chart, projected, read_plan
+from tfhet.report.run_view import LOG_LINES, RunView, value, views
+from tfhet.report.stage_costs import stage_costs
+from tfhet.telemetry import timeline_tables
 
 
 @dataclass(frozen=True)
 class Given:
-    """The material of one page; everything may be absent."""
+    """The material of one page."""
 
     runs: Sequence[RunView] = ()
     """The first is what the others are compared with."""
     records: Sequence[Record] = ()
-    """Of benchmarks."""
+    """Benchmark records."""
     profile: Record | None = None
-    """What `tfhet profile --json` wrote."""
+    """Record that `tfhet profile --json` wrote."""
     plan: PlanView | None = None
-    """What `tfhet plan --json` wrote."""
+    """Plan that `tfhet plan --json` wrote."""
     price_of: PriceOf | None = None
     """None: prices are not looked up."""
 
 
-def read_given(
-    paths: Sequence[Path],
-    *,
-    profile: Path | None = None,
-    plan: Path | None = None,
-    price_of: PriceOf | None = None,
-) -> Given:
+def read_given(paths: Sequence[Path], *, profile: Path | None = None, plan: Path | None = None) -> Given:
     """Reads what `paths` name: folders of runs, summaries of runs and benchmark records, each known by its content.
 
     Raises UsageError for a path with nothing to read or of another schema, DataError for a file that is neither.
@@ -56,86 +48,61 @@ def read_given(
         if not path.is_file():
             runs.append((RunFolder(path).read_summary(), path))
             continue
-        content = document.read(path, "run summary or benchmark record")
+        content = read_json(path, "run summary or benchmark record")
         if "figures" in content:
             records.append(Record.from_json(content, str(path)))
         elif "exit_codes" in content:
             runs.append((RunSummary.from_json(content, str(path)), None))
         else:
-            raise DataError(f"{path} is neither a {RUN_KIND} nor a benchmark record", str(path))
+            raise DataError(f"{path} is neither a run summary nor a benchmark record", str(path))
     return Given(
         tuple(views(runs)),
         tuple(records),
         Record.read(profile) if profile else None,
-        read_plan(document.read(plan, "plan"), str(plan)) if plan else None,
-        price_of,
+        read_plan(read_json(plan, "plan"), str(plan)) if plan else None,
     )
-
-
-TEMPLATES = Path(__file__).parent / "templates"
 
 
 @cache
 def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
+        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     shown = (numbers.number, numbers.percent, numbers.duration, numbers.size, numbers.moment, numbers.exit_code)
-    for each in (*shown, numbers.interval, numbers.usd, paragraph, value):
-        environment.filters[each.__name__] = each
+    environment.filters |= {each.__name__: each for each in (*shown, numbers.interval, numbers.usd, paragraph, value)}
+    environment.filters["place"] = "{:.2f}".format
     return environment
 
 
 def page(given: Given) -> str:
     """The page as text. Raises DataError where the profile that was given is none."""
     places = [view.run.stages_where for view in given.runs]
-    most_places = max(places, key=lambda each: len(set(each.values())), default=None)
+    most_places = max(places, key=lambda each: len(set(each.values())), default={})
     costs = stage_costs(given.profile, most_places) if given.profile else None
     runs = {view.name: view.run for view in given.runs}
     rows = cost_rows(runs, given.price_of)
-    plan = given.plan
-    return (
-        _environment()
-        .get_template("page.html.j2")
-        .render(
-            title=_title(given),
-            views=[(view, _diagnosis(view, given, costs)) for view in given.runs],
-            cost_rows=rows,
-            headline=headline(rows),
-            is_simulated=any(view.is_simulated for view in given.runs),
-            costs=costs,
-            plan=plan,
-            frontier=frontier_chart(plan) if plan else None,
-            projected=projected_rows(plan, runs) if plan else [],
-            benchmarks=[Benchmark.of(record) for record in given.records],
-            machine_facts=machine_facts,
-            use_chart=use_chart,
-            timeline_tables=timeline_summary.tables,
-            log_lines=LOG_LINES,
-            many=MANY,
-        )
-    )
-
-
-def _title(given: Given) -> str:
-    if len(given.runs) == 1:
-        return given.runs[0].name
-    if given.runs:
-        return f"{len(given.runs)} runs side by side"
-    return given.records[0].name if len(given.records) == 1 else "tfhet report"
-
-
-def _diagnosis(view: RunView, given: Given, costs: StageCosts | None) -> Diagnosis:
-    data_groups = [name for name, group in view.run.cluster.items() if group.get("role") == "data"]
-    return of_run(
-        view.run,
-        costs=[(part.name, part.added) for part in costs.parts] if costs else (),
-        busiest_data_host=busiest(view.hosts, data_groups),
-        choice=given.plan.choice if given.plan else None,
+    plan, choice = given.plan, given.plan.choice if given.plan else None
+    parts = [(part.name, part.added) for part in costs.parts] if costs else []
+    template = _environment().get_template("page.html.j2")
+    return template.render(
+        views=[
+            (view, of_run(view.run, costs=parts, busiest_data_host=view.busiest_data_host, choice=choice))
+            for view in given.runs
+        ],
+        cost_rows=rows,
+        headline=headline(rows),
+        is_simulated=any(view.is_simulated for view in given.runs),
+        costs=costs,
+        plan=plan,
+        frontier=frontier_chart(plan) if plan else None,
+        projected=projected(plan, runs) if plan else [],
+        benchmarks=[(record, *benchmark_charts(record)) for record in given.records],
+        timeline_tables=timeline_tables,
+        log_lines=LOG_LINES,
     )
 
 
@@ -147,4 +114,4 @@ def write_html(folder: RunFolder | Path | str, given: Given | None = None) -> Pa
     """
     folder = folder if isinstance(folder, RunFolder) else RunFolder(Path(folder))
     view = RunView.of(folder.read_summary(), folder)
-    return document.write_text(folder.report_path, page(replace(given or Given(), runs=(view,), records=())))
+    return write_text(folder.report_path, page(replace(given or Given(), runs=(view,), records=())))

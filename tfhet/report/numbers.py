@@ -1,4 +1,4 @@
-"""Numbers as people read them: three digits that matter, a unit, and a dash for what was not measured."""
+"""Numbers as people read them: three significant digits, a unit, and a dash for what was not measured."""
 
 from __future__ import annotations
 
@@ -18,26 +18,18 @@ def number(value: float | int | None, digits: int = 3, unit: str = "") -> str:
     """
     if value is None:
         return MISSING
-    if isinstance(value, float) and not math.isfinite(value):
-        shown = "not a number" if math.isnan(value) else "∞" if value > 0 else "-∞"
-        return shown
+    if not math.isfinite(value):
+        return "not a number" if math.isnan(value) else "∞" if value > 0 else "-∞"
     if value == 0:
         shown = "0"
-    elif isinstance(value, int):
-        shown = _grouped(f"{value:d}")
-    elif not 1e-4 <= abs(value) < 1e15:
+    elif isinstance(value, float) and not 1e-4 <= abs(value) < 1e15:
         shown = f"{value:.{digits - 1}e}"
     else:
-        decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
-        shown = _grouped(f"{value:.{decimals}f}")
+        decimals = 0 if isinstance(value, int) else max(0, digits - 1 - math.floor(math.log10(abs(value))))
+        shown = f"{value:.{decimals}f}"
+        if len(shown.partition(".")[0].lstrip("-")) > 4:
+            shown = f"{value:,.{decimals}f}"
     return f"{shown} {unit}" if unit else shown
-
-
-def _grouped(shown: str) -> str:
-    whole, point, rest = shown.partition(".")
-    if len(whole.lstrip("-")) > 4:
-        whole = f"{int(whole):,}"
-    return whole + point + rest
 
 
 def percent(value: float | None) -> str:
@@ -48,7 +40,7 @@ def percent(value: float | None) -> str:
 
 
 def usd(value: float | None) -> str:
-    """Money, with three digits that matter."""
+    """Money, with three significant digits."""
     return MISSING if value is None else f"${number(value)}"
 
 
@@ -87,7 +79,7 @@ def moment(wall_s: float | None) -> str:
 
 
 def spread(value: Spread | None, unit: str) -> str:
-    """Median with the tenth and ninetieth percentile behind it."""
+    """The median, then the tenth and the ninetieth percentile."""
     if value is None:
         return MISSING
     return f"{number(value.median)} {unit} (p10 {number(value.p10)}, p90 {number(value.p90)})"

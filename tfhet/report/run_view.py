@@ -1,24 +1,47 @@
-"""What a page shows of one run: its record, its folder where there is one, and what follows from them."""
+"""One run as a page shows it: its record, its folder where there is one, and what follows from them."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from tfhet.errors import TfhetError
-from tfhet.record import Figure, RunFolder, RunSummary
-from tfhet.record.timeline import Timeline
+from tfhet.record import Figure, RunFolder, RunSummary, Timeline
 from tfhet.report import numbers
 from tfhet.report.bars import BarChart, bar_chart
 from tfhet.report.chart import LineChart, line_chart
-from tfhet.report.utilisation import HostCpu, reading_s, use_of_hosts
-from tfhet.telemetry import timeline_summary
+from tfhet.telemetry import process_summaries
 
 EVENTS_SHOWN = 200
 LOG_LINES = 40
+READING_BEGAN, RANK_ENDED = "reading.seen", "rank.ended"
+"""Events between which `reading_cpu_s` was counted."""
+
+
+@dataclass(frozen=True)
+class HostCpu:
+    """The use of one host; None for what the record does not say, and for a limit that the host does not have."""
+
+    name: str
+    group: str
+    """"" where the record does not say."""
+    cpu_s: float | None
+    """CPU seconds of its whole life."""
+    reading_cpu_s: float | None
+    """CPU seconds while the ranks read."""
+    cpus_used: float | None
+    """Mean number of CPUs used while the ranks read; of the whole run where the record does not say when that was."""
+    limits: Mapping[str, Any]
+    """Its limits `cpus`, `memory_bytes` and `bits_per_s` (of its network, in each direction), where it has them."""
+
+    @property
+    def used_pct(self) -> float | None:
+        """`cpus_used` as a share of the CPUs that it may use, in percent."""
+        cpus = _real(self.limits.get("cpus"))
+        return _real(100.0 * self.cpus_used / cpus) if self.cpus_used is not None and cpus else None
 
 
 @dataclass(frozen=True)
@@ -27,56 +50,46 @@ class RunView:
 
     run: RunSummary
     name: str
-    """Under which the page shows it."""
+    """Its name on the page."""
     folder: RunFolder | None = None
     """None where only its summary is given."""
     hosts: Sequence[HostCpu] = ()
-    events: Sequence[Mapping[str, str]] = ()
-    """Each with `when`, `name` and `rest`."""
+    events: Sequence[Mapping[str, Any]] = ()
+    """The first and the last events."""
     events_hidden: int = 0
-    """Left out in the middle."""
+    """Number of events in the middle that are left out."""
     timeline: Timeline = Timeline()
     """Steps and usage that its hosts recorded; may be empty."""
 
     @classmethod
     def of(cls, run: RunSummary, folder: RunFolder | None = None) -> RunView:
         """The view of a run; reads events and logs of its folder."""
-        found = list(folder.events()) if folder else []
-        events, hidden = _events(found, run.started)
+        found = folder.events() if folder else []
+        half = EVENTS_SHOWN // 2
+        hidden = max(0, len(found) - 2 * half)
         name = run.name or (folder.path.resolve().name if folder else "") or run.job_id or run.mode
-        hosts = tuple(use_of_hosts(run, reading_s(found)))
         timeline = Timeline()
         with contextlib.suppress(TfhetError, OSError):  # a page of the rest is better than none
             timeline = folder.timeline() if folder else timeline
-        return cls(run, name, folder, hosts, tuple(events), hidden, timeline)
-
-    @property
-    def state(self) -> tuple[str, str]:
-        """Whether it ended well: `good`, `bad` or `open`, and the words."""
-        if self.run.exit_code is None:
-            return "open", "not ended"
-        if self.run.exit_code == 0:
-            return "good", "succeeded"
-        return "bad", f"failed, exit code {numbers.exit_code(self.run.exit_code)}"
+        shown = found[:half] + found[-half:] if hidden else found
+        return cls(run, name, folder, use_of_hosts(run, reading_s(found)), shown, hidden, timeline)
 
     @property
     def is_simulated(self) -> bool:
-        """Whether its hosts were simulated: what a platform would have said, and nothing was paid."""
+        """Whether its hosts were simulated: it has the status of a platform, and no bill."""
         return self.run.status is not None and self.run.billable_s is None
 
     @property
     def charts(self) -> list[tuple[str, LineChart]]:
         """Lines over the steps, each with its kind: `step` or `wait`."""
-        found, step, wait = [], self.run.step_ms, self.run.wait_ms
-        if step is not None:
-            chart = line_chart("Step time (ms)", step.samples, "ms")
-            found += [("step", chart)] if chart else []
-        if step is not None and wait is not None:
-            pairs = zip(wait.samples, step.samples, strict=False)
-            shares = [100.0 * min(1.0, max(0.0, wait / step)) if step > 0 else 0.0 for wait, step in pairs]
-            chart = line_chart("Share of the step waiting for data (%)", shares, "%", top=100.0)
-            found += [("wait", chart)] if chart else []
-        return found
+        steps, waits = (spread.samples if spread else () for spread in (self.run.step_ms, self.run.wait_ms))
+        pairs = zip(waits, steps, strict=False)
+        shares = [100.0 * min(1.0, max(0.0, wait / step)) if step > 0 else 0.0 for wait, step in pairs]
+        charts = {
+            "step": line_chart("Step time (ms)", steps, "ms"),
+            "wait": line_chart("Share of the step waiting for data (%)", shares, "%", top=100.0),
+        }
+        return [(kind, chart) for kind, chart in charts.items() if chart]
 
     @property
     def parts(self) -> BarChart | None:
@@ -86,20 +99,30 @@ class RunView:
 
     @property
     def processes(self) -> BarChart | None:
-        """What each process used, from the timeline."""
-        found = timeline_summary.of_processes(self.timeline)
+        """CPUs used by each process, from the timeline."""
+        found = process_summaries(self.timeline)
         figures = {f"{one.host}: {one.name}": Figure.single(one.cpus, unit="CPUs") for one in found}
         return bar_chart("CPUs used by each process, in the mean", figures, is_linear=True)
 
     @property
-    def pipeline(self) -> list[tuple[str, str]]:
-        """The stages in order with their places, and "" for the cut between those of a group and of the trainer."""
-        lines: list[tuple[str, str]] = []
-        for stage, place in self.run.stages_where.items():
-            if place == "trainer" and lines and lines[-1][1] != "trainer":
-                lines.append(("", "trainer"))
-            lines.append((stage, place))
-        return lines
+    def use(self) -> BarChart | None:
+        """CPUs used by each host, with its limit where it has one."""
+        used = {
+            f"{host.name} ({host.group})" if host.group else host.name: host
+            for host in self.hosts
+            if host.cpus_used is not None
+        }
+        figures = {name: Figure.single(host.cpus_used or 0.0, unit="CPUs") for name, host in used.items()}
+        limits = {name: cpus for name, host in used.items() if (cpus := _real(host.limits.get("cpus"))) is not None}
+        return bar_chart("CPUs used by each host, in the mean", figures, limits=limits, is_linear=True)
+
+    @property
+    def busiest_data_host(self) -> tuple[str, float] | None:
+        """The data host that used the largest share of its CPUs, in percent; None where no limit is known."""
+        groups = [name for name, group in self.run.cluster.items() if group.get("role") == "data"]
+        data = [host for host in self.hosts if host.group in groups]
+        known = [(host.name, host.used_pct) for host in data if host.used_pct is not None]
+        return max(known, key=lambda each: each[1], default=None)
 
     @property
     def logs(self) -> list[tuple[str, list[str]]]:
@@ -107,7 +130,7 @@ class RunView:
         return [(host, self.folder.log_tail(host, LOG_LINES)) for host in self.folder.hosts()] if self.folder else []
 
 
-def views(runs: Sequence[tuple[RunSummary, Path | None]]) -> list[RunView]:
+def views(runs: Iterable[tuple[RunSummary, Path | None]]) -> list[RunView]:
     """Views under names that differ."""
     found: dict[str, RunView] = {}
     for run, path in runs:
@@ -119,36 +142,40 @@ def views(runs: Sequence[tuple[RunSummary, Path | None]]) -> list[RunView]:
     return list(found.values())
 
 
-def machine_facts(machine: Mapping[str, Any], versions: Mapping[str, str]) -> list[tuple[str, str]]:
-    """The machine and the versions of a record, as names and words."""
-    machine = dict(machine)
-    memory = machine.pop("memory_bytes", None)
-    facts = [(key.replace("_", " "), value(said)) for key, said in machine.items() if said not in (None, [], "")]
-    if isinstance(memory, (int, float)):
-        facts.append(("memory", numbers.size(memory)))
-    return facts + [(name, str(version)) for name, version in versions.items()]
+def reading_s(events: Iterable[Mapping[str, Any]]) -> float | None:
+    """Seconds from the first read of the ranks to the end of the last one; None where the events do not say."""
+    times: dict[object, list[float]] = {READING_BEGAN: [], RANK_ENDED: []}
+    for event in events:
+        if event.get("event") in times and (at_s := _real(event.get("time_s"))) is not None:
+            times[event["event"]].append(at_s)
+    if not all(times.values()):
+        return None
+    lasted_s = max(times[RANK_ENDED]) - min(times[READING_BEGAN])
+    return lasted_s if lasted_s > 0 else None
 
 
-def value(said: Any) -> str:
+def use_of_hosts(summary: RunSummary, lasted_s: float | None = None) -> list[HostCpu]:
+    """The hosts whose CPU was counted, in the order of the cluster. lasted_s: seconds that the ranks read."""
+    groups = {str(host): name for name, group in summary.cluster.items() for host in group.get("hosts") or ()}
+    counted = sorted({*summary.host_cpu_s, *summary.reading_cpu_s})
+    found = []
+    for name in [*(host for host in groups if host in counted), *(host for host in counted if host not in groups)]:
+        whole, reading = _real(summary.host_cpu_s.get(name)), _real(summary.reading_cpu_s.get(name))
+        cpu_s, seconds = (reading, lasted_s) if reading is not None and lasted_s else (whole, _real(summary.duration_s))
+        used = _real(cpu_s / seconds) if cpu_s is not None and seconds else None
+        found.append(HostCpu(name, groups.get(name, ""), whole, reading, used, summary.limits.get(name) or {}))
+    return found
+
+
+def _real(value: object) -> float | None:
+    """A finite number that is not negative, or None."""
+    return float(value) if isinstance(value, (int, float)) and 0 <= value < 1e300 else None
+
+
+def value(content: Any) -> str:
     """A value of a record in words: lists with commas, numbers as people read them."""
-    if isinstance(said, (list, tuple)):
-        return ", ".join(str(item) for item in said) or numbers.MISSING
-    if said is None or (isinstance(said, (int, float)) and not isinstance(said, bool)):
-        return numbers.number(said)
-    return str(said)
-
-
-def _events(found: Sequence[Mapping[str, Any]], begin: float | None) -> tuple[list[dict[str, str]], int]:
-    """The first and last events with their times since `begin`, or since the first; and how many are left out."""
-    rows = []
-    for event in found:
-        at, when = event.get("time_s"), ""
-        if isinstance(at, (int, float)):
-            begin = float(at) if begin is None else begin
-            when = f"{at - begin:+.2f} s"
-        rest = "  ".join(f"{key}={value(content)}" for key, content in event.items() if key not in ("time_s", "event"))
-        rows.append({"when": when, "name": str(event.get("event", "")), "rest": rest})
-    if len(rows) <= EVENTS_SHOWN:
-        return rows, 0
-    half = EVENTS_SHOWN // 2
-    return rows[:half] + rows[-half:], len(rows) - 2 * half
+    if isinstance(content, (list, tuple)):
+        return ", ".join(str(item) for item in content) or numbers.MISSING
+    if content is None or (isinstance(content, (int, float)) and not isinstance(content, bool)):
+        return numbers.number(content)
+    return str(content)

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from tfhet.errors import DataError
 from tfhet.record import Figure, Record
-from tfhet.report import numbers
 from tfhet.report.bars import BarChart, bar_chart
 
 MARKS = {"data_group": "solid", "dnn_group": "dashed", "trainer": "hollow"}
 """How the bar of a part is drawn, by where it runs."""
+_WHOLE = "profile.whole.us"
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,6 @@ class StageCosts:
     whole: Figure | None
     """The whole pipeline, measured together."""
 
-    def share(self, part: PartCost) -> str:
-        """Share of the whole in percent."""
-        whole = self.whole.value if self.whole else 0.0
-        return numbers.percent(100.0 * max(0.0, part.added.value) / whole) if whole > 0 else numbers.MISSING
-
     def chart(self) -> BarChart | None:
         """A bar for each part, drawn by where it ran."""
         bars = {part.name: part.added for part in self.parts}
@@ -50,30 +45,21 @@ class StageCosts:
         return bar_chart("CPU time per example that each part adds", bars, marks=marks)
 
 
-def stage_costs(record: Record, stages_where: Mapping[str, str] | None = None) -> StageCosts:
-    """The parts that the record of a profile holds; `stages_where`, of a run, says where they ran.
+def stage_costs(record: Record, stages_where: Mapping[str, str]) -> StageCosts:
+    """The parts that the record of a profile holds. stages_where: where a run had each stage.
 
-    Raises DataError for a record that is none of a profile.
+    Raises DataError for any other record.
     """
     added = [name for name in record.figures if re.fullmatch(r"profile\..+\.us", name) and name != _WHOLE]
     details = record.details.get("parts")
-    if not isinstance(details, (list, tuple)) or len(details) != len(added) or not added:
+    if not added or not isinstance(details, (list, tuple)) or len(details) != len(added):
         raise DataError(f"{record.name or 'this record'} is no profile: `tfhet profile TARGET --json FILE` writes one")
     parts = []
     for figure, detail in zip(added, details, strict=True):
-        detail = detail if isinstance(detail, Mapping) else {}
-        name, count = str(detail.get("name") or figure), detail.get("bytes_per_example")
+        name = str(detail.get("name") or figure)
+        words = set(re.findall(r"(\w+)\(", name))
+        places = {place for stage, place in stages_where.items() if stage.partition("(")[0] in words}
         alone = record.figures.get(figure.removesuffix("us") + "alone_us")
-        size = count if isinstance(count, int) and count > 0 else None
-        parts.append(PartCost(name, record.figures[figure], alone, size, _place(name, stages_where or {})))
-    return StageCosts(tuple(parts), record.figures.get(_WHOLE))
-
-
-_WHOLE = "profile.whole.us"
-
-
-def _place(name: str, stages_where: Mapping[str, str]) -> str:
-    """Where all stages of a part ran, by their names alone; "" where that is not one place."""
-    words = set(re.findall(r"(\w+)\(", name))
-    places = {place for stage, place in stages_where.items() if stage.partition("(")[0] in words}
-    return places.pop() if len(places) == 1 else ""
+        place = places.pop() if len(places) == 1 else ""
+        parts.append(PartCost(name, record.figures[figure], alone, detail.get("bytes_per_example") or None, place))
+    return StageCosts(parts, record.figures.get(_WHOLE))

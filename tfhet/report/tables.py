@@ -1,10 +1,12 @@
-"""Tables on the terminal: in colour and fitted to its width there, plain and never cut in a log or a file."""
+"""Tables on the terminal, of rows, figures and runs: in colour and fitted to its width there, plain and never cut in a
+log or a file."""
 
 from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import IO, Any
 
 from rich import box
@@ -13,19 +15,12 @@ from rich.table import Table
 from rich.text import Text
 
 from tfhet.errors import UsageError
-from tfhet.record import Figure
-from tfhet.report.numbers import MISSING, interval, number
+from tfhet.record import Figure, RunSummary
+from tfhet.report import numbers
 
-PLAIN_WIDTH = 10_000
-"""Columns of a plain output: wide enough that no cell is ever cut or folded."""
-
-
-def _cell(value: object) -> Text:
-    if isinstance(value, Text):
-        return value
-    if value is None:
-        return Text(MISSING)
-    return Text(number(value) if _is_number(value) else str(value))  # type: ignore[arg-type]
+PLACES = ("data_group", "dnn_group", "trainer")
+_COUNTS = ("seen", "before", "missing", "repeated", "bad")
+_BAD_SHOWN = 3
 
 
 def table(
@@ -38,26 +33,28 @@ def table(
     """A table of `rows`, each a mapping by column or a sequence in the order of `columns`.
 
     Without `columns` the keys of the rows decide, in the order first seen. None becomes a dash, numbers are written
-    with three digits that matter, and a column of nothing but numbers is set to the right. Raises UsageError for rows
+    with three significant digits, and a column of nothing but numbers is set to the right. Raises UsageError for rows
     without columns, or of another length.
     """
     if columns is None:
         if not all(isinstance(row, Mapping) for row in rows):
             raise UsageError("table: rows that are sequences need `columns`")
         columns = list(dict.fromkeys(key for row in rows for key in row))
-    cells: list[list[Any]] = []
-    for row in rows:
-        line = [row.get(column) for column in columns] if isinstance(row, Mapping) else list(row)
+    cells = [[row.get(column) for column in columns] if isinstance(row, Mapping) else list(row) for row in rows]
+    for line in cells:
         if len(line) != len(columns):
-            raise UsageError(f"table: a row has {len(line)} cells for {len(columns)} columns: {row!r}")
-        cells.append(line)
+            raise UsageError(f"table: a row has {len(line)} cells for {len(columns)} columns: {line!r}")
     made = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_header=header, pad_edge=False)
     for index, column in enumerate(columns):
         numeric = all(line[index] is None or _is_number(line[index]) for line in cells) and bool(cells)
         made.add_column(Text(str(column)), justify="right" if numeric else "left", overflow="fold")
     for line in cells:
-        made.add_row(*(_cell(value) for value in line))
+        made.add_row(*(value if isinstance(value, Text) else Text(_text(value)) for value in line))
     return made
+
+
+def _text(value: Any) -> str:
+    return numbers.MISSING if value is None else numbers.number(value) if _is_number(value) else str(value)
 
 
 def _is_number(value: object) -> bool:
@@ -66,26 +63,25 @@ def _is_number(value: object) -> bool:
 
 def figure_table(figures: Mapping[str, Figure], *, title: str | None = None) -> Table:
     """One line per figure: name, value with unit, 95 % interval, number of samples, what it is against."""
-    compared = any(figure.against for figure in figures.values())
     rows = [
-        [name, number(figure.value), figure.unit, interval(figure), figure.n]
-        + ([figure.against or ""] if compared else [])
+        [name, numbers.number(figure.value), figure.unit, numbers.interval(figure), figure.n, figure.against or ""]
         for name, figure in figures.items()
     ]
-    columns = ["figure", "value", "unit", "95 % interval", "n"] + (["against"] if compared else [])
-    made = table(rows, columns=columns, title=title)
+    columns = ["figure", "value", "unit", "95 % interval", "n", "against"]
+    shown = 6 if any(figure.against for figure in figures.values()) else 5
+    made = table([row[:shown] for row in rows], columns=columns[:shown], title=title)
     made.columns[1].justify = "right"
     return made
 
 
 def show(made: Table, file: IO[str] | None = None) -> None:
     """Prints the table to `file` (standard output): coloured on a terminal, plain elsewhere."""
-    out = file if file is not None else sys.stdout
+    out = file or sys.stdout
     if out.isatty():
         Console(file=out).print(made)
-        return
-    out.write(text(made, encoding=getattr(out, "encoding", None)))
-    out.flush()
+    else:
+        out.write(text(made, encoding=getattr(out, "encoding", None)))
+        out.flush()
 
 
 def text(made: Table, *, encoding: str | None = "utf-8") -> str:
@@ -93,7 +89,7 @@ def text(made: Table, *, encoding: str | None = "utf-8") -> str:
     buffer = io.StringIO()
     console = Console(
         file=buffer,
-        width=PLAIN_WIDTH,
+        width=10_000,  # no cell is ever cut or folded
         color_system=None,
         force_terminal=False,
         force_jupyter=False,  # in a notebook rich would display the table instead of writing it
@@ -101,12 +97,136 @@ def text(made: Table, *, encoding: str | None = "utf-8") -> str:
     )
     console.print(made)
     lines = [line.rstrip() for line in buffer.getvalue().splitlines()]
-    plain = "\n".join(lines).strip("\n") + "\n"
+    plain, encoding = "\n".join(lines).strip("\n") + "\n", encoding or "ascii"
     try:
-        plain.encode(encoding or "ascii")
+        plain.encode(encoding)
     except UnicodeEncodeError:
-        plain = plain.translate(_ASCII).encode(encoding or "ascii", "replace").decode(encoding or "ascii")
+        plain = plain.translate(_ASCII).encode(encoding, "replace").decode(encoding)
     return plain
 
 
 _ASCII = {0x2500: "-", 0x2013: "-", 0x221E: "inf", 0xB1: "+-", 0x2192: "->", 0xD7: "x"}
+
+
+def places(summary: RunSummary) -> dict[str, list[str]]:
+    """The stages by where they ran, in the order of the pipeline; places of the cluster first."""
+    found: dict[str, list[str]] = {}
+    for stage, place in summary.stages_where.items():
+        found.setdefault(place, []).append(stage)
+    return {place: found[place] for place in dict.fromkeys((*PLACES, *found)) if place in found}
+
+
+def _groups(summary: RunSummary) -> str:
+    parts = (
+        f"{name} {len(group.get('hosts') or ())} x {group.get('instance_type') or 'host'}"
+        for name, group in summary.cluster.items()
+    )
+    return ", ".join(parts) or numbers.MISSING
+
+
+def _examples_seen(summary: RunSummary) -> str:
+    """Whether every example came exactly once, over the epochs that counted."""
+    counted = [epoch for epoch in summary.epochs if epoch.get("expected") is not None]
+    if not counted:
+        return numbers.MISSING
+    total = {name: sum(int(epoch.get(name) or 0) for epoch in counted) for name in _COUNTS}
+    if any(total[name] for name in _COUNTS[1:]):
+        shown = [name for name in _COUNTS if total[name] or name in ("seen", "missing", "repeated")]
+        return ", ".join(f"{numbers.number(total[name])} {name}" for name in shown)
+    readable = " that can be read" if summary.bad_records else ""
+    epochs = f"{len(counted)} epoch{'s' * (len(counted) != 1)}"
+    return f"each of {numbers.number(total['seen'])}{readable} exactly once, {epochs}"
+
+
+def _made_good(summary: RunSummary) -> str:
+    """The failures that did not end the job; "" when there were none."""
+    rereads = sum(int(epoch.get("rereads") or 0) for epoch in summary.epochs)
+    failures = {
+        f"lost {', '.join(summary.lost_hosts)}": summary.lost_hosts,
+        f"{summary.restarts} processes started again": summary.restarts,
+        f"what was left was read again, {rereads} time{'s' * (rereads != 1)}": rereads,
+    }
+    return "; ".join(words for words, happened in failures.items() if happened)
+
+
+def run_table(summary: RunSummary, folder: Path | str | None = None) -> Table:
+    """The short table of one run: step time, waiting share, throughput, where the stages ran, exit codes.
+
+    folder: the run's folder, which the last line names. What was not measured shows as a dash.
+    """
+    wait_pct = summary.wait_pct
+    rows: list[tuple[object, object]] = [
+        ("cluster", _groups(summary)),
+        ("step time", numbers.spread(summary.step_ms, "ms")),
+        ("waiting for data", f"{numbers.percent(wait_pct)} of the step" if wait_pct is not None else None),
+        ("examples/s", numbers.number(summary.examples_per_s)),
+    ]
+    if summary.epochs:
+        rows.append(("examples", _examples_seen(summary)))
+    if made_good := _made_good(summary):
+        rows.append(("made good", made_good))
+    for record in summary.bad_records[:_BAD_SHOWN]:
+        where = f"{record.get('file') or ''} at byte {record.get('offset')}"
+        rows.append(("bad record", f"{where}: {record.get('reason')}"))
+    if len(summary.bad_records) > _BAD_SHOWN:
+        rows.append(("bad records", f"{len(summary.bad_records)} are listed in summary.json"))
+    if summary.billable_s is not None:
+        rows.append(("paid", f"{numbers.usd(summary.usd)} for {numbers.duration(summary.billable_s)}"))
+    for name, value in summary.metrics.items():
+        rows.append((name, numbers.number(value) if isinstance(value, (int, float)) else value))
+    for place, stages in places(summary).items():
+        rows.append((f"on {place}", "; ".join(stages)))
+    groups = {host: name for name, group in summary.cluster.items() for host in group.get("hosts") or ()}
+    for host, code in summary.exit_codes.items():
+        group = groups.get(host.partition("/")[0])
+        shown = Text(numbers.exit_code(code), style="green" if code == 0 else "bold red")
+        rows.append((f"exit code of {host}" + (f" ({group})" if group else ""), shown))
+    if summary.exit_code is not None or not summary.exit_codes:
+        job = Text(numbers.exit_code(summary.exit_code), style="green" if summary.succeeded else "bold red")
+        rows.append(("exit code of the job", job))
+    if summary.cause:
+        rows.append(("cause", Text(summary.cause, style="red")))
+    if folder is not None:
+        rows.append(("run record", str(folder)))
+    named = f"{summary.name}: " if summary.name else ""
+    return table(rows, columns=("what", "value"), title=f"{named}{summary.mode} run", header=False)
+
+
+_COMPARED: tuple[tuple[str, Callable[[RunSummary], float | None]], ...] = (
+    ("step time, median (ms)", lambda run: run.step_ms.median if run.step_ms else None),
+    ("step time, p10 (ms)", lambda run: run.step_ms.p10 if run.step_ms else None),
+    ("step time, p90 (ms)", lambda run: run.step_ms.p90 if run.step_ms else None),
+    ("waiting for data (%)", lambda run: run.wait_pct),
+    ("examples/s", lambda run: run.examples_per_s),
+    ("bytes/example on the wire", lambda run: run.bytes_per_example),
+    ("first batch (s)", lambda run: run.first_batch_s),
+    ("teardown (s)", lambda run: run.teardown_s),
+    ("restarts", lambda run: run.restarts),
+    ("USD per million examples", lambda run: run.usd_per_million_examples),
+    ("billable (s)", lambda run: run.billable_s),
+    ("USD", lambda run: run.usd),
+)
+_RATIOS = ("step time, median (ms)", "examples/s", "USD per million examples")
+
+
+def compare(named: Mapping[str, RunSummary]) -> Table:
+    """Runs side by side, a column each, under the names given. Ratios are against the first.
+
+    Lines that no run measured are left out. Raises UsageError when there is no run.
+    """
+    if not named:
+        raise UsageError("compare: give at least one run")
+    runs = list(named.values())
+    rows: list[list[object]] = [["cluster", *(_groups(run) for run in runs)], ["mode", *(run.mode for run in runs)]]
+    for what, get in _COMPARED:
+        values = [get(run) for run in runs]
+        if any(value is not None for value in values):
+            shown = [numbers.number(value) for value in values]
+            if what in _RATIOS and (first := values[0]):
+                for index, value in enumerate(values[1:], 1):
+                    shown[index] += "" if value is None else f" ({numbers.number(value / first)}x)"
+            rows.append([what, *shown])
+    metrics = dict.fromkeys(name for run in runs for name in run.metrics)
+    rows += [[name, *(run.metrics.get(name) for run in runs)] for name in metrics]
+    rows.append(["exit code", *(numbers.exit_code(run.exit_code) for run in runs)])
+    return table(rows, columns=["", *named])

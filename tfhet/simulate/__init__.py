@@ -9,7 +9,7 @@ from tfhet import lazy
 if TYPE_CHECKING:
     from tfhet.simulate.cluster_file import DIGITS, ClusterFile, GroupFile, load, presets
     from tfhet.simulate.fault import Fault
-    from tfhet.simulate.scale import BASE_BYTES, PROCESS_BYTES, parse_scale
+    from tfhet.simulate.scale import BASE_BYTES, PROCESS_BYTES
     from tfhet.simulate.simulation import Simulation, run_dir, simulate
 
 __all__ = [
@@ -21,7 +21,6 @@ __all__ = [
     "GroupFile",
     "Simulation",
     "load",
-    "parse_scale",
     "presets",
     "run_dir",
     "simulate",
@@ -32,7 +31,7 @@ lazy.names_on_demand(
     {
         "cluster_file": "DIGITS ClusterFile GroupFile load presets",
         "fault": "Fault",
-        "scale": "BASE_BYTES PROCESS_BYTES parse_scale",
+        "scale": "BASE_BYTES PROCESS_BYTES",
         "simulation": "Simulation run_dir simulate",
     },
 )

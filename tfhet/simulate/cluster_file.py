@@ -23,29 +23,27 @@ from typing import Any
 
 import yaml
 
-from tfhet.cluster import cache_dir
-from tfhet.cluster.role import DNN_GROUP
+from tfhet.cluster import DNN_GROUP, cache_dir
 from tfhet.errors import JobFailed, UsageError, shown
 from tfhet.process import Child, describe_exit
-from tfhet.simulate.drive import drive
 
 DIGITS = "digits"
 """First part of a channel's directory that is demonstration data: `digits/train`."""
 OnLine = Callable[[str], None]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 MOST_HOSTS = 100
-LIMITS = {
+_OF_CONSTRUCTORS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""Errors of PyYAML's constructors that it does not turn into its own, such as for a 31st of February."""
+BOUNDS = {
+    "hosts": (0, MOST_HOSTS),
+    "ranks": (1, MOST_HOSTS),
     "cpus": (0.01, 1000.0),
     "memory_mib": (64.0, 1e8),
     "mbit_per_s": (0.1, 1e7),
     "latency_ms": (0.001, 1e4),
     "loss_pct": (0.0001, 90.0),
 }
-"""Bounds of the limits of a host."""
-MOST_CHARACTERS = 100_000
-"""Maximum length of a cluster file."""
-MOST_MERGED = 1000
-"""Maximum number of pairs in a mapping with all that it merges (`<<`): merges of merges grow exponentially."""
+"""Bounds of a group's numbers; those of whole numbers are whole."""
 
 
 @dataclass(frozen=True)
@@ -90,22 +88,17 @@ class ClusterFile:
     @classmethod
     def parse(cls, text: str, where: str) -> ClusterFile:
         """Raises UsageError naming `where`, the field and what it may be."""
-        if len(text) > MOST_CHARACTERS:
-            raise UsageError(f"{where}: {len(text)} characters; a cluster file has at most {MOST_CHARACTERS}")
         try:
-            document = yaml.load(text, _Loader)
-        except yaml.YAMLError as error:
+            document = yaml.safe_load(text)
+        except (yaml.YAMLError, *_OF_CONSTRUCTORS) as error:
             raise UsageError(f"{where}: not YAML: {' '.join(str(error).split())[:500]}") from None
-        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-            # PyYAML lets through what its constructors meet: a 31st of February, an empty number, a nest too deep.
-            raise UsageError(f"{where}: a value that cannot be read: {str(error)[:200]}") from None
         known = {f.name for f in fields(cls)}
         document = _mapping(document, where, known)
         name = document.get("name", Path(where).stem)
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
+        if not _is_name(name):
             raise UsageError(f"{where}: name must be a word of letters, digits, '.', '_' and '-', not {shown(name)}")
         groups = {
-            str(group): _group(group, value, where)
+            group: _group(group, value, where)
             for group, value in _mapping(document.get("groups"), f"{where}: groups").items()
         }
         if not groups:
@@ -114,17 +107,13 @@ class ClusterFile:
             raise UsageError(f"{where}: a simulated cluster has 1 to {MOST_HOSTS} hosts")
         channels = _mapping(document.get("channels") or {}, f"{where}: channels")
         for channel, directory in channels.items():
-            if not isinstance(channel, str) or not _NAME.fullmatch(channel) or not isinstance(directory, str):
-                raise UsageError(
-                    f"{where}: channels: {shown(channel)}: expected NAME: DIRECTORY, not {shown(directory)}"
-                )
-            _word(directory, f"{where}: channels: {channel}")
+            if not _is_name(channel) or not isinstance(directory, str):
+                given = f"{shown(channel)}: expected NAME: DIRECTORY, not {shown(directory)}"
+                raise UsageError(f"{where}: channels: {given}")
         launcher = _mapping(document.get("launcher") or {}, f"{where}: launcher")
         for argument, value in launcher.items():
-            named = isinstance(argument, str) and _NAME.fullmatch(argument)
-            if not named or not isinstance(value, (str, int, float)):
+            if not _is_name(argument) or not isinstance(value, (str, int, float)):
                 raise UsageError(f"{where}: launcher: {shown(argument)}: expected ARGUMENT: VALUE, not {shown(value)}")
-            _word(value, f"{where}: launcher: {argument}")
         return cls(name, groups, channels, launcher)
 
 
@@ -150,41 +139,24 @@ def presets() -> list[str]:
     return sorted(item.name.removesuffix(".yaml") for item in found if item.name.endswith(".yaml"))
 
 
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and _NAME.fullmatch(value) is not None
+
+
 def _group(name: object, value: object, where: str) -> GroupFile:
     at = f"{where}: groups: {name}"
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
+    if not _is_name(name):
         raise UsageError(f"{where}: groups: {shown(name)} is no name for a group")
-    known = {f.name for f in fields(GroupFile)}
-    given = _mapping(value if value is not None else {}, at, known)
-    for number, low in (("hosts", 0), ("ranks", 1)):
-        count = given.get(number, 1)
-        if not isinstance(count, int) or isinstance(count, bool) or not low <= count <= MOST_HOSTS:
-            raise UsageError(f"{at}: {number} must be a number from {low} to {MOST_HOSTS}, not {shown(count)}")
+    given = _mapping(value if value is not None else {}, at, {f.name for f in fields(GroupFile)})
+    given = {entry: each for entry, each in given.items() if each is not None}
     if not isinstance(given.get("instance_type", ""), str):
         raise UsageError(f"{at}: instance_type must be text, not {shown(given['instance_type'])}")
-    for limit, (least, most) in LIMITS.items():
-        amount = given.get(limit)
-        is_number = isinstance(amount, (int, float)) and not isinstance(amount, bool)
-        if amount is not None and not (is_number and least <= amount <= most):
-            raise UsageError(f"{at}: {limit} must be a number from {least:g} to {most:g}, not {shown(amount)}")
+    for entry, (least, most) in BOUNDS.items():
+        amount = given.get(entry, least)
+        is_number = isinstance(amount, int | type(least)) and not isinstance(amount, bool)
+        if not is_number or not least <= amount <= most:
+            raise UsageError(f"{at}: {entry} must be a number from {least:g} to {most:g}, not {shown(amount)}")
     return GroupFile(**given)
-
-
-def _word(value: str | float, where: str) -> None:
-    try:
-        sound = b"\0" not in str(value).encode()
-    except ValueError:  # half a surrogate pair, or thousands of digits
-        sound = False
-    if not sound:
-        raise UsageError(f"{where}: {shown(value)} cannot stand on a command line")
-
-
-class _Loader(yaml.SafeLoader):
-    def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        super().flatten_mapping(node)
-        if len(node.value) > MOST_MERGED:
-            problem = f"more than {MOST_MERGED} pairs in one mapping"
-            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
 
 
 def _mapping(value: object, where: str, known: set[str] | None = None) -> dict[str, Any]:
@@ -196,45 +168,42 @@ def _mapping(value: object, where: str, known: set[str] | None = None) -> dict[s
     return value
 
 
-def channel_directories(channels: Mapping[str, str], env: Mapping[str, str], on_line: OnLine) -> dict[str, Path]:
+async def channel_directories(
+    channels: Mapping[str, str], env: Mapping[str, str], on_line: OnLine, stop: asyncio.Event
+) -> dict[str, Path]:
     """Directories of the channels by name, without those that do not exist: the job itself must report these.
 
     Raises UsageError when the demonstration data cannot be written, JobFailed when stopped meanwhile.
     """
     there = {}
     for name, text in channels.items():
-        parts = Path(text).parts
-        if parts[:1] == (DIGITS,):
-            there[name] = _digits(env, on_line).joinpath(*parts[1:])
-        elif Path(text).is_dir():
-            there[name] = Path(text)
+        path = Path(text)
+        if path.parts[:1] == (DIGITS,):
+            there[name] = (await _digits(env, on_line, stop)).joinpath(*path.parts[1:])
+        elif path.is_dir():
+            there[name] = path
         else:
             on_line(f"[simulate] channel {name}: {text} is no directory; the job will not see it")
     return there
 
 
-def _digits(env: Mapping[str, str], on_line: OnLine) -> Path:
+async def _digits(env: Mapping[str, str], on_line: OnLine, stop: asyncio.Event) -> Path:
+    """The folder of the demonstration data, which is written unless it is in the cache."""
     directory = cache_dir(env) / DIGITS / "16-shards"
-    if not directory.is_dir():
-        on_line(f"[simulate] writing the demonstration data to {directory}")
-        drive(lambda stop: _write_digits(directory, env, on_line, stop))
-    return directory
-
-
-async def _write_digits(directory: Path, env: Mapping[str, str], on_line: OnLine, stop: asyncio.Event) -> None:
+    if directory.is_dir():
+        return directory
+    on_line(f"[simulate] writing the demonstration data to {directory}")
     # A process of its own: the simulator itself does not load TensorFlow.
-    child = await Child.start(
-        "digits", [sys.executable, "-m", "tfhet.source.digits", str(directory)], env=env, on_line=on_line
-    )
+    words = [sys.executable, "-m", "tfhet.source.digits", str(directory)]
+    child = await Child.start("digits", words, env=env, on_line=on_line)
     ended, stopped = asyncio.create_task(child.wait()), asyncio.create_task(stop.wait())
     await asyncio.wait({ended, stopped}, return_when=asyncio.FIRST_COMPLETED)
     stopped.cancel()
     code = await child.stop()
     await ended
     if stop.is_set():
-        raise JobFailed("told to stop while the demonstration data was written")
+        raise JobFailed("stopped while the demonstration data was written")
     if code:
-        raise UsageError(
-            f"the demonstration data could not be written to {directory} ({describe_exit(code)}): "
-            + "\n".join(child.tail)
-        )
+        why = "\n".join([describe_exit(code), *child.tail])
+        raise UsageError(f"the demonstration data could not be written to {directory}: {why}")
+    return directory

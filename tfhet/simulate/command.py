@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import sys
 from pathlib import Path
@@ -14,79 +15,63 @@ from tfhet.errors import UsageError
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds `tfhet simulate`; `command` takes what comes after `--`."""
     simulate = commands.add_parser("simulate", help="run a launcher on every host of a simulated cluster")
-    simulate.add_argument("cluster", nargs="?", help="a cluster file (YAML), or the name of a preset")
-    simulate.add_argument(
+    option = simulate.add_argument
+    option("cluster", nargs="?", help="a cluster file (YAML), or the name of a preset")
+    option(
         "--job",
         type=Path,
         metavar="JOB.yaml",
-        help="instead of a cluster: the job of a job file, as `tfhet submit` sends it, on the directories that its "
-        "channels have here (local: DIRECTORY); words after -- win over its hyperparameters",
+        help="instead of a cluster: a job file, with the directories that its channels have here (local: DIRECTORY); "
+        "words after -- win over its hyperparameters",
     )
-    simulate.add_argument("--list", action="store_true", help="list the presets")
-    simulate.add_argument(
+    option("--list", action="store_true", help="list the presets")
+    option(
         "--hosts",
         choices=("process", "namespace"),
         default="process",
-        help="process: process trees, no root needed (default); namespace: containers, each with a network, root "
-        "directory, process numbers and limits of its own",
+        help="process trees, which need no root, or containers with networks and limits of their own (default process)",
     )
-    simulate.add_argument(
+    option(
         "--start",
         choices=("ranks", "alone", "toolkit"),
-        help="ranks: a launcher for each rank, as horovodrun does (default for process hosts); toolkit: `train` of "
-        "SageMaker's toolkit on each host, with MPI (default for namespace hosts); alone: one launcher on each host, "
-        "which form Horovod's ring",
+        help="ranks: a launcher for each rank (default for process hosts); alone: one for each host, which form "
+        "Horovod's ring; toolkit: by SageMaker's toolkit, with MPI (default for namespace hosts)",
     )
-    simulate.add_argument("--source_dir", "--source-dir", type=Path, help="code directory of the hosts (default: .)")
-    simulate.add_argument(
-        "--input_mode",
-        "--input-mode",
-        choices=("File", "FastFile"),
-        default="File",
-        help="of all channels (default: File)",
-    )
-    simulate.add_argument(
+    option("--source_dir", "--source-dir", type=Path, help="code directory of the hosts (default: .)")
+    option("--input_mode", "--input-mode", choices=("File", "FastFile"), default="File", help="default: File")
+    option(
         "--cpu_scale",
         "--cpu-scale",
         metavar="X",
         help="scale of the instance types' CPUs, memory and bandwidth for the hosts; fit: the largest that fits",
     )
-    simulate.add_argument(
+    option(
         "--limits_from",
         "--limits-from",
         choices=("start", "reading"),
         default="start",
         help="when these limits begin: when the hosts start, or when the ranks begin to read",
     )
-    simulate.add_argument("--run-dir", type=Path, help="folder of the run record; default: runs/NAME-TIME")
-    simulate.add_argument("--checkpoints", type=Path, help="directory of checkpoints; the next run resumes")
-    simulate.add_argument("--max-run-s", type=float, default=3600.0, help="maximum seconds of the job (default 3600)")
-    simulate.add_argument(
+    option("--run-dir", type=Path, help="folder of the run record; default: runs/NAME-TIME")
+    option("--checkpoints", type=Path, help="directory of checkpoints; the next run resumes")
+    option("--max-run-s", type=float, default=3600.0, help="maximum seconds of the job (default 3600)")
+    option(
         "--fault",
         action="append",
         default=[],
         metavar="KIND:TARGET[:after=3s][:every=5s][:for=4s]",
         help="fault to inject into the job, like kill:worker@data-1:after=3s; may be given again",
     )
-    simulate.add_argument("--chaos", type=int, metavar="SEED", help="inject faults drawn by this seed, and print them")
-    simulate.add_argument(
-        "--chaos-s",
-        type=float,
-        default=10.0,
-        metavar="S",
-        help="draw faults within the first S seconds of training (default 10)",
-    )
-    simulate.add_argument("--seed", type=int, default=0, help="seed of the hosts' names (default 0)")
-    simulate.add_argument("--quiet", action="store_true", help="do not show the hosts' output")
-    simulate.add_argument("--json", type=Path, help="also write the summary to this file")
+    option("--seed", type=int, default=0, help="seed of the hosts' names (default 0)")
+    option("--quiet", action="store_true", help="do not show the hosts' output")
+    option("--json", type=Path, help="also write the summary to this file")
     simulate.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """The exit code: 0, or 1 when the job failed. Raises UsageError for what cannot be run."""
     from tfhet import report
-    from tfhet.launch import LaunchSettings
-    from tfhet.simulate import Fault, chaos, load, parse_scale, presets, run_dir, simulate
+    from tfhet.simulate import Fault, load, presets, run_dir, simulate
 
     if args.list:
         print("\n".join(presets()))
@@ -107,13 +92,6 @@ def run(args: argparse.Namespace) -> int:
         cluster, command = load(args.cluster), args.command
     how |= {name: value for name, value in (("start", args.start), ("code", args.source_dir)) if value is not None}
     folder = args.run_dir or run_dir(cluster)
-    faults = [Fault.parse(text) for text in args.fault]
-    if args.chaos is not None:
-        settings, _ = LaunchSettings.parse([*cluster.arguments(), *command[1:]])
-        aim = chaos.Aim.of(cluster, settings, networks=args.hosts == "namespace")
-        drawn = chaos.schedule(args.chaos, aim, args.chaos_s)
-        print("chaos, the same as:", *(f"--fault {fault}" for fault in drawn), flush=True)
-        faults += drawn
     summary = simulate(
         cluster,
         command,
@@ -121,11 +99,11 @@ def run(args: argparse.Namespace) -> int:
         max_run_s=args.max_run_s,
         checkpoints=args.checkpoints,
         seed=args.seed,
-        faults=faults,
-        on_line=(lambda line: None) if args.quiet else _say,
+        faults=[Fault.parse(text) for text in args.fault],
+        on_line=(lambda line: None) if args.quiet else functools.partial(print, flush=True),
         hosts=args.hosts,
         input_mode=args.input_mode,
-        cpu_scale=None if args.cpu_scale is None else parse_scale(args.cpu_scale),
+        cpu_scale=args.cpu_scale,
         limits_from=args.limits_from,
         **how,
     )
@@ -137,7 +115,3 @@ def run(args: argparse.Namespace) -> int:
     if summary.cause:
         print(f"the job failed: {summary.cause}", file=sys.stderr)
     return 0 if summary.succeeded else 1
-
-
-def _say(line: str) -> None:
-    print(line, flush=True)

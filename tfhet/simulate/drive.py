@@ -17,29 +17,25 @@ def drive(work: Callable[[asyncio.Event], Awaitable[T]]) -> T:
 
     Inside a running loop, as in a notebook's cell, `work` runs in a thread of its own.
     """
+    loops: list[asyncio.AbstractEventLoop] = []
+    stop = asyncio.Event()
+
+    async def run() -> T:
+        loops.append(asyncio.get_running_loop())
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loops[0].add_signal_handler(number, stop.set)
+        return await work(stop)
+
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(_with_signals(work))
-    loops: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
-
-    async def inside() -> T:
-        loops.append((asyncio.get_running_loop(), asyncio.Event()))
-        return await work(loops[0][1])
-
+        return asyncio.run(run())
     with ThreadPoolExecutor(1, thread_name_prefix="simulate") as pool:
-        result = pool.submit(lambda: asyncio.run(inside()))
+        result = pool.submit(asyncio.run, run())
         try:
             return result.result()
         except KeyboardInterrupt:
             if loops:
-                loops[0][0].call_soon_threadsafe(loops[0][1].set)
+                loops[0].call_soon_threadsafe(stop.set)
             raise
-
-
-async def _with_signals(work: Callable[[asyncio.Event], Awaitable[T]]) -> T:
-    stop = asyncio.Event()
-    if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    return await work(stop)

@@ -2,28 +2,11 @@
 
 KIND[=AMOUNT]:TARGET[:after=SECONDS][:every=SECONDS][:for=SECONDS]
 
-kill:worker@data-1:after=3      SIGKILL to a data service worker, 3 s after training began
-kill:dispatcher                 SIGKILL to the dispatcher
-kill:worker:every=5             one worker after another, every 5 s
-kill:rank=1                     the training script of rank 1;  kill:launcher@dnn-1: a launcher alone
-kill:host@data-2                everything on a host, at once
-oom:worker@data-1               no memory beyond what the process has: its next request fails. A process without a
-                                request is killed a little later, as the kernel would do (oom:dispatcher, oom:rank=1)
-hang:worker@data-1              SIGSTOP: it exists, and does nothing; for=4: it continues after 4 s
-hang:host@data-1                to the others, a host that is cut off
-sigterm:launcher@dnn-1          what a platform sends before it takes a host away;  sigterm:host@dnn-1: to every
-                                launcher of the host, at once
-partition:data-1:for=4          the host is cut off: to and from the others, packets vanish; healed after 4 s
-partition:data_group            all hosts of the group are, together
-loss=1%:data-1                  one packet in a hundred vanishes, each way;  delay=50ms:dnn-1: each comes later;
-rate=100mbit:data_group         bits per second at most, each way (these three on namespace hosts only)
-slow-disk:data-1:for=4          its reads of the channels' files become slow
-late-join:data-1:after=20       the host's launchers start 20 s after the others
-bad-peer:control                malformed data, half-open connections and a port scan at the link's port
+kill:worker@data-1:after=3    kill:rank=1       oom:dispatcher       hang:host@data-1:for=4
+sigterm:launcher@dnn-1        loss=1%:data-1    delay=50ms:dnn-1     rate=100mbit:data_group
+partition:data_group:for=4    slow-disk:data-1  late-join:dnn-1      bad-peer:control
 
-On process hosts a partition needs no root: the host reaches the leader's ports through forwarders, which stop passing
-data, and its data service workers are stopped, so that no rank reads from them. What the host's own ranks read from the
-others' workers, and Horovod's ring between the ranks, are not cut. On namespace hosts everything is.
+`docs/run-on-your-machine.md` says what each of them does.
 """
 
 from __future__ import annotations
@@ -33,33 +16,26 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from tfhet import planes
-from tfhet.container import kernel
 from tfhet.errors import UsageError, unknown
 
-NETWORK = {"loss": kernel.LOSE, "delay": kernel.DELAY, "rate": kernel.LIMIT}
-"""Kinds with an amount (a share of the packets, seconds, bits per second), and what the kernel must be able to do."""
+NETWORK = {"rate": "limit", "delay": "delay", "loss": "lose"}
+"""Kinds with an amount (bits per second, seconds, a share of the packets), and their keys of `container.PURPOSES`."""
 KINDS = ("kill", "oom", "hang", "sigterm", "partition", *NETWORK, "slow-disk", "late-join", "bad-peer")
-PROCESSES = (*planes.kinds(), "script", "launcher", "host")
-WITH_MEMORY = (*planes.kinds(), "script")
-"""Processes that can run out of memory."""
+PROCESSES = ("script", "launcher", "host")
+"""Targets beside the processes of data planes."""
 IMPAIRMENTS = (*NETWORK, "slow-disk")
 """Kinds that a host backend does by itself."""
 OF_A_HOST = ("partition", *IMPAIRMENTS, "late-join")
 """Kinds whose target is a host, or a group."""
 LASTING = ("hang", "partition", *IMPAIRMENTS)
 """Kinds that may end after some time."""
-LEAST_RATE, MOST_DELAY_S = 10e3, 10.0
-"""Bounds of `rate`, in bits per second, and `delay`, in seconds."""
-_SECONDS = re.compile(r"(\d+(?:\.\d+)?)s?")
+_NUMBER = re.compile(r"(\d+(?:\.\d+)?)([a-z%]*)")
 _AMOUNTS = {
-    "loss": (re.compile(r"(\d+(?:\.\d+)?)%"), {"": "0.01"}, "loss=1%:data-1"),
-    "delay": (re.compile(r"(\d+(?:\.\d+)?)(ms|s)"), {"ms": "0.001", "s": "1"}, "delay=50ms:data-1"),
-    "rate": (
-        re.compile(r"(\d+(?:\.\d+)?)(kbit|mbit|gbit)"),
-        {"kbit": "1e3", "mbit": "1e6", "gbit": "1e9"},
-        "rate=100mbit:data-1",
-    ),
+    "rate": ({"kbit": "1e3", "mbit": "1e6", "gbit": "1e9"}, "100mbit"),
+    "delay": ({"ms": "0.001", "s": "1"}, "50ms"),
+    "loss": ({"%": "0.01"}, "1%"),
 }
+"""Units of the amounts, and an example."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +45,7 @@ class Fault:
     kind: str
     """One of KINDS."""
     process: str
-    """One of PROCESSES; "" where the kind says what is harmed."""
+    """A kind of a data plane's processes, or one of PROCESSES; "" where the kind says what is harmed."""
     host: str = ""
     """`data-1`: the first host of the data group; `dnn-2`; or a host's own name, `algo-3`; "": any with the process."""
     rank: int | None = None
@@ -97,8 +73,8 @@ class Fault:
         times: dict[str, float] = {}
         for option in options:
             name, _, value = option.partition("=")
-            found = _SECONDS.fullmatch(value)
-            if name not in ("after", "every", "for") or not found:
+            found = _NUMBER.fullmatch(value.removesuffix("s"))
+            if name not in ("after", "every", "for") or not found or found[2]:
                 raise UsageError(f"fault {text!r}: {option!r} is not after=, every= or for= and seconds, like after=3s")
             times[f"{name}_s"] = float(found[1])
         process, host, rank = _target(text, kind, target)
@@ -115,13 +91,9 @@ class Fault:
     def __str__(self) -> str:
         where = f"rank={self.rank}" if self.rank is not None else "@".join(filter(None, (self.process, self.host)))
         times = {"after": self.after_s or None, "every": self.every_s, "for": self.for_s}
-        kind = self.kind
-        if self.kind == "loss":
-            kind += f"={100 * (self.amount or 0):.6g}%"
-        elif self.kind == "delay":
-            kind += f"={1000 * (self.amount or 0):g}ms"
-        elif self.kind == "rate":
-            kind += f"={(self.amount or 0) / 1000:g}kbit"
+        amount = self.amount or 0.0
+        written = {"loss": f"={100 * amount:.6g}%", "delay": f"={1000 * amount:g}ms", "rate": f"={amount / 1000:g}kbit"}
+        kind = self.kind + written.get(self.kind, "")
         return ":".join([kind, where, *(f"{name}={s:g}" for name, s in times.items() if s is not None)])
 
 
@@ -130,19 +102,17 @@ def _amount(text: str, kind: str, given: str) -> float | None:
         if given:
             raise UsageError(f"fault {text!r}: {kind} has no amount; only {', '.join(NETWORK)} have")
         return None
-    pattern, units, example = _AMOUNTS[kind]
-    found = pattern.fullmatch(given)
-    if not found:
-        raise UsageError(f"fault {text!r}: how much? write like {example}")
-    amount = float(Decimal(found[1]) * Decimal(units[found[2] if found.lastindex == 2 else ""]))
+    units, example = _AMOUNTS[kind]
+    found = _NUMBER.fullmatch(given)
+    if not found or found[2] not in units:
+        raise UsageError(f"fault {text!r}: how much? write like {kind}={example}:data-1")
+    amount = float(Decimal(found[1]) * Decimal(units[found[2]]))
     if kind == "loss" and amount > 1:
         raise UsageError(f"fault {text!r}: no more than 100% can be lost")
-    if kind == "rate" and amount < LEAST_RATE:
+    if kind == "rate" and amount < 10e3:
         raise UsageError(f"fault {text!r}: a rate is at least 10kbit; to cut a host off write partition:data-1")
-    if kind == "delay" and amount > MOST_DELAY_S:
-        raise UsageError(
-            f"fault {text!r}: a delay is at most {MOST_DELAY_S:g} s; to cut a host off write partition:data-1"
-        )
+    if kind == "delay" and amount > 10.0:
+        raise UsageError(f"fault {text!r}: a delay is at most 10 s; to cut a host off write partition:data-1")
     return amount
 
 
@@ -160,9 +130,9 @@ def _target(text: str, kind: str, target: str) -> tuple[str, str, int | None]:
             raise UsageError(f"fault {text!r}: {target!r} is not a rank")
         return "script", "", int(target[5:])
     process, _, host = target.partition("@")
-    if process not in PROCESSES:
-        unknown("target of a fault", process, (*PROCESSES, "rank=N"))
-    if kind == "oom" and process not in WITH_MEMORY:
+    if process not in PROCESSES and process not in planes.kinds():
+        unknown("target of a fault", process, (*planes.kinds(), *PROCESSES, "rank=N"))
+    if kind == "oom" and process in ("launcher", "host"):
         raise UsageError(f"fault {text!r}: write oom:worker@data-1, oom:dispatcher or oom:rank=1")
     if process == "host" and not host:
         raise UsageError(f"fault {text!r}: which host? write host@data-1")

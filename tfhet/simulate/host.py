@@ -1,19 +1,28 @@
-"""One simulated host: its directory, configuration files and variables, as SageMaker's toolkit lays them out.
+"""Simulated hosts: each with its directory, configuration files and variables, as SageMaker's toolkit lays them out.
 
-And the backend of the hosts of a run, process trees or containers.
+And what both kinds of hosts, process trees and containers, have in common.
 """
 
 from __future__ import annotations
 
+import abc
 import asyncio
+import contextlib
+import itertools
 import json
+import random
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from ipaddress import ip_network
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from tfhet.cluster import DATA, HostPaths, Ports
+from tfhet.cluster import DATA, DNN, HostPaths, PortRange, Ports, free_ports
+from tfhet.container import SUBNET, Cgroup, Limits
+from tfhet.errors import TfhetError, UsageError
 from tfhet.process import Child
+from tfhet.simulate.scale import limits_of
+from tfhet.simulate.submission import Submission
 
 
 @dataclass(frozen=True)
@@ -39,11 +48,6 @@ class SimulatedHost:
     """Name of the role that its group has."""
 
     @property
-    def leader_ports(self) -> tuple[int, ...]:
-        """The leader's ports: control, and then the shared ones of the data plane."""
-        return (self.ports.control, *(self.ports.plane[name][0] for name in self.shared))
-
-    @property
     def sees(self) -> dict[str, str]:
         """Variables with the ports for its launchers."""
         ports = self.ports
@@ -53,21 +57,19 @@ class SimulatedHost:
         return ports.to_env(self.shared)
 
     def write(
-        self,
-        resource_config: Mapping[str, Any],
-        channels: Mapping[str, Path],
-        parameters: Mapping[str, str],
-        modes: Mapping[str, str] | None = None,
+        self, resource_config: Mapping[str, object], modes: Mapping[str, str], parameters: Mapping[str, str]
     ) -> None:
-        """Lays out the base directory, without `directories`. modes: input modes of channels; File for others."""
+        """Lays out the base directory, without `directories`. modes: input mode by channel."""
         paths = self.paths
         for directory in (paths.input_config, paths.input_data, paths.model, paths.output_data):
             directory.mkdir(parents=True, exist_ok=True)
-        modes = modes or {}
-        data = {name: {"TrainingInputMode": modes.get(name, "File"), "RecordWrapperType": "None"} for name in channels}
-        _write(paths.input_config / "inputdataconfig.json", data)
-        _write(paths.resource_config, resource_config)
-        _write(paths.hyperparameters, parameters)
+        channels = {name: {"TrainingInputMode": mode, "RecordWrapperType": "None"} for name, mode in modes.items()}
+        for file, content in (
+            (paths.input_config / "inputdataconfig.json", channels),
+            (paths.resource_config, resource_config),
+            (paths.hyperparameters, parameters),
+        ):
+            file.write_text(json.dumps(content, indent=1), encoding="utf-8")
 
     def directories(self, channels: Mapping[str, Path], code: Path, checkpoints: Path | None) -> dict[Path, Path]:
         """Directories of this machine by their place below the host's base directory."""
@@ -84,9 +86,8 @@ class SimulatedHost:
         self, resource_config: Mapping[str, Any], channels: Sequence[str], job: str, arguments: Sequence[str]
     ) -> dict[str, str]:
         """The `SM_*` variables that the toolkit gives an entry point on this host."""
-        paths, groups = self.paths, resource_config["instance_groups"]
-        by_name = {group["instance_group_name"]: group for group in groups}
-        variables = {
+        paths, by_name = self.paths, {one["instance_group_name"]: one for one in resource_config["instance_groups"]}
+        return {
             "SAGEMAKER_BASE_DIR": str(paths.base),
             "TRAINING_JOB_NAME": job,
             "SAGEMAKER_JOB_NAME": job,
@@ -96,12 +97,13 @@ class SimulatedHost:
             "SM_CURRENT_INSTANCE_TYPE": self.instance_type,
             "SM_CURRENT_INSTANCE_GROUP": self.group,
             "SM_CURRENT_INSTANCE_GROUP_HOSTS": json.dumps(by_name[self.group]["hosts"]),
-            "SM_INSTANCE_GROUPS": json.dumps([group["instance_group_name"] for group in groups]),
+            "SM_INSTANCE_GROUPS": json.dumps(list(by_name)),
             "SM_INSTANCE_GROUPS_DICT": json.dumps(by_name),
-            "SM_IS_HETERO": "true" if len(groups) > 1 else "false",
+            "SM_IS_HETERO": "true" if len(by_name) > 1 else "false",
             "SM_NETWORK_INTERFACE_NAME": resource_config["network_interface_name"],
             "SM_RESOURCE_CONFIG": json.dumps(resource_config),
             "SM_CHANNELS": json.dumps(sorted(channels)),
+            **{f"SM_CHANNEL_{name.upper()}": str(paths.channel(name)) for name in channels},
             "SM_INPUT_DIR": str(paths.base / "input"),
             "SM_INPUT_CONFIG_DIR": str(paths.input_config),
             "SM_OUTPUT_DIR": str(paths.base / "output"),
@@ -110,79 +112,156 @@ class SimulatedHost:
             "SM_USER_ARGS": json.dumps(list(arguments)),
             "SM_LOG_LEVEL": "20",
         }
-        for name in channels:
-            variables[f"SM_CHANNEL_{name.upper()}"] = str(paths.channel(name))
-        return variables
+
+
+def hosts_of(job: Submission, folder: Path, seed: int, *, detours: bool = False) -> list[SimulatedHost]:
+    """The hosts of a job's cluster, with their files below `folder`.
+
+    Names are dealt out to groups at random, as SageMaker does: algo-1 may be in any group. detours: whether hosts
+    without a network of their own reach the leader's through forwarders. Raises UsageError when none would train.
+    """
+    groups = [(name, group) for name, group in job.cluster.groups.items() for _ in range(group.hosts)]
+    if not any(name == job.dnn_group for name, _ in groups):
+        there = ", ".join(f"{name} ({group.hosts} hosts)" for name, group in job.cluster.groups.items())
+        raise UsageError(
+            f"cluster {job.cluster.name!r}: no host trains: there is no group {job.dnn_group!r} with hosts; "
+            f"groups: {there}"
+        )
+    random.Random(seed).shuffle(groups)
+    settings, plane, has_network = job.settings, job.plane, job.host_kind == "namespace"
+    role_of = {name: job.role(name) for name in job.cluster.groups}
+    wanted = {role: plane.ports(settings.planes[plane.name], role) for role in {DNN, *role_of.values()}}
+    most = sum(1 + sum(ports.count for ports in wanted[role_of[name]].values()) for name, _ in groups)
+    free = iter(() if has_network else free_ports(2 * most if detours else most))
+
+    def numbers(ports: PortRange) -> tuple[int, ...]:
+        """The ports as on the platform, on hosts with a network of their own; as many free ports on others."""
+        count = ports.count
+        return tuple(range(ports.first, ports.first + count) if has_network else itertools.islice(free, count))
+
+    shared = {name: numbers(ports) for name, ports in wanted[DNN].items() if ports.is_shared}
+    (control,) = numbers(PortRange(settings.control_port))
+    hosts: list[SimulatedHost] = []
+    for index, (group, spec) in enumerate(groups, start=1):
+        role, name = role_of[group], f"algo-{index}"
+        ports_of = {kind: shared[kind] if ports.is_shared else numbers(ports) for kind, ports in wanted[role].items()}
+        is_leader = role is DNN and all(host.group != group for host in hosts)
+        has_detour = detours and not is_leader and not has_network
+        hosts.append(
+            SimulatedHost(
+                name,
+                group,
+                spec.instance_type,
+                address=str(ip_network(SUBNET if has_network else "127.0.0.0/24")[index + 1]),
+                ports=Ports(control, ports_of),
+                ranks=spec.ranks if role is DNN else 1,
+                paths=HostPaths(folder.resolve() / "hosts" / name),
+                shared=tuple(shared),
+                serves=any(ports for kind, ports in ports_of.items() if kind not in shared),
+                detour=tuple(itertools.islice(free, 1 + len(shared))) if has_detour else None,
+                role=role.name,
+            )
+        )
+    return hosts
+
+
+def resource_config(job: Submission, host: SimulatedHost, hosts: Sequence[SimulatedHost]) -> dict[str, object]:
+    """Content of resourceconfig.json on `host`, one of `hosts`."""
+    names = {name: [one.name for one in hosts if one.group == name] for name in job.cluster.groups}
+    return {
+        "current_host": host.name,
+        "current_instance_type": host.instance_type,
+        "current_group_name": host.group,
+        "hosts": [one.name for one in hosts],
+        "instance_groups": [
+            {"instance_group_name": name, "instance_type": group.instance_type, "hosts": names[name]}
+            for name, group in job.cluster.groups.items()
+        ],
+        "network_interface_name": "eth0" if job.host_kind == "namespace" else "lo",
+    }
 
 
 OnLine = Callable[[str], Callable[[str], None]]
-"""By host name, what takes its lines."""
+"""Returns, by a host's name, the function that takes its lines."""
 
 
-class HostBackend(Protocol):
+class HostBackend(abc.ABC):
     """Starts the hosts of one run, does to them what faults ask for, and removes what is left of them."""
 
-    hosts: Sequence[SimulatedHost]
-    notes: list[str]
-    """What the user should know of the limits."""
     starts_launchers: bool
     """Whether it starts the launchers themselves, not containers with launchers inside."""
     cuts_batches: bool
     """Whether `cut` stops batches between hosts too, not only the launchers' link."""
 
-    @property
-    def cgroups(self) -> Mapping[str, Any]:
-        """Control groups by host name; empty where hosts have none."""
+    def __init__(self, job: Submission, hosts: Sequence[SimulatedHost], env: Mapping[str, str], on_line: OnLine):
+        """env: the simulator's environment. Raises UsageError for limits that cannot be."""
+        self.job, self.hosts, self.env, self.on_line = job, hosts, env, on_line
+        self.channels: Mapping[str, Path] = {}
+        """Directories of this machine by channel, from `open` on."""
+        self.cgroups: dict[str, Cgroup] = {}
+        """Control groups by host name, of hosts that were started; empty where hosts have none."""
+        self.not_limited: set[str] = set()
+        """Names of limits that could not be set."""
+        groups = {host.name: host.group for host in hosts}
+        self.limits, self.notes = limits_of(job.cluster, groups, cpu_scale=job.cpu_scale)
+        """Limits by host name, and what the user should know of them."""
 
+    def lay_out(
+        self, host: SimulatedHost, parameters: Mapping[str, str]
+    ) -> tuple[dict[str, object], list[str], dict[Path, Path]]:
+        """Writes a host's configuration files.
+
+        Returns its resourceconfig.json, the channels that it sees, and `SimulatedHost.directories`.
+        """
+        job = self.job
+        channels = job.seen_by(host.group, self.channels)
+        config = resource_config(job, host, self.hosts)
+        host.write(config, {name: job.mode(name) for name in channels}, parameters)
+        return config, list(channels), host.directories(channels, job.code, job.checkpoints)
+
+    @abc.abstractmethod
     async def open(self, channels: Mapping[str, Path]) -> None:
         """Makes what the hosts share. `channels`: directories of this machine. Raises UsageError."""
 
+    @abc.abstractmethod
     async def start(self, host: SimulatedHost, children: dict[str, Child]) -> None:
         """Starts the processes of a host. Each is put into `children` when it runs: by label, `host` or `host/rank`."""
 
+    @abc.abstractmethod
     def limit(self) -> None:
         """Imposes the limits of all hosts, also of hosts that start later."""
 
+    @abc.abstractmethod
     def cut(self, hosts: Collection[str]) -> None:
         """Separates these hosts, by name, from all others."""
 
+    @abc.abstractmethod
     def heal(self, hosts: Collection[str]) -> None:
         """Takes one `cut` of these hosts back."""
 
+    @abc.abstractmethod
     async def impair(self, kind: str, host: str, amount: float | None) -> None:
         """Does a fault of a kind in `fault.IMPAIRMENTS` to a host."""
 
+    @abc.abstractmethod
     def restore(self, kind: str, host: str) -> None:
         """Takes the `impair` of this kind back: the host has its own limits again."""
 
+    @abc.abstractmethod
     async def connect(self, address: str, port: int) -> asyncio.StreamWriter:
         """A TCP connection from outside the cluster to a host. Raises OSError."""
 
     def cpu_s(self) -> dict[str, float]:
         """CPU seconds of each host so far, by name; empty where that is not known."""
+        with contextlib.suppress(TfhetError, OSError):  # nothing counts it here
+            return {name: cgroup.cpu_s() for name, cgroup in self.cgroups.items()}
+        return {}
 
     def facts(self) -> dict[str, Any]:
         """Fields of RunSummary that only the backend knows."""
+        limits = {name: asdict(one) for name, one in self.limits.items() if one != Limits()}
+        return {"not_limited": sorted(self.not_limited), "limits": limits}
 
+    @abc.abstractmethod
     async def close(self) -> None:
         """Removes what `open` and `start` made; the processes have ended."""
-
-
-def hyperparameters(command: Sequence[str], job: str) -> dict[str, str]:
-    """The hyperparameters, each a JSON value as text, of a job that runs `command`: a file and `--NAME VALUE` words."""
-    words = [*command[1:], ""]
-    given = {name[2:]: value for name, value in zip(words, words[1:], strict=False) if name.startswith("--")}
-    parameters = {"sagemaker_program": command[0], "sagemaker_job_name": job, **given}
-    return {name: value if _is_json(value) else json.dumps(value) for name, value in parameters.items()}
-
-
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _write(path: Path, document: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(document, indent=1), encoding="utf-8")

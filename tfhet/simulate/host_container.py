@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from importlib import metadata
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from tfhet.cluster import HostPaths
 from tfhet.container import OVERLAY, READ_ONLY, SHARED, Container, Mount
 from tfhet.control import SECRET_VARIABLE
 from tfhet.errors import UsageError
-from tfhet.simulate.host import SimulatedHost, hyperparameters
-from tfhet.simulate.submission import Submission
+from tfhet.simulate.host import HostBackend, SimulatedHost
+from tfhet.simulate.submission import hyperparameters
 from tfhet.submit import MPI_OPTIONS
+from tfhet.versions import versions
 
 BASE = Path("/opt/ml")
 _PACKAGE = Path(__file__).resolve().parents[2]
@@ -26,91 +26,83 @@ _HIDDEN = ("/tmp/", "/run/", "/dev/", "/mnt/", "/media/")
 """Directories of the machine that a container does not see, unless they are mounted."""
 
 
-@dataclass(frozen=True)
-class HostContainers:
-    """Makes the containers of a job's hosts."""
+def container(
+    backend: HostBackend, host: SimulatedHost, scratch: Path, secret: str, keys: Mapping[str, str]
+) -> Container:
+    """The container of a host; its configuration files are written.
 
-    job: Submission
-    hosts: Sequence[SimulatedHost]
-    env: Mapping[str, str]
-    """Environment of the simulator."""
-    secret: str
-    channels: Mapping[str, Path]
-    keys: Mapping[str, str]
-    """Files of ssh, by path: see `ssh_files`."""
+    scratch: an empty directory for what the container changes. secret: the job's. keys: see `ssh_files`.
+    """
+    job = backend.job
+    config, channels, places = backend.lay_out(host, _parameters(backend))
+    mounts = [Mount(str(host.paths.base), str(BASE), SHARED)]
+    mounts += [Mount(path, path) for path in carried(backend.env)]
+    for place, directory in places.items():
+        kind = OVERLAY
+        if place == host.paths.checkpoints:
+            kind = SHARED
+        elif place != host.paths.code and job.mode(place.name) == "FastFile":
+            kind = READ_ONLY
+        mounts.append(Mount(str(directory), str(BASE / place.relative_to(host.paths.base)), kind))
+    environment = _environment(backend, host, secret)
+    command = [sys.executable, "-m", "tfhet.launch.init"]
+    if job.start == "toolkit":
+        command += [str(Path(sys.executable).parent / "train")]
+    else:
+        inside = replace(host, paths=HostPaths(BASE))
+        environment |= inside.variables(config, channels, job.job, job.command[1:])
+        command += [sys.executable, *job.command, "--processes_per_host", str(host.ranks)]
+    names = "\n".join(["127.0.0.1 localhost", *(f"{one.address} {one.name}" for one in backend.hosts), ""])
+    return Container(
+        name=host.name,
+        scratch=str(scratch),
+        command=command,
+        environment=environment,
+        directory=str(BASE / "code"),
+        mounts=mounts,
+        files={"/etc/hosts": names, "/etc/hostname": host.name + "\n", **keys},
+    )
 
-    def container(self, host: SimulatedHost, scratch: Path) -> Container:
-        """Writes the host's configuration files. scratch: an empty directory for what the container changes."""
-        job = self.job
-        channels = job.seen_by(host.group, self.channels)
-        config = job.resource_config(host, self.hosts)
-        host.write(config, channels, self._parameters(), {name: job.mode(name) for name in channels})
-        mounts = [Mount(str(host.paths.base), str(BASE), SHARED)]
-        mounts += [Mount(path, path) for path in carried(self.env)]
-        for place, directory in host.directories(channels, job.code, job.checkpoints).items():
-            kind = OVERLAY
-            if place == host.paths.checkpoints:
-                kind = SHARED
-            elif place != host.paths.code and job.mode(place.name) == "FastFile":
-                kind = READ_ONLY
-            mounts.append(Mount(str(directory), str(BASE / place.relative_to(host.paths.base)), kind))
-        env = self._environment(host)
-        command = [sys.executable, "-m", "tfhet.launch.init"]
-        if job.start == "toolkit":
-            command += [str(Path(sys.executable).parent / "train")]
-        else:
-            inside = replace(host, paths=HostPaths(BASE))
-            env |= inside.variables(config, list(channels), job.job, job.command[1:])
-            command += [sys.executable, *job.command, "--processes_per_host", str(host.ranks)]
-        names = "\n".join(["127.0.0.1 localhost", *(f"{one.address} {one.name}" for one in self.hosts), ""])
-        return Container(
-            name=host.name,
-            scratch=str(scratch),
-            interface="eth0",
-            command=command,
-            environment=env,
-            directory=str(BASE / "code"),
-            mounts=mounts,
-            files={"/etc/hosts": names, "/etc/hostname": host.name + "\n", **self.keys},
-        )
 
-    def _parameters(self) -> dict[str, str]:
-        """Hyperparameters as the SDK writes them for a job with MPI on the dnn group; the job's own win."""
-        job = self.job
-        if job.parameters is not None and "sagemaker_program" in job.parameters:
-            return dict(job.parameters)
-        return {
-            **hyperparameters(job.command if job.parameters is None else job.command[:1], job.job),
-            "sagemaker_container_log_level": "20",
-            "sagemaker_mpi_enabled": "true",
-            "sagemaker_mpi_num_of_processes_per_host": str(
-                max(one.ranks for one in self.hosts if one.group == job.dnn_group)
-            ),
-            "sagemaker_mpi_custom_mpi_options": json.dumps(MPI_OPTIONS),
-            "sagemaker_distribution_instance_groups": json.dumps([job.dnn_group]),
-            **(job.parameters or {}),
-        }
+def _parameters(backend: HostBackend) -> dict[str, str]:
+    """Hyperparameters as the SDK writes them for a job with MPI on the dnn group; the job's own win."""
+    job = backend.job
+    if job.parameters is not None and "sagemaker_program" in job.parameters:
+        return dict(job.parameters)
+    ranks = max(one.ranks for one in backend.hosts if one.group == job.dnn_group)
+    return {
+        **hyperparameters(job.command if job.parameters is None else job.command[:1], job.job),
+        "sagemaker_container_log_level": "20",
+        "sagemaker_mpi_enabled": "true",
+        "sagemaker_mpi_num_of_processes_per_host": str(ranks),
+        "sagemaker_mpi_custom_mpi_options": json.dumps(MPI_OPTIONS),
+        "sagemaker_distribution_instance_groups": json.dumps([job.dnn_group]),
+        **(job.parameters or {}),
+    }
 
-    def _environment(self, host: SimulatedHost) -> dict[str, str]:
-        """Variables that the platform gives a container, and those that the simulator's user meant for the job."""
-        passed = {
-            name: value for name, value in self.env.items() if name.startswith(_PASSED_ON) or name in _PASSED_ON_NAMES
-        }
-        return {
-            "LANG": "C.UTF-8",
-            # Hosts share CPUs here: a rank that polls for others would take theirs (4 ranks on 2 CPUs: steps x 2.5).
-            "OMPI_MCA_mpi_yield_when_idle": "1",
-            **passed,
-            "PATH": f"{Path(sys.executable).parent}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-            "HOME": "/root",
-            **({} if _is_installed() else {"PYTHONPATH": with_package(passed.get("PYTHONPATH", ""))}),
-            "PYTHONUNBUFFERED": "1",
-            "TRAINING_JOB_NAME": self.job.job,
-            "SAGEMAKER_JOB_NAME": self.job.job,
-            "CURRENT_HOST": host.name,
-            SECRET_VARIABLE: self.secret,
-            **self.job.environment,
-        }
+
+def _environment(backend: HostBackend, host: SimulatedHost, secret: str) -> dict[str, str]:
+    """Variables that the platform gives a container, and those that the simulator's user meant for the job."""
+    job = backend.job
+    passed = {
+        name: value for name, value in backend.env.items() if name.startswith(_PASSED_ON) or name in _PASSED_ON_NAMES
+    }
+    return {
+        "LANG": "C.UTF-8",
+        # Hosts share CPUs here: a rank that polls for others would take theirs (4 ranks on 2 CPUs: steps x 2.5).
+        "OMPI_MCA_mpi_yield_when_idle": "1",
+        **passed,
+        "PATH": f"{Path(sys.executable).parent}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "HOME": "/root",
+        # An installed tfhet is found anyway, also another one that the hosts' requirements.txt puts in its place.
+        **({} if versions(("tfhet",)) else {"PYTHONPATH": with_package(passed.get("PYTHONPATH", ""))}),
+        "PYTHONUNBUFFERED": "1",
+        "TRAINING_JOB_NAME": job.job,
+        "SAGEMAKER_JOB_NAME": job.job,
+        "CURRENT_HOST": host.name,
+        SECRET_VARIABLE: secret,
+        **job.environment,
+    }
 
 
 def carried(env: Mapping[str, str]) -> list[str]:
@@ -122,7 +114,7 @@ def carried(env: Mapping[str, str]) -> list[str]:
 
 
 def ssh_files(scratch: Path) -> dict[str, str]:
-    """Files, by path, with which root of any host can log in to any other host, and no one else: keys of this run."""
+    """Files, by path, of keys of this run, with which root of any host can log in to any other host."""
     for name in ("root", "host"):
         words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "tfhet", "-f", str(scratch / name)]
         done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
@@ -141,12 +133,3 @@ def ssh_files(scratch: Path) -> dict[str, str]:
 def with_package(path: str) -> str:
     """A PYTHONPATH with this package."""
     return ":".join(filter(None, (str(_PACKAGE), path)))
-
-
-def _is_installed() -> bool:
-    """Whether hosts find tfhet by themselves, or another one that their requirements.txt puts in its place."""
-    try:
-        metadata.distribution("tfhet")
-    except metadata.PackageNotFoundError:
-        return False
-    return True

@@ -21,7 +21,6 @@ from tfhet.simulate.host import HostBackend, SimulatedHost
 from tfhet.simulate.targets import Population, Targets, lives
 
 _POLL_S = 0.1
-_CONNECT_S = 2.0
 STARVED_S = 3.0
 """Seconds that a process without more memory may run on with what it has."""
 _SIGNALS = {"kill": signal.SIGKILL, "hang": signal.SIGSTOP, "sigterm": signal.SIGTERM}
@@ -51,24 +50,20 @@ class Injector:
 
     async def run(self) -> None:
         """Returns once all faults are done."""
-        await asyncio.gather(*(self._try(fault) for fault in self.faults if fault.kind != "late-join"))
-
-    async def _try(self, fault: Fault) -> None:
-        try:
-            await self._repeat(fault)
-        except (TfhetError, OSError, psutil.Error) as error:  # the other faults are done all the same
-            self.report(f"could not be done: fault {fault}: {error}")
+        await asyncio.gather(*(self._repeat(fault) for fault in self.faults if fault.kind != "late-join"))
 
     async def _repeat(self, fault: Fault) -> None:
         while not self.began():
             await asyncio.sleep(_POLL_S)
         await asyncio.sleep(fault.after_s)
         order = random.Random(f"{self.seed}/{fault}")
-        while True:
+        try:
             await self._harm(fault, order)
-            if fault.every_s is None:
-                return
-            await asyncio.sleep(fault.every_s)
+            while fault.every_s is not None:
+                await asyncio.sleep(fault.every_s)
+                await self._harm(fault, order)
+        except (TfhetError, OSError, psutil.Error) as error:  # the other faults are done all the same
+            self.report(f"could not be done: fault {fault}: {error}")
 
     async def _harm(self, fault: Fault, order: random.Random) -> None:
         if fault.kind == "bad-peer":
@@ -97,8 +92,10 @@ class Injector:
             return
         if fault.for_s is None:
             if fault.process in ("host", "launcher"):
-                stopped = {process.pid for process in chosen}
-                self.frozen |= {label for label, pids in self._pids().items() if pids & stopped}
+                running = [(label, child) for label, child in self.children.items() if child.code is None]
+                self.frozen |= {
+                    label for label, child in running if {*Population.below(child.pid).everything} & {*chosen}
+                }
             return
         await asyncio.sleep(fault.for_s)
         _signal(chosen, signal.SIGCONT)
@@ -146,11 +143,6 @@ class Injector:
             for name in names:
                 self.backend.restore(fault.kind, name)
 
-    def _pids(self) -> dict[str, set[int]]:
-        """Process ids by label."""
-        below = {label: Population.below(child.pid) for label, child in self.children.items() if child.code is None}
-        return {label: {process.pid for process in there.everything} for label, there in below.items()}
-
     def _processes(self, fault: Fault) -> list[psutil.Process]:
         names = {host.name for host in self.targets.named(fault.host)}
         found: list[psutil.Process] = []
@@ -176,7 +168,7 @@ class Injector:
         try:
             for index in range(60):
                 with contextlib.suppress(OSError, asyncio.TimeoutError):
-                    async with Deadline(_CONNECT_S):
+                    async with Deadline(2.0):
                         writer = await self.backend.connect(leader.address, leader.ports.control)
                     held.append(writer)
                     if index % 3 == 0:

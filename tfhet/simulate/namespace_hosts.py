@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
@@ -15,9 +14,9 @@ from typing import Any
 
 import psutil
 
+from tfhet import container
 from tfhet.clock import SYSTEM
-from tfhet.cluster import environment
-from tfhet.container import Bridge, Cgroup, Limits, delay, kernel, sweeper
+from tfhet.container import Bridge, Cgroup, Limits, Owner
 from tfhet.control import new_secret
 from tfhet.deadline import Deadline
 from tfhet.errors import JobFailed, TfhetError, UsageError
@@ -25,25 +24,22 @@ from tfhet.messages import ContainerFailureLine, parse_line
 from tfhet.process import Child, describe_exit
 from tfhet.simulate import host_container
 from tfhet.simulate.fault import NETWORK, Fault
-from tfhet.simulate.host import OnLine, SimulatedHost
-from tfhet.simulate.scale import limits_of
+from tfhet.simulate.host import HostBackend, OnLine, SimulatedHost
 from tfhet.simulate.submission import Submission
 
 _NAMESPACE_S = 30.0
 """Seconds that a container may take to be in namespaces of its own."""
-_KINDS = ("rate", "delay", "loss")
-"""The kinds of NETWORK in the order in which limits are set."""
 
 
-class NamespaceHosts:
-    """See `HostBackend`."""
+class NamespaceHosts(HostBackend):
+    """Each host is a container on a bridge, in a cgroup."""
 
     starts_launchers = False
     cuts_batches = True
 
     def __init__(
         self,
-        submission: Submission,
+        job: Submission,
         hosts: Sequence[SimulatedHost],
         env: Mapping[str, str],
         on_line: OnLine,
@@ -54,27 +50,20 @@ class NamespaceHosts:
             if fault.kind == "slow-disk":
                 raise UsageError(f"fault {fault}: disks are made slow for --hosts process only")
             if fault.kind in NETWORK:
-                kernel.require(NETWORK[fault.kind])
-        kernel.require("toolkit" if submission.start == "toolkit" else "namespace", _existing(hosts[0].paths.base))
-        self.hosts = hosts
-        self.cgroups: dict[str, Cgroup] = {}
-        """By host name, of those that were started."""
-        self._submission = submission
-        self._env = env
-        self._on_line = on_line
+                container.require(NETWORK[fault.kind])
+        container.require("toolkit" if job.start == "toolkit" else "namespace", _existing(hosts[0].paths.base))
+        super().__init__(job, hosts, env, on_line)
+        for kind, purpose in NETWORK.items():
+            if any(self._usual(kind, host.name) is not None for host in hosts):
+                container.require(purpose)
+        self._secret = new_secret()
+        self._keys: Mapping[str, str] = {}
         self._scratch: Path | None = None
-        self._owner: sweeper.Owner | None = None
+        self._owner: Owner | None = None
         self._bridge: Bridge | None = None
-        self._containers: host_container.HostContainers | None = None
         self._attached: list[str] = []
-        self._not_limited: set[str] = set()
         self._use: dict[str, dict[str, int | None]] = {}
-        self._limiting = submission.limits_from == "start"
-        groups = {host.name: host.group for host in hosts}
-        self._limits, self.notes = limits_of(submission.cluster, groups, cpu_scale=submission.cpu_scale)
-        for kind in _KINDS:
-            if any(self._usual(kind, name) is not None for name in groups):
-                kernel.require(NETWORK[kind])
+        self._is_limiting = job.limits_from == "start"
 
     @property
     def network(self) -> Bridge:
@@ -83,33 +72,30 @@ class NamespaceHosts:
         return self._bridge
 
     async def open(self, channels: Mapping[str, Path]) -> None:
-        for line in await asyncio.to_thread(sweeper.sweep):
+        for line in await asyncio.to_thread(container.sweep):
             self._say(line)
-        self._owner = sweeper.claim()
+        self.channels = channels
+        self._owner = container.claim()
         self._scratch = Path(tempfile.mkdtemp(prefix=".scratch-", dir=_existing(self.hosts[0].paths.base)))
         self._owner.register(self._scratch)
-        self._bridge = Bridge.create(self._owner.tag)
-        if any(limits.latency_s for limits in self._limits.values()):
-            await self._build_delay_line()
-        keys = {}
-        if self._submission.start == "toolkit":
-            keys = await asyncio.to_thread(host_container.ssh_files, self._scratch)
-        self._containers = host_container.HostContainers(
-            self._submission, self.hosts, self._env, new_secret(), channels, keys
-        )
+        self._bridge = Bridge(self._owner.tag)
+        if any(limits.latency_s for limits in self.limits.values()):
+            await self._prepare_delay()
+        if self.job.start == "toolkit":
+            self._keys = await asyncio.to_thread(host_container.ssh_files, self._scratch)
 
     async def start(self, host: SimulatedHost, children: dict[str, Child]) -> None:
-        assert self._owner is not None and self._scratch is not None and self._containers is not None
+        assert self._owner is not None and self._scratch is not None
         scratch, spec = self._scratch / host.name, self._scratch / f"{host.name}.json"
         scratch.mkdir()
-        self._containers.container(host, scratch).write(spec)
+        host_container.container(self, host, scratch, self._secret, self._keys).write(spec)
         cgroup = self.cgroups[host.name] = Cgroup.create(f"tfhet-{self._owner.tag}-{host.name}")
-        path = host_container.with_package(self._env.get("PYTHONPATH", ""))
+        path = host_container.with_package(self.env.get("PYTHONPATH", ""))
         child = await Child.start(
             host.name,
             [sys.executable, "-m", "tfhet.container", str(spec)],
-            env={"PATH": self._env.get("PATH", os.defpath), "PYTHONPATH": path},
-            on_line=self._on_line(host.name),
+            env={"PATH": self.env.get("PATH", os.defpath), "PYTHONPATH": path},
+            on_line=self.on_line(host.name),
         )
         children[host.name] = child
         await _isolated(child)
@@ -117,35 +103,35 @@ class NamespaceHosts:
             # Process 1 waits for its network, so that nothing runs before all of this is done.
             for process in (psutil.Process(child.pid), *psutil.Process(child.pid).children(recursive=True)):
                 cgroup.add(process.pid)
-            if not self._limiting:  # TensorFlow starts as many threads as it sees CPUs
-                cgroup.limit(Limits(cpu_set=self._limits[host.name].cpu_set))
+            if not self._is_limiting:  # TensorFlow starts as many threads as it sees CPUs
+                cgroup.limit(Limits(cpu_set=self.limits[host.name].cpu_set))
             self.network.attach(host.name, child.pid, host.address)
         except (TfhetError, psutil.Error, OSError) as error:
-            async with Deadline(_NAMESPACE_S):  # it has said why itself, if it has ended
+            async with Deadline(_NAMESPACE_S):  # if it has ended, it has printed why
                 await child.stop(0.5)
             raise JobFailed(f"{_not_made(child)} ({error})", log_tail=child.tail) from error
         self._attached.append(host.name)
-        if self._limiting:
+        if self._is_limiting:
             self._limit(host.name)
 
     def limit(self) -> None:
-        self._limiting = True
+        self._is_limiting = True
         for name in self._attached:
             self._limit(name)
 
     def _limit(self, name: str) -> None:
         try:
-            self._not_limited |= set(self.cgroups[name].limit(self._limits[name]))
-            for kind in _KINDS:
+            self.not_limited |= set(self.cgroups[name].limit(self.limits[name]))
+            for kind in NETWORK:
                 if kind == "rate" or self._usual(kind, name) is not None:
                     self.restore(kind, name)
         except TfhetError as error:  # more memory is in use than the limit, for one
             self._say(f"[simulate] {name} is not limited: {error}")
-            self._not_limited.add(f"{name}: {error}")
+            self.not_limited.add(f"{name}: {error}")
 
     def _usual(self, kind: str, name: str) -> float | None:
         """The limit, of a kind of NETWORK, that a host has without a fault; None: no limit."""
-        limits = self._limits[name]
+        limits = self.limits[name]
         return {"rate": limits.bits_per_s, "delay": limits.latency_s, "loss": limits.loss_share}[kind]
 
     def cut(self, hosts: Collection[str]) -> None:
@@ -156,7 +142,7 @@ class NamespaceHosts:
 
     async def impair(self, kind: str, host: str, amount: float | None) -> None:
         if kind == "delay":
-            await self._build_delay_line()
+            await self._prepare_delay()
         self._set(kind, host, amount)
 
     def restore(self, kind: str, host: str) -> None:
@@ -165,9 +151,9 @@ class NamespaceHosts:
     def _set(self, kind: str, host: str, amount: float | None) -> None:
         {"rate": self.network.limit, "delay": self.network.delay, "loss": self.network.lose}[kind](host, amount)
 
-    async def _build_delay_line(self) -> None:
-        with contextlib.suppress(TfhetError):  # a kernel with netem needs none
-            await asyncio.to_thread(delay.build, environment())
+    async def _prepare_delay(self) -> None:
+        with contextlib.suppress(TfhetError):  # `delay` raises it again
+            await asyncio.to_thread(self.network.prepare_delay)
 
     async def connect(self, address: str, port: int) -> asyncio.StreamWriter:
         inside = self.network.socket()
@@ -179,38 +165,28 @@ class NamespaceHosts:
             raise
         return (await asyncio.open_connection(sock=inside))[1]
 
-    def cpu_s(self) -> dict[str, float]:
-        with contextlib.suppress(TfhetError, OSError):
-            return {name: cgroup.cpu_s() for name, cgroup in self.cgroups.items()}
-        return {}  # nothing counts it here
-
     def facts(self) -> dict[str, Any]:
-        return {
-            "not_limited": sorted(self._not_limited),
-            "host_use": self._use,
-            "limits": {name: one.to_json() for name, one in self._limits.items() if one != Limits()},
-        }
+        return {**super().facts(), "host_use": self._use}
 
     def _used(self, name: str) -> dict[str, int | None]:
         """Usage of a host until now, for the record; None for what was not counted."""
-        counts = ("memory_peak_bytes", "out_of_memory_kills", "sent_bytes", "received_bytes")
-        use: dict[str, int | None] = dict.fromkeys(counts)
-        cgroup = self.cgroups[name]
+        cgroup, sent, received = self.cgroups[name], None, None
         with contextlib.suppress(TfhetError, OSError):
-            use["memory_peak_bytes"] = cgroup.memory_peak_bytes()
-            use["out_of_memory_kills"] = cgroup.out_of_memory_kills()
-        with contextlib.suppress(TfhetError, OSError, subprocess.SubprocessError):
             if name in self._attached:
-                traffic = self.network.bytes(name)
-                use |= {"sent_bytes": traffic.sent_bytes, "received_bytes": traffic.received_bytes}
-        return use
+                sent, received = self.network.bytes(name)
+        return {
+            "memory_peak_bytes": cgroup.memory_peak_bytes(),
+            "out_of_memory_kills": cgroup.out_of_memory_kills(),
+            "sent_bytes": sent,
+            "received_bytes": received,
+        }
 
     async def close(self) -> None:
         is_clean = True
         self._use = {name: self._used(name) for name in self.cgroups}
         for name, use in self._use.items():
             if killed := use["out_of_memory_kills"]:
-                limit = self._limits[name].memory_bytes
+                limit = self.limits[name].memory_bytes
                 most = f"its memory limit of {limit / 2**20:.0f} MiB" if limit else "want of memory"
                 self._say(f"[simulate] {name}: the kernel killed {killed} of its processes for {most}")
         for name, cgroup in self.cgroups.items():
@@ -224,7 +200,7 @@ class NamespaceHosts:
         if self._bridge is not None:
             try:
                 self._bridge.close()
-            except (TfhetError, OSError, subprocess.SubprocessError) as error:  # it goes with this process
+            except (TfhetError, OSError) as error:  # it goes with this process
                 self._say(f"[simulate] the network: {error}")
         if self._scratch is not None:
             await asyncio.to_thread(shutil.rmtree, self._scratch, ignore_errors=True)
@@ -233,7 +209,7 @@ class NamespaceHosts:
             self._owner.release(is_clean=is_clean)
 
     def _say(self, line: str) -> None:
-        self._on_line("simulate")(line)
+        self.on_line("simulate")(line)
 
 
 async def _isolated(child: Child) -> None:
@@ -251,7 +227,7 @@ async def _isolated(child: Child) -> None:
 
 
 def _not_made(child: Child) -> str:
-    failures = [said.cause for said in map(parse_line, child.tail) if isinstance(said, ContainerFailureLine)]
+    failures = [line.cause for line in map(parse_line, child.tail) if isinstance(line, ContainerFailureLine)]
     why = failures[-1] if failures else describe_exit(child.code or 0, child.tail)
     return f"the container {child.name} could not be made: {why}"
 

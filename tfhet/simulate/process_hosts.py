@@ -3,40 +3,37 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from tfhet.container import Limits, compiled
+from tfhet.container import compiled
 from tfhet.control import SECRET_VARIABLE, new_secret
 from tfhet.errors import UsageError
 from tfhet.process import Child
 from tfhet.simulate.fault import NETWORK, Fault
-from tfhet.simulate.host import OnLine, SimulatedHost, hyperparameters
-from tfhet.simulate.partition import Network
-from tfhet.simulate.scale import limits_of
-from tfhet.simulate.submission import Submission
+from tfhet.simulate.host import HostBackend, OnLine, SimulatedHost
+from tfhet.simulate.submission import Submission, hyperparameters
 from tfhet.simulate.targets import Targets
-from tfhet.strategies.horovod.rendezvous import Ring
+from tfhet.strategies.horovod import Ring
 
 READ_MS = 50
 """Delay of a read of a slow disk, as if its queue were full."""
 
 
-class ProcessHosts:
-    """See `HostBackend`."""
+class ProcessHosts(HostBackend):
+    """Each host is a launcher, or one launcher per rank, with the processes that these start."""
 
     starts_launchers = True
     cuts_batches = False
 
     def __init__(
         self,
-        submission: Submission,
+        job: Submission,
         hosts: Sequence[SimulatedHost],
         env: Mapping[str, str],
         on_line: OnLine,
@@ -46,53 +43,41 @@ class ProcessHosts:
         for fault in faults:
             if fault.kind in NETWORK:
                 raise UsageError(f"fault {fault}: process hosts share one network; use --hosts namespace")
-        self.hosts = hosts
-        self.cgroups: Mapping[str, Any] = {}
-        self.disks: dict[str, SlowDisk] = {}
-        self._network = Network.of(hosts, submission.dnn_group)
-        self._submission = submission
-        self._env = {
-            **env,
-            SECRET_VARIABLE: new_secret(),
-            "TFHET_ADDRESSES": json.dumps({host.name: host.address for host in hosts}),
-        }
-        self._on_line = on_line
+        addresses = json.dumps({host.name: host.address for host in hosts})
+        super().__init__(job, hosts, {**env, SECRET_VARIABLE: new_secret(), "TFHET_ADDRESSES": addresses}, on_line)
+        self.not_limited = {word for limits in self.limits.values() for word in limits.lost_without_root()}
+        self._network = Network(hosts, job.dnn_group)
         self._ring: Ring | None = None
-        self._channels: Mapping[str, Path] = {}
-        targets = Targets(hosts, submission.dnn_group)
+        targets = Targets(hosts, job.dnn_group)
         slow = [host for fault in faults if fault.kind == "slow-disk" for host in targets.named(fault.host)]
-        if slow:
-            library = build(self._env)
-            self.disks = {host.name: SlowDisk(library, Path(f"{host.paths.base}.slow")) for host in slow}
-        groups = {host.name: host.group for host in hosts}
-        self._limits, self.notes = limits_of(submission.cluster, groups, cpu_scale=submission.cpu_scale)
+        self._switches = {host.name: Path(f"{host.paths.base}.slow") for host in slow}
+        if slow:  # compiled now, or refused
+            slow_disk(self.env, Path(), ())
 
     async def open(self, channels: Mapping[str, Path]) -> None:
-        self._channels = channels
-        training = [host for host in self.hosts if host.group == self._submission.dnn_group]
-        if self._submission.start == "ranks" and sum(host.ranks for host in training) > 1:
+        self.channels = channels
+        training = [host for host in self.hosts if host.group == self.job.dnn_group]
+        if self.job.start == "ranks" and sum(host.ranks for host in training) > 1:
             self._ring = Ring([host.name for host in training], training[0].ranks)
             self._ring.open("127.0.0.1", "lo")
         await self._network.start()
 
     async def start(self, host: SimulatedHost, children: dict[str, Child]) -> None:
-        job = self._submission
-        channels = job.seen_by(host.group, self._channels)
-        config = job.resource_config(host, self.hosts)
+        job = self.job
         parameters = {**hyperparameters(job.command, job.job), **(job.parameters or {})}
-        host.write(config, channels, parameters, {name: job.mode(name) for name in channels})
-        for place, directory in host.directories(channels, job.code, job.checkpoints).items():
+        config, channels, places = self.lay_out(host, parameters)
+        for place, directory in places.items():
             place.symlink_to(directory)
         env = {
-            **self._env,
+            **self.env,
             **job.environment,
-            **host.variables(config, list(channels), job.job, job.command[1:]),
+            **host.variables(config, channels, job.job, job.command[1:]),
             **host.sees,
-            "PYTHONPATH": ":".join(filter(None, (str(host.paths.code), self._env.get("PYTHONPATH", "")))),
+            "PYTHONPATH": ":".join(filter(None, (str(host.paths.code), self.env.get("PYTHONPATH", "")))),
             "PYTHONUNBUFFERED": "1",
         }
-        if disk := self.disks.get(host.name):
-            env |= disk.variables(env, channels.values())
+        if switch := self._switches.get(host.name):
+            env |= slow_disk(env, switch, [self.channels[name] for name in channels])
         by_rank = host.group == job.dnn_group and job.start == "ranks"
         for local_rank in range(host.ranks if by_rank else 1):
             rank = self._ring.variables(host.name, local_rank) if self._ring and by_rank else {}
@@ -104,11 +89,11 @@ class ProcessHosts:
                 label,
                 command,
                 env={**env, **rank},
-                on_line=self._on_line(host.name),
+                on_line=self.on_line(host.name),
                 cwd=host.paths.code,
                 when_orphaned=signal.SIGTERM,
             )
-            if cpu_set := self._limits[host.name].cpu_set:
+            if cpu_set := self.limits[host.name].cpu_set:
                 os.sched_setaffinity(children[label].pid, cpu_set)
 
     def limit(self) -> None:
@@ -121,23 +106,13 @@ class ProcessHosts:
         self._network.heal(hosts)
 
     async def impair(self, kind: str, host: str, amount: float | None) -> None:
-        self.disks[host].slow()
+        self._switches[host].touch()
 
     def restore(self, kind: str, host: str) -> None:
-        self.disks[host].heal()
+        self._switches[host].unlink(missing_ok=True)
 
     async def connect(self, address: str, port: int) -> asyncio.StreamWriter:
         return (await asyncio.open_connection(address, port))[1]
-
-    def cpu_s(self) -> dict[str, float]:
-        return {}
-
-    def facts(self) -> dict[str, Any]:
-        words = {word for limits in self._limits.values() for word in limits.lost_without_root()}
-        return {
-            "not_limited": sorted(words),
-            "limits": {name: one.to_json() for name, one in self._limits.items() if one != Limits()},
-        }
 
     async def close(self) -> None:
         await self._network.close()
@@ -145,31 +120,121 @@ class ProcessHosts:
             self._ring.close()
 
 
-@dataclass(frozen=True)
-class SlowDisk:
-    """The disk of one host: its processes' reads of the channels' files take longer while the file `switch` exists."""
+def slow_disk(env: Mapping[str, str], switch: Path, folders: Iterable[Path]) -> dict[str, str]:
+    """Variables, in addition to `env`, of processes whose reads below `folders` are slow while `switch` exists.
 
-    library: Path
-    """A small library, slow_disk.cc, which is preloaded into the processes."""
-    switch: Path
+    They preload a small library, which is compiled unless it is in the cache. Raises UsageError where it cannot be.
+    """
+    source, flags = Path(__file__).with_name("slow_disk.cc"), ("-O2", "-fPIC", "-shared", "-Wall", "-D_GNU_SOURCE")
+    library = compiled(source, env, "a slow disk", "omit slow-disk", flags, ".so")
+    return {
+        "LD_PRELOAD": ":".join(filter(None, (str(library), env.get("LD_PRELOAD", "")))),
+        "TFHET_SLOW_DISK_SWITCH": str(switch),
+        "TFHET_SLOW_DISK_FOLDERS": ":".join(str(folder.resolve()) for folder in folders),
+        "TFHET_SLOW_DISK_MS": str(READ_MS),
+    }
 
-    def variables(self, env: Mapping[str, str], folders: Iterable[Path]) -> dict[str, str]:
-        """Variables of the host's processes, in addition to `env`, for slow reads below `folders`."""
-        return {
-            "LD_PRELOAD": ":".join(filter(None, (str(self.library), env.get("LD_PRELOAD", "")))),
-            "TFHET_SLOW_DISK_SWITCH": str(self.switch),
-            "TFHET_SLOW_DISK_FOLDERS": ":".join(str(folder.resolve()) for folder in folders),
-            "TFHET_SLOW_DISK_MS": str(READ_MS),
+
+class Forwarder:
+    """Listens at `address`:`port` and passes every connection on to `address`:`target`.
+
+    While it is closed to data nothing passes in either direction and no connection ends; new ones are accepted and
+    held. What was sent meanwhile arrives when it passes data again, as TCP promises.
+    """
+
+    def __init__(self, address: str, port: int, target: int):
+        self.port = port
+        self._address = address
+        self._target = target
+        self._is_open = asyncio.Event()
+        self._is_open.set()
+        self._server: asyncio.Server | None = None
+        self._serving: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """Raises OSError when the port is taken."""
+        self._server = await asyncio.start_server(self._accepted, self._address, self.port, backlog=100)
+
+    def pass_data(self, is_open: bool) -> None:
+        """Lets data pass, or holds all of it."""
+        (self._is_open.set if is_open else self._is_open.clear)()
+
+    async def close(self) -> None:
+        """Ends every connection."""
+        if self._server is not None:
+            self._server.close()
+        for task in self._serving:
+            task.cancel()
+        await asyncio.gather(*self._serving, return_exceptions=True)
+
+    def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(self._serve(reader, writer))
+        self._serving.add(task)
+        task.add_done_callback(self._serving.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers = [writer]
+        try:
+            await self._is_open.wait()
+            with contextlib.suppress(OSError):
+                there, to_there = await asyncio.open_connection(self._address, self._target)
+                writers.append(to_there)
+                ways = [asyncio.create_task(self._pass(*way)) for way in ((reader, to_there), (there, writer))]
+                try:
+                    await asyncio.gather(*ways)
+                finally:
+                    for way in ways:
+                        way.cancel()
+        finally:
+            for each in writers:
+                each.transport.abort()
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(1 << 16):
+            await self._is_open.wait()
+            writer.write(data)
+            await writer.drain()
+        await self._is_open.wait()
+        if writer.can_write_eof():
+            writer.write_eof()
+
+
+class Network:
+    """Partitions without root: hosts reach the leader's ports through forwarders, which can stop passing data.
+
+    What a host's ranks read from the workers of others, and Horovod's ring between the ranks, are not cut.
+    """
+
+    def __init__(self, hosts: Sequence[SimulatedHost], dnn_group: str):
+        leader = next(host for host in hosts if host.group == dnn_group)
+        targets = [leader.ports.control, *(leader.ports.plane[name][0] for name in leader.shared)]
+        self._leader = leader.name
+        self._cuts: list[frozenset[str]] = []
+        self._forwarders = {
+            host.name: [
+                Forwarder(leader.address, port, target) for port, target in zip(host.detour, targets, strict=True)
+            ]
+            for host in hosts
+            if host.detour is not None
         }
 
-    def slow(self) -> None:
-        self.switch.touch()
+    async def start(self) -> None:
+        await asyncio.gather(*(forwarder.start() for some in self._forwarders.values() for forwarder in some))
 
-    def heal(self) -> None:
-        self.switch.unlink(missing_ok=True)
+    async def close(self) -> None:
+        await asyncio.gather(*(forwarder.close() for some in self._forwarders.values() for forwarder in some))
 
+    def cut(self, hosts: Collection[str]) -> None:
+        """Stops data between these hosts and the leader's; if that is one of them, between it and all others."""
+        self._cuts.append(frozenset(hosts))
+        self._apply()
 
-def build(env: Mapping[str, str]) -> Path:
-    """The library of slow disks, compiled unless it is in the cache. Raises UsageError where it cannot be compiled."""
-    flags = ("-O2", "-fPIC", "-shared", "-Wall", "-D_GNU_SOURCE")
-    return compiled(Path(__file__).with_name("slow_disk.cc"), env, "a slow disk", "omit slow-disk", flags, ".so")
+    def heal(self, hosts: Collection[str]) -> None:
+        """Takes one `cut` of these back."""
+        self._cuts.remove(frozenset(hosts))
+        self._apply()
+
+    def _apply(self) -> None:
+        for host, forwarders in self._forwarders.items():
+            for forwarder in forwarders:
+                forwarder.pass_data(all((host in cut) == (self._leader in cut) for cut in self._cuts))

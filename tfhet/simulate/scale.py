@@ -100,20 +100,25 @@ def _fitting(hosts: Mapping[str, str], groups: Mapping[str, GroupFile], cpus: in
     return min(1.0, (cpus - given) / scaled)
 
 
-def _of_group(name: str, group: GroupFile, cpu_scale: float | None) -> Limits:
-    cpus, memory_bytes = group.cpus, None if group.memory_mib is None else round(group.memory_mib * MIB)
-    bits_per_s = None if group.mbit_per_s is None else group.mbit_per_s * 1e6
-    if cpu_scale is not None and None in (cpus, memory_bytes, bits_per_s):
-        row = _row(name, group)
-        if cpus is None:
-            cpus = max(LEAST_CPUS, row.vcpus * cpu_scale)
-        if memory_bytes is None:
-            memory_bytes = max(_least_bytes(group), round(row.memory_gib * GIB * cpu_scale))
-        if bits_per_s is None and row.network_gbit_per_s is not None:
-            bits_per_s = row.network_gbit_per_s * 1e9 * cpu_scale
-    latency_s = None if group.latency_ms is None else group.latency_ms / 1e3
-    loss_share = None if group.loss_pct is None else group.loss_pct / 100
-    return Limits(cpus, None, memory_bytes, bits_per_s, latency_s, loss_share)
+def _of_group(name: str, group: GroupFile, scale: float | None) -> Limits:
+    limits = Limits(
+        cpus=group.cpus,
+        memory_bytes=None if group.memory_mib is None else round(group.memory_mib * MIB),
+        bits_per_s=None if group.mbit_per_s is None else group.mbit_per_s * 1e6,
+        latency_s=None if group.latency_ms is None else group.latency_ms / 1e3,
+        loss_share=None if group.loss_pct is None else group.loss_pct / 100,
+    )
+    if scale is None or None not in (limits.cpus, limits.memory_bytes, limits.bits_per_s):
+        return limits
+    row = _row(name, group)
+    memory_bytes = max(_least_bytes(group), round(row.memory_gib * GIB * scale))
+    bits_per_s = None if row.network_gbit_per_s is None else row.network_gbit_per_s * 1e9 * scale
+    return replace(
+        limits,
+        cpus=max(LEAST_CPUS, row.vcpus * scale) if limits.cpus is None else limits.cpus,
+        memory_bytes=memory_bytes if limits.memory_bytes is None else limits.memory_bytes,
+        bits_per_s=bits_per_s if limits.bits_per_s is None else limits.bits_per_s,
+    )
 
 
 def _least_bytes(group: GroupFile) -> int:
@@ -121,14 +126,14 @@ def _least_bytes(group: GroupFile) -> int:
 
 
 def _memory_fitted(
-    limits: Mapping[str, Limits], groups: Mapping[str, GroupFile], memory_bytes: int, notes: list[str]
+    limits: dict[str, Limits], groups: Mapping[str, GroupFile], memory_bytes: int, notes: list[str]
 ) -> dict[str, Limits]:
     """Takes memory from the hosts that have it by their types, when all together would have more than the machine."""
-    wanted = {host: limit.memory_bytes or 0 for host, limit in limits.items()}
-    given = sum(size for host, size in wanted.items() if groups[host].memory_mib is not None)
-    scaled = {host: size for host, size in wanted.items() if groups[host].memory_mib is None and size}
+    wanted = {host: limit.memory_bytes for host, limit in limits.items() if limit.memory_bytes is not None}
     if sum(wanted.values()) <= memory_bytes:
-        return dict(limits)
+        return limits
+    scaled = {host: size for host, size in wanted.items() if groups[host].memory_mib is None}
+    given = sum(wanted.values()) - sum(scaled.values())
     share = max(0.0, memory_bytes - given) / max(1, sum(scaled.values()))
     least = {host: min(size, max(_least_bytes(groups[host]), int(size * share))) for host, size in scaled.items()}
     if least:

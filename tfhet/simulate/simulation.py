@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -25,20 +24,18 @@ from tfhet.simulate import training_job
 from tfhet.simulate.cluster_file import ClusterFile, channel_directories
 from tfhet.simulate.drive import drive
 from tfhet.simulate.fault import Fault
-from tfhet.simulate.host import HostBackend, SimulatedHost
+from tfhet.simulate.host import HostBackend, SimulatedHost, hosts_of
 from tfhet.simulate.injector import Injector
 from tfhet.simulate.namespace_hosts import NamespaceHosts
 from tfhet.simulate.process_hosts import ProcessHosts
-from tfhet.simulate.submission import Submission
+from tfhet.simulate.submission import Submission, named_now
 from tfhet.simulate.targets import Targets, has_launchers, kill_all
-from tfhet.simulate.training_job import TOLD_TO_STOP
+from tfhet.simulate.training_job import STOPPED_ON_REQUEST
 
 STOP_GRACE_S = {"process": 30.0, "namespace": 120.0}
 """Seconds from SIGTERM to SIGKILL by kind of hosts: what launchers promise, and what SageMaker gives."""
 SILENT_SCRIPT_S = 30.0
 """Seconds after which a script that does not report, through tfhet, that it reads is taken to have begun."""
-_POLL_S = 0.1
-_SHORT_POLL_S = 0.02
 
 
 class Simulation:
@@ -74,7 +71,8 @@ class Simulation:
         self._never_began: str | None = None
         """Why a host could not be made."""
         self._cpu_s: dict[str, dict[str, float]] = {}
-        self.hosts = self.submission.hosts(folder, seed, any(fault.kind == "partition" for fault in faults))
+        """CPU seconds by host: of the `whole` run, `before` the ranks began to read, and `after` they ended."""
+        self.hosts = hosts_of(self.submission, folder, seed, detours=any(fault.kind == "partition" for fault in faults))
         self.targets = Targets(self.hosts, self.submission.dnn_group)
         for fault in faults:
             self.targets.check(fault)
@@ -96,11 +94,11 @@ class Simulation:
         """Runs to the end of the last host, and returns the completed record."""
         self.folder.create()
         began = SYSTEM.wall()
-        channels = channel_directories(self.cluster.channels, self._env, self._on_line)
-        cause = drive(lambda stop: self._run(channels, stop))
-        return self._conclude(cause, began)
+        return self._conclude(drive(self._run), began)
 
-    async def _run(self, channels: Mapping[str, Path], stop: asyncio.Event) -> str | None:
+    async def _run(self, stop: asyncio.Event) -> str | None:
+        """Returns why the simulator ended the job, or None."""
+        channels = await channel_directories(self.cluster.channels, self._env, self._on_line, stop)
         children, backend = self._children, self._backend
         tasks: list[asyncio.Task[None]] = []
         begun_s = SYSTEM.monotonic()
@@ -113,9 +111,9 @@ class Simulation:
             tasks += starts
             await asyncio.gather(*starts)
             if not children:
-                return TOLD_TO_STOP
+                return STOPPED_ON_REQUEST
             self._note("hosts.started", launchers=sorted(children))
-            return await self._wait(children, stop)
+            return await self._wait(stop)
         except JobFailed as failure:
             self._never_began = str(failure)
             for child in children.values():
@@ -141,70 +139,66 @@ class Simulation:
             if (left_s := at_s - SYSTEM.monotonic()) <= 0:
                 await self._backend.start(host, self._children)
                 return
-            gone = [child.code is not None for child in self._children.values()]
-            if gone and all(gone):
+            if self._children and all(child.code is not None for child in self._children.values()):
                 return
             await asyncio.sleep(min(left_s, 0.2))
 
     async def _stop(self) -> None:
-        """Ends every host: SIGTERM, and after the grace SIGKILL."""
+        """Ends every host: SIGTERM, and after the grace period SIGKILL."""
         grace_s = STOP_GRACE_S[self.submission.host_kind]
         await asyncio.gather(*(child.stop(grace_s) for child in self._children.values()))
 
     async def _watch(self) -> None:
         """Notes when the ranks begin to read, when they have ended, and when the last launcher has ended."""
         while not self._has_begun():
-            await asyncio.sleep(_POLL_S)
+            await asyncio.sleep(0.1)
         if self.submission.limits_from == "reading":
             self._backend.limit()
         self._cpu_s["before"] = self._backend.cpu_s()
         self._note("reading.seen")
         while len(self._rank_ends()) < self.targets.ranks:
-            await asyncio.sleep(_POLL_S)
+            await asyncio.sleep(0.1)
         self._cpu_s["after"] = self._backend.cpu_s()
         if self.submission.host_kind == "namespace":
             while any(has_launchers(child.pid) for child in self._children.values()):
-                await asyncio.sleep(_SHORT_POLL_S)
+                await asyncio.sleep(0.02)
             self._launchers_gone_s = SYSTEM.wall()
 
-    async def _wait(self, children: Mapping[str, Child], stop: asyncio.Event) -> str | None:
-        async def see_end(label: str, child: Child) -> None:
-            self.codes[label] = await child.wait()
-            self._note("host.ended", host=label, code=self.codes[label])
-            if label not in self._injector.frozen:
-                self._last_exit_s = SYSTEM.wall()
-
-        ends = {label: asyncio.create_task(see_end(label, child)) for label, child in children.items()}
-
-        async def see_all() -> None:
-            # A launcher that was frozen for ever counts as gone: only the simulator can end it.
-            while not all(end.done() for label, end in ends.items() if label not in self._injector.frozen):
-                await asyncio.wait([end for end in ends.values() if not end.done()], timeout=0.2)
-            for label, child in children.items():
-                if label in self._injector.frozen:
-                    await kill_all(child)
-            await asyncio.gather(*ends.values())
-
-        every = asyncio.create_task(see_all())
-        stopped = asyncio.create_task(stop.wait())
+    async def _wait(self, stop: asyncio.Event) -> str | None:
+        """Returns once all hosts have ended: why the simulator ended them, or None."""
+        every, stopped = asyncio.create_task(self._ends()), asyncio.create_task(stop.wait())
         await asyncio.wait({every, stopped}, timeout=self._max_run_s, return_when=asyncio.FIRST_COMPLETED)
         cause = None
         if not every.done():
-            cause = TOLD_TO_STOP if stopped.done() else f"the job ran longer than {self._max_run_s:g} s"
+            cause = STOPPED_ON_REQUEST if stopped.done() else f"the job ran longer than {self._max_run_s:g} s"
             await self._stop()
         await every
         stopped.cancel()
         return cause
+
+    async def _ends(self) -> None:
+        """Waits for the end of all launchers. One that was frozen for ever is killed when the others have ended."""
+        frozen = self._injector.frozen
+        ends = {label: asyncio.create_task(self._see_end(label, child)) for label, child in self._children.items()}
+        while not all(end.done() for label, end in ends.items() if label not in frozen):
+            await asyncio.wait([end for end in ends.values() if not end.done()], timeout=0.2)
+        await asyncio.gather(*(kill_all(child) for label, child in self._children.items() if label in frozen))
+        await asyncio.gather(*ends.values())
+
+    async def _see_end(self, label: str, child: Child) -> None:
+        self.codes[label] = await child.wait()
+        self._note("host.ended", host=label, code=self.codes[label])
+        if label not in self._injector.frozen:
+            self._last_exit_s = SYSTEM.wall()
 
     def _conclude(self, cause: str | None, began: float) -> RunSummary:
         """The leader's record, completed with what only the simulator saw."""
         gone_s, ended = self._launchers_gone_s or self._last_exit_s, SYSTEM.wall()
         self._note("launchers.gone", at_s=gone_s)
         summary = training_job.completed(self.hosts, self.codes, self._leader, cause, self._never_began)
-        secondary = training_job.OUT_OF_TIME if cause and cause != TOLD_TO_STOP else None
-        training_job.describe(
-            self.submission, self.folder.path, summary, began, ended, secondary=secondary, collected=self._collected()
-        )
+        secondary = "MaxRuntimeExceeded" if cause and cause != STOPPED_ON_REQUEST else summary.status
+        model = self._collected().get("model.tar.gz")
+        training_job.describe(self.submission, self.folder.path, summary, began, ended, secondary, model)
         whole, before, after = (self._cpu_s.get(name, {}) for name in ("whole", "before", "after"))
         ends = self._rank_ends()
         summary = dataclasses.replace(
@@ -276,7 +270,7 @@ class Simulation:
 
 def run_dir(cluster: ClusterFile) -> Path:
     """Default folder of a run record: `runs/NAME-TIME`."""
-    return Path("runs") / f"{cluster.name}-{datetime.fromtimestamp(SYSTEM.wall()):%Y%m%d-%H%M%S}"
+    return Path("runs") / named_now(cluster)
 
 
 def simulate(cluster: ClusterFile, command: Sequence[str], folder: Path | None = None, **how: Any) -> RunSummary:

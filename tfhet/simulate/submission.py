@@ -1,33 +1,27 @@
-"""What is submitted to a simulated cluster: the command, its data, and how it is to be started."""
+"""A job as it is submitted to a simulated cluster: the command, its data, and how it is to be started."""
 
 from __future__ import annotations
 
+import contextlib
 import json
-import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, TypeVar
 
 from tfhet import planes
 from tfhet.clock import SYSTEM
-from tfhet.cluster import DATA, DNN, ROLES, Group, HostPaths, Ports, Role, Roles, free_ports
-from tfhet.container import SUBNET
+from tfhet.cluster import DATA, DNN, ROLES, Group, Role, Roles
 from tfhet.errors import ClusterError, UsageError, unknown
-from tfhet.launch import LaunchSettings
-from tfhet.launch.assignment import known
+from tfhet.launch import LaunchSettings, known_roles
 from tfhet.planes import DataPlane
 from tfhet.simulate.cluster_file import DIGITS, ClusterFile, GroupFile
-from tfhet.simulate.host import SimulatedHost, hyperparameters
 from tfhet.submit import ALONE, PIPE, Channel, Job, check_code
 
-HOST_KINDS = ("process", "namespace")
-"""Kinds of hosts: process trees, or containers with a network, root and limits of their own."""
 STARTS: Mapping[str, tuple[str, ...]] = {"process": ("ranks", "alone"), "namespace": ("toolkit", "alone")}
-"""Ways to start launchers by kind of hosts, the default first: `ranks`, as horovodrun does, one launcher per rank;
-`alone`, one per host, which together form Horovod's ring; `toolkit`, by the `train` command of SageMaker's toolkit."""
+"""Kinds of hosts, process trees or containers, and the ways to start launchers on them, the default first: `ranks`, one
+per rank, as horovodrun does; `alone`, one per host, which form Horovod's ring; `toolkit`, by SageMaker's `train`."""
 INPUT_MODES = ("File", "FastFile")
 LIMIT_TIMES = ("start", "reading")
 T = TypeVar("T")
@@ -43,9 +37,9 @@ class Submission:
     job: str
     """Name of the training job."""
     host_kind: str = "process"
-    """One of HOST_KINDS."""
+    """A key of STARTS."""
     start: str = "ranks"
-    """One of STARTS."""
+    """One of STARTS[host_kind]."""
     code: Path = field(default_factory=Path.cwd)
     """The directory that hosts see as their code."""
     checkpoints: Path | None = None
@@ -63,12 +57,12 @@ class Submission:
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The job's own variables."""
     parameters: Mapping[str, str] | None = None
-    """Hyperparameters of the job, each a JSON value as text; None: those of the command. With the toolkit's own among
-    them, as in a request, they are complete."""
+    """Hyperparameters of the job, each a JSON value as text; None: those of the command. They are complete, as in a
+    request, if the toolkit's own are among them."""
 
     def __post_init__(self) -> None:
-        if self.host_kind not in HOST_KINDS:
-            unknown("kind of hosts", self.host_kind, HOST_KINDS)
+        if self.host_kind not in STARTS:
+            unknown("kind of hosts", self.host_kind, STARTS)
         if self.start not in STARTS[self.host_kind]:
             unknown(f"start on {self.host_kind} hosts", self.start, STARTS[self.host_kind])
         for mode in (self.input_mode, *self.input_modes.values()):
@@ -95,8 +89,7 @@ class Submission:
         """Adds the cluster file's own launcher arguments, a name for the job, and the default start."""
         usual = STARTS[hosts][0] if hosts in STARTS else ""
         words = [*command[:1], *cluster.arguments(), *command[1:]]
-        job = f"{cluster.name}-{datetime.fromtimestamp(SYSTEM.wall()):%Y%m%d-%H%M%S}"
-        return cls(cluster, words, job, hosts, start or usual, code or Path.cwd(), **options)  # type: ignore[arg-type]
+        return cls(cluster, words, named_now(cluster), hosts, start or usual, code or Path.cwd(), **options)  # type: ignore[arg-type]
 
     @property
     def program(self) -> Path:
@@ -119,15 +112,15 @@ class Submission:
     @property
     def plane(self) -> DataPlane:
         """The data plane that the launchers will choose; the first candidate where they will refuse the job."""
-        settings, groups = self.settings, self.cluster.groups
-        hosts = {name: tuple(f"{name}-{n}" for n in range(group.hosts)) for name, group in groups.items()}
-        by_role = {self.role(name).name: Group(name, hosts[name], None) for name in groups}
-        if DNN.name not in by_role:
-            return planes.candidates(settings.data_plane)[0]
-        try:
-            return planes.chosen(settings.data_plane, settings.planes, Roles(by_role, DNN))
-        except ClusterError:
-            return planes.candidates(settings.data_plane)[0]
+        settings = self.settings
+        by_role = {
+            self.role(name).name: Group(name, tuple(f"{name}-{n}" for n in range(group.hosts)), None)
+            for name, group in self.cluster.groups.items()
+        }
+        if DNN.name in by_role:
+            with contextlib.suppress(ClusterError):
+                return planes.chosen(settings.data_plane, settings.planes, Roles(by_role, DNN))
+        return planes.candidates(settings.data_plane)[0]
 
     @property
     def dnn_group(self) -> str:
@@ -136,80 +129,29 @@ class Submission:
 
     def role(self, group: str) -> Role:
         """The role that the launchers will give a group."""
-        further = (role for role in known(self.settings) if role not in ROLES and role.group == group)
+        further = (role for role in known_roles(self.settings) if role not in ROLES and role.group == group)
         return DNN if group == self.dnn_group else next(further, DATA)
 
-    def hosts(self, folder: Path, seed: int, detours: bool = False) -> list[SimulatedHost]:
-        """The cluster's hosts, with their files below `folder`.
 
-        Names are dealt out to groups at random, as SageMaker does: algo-1 may be in any group. detours: whether the
-        hosts reach the leader's through forwarders. Raises UsageError when none would train.
-        """
-        dnn_group, settings = self.dnn_group, self.settings
-        groups = [(name, group) for name, group in self.cluster.groups.items() for _ in range(group.hosts)]
-        random.Random(seed).shuffle(groups)
-        plane, own_network = self.plane, self.host_kind == "namespace"
-        role_of = {name: self.role(name) for name in self.cluster.groups}
-        wanted = {role: plane.ports(settings.planes[plane.name], role) for role in {DNN, *role_of.values()}}
-        shared = tuple(name for name, ports in wanted[DNN].items() if ports.is_shared)
-        roles = [role_of[name] for name, _ in groups]
-        own = sum(ports.count for role in roles for ports in wanted[role].values() if not ports.is_shared)
-        count = 1 + len(shared)
-        free = iter(() if own_network else free_ports(count + own + count * len(groups) * detours))
-        leader = {name: wanted[DNN][name].first if own_network else next(free) for name in shared}
-        control = settings.control_port if own_network else next(free)
-        hosts: list[SimulatedHost] = []
-        for index, ((group, spec), role) in enumerate(zip(groups, roles, strict=True), start=1):
-            name = f"algo-{index}"
-            of_plane = {
-                kind: (leader[kind],)
-                if ports.is_shared
-                else tuple(ports.first + i if own_network else next(free) for i in range(ports.count))
-                for kind, ports in wanted[role].items()
-            }
-            is_leader = role is DNN and all(host.group != group for host in hosts)
-            detour = tuple(next(free) for _ in range(count)) if detours and not is_leader and not own_network else None
-            address = str(ip_network(SUBNET if own_network else "127.0.0.0/24")[index + 1])
-            paths = HostPaths(folder.resolve() / "hosts" / name)
-            serves = any(of_plane[kind] for kind in of_plane if kind not in shared)
-            hosts.append(
-                SimulatedHost(
-                    name,
-                    group,
-                    spec.instance_type,
-                    address,
-                    Ports(control, of_plane),
-                    spec.ranks if role is DNN else 1,
-                    paths,
-                    shared,
-                    serves,
-                    detour,
-                    role.name,
-                )
-            )
-        if not any(host.group == dnn_group for host in hosts):
-            there = ", ".join(f"{name} ({group.hosts} hosts)" for name, group in self.cluster.groups.items())
-            raise UsageError(
-                f"cluster {self.cluster.name!r}: no host trains: there is no group {dnn_group!r} with hosts; "
-                f"groups: {there}"
-            )
-        return hosts
+def hyperparameters(command: Sequence[str], job: str) -> dict[str, str]:
+    """The hyperparameters, each a JSON value as text, of a job that runs `command`: a file and `--NAME VALUE` words."""
+    words = [*command[1:], ""]
+    given = {name[2:]: value for name, value in zip(words, words[1:], strict=False) if name.startswith("--")}
+    parameters = {"sagemaker_program": command[0], "sagemaker_job_name": job, **given}
+    return {name: value if _is_json(value) else json.dumps(value) for name, value in parameters.items()}
 
-    def resource_config(self, host: SimulatedHost, hosts: Sequence[SimulatedHost]) -> dict[str, object]:
-        """Content of resourceconfig.json on `host`, one of `hosts`."""
 
-        def members(name: str, group: GroupFile) -> dict[str, object]:
-            names = [h.name for h in hosts if h.group == name]
-            return {"instance_group_name": name, "instance_type": group.instance_type, "hosts": names}
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
 
-        return {
-            "current_host": host.name,
-            "current_instance_type": host.instance_type,
-            "current_group_name": host.group,
-            "hosts": [h.name for h in hosts],
-            "instance_groups": [members(name, group) for name, group in self.cluster.groups.items()],
-            "network_interface_name": "eth0" if self.host_kind == "namespace" else "lo",
-        }
+
+def named_now(cluster: ClusterFile) -> str:
+    """Name of a run: NAME-TIME."""
+    return f"{cluster.name}-{datetime.fromtimestamp(SYSTEM.wall()):%Y%m%d-%H%M%S}"
 
 
 def of_job(job: Job, more: Sequence[str] = ()) -> tuple[ClusterFile, list[str], dict[str, Any]]:
@@ -224,7 +166,7 @@ def of_job(job: Job, more: Sequence[str] = ()) -> tuple[ClusterFile, list[str], 
             job.refuse(f"channels: {channel.name}: mode", "must be File or FastFile in a simulation")
     groups = {group.name: GroupFile(group.count, max(1, group.ranks), group.instance_type) for group in job.groups}
     cluster = ClusterFile(job.name, groups, {channel.name: _directory(job, channel) for channel in job.channels})
-    given = hyperparameters(["", *more], "") if more else {}
+    given = hyperparameters(["", *more], "")
     parameters = {name: json.dumps(value) for name, value in job.parameters.items()}
     parameters |= {name: value for name, value in given.items() if not name.startswith("sagemaker_")}
     options = {
@@ -239,7 +181,7 @@ def of_job(job: Job, more: Sequence[str] = ()) -> tuple[ClusterFile, list[str], 
 
 
 def _directory(job: Job, channel: Channel) -> str:
-    """Relative to the job file; the URI, which is no directory, for a channel without a local one."""
+    """Its local directory, which is relative to the job file; without one the URI, which is no directory."""
     if channel.local is None:
         return channel.uri
     if Path(channel.local).parts[:1] == (DIGITS,):

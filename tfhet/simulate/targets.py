@@ -1,20 +1,23 @@
-"""What faults are aimed at: hosts by their names in a fault, and the processes of a host by what they are."""
+"""Targets of faults: hosts by their names in a fault, and the processes of a host by their kind."""
 
 from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import psutil
 
 from tfhet import planes, strategies
 from tfhet.errors import TfhetError, UsageError, unknown
-from tfhet.launch.init import LAUNCHER_NAME
+from tfhet.launch import LAUNCHER_NAME
 from tfhet.process import Child
 from tfhet.simulate.fault import Fault
 from tfhet.simulate.host import SimulatedHost
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -58,9 +61,7 @@ class Targets:
         if is_alone and self.leader not in hosts:
             raise UsageError(f"fault {fault}: the {fault.process} runs on dnn-1")
         if fault.kind == "partition" and len(hosts) == len(self.hosts):
-            raise UsageError(
-                f"fault {fault}: that is every host of the cluster; there is no other to cut them off from"
-            )
+            raise UsageError(f"fault {fault}: that is every host of the cluster; no other is left to cut them off from")
 
 
 @dataclass(frozen=True)
@@ -80,75 +81,54 @@ class Population:
             everything = (first, *first.children(recursive=True))
         except psutil.Error:
             return cls(())
-        named = [process for process in everything if _name(process) == LAUNCHER_NAME]
-        starters = {_parent(process) for process in named}  # without MPI a launcher starts one per rank
+        named = [process for process in everything if _ask(process.name, "") == LAUNCHER_NAME]
+        starters = {_ask(process.ppid, 0) for process in named}  # without MPI a launcher starts one per rank
         launchers = {rank_of(process): process for process in named if process.pid not in starters}
         return cls(everything, launchers or ({rank_of(first): first} if is_launcher else {}))
 
     def servers(self, kind: str) -> list[psutil.Process]:
         """Processes of the data plane, of one of `planes.kinds()`."""
-        return [process for process in self.everything if _serves(process, kind)]
+        return [process for process in self.everything if planes.kind_of(_ask(process.cmdline, [])) == kind]
 
     def scripts(self, rank: int | None = None) -> list[psutil.Process]:
         """Training scripts, of one rank or of all."""
         servers = {process.pid for kind in planes.kinds() for process in self.servers(kind)}
-        found = []
-        for number, launcher in self.launchers.items():
-            if rank is None or (number or 0) == rank:
-                with contextlib.suppress(psutil.Error):
-                    found += [process for process in launcher.children() if process.pid not in servers]
-        return found
+        launchers = [process for number, process in self.launchers.items() if rank in (None, number or 0)]
+        nothing: list[psutil.Process] = []
+        below = [process for launcher in launchers for process in _ask(launcher.children, nothing)]
+        return [process for process in below if process.pid not in servers]
 
 
 def has_launchers(pid: int) -> bool:
     """Whether a launcher runs below a process."""
-    return any(_name(process) == LAUNCHER_NAME for process in Population.below(pid).everything)
+    return any(_ask(process.name, "") == LAUNCHER_NAME for process in Population.below(pid).everything)
 
 
 async def kill_all(child: Child) -> None:
     """Ends a frozen launcher with all below it, which has sessions of its own."""
-    with contextlib.suppress(psutil.Error):
-        for process in psutil.Process(child.pid).children(recursive=True):
-            with contextlib.suppress(psutil.Error):
-                process.kill()
+    for process in Population.below(child.pid).everything[1:]:
+        with contextlib.suppress(psutil.Error):
+            process.kill()
     child.kill()
     await child.wait()
 
 
 def lives(process: psutil.Process) -> bool:
     """Whether it runs; a zombie does not."""
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.Error:
-        return False
+    return process.is_running() and _ask(process.status, psutil.STATUS_ZOMBIE) != psutil.STATUS_ZOMBIE
 
 
 def rank_of(process: psutil.Process) -> int | None:
     """Rank in the process's environment; None without one."""
-    try:
-        rank = strategies.rank_of(process.environ())
-    except (psutil.Error, TfhetError):
-        return None
-    return None if rank is None else rank.rank
+    with contextlib.suppress(TfhetError):
+        if rank := strategies.rank_of(_ask(process.environ, {})):
+            return rank.rank
+    return None
 
 
-def _name(process: psutil.Process) -> str:
+def _ask(question: Callable[..., Value], otherwise: Value) -> Value:
+    """The answer of a process; `otherwise` where it is gone."""
     try:
-        return process.name()
+        return question()
     except psutil.Error:
-        return ""
-
-
-def _parent(process: psutil.Process) -> int | None:
-    try:
-        return process.ppid()
-    except psutil.Error:
-        return None
-
-
-def _serves(process: psutil.Process, kind: str) -> bool:
-    try:
-        words = process.cmdline()
-    except psutil.Error:
-        return False
-    return planes.kind_of(words) == kind
+        return otherwise

@@ -17,13 +17,8 @@ from tfhet.simulate.host import SimulatedHost
 from tfhet.simulate.submission import Submission
 
 COMPLETED, FAILED, STOPPED = "Completed", "Failed", "Stopped"
-OUT_OF_TIME = "MaxRuntimeExceeded"
-"""Secondary status of a job that was stopped because it ran too long."""
-TOLD_TO_STOP = "told to stop"
+STOPPED_ON_REQUEST = "stopped on request"
 NO_REASON = "no launcher said why"
-REASON_CHARACTERS = 1024
-"""Maximum length of the part of a failure file that becomes the reason."""
-FILE = "job.json"
 
 
 def completed(
@@ -44,7 +39,7 @@ def completed(
         # A launcher that is not ours leaves none; one of ours always does.
         ended_well = bool(codes) and not any(codes.values()) and not leader.path.exists()
         summary = RunSummary(exit_code=0 if ended_well else None)
-    state = status(codes, stopped=cause is not None)
+    state = status(codes, is_stopped=cause is not None)
     reason = failure_reason(hosts, codes) if state == FAILED else cause
     exit_code = summary.exit_code if summary.exit_code is not None else max([1, *codes.values()])
     if never_began:
@@ -66,13 +61,13 @@ def _first_failure(hosts: Sequence[SimulatedHost], codes: Mapping[str, int]) -> 
     return f"{NO_REASON} ({_exits(codes)})"
 
 
-def _exits(codes: Mapping[str, int]) -> str:
-    return "; ".join(f"{label}: {describe_exit(code)}" for label, code in sorted(codes.items()))
+def _exits(codes: Mapping[str, int], between: str = "; ") -> str:
+    return between.join(f"{label}: {describe_exit(code)}" for label, code in sorted(codes.items()))
 
 
-def status(codes: Mapping[str, int], stopped: bool) -> str:
+def status(codes: Mapping[str, int], is_stopped: bool) -> str:
     """COMPLETED, FAILED or STOPPED, from all exit codes: a single bad one fails the job."""
-    if stopped:
+    if is_stopped:
         return STOPPED
     return FAILED if any(codes.values()) or not codes else COMPLETED
 
@@ -87,10 +82,9 @@ def failure_reason(hosts: Sequence[SimulatedHost], codes: Mapping[str, int]) -> 
     written = sorted((path.stat().st_mtime, path, code) for path, code in files if path.is_file())
     if written:
         _, path, code = written[0]
-        text = path.read_text(encoding="utf-8", errors="replace")[:REASON_CHARACTERS]
+        text = path.read_text(encoding="utf-8", errors="replace")[:1024]  # as the platform does
         return f"AlgorithmError: {text}, exit code: {code}"
-    ends = ", ".join(f"{name}: {describe_exit(code)}" for name, code in sorted(bad.items()))
-    return f"AlgorithmError: , {ends}"
+    return f"AlgorithmError: , {_exits(bad, ', ')}"
 
 
 def collect(hosts: Sequence[SimulatedHost], folder: Path) -> dict[str, Path]:
@@ -103,11 +97,8 @@ def collect(hosts: Sequence[SimulatedHost], folder: Path) -> dict[str, Path]:
         ("model.tar.gz", [host.paths.model for host in hosts]),
         ("output.tar.gz", [host.paths.output_data for host in hosts]),
     ):
-        members: dict[str, Path] = {}
-        for place in places:
-            for path in sorted(place.rglob("*")) if place.is_dir() else ():
-                if path.is_file():
-                    members.setdefault(str(path.relative_to(place)), path)
+        files = [(path, place) for place in places for path in sorted(place.rglob("*")) if path.is_file()]
+        members = {str(path.relative_to(place)): path for path, place in reversed(files)}
         if members:
             collected[name] = folder / name
             with tarfile.open(collected[name], "w:gz", compresslevel=1) as archive:
@@ -122,13 +113,12 @@ def describe(
     summary: RunSummary,
     began: float,
     ended: float,
-    *,
     secondary: str | None,
-    collected: Mapping[str, Path],
-) -> dict[str, Any]:
-    """Writes job.json, in the shape of the answer of DescribeTrainingJob, and returns its content.
+    model: Path | None,
+) -> None:
+    """Writes job.json, in the shape of the answer of DescribeTrainingJob.
 
-    began, ended: seconds since 1970. secondary: SecondaryStatus, where that says more than the status.
+    began, ended: seconds since 1970. secondary: SecondaryStatus. model: the archive of the model.
     """
     groups = [
         {"InstanceGroupName": name, "InstanceType": group.instance_type, "InstanceCount": group.hosts}
@@ -137,7 +127,7 @@ def describe(
     content: dict[str, Any] = {
         "TrainingJobName": job.job,
         "TrainingJobStatus": summary.status,
-        "SecondaryStatus": secondary or summary.status,
+        "SecondaryStatus": secondary,
         "ResourceConfig": {"InstanceGroups": groups},
         "InputDataConfig": [{"ChannelName": name, "InputMode": job.mode(name)} for name in job.cluster.channels],
         "CreationTime": _time(began),
@@ -147,10 +137,9 @@ def describe(
     }
     if summary.failure_reason is not None:
         content["FailureReason"] = summary.failure_reason
-    if "model.tar.gz" in collected:
-        content["ModelArtifacts"] = {"S3ModelArtifacts": collected["model.tar.gz"].name}
-    (folder / FILE).write_text(json.dumps(content, indent=1), encoding="utf-8")
-    return content
+    if model is not None:
+        content["ModelArtifacts"] = {"S3ModelArtifacts": model.name}
+    (folder / "job.json").write_text(json.dumps(content, indent=1), encoding="utf-8")
 
 
 def _time(wall_s: float) -> str:

@@ -5,7 +5,7 @@
     source = TFRecordSource.from_directory("/opt/ml/input/data/train")  # what `tfhet convert` wrote
     source = SyntheticSource(examples=10_000, splits=16)                # noise, for measurements
 
-The demonstration data are in `tfhet.source.digits` and `tfhet.source.photos`, which also run as programs.
+The modules `digits` and `photos` write demonstration data.
 """
 
 from __future__ import annotations
@@ -15,21 +15,20 @@ from typing import TYPE_CHECKING
 from tfhet import lazy
 
 if TYPE_CHECKING:
-    from tfhet.source.bad_record import BadRecord
-    from tfhet.source.damage import Prepare, diagnose, find
+    from tfhet.source import digits, photos
+    from tfhet.source.damage import RECORD_ERRORS, Prepare, diagnose, error_text, find
     from tfhet.source.feature import Encoded, Feature, Fixed, Raw, Scalar
     from tfhet.source.folder import from_image_folder
-    from tfhet.source.framing import Corruption, corruption
     from tfhet.source.sidecar import Sidecar
-    from tfhet.source.source import BlockSource, Source, example_id, position_of, split_of
+    from tfhet.source.source import BadRecord, BlockSource, Source, example_id, position_of, split_of
     from tfhet.source.synthetic import SyntheticSource
     from tfhet.source.tfrecord import TFRecordSource
     from tfhet.source.writing import write_tfrecords
 
 __all__ = [
+    "RECORD_ERRORS",
     "BadRecord",
     "BlockSource",
-    "Corruption",
     "Encoded",
     "Feature",
     "Fixed",
@@ -40,11 +39,13 @@ __all__ = [
     "Source",
     "SyntheticSource",
     "TFRecordSource",
-    "corruption",
     "diagnose",
+    "digits",
+    "error_text",
     "example_id",
     "find",
     "from_image_folder",
+    "photos",
     "position_of",
     "split_of",
     "write_tfrecords",
@@ -53,13 +54,13 @@ __all__ = [
 lazy.names_on_demand(
     __name__,
     {
-        "bad_record": "BadRecord",
-        "damage": "Prepare diagnose find",
+        "damage": "RECORD_ERRORS Prepare diagnose error_text find",
+        "digits": "digits",
         "feature": "Encoded Feature Fixed Raw Scalar",
         "folder": "from_image_folder",
-        "framing": "Corruption corruption",
+        "photos": "photos",
         "sidecar": "Sidecar",
-        "source": "BlockSource Source example_id position_of split_of",
+        "source": "BadRecord BlockSource Source example_id position_of split_of",
         "synthetic": "SyntheticSource",
         "tfrecord": "TFRecordSource",
         "writing": "write_tfrecords",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import collections
+import contextlib
 import functools
+import itertools
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,8 @@ import tensorflow as tf
 from tfhet.clock import SYSTEM, Clock
 from tfhet.errors import DataError, UsageError
 from tfhet.source import framing
-from tfhet.source.bad_record import BadRecord
 from tfhet.source.examples import held
-from tfhet.source.source import Source, example_id, position_of, split_of
+from tfhet.source.source import BadRecord, Source, example_id, position_of, split_of
 
 Prepare = Callable[[tf.Tensor, tf.Tensor], Any]
 """Function of a pipeline that prepares examples: (ids int64 [n], records [n] as the source reads them) -> a nest of
@@ -26,7 +26,7 @@ tensors."""
 
 SOUND = "readable now, but it was missing when the epoch was read"
 """Reason of a record with which nothing is wrong."""
-ERRORS = (tf.errors.OpError, UnicodeDecodeError)
+RECORD_ERRORS = (tf.errors.OpError, UnicodeDecodeError)
 """Exceptions that a bad record raises; UnicodeDecodeError when TensorFlow's message quotes bytes that are not text."""
 _BATCH = 64
 
@@ -48,8 +48,8 @@ def find(
 ) -> BadRecord | None:
     """Returns the first bad record in the order of splits, or None when none was found within `deadline_s` seconds.
 
-    Reads the whole source and runs `source.parse` and `prepare` on it, in a graph and in batches. A trainer names with
-    it the record at which a training failed.
+    Reads the whole source and runs `source.parse` and `prepare` on it, in a graph and in batches. A trainer uses it to
+    name the record at which a training failed.
     """
 
     @functools.partial(tf.function, reduce_retracing=True, autograph=False)
@@ -59,36 +59,19 @@ def find(
         with tf.control_dependencies(tf.nest.flatten(made, expand_composites=True)):
             return tf.size(ids)
 
-    threads = os.cpu_count() or 1
-    end_s = clock.monotonic() + deadline_s
-    running: collections.deque[tuple[np.ndarray, Future | None]] = collections.deque()
-
-    def first_of_oldest() -> BadRecord | None:
-        ids, result = running.popleft()
-        try:
-            if result is not None:
-                result.result()
+    def first_bad(ids: np.ndarray, records: tf.Tensor | None) -> BadRecord | None:
+        if records is not None:
+            with contextlib.suppress(*RECORD_ERRORS):
+                work(tf.constant(ids), records)
                 return None
-        except ERRORS:
-            pass
         return next((bad for bad in examine(source, ids, prepare) if bad.reason not in (SOUND, framing.ENDS)), None)
 
+    threads = os.cpu_count() or 1
+    end_s, batches = clock.monotonic() + deadline_s, _batches(source)
     with ThreadPoolExecutor(threads) as pool:
-        try:
-            for ids, records in _batches(source):
-                running.append((ids, None if records is None else pool.submit(work, tf.constant(ids), records)))
-                while len(running) > 2 * threads:
-                    if bad := first_of_oldest():
-                        return bad
-                if clock.monotonic() > end_s:
-                    return None
-            while running:
-                if bad := first_of_oldest():
-                    return bad
-        finally:
-            for _, result in running:
-                if result is not None:
-                    result.cancel()
+        while clock.monotonic() < end_s and (group := list(itertools.islice(batches, 2 * threads))):
+            if bad := next(filter(None, pool.map(first_bad, *zip(*group, strict=True))), None):
+                return bad
     return None
 
 
@@ -121,15 +104,11 @@ def examine(source: Source, ids: np.ndarray, prepare: Prepare | None = None) -> 
         try:
             reason = _content_fault(source, number, next(records)[2], prepare) or SOUND
         except tf.errors.OpError as error:
-            reason = (file and _framing_fault(file, offset)) or f"cannot be read: {said(error)}"
+            try:
+                reason = (file and framing.fault(file, offset)) or f"cannot be read: {error_text(error)}"
+            except (UsageError, DataError) as unreadable:
+                reason = str(unreadable)
         yield BadRecord(file, offset, split_of(number), position_of(number), reason)
-
-
-def _framing_fault(file: str, offset: int) -> str | None:
-    try:
-        return framing.fault(file, offset)
-    except (UsageError, DataError) as error:
-        return str(error)
 
 
 def _content_fault(source: Source, number: int, record: tf.Tensor, prepare: Prepare | None) -> str | None:
@@ -141,18 +120,18 @@ def _content_fault(source: Source, number: int, record: tf.Tensor, prepare: Prep
         holds = f"; it holds {features}"
     try:
         source.parse(records)
-    except ERRORS as error:
-        return f"{said(error)}{holds}"
+    except RECORD_ERRORS as error:
+        return f"{error_text(error)}{holds}"
     try:
         if prepare:
             prepare(tf.constant([number], tf.int64), records)
-    except ERRORS as error:
-        return f"the stages fail: {said(error)}"
+    except RECORD_ERRORS as error:
+        return f"the stages fail: {error_text(error)}"
     return None
 
 
-def said(error: Exception) -> str:
-    """The message of an operation's error, without its place in the graph."""
+def error_text(error: Exception) -> str:
+    """Returns the message of an operation's error without its place in the graph."""
     lines = [line.strip() for line in str(getattr(error, "message", error)).splitlines() if line.strip()]
     if not lines:
         return type(error).__name__

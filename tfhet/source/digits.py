@@ -7,22 +7,27 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import itertools
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from tfhet.errors import UsageError
 from tfhet.source.feature import Raw, Scalar
-from tfhet.source.sidecar import Sidecar
-from tfhet.source.writing import appearing, write_tfrecords
+from tfhet.source.tfrecord import TFRecordSource
+from tfhet.source.writing import made_once, write_tfrecords
 
 EDGE = 32
 VALIDATION_EXAMPLES = 360
 SEED = 1797
 FEATURES = {"image": Raw((EDGE, EDGE, 3), "uint8"), "label": Scalar("int64")}
+REPEATED_SHARDS = 4
+"""Maximum number of files that `repeated` writes."""
 
 
 def digits(directory: str | os.PathLike[str] | None = None, shards: int = 16, *, cache: Path | None = None) -> Path:
@@ -34,41 +39,35 @@ def digits(directory: str | os.PathLike[str] | None = None, shards: int = 16, *,
     """
     if shards < 1:
         raise UsageError(f"give at least 1 shard, not {shards}")
-    home = Path.home() / ".cache" if cache is None else Path(cache)
-    target = home / "tfhet" / "digits" / f"{shards}-shards" if directory is None else Path(directory)
-    if not _complete(target, shards):
+
+    def fill(building: Path) -> None:
         images, labels, validation = _loaded()
-        try:
-            with appearing(target) as building:
-                for name, chosen, count in (
-                    ("train", ~validation, shards),
-                    ("validation", validation, max(4, shards // 4)),
-                ):
-                    write_tfrecords(
-                        building / name,
-                        _examples(images[chosen], labels[chosen]),
-                        count,
-                        FEATURES,
-                        seed=SEED,
-                        classes=[str(digit) for digit in range(10)],
-                        details={"origin": "scikit-learn digits"},
-                    )
-        except FileExistsError:
-            if not _complete(target, shards):
-                raise UsageError(f"{target} holds something else: choose another directory, or remove it") from None
-    return target
+        for name, chosen, count in (("train", ~validation, shards), ("validation", validation, max(4, shards // 4))):
+            examples = _examples(images[chosen], labels[chosen])
+            classes, details = list(map(str, range(10))), {"origin": "scikit-learn digits"}
+            write_tfrecords(building / name, examples, count, FEATURES, SEED, classes, details)
+
+    return made_once(directory, cache, f"digits/{shards}-shards", {"shards": shards}, fill, described_by="train")
 
 
-def _complete(target: Path, shards: int) -> bool:
-    sidecar = Sidecar.read(target / "train")
-    if sidecar is None:
-        return False
-    if sidecar.details.get("shards") != shards:
-        raise UsageError(f"{target} holds {len(sidecar.files)} shards, not {shards}: choose another directory")
-    return True
+def repeated(directory: Path, examples: int, cache: Path | None = None) -> TFRecordSource:
+    """Writes `examples` records to at most REPEATED_SHARDS files in `directory` and returns them as a source.
+
+    The training examples of `digits` are taken in turn, as often as needed, and dealt out to the files one by one.
+    """
+    train = TFRecordSource.from_directory(digits(cache=cache) / "train")
+    records = itertools.cycle(list(tf.data.TFRecordDataset(list(train.files)).as_numpy_iterator()))
+    shards = min(REPEATED_SHARDS, examples)
+    files = [str(directory / f"digits-{index:05d}-of-{shards:05d}.tfrecord") for index in range(shards)]
+    with contextlib.ExitStack() as stack:
+        writers = [stack.enter_context(tf.io.TFRecordWriter(file)) for file in files]
+        for index in range(examples):
+            writers[index % shards].write(next(records))
+    return TFRecordSource(files, FEATURES)
 
 
 def _loaded() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns images uint8 [n, 32, 32, 3], labels [n], and which of them are for validation, bool [n]."""
     try:
         from sklearn.datasets import load_digits
         from sklearn.model_selection import train_test_split
@@ -78,9 +77,7 @@ def _loaded() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     _, held_out = train_test_split(
         np.arange(len(labels)), test_size=VALIDATION_EXAMPLES, stratify=labels, random_state=SEED
     )
-    validation = np.zeros(len(labels), bool)
-    validation[held_out] = True
-    return enlarged(images.reshape(-1, 8, 8)), labels, validation
+    return enlarged(images.reshape(-1, 8, 8)), labels, np.isin(np.arange(len(labels)), held_out)
 
 
 def enlarged(images: np.ndarray) -> np.ndarray:

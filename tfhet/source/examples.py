@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -25,8 +24,7 @@ _TENSOR = {_RAW: tf.uint8, _INT64: tf.int64, _FLOAT: tf.float32, _BYTES: tf.stri
 _RAW_DTYPES = ("uint8", "int8", "uint16", "int16", "int32", "int64", "float16", "float32", "float64")
 
 
-@dataclass(frozen=True)
-class _Field:
+class _Field(NamedTuple):
     """Layout of one feature for the compiled code."""
 
     kind: int
@@ -44,7 +42,7 @@ def parse(records: tf.Tensor, features: Mapping[str, Feature]) -> dict[str, tf.T
     fields, ops = _fields(features), native.ops("records")
     if fields is None or ops is None:
         return parse_plain(records, features)
-    values = ops.tfhet_parse_examples(records, T=_types(fields), layout=_layout(fields))
+    values = ops.tfhet_parse_examples(records, **_attributes(fields))
     return _decoded(values, fields, features)
 
 
@@ -86,12 +84,12 @@ def read_blocks(
     """
     fields, ops = _fields(features), native.ops("records")
     assert fields is not None and ops is not None
-    layout, types = _layout(fields), _types(fields)
+    attributes = _attributes(fields)
 
     def block(state: tuple[tf.Tensor, tf.Tensor], _: tf.Tensor) -> Any:
         offset, number = state
         offset, number, ids, epochs, values = ops.tfhet_read_examples(
-            file, offset, number, epoch, T=types, layout=layout, block_bytes=BLOCK_BYTES, skip_bad=int(skip_bad)
+            file, offset, number, epoch, block_bytes=BLOCK_BYTES, skip_bad=int(skip_bad), **attributes
         )
         for tensor, shape in ((offset, []), (number, []), (ids, [None]), (epochs, [None])):
             tensor.set_shape(shape)
@@ -103,31 +101,24 @@ def read_blocks(
 
 
 def _fields(features: Mapping[str, Feature]) -> dict[str, _Field] | None:
-    """The layout of the features; None when the compiled code cannot read one of them."""
-    fields = {name: _field(feature) for name, feature in features.items()}
-    known = {name: field for name, field in fields.items() if field is not None}
-    return known if len(known) == len(fields) else None
+    """Returns the layout of the features; None when the compiled code cannot read one of them."""
+    fields = {}
+    for name, feature in features.items():
+        if type(feature) is Raw and feature.dtype in _RAW_DTYPES:
+            fields[name] = _Field(_RAW, math.prod(feature.shape) * tf.as_dtype(feature.dtype).size)
+        elif type(feature) in (Fixed, Scalar, Encoded):
+            stored = feature.stored()
+            fields[name] = _Field(_LIST[stored.dtype], math.prod(stored.shape))
+        else:  # a third party's class, or a feature of tf.io
+            return None
+    return fields if all(field.size > 0 for field in fields.values()) else None
 
 
-def _field(feature: Feature) -> _Field | None:
-    if type(feature) is Raw and feature.dtype in _RAW_DTYPES:
-        field = _Field(_RAW, math.prod(feature.shape) * tf.as_dtype(feature.dtype).size)
-    elif type(feature) in (Fixed, Scalar, Encoded):
-        stored = feature.stored()
-        field = _Field(_LIST[stored.dtype], math.prod(stored.shape))
-    else:  # a third party's class, or a feature of tf.io
-        return None
-    return field if field.size > 0 else None
-
-
-def _types(fields: Mapping[str, _Field]) -> list[tf.DType]:
-    return [_TENSOR[field.kind] for field in fields.values()]
-
-
-def _layout(fields: Mapping[str, _Field]) -> bytes:
-    return b"".join(
-        b"%d %d %d:%s" % (field.kind, field.size, len(name.encode()), name.encode()) for name, field in fields.items()
-    )
+def _attributes(fields: Mapping[str, _Field]) -> dict[str, Any]:
+    """Returns the attributes by which an operation knows the features."""
+    named = ((name.encode(), field) for name, field in fields.items())
+    layout = b"".join(b"%d %d %d:%s" % (field.kind, field.size, len(name), name) for name, field in named)
+    return {"T": [_TENSOR[field.kind] for field in fields.values()], "layout": layout}
 
 
 def _decoded(
@@ -142,8 +133,7 @@ def _decoded(
             dtype = tf.as_dtype(feature.dtype)
             if dtype.size > 1:
                 value = tf.reshape(value, [-1, field.size // dtype.size, dtype.size])
-            if dtype != tf.uint8:
-                value = tf.bitcast(value, dtype)
+            value = value if dtype == tf.uint8 else tf.bitcast(value, dtype)
             made[name] = tf.reshape(value, [-1, *feature.shape])
         else:
             made[name] = feature.decode(tf.reshape(value, [-1, *feature.stored().shape]))

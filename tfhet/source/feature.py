@@ -5,10 +5,11 @@ A feature is a value with a JSON form, so that `tfhet.json` can describe a direc
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -41,22 +42,41 @@ class Feature:
         raise NotImplementedError
 
     def as_json(self) -> dict[str, Any]:
-        return {"kind": self.kind, **{f.name: getattr(self, f.name) for f in dataclasses.fields(self)}}
+        return {"kind": self.kind, **{f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.init}}
 
 
 @dataclass(frozen=True)
-class Raw(Feature):
-    """A tensor as the bytes of its elements, little-endian, C order: `array.tobytes()`."""
+class _Shaped(Feature):
+    """A tensor of a fixed shape."""
 
     shape: Sequence[int]
-    """Shape of one example."""
-    dtype: str = "uint8"
-    """Dtype of the elements."""
-
-    kind: ClassVar[str] = "raw"
+    """Shape of one example; () for one number."""
+    dtype: str = "float32"
+    """Dtype of the tensor."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", tuple(self.shape))
+
+    @property
+    def spec(self) -> tf.TensorSpec:
+        return tf.TensorSpec([None, *self.shape], tf.as_dtype(self.dtype))
+
+    def _fitting(self, value: Any) -> np.ndarray:
+        array, wanted = np.asarray(value), tf.as_dtype(self.dtype).as_numpy_dtype
+        if array.shape != self.shape:
+            raise UsageError(f"a value of shape {array.shape} does not fit a feature of shape {self.shape}")
+        if not np.can_cast(array.dtype, wanted, "same_kind") and not (array.astype(wanted) == array).all():
+            raise UsageError(f"values of {array.dtype} do not fit a feature of {self.dtype}")
+        return array.astype(wanted)
+
+
+@dataclass(frozen=True)
+class Raw(_Shaped):
+    """A tensor as the bytes of its elements, little-endian, C order: `array.tobytes()`."""
+
+    dtype: str = "uint8"
+
+    kind: ClassVar[str] = "raw"
 
     def stored(self) -> Any:
         return tf.io.FixedLenFeature([], tf.string)
@@ -68,31 +88,22 @@ class Raw(Feature):
         return tf.reshape(flat, [-1, *self.shape])
 
     def encode(self, value: Any) -> tf.train.Feature:
-        array = _fitting(value, self.shape, self.dtype)
+        array = self._fitting(value)
         little_endian = array.astype(array.dtype.newbyteorder("<"), copy=False)
         return tf.train.Feature(bytes_list=tf.train.BytesList(value=[little_endian.tobytes()]))
 
-    @property
-    def spec(self) -> tf.TensorSpec:
-        return tf.TensorSpec([None, *self.shape], tf.as_dtype(self.dtype))
-
 
 @dataclass(frozen=True)
-class Fixed(Feature):
-    """A tensor of numbers or strings of a fixed shape, as a list in the Example."""
-
-    shape: Sequence[int]
-    """Shape of one example; () for one number."""
-    dtype: str = "float32"
-    """Dtype of the tensor; integers are stored as int64, floats as float32."""
+class Fixed(_Shaped):
+    """A tensor of numbers or strings, as a list in the Example: integers as int64, floats as float32."""
 
     kind: ClassVar[str] = "fixed"
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "shape", tuple(self.shape))
-
     def stored(self) -> Any:
-        return tf.io.FixedLenFeature(self.shape, _stored_dtype(self.dtype))
+        kind = tf.as_dtype(self.dtype)
+        if kind != tf.string:
+            kind = tf.int64 if kind.is_integer or kind.is_bool else tf.float32
+        return tf.io.FixedLenFeature(self.shape, kind)
 
     def decode(self, values: tf.Tensor) -> tf.Tensor:
         return tf.cast(values, self.dtype) if values.dtype.name != self.dtype else values
@@ -101,37 +112,20 @@ class Fixed(Feature):
         if self.dtype == "string":
             texts = [text.encode() if isinstance(text, str) else text for text in np.ravel(np.asarray(value, object))]
             return tf.train.Feature(bytes_list=tf.train.BytesList(value=texts))
-        flat = _fitting(value, self.shape, self.dtype).ravel()
-        if _stored_dtype(self.dtype) == tf.int64:
+        flat = self._fitting(value).ravel()
+        if self.stored().dtype == tf.int64:
             return tf.train.Feature(int64_list=tf.train.Int64List(value=flat.astype(np.int64)))
         return tf.train.Feature(float_list=tf.train.FloatList(value=flat.astype(np.float32)))
 
-    @property
-    def spec(self) -> tf.TensorSpec:
-        return tf.TensorSpec([None, *self.shape], tf.as_dtype(self.dtype))
-
 
 @dataclass(frozen=True)
-class Scalar(Feature):
+class Scalar(Fixed):
     """One number or string for each example, like a label: [batch]."""
 
+    shape: Sequence[int] = field(default=(), init=False, repr=False)
     dtype: str = "int64"
-    """Dtype of the tensor; integers are stored as int64, floats as float32."""
 
     kind: ClassVar[str] = "scalar"
-
-    def stored(self) -> Any:
-        return Fixed((), self.dtype).stored()
-
-    def decode(self, values: tf.Tensor) -> tf.Tensor:
-        return Fixed((), self.dtype).decode(values)
-
-    def encode(self, value: Any) -> tf.train.Feature:
-        return Fixed((), self.dtype).encode(value)
-
-    @property
-    def spec(self) -> tf.TensorSpec:
-        return Fixed((), self.dtype).spec
 
 
 @dataclass(frozen=True)
@@ -227,26 +221,7 @@ def from_json(document: dict[str, Any]) -> Feature:
     """Reads what `as_json` returned. Raises UsageError for a feature that this version does not know."""
     fields = dict(document)
     kind = KINDS.get(fields.pop("kind", ""))
-    try:
-        if kind is not None:
+    if kind is not None:
+        with contextlib.suppress(TypeError):
             return kind(**fields)
-    except TypeError:
-        pass
     raise UsageError(f"not a feature that this version can read: {document}; known kinds: {', '.join(KINDS)}")
-
-
-def _stored_dtype(dtype: str) -> tf.DType:
-    kind = tf.as_dtype(dtype)
-    if kind == tf.string:
-        return tf.string
-    return tf.int64 if kind.is_integer or kind.is_bool else tf.float32
-
-
-def _fitting(value: Any, shape: Sequence[int], dtype: str) -> np.ndarray:
-    array = np.asarray(value)
-    if array.shape != tuple(shape):
-        raise UsageError(f"a value of shape {array.shape} does not fit a feature of shape {tuple(shape)}")
-    wanted = tf.as_dtype(dtype).as_numpy_dtype
-    if not np.can_cast(array.dtype, wanted, "same_kind") and not (array.astype(wanted) == array).all():
-        raise UsageError(f"values of {array.dtype} do not fit a feature of {dtype}")
-    return array.astype(wanted)

@@ -15,27 +15,26 @@ PATTERN = "*.tfrecord*"
 _EDGE_BYTES = 4096
 
 
-def found(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
-    """The paths of the files, sorted.
+def files_of(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
+    """Returns the paths of the files, sorted.
 
     files: a list of paths, a directory (its `*.tfrecord*` files), or a glob pattern. Raises UsageError when there is no
     file, or one is named twice.
     """
-    if isinstance(files, (str, os.PathLike)):
+    if not isinstance(files, (str, os.PathLike)):
+        paths, wanted = [os.fspath(file) for file in files], "the list of files is empty"
+    else:
         place = os.fspath(files)
+        wanted = f"{place} does not exist; check the path or the channel's name"
         if tf.io.gfile.isdir(place):
             paths = tf.io.gfile.glob(os.path.join(place, PATTERN))
-            wanted = f"{PATTERN} in {place}"
+            wanted = f"{PATTERN} in {wanted}"
         elif any(mark in place for mark in "*?["):
-            paths, wanted = tf.io.gfile.glob(place), place
+            paths = tf.io.gfile.glob(place)
         else:
-            paths, wanted = [place] if tf.io.gfile.exists(place) else [], place
-        if not paths:
-            raise UsageError(f"no TFRecord files: {wanted} does not exist; check the path or the channel's name")
-    else:
-        paths = [os.fspath(file) for file in files]
-        if not paths:
-            raise UsageError("no TFRecord files: the list of files is empty")
+            paths = [place] if tf.io.gfile.exists(place) else []
+    if not paths:
+        raise UsageError(f"no TFRecord files: {wanted}")
     ordered = tuple(sorted(paths))
     twice = {a for a, b in itertools.pairwise(ordered) if a == b}
     if twice:
@@ -44,7 +43,7 @@ def found(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> t
 
 
 def identities(files: Sequence[str]) -> list[list[str | int]]:
-    """For each file its path below the files' common directory, its size in bytes, and a digest of its two ends.
+    """Returns for each file its path below the files' common directory, its size in bytes, and a digest of its ends.
 
     The common directory is left out because it may differ from host to host. Raises DataError for a file that cannot be
     opened.
@@ -62,11 +61,7 @@ def _size(file: str) -> int:
 
 
 def _edges(file: str) -> str:
-    """Digest of the first and the last bytes of a local file; "" for a remote file.
-
-    They hold the first and the last record or their checksums. Files that were written again with other data differ
-    there, though they often have the same names and sizes.
-    """
+    """Returns a digest of a local file's ends, which differ when other data were written; "" for a remote file."""
     try:
         with open(file, "rb") as content:
             head = content.read(_EDGE_BYTES)

@@ -1,4 +1,4 @@
-"""Finds records in TFRecord files by their framing, and the first one that is broken.
+"""Finds records in TFRecord files by their framing, and says what is wrong with a broken one.
 
 A record is: length (uint64), checksum of the length (uint32), data, checksum of the data (uint32), little-endian. A
 checksum is CRC-32C, rotated right by 15 bits, plus 0xa282ead8 (tensorflow/core/lib/io/record_writer.h and
@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -21,21 +20,12 @@ from tfhet.errors import DataError, UsageError
 HEADER_BYTES = 12
 FOOTER_BYTES = 4
 ENDS = "the file ends before this record"
-"""What `fault` returns for a place after the last record."""
+"""Result of `fault` for a place after the last record."""
 _GZIP = "is compressed with gzip"
 
 
-class Corruption(NamedTuple):
-    """The first broken record of a file."""
-
-    file: str
-    offset: int
-    """Byte at which the broken record starts."""
-    reason: str
-
-
 class Frame(NamedTuple):
-    """One record in a file."""
+    """One record in a file. The compiled reader of blocks (native/records.cc) checks the same framing."""
 
     offset: int
     """Byte at which the record starts, header included."""
@@ -48,16 +38,13 @@ class Frame(NamedTuple):
         return self.offset + HEADER_BYTES + self.length + FOOTER_BYTES
 
 
-def _table() -> tuple[int, ...]:
-    table = []
-    for byte in range(256):
-        for _ in range(8):
-            byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)  # Castagnoli's polynomial, reflected
-        table.append(byte)
-    return tuple(table)
+def _table_entry(byte: int) -> int:
+    for _ in range(8):
+        byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)  # Castagnoli's polynomial, reflected
+    return byte
 
 
-_TABLE = _table()
+_TABLE = tuple(map(_table_entry, range(256)))
 
 
 def crc32c(data: bytes) -> int:
@@ -120,40 +107,6 @@ def fault(file: str, offset: int) -> str | None:
     if stored != computed:
         return f"the data's checksum is {computed:#010x}, stored is {stored:#010x} ({frame.length} bytes of data)"
     return None
-
-
-def corruption(files: Iterable[str | os.PathLike[str]]) -> Corruption | None:
-    """Returns the first broken record of the first broken file, or None when every checksum is right.
-
-    Reads all files; names the record after TensorFlow reported DataLossError. Raises UsageError for a missing file.
-    """
-    for path in files:
-        file = os.fspath(path)
-        frames: list[Frame] = []
-        broken = None
-        try:
-            frames.extend(walk(file))  # keeps what came before the error
-        except DataError as error:
-            broken = error
-        # TensorFlow's reader checks the data at the speed of the disk; it stops before the first bad record.
-        good = _readable(file)
-        if good < len(frames):
-            offset = frames[good].offset
-            unknown = "TensorFlow cannot read it, although its checksums are right"
-            return Corruption(file, offset, fault(file, offset) or unknown)
-        if broken is not None:
-            return Corruption(file, broken.offset or 0, str(broken))
-    return None
-
-
-def _readable(file: str) -> int:
-    count = 0
-    try:
-        for _ in tf.data.TFRecordDataset(file):
-            count += 1
-    except tf.errors.DataLossError:
-        pass
-    return count
 
 
 def _frame(stream: Any, offset: int, size: int) -> Frame | str:

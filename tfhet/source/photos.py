@@ -1,4 +1,4 @@
-"""JPEG photos of many sizes as TFRecords, without a download: `python -m tfhet.source.photos DIR`.
+"""JPEG photos of many sizes as TFRecords, without a download.
 
 Parts of the two photos that come with scikit-learn, enlarged, mirrored, coloured and with the noise of a sensor. Sizes
 and bytes are distributed about as in ImageNet's training images, so that decoding takes about as long: 500 x 375 in the
@@ -7,7 +7,6 @@ median, some upright, some up to 1000 x 750, 100 kB in the mean.
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -18,8 +17,7 @@ import tensorflow as tf
 
 from tfhet.errors import UsageError
 from tfhet.source.feature import Encoded, Scalar
-from tfhet.source.sidecar import Sidecar
-from tfhet.source.writing import appearing, write_tfrecords
+from tfhet.source.writing import made_once, write_tfrecords
 
 CLASSES = ("china.jpg", "flower.jpg")
 FEATURES = {"image": Encoded(), "label": Scalar("int64")}
@@ -27,11 +25,6 @@ SIZES = ((375, 500), (333, 500), (300, 400), (400, 500), (500, 500), (480, 640),
 """Rows and columns of photos that are wider than high; one photo in four is turned."""
 SHARES = (0.55, 0.12, 0.06, 0.05, 0.05, 0.07, 0.05, 0.05)
 """Probability of each size."""
-QUALITIES = (85, 97)
-"""Smallest JPEG quality, and one above the largest; all are equally likely."""
-NOISE_LEVELS = (3.0, 11.0)
-"""Range of the noise's standard deviation, in grey levels. It makes the files as large as those of photos that were
-not enlarged."""
 
 
 def photos(
@@ -50,39 +43,21 @@ def photos(
     """
     if count < 1 or shards < 1:
         raise UsageError(f"give at least 1 photo and 1 shard, not {count} and {shards}")
-    home = Path.home() / ".cache" if cache is None else Path(cache)
-    name = f"{count}-photos-{shards}-shards-seed-{seed}"
-    target = home / "tfhet" / "photos" / name if directory is None else Path(directory)
     details = {"origin": "scikit-learn photos", "photos": count}
-    if not _complete(target, {**details, "shards": shards, "seed": seed}):
-        originals = _loaded()
-        try:
-            with appearing(target) as building:
-                write_tfrecords(building, _examples(originals, count, seed), shards, FEATURES, seed, CLASSES, details)
-        except FileExistsError:
-            if not _complete(target, {**details, "shards": shards, "seed": seed}):
-                raise UsageError(f"{target} holds something else: choose another directory, or remove it") from None
-    return target
+
+    def fill(building: Path) -> None:
+        write_tfrecords(building, _examples(count, seed), shards, FEATURES, seed, CLASSES, details)
+
+    name = f"photos/{count}-photos-{shards}-shards-seed-{seed}"
+    return made_once(directory, cache, name, {**details, "shards": shards, "seed": seed}, fill)
 
 
-def _complete(target: Path, details: Mapping[str, Any]) -> bool:
-    sidecar = Sidecar.read(target)
-    if sidecar is None:
-        return False
-    if dict(sidecar.details) != details:
-        raise UsageError(f"{target} holds other photos ({dict(sidecar.details)}): choose another directory")
-    return True
-
-
-def _loaded() -> list[np.ndarray]:
+def _examples(count: int, seed: int) -> Iterator[Mapping[str, Any]]:
     try:
         from sklearn.datasets import load_sample_image
     except ImportError:
         raise UsageError("the photos come with scikit-learn: pip install 'tfhet[demo]'") from None
-    return [load_sample_image(name) for name in CLASSES]
-
-
-def _examples(originals: list[np.ndarray], count: int, seed: int) -> Iterator[Mapping[str, Any]]:
+    originals = [load_sample_image(name) for name in CLASSES]
     random = np.random.default_rng(seed)
     for index in range(count):
         label = index % len(originals)
@@ -104,19 +79,10 @@ def _photo(original: np.ndarray, random: np.random.Generator) -> bytes:
         part = part[:, ::-1]
     values = tf.image.resize(part, size, "bicubic").numpy()
     values = values * random.uniform(0.8, 1.2, 3) + random.uniform(-15.0, 15.0)
-    values += random.normal(0.0, random.uniform(*NOISE_LEVELS), values.shape)
+    # In grey levels; it makes the files as large as those of photos that were not enlarged.
+    values += random.normal(0.0, random.uniform(3.0, 11.0), values.shape)
     image = np.clip(np.rint(values), 0, 255).astype(np.uint8)
-    quality, kind = int(random.integers(*QUALITIES)), random.random()
+    quality, kind = int(random.integers(85, 97)), random.random()
     if kind < 0.02:
         return tf.io.encode_jpeg(image[..., 1:2], "grayscale", quality).numpy()
     return tf.io.encode_jpeg(image, "rgb", quality, chroma_downsampling=kind < 0.9).numpy()
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Writes JPEG photos of many sizes as TFRecords.")
-    parser.add_argument("directory", nargs="?", help="directory to write (default: one in ~/.cache/tfhet/photos)")
-    parser.add_argument("--count", type=int, default=512, help="number of photos (default 512)")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the photos (default 0)")
-    parser.add_argument("--shards", type=int, default=8, help="number of files (default 8)")
-    arguments = parser.parse_args()
-    print(photos(arguments.directory, arguments.count, arguments.seed, arguments.shards))

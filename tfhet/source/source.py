@@ -1,18 +1,19 @@
-"""The protocol of a source, and the ids that every example carries from there.
+"""The protocol of a source, the ids that every example carries from there, and records that cannot be used.
 
 A source of your own is a class with the methods of `Source`; `tfhet.source.SyntheticSource` is the shortest example.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import tensorflow as tf
 
 from tfhet.errors import UsageError
-from tfhet.source.bad_record import BadRecord
 
 POSITION_BITS = 32
 IdT = TypeVar("IdT", int, tf.Tensor)
@@ -44,6 +45,31 @@ def checked_ids(ids: Sequence[int] | np.ndarray, splits: int) -> np.ndarray:
     return numbers
 
 
+@dataclass(frozen=True)
+class BadRecord:
+    """A record that cannot be used, and what is lost with it. `str` gives one line for people."""
+
+    file: str
+    """Path of the file; "" in a source without files."""
+    offset: int
+    """Byte at which the record starts."""
+    split: int
+    """Split that the record belongs to, from 0."""
+    position: int
+    """Position of the record in its split, from 0."""
+    reason: str
+    """Fault of the record, for people."""
+    examples: int | None = 1
+    """Number of examples that are lost: more than one where nothing after the record can be reached; None: unknown."""
+
+    def __str__(self) -> str:
+        place = f"{self.file} at byte {self.offset}" if self.file else f"split {self.split}, position {self.position}"
+        return f"{place}: {self.reason}"
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
 class Source(Protocol):
     """Records in splits. A worker takes one split at a time: a file, or a part of a synthetic set."""
 
@@ -61,10 +87,9 @@ class Source(Protocol):
         """Returns the number of readable examples of each split; None when that is unknown without reading them."""
 
     def read(self, split: tf.Tensor) -> tf.data.Dataset:
-        """Returns the records of one split in order, each as (position, record).
+        """Returns the records of one split in order, each as (position, record); position: int64 scalar, from 0.
 
-        split: int64 scalar, symbolic where `read` is called inside `Dataset.interleave`. position: int64 scalar, from
-        0.
+        split: int64 scalar, symbolic where `read` is called inside `Dataset.interleave`.
         """
 
     def read_at(self, ids: Sequence[int] | np.ndarray) -> tf.data.Dataset:

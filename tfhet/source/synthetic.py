@@ -6,53 +6,47 @@ import hashlib
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import tensorflow as tf
 
 from tfhet.errors import UsageError
-from tfhet.source.bad_record import BadRecord
-from tfhet.source.source import checked_ids, example_id, position_of, split_of
+from tfhet.source.source import BadRecord, checked_ids, example_id, position_of, split_of
 
 _GAMMA = 0x9E3779B97F4A7C15
 
 
+@dataclass(frozen=True)
 class SyntheticSource:
     """Noise images with random labels, for measuring input pipelines and for audits.
 
     They cost little CPU, and one id gives the same image in every process and batch. Labels are independent of the
-    images, so a network cannot learn from them.
+    images, so a network cannot learn from them. Raises UsageError for counts that are not positive.
     """
 
-    name = "synthetic"
+    examples: int
+    """Number of examples in all splits."""
+    splits: int
+    """Number of parts of equal size, or with `uneven` growing to twice the mean."""
+    shape: Sequence[int] = (32, 32, 3)
+    """Height, width and channels."""
+    classes: int = 10
+    seed: int = 0
+    uneven: bool = False
 
-    def __init__(
-        self,
-        examples: int,
-        splits: int,
-        shape: Sequence[int] = (32, 32, 3),
-        classes: int = 10,
-        seed: int = 0,
-        uneven: bool = False,
-    ):
-        """examples: number in all splits. splits: number of parts, equal or with `uneven` growing to twice the mean.
+    name: ClassVar[str] = "synthetic"
 
-        shape: height, width, channels. Raises UsageError for counts that are not positive.
-        """
-        if examples < 1 or splits < 1 or classes < 1 or len(shape) != 3 or min(shape) < 1:
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", tuple(self.shape))
+        if min(self.examples, self.splits, self.classes, *self.shape) < 1 or len(self.shape) != 3:
             raise UsageError(
                 "a synthetic source needs at least 1 example, split and class, and a shape of 3 lengths; not"
-                f" {examples} examples, {splits} splits, {classes} classes, shape {tuple(shape)}"
+                f" {self.examples} examples, {self.splits} splits, {self.classes} classes, shape {self.shape}"
             )
-        self.examples = examples
-        self.splits = splits
-        self.shape = tuple(shape)
-        self.classes = classes
-        self.seed = seed
-        self.uneven = uneven
 
     def split_sizes(self) -> tuple[int, ...]:
-        """Returns the number of examples of each split."""
         shares = range(1, self.splits + 1) if self.uneven else [1] * self.splits
         ends = [self.examples * share // sum(shares) for share in itertools.accumulate(shares, initial=0)]
         return tuple(end - start for start, end in itertools.pairwise(ends))
@@ -81,14 +75,12 @@ class SyntheticSource:
         size = math.prod(self.shape)
         # An array, not a list: TF 2.21 takes a list with numbers on both sides of 2**63 through float64 in a graph.
         words = tf.constant(np.arange(1, -(-size // 8) + 1, dtype=np.uint64) * np.uint64(_GAMMA))
-        states = _mix(tf.bitcast(records, tf.uint64) + tf.constant(self._state(), tf.uint64))
+        state = hashlib.blake2b(f"synthetic/{self.seed}".encode(), digest_size=8).digest()
+        states = _mix(tf.bitcast(records, tf.uint64) + tf.constant(int.from_bytes(state, "little"), tf.uint64))
         pixels = tf.bitcast(_mix(states[:, tf.newaxis] + words), tf.uint8)
         image = tf.reshape(tf.reshape(pixels, [-1, words.shape[0] * 8])[:, :size], [-1, *self.shape])
         label = tf.cast(_mix(states) % tf.constant(self.classes, tf.uint64), tf.int64)
         return {"image": image, "label": label}
-
-    def _state(self) -> int:
-        return int.from_bytes(hashlib.blake2b(f"synthetic/{self.seed}".encode(), digest_size=8).digest(), "little")
 
     @property
     def spec(self) -> dict[str, tf.TensorSpec]:
@@ -99,10 +91,9 @@ class SyntheticSource:
         return hashlib.blake2b(what.encode(), digest_size=16).hexdigest()
 
     def check(self) -> None:
-        """Returns at once: no file can be missing."""
+        """Does nothing: no file can be missing."""
 
     def damages(self) -> tuple[BadRecord, ...]:
-        """Returns (): no record can be bad."""
         return ()
 
 

@@ -24,14 +24,12 @@ import tensorflow as tf
 
 from tfhet.errors import DataError, UsageError
 from tfhet.source import examples
-from tfhet.source.bad_record import BadRecord
 from tfhet.source.damage import SOUND, examine
 from tfhet.source.feature import Encoded, Feature, Native
-from tfhet.source.files import found as files_of
-from tfhet.source.files import identities
+from tfhet.source.files import files_of, identities
 from tfhet.source.framing import fault, offsets, walk
 from tfhet.source.sidecar import Sidecar
-from tfhet.source.source import checked_ids, example_id, position_of, split_of
+from tfhet.source.source import BadRecord, checked_ids, example_id, position_of, split_of
 
 ON_BAD_RECORD = ("fail", "skip")
 _READ_BYTES = 64 << 10
@@ -106,15 +104,11 @@ class TFRecordSource:
         return len(self.files)
 
     def example_count(self) -> int | None:
-        """Returns the number of examples, where `split_sizes` is known."""
         sizes = self.split_sizes()
         return None if sizes is None else sum(sizes)
 
     def split_sizes(self) -> tuple[int, ...] | None:
-        """Returns the number of readable examples of each file, where it is known.
-
-        It is known after `check`; before, from the directory's `tfhet.json`, unless bad records are skipped.
-        """
+        """Known after `check`; before, from the directory's `tfhet.json`, unless bad records are skipped."""
         known = self._reached or ({} if self._skips else self._listed)
         return tuple(known[file] for file in self.files) if known.keys() >= set(self.files) else None
 
@@ -127,11 +121,8 @@ class TFRecordSource:
         if not self._skips:
             return tf.data.TFRecordDataset(file).enumerate()
         # TFRecordDataset reports a file that it cannot open again and again: without end where errors are ignored.
-        records = (
-            tf.data.Dataset.from_tensors(file)
-            .map(tf.autograph.experimental.do_not_convert(_opening))
-            .flat_map(tf.data.TFRecordDataset)
-        )
+        opened = tf.data.Dataset.from_tensors(file).map(tf.autograph.experimental.do_not_convert(_opening))
+        records = opened.flat_map(tf.data.TFRecordDataset)
         sizes = self.split_sizes()
         if sizes is not None:
             records = records.take(tf.gather(tf.constant(sizes, tf.int64), split))
@@ -146,21 +137,17 @@ class TFRecordSource:
             return split, position, _record_at(tf.gather(files, split), offset)
 
         records = tf.data.Dataset.from_tensor_slices((split_of(numbers), position_of(numbers), places))
-        return records.map(
-            tf.autograph.experimental.do_not_convert(one), num_parallel_calls=_READERS, deterministic=True
-        )
+        work = tf.autograph.experimental.do_not_convert(one)
+        return records.map(work, num_parallel_calls=_READERS, deterministic=True)
 
     def places(self, ids: Sequence[int] | np.ndarray) -> list[tuple[str, int]]:
         """Finds records by walking their files' framing; one that cannot be reached lies where its file breaks off."""
         numbers = checked_ids(ids, self.split_count())
         starts = {split: offsets(self.files[split]) for split in np.unique(split_of(numbers)).tolist()}
-        return [
-            (self.files[split], starts[split][min(position, len(starts[split]) - 1)])
-            for split, position in zip(split_of(numbers).tolist(), position_of(numbers).tolist(), strict=True)
-        ]
+        places = zip(split_of(numbers).tolist(), position_of(numbers).tolist(), strict=True)
+        return [(self.files[split], starts[split][min(at, len(starts[split]) - 1)]) for split, at in places]
 
     def parse(self, records: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Parses records, string [batch], into each feature as its spec says."""
         return examples.parse(records, self.features)
 
     def reads_blocks(self) -> bool:
@@ -259,10 +246,7 @@ def _sized(feature: Any, size: tuple[int, int]) -> Any:
 def _record_at(file: tf.Tensor, offset: tf.Tensor) -> tf.Tensor:
     """Returns the record at a byte of a file; raises InvalidArgumentError at the end of the file."""
     variant = tf.raw_ops.TFRecordDatasetV2(
-        filenames=file[tf.newaxis],
-        compression_type="",
-        buffer_size=_READ_BYTES,
-        byte_offsets=offset[tf.newaxis],
+        filenames=file[tf.newaxis], compression_type="", buffer_size=_READ_BYTES, byte_offsets=offset[tf.newaxis]
     )
     records = tf.data.experimental.from_variant(variant, tf.TensorSpec([], tf.string))
     return records.take(1).get_single_element()

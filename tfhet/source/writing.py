@@ -6,7 +6,7 @@ import contextlib
 import os
 import shutil
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +19,11 @@ from tfhet.source.sidecar import Sidecar
 
 
 @contextlib.contextmanager
-def appearing(directory: str | os.PathLike[str]) -> Iterator[Path]:
+def appearing(target: Path) -> Iterator[Path]:
     """Gives a new directory to fill, which gets its name when the block succeeds and is removed when it fails.
 
     Raises FileExistsError when another process or an earlier run was first: its directory stays unchanged.
     """
-    target = Path(directory)
     target.parent.mkdir(parents=True, exist_ok=True)
     building = target.parent / f".{target.name}.{uuid.uuid4().hex[:12]}"
     building.mkdir()
@@ -38,6 +37,41 @@ def appearing(directory: str | os.PathLike[str]) -> Iterator[Path]:
             raise
     finally:
         shutil.rmtree(building, ignore_errors=True)
+
+
+def made_once(
+    directory: str | os.PathLike[str] | None,
+    cache: Path | None,
+    name: str,
+    wanted: Mapping[str, Any],
+    fill: Callable[[Path], object],
+    described_by: str = "",
+) -> Path:
+    """Returns `directory`, filled by `fill` unless an earlier call or another process has done that.
+
+    Without `directory` it is `cache`/tfhet/`name` (cache: default ~/.cache). wanted: details that the `tfhet.json` in
+    the sub-folder `described_by` must have. Raises UsageError for a directory that holds other data.
+    """
+    home = Path.home() / ".cache" if cache is None else Path(cache)
+    target = home / "tfhet" / name if directory is None else Path(directory)
+
+    def is_complete() -> bool:
+        sidecar = Sidecar.read(target / described_by)
+        if sidecar is None:
+            return False
+        for detail, value in wanted.items():
+            if (held := sidecar.details.get(detail)) != value:
+                raise UsageError(f"{target} holds data with {detail} {held}, not {value}: choose another directory")
+        return True
+
+    if not is_complete():
+        try:
+            with appearing(target) as building:
+                fill(building)
+        except FileExistsError:
+            if not is_complete():
+                raise UsageError(f"{target} holds something else: choose another directory, or remove it") from None
+    return target
 
 
 def write_tfrecords(
@@ -64,7 +98,11 @@ def write_tfrecords(
         raise UsageError(taken)
     try:
         with appearing(target) as building:
-            _fill(building, examples, shards, features, seed, classes, details or {})
+            counts = _fill(building, examples, shards, features, np.random.default_rng(seed))
+            if not any(counts.values()):
+                raise UsageError(f"no examples to write to {target}")
+            origin = {"shards": shards, "seed": seed, **(details or {})}
+            Sidecar(features, counts, tuple(classes), origin).write(building)
     except FileExistsError:
         raise UsageError(taken) from None
     return target
@@ -75,13 +113,11 @@ def _fill(
     examples: Iterable[Mapping[str, Any]],
     shards: int,
     features: Mapping[str, Feature],
-    seed: int,
-    classes: Sequence[str],
-    details: Mapping[str, Any],
-) -> None:
+    order: np.random.Generator,
+) -> dict[str, int]:
+    """Writes the files and returns their numbers of examples by name."""
     names = [f"part-{index:05d}-of-{shards:05d}.tfrecord" for index in range(shards)]
     counts = dict.fromkeys(names, 0)
-    order = np.random.default_rng(seed)
     turn: list[int] = []
     with contextlib.ExitStack() as stack:
         # Every file is made, even one without examples, so that there are as many splits as the caller asked for.
@@ -91,9 +127,7 @@ def _fill(
             shard = turn.pop()
             writers[shard].write(_serialised(example, features))
             counts[names[shard]] += 1
-    if not sum(counts.values()):
-        raise UsageError(f"no examples to write to {directory.parent}")
-    Sidecar(features, counts, tuple(classes), {"shards": shards, "seed": seed, **details}).write(directory)
+    return counts
 
 
 def _serialised(example: Mapping[str, Any], features: Mapping[str, Feature]) -> bytes:

@@ -1,16 +1,21 @@
-"""Enlarges, shears, rotates and moves all images alike."""
+"""Stages that scale, shear, rotate and move images, all alike or each differently."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated, ClassVar, TypeAlias
 
 import tensorflow as tf
 
-from tfhet.stages import projection
-from tfhet.stages.geometric import Filled
+from tfhet.stages import projection, randomness
+from tfhet.stages.geometric import Filled, FillMode, Geometric
 from tfhet.stages.registry import register
+from tfhet.stages.spec import ImageSpec
+from tfhet.stages.stage import Finite, Fraction, Positive, Within
+
+Offset: TypeAlias = Annotated[float, Within(-1, 1)]
 
 
 @register("affine")
@@ -18,35 +23,156 @@ from tfhet.stages.registry import register
 class Affine(Filled):
     """Scales, shears and rotates about the centre, then moves, in one bilinear sampling: torchvision's order."""
 
-    degrees: float = 0.0
+    degrees: Finite = 0.0
     """Angle in degrees; positive is counter-clockwise."""
-    down: float = 0.0
+    down: Offset = 0.0
     """Distance by which the content moves down, as a fraction of the height. From -1 to 1."""
-    right: float = 0.0
+    right: Offset = 0.0
     """Distance by which the content moves to the right, as a fraction of the width. From -1 to 1."""
-    scale: float = 1.0
+    scale: Positive = 1.0
     """Factor; above 1 enlarges the content. Positive."""
-    shear: float = 0.0
+    shear: Offset = 0.0
     """Slope in columns per row, as in `random_shear`. From -1 to 1."""
-    fill_mode: str = "reflect"
-    """Fill beyond the edge: constant, nearest, reflect or wrap."""
+    fill_mode: FillMode = "reflect"
     fill_value: float = 0.0
-    """Value of `constant`, within the range of the images."""
+
+    def transforms(self, parameters: Mapping[str, tf.Tensor], height: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
+        numbers = math.radians(self.degrees), self.down, self.right, self.scale, self.shear
+        return projection.affine(height, width, *(tf.constant([number]) for number in numbers))
+
+
+@register("random_affine")
+@dataclass(frozen=True)
+class RandomAffine(Filled):
+    """Applies `affine` with uniform values: torchvision's RandomAffine, but bilinear and with shear as a slope."""
+
+    degrees: Annotated[float, Within(0, 360)] = 10.0
+    """Maximum angle either way, in degrees. From 0 to 360."""
+    height_factor: Fraction = 0.1
+    """Maximum distance up or down, as a fraction of the height. From 0 to 1."""
+    width_factor: Fraction = 0.1
+    """Maximum distance left or right, as a fraction of the width. From 0 to 1."""
+    scale_low: Positive = 0.9
+    """Minimum enlargement. Positive."""
+    scale_high: Positive = 1.1
+    """Maximum enlargement. From scale_low."""
+    shear: Fraction = 0.1
+    """Maximum slope either way, in columns per row. From 0 to 1."""
+    fill_mode: FillMode = "reflect"
+    fill_value: float = 0.0
+
+    random: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not (math.isfinite(self.degrees) and 0.0 < self.scale < math.inf):
-            self.refuse(f"degrees is finite, scale finite and positive, not {self.degrees}, {self.scale}")
-        if not all(-1.0 <= value <= 1.0 for value in (self.down, self.right, self.shear)):
-            self.refuse(f"down, right and shear are from -1 to 1, not {self.down}, {self.right}, {self.shear}")
+        if self.scale_low > self.scale_high:
+            self.refuse(f"scale_low is at most scale_high, not {self.scale_low}, {self.scale_high}")
+
+    def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
+        """Returns `angle`, `down`, `right`, `scale` and `shear`, each float32 [batch].
+
+        They are in radians (positive is counter-clockwise), fractions of height and width by which the content moves,
+        a factor (above 1 enlarges) and columns per row.
+        """
+        most = math.radians(self.degrees)
+        return {
+            "angle": randomness.uniform(keys, 0, -most, most),
+            "down": randomness.uniform(keys, 1, -self.height_factor, self.height_factor),
+            "right": randomness.uniform(keys, 2, -self.width_factor, self.width_factor),
+            "scale": randomness.uniform(keys, 3, self.scale_low, self.scale_high),
+            "shear": randomness.uniform(keys, 4, -self.shear, self.shear),
+        }
 
     def transforms(self, parameters: Mapping[str, tf.Tensor], height: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
-        return projection.affine(
-            tf.constant([math.radians(self.degrees)]),
-            tf.constant([self.down]),
-            tf.constant([self.right]),
-            tf.constant([self.scale]),
-            tf.constant([self.shear]),
-            height,
-            width,
-        )
+        drawn = (parameters[name] for name in ("angle", "down", "right", "scale", "shear"))
+        return projection.affine(height, width, *drawn)
+
+
+@register("random_shear")
+@dataclass(frozen=True)
+class RandomShear(Filled):
+    """Shears by a uniform slope, bilinear: Addons' `shear_x` of a random level, about the centre instead of the top."""
+
+    factor: Fraction = 0.1
+    """Maximum slope either way, in columns per row: 0.1 is an angle of atan(0.1) = 5.7 degrees. From 0 to 1."""
+    fill_mode: FillMode = "reflect"
+    fill_value: float = 0.0
+
+    random: ClassVar[bool] = True
+
+    def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
+        """Returns `shear` in columns per row, positive moves the lower half to the left: float32 [batch]."""
+        return {"shear": randomness.uniform(keys, 0, -self.factor, self.factor)}
+
+    def transforms(self, parameters: Mapping[str, tf.Tensor], height: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
+        return projection.shearing(parameters["shear"], height)
+
+
+@register("random_translation")
+@dataclass(frozen=True)
+class RandomTranslation(Filled):
+    """Moves by uniform fractions of the size, bilinear, as the Keras layer RandomTranslation does."""
+
+    height_factor: Fraction = 0.1
+    """Maximum distance up or down, as a fraction of the height. From 0 to 1."""
+    width_factor: Fraction = 0.1
+    """Maximum distance left or right, as a fraction of the width. From 0 to 1."""
+    fill_mode: FillMode = "reflect"
+    fill_value: float = 0.0
+
+    random: ClassVar[bool] = True
+
+    def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
+        """Returns `down` and `right`, fractions of height and width by which the content moves: float32 [batch]."""
+        return {
+            "down": randomness.uniform(keys, 0, -self.height_factor, self.height_factor),
+            "right": randomness.uniform(keys, 1, -self.width_factor, self.width_factor),
+        }
+
+    def transforms(self, parameters: Mapping[str, tf.Tensor], height: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
+        down = parameters["down"] * tf.cast(height, tf.float32)
+        return projection.translation(down, parameters["right"] * tf.cast(width, tf.float32))
+
+
+class _Reflected(Geometric):
+    """A random stage that mirrors the image at its edges."""
+
+    random: ClassVar[bool] = True
+    commutes_with_rescale: ClassVar[bool] = True
+
+    @property
+    def fill(self) -> tuple[str, float]:
+        return "reflect", 0.0
+
+
+@register("random_rotation")
+@dataclass(frozen=True)
+class RandomRotation(_Reflected):
+    """Rotates by a uniform angle, bilinear and reflected at the edges, as the Keras layer RandomRotation does."""
+
+    factor: Fraction = 0.1
+    """Maximum angle either way, in turns: 0.1 is 36 degrees. From 0 to 1."""
+
+    def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
+        """Returns `angle` in radians, positive counter-clockwise: float32 [batch]."""
+        most = self.factor * 2.0 * math.pi
+        return {"angle": randomness.uniform(keys, 0, -most, most)}
+
+    def transforms(self, parameters: Mapping[str, tf.Tensor], height: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
+        return projection.rotation(parameters["angle"], height, width)
+
+
+@register("random_zoom")
+@dataclass(frozen=True)
+class RandomZoom(_Reflected):
+    """Zooms by a uniform factor, bilinear and reflected at the edges: the Keras layer RandomZoom, aspect kept."""
+
+    factor: Annotated[float, Within(0, 1, below=True)] = 0.1
+    """Range of the zoom: from 1 - factor (closer) to 1 + factor (farther). From 0 to below 1."""
+
+    def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
+        """Returns `zoom`, above 1 zooms out: float32 [batch]."""
+        return {"zoom": randomness.uniform(keys, 0, 1.0 - self.factor, 1.0 + self.factor)}
+
+    def transforms(self, parameters: Mapping[str, tf.Tensor], height: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
+        return projection.zooming(parameters["zoom"], height, width)

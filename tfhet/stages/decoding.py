@@ -1,4 +1,4 @@
-"""Decodes image files to a batch of one size, and of each file only the window that is needed.
+"""The stage `decode`, and decoding of image files to a batch of one size: of each file only the window that is needed.
 
 `TfhetDecodeWindows` does so in one pass over the rows of a JPEG image. TensorFlow's own operations decode other files,
 and all files where there is no compiler or libjpeg. Pixels are those of `tf.io.decode_jpeg` either way, also at the
@@ -7,13 +7,51 @@ edge of the window, where `tf.io.decode_and_crop_jpeg` lacks the neighbours that
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
 import tensorflow as tf
 
 from tfhet import native
 from tfhet.stages import resampling
+from tfhet.stages.registry import register
+from tfhet.stages.spec import ImageSpec
+from tfhet.stages.stage import Stage
 
 MARGIN = 8
 """Pixels around a window that are decoded too, so that colours at its edge are smoothed as in the whole image."""
+
+
+@register("decode")
+@dataclass(frozen=True)
+class Decode(Stage):
+    """Decodes JPEG, PNG, BMP or GIF (first frame) to uint8, each image in its own size.
+
+    Values are those of `tf.io.decode_image`. `random_resized_crop`, `resize` or `resized_center_crop` has to follow,
+    which brings the images to one size. Together with it, and with a `random_flip()` after it, only the part of each
+    image that is used is decoded.
+    """
+
+    channels: int = 3
+    """Channels of the result: 1 (grey) or 3 (RGB)."""
+
+    keeps_shape: ClassVar[bool] = False
+    keeps_range: ClassVar[bool] = False
+    takes: ClassVar[tuple[str, ...]] = ("encoded",)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.channels not in (1, 3):
+            self.refuse(f"channels are 1 or 3, not {self.channels}")
+
+    def spec(self, spec: ImageSpec) -> ImageSpec:
+        self.admit(spec)
+        return ImageSpec(None, None, self.channels, "uint8", 0.0, 255.0, ragged=True)
+
+    def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """Returns ragged uint8 [batch, (height), (width), channels] for string [batch]."""
+        return decode(images, self.channels)
 
 
 def decode(contents: tf.Tensor, channels: int = 3) -> tf.RaggedTensor:
@@ -32,11 +70,8 @@ def sizes(contents: tf.Tensor) -> tf.Tensor:
     """Returns rows and columns, int32 [batch, 2], read from the headers of contents, string [batch]."""
     operations = native.ops("jpeg")
     if operations is not None:
-        result = operations.tfhet_image_sizes(contents)
-    else:
-        result = tf.map_fn(_size, contents, fn_output_signature=tf.int32)
-    result.set_shape([contents.shape[0], 2])
-    return result
+        return native.shaped(operations.tfhet_image_sizes(contents), [contents.shape[0], 2])
+    return tf.map_fn(_size, contents, fn_output_signature=tf.int32)
 
 
 def decode_windows(
@@ -85,8 +120,7 @@ def decode_windows(
         return tf.tensor_scatter_nd_update(images, others[:, None], decoded)
 
     result = tf.cond(tf.size(others) > 0, completed, lambda: images)
-    result.set_shape([contents.shape[0], height, width, channels])
-    return result
+    return native.shaped(result, [contents.shape[0], height, width, channels])
 
 
 def plain(

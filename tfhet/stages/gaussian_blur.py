@@ -5,17 +5,16 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 import tensorflow as tf
 
 from tfhet import native
-from tfhet.errors import unknown
 from tfhet.stages.registry import register
 from tfhet.stages.spec import ImageSpec
-from tfhet.stages.stage import Stage
+from tfhet.stages.stage import Count, Positive, Stage
 
-BACKENDS = ("auto", "own", "addons")
 PADDINGS = {"CONSTANT": "constant", "REFLECT": "reflect", "SYMMETRIC": "symmetric"}
 """Names of paddings in tf.pad, and the same in numpy."""
 
@@ -35,23 +34,14 @@ NEGLIGIBLE = 2.0**-25
 class GaussianBlur(Stage):
     """Blurs with a sampled, normalised Gaussian; uint8 results are truncated, not rounded, as in Addons."""
 
-    size: int = 11
+    size: Count = 11
     """Side of the filter in pixels, from 1."""
-    sigma: float = 0.8
+    sigma: Positive = 0.8
     """Standard deviation in pixels. Positive."""
-    backend: str = "auto"
+    backend: Annotated[str, ("auto", "own", "addons")] = "auto"
     """`own` (a compiled op, else matrix products), `addons` (tensorflow_addons), or `auto`, which is `own`."""
-    padding: str = "REFLECT"
+    padding: Annotated[str, tuple(PADDINGS)] = "REFLECT"
     """Padding beyond the edge: REFLECT (the edge once), SYMMETRIC (the edge twice) or CONSTANT (0)."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.size < 1 or not self.sigma > 0.0:
-            self.refuse(f"size is at least 1 and sigma positive, not {self.size}, {self.sigma}")
-        if self.backend not in BACKENDS:
-            unknown(f"backend of stage {self.name}", self.backend, BACKENDS)
-        if self.padding not in PADDINGS:
-            unknown(f"padding of stage {self.name}", self.padding, PADDINGS)
 
     @property
     def commutes_with_rescale(self) -> bool:
@@ -71,14 +61,15 @@ class GaussianBlur(Stage):
 
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
         if self.backend == "addons":
-            return self._by_addons(images)
+            import tensorflow_addons as tfa
+
+            return tfa.image.gaussian_filter2d(images, self.size, self.sigma, padding=self.padding)
         ops = native.ops("filters")
         if ops is None:
             return self._by_matrices(images)
         weights = self.kept_weights().tolist()
         blurred = ops.tfhet_separable(images, rows=weights, columns=weights, padding=self.padding, addend=CUT_MARGIN)
-        blurred.set_shape(images.shape)
-        return blurred
+        return native.shaped(blurred, images.shape)
 
     def _by_matrices(self, images: tf.Tensor) -> tf.Tensor:
         _, height, width, channels = images.shape
@@ -93,11 +84,6 @@ class GaussianBlur(Stage):
         if images.dtype.is_floating:
             return blurred
         return tf.cast(blurred + CUT_MARGIN, images.dtype)
-
-    def _by_addons(self, images: tf.Tensor) -> tf.Tensor:
-        import tensorflow_addons as tfa
-
-        return tfa.image.gaussian_filter2d(images, self.size, self.sigma, padding=self.padding)
 
     def weights(self) -> np.ndarray:
         """Returns float64 [size] with sum 1; for an even size the centre is left of the middle, as in the addon."""

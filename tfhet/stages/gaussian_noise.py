@@ -11,31 +11,24 @@ import tensorflow as tf
 
 from tfhet import native
 from tfhet.stages import levels, randomness
+from tfhet.stages.levels import FullRange
 from tfhet.stages.registry import register
 from tfhet.stages.spec import ImageSpec
-from tfhet.stages.stage import Stage
+from tfhet.stages.stage import PositiveOrZero
 
 
 @register("gaussian_noise")
 @dataclass(frozen=True)
-class GaussianNoise(Stage):
+class GaussianNoise(FullRange):
     """Adds normal noise of mean 0 to each value of each image, and clips it.
 
     Images are uint8 in 0..255 or float32 in 0..1; the dtype stays.
     """
 
-    stddev: float = 0.05
+    stddev: PositiveOrZero = 0.05
     """Standard deviation, as a fraction of the full range: 0.05 is 12.75 levels of uint8. From 0."""
 
     random: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not (self.stddev >= 0.0 and math.isfinite(self.stddev)):
-            self.refuse(f"stddev is a fraction of the full range, from 0, not {self.stddev}")
-
-    def spec(self, spec: ImageSpec) -> ImageSpec:
-        return levels.full_range(self, spec)
 
     def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
         """Returns `noise`, uint64 [batch], from which all noise of an image derives (see `normals`)."""
@@ -43,18 +36,12 @@ class GaussianNoise(Stage):
 
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
         ops, deviation = native.ops("noise"), self.stddev * levels.FULL[images.dtype.name]
-        if ops is None:
-            return self._plain(images, parameters["noise"], deviation)
-        noisy = ops.tfhet_noise(images, parameters["noise"], deviation=deviation)
-        noisy.set_shape(images.shape)
-        return noisy
-
-    def _plain(self, images: tf.Tensor, seeds: tf.Tensor, deviation: float) -> tf.Tensor:
+        if ops is not None:
+            return native.shaped(ops.tfhet_noise(images, parameters["noise"], deviation=deviation), images.shape)
         shape = tf.shape(images)
-        noise = tf.reshape(normals(seeds, tf.reduce_prod(shape[1:])), shape)
+        noise = tf.reshape(normals(parameters["noise"], tf.reduce_prod(shape[1:])), shape)
         noisy = levels.restored(tf.cast(images, tf.float32) + noise * deviation, images.dtype)
-        noisy.set_shape(images.shape)
-        return noisy
+        return native.shaped(noisy, images.shape)
 
 
 def normals(seeds: tf.Tensor, count: tf.Tensor) -> tf.Tensor:

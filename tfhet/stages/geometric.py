@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Annotated, TypeAlias
 
 import tensorflow as tf
 
-from tfhet.errors import unknown
 from tfhet.stages import projection
 from tfhet.stages.spec import ImageSpec
 from tfhet.stages.stage import Stage
@@ -42,21 +42,20 @@ class Geometric(Stage):
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
         shape = tf.shape(images)
         transforms = self.transforms(parameters, shape[1], shape[2])
-        size = self.size(ImageSpec.of(tf.TensorSpec(images.shape, images.dtype)))
         mode, value = self.fill or ("nearest", 0.0)
-        return projection.project(images, transforms, mode, value, size)
+        return projection.project(images, transforms, mode, value, self.size(ImageSpec.of(images)))
+
+
+FillMode: TypeAlias = Annotated[str, projection.FILLS]
 
 
 class Filled(Geometric):
-    """A stage with the fields `fill_mode` and `fill_value`."""
+    """A stage whose fields say how to fill what lies beyond the edge."""
 
     fill_mode: str
+    """Fill beyond the edge: constant, nearest, reflect or wrap."""
     fill_value: float
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.fill_mode not in projection.FILLS:
-            unknown(f"fill_mode of stage {self.name}", self.fill_mode, projection.FILLS)
+    """Value of `constant`, within the range of the images."""
 
     @property
     def commutes_with_rescale(self) -> bool:
@@ -64,8 +63,8 @@ class Filled(Geometric):
         return self.fill_mode != "constant"
 
     def spec(self, spec: ImageSpec) -> ImageSpec:
-        if self.fill_mode == "constant" and not spec.low <= self.fill_value <= spec.high:
-            self.refuse(f"fill_value {self.fill_value:g} is outside the images' range, {spec.low:g} to {spec.high:g}")
+        if self.fill_mode == "constant":
+            self.check_value("fill_value", self.fill_value, spec)
         return spec
 
     @property

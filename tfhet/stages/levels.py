@@ -1,12 +1,15 @@
-"""Grey levels: the full range of images, clipping to it, and the grey of a colour."""
+"""Grey levels: the full range of images, statistics of the levels in them, and tables that replace levels."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
 
 import tensorflow as tf
 
+from tfhet import native
 from tfhet.stages.line import Line, apply_line
 from tfhet.stages.spec import ImageSpec
 from tfhet.stages.stage import Stage
@@ -19,15 +22,26 @@ LUMA = (19595.0, 38470.0, 7471.0)
 Products with uint8 and their sum stay below 2**24, so float32 holds them exactly."""
 
 
-def full_range(stage: Stage, spec: ImageSpec) -> ImageSpec:
-    """Returns `spec`. Raises UsageError, naming the stage, unless images are uint8 in 0..255 or float32 in 0..1."""
-    full = FULL[spec.dtype]
-    if not (math.isclose(spec.low, 0.0, abs_tol=1e-6) and math.isclose(spec.high, full, rel_tol=1e-6)):
-        stage.refuse(
-            f"needs {spec.dtype} images from 0 to {full:g}, not {spec.low:g} to {spec.high:g}: put it before the stage "
-            "that changes the range, or rescale to 0..1 before it"
-        )
-    return spec
+class FullRange(Stage):
+    """A stage for images in their full range: uint8 in 0..255 or float32 in 0..1."""
+
+    of_colours: ClassVar[bool] = False
+    """Whether images must have 1 or 3 channels."""
+    shortest: ClassVar[int] = 1
+    """Minimum height and width."""
+
+    def spec(self, spec: ImageSpec) -> ImageSpec:
+        """Returns `spec`. Raises UsageError, naming the stage, for images that do not fit."""
+        full = FULL[spec.dtype]
+        if not (math.isclose(spec.low, 0.0, abs_tol=1e-6) and math.isclose(spec.high, full, rel_tol=1e-6)):
+            self.refuse(
+                f"needs {spec.dtype} images from 0 to {full:g}, not {spec.low:g} to {spec.high:g}: put it before the "
+                "stage that changes the range, or rescale to 0..1 before it"
+            )
+        for length in (spec.height, spec.width):
+            if length is not None and length < self.shortest:
+                self.refuse(f"needs images of at least {self.shortest} pixels each way, not {length}")
+        return grey_or_rgb(self, spec) if self.of_colours else spec
 
 
 def grey_or_rgb(stage: Stage, spec: ImageSpec) -> ImageSpec:
@@ -56,11 +70,6 @@ def as_given(levels: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
     return tf.cast(levels, tf.float32) * (1.0 / 255.0) if dtype.is_floating else levels
 
 
-def per_image(values: tf.Tensor) -> tf.Tensor:
-    """Returns [batch, 1, 1, 1] for [batch], which broadcasts over images."""
-    return values[:, tf.newaxis, tf.newaxis, tf.newaxis]
-
-
 def over_pixels(reduce: Callable[..., tf.Tensor], images: tf.Tensor) -> tf.Tensor:
     """Reduces [batch, H, W, C] to [batch, 1, 1, C] by tf.reduce_mean, tf.reduce_min or tf.reduce_max."""
     shape, channels = tf.shape(images), images.shape[3]
@@ -68,3 +77,43 @@ def over_pixels(reduce: Callable[..., tf.Tensor], images: tf.Tensor) -> tf.Tenso
     columns = reduce(tf.reshape(images, [shape[0], shape[1], shape[2] * channels]), axis=1)
     reduced = reduce(tf.reshape(columns, [shape[0], shape[2], channels]), axis=1)
     return reduced[:, tf.newaxis, tf.newaxis, :]
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Statistics of a batch, each float32 [batch, channels] in the units of the images."""
+
+    mean: tf.Tensor
+    low: tf.Tensor
+    high: tf.Tensor
+
+    @classmethod
+    def of(cls, images: tf.Tensor) -> Statistics:
+        """Computes them for images, uint8 or float32 [batch, H, W, C], none of which is empty."""
+        ops = native.ops("statistics")
+        if ops is not None:
+            shape = [images.shape[0], images.shape[3]]
+            return cls(*(native.shaped(part, shape) for part in ops.tfhet_statistics(images)))
+        values = tf.cast(images, tf.float32)
+        reducers = (tf.reduce_mean, tf.reduce_min, tf.reduce_max)
+        return cls(*(over_pixels(reduce, values)[:, 0, 0] for reduce in reducers))
+
+
+def lookup(images: tf.Tensor, tables: tf.Tensor) -> tf.Tensor:
+    """Replaces each value by the table's entry for its level, in the tables' dtype.
+
+    images: uint8 [batch, H, W, C], or float32 in 0..1, which is rounded to 256 levels. tables: uint8 or float32
+    [1 or batch, 256, 1 or C].
+    """
+    ops = native.ops("tone")
+    if ops is not None:
+        return native.shaped(ops.tfhet_lookup(images, tables), images.shape)
+    shape, size = tf.shape(images), tf.shape(tables)
+    # All tables in one: that of image b and channel c begins at 256 (b C + c).
+    bins = tf.cast(in_levels(images), tf.int32)
+    if tables.shape[2] != 1:
+        bins += 256 * tf.range(shape[3])
+    if tables.shape[0] != 1:
+        own = 256 * size[2] * tf.range(shape[0]) * tf.cast(size[0] > 1, tf.int32)
+        bins += own[:, tf.newaxis, tf.newaxis, tf.newaxis]
+    return native.shaped(tf.gather(tf.reshape(tf.transpose(tables, [0, 2, 1]), [-1]), bins), images.shape)

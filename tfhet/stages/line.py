@@ -62,15 +62,9 @@ def _matrix(part: Number, axis: int) -> tf.Tensor:
 def apply_line(images: tf.Tensor, line: Line, dtype: tf.DType) -> tf.Tensor:
     """Applies the line to images, uint8 or float32 [batch, H, W, C]; uint8 results are rounded and clipped."""
     ops = native.ops("tone")
-    if ops is None:
-        return plain_line(images, line, dtype)
-    result = ops.tfhet_line(images, line.scale, line.offset, line.low, line.high, result_type=dtype)
-    result.set_shape(images.shape)
-    return result
-
-
-def plain_line(images: tf.Tensor, line: Line, dtype: tf.DType) -> tf.Tensor:
-    """Does the same as `apply_line` by TensorFlow's own operations."""
+    if ops is not None:
+        result = ops.tfhet_line(images, line.scale, line.offset, line.low, line.high, result_type=dtype)
+        return native.shaped(result, images.shape)
     shape = tf.shape(images)
     values = tf.cast(tf.reshape(images, [shape[0], shape[1], shape[2] * shape[3]]), tf.float32)
     steps = (
@@ -88,6 +82,4 @@ def plain_line(images: tf.Tensor, line: Line, dtype: tf.DType) -> tf.Tensor:
         values = combine(values, tf.tile(part[:, tf.newaxis], [1, 1, repeats]))
     if not dtype.is_floating:
         values = tf.raw_ops.ClipByValue(t=values + 0.5, clip_value_min=0.0, clip_value_max=255.0)
-    result = tf.cast(tf.reshape(values, shape), dtype)
-    result.set_shape(images.shape)
-    return result
+    return native.shaped(tf.cast(tf.reshape(values, shape), dtype), images.shape)

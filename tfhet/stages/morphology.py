@@ -1,32 +1,56 @@
-"""Stages that take the largest or the smallest value around each pixel."""
+"""Grey-scale dilation and erosion with a flat square."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import ClassVar
 
 import tensorflow as tf
 
 from tfhet import native
-from tfhet.stages.stage import Stage
+from tfhet.stages.registry import register
+from tfhet.stages.stage import Count, Stage
 
 
 class Morphology(Stage):
-    """A stage over a square with the field `size`; pixels beyond the edge do not count."""
+    """Replaces each pixel by an extreme value of a square around it; pixels beyond the edge do not count."""
 
     largest: ClassVar[bool]
     """Whether it takes the largest value or the smallest."""
     commutes_with_rescale: ClassVar[bool] = True
 
     size: int
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.size < 1:
-            self.refuse(f"size is at least 1, not {self.size}")
+    """Side of the square in pixels, from 1."""
 
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
         return extremes(images, self.size, self.largest)
+
+
+@register("dilate")
+@dataclass(frozen=True)
+class Dilate(Morphology):
+    """Replaces each pixel by the maximum of a square around it; the dtype stays.
+
+    It equals `tf.nn.dilation2d` with a filter of zeros, stride 1 and SAME padding.
+    """
+
+    size: Count = 3
+
+    largest: ClassVar[bool] = True
+
+
+@register("erode")
+@dataclass(frozen=True)
+class Erode(Morphology):
+    """Replaces each pixel by the minimum of a square around it; any range, and the dtype stays.
+
+    Pixels beyond the edge do not count. It is the negative of `dilate` on the negative image.
+    """
+
+    size: Count = 3
+
+    largest: ClassVar[bool] = False
 
 
 def extremes(images: tf.Tensor, size: int, largest: bool) -> tf.Tensor:
@@ -36,15 +60,9 @@ def extremes(images: tf.Tensor, size: int, largest: bool) -> tf.Tensor:
     """
     if size == 1:
         return images
-    compiled = native.ops("morphology")
-    if compiled is None:
-        return _plain(images, size, largest)
-    result = compiled.tfhet_morphology(images, size=size, largest=largest)
-    result.set_shape(images.shape)
-    return result
-
-
-def _plain(images: tf.Tensor, size: int, largest: bool) -> tf.Tensor:
+    ops = native.ops("morphology")
+    if ops is not None:
+        return native.shaped(ops.tfhet_morphology(images, size=size, largest=largest), images.shape)
     # A square's maximum is the maximum over rows of the maximum over columns: 2 passes instead of size**2.
     pick = tf.maximum if largest else tf.minimum
     before = (size - 1) // 2

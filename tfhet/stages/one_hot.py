@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import tensorflow as tf
 
 from tfhet.stages.registry import register
-from tfhet.stages.stage import Stage
+from tfhet.stages.stage import Stage, Within
 
 
 @register("one_hot")
@@ -20,19 +20,14 @@ class OneHot(Stage):
     A label that is not from 0 to classes - 1 raises an error when it is read.
     """
 
-    classes: int = 10
+    classes: Annotated[int, Within(2)] = 10
     """Number of classes, from 2."""
-    smoothing: float = 0.0
+    smoothing: Annotated[float, Within(0, 1, below=True)] = 0.0
     """Probability that is spread evenly over all classes (Szegedy et al., arXiv:1512.00567). From 0 to below 1."""
 
     takes: ClassVar[tuple[str, ...]] = ("encoded", "ragged", "images")
     commutes_with_rescale: ClassVar[bool] = True
     relabels: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.classes < 2 or not 0.0 <= self.smoothing < 1.0:
-            self.refuse(f"classes is at least 2, smoothing from 0 to below 1; not {self.classes} and {self.smoothing}")
 
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
         return images

@@ -1,4 +1,4 @@
-"""Stages that mix each image with another one of its batch, and their labels in proportion.
+"""Stages that mix each image with another one of its batch, and their labels in proportion: mixup and cutmix.
 
 Only with these stages does the result for an example depend on the other examples in its batch. Its partner is the next
 example, or the first one for the last. All random numbers derive from the example's own key.
@@ -7,16 +7,22 @@ example, or the first one for the last. All random numbers derive from the examp
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 import tensorflow as tf
 
+from tfhet import native
 from tfhet.stages import randomness
-from tfhet.stages.stage import Stage
+from tfhet.stages.registry import register
+from tfhet.stages.spec import ImageSpec
+from tfhet.stages.stage import Positive, Stage
 
 SHARES = 4096
 """Number of different shares, all equally likely; a power of 2, so that products with it are exact."""
+
+SIDES = ("top", "bottom", "left", "right")
 
 
 class WithPartner(Stage):
@@ -35,6 +41,102 @@ class WithPartner(Stage):
         return mixed(labels, partner(labels), tf.cast(parameters["share"], labels.dtype))
 
 
+@register("mixup")
+@dataclass(frozen=True)
+class Mixup(WithPartner):
+    """Computes (1 - share) * image + share * next image of the batch, and mixes the labels alike (Zhang et al.,
+    arXiv:1710.09412).
+
+    Images are uint8 (rounded) or float32 of any range; the dtype stays. Labels must be float: put `one_hot(classes)`
+    before. The result depends on the batch, as only that of `cutmix` does too; a batch of one image stays unchanged.
+    """
+
+    alpha: Positive = 0.2
+    """Parameter of Beta(alpha, alpha), which gives shares mostly near 0 or 1 below 1, near 0.5 above 1. Positive."""
+
+    def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
+        """Returns `share`, the part of the next image: float32 [batch]."""
+        return {"share": beta(keys, 0, self.alpha)}
+
+    def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        return blended(images, parameters["share"])
+
+
+@register("cutmix")
+@dataclass(frozen=True)
+class Cutmix(WithPartner):
+    """Pastes a rectangle of the next image of the batch at the same place, and mixes the labels by its share of the
+    pixels (Yun et al., arXiv:1905.04899).
+
+    The rectangle has the proportions of the image, a random area and any pixel as its centre; it is cut at the edges.
+    Images are uint8 or float32 of any range; the dtype stays. Labels must be float: put `one_hot(classes)` before. The
+    result depends on the batch, as only that of `mixup` does too; a batch of one image stays unchanged.
+    """
+
+    alpha: Positive = 1.0
+    """Parameter of Beta(alpha, alpha), from which the area is drawn as a fraction of the image's. Positive."""
+
+    def spec(self, spec: ImageSpec) -> ImageSpec:
+        if spec.height is None or spec.width is None:
+            self.refuse("height and width of the images must be known: resize them before")
+        return spec
+
+    def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
+        """Returns `top`, `bottom`, `left`, `right` of the rectangle, and its `share` of all pixels.
+
+        The sides are int32 [batch] in pixels; bottom and right lie just outside. `share` is float32 [batch].
+        """
+        assert spec.height is not None and spec.width is not None
+        at = tf.cast(randomness.uniform(keys, 0, 0.0, SHARES), tf.int32)
+        sides = np.sqrt(quantiles(self.alpha))
+        rectangle, lengths = {}, []
+        for draw, (begin, end, length) in enumerate((("top", "bottom", spec.height), ("left", "right", spec.width))):
+            side = tf.gather(tf.constant(np.int32(sides * length)), at)
+            centre = tf.cast(tf.minimum(randomness.uniform(keys, 1 + draw) * length, length - 1.0), tf.int32)
+            rectangle[begin] = tf.maximum(centre - side // 2, 0)
+            rectangle[end] = tf.minimum(centre - side // 2 + side, length)
+            lengths.append(rectangle[end] - rectangle[begin])
+        pixels = tf.cast(lengths[0] * lengths[1], tf.float32)
+        return {**rectangle, "share": pixels * (1.0 / (spec.height * spec.width))}
+
+    def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        return pasted(images, tf.stack([parameters[name] for name in SIDES], axis=1))
+
+
+def blended(images: tf.Tensor, shares: tf.Tensor) -> tf.Tensor:
+    """Blends images, uint8 or float32 [batch, H, W, C], with shares, float32 [batch], of the next image."""
+    ops = native.ops("partner")
+    if ops is not None:
+        return native.shaped(ops.tfhet_blend(images, shares), images.shape)
+    values = tf.cast(images, tf.float32)
+    result = mixed(values, partner(values), shares)
+    return result if images.dtype.is_floating else tf.cast(result + 0.5, images.dtype)
+
+
+def pasted(images: tf.Tensor, rectangles: tf.Tensor) -> tf.Tensor:
+    """Returns the images, each with a rectangle of the next image.
+
+    images: uint8 or float32 [batch, H, W, C]; without the compiled op float32 must be finite. rectangles: int32
+    [batch, 4], in the order of SIDES, within the images.
+    """
+    ops = native.ops("partner")
+    if ops is not None:
+        return native.shaped(ops.tfhet_paste(images, rectangles), images.shape)
+    shape = tf.shape(images)
+    rows, columns = tf.range(shape[1]), tf.range(shape[2])
+    top, bottom, left, right = tf.split(rectangles, 4, axis=1)
+    in_rows = tf.cast((rows >= top) & (rows < bottom), images.dtype)
+    in_columns = tf.cast((columns >= left) & (columns < right), images.dtype)
+    # A mask over lines of width * channels, multiplied: a tf.where, broadcast over channels, takes ten times as long.
+    mask = in_rows[:, :, tf.newaxis] * tf.repeat(in_columns, shape[3], axis=1)[:, tf.newaxis, :]
+    own, other = (tf.reshape(v, [shape[0], shape[1], shape[2] * shape[3]]) for v in (images, partner(images)))
+    if images.dtype.is_floating:
+        kept = own * (1.0 - mask) + other * mask
+    else:
+        kept = own + mask * (other - own)  # wraps around, and back
+    return native.shaped(tf.reshape(kept, shape), images.shape)
+
+
 def partner(values: tf.Tensor) -> tf.Tensor:
     """Returns for each row of [batch, ...] the next one, and for the last the first."""
     return tf.concat([values[1:], values[:1]], axis=0)
@@ -45,9 +147,7 @@ def mixed(own: tf.Tensor, other: tf.Tensor, share: tf.Tensor) -> tf.Tensor:
     # Rows as lines: the share is broadcast along them. Exactly `own` where both are the same.
     shape = tf.shape(own)
     lines, others = (tf.reshape(values, [shape[0], tf.reduce_prod(shape[1:])]) for values in (own, other))
-    result = tf.reshape(lines + share[:, tf.newaxis] * (others - lines), shape)
-    result.set_shape(own.shape)
-    return result
+    return native.shaped(tf.reshape(lines + share[:, tf.newaxis] * (others - lines), shape), own.shape)
 
 
 def beta(keys: tf.Tensor, draw: int, alpha: float) -> tf.Tensor:

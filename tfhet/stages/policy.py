@@ -1,4 +1,4 @@
-"""The common part of RandAugment and TrivialAugment: for each image, one of fourteen operations in one of 31 strengths.
+"""RandAugment and TrivialAugment: for each image, one of fourteen operations in one of 31 strengths.
 
 The operations and their strengths are those of torchvision 0.15 and later (`RandAugment`, `TrivialAugmentWide`). Two
 things differ: moved images are sampled bilinearly (torchvision's default is the nearest pixel), and levels are rounded
@@ -20,22 +20,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
 import numpy as np
 import tensorflow as tf
 
 from tfhet.stages import levels, projection, randomness
-from tfhet.stages.autocontrast import Autocontrast
 from tfhet.stages.choice import dealt_out
-from tfhet.stages.color_jitter import ColorJitter
-from tfhet.stages.equalize import Equalize
+from tfhet.stages.colour import ColorJitter
+from tfhet.stages.contrast import Autocontrast, Equalize
+from tfhet.stages.levels import FullRange, Statistics, lookup
 from tfhet.stages.line import Line, apply_line
+from tfhet.stages.registry import register
 from tfhet.stages.sharpen import sharpened
 from tfhet.stages.spec import ImageSpec
-from tfhet.stages.stage import Stage
-from tfhet.stages.statistics import Statistics
-from tfhet.stages.table import lookup
+from tfhet.stages.stage import Count, Within
 
 OPERATIONS = (
     "identity",
@@ -67,11 +67,17 @@ reuse memory, which takes 120 us instead of 165 for a 224x224 RGB image in a bat
 that a part would hold more than PART_IMAGES is processed at once."""
 
 
-class Policy(Stage):
+class Policy(FullRange):
     """Draws `layers` operations for each image, one after the other; each works only on the images that drew it."""
 
     random: ClassVar[bool] = True
-    fill_value: float = 0.0
+    of_colours: ClassVar[bool] = True
+    shortest: ClassVar[int] = 2
+    largest: ClassVar[Mapping[str, float]]
+    """Largest strength of each kind of operation: the arguments of `strengths`."""
+
+    fill_value: float
+    """Fill beyond the edge of a moved image, in the units of the images."""
 
     @property
     def layers(self) -> int:
@@ -79,39 +85,31 @@ class Policy(Stage):
         return 1
 
     @property
-    def strengths(self) -> np.ndarray:
-        """Strength of each operation in each bin: float32 [14, 31]."""
-        raise NotImplementedError
-
-    @property
     def bin(self) -> int | None:
         """Bin of all images; None has it drawn for each image."""
-        raise NotImplementedError
+        return None
 
     def moved_by(self, strength: tf.Tensor, length: tf.Tensor) -> tf.Tensor:
         """Returns a translation in pixels, float32 [batch]. strength: float32 [batch]. length: float32 [], pixels."""
-        raise NotImplementedError
+        return strength
 
     def spec(self, spec: ImageSpec) -> ImageSpec:
-        levels.grey_or_rgb(self, levels.full_range(self, spec))
-        for length in (spec.height, spec.width):
-            if length is not None and length < 2:
-                self.refuse(f"needs images of at least 2 pixels each way, not {length}")
-        if not 0.0 <= self.fill_value <= spec.high:
-            self.refuse(f"fill_value {self.fill_value:g} is outside the images' range, 0 to {spec.high:g}")
+        super().spec(spec)
+        self.check_value("fill_value", self.fill_value, spec)
         return spec
 
     def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
         """Returns `operation` (int32, place in OPERATIONS), `strength` (float32, see above): each [batch, layers]."""
-        strengths = tf.constant(self.strengths)
+        table = tf.constant(strengths(**self.largest))
         signed = tf.constant([name in _SIGNED for name in OPERATIONS])
         operations, drawn = [], []
         for layer in range(self.layers):
             operation = _below(len(OPERATIONS), keys, 3 * layer)
-            place = (
-                tf.fill(tf.shape(operation), self.bin) if self.bin is not None else _below(BINS, keys, 3 * layer + 1)
-            )
-            strength = tf.gather_nd(strengths, tf.stack([operation, place], axis=1))
+            if self.bin is None:
+                place = _below(BINS, keys, 3 * layer + 1)
+            else:
+                place = tf.fill(tf.shape(operation), self.bin)
+            strength = tf.gather_nd(table, tf.stack([operation, place], axis=1))
             turned = tf.gather(signed, operation) & randomness.bernoulli(keys, 3 * layer + 2)
             operations.append(operation)
             drawn.append(tf.where(turned, -strength, strength))
@@ -174,14 +172,62 @@ class Policy(Stage):
 
         turned = projection.rotation(of("rotate") * (math.pi / 180.0), shape[1], shape[2])
         shear_x, shear_y = of("shear_x"), of("shear_y")
-        right, down = (
-            tf.round(self.moved_by(of("translate_x"), width)),
-            tf.round(self.moved_by(of("translate_y"), height)),
-        )
+        right = tf.round(self.moved_by(of("translate_x"), width))
+        down = tf.round(self.moved_by(of("translate_y"), height))
         zero = tf.zeros_like(strength)
         # About the corner of the upper left pixel, half a pixel from its middle.
         added = [zero, shear_x, 0.5 * shear_x - right, shear_y, zero, 0.5 * shear_y - down, zero, zero]
         return turned + tf.stack(added, axis=1)
+
+
+@register("randaugment")
+@dataclass(frozen=True)
+class RandAugment(Policy):
+    """Applies `num_layers` operations to each image, each drawn from fourteen (Cubuk et al., arXiv:1909.13719).
+
+    It works as torchvision's `RandAugment`; `tfhet.stages.policy` lists the operations. Images have 1 or 3 channels and
+    are uint8 in 0..255, or float32 in 0..1, which is rounded to 256 levels first; the dtype stays.
+    """
+
+    num_layers: Count = 2
+    """Number of operations for each image. From 1."""
+    magnitude: Annotated[int, Within(0, BINS - 1)] = 9
+    """Strength of the operations, from 0 (most do nothing) to 30. Autocontrast and equalize have none."""
+    fill_value: float = 0.0
+
+    largest: ClassVar[Mapping[str, float]] = {
+        "shear": 0.3,
+        "move": 150.0 / 331.0,
+        "degrees": 30.0,
+        "change": 0.9,
+        "bits": 4,
+    }
+
+    @property
+    def layers(self) -> int:
+        return self.num_layers
+
+    @property
+    def bin(self) -> int | None:
+        return self.magnitude
+
+    def moved_by(self, strength: tf.Tensor, length: tf.Tensor) -> tf.Tensor:
+        return strength * length
+
+
+@register("trivialaugment")
+@dataclass(frozen=True)
+class TrivialAugment(Policy):
+    """Applies one operation to each image, drawn from fourteen, with one of 31 strengths (Müller and Hutter,
+    arXiv:2103.10158, with the wide ranges).
+
+    It works as torchvision's `TrivialAugmentWide`; `tfhet.stages.policy` lists the operations. Images have 1 or 3
+    channels and are uint8 in 0..255, or float32 in 0..1, which is rounded to 256 levels first; the dtype stays.
+    """
+
+    fill_value: float = 0.0
+
+    largest: ClassVar[Mapping[str, float]] = {"shear": 0.99, "move": 32, "degrees": 135, "change": 0.99, "bits": 2}
 
 
 def _by_parts(work: Callable[[tf.Tensor, tf.Tensor], tf.Tensor], count: tf.Tensor, together: int) -> tf.Tensor:
@@ -221,7 +267,7 @@ def _stepped(operation: tf.Tensor, strength: tf.Tensor) -> tf.Tensor:
     return tf.cast(tf.where(is_posterized, posterized, solarized), tf.uint8)[:, :, tf.newaxis]
 
 
-def strengths(shear: float, move: float, degrees: float, change: float, bits: int) -> np.ndarray:
+def strengths(shear: float, move: float, degrees: float, change: float, bits: float) -> np.ndarray:
     """Returns float32 [14, 31] from the largest strength of each kind of operation; bits: the fewest that stay."""
     rising = np.linspace(0.0, 1.0, BINS)
     table = dict.fromkeys(OPERATIONS, np.zeros(BINS))

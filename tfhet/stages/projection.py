@@ -69,17 +69,17 @@ def composed(first: tf.Tensor, *later: tf.Tensor) -> tf.Tensor:
 
 
 def affine(
+    height: tf.Tensor,
+    width: tf.Tensor,
     angles: tf.Tensor,
     down: tf.Tensor,
     right: tf.Tensor,
     scales: tf.Tensor,
     shears: tf.Tensor,
-    height: tf.Tensor,
-    width: tf.Tensor,
 ) -> tf.Tensor:
-    """Scales, shears and rotates about the centre, then moves: float32 [batch, 8].
+    """Scales, shears and rotates about the centre, then moves: float32 [batch, 8]. Sizes in pixels.
 
-    Parameters are float32 [batch]: radians, fractions of the size, factors (above 1 enlarges) and columns per row.
+    The others are float32 [batch]: radians, fractions of the size, factors (above 1 enlarges) and columns per row.
     """
     return composed(
         zooming(1.0 / scales, height, width),
@@ -120,25 +120,20 @@ def project(
     for bit, unless coordinates are so large that float32 has no fractions for them.
     """
     shape = tf.shape(images)[1:3] if size is None else tf.constant(size, tf.int32)
-    compiled = native.ops("sampling")
-    if compiled is None:
-        projected = _plain(images, transforms, fill_mode, fill_value, shape)
-    else:
-        projected = compiled.tfhet_project(
-            images, transforms, shape, fill_mode=fill_mode.upper(), fill_value=fill_value, interpolation="BILINEAR"
+    mode, result_shape = fill_mode.upper(), [images.shape[0], *(size or images.shape[1:3]), images.shape[3]]
+    ops = native.ops("sampling")
+    if ops is not None:
+        projected = ops.tfhet_project(
+            images, transforms, shape, fill_mode=mode, fill_value=fill_value, interpolation="BILINEAR"
         )
-    height, width = images.shape[1:3] if size is None else size
-    projected.set_shape([images.shape[0], height, width, images.shape[3]])
-    return projected
-
-
-def _plain(images: tf.Tensor, transforms: tf.Tensor, fill_mode: str, fill_value: float, shape: tf.Tensor) -> tf.Tensor:
+        return native.shaped(projected, result_shape)
     projected = tf.raw_ops.ImageProjectiveTransformV3(
         images=tf.cast(images, tf.float32),
         transforms=transforms,
         output_shape=shape,
         fill_value=fill_value,
         interpolation="BILINEAR",
-        fill_mode=fill_mode.upper(),
+        fill_mode=mode,
     )
-    return projected if images.dtype == tf.float32 else tf.cast(tf.round(projected), images.dtype)
+    rounded = projected if images.dtype == tf.float32 else tf.cast(tf.round(projected), images.dtype)
+    return native.shaped(rounded, result_shape)

@@ -33,9 +33,7 @@ def absorb(state: tf.Tensor, word: tf.Tensor) -> tf.Tensor:
     """Returns the state after `word`; both are uint64 and broadcast. Different words of one state never collide."""
     ops = native.ops("randomness") if {state.shape.rank, word.shape.rank} <= {0, 1} else None
     if ops is not None:
-        absorbed = ops.tfhet_absorb(state, word)
-        absorbed.set_shape(tf.broadcast_static_shape(state.shape, word.shape))
-        return absorbed
+        return native.shaped(ops.tfhet_absorb(state, word), tf.broadcast_static_shape(state.shape, word.shape))
     return mix(state + (word + tf.constant(1, tf.uint64)) * tf.constant(GAMMA, tf.uint64))
 
 
@@ -66,9 +64,7 @@ def uniform(keys: tf.Tensor, draw: int, low: float = 0.0, high: float = 1.0) -> 
     """Returns float32 [batch] in [low, high) for uint64 [batch]; `high` itself only where float32 rounds up to it."""
     ops = native.ops("randomness") if isinstance(draw, int) else None  # many draws at once are a tensor
     if ops is not None:
-        drawn = ops.tfhet_uniform(keys, draw=draw, low=low, span=high - low)
-        drawn.set_shape(keys.shape)
-        return drawn
+        return native.shaped(ops.tfhet_uniform(keys, draw=draw, low=low, span=high - low), keys.shape)
     unit = tf.cast(tf.bitwise.right_shift(bits(keys, draw), tf.constant(40, tf.uint64)), tf.float32) * 2.0**-24
     return low + unit * (high - low)
 

@@ -58,21 +58,17 @@ def load_plugins(strict: bool = False) -> tuple[str, ...]:
     for entry in importlib.metadata.entry_points(group=GROUP):
         try:
             loaded = entry.load()
-            decorated = isinstance(loaded, type) and issubclass(loaded, Stage) and _table.get(loaded.name) is loaded
-            if isinstance(loaded, type) and not decorated:
-                register(entry.name)(_as_stage(loaded))
+            if isinstance(loaded, type):  # otherwise a module, whose stages are registered by now
+                if not issubclass(loaded, Stage):
+                    raise UsageError(f"{loaded.__qualname__} is not a subclass of tfhet.stages.Stage")
+                if _table.get(loaded.name) is not loaded:
+                    register(entry.name)(loaded)
         except Exception as error:  # noqa: BLE001  foreign code: whatever it raises must not end the job
             failed.append(f"{entry.name} = {entry.value}: {type(error).__name__}: {error}")
             log.warning("stage plugin skipped: %s", failed[-1])
     if strict and failed:
         raise UsageError(f"stage plugins of entry point group {GROUP} cannot be loaded: {'; '.join(failed)}")
     return tuple(failed)
-
-
-def _as_stage(loaded: type) -> type[Stage]:
-    if not issubclass(loaded, Stage):
-        raise UsageError(f"{loaded.__qualname__} is not a subclass of tfhet.stages.Stage")
-    return loaded
 
 
 def get(name: str) -> type[Stage]:
@@ -108,7 +104,7 @@ def parse(text: str) -> tuple[Stage, ...]:
         return chain(text.strip())
     try:
         calls = ast.parse("\n".join(line.strip() for line in text.split("\n"))).body
-    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:  # the last two: too deeply nested
+    except (SyntaxError, ValueError) as error:
         raise UsageError(f"cannot read the stages {text!r}: {error}; write like {CHAINS['aws-cifar']!r}") from None
     return tuple(_stage(statement, text) for statement in calls)
 
@@ -120,16 +116,11 @@ def _stage(statement: ast.stmt, text: str) -> Stage:
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
         what = ast.unparse(statement)
         raise UsageError(f"{what!r} in {text!r} is neither a stage like 'rescale()' nor a chain ({', '.join(CHAINS)})")
-    return _called(call, text)
-
-
-def _called(call: ast.Call, text: str) -> Stage:
-    assert isinstance(call.func, ast.Name)
     kind = get(call.func.id)
     hints = typing.get_type_hints(kind)
     fields = [field.name for field in dataclasses.fields(kind) if field.init]
     given: list[tuple[str | None, ast.expr]] = [(keyword.arg, keyword.value) for keyword in call.keywords]
-    if kind.variadic and call.args and not _is_list(call.args):
+    if kind.variadic and call.args and not isinstance(call.args[0], (ast.List, ast.Tuple)):
         given.insert(0, (kind.variadic, ast.Tuple(call.args, ast.Load())))
     elif len(call.args) > len(fields):
         raise UsageError(f"stage {kind.name} takes {len(fields)} arguments ({', '.join(fields)}), not {len(call.args)}")
@@ -147,10 +138,6 @@ def _called(call: ast.Call, text: str) -> Stage:
         return kind(**arguments)
     except TypeError as error:  # a field without a default is missing
         raise UsageError(f"stage {kind.name}: {error}") from None
-
-
-def _is_list(arguments: list[ast.expr]) -> bool:
-    return isinstance(arguments[0], (ast.List, ast.Tuple))
 
 
 def _nested(node: ast.expr, text: str) -> object:
@@ -177,17 +164,16 @@ def text(stages: Iterable[Stage]) -> str:
     return "; ".join(_call(stage) for stage in stages)
 
 
-def _call(stage: Stage) -> str:
+def _call(stage: object) -> str:
+    """Returns a stage as text, and any other value as a literal."""
+    if not isinstance(stage, Stage):
+        return repr(stage)
     if type(stage) is not _table.get(stage.name):
         stage.refuse(f"{type(stage).__qualname__} is not in the registry: decorate the class with @register")
     changed = [
-        f"{field.name}={_value(getattr(stage, field.name))}"
+        f"{field.name}={_call(getattr(stage, field.name))}"
         for field in dataclasses.fields(stage)
         if field.name != stage.variadic and getattr(stage, field.name) != field.default
     ]
     several = [_call(each) for each in getattr(stage, stage.variadic)] if stage.variadic else []
     return f"{stage.name}({', '.join([*several, *changed])})"
-
-
-def _value(value: object) -> str:
-    return _call(value) if isinstance(value, Stage) else repr(value)

@@ -37,8 +37,7 @@ def resize_windows(
         result = operations.tfhet_resize_windows(
             images, windows, flips, height=height, width=width, antialias=antialias, confined=confined
         )
-    result.set_shape([images.shape[0], height, width, images.shape[3]])
-    return result
+    return native.shaped(result, [images.shape[0], height, width, images.shape[3]])
 
 
 def plain(

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import tensorflow as tf
 
 from tfhet import native
-from tfhet.errors import unknown
 from tfhet.stages import projection
 from tfhet.stages.geometric import Geometric
 from tfhet.stages.registry import register
 from tfhet.stages.resampling import resize_windows
 from tfhet.stages.spec import ImageSpec
+from tfhet.stages.stage import Count
 from tfhet.stages.window import Window
 
 METHODS = ("area", "bicubic", "bilinear", "nearest")
@@ -31,25 +31,19 @@ class Resize(Window, Geometric):
     After `decode` the method has to be bilinear.
     """
 
-    height: int = 224
+    height: Count = 224
     """Rows of the result, from 1."""
-    width: int = 224
+    width: Count = 224
     """Columns of the result, from 1."""
-    method: str = "bilinear"
+    method: Annotated[str, METHODS] = "bilinear"
     """bilinear, nearest, area (the mean of the covered pixels, best for shrinking) or bicubic."""
     antialias: bool = False
     """Whether each pixel of a shrunken image is a weighted mean of the pixels that it covers; for bilinear only."""
 
-    keeps_shape: ClassVar[bool] = False
     keeps_range: ClassVar[bool] = False
-    takes: ClassVar[tuple[str, ...]] = ("images", "ragged")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.height < 1 or self.width < 1:
-            self.refuse(f"height and width are at least 1, not {self.height}, {self.width}")
-        if self.method not in METHODS:
-            unknown(f"method of stage {self.name}", self.method, METHODS)
         if self.antialias and self.method != "bilinear":
             self.refuse(f"antialias goes with method bilinear, not {self.method}")
 
@@ -60,10 +54,9 @@ class Resize(Window, Geometric):
 
     def spec(self, spec: ImageSpec) -> ImageSpec:
         """Returns the spec of the new size; `bicubic` widens the range of float32, as it overshoots at edges."""
-        self.admit(spec)
+        resized = super().spec(spec)
         if spec.ragged and self.method != "bilinear":
             self.refuse(f"after decode the method must be bilinear, not {self.method}")
-        resized = replace(spec, height=self.height, width=self.width, ragged=False)
         if self.method != "bicubic" or spec.dtype == "uint8":
             return resized
         beyond = OVERSHOOT * (spec.high - spec.low)
@@ -93,9 +86,7 @@ class Resize(Window, Geometric):
 
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
         if self.method == "bilinear" and native.available("resize") and isinstance(images, tf.Tensor):
-            windows = self.windows(
-                parameters, tf.shape(images)[tf.newaxis, 1:3]
-            )  # one window for all images: the whole image
+            windows = self.windows(parameters, tf.shape(images)[tf.newaxis, 1:3])  # one for all images
             return resize_windows(images, windows, None, self.height, self.width, self.antialias, self.confined)
         if isinstance(images, tf.RaggedTensor):
             return super().apply(images, parameters)

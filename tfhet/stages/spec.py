@@ -36,8 +36,8 @@ class ImageSpec:
             raise UsageError(f"images are uint8, float32 or encoded, not {self.dtype}: cast them in the source")
 
     @classmethod
-    def of(cls, tensor: tf.TensorSpec, low: float | None = None, high: float | None = None) -> ImageSpec:
-        """Returns the spec of a source's images, `[None, H, W, C]`, or `[None]` strings for image files.
+    def of(cls, tensor: tf.TensorSpec | tf.Tensor, low: float | None = None, high: float | None = None) -> ImageSpec:
+        """Returns the spec of images, `[None, H, W, C]`, or `[None]` strings for image files.
 
         The range is 0..255 for uint8, and unbounded for float32 unless low and high are given. Raises UsageError when
         `tensor` is not a batch of images with a known number of channels.

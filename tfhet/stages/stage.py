@@ -15,14 +15,15 @@ that draws random numbers.
 from __future__ import annotations
 
 import dataclasses
+import math
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NoReturn
+from typing import Annotated, Any, ClassVar, NoReturn, TypeAlias
 
 import tensorflow as tf
 
-from tfhet.errors import UsageError
+from tfhet.errors import UsageError, unknown
 from tfhet.stages.line import Line
 from tfhet.stages.spec import ImageSpec
 
@@ -31,11 +32,44 @@ _MISSING = {
     "ragged": "the images differ in size: put random_resized_crop, resize or resized_center_crop after decode",
     "images": "the images are already decoded: omit it, or state no size for the source's Encoded images",
 }
+_DESCRIPTIONS = frozenset({"line", "pointwise", "transforms", "windows"})
+
+
+@dataclass(frozen=True)
+class Within:
+    """Finite numbers from `low` to `high`: what a field declared as `Annotated[float, Within(0, 1)]` may be."""
+
+    low: float = -math.inf
+    high: float = math.inf
+    above: bool = False
+    """Whether `low` itself is not allowed."""
+    below: bool = False
+    """Whether `high` itself is not allowed."""
+
+    def __contains__(self, value: float) -> bool:
+        excluded = (self.above and value == self.low) or (self.below and value == self.high)
+        return self.low <= value <= self.high and abs(value) < math.inf and not excluded
+
+    def __str__(self) -> str:
+        if self.high < math.inf:
+            return f"from {self.low:g} to {'below ' * self.below}{self.high:g}"
+        return f"{'above' if self.above else 'at least'} {self.low:g}"
+
+
+Count: TypeAlias = Annotated[int, Within(1)]
+CountOrZero: TypeAlias = Annotated[int, Within(0)]
+Finite: TypeAlias = Annotated[float, Within()]
+Positive: TypeAlias = Annotated[float, Within(0, above=True)]
+PositiveOrZero: TypeAlias = Annotated[float, Within(0)]
+Fraction: TypeAlias = Annotated[float, Within(0, 1)]
+"""Types of fields with usual limits."""
 
 
 @dataclass(frozen=True)
 class Stage:
     """One operation on `[batch, height, width, channels]`; its dataclass fields are its configuration.
+
+    A field may state what it allows: `Annotated[float, Within(0, 1)]`, `Annotated[str, ("nearest", "bilinear")]`.
 
     A stage is a value: two stages with equal fields do the same. `apply` draws no random numbers: they come from
     `parameters`, one row per example, which derives from that example's key alone.
@@ -58,6 +92,10 @@ class Stage:
 
     takes: ClassVar[tuple[str, ...]] = ("images",)
     """Forms of images that the stage accepts: see `ImageSpec.form`."""
+
+    describes: ClassVar[frozenset[str]] = frozenset()
+    """Those of the members `line`, `pointwise`, `transforms` and `windows` that describe this class's `apply`, so that
+    it can be fused. A class that replaces `apply` has to state them again."""
 
     # Four flags that may follow from the configuration. Where they do not, a subclass states them like the others:
     # `keeps_shape: ClassVar[bool] = False`.
@@ -82,22 +120,41 @@ class Stage:
         """Whether `labels` changes anything."""
         return False
 
+    def __init_subclass__(cls) -> None:
+        stated = _DESCRIPTIONS.intersection(vars(cls))
+        cls.describes = stated if "apply" in vars(cls) else cls.describes | stated
+
     def __post_init__(self) -> None:
         """Converts each field to its declared type. Raises UsageError for a value that does not fit."""
-        hints = typing.get_type_hints(type(self))
+        hints = typing.get_type_hints(type(self), include_extras=True)
         for field in dataclasses.fields(self):
             object.__setattr__(self, field.name, self._typed(field.name, getattr(self, field.name), hints[field.name]))
 
     def _typed(self, field: str, value: Any, kind: Any) -> Any:
+        notes: list[Any] = []
+        if typing.get_origin(kind) is Annotated:
+            kind, *notes = typing.get_args(kind)
         if kind is float and type(value) is int:
-            return float(value)
+            value = float(value)
         if kind in (int, float, bool, str) and type(value) is not kind:
             self.refuse(f"{field} must be {kind.__name__}, not {value!r}")
+        for note in notes:
+            if isinstance(note, tuple) and value not in note:
+                unknown(f"{field} of stage {self.name}", value, note)
+            if isinstance(note, Within) and value not in note:
+                self.refuse(f"{field} is {note if abs(value) < math.inf else 'finite'}, not {value}")
         return value
 
     def refuse(self, why: str) -> NoReturn:
         """Raises a UsageError that names this stage."""
         raise UsageError(f"stage {self.name or type(self).__name__}: {why}")
+
+    def check_value(self, field: str, value: float, spec: ImageSpec, whole: bool = False) -> None:
+        """Raises UsageError for a value outside the range of images; with `whole`, also for a fraction among uint8."""
+        if not spec.low - 1e-6 <= value <= spec.high + 1e-6:
+            self.refuse(f"{field} {value:g} is outside the images' range, {spec.low:g} to {spec.high:g}")
+        if whole and spec.dtype == "uint8" and value != int(value):
+            self.refuse(f"{field} {value:g} is not a whole number, as uint8 images need")
 
     def admit(self, spec: ImageSpec) -> None:
         """Raises UsageError, which says what to put before the stage, for a form of images that it does not accept."""

@@ -4,19 +4,19 @@ import tfhet.strategies as strategies
 
 strategies.names()                       # ('solo', 'horovod', ...)
 strategies.get("horovod")                # a Strategy
-JobContext.from_env(environment())       # what the launcher tells the process of a rank
+JobContext.from_env(environment())       # the place that the launcher gave this process
 """
 
 from __future__ import annotations
 
-from tfhet.strategies.collective import Collective
-from tfhet.strategies.job import JobContext
+from tfhet.strategies.job import LOCAL_PLANE, JobContext
 from tfhet.strategies.rank_source import OWN, RankSource
 from tfhet.strategies.registry import AUTO, chosen, get, names, rank_of, source_of, sources
-from tfhet.strategies.strategy import Meeting, Strategy
+from tfhet.strategies.strategy import Collective, Meeting, Strategy
 
 __all__ = [
     "AUTO",
+    "LOCAL_PLANE",
     "OWN",
     "Collective",
     "JobContext",

@@ -1,16 +1,17 @@
-"""What a launcher tells the process of a rank when it starts it: the rank's place in the job, in one variable.
+"""The place of a rank in its job, which a launcher passes to the rank's process in one variable.
 
 job = JobContext.from_env(environment())
 job.rank, job.size           # also without a launcher, under mpirun or alone
-job.plane, job.order         # how its batches come; the order is the data plane's own
+job.plane, job.order         # name of its data plane, and what that says to its readers
 """
 
 from __future__ import annotations
 
 import json
+import os
 import socket
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tfhet.cluster import Rank, job_name
@@ -21,6 +22,13 @@ JOB_VARIABLE = "TFHET_JOB"
 LOCAL_PLANE = "local"
 """The data plane of a rank that prepares its own data."""
 MODES = ("local", "homogeneous", "heterogeneous")
+_KINDS: tuple[tuple[tuple[type[Any], ...], str, tuple[str, ...]], ...] = (
+    ((str,), "text", ("job_id", "mode", "host", "group", "plane", "strategy")),
+    ((int,), "an integer", ("rank", "size", "local_rank", "local_size", "seed")),
+    ((Mapping,), "an object", ("order",)),
+    ((str, type(None)), "text or null", ("output_dir", "record_dir", "timeline_dir")),
+)
+"""Types of the fields, in Python and in words."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +48,7 @@ class JobContext:
     plane: str = LOCAL_PLANE
     """Name of the data plane from which the rank reads."""
     order: Mapping[str, Any] = field(default_factory=dict)
-    """What the data plane says to its readers; JSON values."""
+    """The data plane's message to its readers; JSON values."""
     strategy: str = AUTO
     """Name of the strategy by which the ranks train together."""
     seed: int = 0
@@ -57,12 +65,26 @@ class JobContext:
     """Folder in which a rank notes the times of its steps; None: it does not."""
 
     def __post_init__(self) -> None:
-        _check(self)
+        for kinds, words, names in _KINDS:
+            for name in names:
+                value = getattr(self, name)
+                if not isinstance(value, kinds) or isinstance(value, bool):
+                    raise ClusterError(f"job: {name} must be {words}, got {shown(value)}")
+        if not self.job_id or not self.plane:
+            raise ClusterError("job: job_id and plane must not be empty")
+        if self.mode not in MODES:
+            raise ClusterError(f"job: unknown mode {shown(self.mode)}; known: {', '.join(MODES)}")
+        Rank(self.rank, self.size, self.local_rank, self.local_size, "the job")
 
     @property
     def is_served(self) -> bool:
         """Whether other processes prepare the data of this one."""
         return self.plane != LOCAL_PLANE
+
+    @property
+    def threads(self) -> int:
+        """This rank's share of the host's cores for its data: their number divided by `local_size`, at least 1."""
+        return max(1, (os.cpu_count() or 1) // self.local_size)
 
     def to_env(self) -> dict[str, str]:
         """The variable that `from_env` reads."""
@@ -70,17 +92,20 @@ class JobContext:
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> JobContext:
-        """The context that the launcher gave this process.
+        """The context that the launcher gave this process; without a launcher a local one, or a homogeneous one of the
+        ranks that mpirun or horovodrun started.
 
-        Without a launcher: a local context, or a homogeneous one of the ranks that mpirun or horovodrun started.
-        Raises ClusterError for a malformed variable, and for one inherited by processes that are other ranks than
-        it says (they would all read the same share of the data).
+        Raises ClusterError for a malformed variable, and for one inherited by a process that is another rank than it
+        says (several would read the same share of the data).
         """
-        rank = rank_of(env)
         text = env.get(JOB_VARIABLE)
         if not text:
-            return cls._without_launcher(env, rank)
-        job = cls._parse(text)
+            return cls._without_launcher(env)
+        try:
+            job = cls(**json.loads(text))
+        except (ValueError, TypeError) as error:  # not JSON, no object, a field that is unknown, missing or wrong
+            raise ClusterError(f"{JOB_VARIABLE}: {error}") from error
+        rank = rank_of(env, job.strategy)
         if rank is not None and (rank.rank, rank.size) != (job.rank, job.size):
             raise ClusterError(
                 f"{JOB_VARIABLE} says rank {job.rank} of {job.size}, but {rank.source} started this process as "
@@ -89,51 +114,17 @@ class JobContext:
         return job
 
     @classmethod
-    def _parse(cls, text: str) -> JobContext:
-        try:
-            value = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise ClusterError(f"{JOB_VARIABLE}: not JSON ({error})") from error
-        if not isinstance(value, dict):
-            raise ClusterError(f"{JOB_VARIABLE}: expected a JSON object, got {text[:40]!r}")
-        known = {field.name for field in fields(cls)}
-        odd = sorted(set(value) - known) + sorted({"job_id", "mode"} - set(value))
-        if odd:
-            raise ClusterError(f"{JOB_VARIABLE}: unknown or missing key {odd[0]!r}; known: {', '.join(sorted(known))}")
-        return cls(**value)
-
-    @classmethod
-    def _without_launcher(cls, env: Mapping[str, str], rank: Rank | None) -> JobContext:
-        shared: dict[str, Any] = {
-            "job_id": job_name(env) or "local",
-            "host": env.get("SM_CURRENT_HOST") or socket.gethostname(),
-            "group": env.get("SM_CURRENT_INSTANCE_GROUP", ""),
-            "output_dir": env.get("SM_OUTPUT_DATA_DIR") or None,
-        }
-        if rank is None:
-            return cls(mode="local", **shared)
-        shared |= {"rank": rank.rank, "size": rank.size, "local_rank": rank.local_rank, "local_size": rank.local_size}
-        return cls(mode="homogeneous", **shared)
-
-
-def _check(job: JobContext) -> None:
-    texts = (job.job_id, job.mode, job.host, job.group, job.plane, job.strategy)
-    counts = (job.rank, job.size, job.local_rank, job.local_size)
-    if not all(isinstance(t, str) for t in texts) or not job.job_id or not job.plane:
-        raise ClusterError(f"job: job_id, mode, host, group, plane and strategy must be text, got {_listed(texts)}")
-    if job.mode not in MODES:
-        raise ClusterError(f"job: unknown mode {shown(job.mode)}; known: {', '.join(MODES)}")
-    if not all(isinstance(c, int) and not isinstance(c, bool) and c >= 0 for c in counts):
-        raise ClusterError(f"job: ranks and sizes must be numbers >= 0, got {_listed(counts)}")
-    if not isinstance(job.seed, int) or isinstance(job.seed, bool):
-        raise ClusterError(f"job: seed must be an integer, got {shown(job.seed)}")
-    if not isinstance(job.order, Mapping):
-        raise ClusterError(f"job: order must be an object, got {shown(job.order)}")
-    for name in ("output_dir", "record_dir", "timeline_dir"):
-        if not isinstance(getattr(job, name), (str, type(None))):
-            raise ClusterError(f"job: {name} must be text or null, got {shown(getattr(job, name))}")
-    Rank(job.rank, job.size, job.local_rank, job.local_size, "the job")
-
-
-def _listed(values: Iterable[object]) -> str:
-    return ", ".join(map(shown, values))
+    def _without_launcher(cls, env: Mapping[str, str]) -> JobContext:
+        rank = rank_of(env)
+        place = rank or Rank(0, 1, 0, 1, "alone")
+        return cls(
+            job_id=job_name(env) or "local",
+            mode="local" if rank is None else "homogeneous",
+            rank=place.rank,
+            size=place.size,
+            local_rank=place.local_rank,
+            local_size=place.local_size,
+            host=env.get("SM_CURRENT_HOST") or socket.gethostname(),
+            group=env.get("SM_CURRENT_INSTANCE_GROUP", ""),
+            output_dir=env.get("SM_OUTPUT_DATA_DIR") or None,
+        )

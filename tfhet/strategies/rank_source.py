@@ -1,4 +1,4 @@
-"""Rank sources: what may have started a process as one of several ranks, and the variables by which it says so.
+"""Rank sources: programs that start a process as one of several ranks, and the variables by which they say so.
 
     rank = rank_of(environment())     # None where no source gave this process a rank
     source_of(rank).words             # "started by mpirun"
@@ -12,8 +12,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tfhet.cluster import Place, Rank
-from tfhet.cluster.rank import VARIABLES
+from tfhet.cluster import RANK_VARIABLES, Place, Rank
 
 
 @dataclass(frozen=True)
@@ -21,15 +20,15 @@ class RankSource:
     """One source of ranks."""
 
     name: str
-    """What `Rank.source` says, like `mpi`."""
+    """Value of `Rank.source`, like `mpi`."""
     starter: str
-    """What starts the ranks, like `mpirun`."""
+    """Program that starts the ranks, like `mpirun`."""
     words: str
     """How a launcher introduces a rank of this source."""
     variables: tuple[str, str, str, str]
     """The variables of rank, size, local rank and local size."""
     own: bool = False
-    """Whether tfhet itself numbers the ranks, so that nothing but tfhet tells them how to find each other."""
+    """Whether tfhet itself numbers the ranks, and so has to tell them how to find each other."""
 
     def read(self, env: Mapping[str, str]) -> Rank | None:
         """The rank that this source gave a process; None when it gave none. Raises ClusterError for variables that
@@ -37,13 +36,14 @@ class RankSource:
         return Rank.read(env, self.variables, self.name) if self.variables[0] in env else None
 
     async def gone(self, place: Place) -> str:
-        """Returns once the process that started the ranks of this host has ended, with words for it; the launcher takes
-        that for a request to stop. Most sources end their ranks themselves, so this one never returns."""
+        """Returns once the process that started the ranks of this host has ended, with a description of it; the
+        launcher takes that for a request to stop. Most sources end their ranks themselves, so this one never
+        returns."""
         return await asyncio.get_running_loop().create_future()
 
     def release(self, place: Place) -> None:
         """Releases what waits for a job that has failed, where the source leaves something waiting."""
 
 
-OWN = RankSource("tfhet", "alone", "without MPI", VARIABLES, own=True)
+OWN = RankSource("tfhet", "alone", "without MPI", RANK_VARIABLES, own=True)
 """Ranks that a launcher of tfhet numbered itself, and one process that is the only rank."""

@@ -15,16 +15,9 @@ from tfhet.strategies.rank_source import OWN, RankSource
 from tfhet.strategies.strategy import Strategy
 
 AUTO = "auto"
-STRATEGIES: Registry[Strategy] = Registry(
-    "strategy",
-    "tfhet.strategies",
-    {"solo": "tfhet.strategies.solo:SOLO", "horovod": "tfhet.strategies.horovod:HOROVOD"},
-)
-
-
-def names() -> tuple[str, ...]:
-    """The names of all strategies."""
-    return STRATEGIES.names()
+SHIPPED = {"solo": "tfhet.strategies.solo:SOLO", "horovod": "tfhet.strategies.horovod:HOROVOD"}
+STRATEGIES: Registry[Strategy] = Registry("strategy", "tfhet.strategies", SHIPPED)
+names = STRATEGIES.names
 
 
 def get(name: str) -> Strategy:
@@ -37,19 +30,20 @@ def chosen(name: str, size: int) -> Strategy:
     return get(("solo" if size <= 1 else "horovod") if name == AUTO else name)
 
 
-def sources() -> Mapping[str, RankSource]:
-    """All sources of ranks by name, in the order in which they are asked."""
-    of_strategies = [source for name in names() for source in get(name).sources]
-    return {source.name: source for source in (MPI, *of_strategies, OWN, PMI)}
+def sources(strategy: str = AUTO) -> Mapping[str, RankSource]:
+    """All sources of ranks by name, in the order in which they are tried. A strategy of a third party is loaded only
+    where it is the job's, `strategy`."""
+    loaded = (get(name) for name in names() if name in (*SHIPPED, strategy))
+    return {one.name: one for one in (MPI, *(source for each in loaded for source in each.sources), OWN, PMI)}
 
 
-def rank_of(env: Mapping[str, str]) -> Rank | None:
-    """The rank that something gave this process; None when nothing did.
+def rank_of(env: Mapping[str, str], strategy: str = AUTO) -> Rank | None:
+    """The rank that some source gave this process; None when none did. strategy: the job's.
 
     Raises ClusterError for variables that are no numbers, incomplete or contradictory, and for two sources that
     disagree.
     """
-    every = sources()
+    every = sources(strategy)
     found = [rank for source in every.values() if (rank := source.read(env)) is not None]
     for other in found[1:]:
         if (other.rank, other.size) != (found[0].rank, found[0].size):
@@ -61,6 +55,6 @@ def rank_of(env: Mapping[str, str]) -> Rank | None:
     return found[0] if found else None
 
 
-def source_of(rank: Rank) -> RankSource:
+def source_of(rank: Rank, strategy: str = AUTO) -> RankSource:
     """The source of a rank; tfhet's own where none of the known sources gave it."""
-    return sources().get(rank.source, OWN)
+    return sources(strategy).get(rank.source, OWN)

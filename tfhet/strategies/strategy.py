@@ -1,6 +1,6 @@
 """The door to training strategies: how ranks find each other and train together.
 
-A strategy is one object in the registry, and one folder of this room:
+A strategy is one object in the registry:
 
     strategy = strategies.get("horovod")
     meeting = strategy.meeting(("algo-2", "algo-3"), 2, OWN) # in the leader; None where the ranks need none
@@ -9,21 +9,25 @@ A strategy is one object in the registry, and one folder of this room:
     await strategy.serve(place, order)                      # on each host of a role that the strategy adds
     strategy.collective(4).total([1.0], "examples")         # in each rank
 
-Nothing here imports TensorFlow; `collective` does when it is called.
+`Strategy` is one whose ranks need nothing to find each other; another strategy overrides what differs. Nothing here
+imports TensorFlow; `collective` does when it is called.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tfhet.cluster import Place, Rank, Role
-from tfhet.strategies.collective import Collective
 from tfhet.strategies.rank_source import RankSource
+
+if TYPE_CHECKING:
+    import numpy as np
+    import tensorflow as tf
 
 
 class Meeting(Protocol):
-    """What the leader keeps while the ranks find each other, like a rendezvous server."""
+    """Rendezvous of the ranks, which the leader keeps open while they find each other."""
 
     def load(self) -> None:
         """Loads what `open` needs; may take seconds, so the leader calls it in a thread. Raises UsageError where
@@ -39,15 +43,38 @@ class Meeting(Protocol):
         """Ends it; may take half a second. Safe to call again, and without `open`."""
 
 
-class Strategy(Protocol):
-    """How the ranks of a job train together."""
+class Collective(Protocol):
+    """Operations that every rank takes part in, in the same order, in tfhet's own trainer and in readers."""
+
+    rank: int
+    size: int
+    local_rank: int
+
+    def sum(self, tensors: Sequence[tf.Tensor], name: str) -> list[tf.Tensor]:
+        """Each tensor summed over the ranks. Works in a graph; `name` must be the same on all ranks."""
+
+    def broadcast(self, variables: Sequence[tf.Variable]) -> None:
+        """Gives the variables of rank 0 to all ranks."""
+
+    def total(self, values: Sequence[float], name: str) -> list[float]:
+        """Each number summed over the ranks, outside a graph."""
+
+    def gather(self, values: np.ndarray, name: str) -> np.ndarray:
+        """The one-dimensional int64 arrays of all ranks, of any lengths, in the order of the ranks, on every rank."""
+
+    def shutdown(self) -> None:
+        """Leaves the collective, after which none of the above may be called."""
+
+
+class Strategy:
+    """A way for the ranks of a job to find each other and train together."""
 
     name: str
-    """What `--strategy` says."""
-    roles: Sequence[Role]
+    """Value of `--strategy` that chooses this strategy."""
+    roles: Sequence[Role] = ()
     """Roles of hosts that this strategy adds to data and dnn; their launchers run `serve`."""
-    sources: Sequence[RankSource]
-    """What starts ranks for this strategy alone, with variables of its own."""
+    sources: Sequence[RankSource] = ()
+    """Programs that start ranks for this strategy alone, with variables of their own."""
 
     def meeting(self, hosts: Sequence[str], per_host: int, source: RankSource) -> Meeting | None:
         """The meeting of `per_host` ranks on each of `hosts`, numbered host by host; `source` gave them their ranks.
@@ -55,6 +82,7 @@ class Strategy(Protocol):
 
         Raises UsageError for a number of ranks that the strategy cannot train.
         """
+        return None
 
     def check(self, order: Mapping[str, Any]) -> None:
         """Raises ClusterError for an order that the ranks could not follow."""
@@ -64,13 +92,16 @@ class Strategy(Protocol):
 
         Raises ClusterError where this host cannot follow the order.
         """
+        return dict(env)
 
     async def serve(self, place: Place, order: Mapping[str, Any]) -> None:
-        """What a host of one of `roles` does from the start of the ranks until the job has ended. Ends by being
+        """Runs on a host of one of `roles` from the start of the ranks until the job has ended. Ends by being
         cancelled, or by raising, which ends the job."""
 
     def is_consequence(self, line: str) -> bool:
-        """Whether a line that a rank printed last tells of another rank's end, so that the cause is elsewhere."""
+        """Whether the last line that a rank printed reports another rank's end, so that the cause is elsewhere."""
+        return False
 
     def collective(self, size: int) -> Collective:
-        """In a rank: what `size` ranks do together. Raises UsageError where it cannot be formed."""
+        """The collective of `size` ranks, in one of them. Raises UsageError where it cannot be formed."""
+        raise NotImplementedError

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from tfhet import lazy
 
 if TYPE_CHECKING:
-    from tfhet.submit.aws import AwsRefused, Patient, client
     from tfhet.submit.job import ALONE, PIPE, Channel, Code, Job
     from tfhet.submit.job_file import parse, read
     from tfhet.submit.planned import with_plan
@@ -24,14 +23,12 @@ if TYPE_CHECKING:
     from tfhet.submit.rules import check_code
     from tfhet.submit.submission import Archive, JobSubmission
 
-__all__ = ["ALONE", "DEFINITIONS", "MPI_OPTIONS", "PIPE", "Archive", "AwsRefused", "Channel", "Code", "Job"]
-__all__ += ["JobSubmission", "Patient", "check_code", "client", "create_request", "parse", "read", "redacted"]
-__all__ += ["with_plan"]
+__all__ = ["ALONE", "DEFINITIONS", "MPI_OPTIONS", "PIPE", "Archive", "Channel", "Code", "Job", "JobSubmission"]
+__all__ += ["check_code", "create_request", "parse", "read", "redacted", "with_plan"]
 
 lazy.names_on_demand(
     __name__,
     {
-        "aws": "AwsRefused Patient client",
         "job": "ALONE PIPE Channel Code Job",
         "job_file": "parse read",
         "planned": "with_plan",

@@ -31,10 +31,10 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """The exit code: 0, with --wait 1 when the job failed. Raises UsageError for a job that SageMaker would refuse."""
+    """Returns 0; with --wait 1 when the job failed. Raises UsageError for a job that SageMaker would refuse."""
     from tfhet import catalogue
+    from tfhet.aws import client
     from tfhet.submit import job_file, rules
-    from tfhet.submit.aws import client
     from tfhet.submit.submission import JobSubmission
 
     known = catalogue.default()
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
 
 def check_arguments(job: Job) -> None:
     """Raises UsageError, with the field and its line, for hyperparameters that the launcher would refuse."""
-    from tfhet.launch.settings import LaunchSettings
+    from tfhet.launch import LaunchSettings
 
     for name, value in job.parameters.items():
         try:
@@ -71,7 +71,7 @@ def check_arguments(job: Job) -> None:
 
 
 def plan_and_write(args: argparse.Namespace) -> int:
-    """`tfhet plan`, whose plan also goes into a job file. Its exit code."""
+    """Runs `tfhet plan`, writes the plan into a job file if one is named, and returns the exit code."""
     from tfhet.plan import command
     from tfhet.submit import planned
 

@@ -8,29 +8,26 @@ from pathlib import Path
 from typing import NoReturn
 
 from tfhet.catalogue import InstanceGroup
-from tfhet.cluster.role import DATA_GROUP, DNN_GROUP
+from tfhet.cluster import DATA_GROUP, DNN_GROUP
 from tfhet.errors import UsageError
 
 Value = str | int | float | bool
-"""The value of a hyperparameter."""
 
-HOMOGENEOUS = "homogeneousCluster"
-"""SageMaker's name for the only group of a job without groups."""
 DATA, DNN, SPARE = "data", "dnn", "spare"
 ROLES = (DATA, DNN, SPARE)
-"""What a group is for. A spare group has no hosts (yet)."""
+"""Roles of groups. A spare group has no hosts (yet)."""
 MPI, ALONE = "mpi", "alone"
 STARTS = (MPI, ALONE)
-"""Who starts the ranks: SageMaker's toolkit by MPI, or the launcher of each host."""
-FILE, FAST_FILE, PIPE = "File", "FastFile", "Pipe"
-MODES = (FILE, FAST_FILE, PIPE)
+"""Starters of the ranks: SageMaker's toolkit by MPI, or the launcher of each host."""
+FILE, PIPE = "File", "Pipe"
+MODES = (FILE, "FastFile", PIPE)
 CHECKPOINTS = "/opt/ml/checkpoints"
-"""Where the built-in trainer writes its checkpoints, and looks for them."""
+"""Directory in which the built-in trainer writes its checkpoints, and looks for them."""
 
 
 @dataclass(frozen=True)
 class JobGroup(InstanceGroup):
-    """A group of instances with what it does in the job."""
+    """A group of instances with its role in the job."""
 
     role: str
     """One of ROLES."""
@@ -40,7 +37,7 @@ class JobGroup(InstanceGroup):
 
 @dataclass(frozen=True)
 class Channel:
-    """A set of files that hosts find as a directory."""
+    """A set of files that hosts see as a directory."""
 
     name: str
     uri: str
@@ -49,7 +46,7 @@ class Channel:
     groups: tuple[str, ...] = ()
     """Names of the groups that see it; empty: all."""
     local: str | None = None
-    """A directory that takes its place in a simulation."""
+    """Directory that is used instead in a simulation."""
 
 
 @dataclass(frozen=True)
@@ -58,14 +55,14 @@ class Code:
 
     directory: Path
     script: str
-    """The launcher, relative to the directory."""
+    """Path of the launcher, relative to the directory."""
     uri: str
     """S3 prefix under which the packed directory is stored."""
 
 
 @dataclass(frozen=True)
 class CheckpointPlace:
-    """A directory of each host that SageMaker keeps in step with S3, and fills again before a retry."""
+    """A directory of each host that SageMaker synchronises with S3, and fills again before a retry."""
 
     uri: str | None = None
     """None: below the job's own output."""
@@ -74,24 +71,23 @@ class CheckpointPlace:
 
 @dataclass(frozen=True)
 class Spot:
-    """Hosts that may be taken away."""
+    """Settings of hosts that may be taken away."""
 
     max_wait_s: int
-    """For the hosts and the training together."""
+    """Maximum seconds for the wait for hosts and the training together."""
     attempts: int = 0
     """Maximum number of restarts after an error of SageMaker's own; interruptions do not count."""
 
 
 @dataclass(frozen=True)
 class JobLimits:
-    """Limits of a job's time, and what its hosts have."""
+    """Limits of a job's time, and the disk of its hosts."""
 
     max_run_s: int
-    """Maximum training time in seconds: the last bound on the bill."""
+    """Maximum training time in seconds, which bounds the bill."""
     volume_gib: int = 30
-    """Disk of each host in GiB."""
     keep_alive_s: int = 0
-    """Seconds for which hosts stay, and are paid for, after the job, for the next one."""
+    """Seconds for which hosts are kept, and paid for, after the job, for the next one."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +113,7 @@ class Job:
     groups: tuple[JobGroup, ...]
     limits: JobLimits
     grouped: bool = True
-    """Whether the request names groups; else there is one, called HOMOGENEOUS."""
+    """Whether the request names groups; else there is one, called HOMOGENEOUS_GROUP."""
     start: str = MPI
     """One of STARTS."""
     hyperparameters: Mapping[str, Value] = field(default_factory=dict)
@@ -129,13 +125,12 @@ class Job:
     spot: Spot | None = None
     vpc: Vpc | None = None
     encrypt_traffic: bool = False
-    """Whether the traffic between hosts is encrypted."""
     tags: Mapping[str, str] = field(default_factory=dict)
     region: str | None = None
-    """AWS region; None: that of AWS's own configuration."""
+    """None: the region of AWS's own configuration."""
     file: str = ""
     lines: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
-    """Line number of each field, like `groups: dnn_group: count`; "" is the whole file."""
+    """Line number of each field by its name, like `groups: dnn_group: count`; "" is the whole file."""
 
     @property
     def dnn(self) -> JobGroup:
@@ -166,16 +161,16 @@ class Job:
 
     @property
     def arguments(self) -> list[str]:
-        """The same as command line words, in the order and form of SageMaker's toolkit."""
+        """`parameters` as command line words, in the order and form of SageMaker's toolkit."""
         named = ((f"--{name}" if len(name) > 1 else f"-{name}", value) for name, value in self.parameters.items())
         return [word for name, value in named for word in (name, str(value))]
 
     def refuse(self, where: str, why: str) -> NoReturn:
-        """Raises a UsageError that names the file, the line of a field like `code: script`, the field, and `why`."""
-        raise UsageError(f"{self.file}:{self.line(where)}: {where or 'the file'} {why}")
+        """Raises a UsageError that names the file, the line of a field like `code: script`, the field, and `why`.
 
-    def line(self, where: str) -> int:
-        """Line number of a field, from 1; of the nearest part above it where it is not there."""
-        while where and where not in self.lines:
-            where = where.rpartition(": ")[0]
-        return self.lines.get(where, 1)
+        The line is that of the nearest part above the field where the file does not have the field.
+        """
+        part = where
+        while part and part not in self.lines:
+            part = part.rpartition(": ")[0]
+        raise UsageError(f"{self.file}:{self.lines.get(part, 1)}: {where} {why}")

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from copy import deepcopy
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tfhet.control import SECRET_VARIABLE
 from tfhet.messages import UNITS, epoch_pattern, metric_pattern
@@ -23,11 +21,10 @@ MOST_GIVEN = MOST - 12
 MPI_OPTIONS = f"-x {SECRET_VARIABLE}"
 """mpirun passes the secret on to ranks on other hosts; only the variable's name stands on its command line."""
 _NUMBER = "-?[0-9.]+"
-"""No nan and no inf, which CloudWatch does not take."""
+"""Pattern of a number; CloudWatch does not take nan and inf."""
 
 
-@dataclass(frozen=True)
-class MetricDefinition:
+class MetricDefinition(NamedTuple):
     """One number of the log."""
 
     name: str
@@ -37,10 +34,9 @@ class MetricDefinition:
     unit: str
     """Unit, in CloudWatch's words."""
     says: str
-    """Description in one line."""
 
     def to_request(self) -> dict[str, str]:
-        """An element of AlgorithmSpecification.MetricDefinitions in CreateTrainingJob."""
+        """Returns an element of AlgorithmSpecification.MetricDefinitions in CreateTrainingJob."""
         return {"Name": self.name, "Regex": self.regex}
 
 
@@ -70,9 +66,9 @@ DEFINITIONS = (
 
 
 def create_request(job: Job, job_name: str, archive_uri: str, secret: str) -> dict[str, Any]:
-    """The arguments of boto3's `create_training_job`.
+    """Returns the arguments of boto3's `create_training_job`.
 
-    job_name: of the training job, at most 63 characters. archive_uri: of the packed code. secret: of the job's link.
+    job_name: at most 63 characters. archive_uri: S3 URI of the packed code. secret: of the launchers' link.
     """
     request: dict[str, Any] = {
         "TrainingJobName": job_name,
@@ -92,8 +88,8 @@ def create_request(job: Job, job_name: str, archive_uri: str, secret: str) -> di
     }
     if job.channels:  # an empty list is refused
         request["InputDataConfig"] = [_channel(channel) for channel in job.channels]
-    if checkpoints := checkpoints_of(job, job_name):
-        request["CheckpointConfig"] = {"S3Uri": checkpoints.uri, "LocalPath": checkpoints.directory}
+    if checkpoints := _checkpoints(job, job_name):
+        request["CheckpointConfig"] = checkpoints
     if job.spot:
         request["StoppingCondition"]["MaxWaitTimeInSeconds"] = job.spot.max_wait_s
         if job.spot.attempts:
@@ -105,23 +101,22 @@ def create_request(job: Job, job_name: str, archive_uri: str, secret: str) -> di
     return request
 
 
-def checkpoints_of(job: Job, job_name: str) -> CheckpointPlace | None:
-    """The place of the checkpoints; None without checkpoints.
+def _checkpoints(job: Job, job_name: str) -> dict[str, str]:
+    """Returns CheckpointConfig; {} without checkpoints.
 
     A job on spot hosts has them in any case. Where the file names no place they lie below the training job's own
     output: its retries go on from them, and another job does not.
     """
     if job.checkpoints is None and job.spot is None:
-        return None
-    said = job.checkpoints or CheckpointPlace()
-    return CheckpointPlace(said.uri or f"{job.output.rstrip('/')}/{job_name}/checkpoints", said.directory)
+        return {}
+    given = job.checkpoints or CheckpointPlace()
+    uri = given.uri or f"{job.output.rstrip('/')}/{job_name}/checkpoints"
+    return {"S3Uri": uri, "LocalPath": given.directory}
 
 
 def redacted(request: Mapping[str, Any]) -> dict[str, Any]:
-    """The request without the secret."""
-    shown = deepcopy(dict(request))
-    shown["Environment"][SECRET_VARIABLE] = REDACTED
-    return shown
+    """Returns the request without the secret."""
+    return {**request, "Environment": {**request["Environment"], SECRET_VARIABLE: REDACTED}}
 
 
 def _resources(job: Job) -> dict[str, Any]:
@@ -138,22 +133,19 @@ def _resources(job: Job) -> dict[str, Any]:
 
 
 def _channel(channel: Channel) -> dict[str, Any]:
-    """All hosts get all files: a worker opens them at the paths that rank 0 sees."""
-    source: dict[str, Any] = {
-        "S3DataType": "S3Prefix",
-        "S3Uri": channel.uri,
-        "S3DataDistributionType": "FullyReplicated",
-    }
+    """Returns a channel of which all hosts get all files: a worker opens them at the paths that rank 0 sees."""
+    source: dict[str, Any] = {"S3DataType": "S3Prefix", "S3Uri": channel.uri}
+    source["S3DataDistributionType"] = "FullyReplicated"
     if channel.groups:
         source["InstanceGroupNames"] = [*channel.groups]
     return {"ChannelName": channel.name, "InputMode": channel.mode, "DataSource": {"S3DataSource": source}}
 
 
 def hyperparameters(job: Job, job_name: str, archive_uri: str) -> dict[str, str]:
-    """All hyperparameters of a request, each a JSON value as text.
+    """Returns all hyperparameters of a request, each a JSON value as text.
 
-    archive_uri: of sourcedir.tar.gz. With MPI the toolkit starts the ranks, on the dnn group only; else nothing is said
-    of a distribution, and every host starts its launcher once.
+    archive_uri: S3 URI of sourcedir.tar.gz. With MPI the toolkit starts the ranks, on the dnn group only; else every
+    host starts its launcher once.
     """
     found: dict[str, Any] = {
         **job.parameters,

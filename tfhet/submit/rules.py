@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tfhet.control import SECRET_VARIABLE
-from tfhet.control.secret import HYPERPARAMETER_VARIABLE
+from tfhet.control import HYPERPARAMETER_VARIABLE, SECRET_VARIABLE
 from tfhet.submit.job import ALONE, CHECKPOINTS, DATA, DNN, PIPE, SPARE, Job
 from tfhet.submit.request import MOST_GIVEN, OWN
 
-MOST_GROUPS, MOST_CHANNELS, MOST_VARIABLES, MOST_TAGS = 5, 20, 99, 50
+MOST_GROUPS = 5
+_MOST = {"environment": 99, "tags": 50, "channels": 20}
 """Limits of SageMaker; one of its 100 variables is the secret's."""
-_SAID_BY_GROUPS = {"data_group": "role", "dnn_group": "role", "processes_per_host": "ranks"}
+_SET_BY_GROUPS = {"data_group": "role", "dnn_group": "role", "processes_per_host": "ranks"}
 _SECRET_PARAMETER = HYPERPARAMETER_VARIABLE.removeprefix("SM_HP_").lower()
 
 
@@ -21,12 +21,8 @@ def check(job: Job) -> None:
     _check_channels(job)
     _check_parameters(job)
     _check_spot(job)
-    for part, count, most in (
-        ("environment", len(job.environment), MOST_VARIABLES),
-        ("tags", len(job.tags), MOST_TAGS),
-        ("channels", len(job.channels), MOST_CHANNELS),
-    ):
-        if count > most:
+    for part, most in _MOST.items():
+        if (count := len(getattr(job, part))) > most:
             job.refuse(part, f"must have at most {most} entries; it has {count}")
     if SECRET_VARIABLE in job.environment:
         job.refuse(f"environment: {SECRET_VARIABLE}", "must be left out: each job gets a fresh one")
@@ -49,21 +45,19 @@ def _check_groups(job: Job) -> None:
 
 
 def _check_channels(job: Job) -> None:
-    with_groups = [channel for channel in job.channels if channel.groups]
     known = [group.name for group in job.groups]
-    for channel in with_groups:
+    with_groups = [channel.name for channel in job.channels if channel.groups]
+    for channel in job.channels:
         where = f"channels: {channel.name}: groups"
-        if not job.grouped:
+        if channel.groups and not job.grouped:
             job.refuse(where, "must be left out: the job has no groups")
         for name in channel.groups:
             if name not in known:
                 job.refuse(where, f"must be groups of this job ({', '.join(known)}); {name!r} is none")
-    for channel in job.channels if with_groups else ():
-        if not channel.groups:
-            job.refuse(
-                f"channels: {channel.name}",
-                f"must say its groups: {with_groups[0].name} does, and SageMaker takes all with groups, or none",
-            )
+    for channel in job.channels:
+        if with_groups and not channel.groups:
+            why = f"{with_groups[0]} does, and SageMaker takes all with groups, or none"
+            job.refuse(f"channels: {channel.name}", f"must say its groups: {why}")
 
 
 def _check_parameters(job: Job) -> None:
@@ -74,11 +68,11 @@ def _check_parameters(job: Job) -> None:
     for name in job.hyperparameters:
         where, plain = f"hyperparameters: {name}", name.replace("-", "_")
         if plain.startswith(OWN):
-            job.refuse(where, f"must not begin with {OWN}: those are the toolkit's own, and written by tfhet submit")
+            job.refuse(where, f"must not begin with {OWN}: tfhet submit sets the toolkit's own hyperparameters")
         if plain == _SECRET_PARAMETER:
             job.refuse(where, "must be left out: each job gets a fresh secret, which no file holds")
-        if plain in _SAID_BY_GROUPS:
-            job.refuse(where, f"must be left out: the groups say it, by {_SAID_BY_GROUPS[plain]}")
+        if plain in _SET_BY_GROUPS:
+            job.refuse(where, f"must be left out: the groups say it, by {_SET_BY_GROUPS[plain]}")
         if plain in job.pipeline:
             job.refuse(where, "must be left out: the pipeline says it")
         if (other := seen.setdefault(plain, name)) != name:
@@ -90,19 +84,16 @@ def _check_spot(job: Job) -> None:
         job.refuse("checkpoints: directory", f"must be {CHECKPOINTS}, where the built-in trainer writes them")
     if not job.spot:
         return
-    if job.spot.max_wait_s < job.limits.max_run_s:
-        job.refuse(
-            "spot: max_wait_s",
-            f"must be at least max_run_s, which it contains, {job.limits.max_run_s}; it is {job.spot.max_wait_s}",
-        )
+    least, given = job.limits.max_run_s, job.spot.max_wait_s
+    if given < least:
+        job.refuse("spot: max_wait_s", f"must be at least max_run_s, which it contains, {least}; it is {given}")
     plain = {name.replace("-", "_"): value for name, value in job.hyperparameters.items()}
+    why = "a retry would begin from nothing"
     if str(plain.get("resume", True)).lower() in ("false", "0", "no"):
-        job.refuse("hyperparameters: resume", "must be true with spot: a retry would begin from nothing")
+        job.refuse("hyperparameters: resume", f"must be true with spot: {why}")
     if plain.get("checkpoint_every_epochs", 1) == 0 and not plain.get("checkpoint_every_steps", 0):
-        job.refuse(
-            "hyperparameters: checkpoint_every_epochs",
-            "must be above 0 with spot (or checkpoint_every_steps): a retry would begin from nothing",
-        )
+        wanted = "must be above 0 with spot (or checkpoint_every_steps)"
+        job.refuse("hyperparameters: checkpoint_every_epochs", f"{wanted}: {why}")
 
 
 def check_code(job: Job) -> None:
@@ -122,7 +113,7 @@ def check_code(job: Job) -> None:
 
 
 def notes(job: Job) -> Iterator[str]:
-    """What is allowed and may cost money or a surprise, a sentence each."""
+    """Yields a sentence about each thing that is allowed and may cost money or be a surprise."""
     hetero = sum(group.count > 0 for group in job.groups) > 1
     for channel in job.channels:
         if channel.groups and job.dnn.name not in channel.groups:

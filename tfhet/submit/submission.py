@@ -1,7 +1,4 @@
-"""One training job made of a job file: named, packed, checked, sent.
-
-The code directory becomes sourcedir.tar.gz; the same files make the same bytes.
-"""
+"""One training job made of a job file: named, packed, checked, sent."""
 
 from __future__ import annotations
 
@@ -16,11 +13,11 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from tfhet.aws import Patient
 from tfhet.clock import SYSTEM, Clock
 from tfhet.control import new_secret
 from tfhet.errors import TfhetError, UsageError
 from tfhet.submit import rules, values
-from tfhet.submit.aws import Patient
 from tfhet.submit.job import Code, Job
 from tfhet.submit.request import REDACTED, create_request, redacted
 
@@ -28,25 +25,24 @@ ARCHIVE_NAME = "sourcedir.tar.gz"
 LEFT_OUT = ("__pycache__", ".git", ".venv", ".ipynb_checkpoints", ".mypy_cache", ".pytest_cache", ".ruff_cache")
 """Names of files and folders that are never packed."""
 MOST_BYTES = 200 * 2**20
-"""Maximum size of all files. Every host fetches them before it begins: data belongs into a channel."""
+"""Maximum size of all files. Every host fetches them before it begins; data belong into a channel."""
 
 
 @dataclass(frozen=True)
 class Archive:
-    """A packed code directory."""
+    """A packed code directory: the same files make the same bytes."""
 
     content: bytes
     uri: str
-    """S3 URI below the code's prefix, with a name made of its content, so that nothing there changes."""
+    """S3 URI below the code's prefix, named by a hash of the content, so that no archive is overwritten."""
 
     @classmethod
     def of(cls, code: Code) -> Archive:
-        """Owners, times and permissions (but for the right to execute) are left out, links are followed.
+        """Packs without owners, times and permissions (but for the right to execute); links are followed.
 
         Raises UsageError for a directory that is too large, cannot be read, or holds a link to a directory.
         """
-        packed = io.BytesIO()
-        total = 0
+        packed, total = io.BytesIO(), 0
         with tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as archive:
             for name, path in _files(code.directory):
                 try:
@@ -56,10 +52,8 @@ class Archive:
                     raise UsageError(f"the code directory cannot be packed: {path}: {error}") from None
                 total += len(data)
                 if total > MOST_BYTES:
-                    raise UsageError(
-                        f"the code directory {code.directory} holds more than {MOST_BYTES >> 20} MiB, which every host "
-                        "would fetch: give data as a channel"
-                    )
+                    why = f"more than {MOST_BYTES >> 20} MiB, which every host would fetch: give data as a channel"
+                    raise UsageError(f"the code directory {code.directory} holds {why}")
                 member = tarfile.TarInfo(name)
                 member.size, member.mode = len(data), 0o755 if executable else 0o644
                 archive.addfile(member, io.BytesIO(data))
@@ -68,17 +62,15 @@ class Archive:
 
     @property
     def bucket(self) -> str:
-        """Name of the S3 bucket."""
         return self.uri.split("/", 3)[2]
 
     @property
     def key(self) -> str:
-        """Key within the bucket."""
         return self.uri.split("/", 3)[3]
 
 
 def _files(directory: Path) -> Iterator[tuple[str, Path]]:
-    """The files by their names in the archive, in the order of these names."""
+    """Yields the files by their names in the archive, in the order of these names."""
     found: dict[str, Path] = {}
     for place, folders, files in os.walk(directory):
         folders[:] = [name for name in folders if name not in LEFT_OUT]
@@ -98,24 +90,22 @@ class JobSubmission:
 
     job: Job
     name: str
-    """Name of the training job."""
     archive: Archive = field(repr=False)
     secret: str = field(repr=False)
     clock: Clock = field(default=SYSTEM, repr=False)
 
     @classmethod
     def of(cls, job: Job, name: str | None = None, clock: Clock = SYSTEM) -> JobSubmission:
-        """With a fresh secret, and where none is given a name of the job's and the time (UTC).
+        """Makes a training job with a fresh secret; its name is by default the job's name and the time (UTC).
 
         Raises UsageError for a name that SageMaker would refuse, and for code that cannot be packed or would not start.
         """
         if name is None:
             name = f"{job.name}-{datetime.fromtimestamp(clock.wall(), timezone.utc):%Y%m%d-%H%M%S}"
-        if not values.SAGEMAKER_NAME.fullmatch(name) or len(name) > values.JOB_NAME_CHARACTERS:
-            raise UsageError(
-                f"--name {name}: a training job's name is letters and digits, with '-' between them, at most "
-                f"{values.JOB_NAME_CHARACTERS}"
-            )
+        try:
+            values.TRAINING_JOB_NAME.parse(name)
+        except ValueError:
+            raise UsageError(f"--name {name}: must be {values.TRAINING_JOB_NAME.wanted}") from None
         rules.check_code(job)
         return cls(job, name, Archive.of(job.code), new_secret(), clock)
 
@@ -130,7 +120,7 @@ class JobSubmission:
         return redacted(self.request)
 
     def send(self, sagemaker: Any, s3: Any) -> str:
-        """Stores the code, creates the training job, and gives its ARN. sagemaker, s3: boto3's clients.
+        """Stores the code, creates the training job, and returns its ARN. sagemaker, s3: boto3's clients.
 
         Raises as `Patient` does, and never with the secret in the message.
         """

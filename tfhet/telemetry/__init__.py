@@ -1,25 +1,39 @@
-"""What hosts and steps use: measured for the timeline of a run, shown to Prometheus and CloudWatch while it lasts.
+"""Usage of hosts and steps: measured for the timeline of a run, shown to Prometheus and CloudWatch while it lasts.
 
 A sampler records what the processes of a launcher use, and an endpoint answers Prometheus. Names of processes, and the
 numbers that they report, come from the caller:
 
     sampler = Sampler.of(folder, "algo-1", "rank-0", processes, offset, print, leads_host=True, gpus=gpu_count(env))
-    endpoint = Endpoint(lambda: {UP: 1.0, **training_metrics(totals, line)}, {"host": "algo-1"}, print)
-    await asyncio.gather(sampler.run(), endpoint.run("10.0.0.1", 9400))
+    values = lambda: {UP: 1.0, **training_metrics(totals, line)}
+    await asyncio.gather(sampler.run(), serve_metrics("10.0.0.1", 9400, values, {"host": "algo-1"}, print))
 
-The timeline that it leaves is read by three modules: `timeline_summary` (tables), `chrome_trace` and `tensorboard`.
+The timeline that it leaves becomes tables (`timeline_tables`, of summaries), a Chrome trace or scalars for TensorBoard:
 
     >>> from tfhet.record import RunFolder
-    >>> from tfhet.telemetry import timeline_summary
-    >>> [rank.wait_pct for rank in timeline_summary.of_ranks(RunFolder("runs/a").timeline())]
+    >>> from tfhet.telemetry import rank_summaries
+    >>> [rank.wait_pct for rank in rank_summaries(RunFolder("runs/a").timeline())]
     [3.1, 2.9]
 """
 
 from __future__ import annotations
 
-from tfhet.telemetry.endpoint import Endpoint
-from tfhet.telemetry.gpus import gpu_count
+from tfhet.telemetry.endpoint import serve_metrics
+from tfhet.telemetry.host_counters import gpu_count
 from tfhet.telemetry.metric import METRICS, UP, Metric, emf_line, training_metrics
 from tfhet.telemetry.sampler import Sampler
+from tfhet.telemetry.tensorboard import ScalarFile, write_scalars
+from tfhet.telemetry.timeline_summary import (
+    host_summaries,
+    process_summaries,
+    rank_summaries,
+    timeline_json,
+    timeline_tables,
+)
+from tfhet.telemetry.trace import chrome_trace, write_chrome_trace
 
-__all__ = ["METRICS", "UP", "Endpoint", "Metric", "Sampler", "emf_line", "gpu_count", "training_metrics"]
+# fmt: off
+__all__ = [
+    "METRICS", "UP", "Metric", "Sampler", "ScalarFile", "chrome_trace", "emf_line", "gpu_count", "host_summaries",
+    "process_summaries", "rank_summaries", "serve_metrics", "timeline_json", "timeline_tables", "training_metrics",
+    "write_chrome_trace", "write_scalars",
+]

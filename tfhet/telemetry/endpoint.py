@@ -5,57 +5,49 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 
-from tfhet.cluster.address import busy
+from tfhet.cluster import busy
 from tfhet.telemetry.metric import Metric
 
 READ_S = 5.0
 """Maximum wait of a request for the launcher's event loop."""
 
 
-class Endpoint:
-    """Serves the values of one launcher.
+async def serve_metrics(
+    host: str,
+    port: int,
+    values: Callable[[], Mapping[Metric, float]],
+    labels: Mapping[str, str],
+    say: Callable[[str], None],
+) -> None:
+    """Serves the values of one launcher at `host`:`port` (0: a free port) until it is cancelled.
 
     values: returns the current values; it is called on the launcher's event loop, once per request. labels: labels of
-    all values. say: takes lines for the log.
+    all values. say: takes lines for the log. Returns early, with a line for the log, where the port cannot be had or
+    prometheus_client is not installed: the job goes on without metrics.
     """
+    try:
+        # Imported when needed: prometheus_client takes as long to import as the rest of a launcher.
+        from tfhet.telemetry.metrics_server import MetricsServer
+    except ImportError as error:
+        say(f"no metrics at --metrics_port: {error} (pip install prometheus_client)")
+        return
+    loop = asyncio.get_running_loop()
 
-    def __init__(
-        self,
-        values: Callable[[], Mapping[Metric, float]],
-        labels: Mapping[str, str],
-        say: Callable[[str], None] = lambda line: None,
-    ):
-        self._values, self._labels, self._say = values, labels, say
+    async def current() -> Mapping[Metric, float]:
+        return values()
 
-    async def run(self, host: str, port: int) -> None:
-        """Serves at `host`:`port` (0: a free port) until it is cancelled.
+    def read() -> Mapping[Metric, float]:
+        # On the event loop, so that nothing changes while it is read. Raises where the loop is blocked or closed.
+        return asyncio.run_coroutine_threadsafe(current(), loop).result(READ_S)
 
-        Returns early, with a line for the log, where the port cannot be had or prometheus_client is not installed: the
-        job goes on without metrics.
-        """
-        try:
-            # Imported when needed: prometheus_client takes as long to import as the rest of a launcher.
-            from tfhet.telemetry.metrics_server import MetricsServer
-        except ImportError as error:
-            self._say(f"no metrics at --metrics_port: {error} (pip install prometheus_client)")
-            return
-        loop = asyncio.get_running_loop()
-
-        async def current() -> Mapping[Metric, float]:
-            return self._values()
-
-        def read() -> Mapping[Metric, float]:
-            # On the event loop, so that nothing changes while it is read. Raises where the loop is blocked or closed.
-            return asyncio.run_coroutine_threadsafe(current(), loop).result(READ_S)
-
-        try:
-            server = await asyncio.to_thread(MetricsServer, host, port, read, self._labels)
-        except (OSError, OverflowError) as error:
-            self._say(f"no metrics at --metrics_port: {busy(port, host, error)}")
-            return
-        try:
-            shown = f"[{host}]" if ":" in host else host
-            self._say(f"metrics for Prometheus: http://{shown}:{server.server_port}/metrics")
-            await loop.create_future()
-        finally:
-            await asyncio.to_thread(server.end)
+    try:
+        server = await asyncio.to_thread(MetricsServer, host, port, read, labels)
+    except (OSError, OverflowError) as error:
+        say(f"no metrics at --metrics_port: {busy(port, host, error)}")
+        return
+    try:
+        shown = f"[{host}]" if ":" in host else host
+        say(f"metrics for Prometheus: http://{shown}:{server.server_port}/metrics")
+        await loop.create_future()
+    finally:
+        await asyncio.to_thread(server.end)

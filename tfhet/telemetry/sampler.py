@@ -10,18 +10,13 @@ from pathlib import Path
 import psutil
 
 from tfhet.clock import SYSTEM, Clock, cpu_of
-from tfhet.record.entry import ClockOffset, Entry, HostUsage, UsageSample
-from tfhet.record.timeline import TimelineFile
-from tfhet.telemetry.gpus import GpuMonitor
-from tfhet.telemetry.host_counters import HostCounters, HostCounts, host_counters
+from tfhet.record import ClockOffset, Entry, HostUsage, TimelineFile, UsageSample
+from tfhet.telemetry.host_counters import GpuMonitor, HostCounters, HostCounts, host_counters
 
 PERIOD_S = 1.0
 """Interval between two samples."""
 BATCH = 5
 """Number of samples that are written at once."""
-
-Offset = tuple[float, float]
-"""Seconds to add to this host's clock to get the leader's, and the largest error of that number."""
 
 
 @dataclass
@@ -33,8 +28,9 @@ class Sampler:
     file: TimelineFile
     processes: Callable[[], Mapping[str, int]]
     """Returns the process ids of the launcher's running processes, by name."""
-    offset: Callable[[], Offset | None] = lambda: None
-    """Returns the offset to the leader's clock; None while it is not known."""
+    offset: Callable[[], tuple[float, float] | None] = lambda: None
+    """Returns the seconds to add to this host's clock to get the leader's, and the largest error of that number; None
+    while they are not known."""
     counters: HostCounters | None = None
     """Counters of the host; None on a launcher that does not lead its host."""
     gpus: GpuMonitor | None = None
@@ -47,7 +43,7 @@ class Sampler:
     _spent_s: dict[int, float] = field(default_factory=dict)
     _counts: HostCounts | None = None
     _at_s: float | None = None
-    _offset: Offset | None = None
+    _offset: tuple[float, float] | None = None
 
     @classmethod
     def of(
@@ -56,7 +52,7 @@ class Sampler:
         host: str,
         member: str,
         processes: Callable[[], Mapping[str, int]],
-        offset: Callable[[], Offset | None],
+        offset: Callable[[], tuple[float, float] | None],
         say: Callable[[str], None],
         *,
         leads_host: bool,
@@ -126,18 +122,18 @@ class Sampler:
         before = self._counts
         if counts is None or before is None or self.counters is None:
             return None
-        gpus = self.gpus.latest if self.gpus is not None else ()
+
+        def per_s(name: str) -> float:
+            return max(0.0, getattr(counts, name) - getattr(before, name)) / took_s
+
+        gpus = self.gpus.latest if self.gpus else ()
         return HostUsage(
-            _rate(counts.cpu_s, before.cpu_s, took_s),
+            per_s("cpu_s"),
             self.counters.of_cpus,
             self.counters.counted,
             counts.memory_bytes,
-            _rate(counts.received_bytes, before.received_bytes, took_s),
-            _rate(counts.sent_bytes, before.sent_bytes, took_s),
-            tuple(gpu.busy_pct for gpu in gpus),
-            tuple(gpu.memory_bytes for gpu in gpus),
+            per_s("received_bytes"),
+            per_s("sent_bytes"),
+            tuple(busy_pct for busy_pct, _ in gpus),
+            tuple(memory_bytes for _, memory_bytes in gpus),
         )
-
-
-def _rate(now: float, before: float, took_s: float) -> float:
-    return max(0.0, now - before) / took_s

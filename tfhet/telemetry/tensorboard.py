@@ -1,44 +1,81 @@
-"""A timeline as scalars for TensorBoard: one TensorBoard run per rank and per host."""
+"""Scalars for TensorBoard: a file of them, and a timeline as one TensorBoard run per rank and per host."""
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import IO, Any
 
-from tfhet.record import Timeline
-from tfhet.record.entry import UsageSample
-from tfhet.record.scalar_file import ScalarFile
-from tfhet.record.step_time import StepTime
+from tfhet.errors import UsageError
+from tfhet.record import StepTime, Timeline, UsageSample
 from tfhet.units import MIB
 
-Point = tuple[float, int, Mapping[str, float]]
-"""Seconds since 1970, step, and value by tag."""
+
+class ScalarFile:
+    """An event file that TensorBoard can read while it is being written. Needs the package tensorboard alone."""
+
+    def __init__(self, folder: Path, began_s: float, name: str):
+        """Creates `folder`/events.out.tfevents.SECONDS.`name`, or replaces it. began_s: seconds since 1970.
+
+        Raises UsageError when tensorboard is not installed, and OSError.
+        """
+        try:
+            self._event: Any = importlib.import_module("tensorboard.compat.proto.event_pb2").Event
+            self._summary: Any = importlib.import_module("tensorboard.compat.proto.summary_pb2").Summary
+            records: Any = importlib.import_module("tensorboard.summary.writer.record_writer")
+        except ImportError as error:
+            raise UsageError(f"scalars need TensorBoard: pip install tensorboard ({error})") from None
+        folder.mkdir(parents=True, exist_ok=True)
+        self.path = folder / f"events.out.tfevents.{int(began_s):010d}.{name}"
+        self._file: IO[bytes] = open(self.path, "wb")  # noqa: SIM115 (closed by close)
+        self._records = records.RecordWriter(self._file)
+        self._records.write(self._event(wall_time=began_s, file_version="brain.Event:2").SerializeToString())
+
+    def add(self, at_s: float, step: int, values: Mapping[str, float]) -> None:
+        """Writes values by tag. at_s: seconds since 1970. Raises OSError."""
+        scalars = [self._summary.Value(tag=tag, simple_value=value) for tag, value in values.items()]
+        event = self._event(wall_time=at_s, step=step, summary=self._summary(value=scalars))
+        self._records.write(event.SerializeToString())
+        self._file.flush()
+
+    def close(self) -> None:
+        """Closes the file. Raises OSError."""
+        self._file.close()
 
 
-def write(timeline: Timeline, folder: Path) -> list[Path]:
+def write_scalars(timeline: Timeline, folder: Path) -> list[Path]:
     """Writes one event file per rank (by step) and per host (by seconds since the run's first entry).
 
     Returns their paths. They lie in the folders `rank-N` and `host-NAME` below `folder`; files of the same names are
     replaced. Raises UsageError when tensorboard is not installed.
     """
-    points: dict[str, list[Point]] = defaultdict(list)
     began_s = timeline.began_s
+    points: dict[str, list[tuple[float, int, dict[str, float]]]] = defaultdict(list)
     for step in timeline.steps:
         points[f"rank-{step.rank}"].append((step.at_s + step.dur_s, step.step, dict(_of_step(step))))
     for use in timeline.usage:
-        since_s = round(use.at_s + use.dur_s - began_s)
-        points[f"host-{use.host.replace('/', '-')}"].append((use.at_s + use.dur_s, since_s, dict(_of_use(use))))
-    return [_write(folder / run, found, began_s) for run, found in sorted(points.items())]
+        ended_s = use.at_s + use.dur_s
+        run = f"host-{use.host.replace('/', '-')}"
+        points[run].append((ended_s, round(ended_s - began_s), dict(_of_use(use))))
+    written = []
+    for run, found in sorted(points.items()):
+        file = ScalarFile(folder / run, began_s, run)
+        with contextlib.closing(file):
+            for point in found:
+                file.add(*point)
+        written.append(file.path)
+    return written
 
 
 def _of_step(step: StepTime) -> Iterator[tuple[str, float]]:
     yield "step/ms", 1e3 * step.dur_s
-    yield "step/wait_ms", 1e3 * step.wait_s
-    yield "step/copy_ms", 1e3 * step.copy_s
-    yield "step/compute_ms", 1e3 * step.compute_s
-    if step.allreduce_s is not None:
-        yield "step/allreduce_ms", 1e3 * step.allreduce_s
+    for name in ("wait", "copy", "compute", "allreduce"):
+        seconds = getattr(step, f"{name}_s")
+        if seconds is not None:
+            yield f"step/{name}_ms", 1e3 * seconds
 
 
 def _of_use(use: UsageSample) -> Iterator[tuple[str, float]]:
@@ -54,10 +91,3 @@ def _of_use(use: UsageSample) -> Iterator[tuple[str, float]]:
             yield f"gpu/{number}_busy_pct", busy_pct
         for number, held_bytes in enumerate(host.gpus_memory_bytes):
             yield f"gpu/{number}_memory_mib", held_bytes / MIB
-
-
-def _write(folder: Path, points: list[Point], began_s: float) -> Path:
-    with ScalarFile(folder, began_s, folder.name) as file:
-        for at_s, step, values in points:
-            file.add(at_s, step, values)
-    return file.path

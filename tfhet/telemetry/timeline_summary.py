@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tfhet.record import Timeline, median
-from tfhet.record.step_time import StepTime, measured, share_pct
-from tfhet.record.timeline import natural
+from tfhet.record import StepTime, Timeline, measured_steps, median, natural, share_pct
 from tfhet.units import MIB
 
 
@@ -21,15 +19,14 @@ class RankSummary:
     host: str
     steps: int
     step_ms: float
-    """Median duration of a step in milliseconds."""
+    """Median duration of a step."""
     wait_pct: float
     copy_pct: float
     compute_pct: float
-    """Includes the allreduce where it is not known."""
     allreduce_pct: float | None
-    """None where a step has no time for it."""
+    """None where a step has no time for it; `compute_pct` includes it then."""
     checkpoint_s: float
-    """Seconds of all checkpoints."""
+    """Sum of all checkpoints."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +43,11 @@ class ProcessSummary:
 
 @dataclass(frozen=True)
 class HostSummary:
-    """What all processes on one host used together: means over its samples, but for the memory."""
+    """Usage of all processes on one host together: means over its samples, except for the memory."""
 
     host: str
     counted: str
-    """What was counted as the host: `machine` or `cgroup`."""
+    """The counters that were read: of the `machine` or a `cgroup`."""
     cpus: float
     """CPU seconds per second."""
     of_cpus: float
@@ -63,32 +60,30 @@ class HostSummary:
     """Mean of all GPUs; None without GPUs."""
 
 
-def of_ranks(timeline: Timeline) -> list[RankSummary]:
+def rank_summaries(timeline: Timeline) -> list[RankSummary]:
     """One summary per rank, in the order of ranks."""
     steps: dict[tuple[int, str], list[StepTime]] = defaultdict(list)
     for step in timeline.steps:
         steps[step.rank, step.host].append(step)
-    found = []
-    for (rank, host), every in sorted(steps.items()):
-        own = measured(every)
-        is_known = all(step.allreduce_s is not None for step in own)
-        found.append(
-            RankSummary(
-                rank,
-                host,
-                len(own),
-                1e3 * median([step.dur_s for step in own]),
-                share_pct(own, lambda step: step.wait_s) or 0.0,
-                share_pct(own, lambda step: step.copy_s) or 0.0,
-                share_pct(own, lambda step: step.compute_s) or 0.0,
-                share_pct(own, lambda step: step.allreduce_s or 0.0) or 0.0 if is_known else None,
-                sum(each.dur_s for each in timeline.pauses if (each.rank, each.name) == (rank, "checkpoint")),
-            )
-        )
-    return found
+    return [_of_rank(timeline, *place, measured_steps(own)) for place, own in sorted(steps.items())]
 
 
-def of_processes(timeline: Timeline) -> list[ProcessSummary]:
+def _of_rank(timeline: Timeline, rank: int, host: str, steps: Sequence[StepTime]) -> RankSummary:
+    is_known = all(step.allreduce_s is not None for step in steps)
+    return RankSummary(
+        rank,
+        host,
+        len(steps),
+        1e3 * median([step.dur_s for step in steps]),
+        share_pct(steps, lambda step: step.wait_s) or 0.0,
+        share_pct(steps, lambda step: step.copy_s) or 0.0,
+        share_pct(steps, lambda step: step.compute_s) or 0.0,
+        share_pct(steps, lambda step: step.allreduce_s or 0.0) or 0.0 if is_known else None,
+        sum(each.dur_s for each in timeline.pauses if (each.rank, each.name) == (rank, "checkpoint")),
+    )
+
+
+def process_summaries(timeline: Timeline) -> list[ProcessSummary]:
     """One summary per process, in the order of hosts and names."""
     samples: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
     for use in timeline.usage:
@@ -99,7 +94,7 @@ def of_processes(timeline: Timeline) -> list[ProcessSummary]:
     return [ProcessSummary(host, name, _mean(own), max(cpus for cpus, _ in own)) for (host, name), own in ordered]
 
 
-def of_hosts(timeline: Timeline) -> list[HostSummary]:
+def host_summaries(timeline: Timeline) -> list[HostSummary]:
     """One summary per host that has samples, in the order of hosts."""
     found = []
     for host in timeline.hosts:
@@ -121,14 +116,10 @@ def of_hosts(timeline: Timeline) -> list[HostSummary]:
     return found
 
 
-def to_json(timeline: Timeline) -> dict[str, Any]:
-    """All summaries as JSON values, with the names of the fields."""
-    every: dict[str, Sequence[Any]] = {
-        "ranks": of_ranks(timeline),
-        "processes": of_processes(timeline),
-        "hosts": of_hosts(timeline),
-    }
-    return {name: [dict(vars(each)) for each in found] for name, found in every.items()}
+def _mean(samples: Sequence[tuple[float, float]]) -> float:
+    """Mean of values, each weighted by its duration in seconds."""
+    total_s = sum(dur_s for _, dur_s in samples)
+    return sum(value * dur_s for value, dur_s in samples) / total_s if total_s else 0.0
 
 
 _COLUMNS = {
@@ -138,16 +129,20 @@ _COLUMNS = {
 }
 
 
-def tables(timeline: Timeline) -> list[tuple[str, Sequence[str], list[list[Any]]]]:
+def timeline_json(timeline: Timeline) -> dict[str, list[dict[str, Any]]]:
+    """All summaries as JSON values, with the names of the fields."""
+    every: dict[str, Sequence[Any]] = {
+        "ranks": rank_summaries(timeline),
+        "processes": process_summaries(timeline),
+        "hosts": host_summaries(timeline),
+    }
+    return {name: [dict(vars(each)) for each in found] for name, found in every.items()}
+
+
+def timeline_tables(timeline: Timeline) -> list[tuple[str, Sequence[str], list[list[Any]]]]:
     """Title, columns and rows of each table that has rows."""
     return [
         ("steps" if name == "ranks" else name, _COLUMNS[name], [list(row.values()) for row in rows])
-        for name, rows in to_json(timeline).items()
+        for name, rows in timeline_json(timeline).items()
         if rows
     ]
-
-
-def _mean(samples: Sequence[tuple[float, float]]) -> float:
-    """Mean of values, each weighted by its duration in seconds."""
-    total_s = sum(dur_s for _, dur_s in samples)
-    return sum(value * dur_s for value, dur_s in samples) / total_s if total_s else 0.0

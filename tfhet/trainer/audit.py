@@ -1,22 +1,29 @@
-"""The audit: which examples an epoch delivered, counted by id over all ranks and all parts in which it was read."""
+"""Which examples were seen: the audit of an epoch, by id over all ranks and parts, and the ledger in a checkpoint."""
 
 from __future__ import annotations
 
+import zipfile
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from tfhet.errors import DataError
 from tfhet.placement import Rest
-from tfhet.source import Source, example_id
+from tfhet.source import Source, example_id, split_of
 from tfhet.strategies import Collective
 
 NOTHING = np.zeros(0, np.int64)
+_BROKEN = (OSError, ValueError, KeyError, EOFError, TypeError, NotImplementedError, zipfile.BadZipFile, zlib.error)
+"""Errors that numpy raises for a damaged file."""
 
 
 @dataclass(frozen=True)
 class Visits:
-    """What became of the examples of one epoch. `before` + `once` + `repeated` + `bad` + `missing` is `expected`."""
+    """Numbers of the examples of one epoch: `before` + `once` + `repeated` + `bad` + `missing` is `expected`."""
 
     expected: int | None
     """Examples in the source; None where that is not known."""
@@ -31,9 +38,9 @@ class Visits:
     bad: int
     """Ids never delivered because their records cannot be read."""
     missing: int | None
-    """Ids never delivered, and nobody knows why; None where the number of examples is not known."""
+    """Ids never delivered for an unknown reason; None where the number of examples is not known."""
     rereads: int
-    """How often what was left of the epoch was read: 0 when nothing was lost on the way."""
+    """Number of times that the rest of the epoch was read: 0 when nothing was lost on the way."""
 
     @classmethod
     def of(
@@ -63,13 +70,10 @@ class Visits:
 
     @classmethod
     def total(cls, visits: Sequence[Visits]) -> Visits:
-        """Of several passes, at least one."""
-
-        def added(name: str) -> int | None:
-            values = [getattr(one, name) for one in visits]
-            return None if None in values else sum(values)
-
-        return cls(**{item.name: added(item.name) for item in fields(cls)})  # type: ignore[arg-type]
+        """The sums over several passes, at least one."""
+        columns = {item.name: [getattr(one, item.name) for one in visits] for item in fields(cls)}
+        sums: dict[str, Any] = {name: None if None in values else sum(values) for name, values in columns.items()}
+        return cls(**sums)
 
 
 class Audit:
@@ -79,16 +83,15 @@ class Audit:
         """before: ids that earlier runs have seen of the epoch; bad: ids whose records cannot be read; both int64 and
         the same on every rank."""
         self.rereads = 0
-        self.goes_on = before is not None
+        self.is_resumed = before is not None
         """Whether the epoch was begun by an earlier run."""
         self.bad = NOTHING if bad is None else bad
         self.sizes: Sequence[int] | None = source.split_sizes()
         """Examples in each split, where that is known."""
-        self._splits = source.split_count()
-        self._expected = source.example_count()
+        self._splits, self._expected = source.split_count(), source.example_count()
         self._before = NOTHING if before is None else before
         self._mine: list[np.ndarray] = []
-        self._all: list[np.ndarray] = []
+        self._all = NOTHING
 
     def saw(self, ids: np.ndarray) -> None:
         """Adds the ids of a batch of this rank, int64 [batch]."""
@@ -96,22 +99,21 @@ class Audit:
 
     def exchange(self, collective: Collective) -> None:
         """Makes every rank's ids known to all; every rank must call it."""
-        mine = np.concatenate(self._mine) if self._mine else NOTHING
-        self._mine = []
-        self._all.append(collective.gather(mine, "audit"))
+        mine, self._mine = np.concatenate([NOTHING, *self._mine]), []
+        self._all = np.concatenate([self._all, collective.gather(mine, "audit")])
 
     @property
     def count(self) -> int:
         """Examples delivered in this run up to the last exchange."""
-        return sum(map(len, self._all))
+        return len(self._all)
 
     @property
     def seen(self) -> np.ndarray:
         """The ids seen up to the last exchange, by this run and earlier ones; int64, ascending."""
-        return np.unique(np.concatenate([self._before, *self._all]))
+        return np.unique(np.concatenate([self._before, self._all]))
 
     def rest(self) -> Rest | None:
-        """What is left of the epoch and can be read; None when nothing is."""
+        """The rest of the epoch that can be read; None when nothing is left."""
         return Rest.after(np.concatenate([self.seen, self.bad]), self.sizes, self._splits)
 
     def missing(self) -> np.ndarray:
@@ -120,10 +122,59 @@ class Audit:
         rest = self.rest()
         if rest is None:
             return NOTHING
-        every = [example_id(int(split), 0) + np.arange(self.sizes[split]) for split in np.flatnonzero(rest.splits)]
-        return np.setdiff1d(np.concatenate(every), rest.seen, assume_unique=True)
+        return np.setdiff1d(_ids_of(np.flatnonzero(rest.splits), self.sizes), rest.seen, assume_unique=True)
 
     def visits(self) -> Visits:
         """The account up to the last exchange."""
-        ids = np.concatenate(self._all) if self._all else NOTHING
-        return Visits.of(ids, self._expected, self._before, self.bad, self.rereads)
+        return Visits.of(self._all, self._expected, self._before, self.bad, self.rereads)
+
+
+@dataclass(frozen=True, eq=False)
+class Ledger:
+    """The examples of an interrupted pass that a training had seen when its checkpoint was written.
+
+    tf.data service cannot save where its readers are; the ids of what they delivered say the same. Whole splits are
+    kept as one number each, so that the file grows with the splits that were open and not with the data.
+    """
+
+    fingerprint: str
+    """Fingerprint of the source that the numbers belong to."""
+    splits: np.ndarray
+    """int64 [n]: the splits of which every example was seen."""
+    ids: np.ndarray
+    """int64 [m]: the examples that were seen of the other splits."""
+
+    @classmethod
+    def of(cls, fingerprint: str, seen: np.ndarray, sizes: Sequence[int] | None) -> Ledger:
+        """seen: int64 ids, ascending, each once. sizes: examples in each split, where that is known."""
+        if sizes is None:
+            return cls(fingerprint, NOTHING, seen)
+        counts = np.bincount(split_of(seen), minlength=len(sizes))
+        whole = (counts > 0) & (counts == np.asarray(sizes))
+        return cls(fingerprint, np.flatnonzero(whole).astype(np.int64), seen[~whole[split_of(seen)]])
+
+    def seen(self, sizes: Sequence[int] | None) -> np.ndarray:
+        """The ids, int64, ascending. Raises DataError when there are no such splits."""
+        if self.splits.size and (sizes is None or int(self.splits.max()) >= len(sizes)):
+            raise DataError("the ledger names splits that the source does not have")
+        return np.unique(np.concatenate([self.ids, _ids_of(self.splits, sizes or ())]).astype(np.int64))
+
+    def write(self, path: Path) -> None:
+        with open(path, "wb") as file:
+            np.savez_compressed(file, fingerprint=np.array(self.fingerprint), splits=self.splits, ids=self.ids)
+
+    @classmethod
+    def read(cls, path: Path) -> Ledger | None:
+        """The ledger in a file; None where there is none. Raises DataError for a file that is no ledger."""
+        try:
+            with np.load(path) as file:
+                return cls(str(file["fingerprint"]), file["splits"].astype(np.int64), file["ids"].astype(np.int64))
+        except FileNotFoundError:
+            return None
+        except _BROKEN as error:
+            raise DataError(f"the ledger {path} cannot be read: {error}", str(path)) from None
+
+
+def _ids_of(splits: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
+    """The ids of all examples of some splits, int64."""
+    return np.concatenate([NOTHING, *(example_id(int(split), 0) + np.arange(sizes[split]) for split in splits)])

@@ -10,19 +10,17 @@ import tensorflow as tf
 
 from tfhet import planes, strategies
 from tfhet.cluster import HostPaths
-from tfhet.errors import UsageError
+from tfhet.errors import UsageError, unknown
 from tfhet.messages import FirstBatchLine
-from tfhet.placement import Cut, Pipeline
-from tfhet.placement.labels import label_spec
-from tfhet.planes.reader import Reader
+from tfhet.placement import Cut, Pipeline, label_spec
+from tfhet.planes import Reader
 from tfhet.source import Sidecar, Source, SyntheticSource, TFRecordSource
-from tfhet.strategies import Collective, JobContext
-from tfhet.strategies.job import LOCAL_PLANE
-from tfhet.trainer import models
+from tfhet.stages import CenterCrop, Choice, ImageSpec, PlacedStage, RandomResizedCrop, Resize, Stage
+from tfhet.strategies import LOCAL_PLANE, Collective, JobContext
+from tfhet.trainer.emulated import EmulatedAccelerator
 from tfhet.trainer.settings import Settings
-from tfhet.trainer.step import NUMBERS, Accelerator, EmulatedAccelerator, KerasAccelerator, shares
+from tfhet.trainer.step import NUMBERS, Accelerator, KerasAccelerator, shares
 from tfhet.trainer.training import Training
-from tfhet.trainer.validation import stages_without_chance
 
 log = logging.getLogger("tfhet")
 
@@ -36,7 +34,7 @@ def build(settings: Settings, job: JobContext, paths: HostPaths) -> Training:
     source = _source(settings, paths, seed)
     # Before anything is read: Gloo gives up after 30 s without all ranks, and the disk of one of them may be slow.
     name = job.strategy if settings.collective == strategies.AUTO else settings.collective
-    together = strategies.chosen(name, job.size).collective(job.size)
+    collective = strategies.chosen(name, job.size).collective(job.size)
     source.check()
     pipeline = Pipeline(source, settings.chain, settings.batch_size, seed=seed, shuffle=settings.shuffle)
     cut = Cut.smallest(pipeline) if settings.cut < 0 else Cut(settings.cut).checked(pipeline)
@@ -52,11 +50,15 @@ def build(settings: Settings, job: JobContext, paths: HostPaths) -> Training:
         print(pipeline.explain(), flush=True)
         if advice := side.advice(pipeline, job):
             log.warning(advice)
-    on_first_batch = _say_first_batch if job.rank == 0 else _ignore
+
+    def on_first_batch(after_s: float) -> None:
+        if job.rank == 0:
+            print(FirstBatchLine(after_s), flush=True)
+
     reader = side.reader(pipeline, job, cut=cut, compression=settings.compression, on_first_batch=on_first_batch)
     tf.keras.utils.set_random_seed(seed)
-    accelerator = _accelerator(settings, pipeline, source, paths, together)
-    return Training(settings, job, paths, reader, _validation(settings, pipeline, job, paths), accelerator, together)
+    accelerator = _accelerator(settings, pipeline, source, paths, collective)
+    return Training(settings, job, paths, reader, _validation(settings, pipeline, job, paths), accelerator, collective)
 
 
 def _source(settings: Settings, paths: HostPaths, seed: int) -> Source:
@@ -65,7 +67,7 @@ def _source(settings: Settings, paths: HostPaths, seed: int) -> Source:
     if kind != "synthetic":
         directory = paths.channel(text)
         if not directory.is_dir():
-            there = sorted(p.name for p in paths.input_data.glob("*")) if paths.input_data.is_dir() else []
+            there = sorted(p.name for p in paths.input_data.glob("*"))
             raise UsageError(
                 f"channel {text!r} is missing: {directory} is no directory; "
                 f"channels that are there: {', '.join(there) or 'none'}"
@@ -75,7 +77,7 @@ def _source(settings: Settings, paths: HostPaths, seed: int) -> Source:
         examples, splits = int(numbers[0]), int(numbers[1])
         uneven = {"": False, "uneven": True}[numbers[2] if len(numbers) > 2 else ""]
     except (IndexError, ValueError, KeyError):
-        raise UsageError(f"--data {text!r}: expected synthetic:EXAMPLES:SPLITS, or with :uneven behind it") from None
+        raise UsageError(f"--data {text!r}: expected synthetic:EXAMPLES:SPLITS, with or without :uneven") from None
     return SyntheticSource(examples, splits, seed=seed, uneven=uneven)
 
 
@@ -85,7 +87,7 @@ def _records(directory: Path, settings: Settings) -> TFRecordSource:
 
 
 def _validation(settings: Settings, pipeline: Pipeline, job: JobContext, paths: HostPaths) -> Reader | None:
-    """Validation data are read by the ranks themselves, through the stages without what is random about them."""
+    """The reader of the validation data: the ranks prepare them themselves, by the stages without their chance."""
     if settings.data.startswith("synthetic") or not paths.channel(settings.validation).is_dir():
         return None
     source = _records(paths.channel(settings.validation), settings)
@@ -95,33 +97,83 @@ def _validation(settings: Settings, pipeline: Pipeline, job: JobContext, paths: 
             f"channel {settings.validation!r} has {source.split_count()} files for {job.size} ranks; write at least "
             "one for each rank"
         )
-    fixed = stages_without_chance(pipeline)
+    given = [pipeline.input, *(placed.output for placed in pipeline.placed())]
+    fixed = tuple(s for p, before in zip(pipeline.placed(), given, strict=False) for s in certain(p, before))
     same_size = replace(pipeline, source=source, stages=fixed, shuffle=0, shuffle_splits=False)
     return planes.get(LOCAL_PLANE).rank_side().reader(same_size, replace(job, plane=LOCAL_PLANE, order={}))
 
 
+def certain(placed: PlacedStage, given: ImageSpec) -> tuple[Stage, ...]:
+    """A stage without chance, so that two validations see the same.
+
+    A random stage is left out unless it changes the size: then the middle or all of the image is brought to that size.
+    Of a choice that changes size or range, the likeliest branch is taken.
+    """
+    height, width = placed.output.height, placed.output.width
+    stage = placed.stage
+    if not stage.random:
+        return (stage,)
+    if isinstance(stage, Choice) and not (stage.keeps_shape and stage.keeps_range):
+        _, likeliest = max(zip(stage.shares, stage.branches, strict=True), key=lambda pair: pair[0])
+        return certain(replace(placed, stage=likeliest), given) if likeliest else ()
+    if (height, width) == (given.height, given.width):
+        return ()
+    assert height and width and given.height and given.width
+    if isinstance(stage, RandomResizedCrop) or height > given.height or width > given.width:
+        return (Resize(height, width),)
+    return (CenterCrop(height, width),)
+
+
 def _accelerator(
-    settings: Settings, pipeline: Pipeline, source: Source, paths: HostPaths, together: Collective
+    settings: Settings, pipeline: Pipeline, source: Source, paths: HostPaths, collective: Collective
 ) -> Accelerator:
     if settings.model == "emulated":
         file = Path(settings.step_file) if settings.step_file else None
-        return EmulatedAccelerator(settings.step_ms / 1e3, together, file=file)
+        return EmulatedAccelerator(settings.step_ms / 1e3, collective, file=file)
     if settings.precision != "float32":
         tf.keras.mixed_precision.set_global_policy(f"mixed_{settings.precision}")
     output = pipeline.output
     assert output.height and output.width
     classes = _classes(source, paths, settings.data)
-    model = models.model(settings.model, (output.height, output.width, output.channels), classes)
-    optimizer = tf.keras.optimizers.Adam(settings.learning_rate)
-    scaling = settings.precision == "float16"
-    labels = _labels(pipeline, classes)
-    accumulate = settings.accumulate > 1
-    return KerasAccelerator(model, optimizer, together, labels=labels, loss_scaling=scaling, accumulate=accumulate)
+    return KerasAccelerator(
+        model(settings.model, (output.height, output.width, output.channels), classes),
+        tf.keras.optimizers.Adam(settings.learning_rate),
+        collective,
+        labels=_labels(pipeline, classes),
+        loss_scaling=settings.precision == "float16",
+        accumulate=settings.accumulate > 1,
+    )
+
+
+def model(name: str, shape: tuple[int, int, int], classes: int) -> tf.keras.Model:
+    """The named model for images in [0, 1] of `shape` (height, width, channels); its output is probabilities, float32.
+
+    `resnet50` is ResNet-50 (He et al. 2015) without pre-trained weights, as Keras has it, for height and width of at
+    least 32. `small_cnn` has about 160,000 parameters at 32x32x3; it takes a second to build and is quick on a CPU.
+    """
+    if name == "resnet50":
+        return tf.keras.applications.ResNet50(weights=None, input_shape=shape, classes=classes)
+    if name != "small_cnn":
+        unknown("model", name, ("resnet50", "small_cnn", "emulated"))
+    layers = tf.keras.layers
+    return tf.keras.Sequential(
+        [
+            layers.Input(shape),
+            layers.Conv2D(16, 3, padding="same", activation="relu"),
+            layers.MaxPooling2D(),
+            layers.Conv2D(32, 3, padding="same", activation="relu"),
+            layers.MaxPooling2D(),
+            layers.Flatten(),
+            layers.Dense(64, activation="relu"),
+            layers.Dense(classes, activation="softmax", dtype="float32"),
+        ],
+        name="small_cnn",
+    )
 
 
 def _labels(pipeline: Pipeline, classes: int) -> tf.TensorSpec:
-    """What the training gets as labels. Raises UsageError unless the chain leaves them as they are or makes them shares
-    of just the classes that there are."""
+    """The labels that the training gets. Raises UsageError unless the chain leaves class numbers as they are or makes
+    them shares of exactly these classes."""
     spec = label_spec(pipeline.source.spec, pipeline.placed())
     if spec is None or not spec.dtype.is_floating:
         return NUMBERS
@@ -131,18 +183,10 @@ def _labels(pipeline: Pipeline, classes: int) -> tf.TensorSpec:
 
 
 def _classes(source: Source, paths: HostPaths, channel: str) -> int:
-    """Of a synthetic source, or as the channel's sidecar names them. Raises UsageError where nobody says."""
+    """Number of classes of a synthetic source, or in the channel's sidecar. Raises UsageError where neither says it."""
     if isinstance(source, SyntheticSource):
         return source.classes
     sidecar = Sidecar.read(paths.channel(channel))
     if sidecar is None or not sidecar.classes:
         raise UsageError(f"channel {channel!r} does not name its classes: its {Sidecar.NAME} has no list `classes`")
     return len(sidecar.classes)
-
-
-def _say_first_batch(after_s: float) -> None:
-    print(FirstBatchLine(after_s), flush=True)
-
-
-def _ignore(number: float) -> None:
-    return None

@@ -18,8 +18,8 @@ import tensorflow as tf
 
 from tfhet.clock import SYSTEM
 from tfhet.errors import DataError, TfhetError, UsageError
-from tfhet.record import document
-from tfhet.trainer.ledger import Ledger
+from tfhet.record import read_json, write_json
+from tfhet.trainer.audit import Ledger
 from tfhet.trainer.manifest import Manifest, Owner, Progress, sync_folder
 
 log = logging.getLogger("tfhet")
@@ -59,7 +59,7 @@ class Checkpoints:
             with self._locked():
                 terms = [int(found[1]) for path in self.all() if (found := _NAME.fullmatch(path.name))]
                 self._owner = Owner(self._owner.job_id, 1 + max([self._written_owner().term, *terms]))
-                document.write(self.directory / _OWNER, asdict(self._owner))
+                write_json(self.directory / _OWNER, asdict(self._owner))
                 for leftover in self.directory.glob(f".{_PREFIX}*"):
                     shutil.rmtree(leftover, ignore_errors=True)
         except OSError as error:
@@ -156,7 +156,7 @@ class Checkpoints:
     def _written_owner(self) -> Owner:
         """The owner that the directory names; one of term 0 if it names none."""
         try:
-            return Owner(**document.read(self.directory / _OWNER, "owner of checkpoints"))
+            return Owner(**read_json(self.directory / _OWNER, "owner of checkpoints"))
         except (TfhetError, TypeError):
             return Owner()
 

@@ -1,11 +1,11 @@
-"""The step loop: epochs of steps that all ranks take together, and what is learned about them."""
+"""The step loop: epochs of steps that all ranks take together, what is measured of them, and where they stand."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Generator, Iterator
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,16 +13,44 @@ import numpy as np
 from tfhet.clock import SYSTEM, Clock
 from tfhet.errors import DataError
 from tfhet.messages import MetricLine
-from tfhet.planes.reader import Delivery, Reader
-from tfhet.record.step_time import StepTime
+from tfhet.planes import Delivery, Reader
+from tfhet.record import StepTime
 from tfhet.strategies import Collective
 from tfhet.trainer.audit import Audit, Visits
 from tfhet.trainer.meter import Meter
 from tfhet.trainer.parts import Parts, Skipped
-from tfhet.trainer.standing import Begun, Course, Taken, Totals
 from tfhet.trainer.step import Accelerator, Batch
 
-OnLine = Callable[[str], None]
+
+@dataclass(frozen=True)
+class Begun:
+    """Where a training stands within an epoch, and within a pass over the data."""
+
+    steps: int = 0
+    """Steps taken in the epoch."""
+    number: int = 0
+    """Number of the pass: that of the epoch, unless an epoch is a number of steps."""
+    seen: np.ndarray | None = None
+    """int64 [n]: ids of the examples of the pass that all ranks have seen, the same on every rank; None: none."""
+
+
+@dataclass
+class Course:
+    """One epoch under way."""
+
+    epoch: int
+    steps: int
+    """Steps in the epoch; 0: it is a whole pass."""
+    first: int
+    """Step at which the epoch began, in whichever run."""
+    steps_expected: int
+    """About how many steps the epoch has; the learning rate moves by it."""
+    totals: np.ndarray = field(default_factory=lambda: np.zeros(3))
+    """Examples, loss sum and correct answers so far, all ranks together."""
+
+    def is_done(self, step: int) -> bool:
+        """Whether the epoch has all its steps when `step` have been taken since the training began."""
+        return bool(self.steps) and step - self.first >= self.steps
 
 
 @dataclass
@@ -37,10 +65,10 @@ class Loop:
     audit: bool = True
     log_every: int = 10
     set_epoch: Callable[[float], None] = lambda epoch: None
-    """Told, before each step, how many epochs are done, fractions included: the learning rate depends on it."""
-    on_line: OnLine = lambda line: None
+    """Called before each step with the number of epochs done, fractions included, for the learning rate."""
+    on_line: Callable[[str], None] = lambda line: None
     on_metrics: Callable[[MetricLine], None] = lambda line: None
-    """Told what a metric line says, once it is printed; on rank 0."""
+    """Called with each metric line after it was printed; on rank 0."""
     on_epoch_end: Callable[[], None] = lambda: None
     """Called on every rank after the steps of an epoch."""
     on_progress: Callable[[], None] = lambda: None
@@ -63,47 +91,50 @@ class Loop:
     """Where the training stands: at the end of an epoch, in `on_save`, and after the ranks have stopped."""
     skipped: Skipped | None = None
     """The bad records of all epochs, where they are skipped; None: one is an error."""
+    _parts: Parts | None = None
+    """The parts of the pass that is being read; a pass may go on over the ends of epochs."""
+    _part: Iterator[Delivery] | None = None
+    """The part that is being read; None between two parts."""
+    _pass_began: int = 0
+    """Steps taken before that pass."""
     _audit: Audit | None = None
-    _number: int = 0
+    """Account of that pass."""
     _visits: list[Visits] = field(default_factory=list)
-    _stream: Iterator[Iterator[Delivery]] | None = None
-    _deliveries: Iterator[Delivery] | None = None
+    """Accounts of the passes that ended in this epoch."""
 
     def agree(self) -> None:
-        """Before the first epoch, on every rank, and again when the data service began anew."""
+        """Called before the first epoch, on every rank, and again when the data service was restarted."""
         self.reader.agree()
         gone = self.reader.is_served and self.collective.rank == 0 and not self.reader.has_servers(self.is_told_to_stop)
-        (alone,) = self.collective.total([float(gone)], "agreed")  # and nobody reads before all are here
+        (alone,) = self.collective.total([float(gone)], "agreed")  # and no rank reads before all are here
         if alone:
             if self.collective.rank == 0:
                 self.on_line("[tfhet] no data host is left: the ranks prepare their data themselves")
             self.reader.go_local()
 
     def close(self) -> None:
-        """Gives up what is being read."""
-        for reading in (self._deliveries, self._stream):
-            if isinstance(reading, Generator):
-                reading.close()
-        self._deliveries = self._stream = None
+        """Gives up the part that is being read."""
+        if isinstance(self._part, Generator):
+            self._part.close()
+        self._part = self._parts = None
 
     def epoch(self, epoch: int, steps: int = 0, begun: Begun | None = None) -> dict[str, Any]:
-        """One pass over the data; or, with `steps`, that many steps of pass after pass. Returns what was measured.
+        """Takes the steps of one pass over the data, or `steps` steps of pass after pass. Returns what was measured.
 
-        What a part of the data service took with it when it died is read again, so a pass is read in parts. `begun`:
-        what earlier runs did of the epoch and the pass, which is left out.
+        begun: what earlier runs did of the epoch and the pass, which is left out.
         """
         begun = begun or Begun(number=epoch)
-        course = Course(epoch, steps, self.step - begun.steps, self._steps_expected(steps))
-        if not steps or self._stream is None:
+        examples = self.reader.pipeline.source.example_count() or 1
+        per_step = self.reader.pipeline.batch_size * self.collective.size * self.accumulate
+        course = Course(epoch, steps, self.step - begun.steps, steps or math.ceil(examples / per_step))
+        if not steps or self._parts is None:
             self.close()
-            self._stream = self._passes(begun, endless=bool(steps))
+            self._begin_pass(begun.number, begun.seen, endless=bool(steps))
         was_done = course.is_done(self.step)
         while not self.stopped and not course.is_done(self.step):
-            self._deliveries = self._deliveries or next(self._stream, None)
-            if self._deliveries is None:
+            if self._part is None and not self._open_part(endless=bool(steps)):
                 break
-            if self._take(self._deliveries, course):
-                self._deliveries = None
+            self._take(course)
         if was_done:  # an earlier run stopped just at the end
             self.begun = begun
         elif self.stopped or steps:
@@ -112,38 +143,43 @@ class Loop:
             self._visits = [self._audit.visits()]
         self.on_epoch_end()
         taken = self.step - course.first - begun.steps
-        result: dict[str, Any] = {"epoch": epoch, "steps": taken, "examples": int(course.totals.examples)}
+        result: dict[str, Any] = {"epoch": epoch, "steps": taken, "examples": int(course.totals[0])}
         if self.accelerator.learns:
-            result.update(course.totals.means())
+            result.update(_means(course.totals))
         if self._visits:
             result.update(asdict(Visits.total(self._visits)))
             self._visits = []
         return result
 
-    def _passes(self, begun: Begun, endless: bool) -> Iterator[Iterator[Delivery]]:
-        """The parts of a pass over the data; `endless`: of one pass after another. What is behind a `yield` happens
-        when every rank is dry. Raises DataError for a pass without an example, after which there would be none."""
-        number, seen, source = begun.number, begun.seen, self.reader.pipeline.source
+    def _begin_pass(self, number: int, seen: np.ndarray | None, endless: bool) -> None:
+        """Sets out on a pass. seen: ids of it that earlier runs have seen; endless: another one follows."""
+        bad = self.skipped.ids if self.skipped else None
+        self._pass_began = self.step
+        self._audit = Audit(self.reader.pipeline.source, seen, bad) if self.audit else None
+        self._parts = Parts(
+            self.reader, self.collective, number, self._audit, self.skipped, agree=self.agree, may_lose=endless
+        )
+
+    def _open_part(self, endless: bool) -> bool:
+        """Opens the next part of the pass, or of the next pass if `endless`; False at the end of the pass.
+
+        Every rank calls it when all ranks are dry. Raises DataError for a pass without an example: no other would have
+        one.
+        """
         while True:
-            first, self._number = self.step, number
-            self._audit = Audit(source, seen, self.skipped.ids if self.skipped else None) if self.audit else None
-            parts = Parts(
-                self.reader,
-                self.collective,
-                number,
-                self._audit,
-                self.skipped,
-                agree=self.agree,
-                may_lose=endless,
-            )
-            yield from parts
+            assert self._parts is not None
+            self._part = self._parts.next()
+            if self._part is not None:
+                return True
             if self._audit is not None:
                 self._visits.append(self._audit.visits())
             if not endless:
-                return
-            if self.step == first and seen is None and not parts.was_cut_off:
-                raise DataError(f"there is no example in {source.split_count()} splits: nothing to train on")
-            number, seen = number + 1, None
+                return False
+            is_whole = self._audit is None or not self._audit.is_resumed
+            if self.step == self._pass_began and is_whole and not self._parts.was_cut_off:
+                splits = self.reader.pipeline.source.split_count()
+                raise DataError(f"there is no example in {splits} splits: nothing to train on")
+            self._begin_pass(self._parts.number + 1, None, endless)
 
     def _stand(self, course: Course) -> None:
         """Notes where the training stands; every rank does."""
@@ -151,100 +187,100 @@ class Loop:
         if self._audit is not None:
             self._audit.exchange(self.collective)
             seen = self._audit.seen
-        self.begun = Begun(self.step - course.first, self._number, seen if seen is not None and seen.size else None)
+        number = self._parts.number if self._parts else 0
+        self.begun = Begun(self.step - course.first, number, seen if seen is not None and seen.size else None)
 
-    def _steps_expected(self, steps: int) -> int:
-        """In one epoch, more or less: the learning rate moves by it."""
-        expected = self.reader.pipeline.source.example_count()
-        per_step = self.reader.pipeline.batch_size * self.collective.size * self.accumulate
-        return steps or max(1, -(-(expected or per_step) // per_step))
-
-    def _take(self, deliveries: Iterator[Delivery], course: Course) -> bool:
-        """Takes steps until every rank is dry, which is True, or the steps of the epoch are done, or the ranks stop."""
+    def _take(self, course: Course) -> None:
+        """Takes steps until every rank is dry, the steps of the epoch are done, or the ranks stop."""
+        assert self._part is not None
         began = self.clock.monotonic()
         # The sums of a step are read one step later, so that an accelerator is never kept waiting for this process to
         # read them. A step too many after the last example changes nothing: its sums are zero, and it is not counted.
-        unread: list[Taken] = []
+        unread: list[tuple[Any, Any, StepTime]] = []
         is_dry = False
         while not self.stopped and not is_dry and not course.is_done(self.step + len(unread)):
             done = (self.step - course.first + len(unread)) / course.steps_expected
             self.set_epoch(course.epoch + min(1.0, done))
             copied_s = self.accelerator.copied_s
-            batch, wait_s = self._collect(deliveries)
+            batch, wait_s = self._collect(self._part)
             sums = self.accelerator.step(batch, self.is_told_to_stop())
             allreduce_s = self.accelerator.allreduce_s
-            is_dry = bool(unread) and not self._count(unread.pop(), course)
+            is_dry = bool(unread) and not self._count(*unread.pop(), course)
             now = self.clock.monotonic()
-            # What was waited for while the step before went on has cost nothing.
-            waited_s = min(wait_s, self.accelerator.idle_s)
-            parts = (waited_s, self.accelerator.copied_s - copied_s, allreduce_s)
-            unread.append(Taken(sums, began, now - began, *parts))
+            time = StepTime(
+                dur_s=now - began,
+                wait_s=min(wait_s, self.accelerator.idle_s),  # waiting while the step before goes on costs nothing
+                copy_s=self.accelerator.copied_s - copied_s,
+                at_s=began,
+                epoch=course.epoch,
+            )
+            unread.append((sums, allreduce_s, time))
             began = now
             if self.save_every and not is_dry and (self.step + 1) % self.save_every == 0:
-                is_dry = not self._count(unread.pop(), course)
+                is_dry = not self._count(*unread.pop(), course)
                 if not is_dry:
                     self._stand(course)
                     self.on_save(course.epoch, self.begun)
                     began = self.clock.monotonic()
         for last in unread:
-            is_dry = not self._count(last, course) or is_dry
-        return is_dry
+            is_dry = not self._count(*last, course) or is_dry
+        if is_dry:
+            self._part = None
 
     def evaluate(self, reader: Reader) -> dict[str, float]:
-        """Loss and accuracy over a validation set, each rank its share, as `val_loss` and `val_accuracy`; and how many
-        examples were skipped, as `val_bad`, if any."""
-        totals, audit = Totals(), Audit(reader.pipeline.source) if self.skipped is not None else None
+        """Loss and accuracy over a validation set, of which each rank reads its share, as `val_loss` and
+        `val_accuracy`; and the number of skipped examples, if any, as `val_bad`."""
+        totals, audit = np.zeros(3), Audit(reader.pipeline.source) if self.skipped is not None else None
 
         def take(deliveries: Iterator[Delivery]) -> None:
+            nonlocal totals
             for delivery in deliveries:
-                if self.is_told_to_stop():  # nobody will look at the result
+                if self.is_told_to_stop():  # the result will not be used
                     return
-                totals.add(_read(self.accelerator.evaluate((delivery.images, delivery.labels))))
+                totals += np.asarray(self.accelerator.evaluate((delivery.images, delivery.labels)), np.float64)
                 self.on_progress()
                 if audit is not None:
                     audit.saw(delivery.ids)
 
         with self.meter.pause("validation", self.clock):
-            take(reader.epoch(0))  # not served, so that nobody has to offer it
+            take(reader.epoch(0))  # not served, so no rank has to offer it
             if audit is not None:
                 audit.exchange(self.collective)
                 take(reader.singly(0, audit.missing()))
-            everywhere = self.collective.total([totals.examples, totals.loss, totals.correct], "validation")
-        means = Totals(*everywhere).means("val_")
+            everywhere = self.collective.total(totals.tolist(), "validation")
         bad = (reader.pipeline.source.example_count() or 0) - int(everywhere[0]) if audit is not None else 0
-        return {**means, "val_bad": bad} if bad > 0 else means
+        return _means(everywhere, "val_") | ({"val_bad": bad} if bad > 0 else {})
 
     def agree_to_stop(self) -> bool:
-        """Between epochs, on every rank: whether one of them was told to stop."""
+        """Whether one of the ranks should stop; called between epochs, on every rank."""
         (votes,) = self.collective.total([float(self.is_told_to_stop())], "stop")
         self.stopped = self.stopped or votes > 0
         return self.stopped
 
-    def _count(self, taken: Taken, course: Course) -> bool:
+    def _count(self, sums: Any, allreduce_s: Any, time: StepTime, course: Course) -> bool:
         """Counts a step that was taken; False when it was none, because every rank is dry."""
-        *counts, votes = _read(taken.sums)
+        *counts, votes = np.asarray(sums, np.float64).tolist()
         self.stopped = self.stopped or votes > 0
         if not counts[0]:
             return False
         self.step += 1
         self.on_progress()
-        course.totals.add(counts)
-        allreduce_s = float(taken.allreduce_s)
-        told_s = None if math.isnan(allreduce_s) else min(max(0.0, allreduce_s), taken.step_s)
-        place = (taken.began_s, self.step, course.epoch)
-        self.meter.add(StepTime(taken.step_s, taken.wait_s, counts[0], taken.copy_s, told_s, *place))
+        course.totals += counts
+        seconds = float(allreduce_s)
+        known_s = None if math.isnan(seconds) else min(max(0.0, seconds), time.dur_s)
+        self.meter.add(replace(time, examples=counts[0], allreduce_s=known_s, step=self.step))
         if self.step % self.log_every == 0 and self.collective.rank == 0:
-            loss = course.totals.means().get("loss") if self.accelerator.learns else None
+            loss = _means(course.totals).get("loss") if self.accelerator.learns else None
             line = self.meter.line(self.step, course.epoch, loss)
             self.on_line(str(line))
             self.on_metrics(line)
         return True
 
-    def _collect(self, deliveries: Iterator[Delivery]) -> tuple[Batch | None, float]:
-        """The last batch of one step, those before it already accumulated, and how long all were waited for."""
+    def _collect(self, part: Iterator[Delivery]) -> tuple[Batch | None, float]:
+        """The last batch of one step, after accumulating those before it, and the seconds waited for all of them."""
         batch: Batch | None = None
         wait_s = 0.0
-        for delivery in itertools.islice(deliveries, self.accumulate):
+        for delivery in itertools.islice(part, self.accumulate):
             if batch is not None:
                 self.accelerator.accumulate(batch)
             batch = delivery.images, delivery.labels
@@ -255,5 +291,7 @@ class Loop:
         return batch, wait_s
 
 
-def _read(counts: Any) -> list[float]:
-    return [float(count) for count in np.asarray(counts, np.float64)]
+def _means(totals: Sequence[float] | np.ndarray, prefix: str = "") -> dict[str, float]:
+    """Loss and accuracy per example, from examples, loss sum and correct answers; nothing without examples."""
+    examples, loss, correct = map(float, totals)
+    return {f"{prefix}loss": loss / examples, f"{prefix}accuracy": correct / examples} if examples else {}

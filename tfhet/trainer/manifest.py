@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tfhet.errors import DataError, TfhetError
-from tfhet.record import document
+from tfhet.record import check_schema, read_json, write_json
 
 NAME = "manifest.json"
 _SCHEMA = 1
@@ -51,7 +51,7 @@ class Manifest:
     def seal(cls, folder: Path, progress: Progress, owner: Owner) -> Manifest:
         """Brings all files of `folder` to the disk, and then writes their manifest into it. Raises OSError."""
         made = cls(progress, owner, {path.name: _seen(path, sync=True) for path in sorted(folder.iterdir())})
-        document.write(folder / NAME, {"schema": _SCHEMA, **asdict(made)})
+        write_json(folder / NAME, {"schema": _SCHEMA, **asdict(made)})
         sync_folder(folder)
         return made
 
@@ -62,8 +62,8 @@ class Manifest:
         Raises DataError, which says what is missing or differs. Files that the manifest does not name do not matter.
         """
         try:
-            found = document.read(folder / NAME, "manifest of a checkpoint")
-            document.check_schema(found, "the manifest", _SCHEMA)
+            found = read_json(folder / NAME, "manifest of a checkpoint")
+            check_schema(found, "the manifest", _SCHEMA)
             made = cls(Progress(**found["progress"]), Owner(**found["owner"]), dict(found["files"]))
             wrong = [name for name, written in made.files.items() if _seen(folder / name) != written]
         except (TfhetError, OSError, KeyError, TypeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""The meter of a rank: its steps, its pauses, and the figures that follow from them.
+"""The meter of a rank: its steps, its pauses, and the figures that follow from them; and the journal of both.
 
 What a step's components are, the wait among them, is defined in `tfhet.record.step_time`.
 """
@@ -6,32 +6,38 @@ What a step's components are, the wait among them, is defined in `tfhet.record.s
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
 
-from tfhet.clock import Clock
+from tfhet.clock import SYSTEM, Clock
 from tfhet.messages import MetricLine, StepPartsLine, rank
-from tfhet.record import Spread, median
-from tfhet.record.step_time import Pause, StepTime, measured, wait_pct
+from tfhet.record import Pause, Spread, StepTime, TimelineFile, measured_steps, median, wait_pct
+from tfhet.strategies import JobContext
+
+log = logging.getLogger("tfhet")
 
 
 class Meter:
     """Collects the steps and pauses of one rank; times are on the clock of the training loop."""
 
     def __init__(self) -> None:
+        self.steps: list[StepTime] = []
+        """All steps, the warm-up included."""
         self.pauses: list[Pause] = []
-        self._steps: list[StepTime] = []
         self._since_line = 0
         self._examples = self._step_s = self._wait_s = 0.0
 
     def add(self, step: StepTime) -> None:
-        self._steps.append(step)
+        self.steps.append(step)
         self._examples += step.examples
         self._step_s += step.dur_s
         self._wait_s += step.wait_s
 
     def totals(self) -> rank.Progress:
         """Sums over all steps, the warm-up included."""
-        return rank.Progress(len(self._steps), self._examples, self._step_s, self._wait_s)
+        return rank.Progress(len(self.steps), self._examples, self._step_s, self._wait_s)
 
     @contextlib.contextmanager
     def pause(self, name: str, clock: Clock) -> Iterator[None]:
@@ -43,22 +49,17 @@ class Meter:
             self.pauses.append(Pause(name, began_s, clock.monotonic() - began_s))
 
     @property
-    def steps(self) -> list[StepTime]:
-        """All steps, the warm-up included."""
-        return self._steps
-
-    @property
     def measured(self) -> Sequence[StepTime]:
         """The steps after the warm-up; all steps of a run that has no others."""
-        return measured(self._steps)
+        return measured_steps(self.steps)
 
     def step_ms(self) -> Spread | None:
         """Duration of a measured step in milliseconds; None before the first step."""
-        return Spread.of([1e3 * step.dur_s for step in self.measured]) if self._steps else None
+        return Spread.of([1e3 * step.dur_s for step in self.measured]) if self.steps else None
 
     def wait_ms(self) -> Spread | None:
         """Wait for data in a measured step in milliseconds; None before the first step."""
-        return Spread.of([1e3 * step.wait_s for step in self.measured]) if self._steps else None
+        return Spread.of([1e3 * step.wait_s for step in self.measured]) if self.steps else None
 
     def wait_pct(self) -> float | None:
         """Wait share of the measured steps, 0 to 100; None before the first step."""
@@ -66,21 +67,17 @@ class Meter:
 
     def examples_per_s(self) -> float | None:
         """Throughput of all ranks over the measured steps; None before the first step."""
-        total = sum(step.dur_s for step in self.measured)
-        return sum(step.examples for step in self.measured) / total if total else None
+        total_s = sum(step.dur_s for step in self.measured)
+        return sum(step.examples for step in self.measured) / total_s if total_s else None
 
     def parts_ms(self) -> dict[str, float]:
         """Median milliseconds of each component of the measured steps; `allreduce` only where it is known in all."""
-        if not self._steps:
-            return {}
-        parts: dict[str, list[float | None]] = {
-            "wait": [step.wait_s for step in self.measured],
-            "copy": [step.copy_s for step in self.measured],
-            "compute": [step.compute_s for step in self.measured],
-            "allreduce": [step.allreduce_s for step in self.measured],
-        }
-        known = {name: [1e3 * each for each in values if each is not None] for name, values in parts.items()}
-        return {name: median(values) for name, values in known.items() if len(values) == len(self.measured)}
+        steps, parts = self.measured, {}
+        for name in ("wait", "copy", "compute", "allreduce"):
+            seconds = [getattr(step, f"{name}_s") for step in steps]
+            if steps and None not in seconds:
+                parts[name] = median([1e3 * each for each in seconds])
+        return parts
 
     def parts_line(self) -> str:
         """The line at the end of a run with the median of each component of a step."""
@@ -93,14 +90,42 @@ class Meter:
 
     def line(self, step: int, epoch: int, loss: float | None) -> MetricLine:
         """The metric line over the steps since the previous one."""
-        recent = self._steps[self._since_line :]
-        self._since_line = len(self._steps)
-        total = sum(each.dur_s for each in recent) or 1e-9
+        recent = self.steps[self._since_line :]
+        self._since_line = len(self.steps)
+        total_s = sum(each.dur_s for each in recent) or 1e-9
         return MetricLine(
             step,
             epoch,
-            step_ms=1e3 * total / max(1, len(recent)),
-            examples_per_s=sum(each.examples for each in recent) / total,
+            step_ms=1e3 * total_s / max(1, len(recent)),
+            examples_per_s=sum(each.examples for each in recent) / total_s,
             wait_pct=wait_pct(recent) or 0.0,
             loss=loss,
         )
+
+
+class Journal:
+    """Writes each step and pause of a meter once to the run's timeline, where the launcher asked for step times.
+
+    Between two calls of `write` it costs nothing.
+    """
+
+    def __init__(self, job: JobContext, meter: Meter, clock: Clock = SYSTEM):
+        folder = job.timeline_dir
+        self._file = TimelineFile(Path(folder) / f"steps-{job.rank}.jsonl") if folder else None
+        self._job, self._meter = job, meter
+        self._steps = self._pauses = 0
+        # Taken once: if the system's clock were adjusted in between, steps would overlap.
+        self._ahead_s = clock.wall() - clock.monotonic()
+
+    def write(self) -> None:
+        """Writes what is new since the last call. An error of the disk ends the journal, not the training."""
+        if self._file is None:
+            return
+        new: list[StepTime | Pause] = [*self._meter.steps[self._steps :], *self._meter.pauses[self._pauses :]]
+        self._steps, self._pauses = len(self._meter.steps), len(self._meter.pauses)
+        rank, host = self._job.rank, self._job.host
+        try:
+            self._file.append([replace(each, at_s=each.at_s + self._ahead_s, rank=rank, host=host) for each in new])
+        except OSError as error:
+            log.warning("the times of the steps are not written any more: %s", error)
+            self._file = None

@@ -1,4 +1,4 @@
-"""The parts of an epoch: what was lost on the way, or could not be read at once, is read again until all was seen.
+"""The parts of a pass over the data: what was lost, or could not be read at once, is read again until all was seen.
 
 All ranks go through the same parts together: at the end of each they tell each other what they saw.
 """
@@ -12,17 +12,18 @@ import numpy as np
 
 from tfhet.errors import DataError, NotReady
 from tfhet.placement import Rest
-from tfhet.planes.reader import Delivery, Reader
+from tfhet.planes import Delivery, Reader
 from tfhet.source import BadRecord
 from tfhet.strategies import Collective
 from tfhet.trainer.audit import Audit
 
-IN_VAIN = 5
-"""So many parts in a row without an example, and what is left cannot be had."""
+MOST_EMPTY_PARTS = 5
+"""Maximum number of consecutive parts without an example; after that the rest is given up."""
 FEW = 4096
-"""So few examples are read one by one at once, where records may be skipped, before anybody tries them in batches."""
+"""Up to this number of missing examples are read one by one, where records may be skipped, without another try in
+batches."""
 LISTED = 20
-"""Bad records that are looked at and listed, of an epoch; the others are counted."""
+"""Number of bad records of an epoch that are diagnosed and listed; the others are only counted."""
 
 
 @dataclass
@@ -30,95 +31,115 @@ class Skipped:
     """The bad records of a run."""
 
     budget: int = 0
-    """More than so many end the training."""
+    """Maximum number of lost examples; more end the training."""
     ids: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
-    """Of those that were found while reading, ascending; on every rank the same."""
+    """Ids that were found to be bad while reading, ascending; the same on every rank."""
     records: list[BadRecord] = field(default_factory=list)
-    """What is wrong with them, the first ones, and what the check of the source passed over; on rank 0."""
+    """Reasons for the first of them, and for those that the check of the source skipped; on rank 0."""
     unreachable: int = 0
-    """Examples behind places that the check passed over, as far as their number is known."""
+    """Examples that the check of the source skipped, as far as their number is known."""
 
-    def check(self, first: str = "") -> None:
+    def check(self) -> None:
         """Raises DataError beyond the budget."""
         count = len(self.ids) + self.unreachable
         if count > self.budget:
-            listed = "; ".join(map(str, self.records[-3:])) or first
-            raise DataError(
-                f"{count} bad records, and --bad_record_budget is {self.budget}: {listed or 'rank 0 names some'}"
-            )
+            listed = "; ".join(map(str, self.records[-3:])) or "rank 0 names some"
+            raise DataError(f"{count} bad records, and --bad_record_budget is {self.budget}: {listed}")
 
 
 @dataclass
 class Parts:
-    """Gives one epoch part by part. All ranks construct it alike and take the same parts."""
+    """Opens one pass part by part. All ranks construct it alike and take the same parts."""
 
     reader: Reader
     collective: Collective
-    epoch: int
+    number: int
+    """Number of the pass."""
     audit: Audit | None
-    """None: nobody knows what was seen, so there is one part."""
+    """None: it is not known what was seen, so there is one part."""
     skipped: Skipped | None
     """None: a bad record is an error."""
     agree: Callable[[], None]
-    """Called on every rank when the data service began anew."""
-    may_lose: bool = False
-    """Whether a pass may end early when nobody knows what was seen of it; else that is an error."""
+    """Called on every rank when the data service was restarted."""
+    may_lose: bool
+    """Whether a pass without an audit may end early; if not, that is an error."""
     was_cut_off: bool = False
-    """Whether the last part ended because the data service began anew."""
+    """Whether the last part ended on some rank because the data service was restarted."""
+    _has_begun: bool = False
+    _delivered: int = 0
+    """Examples delivered by all parts before."""
+    _empty_parts: int = 0
+    """Number of consecutive parts without an example."""
+    _singly: bool = False
+    """Whether the examples that were left have been read one by one."""
 
-    def __iter__(self) -> Iterator[Iterator[Delivery]]:
-        audit, vain, singly, before = self.audit, 0, False, 0
-        self.reader.failure = None
-        rest = audit.rest() if audit is not None and audit.goes_on else None
-        if rest is not None or audit is None or not audit.goes_on:
-            yield self._open(rest, 0)
-        while True:
-            if audit is not None:
-                audit.exchange(self.collective)
-                vain, before = (0 if audit.count > before else vain + 1), audit.count
-            (cut_off,) = self.collective.total([float(self.reader.was_cut_off)], "cut off")
-            self.was_cut_off = bool(cut_off)
-            if cut_off:
-                self.agree()
-            if audit is None:
-                if cut_off and not self.may_lose:
-                    raise DataError(
-                        "the data service began anew in the middle of an epoch, because a data host was lost, and "
-                        "with --audit False nobody knows what is left of it"
-                    )
-                return
-            rest = audit.rest() if cut_off or audit.sizes is not None else None
-            if rest is None:
-                return
-            if vain >= IN_VAIN:
-                if self.reader.failure is not None:
-                    raise self.reader.failure
-                if cut_off:
-                    raise NotReady(f"the data service began anew {IN_VAIN} times and gave nothing meanwhile")
-                return
-            few = self.skipped is not None and audit.sizes is not None and len(audit.missing()) <= FEW
-            if cut_off or (self.reader.is_served and (not vain or self.skipped is None) and not few):
-                audit.rereads += 1
-                yield self._open(rest, audit.rereads)
-            elif self.skipped is not None and not singly:
-                audit.rereads, singly = audit.rereads + 1, True
-                yield self.reader.singly(self.epoch, audit.missing())
-            else:
-                if self.skipped is not None:
-                    self._give_up(self.skipped, audit)
-                return
+    def next(self) -> Iterator[Delivery] | None:
+        """Opens the next part and returns its batches; None at the end of the pass.
+
+        Every rank calls it when all ranks have read the part before to its end. Raises DataError or NotReady when the
+        rest is needed and cannot be had, and DataError for more bad records than the budget.
+        """
+        audit = self.audit
+        if not self._has_begun:
+            self._has_begun = True
+            self.reader.failure = None
+            if audit is None or not audit.is_resumed:
+                return self._open(None, 0)
+            if (rest := audit.rest()) is not None:
+                return self._open(rest, 0)
+        if audit is not None:
+            audit.exchange(self.collective)
+            self._empty_parts = 0 if audit.count > self._delivered else self._empty_parts + 1
+            self._delivered = audit.count
+        (cut_off,) = self.collective.total([float(self.reader.was_cut_off)], "cut off")
+        self.was_cut_off = bool(cut_off)
+        if self.was_cut_off:
+            self.agree()
+        if audit is None:
+            if self.was_cut_off and not self.may_lose:
+                raise DataError(
+                    "the data service was restarted in the middle of an epoch, because a data host was lost; "
+                    "what is left of the epoch is not known with --audit False"
+                )
+            return None
+        rest = audit.rest() if self.was_cut_off or audit.sizes is not None else None
+        return None if rest is None else self._again(audit, rest)
+
+    def _again(self, audit: Audit, rest: Rest) -> Iterator[Delivery] | None:
+        """Opens what is left: in batches while that helps, then, where bad records are skipped, one by one."""
+        if self._empty_parts >= MOST_EMPTY_PARTS:
+            if self.reader.failure is not None:
+                raise self.reader.failure
+            if self.was_cut_off:
+                raise NotReady(
+                    f"the data service was restarted {MOST_EMPTY_PARTS} times and delivered nothing in between"
+                )
+            return None
+        if self.was_cut_off or (self.reader.is_served and self._in_batches(audit)):
+            audit.rereads += 1
+            return self._open(rest, audit.rereads)
+        if self.skipped is None:
+            return None
+        if self._singly:
+            self._mark_as_bad(self.skipped, audit)
+            return None
+        self._singly = True
+        audit.rereads += 1
+        return self.reader.singly(self.number, audit.missing())
+
+    def _in_batches(self, audit: Audit) -> bool:
+        return self.skipped is None or (not self._empty_parts and len(audit.missing()) > FEW)
 
     def _open(self, rest: Rest | None, part: int) -> Iterator[Delivery]:
         if self.collective.rank == 0:
-            self.reader.offer(self.epoch, rest, part)
-        self.collective.total([0.0], "offered")  # nobody reads what is not offered yet
-        return self.reader.epoch(self.epoch, rest, part)
+            self.reader.offer(self.number, rest, part)
+        self.collective.total([0.0], "offered")  # no rank reads before it is offered
+        return self.reader.epoch(self.number, rest, part)
 
-    def _give_up(self, skipped: Skipped, audit: Audit) -> None:
-        """What could not even be read by itself is bad. Raises DataError when that is too much."""
+    def _mark_as_bad(self, skipped: Skipped, audit: Audit) -> None:
+        """Counts as bad what could not even be read by itself. Raises DataError when that is too much."""
         new = audit.missing()
-        skipped.ids = np.union1d(skipped.ids, new)
-        audit.bad = skipped.ids
+        audit.bad = skipped.ids = np.union1d(skipped.ids, new)
         if self.collective.rank == 0:
-            skipped.records += self.reader.diagnose(self.epoch, new[:LISTED])
+            skipped.records += self.reader.diagnose(self.number, new[:LISTED])
         skipped.check()

@@ -11,7 +11,7 @@ from tfhet.errors import UsageError
 
 @dataclass(frozen=True)
 class Settings:
-    """What to train, on what, and for how long. Every field is an argument `--NAME VALUE`."""
+    """Model, data, length and manner of a training. Every field is an argument `--NAME VALUE`."""
 
     model: str = "resnet50"
     """Model to train: `resnet50`, `small_cnn` (two convolutions) or `emulated` (a step that takes `step_ms` and no
@@ -66,8 +66,8 @@ class Settings:
     """Whether the trainer counts by id what each epoch delivered. Only with the audit can lost examples be read
     again."""
     on_bad_record: str = "fail"
-    """What happens with a record or an image that cannot be read: `fail` ends the training and names it, `skip` counts
-    it and continues."""
+    """Response to a record or an image that cannot be read: `fail` ends the training and names it, `skip` counts it and
+    continues."""
     bad_record_budget: int = 100
     """Maximum number of lost examples. More of them end the training even with `skip`."""
     export: bool = True
@@ -82,32 +82,35 @@ class Settings:
     def __post_init__(self) -> None:
         if self.on_bad_record == "skip" and not self.audit:
             raise UsageError("--on_bad_record skip counts what it skips by the audit: leave --audit on")
-        for name, low in (
-            ("batch_size", 1),
-            ("epochs", 1),
-            ("steps_per_epoch", 0),
-            ("shuffle", 0),
-            ("image_size", 0),
-            ("accumulate", 1),
-            ("log_every", 1),
-            ("checkpoint_every_epochs", 0),
-            ("checkpoint_every_steps", 0),
-            ("bad_record_budget", 0),
-            ("step_ms", 0),
-            ("keep_checkpoints", 1),
-        ):
-            if getattr(self, name) < low:
-                raise UsageError(f"--{name} must be at least {low}, not {getattr(self, name)}")
-        for name, known in (
-            ("precision", ("float32", "float16", "bfloat16")),
-            ("compression", ("none", "snappy")),
-            ("on_bad_record", ("fail", "skip")),
-            ("collective", (strategies.AUTO, *strategies.names())),
-        ):
+        for low, names in _LOWEST.items():
+            for name in names.split():
+                if getattr(self, name) < low:
+                    raise UsageError(f"--{name} must be at least {low}, not {getattr(self, name)}")
+        for name, known in {**_WORDS, "collective": (strategies.AUTO, *strategies.names())}.items():
             if getattr(self, name) not in known:
                 raise UsageError(f"--{name} {getattr(self, name)!r} is unknown; known: {', '.join(known)}")
 
     @classmethod
     def parse(cls, argv: Sequence[str]) -> Settings:
-        """From the command line; `-` and `_` in names are the same. Raises UsageError for values that do not fit."""
+        """The settings of a command line; `-` and `_` in names are the same. Raises UsageError for a wrong value."""
         return arguments.parse(cls, arguments.underscored(argv), "tfhet.trainer")[0]
+
+    def learning_rate_at(self, epoch: float, ranks: int) -> float:
+        """The learning rate after `epoch` epochs, fractions included: linear scaling with gradual warm-up.
+
+        Source: Goyal et al. 2017, section 2.2; Horovod's LearningRateWarmupCallback.
+        """
+        if epoch >= self.warmup_epochs:
+            return self.learning_rate * ranks
+        return self.learning_rate * (1 + (ranks - 1) * epoch / self.warmup_epochs)
+
+
+_LOWEST = {
+    0: "steps_per_epoch shuffle image_size checkpoint_every_epochs checkpoint_every_steps bad_record_budget step_ms",
+    1: "batch_size epochs accumulate log_every keep_checkpoints",
+}
+_WORDS = {
+    "precision": ("float32", "float16", "bfloat16"),
+    "compression": ("none", "snappy"),
+    "on_bad_record": ("fail", "skip"),
+}

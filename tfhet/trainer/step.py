@@ -1,26 +1,22 @@
 """One training step: gradients here, their weighted mean over all ranks, one update.
 
 Ranks run dry at different times, because the data service deals out batches first come, first served. A rank
-without data takes part with zeros, and every sum carries the number of examples behind it: the update is the exact mean
-over the examples of all ranks, whatever their share, and all ranks learn from the same sum when there is none left.
+without data takes part with zeros, and every sum carries its number of examples: the update is the exact mean over the
+examples of all ranks, whatever their share, and all ranks learn from the same sum that none is left.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Protocol
 
 import tensorflow as tf
 
 from tfhet.clock import SYSTEM, Clock
 from tfhet.strategies import Collective
-from tfhet.trainer.emulated import EmulatedDevice
-from tfhet.trainer.loss_scale import LossScale
 
 Batch = tuple[tf.Tensor, tf.Tensor]
 
@@ -29,33 +25,70 @@ NUMBERS = tf.TensorSpec([None], tf.int64)
 
 
 def shares(classes: int) -> tf.TensorSpec:
-    """Labels that say of each class how much of it an example is, as `one_hot` and `mixup` make them."""
+    """Labels that give the share of each class in an example, as `one_hot` and `mixup` make them."""
     return tf.TensorSpec([None, classes], tf.float32)
 
 
 class Accelerator(Protocol):
-    """What consumes batches."""
+    """Consumer of batches: a model on a device, or an emulation of both."""
 
     learns: bool
     """Whether loss and correct answers mean anything."""
     idle_s: float
-    """Seconds for which it had nothing to do before the last step began; infinite where nobody can tell."""
+    """Seconds without work before the last step began; infinite where that is not known."""
     copied_s: float
     """Seconds spent so far on bringing batches to the device, in the type that the model takes."""
     allreduce_s: Any
-    """A number, which may still be under way: of the last step the seconds from when this rank's part of the sums was
-    there to when the sums were; NaN where nobody can tell."""
+    """Seconds of the last step from this rank's part of the sums to the sums; NaN where that is not known. The number
+    may still be under way."""
 
     def accumulate(self, batch: Batch) -> None:
         """Takes a batch whose gradients are to be added to those of the next `step`."""
 
     def step(self, batch: Batch | None, stop: bool = False) -> Any:
-        """One step of all ranks; None: this rank has no batch. Returns [4] numbers, which may still be under way:
-        examples, loss sum, correct answers of all ranks since the last step, and how many ranks say `stop`. No
-        examples: every rank is dry, and nothing was changed."""
+        """Takes one step with all ranks. batch: None where this rank has none.
+
+        Returns four numbers, which may still be under way: examples, loss sum and correct answers of all ranks since
+        the last step, and the number of ranks that say `stop`. Without examples every rank is dry, and nothing was
+        changed."""
 
     def evaluate(self, batch: Batch) -> Any:
-        """The first three of these numbers, of one batch on this rank, without learning from it."""
+        """Examples, loss sum and correct answers of one batch on this rank, without learning from it."""
+
+
+INITIAL = 2.0**15
+GROWTH_STEPS = 2000
+"""Number of consecutive finite updates after which the scale doubles."""
+
+
+class LossScale(tf.Module):
+    """Factor of the loss before its float16 gradients are taken, so that small ones do not vanish. It halves when a
+    gradient is not finite, and that update is left out. The rules are those of Keras' LossScaleOptimizer, whose
+    interface differs between Keras 2 and 3."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.value = tf.Variable(INITIAL, trainable=False)
+        self.updates = tf.Variable(0, trainable=False)
+        """Number of updates since the scale last changed."""
+
+    def scaled(self, loss: tf.Tensor) -> tf.Tensor:
+        """The loss whose gradients are taken."""
+        return loss * self.value
+
+    def unscaled(self, gradients: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """The gradients of the loss itself."""
+        return [gradient / tf.cast(self.value, gradient.dtype) for gradient in gradients]
+
+    def admits(self, gradients: Sequence[tf.Tensor]) -> tf.Tensor:
+        """Whether all gradients are finite, bool []; adapts the scale."""
+        finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(gradient)) for gradient in gradients])
+        grows = tf.logical_and(finite, self.updates + 1 >= GROWTH_STEPS)
+        larger = tf.where(tf.math.is_finite(2.0 * self.value), 2.0 * self.value, self.value)
+        held = tf.where(finite, self.value, tf.maximum(self.value / 2.0, 1.0))
+        self.value.assign(tf.where(grows, larger, held))
+        self.updates.assign(tf.where(tf.logical_and(finite, tf.logical_not(grows)), self.updates + 1, 0))
+        return finite
 
 
 class KerasAccelerator:
@@ -76,36 +109,30 @@ class KerasAccelerator:
         accumulate: bool = False,
         clock: Clock = SYSTEM,
     ):
-        """labels: what they are like, NUMBERS or `shares(classes)`."""
+        """labels: NUMBERS or `shares(classes)`."""
         self.copied_s = 0.0
         self.allreduce_s: Any = 0.0
-        self._clock = clock
-        self.model = model
-        self._labels = labels
-        self.optimizer = optimizer
+        self.model, self.optimizer = model, optimizer
         self.loss_scale = LossScale() if loss_scaling else None
-        self._collective = collective
+        self._labels, self._collective, self._clock = labels, collective, clock
         self._variables = model.trainable_variables
         optimizer.build(self._variables)
         self._held = [tf.Variable(tf.zeros_like(v), trainable=False) for v in self._variables] if accumulate else []
         self._held_counts = tf.Variable(tf.zeros([3]), trainable=False)
         # One graph for every size of batch: the last of an epoch is smaller, a dry rank's is empty, and building
         # ResNet-50's graph a second time takes 10 s on one core.
-        signature = [
-            tf.TensorSpec([None, *model.input_shape[1:]], tf.float32),
-            labels,
-        ]
+        signature = [tf.TensorSpec([None, *model.input_shape[1:]], tf.float32), labels]
         self._accumulate = tf.function(self._accumulated, signature)
         self._step = tf.function(self._stepped, [*signature, tf.TensorSpec([], tf.float32)])
         self._evaluate = tf.function(self._evaluated, signature)
 
     def variables(self) -> list[tf.Variable]:
-        """All that must be equal on every rank."""
+        """The variables that must be equal on every rank."""
         scale = self.loss_scale.variables if self.loss_scale else ()
         return [*self.model.variables, *self.optimizer.variables, *scale]
 
     def state(self) -> dict[str, Any]:
-        """What holds them, by name, as a checkpoint writes it."""
+        """The objects that hold `variables`, by their names in a checkpoint."""
         scale = {"loss_scale": self.loss_scale} if self.loss_scale else {}
         return {"model": self.model, "optimizer": self.optimizer, **scale}
 
@@ -123,14 +150,14 @@ class KerasAccelerator:
         batch = self._typed(batch) if batch else self._nothing()
         sums, allreduce_s = self._step(*batch, tf.constant(float(stop)))
         if self._collective.size > 1:
-            self.allreduce_s = allreduce_s if self._tells_allreduce else math.nan
+            self.allreduce_s = allreduce_s if self._times_allreduce else math.nan
         return sums
 
     def evaluate(self, batch: Batch) -> Any:
         return self._evaluate(*self._typed(batch))
 
     def average_statistics(self) -> None:
-        """Makes what is not trained equal on all ranks (the moving statistics of batch normalisation): their mean."""
+        """Gives all ranks the mean of what is not trained (the moving statistics of batch normalisation)."""
         moving = [v for v in self.model.non_trainable_variables if tf.as_dtype(v.dtype).is_floating]
         totals = self._collective.sum([tf.convert_to_tensor(v) for v in moving], "statistics")
         for variable, total in zip(moving, totals, strict=True):
@@ -169,13 +196,13 @@ class KerasAccelerator:
         return counts, allreduce_s
 
     @functools.cached_property
-    def _tells_allreduce(self) -> bool:
-        # On a GPU, what is computed is not there yet when its operation is done.
+    def _times_allreduce(self) -> bool:
+        # On a GPU, an operation is done before its result is there.
         return self._collective.size > 1 and not tf.config.list_logical_devices("GPU")
 
     def _summed(self, tensors: Sequence[tf.Tensor]) -> tuple[list[tf.Tensor], tf.Tensor]:
-        """The sums over all ranks, and the seconds from the last of our tensors to the last sum, where that is told."""
-        if not self._tells_allreduce:
+        """The sums over all ranks, and the seconds from this rank's last tensor to the last sum, where measured."""
+        if not self._times_allreduce:
             return self._collective.sum(tensors, "step"), tf.constant(0.0)
         ready_s = _time_after(tensors)
         sums = self._collective.sum(tensors, "step")
@@ -190,69 +217,25 @@ class KerasAccelerator:
         return tf.stack(counts), [tf.convert_to_tensor(gradient) for gradient in gradients]
 
     def _update(self, gradients: Sequence[tf.Tensor]) -> None:
-        bearable = True
+        is_finite = True
         if self.loss_scale:
             gradients = self.loss_scale.unscaled(gradients)
-            bearable = self.loss_scale.admits(gradients)
-        if bearable:
+            is_finite = self.loss_scale.admits(gradients)
+        if is_finite:
             self.optimizer.apply_gradients(zip(gradients, self._variables, strict=True))
 
     def _evaluated(self, images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
         return tf.stack(_counts(self.model(images, training=False), labels))
 
 
-class EmulatedAccelerator:
-    """A step that takes a given time and no CPU: studies input pipelines on a machine without a GPU.
-
-    As a GPU does, it works while this process goes on: see EmulatedDevice.
-    """
-
-    learns = False
-
-    def __init__(self, step_s: float, collective: Collective, clock: Clock = SYSTEM, file: Path | None = None):
-        """file: read before each step; where it is there, and holds a number, that is the step in milliseconds."""
-        self.step_s = step_s
-        self.idle_s = self.copied_s = self.allreduce_s = 0.0
-        self._collective = collective
-        self._clock = clock
-        self._file = file
-        self._device = EmulatedDevice(clock)
-        self._held = 0.0
-
-    def accumulate(self, batch: Batch) -> None:
-        self._begin()
-        self._held += float(batch[1].shape[0])
-
-    def step(self, batch: Batch | None, stop: bool = False) -> Any:
-        count, self._held = self._held + (0.0 if batch is None else float(batch[1].shape[0])), 0.0
-        if batch is not None:
-            self._begin()
-        else:
-            self._device.finish()
-        ready_s = self._clock.monotonic()
-        total, votes = self._collective.total([count, float(stop)], "emulated")
-        self.allreduce_s = self._clock.monotonic() - ready_s
-        return total, 0.0, 0.0, votes
-
-    def evaluate(self, batch: Batch) -> Any:
-        return float(batch[1].shape[0]), 0.0, 0.0
-
-    def _begin(self) -> None:
-        if self._file is not None:
-            with contextlib.suppress(OSError, ValueError):
-                self.step_s = max(0.0, float(self._file.read_text(encoding="ascii"))) / 1e3
-        self._device.begin(self.step_s)
-        self.idle_s = self._device.idle_s
-
-
 def _time_after(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Seconds since 1970, float64 [], once all of the tensors are there."""
+    """Time at which all of the tensors are there: seconds since 1970, float64 []."""
     with tf.control_dependencies(tensors):
         return tf.timestamp()
 
 
 def _counts(probabilities: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Examples, sum of the cross-entropy, number of right answers (the class of the largest share); float32 []."""
+    """Examples, sum of the cross-entropy, number of correct answers (the class of the largest share); float32 []."""
     probabilities = tf.cast(probabilities, tf.float32)
     if labels.dtype.is_floating:
         losses = tf.keras.losses.categorical_crossentropy(labels, probabilities)

@@ -1,9 +1,11 @@
-"""The built-in training script: a pipeline, a model, epochs, checkpoints, and the record of it all."""
+"""The built-in training: a pipeline, a model, epochs, checkpoints, and the record of it all."""
 
 from __future__ import annotations
 
 import logging
 import math
+import signal
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,22 +19,30 @@ from tfhet.cluster import HostPaths, environment
 from tfhet.errors import DataError, UsageError
 from tfhet.messages import EpochLine, MetricLine, ProcessChannel, inherited, rank
 from tfhet.placement import bytes_per_example
-from tfhet.planes.reader import Reader
+from tfhet.planes import Reader
 from tfhet.record import RunFolder, RunSummary
 from tfhet.strategies import Collective, JobContext
+from tfhet.trainer.audit import Ledger
 from tfhet.trainer.board import OFF, Board
 from tfhet.trainer.checkpoint import Checkpoints, Progress, export
-from tfhet.trainer.journal import Journal
-from tfhet.trainer.ledger import Ledger
 from tfhet.trainer.loop import Begun, Loop
-from tfhet.trainer.meter import Meter
+from tfhet.trainer.meter import Journal, Meter
 from tfhet.trainer.parts import Skipped
-from tfhet.trainer.schedule import WarmUp
 from tfhet.trainer.settings import Settings
 from tfhet.trainer.step import Accelerator, KerasAccelerator
-from tfhet.trainer.stop import StopRequest
 
+STOP_CODE = 128 + signal.SIGTERM
+"""Exit code of a training that stopped on request and has left a checkpoint."""
 log = logging.getLogger("tfhet")
+
+
+def hear_sigterm(stop: threading.Event) -> None:
+    """Makes SIGTERM set `stop` instead of ending the process; does nothing outside the main thread.
+
+    The launcher sends it when a platform takes its machines back.
+    """
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, lambda number, frame: stop.set())
 
 
 @dataclass
@@ -47,29 +57,33 @@ class Training:
     accelerator: Accelerator
     collective: Collective
     clock: Clock = SYSTEM
-    stop: StopRequest = field(default_factory=StopRequest)
+    stop: threading.Event = field(default_factory=threading.Event)
+    """Set when this rank should stop."""
     channel: ProcessChannel = field(default_factory=lambda: inherited(environment()))
-    """To the launcher; a training without one sends nothing."""
+    """Channel to the launcher; a training without one sends nothing."""
     was_stopped: bool = False
     """Whether `run` ended because all ranks had agreed to stop."""
     _said_s: float = -math.inf
-    _meter: Meter = field(default_factory=Meter)
-    _journal: Journal = field(default_factory=Journal)
+
+    def __post_init__(self) -> None:
+        self._meter = Meter()
+        self._journal = Journal(self.job, self._meter, self.clock)
+        self._keras = self.accelerator if isinstance(self.accelerator, KerasAccelerator) else None
+        self._is_chief = self.collective.rank == 0
 
     def run(self) -> RunSummary:
-        """Trains to the end, or until it is told to stop; rank 0 leaves checkpoints, model, TensorBoard logs and the
+        """Trains to the end, or until all ranks stop; rank 0 leaves checkpoints, model, TensorBoard logs and the
         record."""
-        settings, chief = self.settings, self.collective.rank == 0
-        keras = self.accelerator if isinstance(self.accelerator, KerasAccelerator) else None
-        checkpoints = self._checkpoints(keras)
-        progress, begun = self._resume(keras, checkpoints)
-        if chief:
+        settings, keras = self.settings, self._keras
+        state = keras.state() if keras else {}
+        checkpoints = Checkpoints(self.paths.checkpoints, settings.keep_checkpoints, self.job.job_id, **state)
+        progress, begun = self._resume(checkpoints)
+        if self._is_chief:
             self._announce()
-        schedule = WarmUp(settings.learning_rate, self.collective.size, settings.warmup_epochs)
 
         def save(epoch: int, begun: Begun | None = None) -> None:
             """Saves where the training stands in `epoch`, or before it. Only a stop needs the checkpoint at once."""
-            if not chief:
+            if not self._is_chief:
                 return
             begun = begun or Begun(number=epoch)
             try:
@@ -80,11 +94,15 @@ class Training:
                     raise
                 log.warning("%s; the training goes on without it", error)
 
-        board = Board.of(settings.tensorboard if chief else OFF, self.paths.output / "tensorboard", self.clock)
+        board = Board.of(settings.tensorboard if self._is_chief else OFF, self.paths.output / "tensorboard", self.clock)
 
         def on_metrics(line: MetricLine) -> None:
-            self.channel.send(rank.to_json(rank.Metrics.of(line)))
+            self.channel.send(rank.to_json(line))
             board.line(line)
+
+        def set_epoch(epoch: float) -> None:
+            if keras:
+                keras.optimizer.learning_rate.assign(settings.learning_rate_at(epoch, self.collective.size))
 
         loop = Loop(
             self.reader,
@@ -93,12 +111,12 @@ class Training:
             accumulate=settings.accumulate,
             audit=settings.audit,
             log_every=settings.log_every,
-            set_epoch=(lambda epoch: keras.optimizer.learning_rate.assign(schedule.at(epoch))) if keras else _ignore,
+            set_epoch=set_epoch,
             on_line=lambda line: print(line, flush=True),
             on_metrics=on_metrics,
             on_epoch_end=keras.average_statistics if keras else lambda: None,
             on_progress=self._say_progress,
-            is_told_to_stop=lambda: self.stop.is_made,
+            is_told_to_stop=self.stop.is_set,
             skipped=self._skipped(),
             save_every=settings.checkpoint_every_steps,
             on_save=save,
@@ -106,23 +124,22 @@ class Training:
             meter=self._meter,
             step=progress.step,
         )
-        self._journal = Journal.of(self.job, self._meter, self.clock)
-        results: list[dict[str, Any]] = []
         (validating,) = self.collective.total([float(self.validation is not None)], "validation")
         if 0 < validating < self.collective.size:
             raise UsageError(
                 f"{int(validating)} of {self.collective.size} ranks see the channel {settings.validation!r}: show it "
                 "to all dnn hosts, or say --validation none"
             )
-        self.stop.listen()
+        hear_sigterm(self.stop)
         loop.agree()
         self.channel.send(rank.to_json(rank.Reading(endless=False)), limit_s=1.0)
         self._say_progress()
+        results: list[dict[str, Any]] = []
         for epoch in range(progress.epoch, settings.epochs):
             result = loop.epoch(epoch, settings.steps_per_epoch, begun)
             begun, last, every = None, epoch + 1 == settings.epochs, settings.checkpoint_every_epochs
             is_due = bool(every) and (last or (epoch + 1) % every == 0)
-            # A pass goes on over the ends of epochs that are so many steps.
+            # With --steps_per_epoch, a pass goes on over the end of an epoch.
             at = replace(loop.begun, steps=0) if settings.steps_per_epoch else None
             if loop.stopped:
                 save(epoch, loop.begun)
@@ -133,45 +150,41 @@ class Training:
                 if loop.agree_to_stop() and not is_due:
                     save(epoch + 1, at)
             results.append(result)
-            if chief:
+            if self._is_chief:
                 _report_epoch(result, board, loop.step)
             if loop.stopped:
                 break
         loop.close()
         self._journal.write()
         self.was_stopped = loop.stopped
-        if chief:
+        if self._is_chief:
             print(self._meter.parts_line(), flush=True)
         weights = f" weights={keras.digest()}" if keras else ""
         print(f"[tfhet] rank={self.collective.rank} batches={loop.batches}{weights}", flush=True)
         summary = self._summary(loop, results)
         board.close()
-        if chief:
+        if self._is_chief:
             if loop.stopped:
                 kept = self.paths.checkpoints
-                print(f"[tfhet] stopped at step={loop.step}, as told; the next run goes on from {kept}", flush=True)
+                print(f"[tfhet] stopped at step={loop.step} on request; the next run resumes from {kept}", flush=True)
             elif settings.export and keras:
                 export(keras.model, self.paths.model)
-            RunFolder(self._record_dir or self.paths.output_data / "tfhet").create().write_summary(summary)
+            folder = Path(self.job.record_dir) if self.job.record_dir else self.paths.output_data / "tfhet"
+            RunFolder(folder).create().write_summary(summary)
         return summary
 
     def _say_progress(self) -> None:
-        """Sends the launcher, which takes a long silence for a hang, the totals; once a second is enough."""
+        """Sends the totals to the launcher, which takes a long silence for a hang; at most once a second."""
         now_s = self.clock.monotonic()
         if now_s > self._said_s + 1.0:
             self._said_s = now_s
             self.channel.send(rank.to_json(self._meter.totals()))
             self._journal.write()
 
-    @property
-    def _record_dir(self) -> Path | None:
-        return Path(self.job.record_dir) if self.job.record_dir else None
-
     def _announce(self) -> None:
-        """Says what is about to happen: the first step builds the graph, which takes a while."""
+        """Prints what is about to happen: the first step builds the graph, which takes a while."""
         count = self.reader.pipeline.source.example_count()
-        keras = self.accelerator if isinstance(self.accelerator, KerasAccelerator) else None
-        size = f", {keras.model.count_params() / 1e6:.1f} M parameters" if keras else ""
+        size = f", {self._keras.model.count_params() / 1e6:.1f} M parameters" if self._keras else ""
         print(
             f"[tfhet] training {self.settings.model}{size}: {self.settings.epochs} epochs of "
             f"{'an unknown number of' if count is None else count} examples, {self.collective.size} ranks of batch "
@@ -179,22 +192,18 @@ class Training:
             flush=True,
         )
 
-    def _checkpoints(self, keras: KerasAccelerator | None) -> Checkpoints:
-        state = keras.state() if keras else {}
-        return Checkpoints(self.paths.checkpoints, self.settings.keep_checkpoints, self.job.job_id, **state)
-
     def _ledger(self, begun: Begun) -> Ledger | None:
         source = self.reader.pipeline.source
         return None if begun.seen is None else Ledger.of(source.fingerprint(), begun.seen, source.split_sizes())
 
-    def _resume(self, keras: KerasAccelerator | None, checkpoints: Checkpoints) -> tuple[Progress, Begun | None]:
-        """Rank 0's state, from its newest checkpoint if there is one, becomes everybody's."""
+    def _resume(self, checkpoints: Checkpoints) -> tuple[Progress, Begun | None]:
+        """Gives all ranks the state of rank 0, from its newest checkpoint if there is one."""
         progress, seen = Progress(), np.zeros(0, np.int64)
-        if self.collective.rank == 0:
+        if self._is_chief:
             checkpoints.claim()
-        if self.collective.rank == 0 and not self.settings.resume:
+        if self._is_chief and not self.settings.resume:
             checkpoints.set_aside()
-        elif self.collective.rank == 0:
+        elif self._is_chief:
             progress, ledger = checkpoints.restore() or (progress, None)
             if progress.begun and ledger is None and self.settings.audit:
                 log.warning(
@@ -206,12 +215,12 @@ class Training:
                 seen = ledger.seen(source.split_sizes())
             elif ledger is not None:
                 log.warning("the data are not those of the checkpoint: epoch %d is read from its start", progress.epoch)
-        if keras:
-            self.collective.broadcast(keras.variables())
+        if self._keras:
+            self.collective.broadcast(self._keras.variables())
         stand = [progress.epoch, progress.step, progress.begun, progress.number]
-        stand = [int(n) for n in self.collective.total(stand if self.collective.rank == 0 else [0] * 4, "progress")]
+        stand = [int(n) for n in self.collective.total(stand if self._is_chief else [0] * 4, "progress")]
         progress, seen = Progress(*stand), self.collective.gather(seen, "ledger")
-        if progress.step and self.collective.rank == 0:
+        if progress.step and self._is_chief:
             inside = f", {progress.begun} steps into it" if progress.begun else ""
             inside += f", {len(seen)} examples of pass {progress.number} seen" if seen.size else ""
             print(f"[tfhet] resumed at epoch={progress.epoch} step={progress.step}{inside}", flush=True)
@@ -219,7 +228,7 @@ class Training:
         return progress, Begun(progress.begun, progress.number, seen if seen.size else None) if goes_on else None
 
     def _skipped(self) -> Skipped | None:
-        """Raises DataError when the check of the source has passed over too much."""
+        """The bad records that the check of the sources found, if they are skipped. Raises DataError for too many."""
         if self.settings.on_bad_record == "fail":
             return None
         readers = [self.reader, *([self.validation] if self.validation else [])]
@@ -267,8 +276,4 @@ def _report_epoch(result: Mapping[str, Any], board: Board, step: int) -> None:
     print(EpochLine(numbers), flush=True)
     if result.get("repeated"):
         log.error("%d examples came more than once, and at most once is promised: please report it", result["repeated"])
-    board.epoch(step, numbers)
-
-
-def _ignore(number: float) -> None:
-    return None
+    board.add(step, numbers)

@@ -1,4 +1,4 @@
-"""advice/run.py: whether a run waited for its input, and what to do first."""
+"""advice/input_bound.py: whether a run waited for its input, and what to do first."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from tfhet.advice import HostUtilisation, InputState, ObservedJob, of_training_j
 from tfhet.advice.input_bound import BUSY_PCT, IDLE_PCT, INPUT_BOUND_PCT, INPUT_KEEPS_UP_PCT
 from tfhet.advice.training_job import FULL_PCT, UNEVEN_PCT
 from tfhet.catalogue import InstanceGroup
-from tfhet.cluster.group import HOMOGENEOUS_GROUP
+from tfhet.cluster import HOMOGENEOUS_GROUP
 from tfhet.follow.log_streams import HORIZON_S, WINDOW_S
 from tfhet.record import Spread
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tfhet.bench.child_process import AnsweringProcess, serve
+from tfhet.bench.child_process import AnsweringProcess, answer_line
 from tfhet.errors import TfhetError
 
 CHILD = """
@@ -61,5 +61,6 @@ def test_a_child_that_is_slower_than_it_may_be_is_ended(child: AnsweringProcess)
 
 def test_each_line_gets_one_line() -> None:
     answers = io.StringIO()
-    serve(lambda request: {"was": request["is"]}, io.StringIO('{"is": 1}\n{}\n'), answers)
+    for line in ('{"is": 1}\n', "{}\n"):
+        answer_line(lambda request: {"was": request["is"]}, line, answers)
     assert [json.loads(line) for line in answers.getvalue().splitlines()] == [{"was": 1}, {"error": "KeyError: 'is'"}]

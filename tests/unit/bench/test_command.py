@@ -1,4 +1,4 @@
-"""bench/command.py and suites.py: the command `tfhet bench`, on a suite that measures nothing."""
+"""bench/command.py and suite.py: the command `tfhet bench`, on a suite that measures nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tfhet.bench import Suite, run, run_suite, suites
+from tfhet.bench import Suite, command, run, run_suite, suite
+from tfhet.bench.suite import suite_named, suite_names
 from tfhet.errors import DataError, UsageError
 from tfhet.events import Observer
 from tfhet.record import Figure, Record
@@ -38,7 +39,7 @@ TOY = Suite(
 
 @pytest.fixture
 def toy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(suites, "get", lambda name: TOY)
+    monkeypatch.setattr(command, "suite_named", lambda name: TOY)
 
 
 @pytest.mark.usefixtures("toy")
@@ -81,10 +82,10 @@ def test_a_suite_that_fails_ends_with_its_errors_code(capsys: pytest.CaptureFixt
 
 def test_an_unknown_suite_lists_the_known(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["speed"]) == 2
-    known = ", ".join(sorted(suites.names()))
+    known = ", ".join(sorted(suite_names()))
     assert capsys.readouterr().err == f"tfhet bench: unknown bench suite 'speed'; known: {known}\n"
     with pytest.raises(UsageError):
-        suites.get("speed")
+        suite_named("speed")
 
 
 def test_no_suite_is_wrong_use_and_help_is_not(capsys: pytest.CaptureFixture[str]) -> None:
@@ -96,7 +97,7 @@ def test_no_suite_is_wrong_use_and_help_is_not(capsys: pytest.CaptureFixture[str
 
 
 def test_every_listed_suite_is_there_under_its_name() -> None:
-    assert [suites.get(name).name for name in suites.names()] == list(suites.names())
+    assert [suite_named(name).name for name in suite_names()] == list(suite_names())
 
 
 @pytest.mark.parametrize(("kept", "code"), [(True, 0), (False, 1)])
@@ -106,12 +107,12 @@ def test_a_suite_that_does_not_find_what_it_looks_for_fails(kept: bool, code: in
 
 def test_another_package_can_register_a_suite(monkeypatch: pytest.MonkeyPatch) -> None:
     entries = [
-        EntryPoint("toy", f"{__name__}:TOY", suites.GROUP),
-        EntryPoint("not-one", f"{__name__}:run", suites.GROUP),
-        EntryPoint("cpu", f"{__name__}:TOY", suites.GROUP),
+        EntryPoint("toy", f"{__name__}:TOY", suite.GROUP),
+        EntryPoint("not-one", f"{__name__}:run", suite.GROUP),
+        EntryPoint("cpu", f"{__name__}:TOY", suite.GROUP),
     ]
-    monkeypatch.setattr(suites.importlib.metadata, "entry_points", lambda group: entries)
-    assert suites.names() == ("stages", "transport", "cpu", "not-one", "toy")
-    assert suites.get("toy").name == "toy" and suites.get("cpu").name == "cpu"
+    monkeypatch.setattr(suite.importlib.metadata, "entry_points", lambda group: entries)
+    assert suite_names() == ("stages", "transport", "cpu", "not-one", "toy")
+    assert suite_named("toy").name == "toy" and suite_named("cpu").name == "cpu"
     with pytest.raises(UsageError, match="is not a tfhet.bench.Suite"):
-        suites.get("not-one")
+        suite_named("not-one")

@@ -85,12 +85,10 @@ def test_a_machine_that_takes_half_the_time_is_twice_as_fast():
 def test_without_a_reference_there_is_no_speed_and_that_is_said():
     figures = cpu.figures_of({"": [Turn((1.0,), 1.0)], ALONE: [Turn((1.0,), 1.0)]}, 100, None)
     assert set(figures) == {PASS_MS, PASS_MS + ALONE}
-    assert SUITE.notes is not None
     assert any("no reference" in note for note in SUITE.notes(record(1.0, 1.0)))
 
 
 def test_processes_that_were_kept_from_their_cpus_are_told():
-    assert SUITE.notes is not None
     assert any("had a CPU 50% of the time" in note for note in SUITE.notes(record(1.0, 1.0, share=0.5)))
     assert not any("had a CPU" in note for note in SUITE.notes(record(1.0, 1.0)))
 

@@ -1,4 +1,4 @@
-"""bench/harness.py, meter.py and case.py: rounds, warm-up, and what is counted, on a clock that only the cases move."""
+"""bench/harness.py and meter.py: rounds, warm-up, and what is counted, on a clock that only the cases move."""
 
 from __future__ import annotations
 

@@ -1,27 +1,27 @@
-"""bench/progress.py: plain lines."""
+"""bench/command.py: a line for each run."""
 
 from __future__ import annotations
 
-import io
+import pytest
 
-from tfhet.bench import Case, ProcessMeter, measure, progress
+from tfhet.bench import Case, ProcessMeter, measure
+from tfhet.bench.command import show_progress
 from tfhet.clock import FakeClock
 from tfhet.events import Event
 
 
-def test_each_run_gets_one_whole_line() -> None:
-    out, clock = io.StringIO(), FakeClock()
+def test_each_run_gets_one_whole_line(capsys: pytest.CaptureFixture[str]) -> None:
+    clock = FakeClock()
     meter = ProcessMeter(clock, lambda: 0.0)
     case = Case("example", lambda _: clock.sleep(0.002), 10, "image")
-    measure([case], repeats=1, warmup=1, meter=meter, clock=clock, observer=progress.shown(out))
-    assert out.getvalue().splitlines() == [
+    measure([case], repeats=1, warmup=1, meter=meter, clock=clock, observer=show_progress)
+    assert capsys.readouterr().err.splitlines() == [
         "[bench] 1/2 example (2.00 ms): 200 us CPU per image",
         "[bench] 2/2 example (2.00 ms): 200 us CPU per image",
     ]
 
 
-def test_what_is_missing_is_told_and_other_events_are_not_shown() -> None:
-    out = io.StringIO()
-    progress.shown(out)(Event("case.missing", 0.0, {"case": "peer dali", "reason": "not installed"}))
-    progress.shown(out)(Event("case.prepared", 0.0, {"case": "x"}))
-    assert out.getvalue() == "[bench] peer dali is missing: not installed\n"
+def test_what_is_missing_is_reported_and_other_events_are_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    show_progress(Event("case.missing", 0.0, {"case": "peer dali", "reason": "not installed"}))
+    show_progress(Event("case.prepared", 0.0, {"case": "x"}))
+    assert capsys.readouterr().err == "[bench] peer dali is missing: not installed\n"

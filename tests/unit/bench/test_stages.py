@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tfhet.bench import chain, run
-from tfhet.bench.chain_form import ANTIALIAS, LINEAR, Form, forms, shaped
+from tfhet.bench.chain import ANTIALIAS, LINEAR, Form, forms, shaped
 from tfhet.errors import UsageError
 from tfhet.record import Record
 
@@ -16,9 +16,11 @@ tf = pytest.importorskip("tensorflow")
 pytest.importorskip("sklearn")
 
 from tfhet import stages as stage_room  # noqa: E402
-from tfhet.bench import plain, records  # noqa: E402
+from tfhet.bench import plain  # noqa: E402
 from tfhet.placement import Pipeline  # noqa: E402
 from tfhet.source import TFRecordSource  # noqa: E402
+from tfhet.source import digits as digit_data  # noqa: E402
+from tfhet.source import photos as photo_data  # noqa: E402
 
 EXAMPLES = 37
 SHAPE = (32, 32, 3)
@@ -27,7 +29,7 @@ SHAPE = (32, 32, 3)
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory: pytest.TempPathFactory) -> TFRecordSource:
     folder = tmp_path_factory.mktemp("records")
-    return records.repeated_digits(folder, EXAMPLES, tmp_path_factory.mktemp("cache"))
+    return digit_data.repeated(folder, EXAMPLES, tmp_path_factory.mktemp("cache"))
 
 
 def written(digits: TFRecordSource, chain: str, batch_size: int = 16) -> tuple[np.ndarray, np.ndarray]:
@@ -37,7 +39,7 @@ def written(digits: TFRecordSource, chain: str, batch_size: int = 16) -> tuple[n
 
 
 def test_the_records_are_exactly_as_many_as_asked_for_also_beyond_the_set(tmp_path: Path) -> None:
-    source = records.repeated_digits(tmp_path, 1500, tmp_path / "cache")
+    source = digit_data.repeated(tmp_path, 1500, tmp_path / "cache")
     source.check()
     assert source.example_count() == 1500
 
@@ -88,7 +90,8 @@ def test_a_stage_that_the_example_does_not_know_is_named() -> None:
 
 
 def test_a_chain_on_photos_is_measured_in_four_forms_and_each_is_what_it_says(tmp_path: Path) -> None:
-    pipeline = Pipeline(records.photos(3, cache=tmp_path), "imagenet-train", 2)
+    photos = TFRecordSource.from_directory(photo_data.photos(count=3, cache=tmp_path))
+    pipeline = Pipeline(photos, "imagenet-train", 2)
     assert forms(pipeline) == tuple(Form(w, d) for w in (LINEAR, ANTIALIAS) for d in ("uint8", "float32"))
     levels = shaped(pipeline, Form(ANTIALIAS, "uint8"))
     assert [stage.name for stage in levels.stages] == ["decode", "random_resized_crop", "random_flip"]

@@ -9,11 +9,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tfhet.bench import command, suites, transport
+from tfhet.bench import command, transport
+from tfhet.bench.suite import suite_named
 from tfhet.bench.transport import SUITE, loads_of
 from tfhet.bench.wire.load import SELECTION, Load
 from tfhet.errors import UsageError
-from tfhet.planes.tf_service.wire_cost import CLIENT, PREFIX, RATE, WORKER, key, wire_cost
+from tfhet.planes.tf_service import CLIENT, PREFIX, RATE, RATIO, WORKER, Moved
 from tfhet.record import Record
 
 
@@ -22,7 +23,7 @@ def options(*words: str) -> argparse.Namespace:
 
 
 def test_the_suite_is_listed():
-    assert suites.get("transport") is SUITE
+    assert suite_named("transport") is SUITE
 
 
 def test_nothing_asked_for_is_the_selection_and_one_option_makes_it_all_combinations():
@@ -48,7 +49,6 @@ def test_options_that_measure_nothing_are_refused_before_anything_starts(words, 
 
 
 def test_a_busy_machine_is_told_and_that_it_was_loopback():
-    assert SUITE.notes is not None
     busy, loopback = SUITE.notes(Record("transport", details={"machine_busy_pct": 50.0}))
     assert "50 % busy" in busy and "loopback" in loopback
 
@@ -63,7 +63,6 @@ def test_a_tiny_measurement_moves_batches_and_leaves_no_process_folder_or_port_b
     assert me.children(recursive=True) == []
     assert [connection for connection in me.net_connections("tcp") if connection.status == psutil.CONN_LISTEN] == []
     assert set(Path(tempfile.gettempdir()).iterdir()) - before == set()
-    cost = wire_cost(record, "float32", 150_000, "snappy", ranks=2)
-    stem = f"{PREFIX}.{key('float32', '150kB', 'snappy', ranks=2)}"
+    stem = f"{PREFIX}.{Moved('float32', '150kB', 'snappy', ranks=2).key}"
     assert all(min(record.figures[f"{stem}.{what}"].samples) > 0 for what in (CLIENT, WORKER, RATE))
-    assert 0 < cost.wire_ratio.value < 1
+    assert 0 < record.figures[f"{stem}.{RATIO}"].value < 1

@@ -7,14 +7,14 @@ import sys
 
 import pytest
 
+from tfhet.bench.transport import figures_of, rows_of
 from tfhet.bench.wire import lane
-from tfhet.bench.wire.figures import figures_of, rows_of
 from tfhet.bench.wire.lane import CLIENTS, DISPATCHER, LEAST, WORKERS, Lane, Turn, rounds
 from tfhet.bench.wire.load import SELECTION, SIZES, SNAPPY, Load, combined
 from tfhet.clock import FakeClock, cpu_of
 from tfhet.errors import TfhetError, UsageError
 from tfhet.events import Event
-from tfhet.planes.tf_service.wire_cost import wire_cost
+from tfhet.planes.tf_service import TF_SERVICE
 from tfhet.record import Record
 
 
@@ -151,4 +151,4 @@ def test_figures_and_rows_are_named_after_what_was_moved_and_held_against_the_pl
     assert "transport.vs_plain.uint8.19MB.none" not in figures
     assert "transport.uint8.19MB.none.wire_ratio" not in figures
     record = Record("transport", figures, details={"moved": rows_of([plain, packed])})
-    assert wire_cost(record, "uint8", 19_000_000, SNAPPY).wire_ratio.value == 0.9
+    assert TF_SERVICE.costs(record).wire("uint8", 19_000_000, SNAPPY).wire_ratio.value == 0.9

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfhet.catalogue.catalogue_file import CatalogueFile
-from tfhet.catalogue.instance_type import Instance
-from tfhet.catalogue.market_price import MARKETS, Price
+from tfhet.catalogue.instance_type import MARKETS, Instance, Price
 from tfhet.errors import UsageError
 
 WHOLE = """\
@@ -52,14 +51,14 @@ def test_a_file_says_types_and_prices():
 
 @pytest.mark.parametrize("text", ["", "# nothing yet\n", "instances: {}\n", "prices: []\n"])
 def test_a_file_may_say_nothing(text):
-    assert parse(text) == CatalogueFile("own.yaml")
+    assert parse(text) == CatalogueFile()
 
 
 @pytest.mark.parametrize(
     ("old", "new", "line", "says"),
     [
-        ("vcpus: 16", "vcpus: many", 2, r"ml\.box\.large: vcpus must be a whole number, from 0 .*'many'"),
-        ("vcpus: 16", "vcpus: 0", 2, r"vcpus must be at least 1"),
+        ("vcpus: 16", "vcpus: many", 2, r"ml\.box\.large: vcpus must be a whole number from 1 .*'many'"),
+        ("vcpus: 16", "vcpus: 0", 2, r"vcpus must be a whole number from 1 "),
         ("vcpus: 16", "vcpus: 1.5", 2, r"vcpus must be a whole number"),
         ("memory_gib: 8.5", "memory_gib: -1", 5, r"box\.small: memory_gib must be a number above 0"),
         ("memory_gib: 8.5", "memory_gib: nan", 5, r"memory_gib must be a number above 0"),
@@ -72,7 +71,7 @@ def test_a_file_may_say_nothing(text):
         (", gpu_memory_gib: 24", "", 2, r"gpus, gpu_kind and gpu_memory_gib together, or none"),
         ("burst_gbit_per_s: 10", "burst_gbit_per_s: 1", 7, r"network_burst_gbit_per_s must be more than network_gbit"),
         ("    network_gbit_per_s: 1\n", "", 6, r"network_burst_gbit_per_s must be more than network_gbit_per_s, which"),
-        ("box.small:\n", "'box small':\n", 4, r"'?box small'? must be given once, with a name of letters"),
+        ("box.small:\n", "'box small':\n", 4, r"'?box small'? must be called by a name of letters"),
         ("box.small:\n", "box.large:\n", 4, r"must be given once"),
         ("instances:", "types:", 1, r"the name 'types' must be one of instances, prices"),
         ("us-east-1", "virginia", 9, r"region must be the name of a region, like us-east-1; it is 'virginia'"),
@@ -109,12 +108,10 @@ def test_what_is_no_yaml_is_said_to_be_none(text):
         parse(text)
 
 
-def test_aliases_of_aliases_take_no_time_and_a_long_file_is_not_read():
+def test_aliases_of_aliases_take_no_time():
     nest = "a: &a0 {vcpus: 1}\n" + "".join(f"b{i}: &a{i + 1} [*a{i}, *a{i}, *a{i}]\n" for i in range(40))
     with pytest.raises(UsageError, match="must be one of instances, prices"):
         parse(nest)
-    with pytest.raises(UsageError, match="at most 1000000"):
-        parse("#" * 1_000_001)
 
 
 def test_a_file_that_is_not_there_is_an_error_with_its_name(tmp_path: Path):

@@ -1,34 +1,15 @@
 from __future__ import annotations
 
-import pytest
-
-from tfhet.cluster import Cluster, Group, Host
-from tfhet.errors import ClusterError
+from tfhet.cluster import Cluster, Group
 
 CLUSTER = Cluster(
     (Group("data_group", ("algo-3",), "ml.c5.xlarge"), Group("dnn_group", ("algo-2", "algo-1"), None)), "eth0"
 )
 
 
-def test_groups_and_hosts_are_found_by_name() -> None:
-    assert CLUSTER.group("dnn_group").first == "algo-2"
-    assert CLUSTER.host("algo-3") == Host("algo-3", "data_group", "ml.c5.xlarge")
-    assert CLUSTER.group_of("algo-1").name == "dnn_group"
+def test_a_cluster_describes_its_groups() -> None:
     assert CLUSTER.names == ("data_group", "dnn_group")
-    assert [host.name for host in CLUSTER.hosts] == ["algo-3", "algo-2", "algo-1"]
-
-
-def test_an_error_names_what_is_there() -> None:
-    everything = r"data_group \(algo-3\), dnn_group \(algo-2, algo-1\)"
-    with pytest.raises(ClusterError, match=f"no group 'gpu'.*{everything}"):
-        CLUSTER.group("gpu")
-    with pytest.raises(ClusterError, match=f"no host 'algo-9'.*{everything}"):
-        CLUSTER.host("algo-9")
-
-
-def test_a_group_without_hosts_has_no_first_one() -> None:
-    with pytest.raises(ClusterError, match="'empty' has no hosts"):
-        Group("empty", (), None).first  # noqa: B018
+    assert CLUSTER.describe() == "data_group (algo-3), dnn_group (algo-2, algo-1)"
 
 
 def test_a_cluster_is_heterogeneous_with_more_than_one_group_only() -> None:

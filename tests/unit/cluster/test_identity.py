@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -32,9 +31,9 @@ def _write(tmp_path: Path, document: object) -> Path:
 def test_a_real_file_is_read(tmp_path: Path) -> None:
     identity = Identity.from_resource_config(_write(tmp_path, REAL))
     assert (identity.current_host, identity.current_group) == ("algo-1", "data_group")
-    assert identity.is_heterogeneous
-    assert identity.group.hosts == ("algo-1",)
-    assert identity.host.instance_type == "ml.c5.xlarge"
+    assert identity.cluster.is_heterogeneous
+    assert identity.cluster.groups[0].hosts == ("algo-1",)
+    assert identity.cluster.groups[0].instance_type == "ml.c5.xlarge"
     assert identity.cluster.network_interface == "eth0"
 
 
@@ -52,9 +51,9 @@ def test_the_old_form_without_groups_is_one_homogeneous_group(tmp_path: Path) ->
     document = {"current_host": "algo-2", "hosts": ["algo-1", "algo-2"], "network_interface_name": "ethwe"}
     identity = Identity.from_resource_config(_write(tmp_path, document))
     assert identity.current_group == "homogeneousCluster"
-    assert identity.group.hosts == ("algo-1", "algo-2")
+    assert identity.cluster.groups[0].hosts == ("algo-1", "algo-2")
     assert identity.cluster.network_interface == "ethwe"
-    assert not identity.is_heterogeneous
+    assert not identity.cluster.is_heterogeneous
 
 
 @pytest.mark.parametrize(
@@ -70,7 +69,10 @@ def test_the_old_form_without_groups_is_one_homogeneous_group(tmp_path: Path) ->
         ({"instance_groups": "x"}, "'instance_groups' must be a list"),
         ({"instance_groups": [7]}, r"instance_groups\[0\] must be an object"),
         ({"instance_groups": [], "hosts": []}, "names no hosts"),
-        ({"instance_groups": [{"hosts": ["algo-1"], "instance_group_name": ""}]}, "expected the name of a group"),
+        (
+            {"instance_groups": [{"hosts": ["algo-1"], "instance_group_name": ""}]},
+            "'instance_group_name': expected text",
+        ),
         ({"instance_groups": [REAL["instance_groups"][0]] * 2}, "two groups are called 'data_group'"),  # type: ignore[index]
         (
             {
@@ -149,18 +151,6 @@ def test_variables_that_say_too_little_are_refused(env: dict[str, str]) -> None:
 def test_nothing_to_read_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(ClusterError, match="SAGEMAKER_BASE_DIR"):
         identify({"SAGEMAKER_BASE_DIR": str(tmp_path)})
-
-
-def test_a_local_identity_is_one_host() -> None:
-    identity = Identity.local("here")
-    assert identity.host.name == "here"
-    assert not identity.is_heterogeneous
-
-
-def test_a_missing_toolkit_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "sagemaker_training.environment", None)
-    with pytest.raises(ClusterError, match=r"tfhet\[sagemaker\]"):
-        Identity.from_toolkit()
 
 
 def test_a_base_directory_that_cannot_be_is_a_cluster_error() -> None:

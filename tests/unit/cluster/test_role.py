@@ -51,7 +51,7 @@ def test_only_a_data_group_is_a_job_without_a_dnn_group_unless_meant() -> None:
         ({}, "no group 'data_group'.*--data_group NAME.*cpu .*gpu"),
         ({"data_group": "cpu"}, "no group 'dnn_group'.*--dnn_group NAME"),
         ({"data_group": "cpus", "dnn_group": "gpu"}, "--data_group says 'cpus', which this job does not have"),
-        ({"data_group": "cpu", "dnn_group": "cpu"}, "both say 'cpu'"),
+        ({"data_group": "cpu", "dnn_group": "cpu"}, "'cpu' cannot be both data and dnn"),
     ],
 )
 def test_unknown_names_are_explained(told: dict[str, str], says: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -85,7 +86,7 @@ def hosts(need) -> Iterator[dict[str, Host]]:
 
 @pytest.fixture
 def bridge(hosts) -> Iterator[Bridge]:
-    with Bridge.create("test") as made:
+    with contextlib.closing(Bridge("test")) as made:
         for host in hosts.values():
             made.attach(host.name, host.process.pid, host.address)
         yield made
@@ -358,8 +359,9 @@ def test_what_a_host_sent_and_received_is_counted(bridge, hosts):
     for _ in range(10):
         assert post.arrives("algo-1", "algo-2", b"x" * 100)
     after = bridge.bytes("algo-1")
-    assert after.sent_bytes - before.sent_bytes >= 10 * (100 + 8 + 20 + 14)
-    assert bridge.bytes("algo-2").received_bytes >= 10 * (100 + 8 + 20 + 14)
+    sent, (_, received) = after[0] - before[0], bridge.bytes("algo-2")
+    assert sent >= 10 * (100 + 8 + 20 + 14)
+    assert received >= 10 * (100 + 8 + 20 + 14)
 
 
 def test_a_stranger_reaches_the_hosts(bridge, hosts):
@@ -373,16 +375,6 @@ def test_a_stranger_reaches_the_hosts(bridge, hosts):
         taken.close()
 
 
-def test_a_host_that_was_started_again_has_a_cable_again(bridge, hosts):
-    again = Host("algo-1", "10.77.0.1")
-    try:
-        bridge.attach("algo-1", again.process.pid, again.address)
-        assert devices(hosts["algo-1"].namespace) == ["lo"]
-        assert Post({"algo-1": again, "algo-2": hosts["algo-2"]}).arrives("algo-2", "algo-1")
-    finally:
-        again.close()
-
-
 def test_faults_of_a_host_whose_processes_are_gone_do_no_harm(bridge, hosts, need):
     need("tc", "bandwidth limit", "nft", "packet loss")
     hosts["algo-1"].process.kill()
@@ -393,8 +385,6 @@ def test_faults_of_a_host_whose_processes_are_gone_do_no_harm(bridge, hosts, nee
     bridge.heal(["algo-1"])
     bridge.limit("algo-1", None)
     bridge.lose("algo-1", None)
-    bridge.detach("algo-1")
-    bridge.detach("algo-1")
     assert Post({name: hosts[name] for name in ("algo-2", "algo-3")}).arrives("algo-2", "algo-3")
 
 
@@ -422,7 +412,7 @@ CREATOR = """
 import sys
 from tfhet.container import bridge
 bridge.has_netem = lambda namespace: False
-network = bridge.Bridge.create("killed")
+network = bridge.Bridge("killed")
 network.attach("algo-1", int(sys.argv[1]), "10.77.0.1")
 network.delay("algo-1", 0.001)
 print("ready", flush=True)
@@ -463,9 +453,6 @@ def test_every_address_has_a_hardware_address_of_its_own():
     [
         (lambda bridge, pid: bridge.attach("x", os.getpid(), "10.77.0.9"), "no network namespace of its own"),
         (lambda bridge, pid: bridge.attach("x", 2**22 + 1, "10.77.0.9"), "No such file"),
-        (lambda bridge, pid: bridge.attach("x", pid, "10.77.0.2"), "10.77.0.2 is algo-2's"),
-        (lambda bridge, pid: bridge.attach("x", pid, "10.77.0.254"), "none for a host"),
-        (lambda bridge, pid: bridge.attach("x", pid, "10.78.0.1"), "none for a host"),
         (
             lambda bridge, pid: bridge.limit("x", 1e6),
             "x is not attached to the network; attached: algo-1, algo-2, algo",
@@ -482,21 +469,6 @@ def test_wrong_use_is_said(bridge, hosts, wrong, message):
     with pytest.raises(UsageError, match=message):
         wrong(bridge, hosts["algo-1"].process.pid)
     assert Post(hosts).arrives("algo-1", "algo-2"), "and changes nothing"
-
-
-@pytest.mark.parametrize(
-    ("tag", "subnet", "message"),
-    [
-        ("a-b", "10.77.0.0/24", "letters and digits"),
-        ("", "10.77.0.0/24", "letters and digits"),
-        ("toolongatag", "10.77.0.0/24", "letters and digits"),
-        ("t", "10.77.0.1/24", "host bits"),
-        ("t", "10.77.0.0/16", "from /24 to /29"),
-    ],
-)
-def test_wrong_names_and_subnets_are_refused(tag, subnet, message):
-    with pytest.raises(UsageError, match=message):
-        Bridge.create(tag, subnet)
 
 
 def test_a_command_that_fails_is_shown_with_its_message_and_line(bridge, hosts):

@@ -49,7 +49,7 @@ def contained(tmp_path: Path, repository: Path):
     if lacking := kernel.missing("namespace", tmp_path):
         pytest.skip("; ".join(f"{feature.name}: {feature.what_to_do}" for feature in lacking))
     started: list[subprocess.Popen[str]] = []
-    bridge = Bridge.create("test")
+    bridge = Bridge("test")
 
     def start(command: list[str], *, attached: bool = True, **fields) -> subprocess.Popen[str]:
         number = len(started)
@@ -60,7 +60,7 @@ def contained(tmp_path: Path, repository: Path):
         hidden = [path for path in (str(repository), sys.prefix) if path.startswith(("/tmp/", "/run/", "/mnt/"))]
         carried = [path for path in hidden if path == hidden[0] or not path.startswith(hidden[0] + "/")]
         given["mounts"] = (*(Mount(path, path) for path in carried), *given.get("mounts", ()))
-        container = Container("algo-7", str(scratch), "eth0", command, **given)
+        container = Container("algo-7", str(scratch), command, **given)
         spec = tmp_path / f"spec-{number}.json"
         container.write(spec)
         assert Container.read(spec) == container

@@ -96,7 +96,7 @@ def test_a_delay_needs_netem_or_a_compiler(monkeypatch):
     monkeypatch.setattr(kernel, "_PROBES", tuple(each for each in kernel._PROBES if each.name == "packet delay"))
     monkeypatch.setattr(kernel._Sandbox, "namespace", None)
     for netem, words, there in ((True, [], True), (False, ["c++"], True), (False, [], False)):
-        monkeypatch.setattr(kernel.shaping, "has_netem", lambda namespace, netem=netem: netem)
+        monkeypatch.setattr(kernel, "has_netem", lambda namespace, netem=netem: netem)
         monkeypatch.setattr(kernel, "compiler", lambda env, words=words: words)
         assert [feature.name for feature in kernel.missing(DELAY)] == ([] if there else ["packet delay"])
 

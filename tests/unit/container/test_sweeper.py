@@ -207,7 +207,7 @@ def test_what_cannot_be_removed_is_said_and_tried_again(locks: Path, others: lis
     others.append(dead := Other(locks, tmp_path / "dead", "cgroup"))
     dead.kill()
     with monkeypatch.context() as patch:
-        patch.setattr(Cgroup, "remove", lambda self, limit_s: [4711])
+        patch.setattr(Cgroup, "remove", lambda self: [4711])
         assert any("processes 4711 do not die" in line for line in sweeper.sweep(locks))
     assert [path.stem for path in locks.iterdir()] == [dead.tag]
     assert any("removed, 1 processes killed" in line for line in sweeper.sweep(locks))

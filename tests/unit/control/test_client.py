@@ -320,7 +320,7 @@ def test_a_failing_observer_costs_nothing(run: Run, link_of: Any, caplog: pytest
 
         link = link_of("a", observer=full_disk)
         await link.start()
-        await link.join("a", observer=full_disk)
+        await link.join("a")
         await link.coordinator.wait_joined(10)
         await link.coordinator.end(0, "done")
         assert await link.until("end") == [("end", "a", 0, "done")]

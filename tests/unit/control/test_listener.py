@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tfhet.control.listener import MAX_UNAUTHENTICATED
-from tfhet.control.message import MAX_LINE_BYTES
+from tfhet.control import listener
+from tfhet.control.connection import MAX_LINE_BYTES
 from tfhet.events import Event
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -119,10 +119,10 @@ def test_a_thousand_connections_at_once_change_nothing(
             await link.join("b")
             link.members["b"].send({"type": "through"})
             await link.until("message")
-            while link.coordinator._listener.drops < 1000 - MAX_UNAUTHENTICATED:
+            while link.coordinator._listener.drops < 1000 - listener.MAX_UNAUTHENTICATED:
                 await asyncio.sleep(0.001)
             await link.coordinator.wait_joined(10)
-            assert len(link.coordinator._listener._unproved) <= MAX_UNAUTHENTICATED
+            assert len(link.coordinator._listener._unproved) <= listener.MAX_UNAUTHENTICATED
             assert await link.coordinator.end(0, "done") == frozenset()
             flood.stdin.close()
         assert not [entry for entry in link.told if entry[0] in ("lost", "lease lost")]
@@ -134,9 +134,13 @@ def test_a_thousand_connections_at_once_change_nothing(
     assert len([r for r in caplog.records if "dropped a connection" in r.message]) < 25
 
 
-def test_half_open_connections_do_not_keep_a_member_out(run: Run, link_of: Any) -> None:
+def test_half_open_connections_do_not_keep_a_member_out(
+    run: Run, link_of: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener, "MAX_UNAUTHENTICATED", 4)
+
     async def scenario() -> None:
-        link = link_of("a", max_unauthenticated=4)
+        link = link_of("a")
         await link.start()
         peers = [_peer(link.port) for _ in range(50)]
         await link.join("a")

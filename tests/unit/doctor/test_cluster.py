@@ -31,9 +31,9 @@ def file(tmp_path: Path) -> str:
 
 def test_what_the_machine_knows_of_a_cluster_file_is_gathered(file):
     found = look(file)
-    assert (found.workers, found.ranks, found.data_hosts, found.dnn_hosts) == (4, 1, 2, 1)
+    assert (found.workers, found.data_hosts, found.dnn_hosts) == (4, 2, 1)
     assert found.files == {"training": 2, "validation": None}
-    assert found.types["ml.c5.xlarg"] is None and "ml.c5.xlarge" in found.near["ml.c5.xlarg"]
+    assert "ml.c5.xlarg" not in found.types and "ml.c5.xlarge" in found.unknown_types["ml.c5.xlarg"]
     assert found.mistyped == {"--data_host_worker": "--data_host_workers"}
     said = {check.name: check for check in CLUSTER.checks(found)}
     assert said["channels"].status is Status.WRONG and "gone" in said["channels"].found
@@ -45,7 +45,7 @@ def test_arguments_that_the_launcher_refuses_are_a_finding(file):
     path.write_text(path.read_text().replace("data_host_workers: 2", "lease_s: 0"))
     found = look(file)
     assert "--lease_s must be positive" in found.refused
-    assert found.workers == 2, "the usual settings stand in"
+    assert found.workers == 2, "the defaults stand in"
 
 
 @pytest.mark.parametrize("name", presets())

@@ -24,13 +24,14 @@ def here(monkeypatch):
 
     def put(loaded: Loaded) -> None:
         monkeypatch.setattr(examination.software, "load", lambda env: loaded)
-        monkeypatch.setattr(examination.kernel, "probe", lambda directory: (FEATURE,))
+        monkeypatch.setattr(examination.container, "probe", lambda directory: (FEATURE,))
 
     return put
 
 
 def check(status: Status, is_needed: bool = False) -> Check:
-    return Check("software", "a thing", status, "2.0", "work", "get it", is_needed, "owner/project#12")
+    what = "" if status is Status.OK else "get it"
+    return Check("software", "a thing", status, "2.0", "work", what, is_needed, "owner/project#12")
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,7 @@ import socket
 
 import pytest
 
-from tfhet.doctor.host import HostFacts, _busy, cpu_quota, look
-from tfhet.doctor.host_rules import MACHINE
+from tfhet.doctor.host import MACHINE, HostFacts, _busy, cpu_quota, look
 from tfhet.units import GIB
 
 

@@ -12,9 +12,9 @@ def found(name: str, there: bool | None, needed_for: tuple[str, ...] = (NAMESPAC
 
 
 def test_what_is_there_is_ok_and_what_is_not_says_what_to_do():
-    assert found("ip", True).status is Status.OK and not found("ip", True).advice
+    assert found("ip", True).status is Status.OK and not found("ip", True).what_to_do
     gone = found("nft", False, (LOSE,))
-    assert (gone.status, gone.found, gone.advice) == (Status.MISSING, "seen", "install it")
+    assert (gone.status, gone.found, gone.what_to_do) == (Status.MISSING, "seen", "install it")
     assert gone.why == "lost packets of hosts in namespaces"
 
 
@@ -25,7 +25,7 @@ def test_what_has_a_stand_in_is_a_limit():
 def test_what_was_not_tried_says_that_root_would():
     check = found("overlay", None)
     assert check.status is Status.UNKNOWN
-    assert check.advice == "run tfhet doctor as root"
+    assert check.what_to_do == "run tfhet doctor as root"
 
 
 def test_every_feature_says_what_it_is_for():

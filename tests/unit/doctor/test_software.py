@@ -22,15 +22,15 @@ def found(loaded: Loaded = NOTHING_WRONG, gpus: int = 0, **installed: str | None
 def test_what_is_installed_and_loads_is_ok():
     made = found(Loaded(horovod=frozenset({"gloo", "mpi"})))
     for name in ("Python", "tensorflow", "horovod", "Horovod with Gloo", "Horovod with MPI", "sagemaker-training"):
-        assert made[name].status is Status.OK and not made[name].advice
+        assert made[name].status is Status.OK and not made[name].what_to_do
     assert made["tensorflow"].found == "2.15.1, Keras 2.15.0"
 
 
 def test_what_is_not_installed_is_missing_and_says_how_to_have_it():
     made = found(sagemaker_training=None, horovod=None)
     assert made["sagemaker-training"].status is made["horovod"].status is Status.MISSING
-    assert made["sagemaker-training"].advice == "pip install tfhet[sagemaker]"
-    assert made["horovod"].advice == "pip install tfhet[horovod]"
+    assert made["sagemaker-training"].what_to_do == "pip install tfhet[sagemaker]"
+    assert made["horovod"].what_to_do == "pip install tfhet[horovod]"
     assert "Horovod with Gloo" not in made
     assert not any(check.is_fatal for check in made.values())
 
@@ -41,7 +41,7 @@ def test_only_without_tensorflow_nothing_works():
     assert "2.15.1" in made["tensorflow"].found and "no libcudart" in made["tensorflow"].found
     assert [check.name for check in made.values() if check.is_fatal] == ["tensorflow"]
     gone = found(Loaded(tensorflow_error="ModuleNotFoundError"), tensorflow=None)["tensorflow"]
-    assert gone.is_fatal and gone.found == "not installed" and "pip install tensorflow" in gone.advice
+    assert gone.is_fatal and gone.found == "not installed" and "pip install tensorflow" in gone.what_to_do
 
 
 def test_a_horovod_that_does_not_load_says_why():
@@ -53,7 +53,7 @@ def test_a_horovod_that_does_not_load_says_why():
 def test_what_horovod_was_not_built_with_says_how_to_build_it():
     made = found(Loaded(horovod=frozenset({"gloo"})))
     assert made["Horovod with MPI"].status is Status.MISSING
-    assert "HOROVOD_WITH_MPI=1" in made["Horovod with MPI"].advice
+    assert "HOROVOD_WITH_MPI=1" in made["Horovod with MPI"].what_to_do
 
 
 def test_nccl_is_asked_for_where_there_are_gpus_only():

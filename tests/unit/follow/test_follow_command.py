@@ -13,14 +13,13 @@ import pytest
 
 boto3 = pytest.importorskip("boto3")
 
-from tfhet import catalogue  # noqa: E402
+from tfhet import aws, catalogue  # noqa: E402
 from tfhet.clock import FakeClock  # noqa: E402
 from tfhet.errors import UsageError  # noqa: E402
 from tfhet.follow.command import add  # noqa: E402
 from tfhet.follow.examination import examine  # noqa: E402
 from tfhet.messages import MetricLine  # noqa: E402
 from tfhet.record import RunFolder  # noqa: E402
-from tfhet.submit import aws  # noqa: E402
 
 T0 = 1_700_000_000.0
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tfhet.cluster.group import HOMOGENEOUS_GROUP
-from tfhet.follow.heard import cluster_of, placed
+from tfhet.cluster import HOMOGENEOUS_GROUP
+from tfhet.follow.heard import Heard, cluster_of, placed
 from tfhet.follow.state import InstanceGroup
 from tfhet.messages import HostLine
 
@@ -32,8 +32,8 @@ def test_where_two_groups_lack_hosts_nobody_is_guessed() -> None:
 
 
 def test_the_cluster_has_as_many_hosts_as_are_paid_for_whoever_was_heard() -> None:
-    told = {"algo-2": HostLine("heterogeneous", "dnn", "dnn_group", 8)}
-    cluster = cluster_of([DNN, DATA], told, ["algo-2", "algo-3"])
+    heard = Heard({"algo-2": HostLine("heterogeneous", "dnn", "dnn_group", 8), "algo-3": None})
+    cluster = cluster_of([DNN, DATA], heard)
     assert cluster["dnn_group"] == {
         "hosts": ["algo-2"],
         "instance_type": "ml.p4d.24xlarge",
@@ -46,5 +46,5 @@ def test_the_cluster_has_as_many_hosts_as_are_paid_for_whoever_was_heard() -> No
 
 def test_hosts_are_in_the_order_of_their_numbers() -> None:
     only = InstanceGroup(HOMOGENEOUS_GROUP, "ml.g5.xlarge", 2)
-    (group,) = cluster_of([only], {}, ["algo-10", "algo-2"]).values()
+    (group,) = cluster_of([only], Heard({"algo-10": None, "algo-2": None})).values()
     assert group["hosts"] == ["algo-2", "algo-10"] and group["role"] == "dnn"

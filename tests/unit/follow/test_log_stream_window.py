@@ -20,7 +20,7 @@ def test_lines_of_several_hosts_come_in_the_order_of_their_times() -> None:
     window.add([line(1, host="algo-2"), line(3, host="algo-2")])
     assert window.due() == []
     clock.sleep(5)
-    assert [each.at_s for each in window.due()] == [1, 2, 3, 4]
+    assert [each.at_ms for each in window.due()] == [1000, 2000, 3000, 4000]
     assert window.due() == [] and window.rest() == []
 
 
@@ -31,7 +31,7 @@ def test_a_line_that_is_late_by_less_than_the_window_still_comes_in_its_place() 
     clock.sleep(4.9)
     window.add([line(9)])
     clock.sleep(0.1)
-    assert [each.at_s for each in window.due()] == [9, 10]
+    assert [each.at_ms for each in window.due()] == [9000, 10000]
 
 
 def test_a_line_that_is_later_than_the_window_is_given_at_once() -> None:

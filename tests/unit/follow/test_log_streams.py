@@ -13,10 +13,10 @@ from botocore.stub import Stubber  # noqa: E402
 from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
+from tfhet.aws import AwsRefused, Patient  # noqa: E402
 from tfhet.clock import FakeClock  # noqa: E402
 from tfhet.errors import UsageError  # noqa: E402
 from tfhet.follow.log_streams import GROUP, LogLine, LogStreams, host_of  # noqa: E402
-from tfhet.submit.aws import AwsRefused, Patient  # noqa: E402
 
 AWS = Patient(FakeClock())
 HORIZON_S = 10.0

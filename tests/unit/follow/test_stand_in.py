@@ -15,13 +15,13 @@ import pytest
 moto = pytest.importorskip("moto", reason="needs moto: pip install 'moto>=5'")
 boto3 = pytest.importorskip("boto3")
 
+from tfhet.aws import Patient  # noqa: E402
 from tfhet.catalogue import TRAINING, Price  # noqa: E402
 from tfhet.clock import FakeClock  # noqa: E402
 from tfhet.follow.following import Followed, follow  # noqa: E402
 from tfhet.follow.log_streams import GROUP  # noqa: E402
-from tfhet.follow.state import STOPPED, JobState  # noqa: E402
+from tfhet.follow.state import JobState  # noqa: E402
 from tfhet.submit import JobSubmission, read  # noqa: E402
-from tfhet.submit.aws import Patient  # noqa: E402
 
 PRICE = Price(1.0, "us-east-1", TRAINING, "a test", datetime.date(2026, 1, 1))
 
@@ -142,8 +142,8 @@ def test_a_job_that_was_sent_and_followed_is_stopped_by_ctrl_c_and_described_as_
     found, out = followed(cloud, submission, tmp_path, ask=lambda question: True)
 
     after = state(cloud, submission)
-    assert after.status == STOPPED and after.billable_s(0.0) == 120.0
-    assert found.summary.status == STOPPED and found.exit_code == 1
+    assert after.status == "Stopped" and after.billable_s(0.0) == 120.0
+    assert found.summary.status == "Stopped" and found.exit_code == 1
     assert "algo-1 | it trains" in out and f"{submission.name} was asked to stop" in out
     assert found.folder.log_tail("algo-1", 1) == ["it trains"]
 
@@ -156,4 +156,4 @@ def test_a_job_that_somebody_else_stops_while_it_is_asked_about_is_followed_to_i
         return True
 
     found, _ = followed(cloud, submission, tmp_path, ask)
-    assert found.summary.status == STOPPED
+    assert found.summary.status == "Stopped"

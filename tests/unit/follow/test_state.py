@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tfhet.cluster.group import HOMOGENEOUS_GROUP
+from tfhet.cluster import HOMOGENEOUS_GROUP
 from tfhet.follow.state import USUAL_LIMIT_S, InstanceGroup, JobState
 
 

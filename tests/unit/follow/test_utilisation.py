@@ -1,4 +1,4 @@
-"""follow/utilisation.py: what hosts used, as CloudWatch tells, in percent of what they have."""
+"""follow/examination.py: what hosts used, as CloudWatch tells, in percent of what they have."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from botocore.stub import ANY, Stubber  # noqa: E402
 
 from tfhet import catalogue  # noqa: E402
 from tfhet.advice import HostUtilisation  # noqa: E402
+from tfhet.aws import Patient  # noqa: E402
 from tfhet.catalogue import InstanceGroup  # noqa: E402
 from tfhet.clock import FakeClock  # noqa: E402
-from tfhet.cluster.group import HOMOGENEOUS_GROUP  # noqa: E402
+from tfhet.cluster import HOMOGENEOUS_GROUP  # noqa: E402
+from tfhet.follow.examination import METRICS, measured  # noqa: E402
 from tfhet.follow.state import JobState  # noqa: E402
-from tfhet.follow.utilisation import METRICS, measured  # noqa: E402
-from tfhet.submit.aws import Patient  # noqa: E402
 
 NOW_S = 1_700_000_000.0
 BETWEEN_S = (NOW_S - 3590, NOW_S - 1)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 
 import pytest
@@ -9,6 +11,7 @@ from tfhet.events import ignore
 from tfhet.launch import LaunchSettings
 from tfhet.launch.assignment import Assignment
 from tfhet.planes import LauncherSide, Outlets
+from tfhet.planes.tf_service import Fleet
 
 
 @pytest.fixture
@@ -22,18 +25,39 @@ def side_of():
     return build
 
 
-def test_a_data_host_serves_and_has_no_rank(assignment_of, side_of):
+@pytest.fixture
+def serves(side_of, monkeypatch):
+    """`serves(assignment)`: whether its launcher would start processes of the data plane."""
+
+    class Serving(Exception):
+        pass
+
+    async def start(*given: object) -> None:
+        raise Serving
+
+    def build(assignment: Assignment) -> bool:
+        with monkeypatch.context() as patch, contextlib.suppress(Serving):
+            patch.setattr(Fleet, "start_dispatcher", start)
+            patch.setattr(Fleet, "start_workers", start)
+            asyncio.run(side_of(assignment).serve())
+            return False
+        return True
+
+    return build
+
+
+def test_a_data_host_serves_and_has_no_rank(assignment_of, serves):
     found = assignment_of("d1", data=("d1", "d2"), dnn=("t1", "t2"))
     place = found.place
     assert place.rank is None and not place.is_leader and place.leads_host
     assert (place.member, place.label, place.mode) == ("d1", "d1", "heterogeneous")
-    assert (found.plane.name, found.serving_hosts, side_of(found).serves) == ("tf_service", ("d1", "d2"), True)
+    assert (found.plane.name, found.serving_hosts, serves(found)) == ("tf_service", ("d1", "d2"), True)
 
 
-def test_rank_0_is_the_leader_and_expects_all_others(assignment_of, side_of):
+def test_rank_0_is_the_leader_and_expects_all_others(assignment_of, serves):
     found = assignment_of("t1", 0, data=("d1", "d2"), dnn=("t1", "t2"), ranks=2)
     place = found.place
-    assert place.is_leader and place.leads_host and side_of(found).serves
+    assert place.is_leader and place.leads_host and serves(found)
     assert (place.member, place.label, place.size) == ("rank-0", "t1/0", 4)
     assert place.followers == {"d1", "d2", "rank-1", "rank-2", "rank-3"}
     assert found.strategy.name == "horovod"
@@ -42,39 +66,39 @@ def test_rank_0_is_the_leader_and_expects_all_others(assignment_of, side_of):
 @pytest.mark.parametrize(
     ("host", "rank", "leads"), [("t1", 0, True), ("t1", 1, False), ("t2", 2, True), ("t2", 3, False)]
 )
-def test_local_rank_0_does_what_a_host_does_once(assignment_of, side_of, host, rank, leads):
+def test_local_rank_0_does_what_a_host_does_once(assignment_of, serves, host, rank, leads):
     found = assignment_of(host, rank, "--dnn_host_workers", 1, dnn=("t1", "t2"), ranks=2)
-    assert found.place.leads_host == side_of(found).serves == leads
+    assert found.place.leads_host == serves(found) == leads
     assert found.place.is_leader == (rank == 0)
 
 
-def test_without_data_hosts_the_dnn_hosts_serve_where_they_have_workers(assignment_of, side_of):
+def test_without_data_hosts_the_dnn_hosts_serve_where_they_have_workers(assignment_of, side_of, serves):
     arguments = ("--dnn_host_workers", 2)
     first, second = (assignment_of(f"t{n + 1}", n, *arguments, data=(), dnn=("t1", "t2")) for n in range(2))
-    assert side_of(first).serves and side_of(second).serves
+    assert serves(first) and serves(second)
     assert first.serving_hosts == second.serving_hosts == ("t1", "t2")
     assert first.place.mode == second.place.mode == "homogeneous"
     assert first.place.followers == {"rank-1"}
-    assert side_of(first).words == "dispatcher 127.0.0.1:6000, 4 workers"
+    assert side_of(first).facts == {"dispatcher": "127.0.0.1:6000", "workers": "4"}
 
 
-def test_without_any_worker_every_rank_prepares_its_own_data(assignment_of, side_of):
+def test_without_any_worker_every_rank_prepares_its_own_data(assignment_of, serves):
     found = assignment_of("t1", 0, data=())
     assert (found.plane.name, found.strategy.name, found.serving_hosts) == ("local", "solo", ())
-    assert not side_of(found).serves and found.place.ports.every == (found.place.ports.control,)
+    assert not serves(found) and found.place.ports.every == (found.place.ports.control,)
 
 
-def test_every_launcher_comes_to_the_same_picture(assignment_of, side_of):
+def test_every_launcher_comes_to_the_same_picture(assignment_of, side_of, serves):
     shape = {"data": ("d1", "d2"), "dnn": ("t1", "t2"), "ranks": 2}
     arguments = ("--data_host_workers", 3, "--dnn_host_workers", 1)
     launchers = [("d1", None), ("d2", None), ("t1", 0), ("t1", 1), ("t2", 2), ("t2", 3)]
     found = [assignment_of(host, rank, *arguments, **shape) for host, rank in launchers]
     places = [one.place for one in found]
     assert len({(p.leader_address, p.ports.control, p.mode) for p in places}) == 1
-    assert len({(side_of(one).words, one.serving_hosts, one.plane.name) for one in found}) == 1
-    assert "8 workers" in side_of(found[0]).words
+    assert len({(*side_of(one).facts.items(), one.serving_hosts, one.plane.name) for one in found}) == 1
+    assert side_of(found[0]).facts["workers"] == "8"
     assert [place.host for place in places if place.is_leader] == ["t1"]
-    assert [one.place.host for one in found if side_of(one).serves] == ["d1", "d2", "t1", "t2"]
+    assert [one.place.host for one in found if serves(one)] == ["d1", "d2", "t1", "t2"]
     leader = places[2]
     assert leader.followers == {place.member for place in places} - {leader.member}
 
@@ -85,7 +109,7 @@ def test_addresses_are_those_that_other_hosts_reach(environment_of, side_of):
         "TFHET_PORTS": '{"control": 1600, "dispatcher": 600, "workers": [601, 602]}',
     }
     found = Assignment.of(env, LaunchSettings.parse(["--data_host_workers", "2"])[0])
-    assert "dispatcher 10.0.0.2:600" in side_of(found).words
+    assert side_of(found).facts["dispatcher"] == "10.0.0.2:600"
     assert found.place.leader_address == "10.0.0.2"
     assert found.place.ports.plane["workers"] == (601, 602)
 
@@ -95,7 +119,7 @@ def test_names_are_addresses_where_nothing_says_otherwise(environment_of, side_o
     del env["TFHET_ADDRESSES"], env["TFHET_PORTS"]
     words = ["--dispatcher_port", "700", "--control_port", "1700", "--worker_port", "701", "--data_host_workers", "2"]
     found = Assignment.of(env, LaunchSettings.parse(words)[0])
-    assert "dispatcher t1:700" in side_of(found).words
+    assert side_of(found).facts["dispatcher"] == "t1:700"
     assert (found.place.leader_address, found.place.ports.every) == ("t1", (1700, 700, 701, 702))
 
 

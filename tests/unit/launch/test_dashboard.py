@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tfhet.launch.metrics import labels
-from tfhet.planes.tf_service.metrics import SERVICE_METRICS
+from tfhet.launch.output import labels
+from tfhet.planes.tf_service.launcher_side import SERVICE_METRICS
 from tfhet.telemetry import METRICS
 
 DASHBOARD = json.loads((Path(__file__).resolve().parents[3] / "docs" / "grafana.json").read_text())

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tfhet.launch.failure import LIMIT, write_failure
+from tfhet.launch.job_result import FAILURE_LIMIT, write_failure
 
 
 def test_cause_host_code_and_the_last_lines_are_written(tmp_path: Path):
@@ -22,13 +22,13 @@ def test_what_is_written_fits_into_what_sagemaker_shows(tmp_path: Path):
     log = [f"line {i}" for i in range(1000)]
     write_failure(tmp_path / "output" / "failure", "cause", "t1/0", 1, log)
     text = (tmp_path / "output" / "failure").read_text()
-    assert len(text) == LIMIT == 1024
+    assert len(text) == FAILURE_LIMIT == 1024
     assert text.startswith("cause\n") and text.endswith("line 999")
 
 
 def test_a_cause_that_is_too_long_is_cut(tmp_path: Path):
     write_failure(tmp_path / "output" / "failure", "x" * 5000, "t1/0", 1, ["log"])
-    assert (tmp_path / "output" / "failure").read_text() == "x" * LIMIT
+    assert (tmp_path / "output" / "failure").read_text() == "x" * FAILURE_LIMIT
 
 
 def test_nothing_is_laid_out_where_there_is_no_job(tmp_path: Path):

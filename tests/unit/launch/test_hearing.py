@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfhet.clock import FakeClock
-from tfhet.launch.hearing import Hearing
+from tfhet.launch.script import Hearing
 from tfhet.messages import MetricLine, rank
-from tfhet.trainer.meter import Meter, StepTime
+from tfhet.record import StepTime
+from tfhet.trainer.meter import Meter
 
 LINE = MetricLine(10, 0, 86.14, 1280.0, 3.1, 2.3)
 SHORT = MetricLine(10, 0, 86.1, 1280.0, 3.1, 2.3)
@@ -51,7 +52,7 @@ def test_the_metric_lines_of_a_script_that_sends_no_messages_are_counted():
 def test_metrics_that_are_printed_and_sent_are_counted_once(first):
     heard = Heard()
     later = MetricLine(20, 0, 80.04, 1300.0, 3.0, 2.0)
-    acts = {LINE: [str(LINE), rank.Metrics.of(LINE)], later: [str(later), rank.Metrics.of(later)]}
+    acts = {LINE: [str(LINE), LINE], later: [str(later), later]}
     order = [*acts[LINE], *acts[later]]
     if first == "message":
         order = [*reversed(acts[LINE]), *reversed(acts[later])]

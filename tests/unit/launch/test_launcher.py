@@ -151,7 +151,7 @@ def test_a_launcher_that_is_told_to_stop_stops_its_script_and_says_so(environmen
         assert launcher.wait(20) == 128 + number
     with pytest.raises(ProcessLookupError):
         os.kill(int(line.split()[-1]), 0)
-    assert failure(tmp_path).startswith(f"t1/0 was told to stop ({number.name})\n")
+    assert failure(tmp_path).startswith(f"t1/0 was asked to stop ({number.name})\n")
 
 
 def test_a_signal_that_comes_after_the_verdict_does_not_change_the_exit_code(environment_of, tmp_path):
@@ -246,7 +246,7 @@ def test_a_port_for_prometheus_that_is_taken_ends_no_job(launch, capfd):
     assert "[t1/0] trained" in out and "no metrics at --metrics_port" in out
 
 
-@pytest.mark.parametrize("sends", ["", "send(rank.Metrics.of(line))"], ids=["printed", "printed and sent"])
+@pytest.mark.parametrize("sends", ["", "send(line)"], ids=["printed", "printed and sent"])
 def test_a_metric_line_is_written_once_more_for_cloudwatch_where_that_is_wanted(launch, capfd, sends):
     assert launch(SAYS + sends, "--emf_namespace", "training") == 0
     lines = capfd.readouterr().out.splitlines()
@@ -284,7 +284,7 @@ def test_a_script_that_is_told_to_stop_may_finish_what_it_does(environment_of, t
         assert process.wait(30) == expected
     assert any("kept" in line for line in lines), lines
     if expected:
-        assert "t1/0 was told to stop (SIGTERM)" in failure(tmp_path)
+        assert "t1/0 was asked to stop (SIGTERM)" in failure(tmp_path)
 
 
 def test_a_script_that_told_of_its_progress_and_stops_to_is_ended(launch, tmp_path):
@@ -345,7 +345,7 @@ def test_no_cpu_is_reserved_when_none_is_to_be(serving, capfd, tmp_path):
 
 @pytest.mark.skipif(len(usable()) < 2, reason="this process has one CPU only")
 def test_as_many_cpus_are_reserved_as_the_training_uses(serving, capfd, tmp_path, monkeypatch):
-    monkeypatch.setattr("tfhet.planes.reserve.WINDOW_S", 0.5)
+    monkeypatch.setattr("tfhet.planes.cpus.WINDOW_S", 0.5)
     code = "end = time.time() + 20\nwhile time.time() < end and psutil.Process(os.getppid()).children():\n"
     code += "    if any(len(p.cpu_affinity()) < len(os.sched_getaffinity(0)) for p in "
     code += "psutil.Process(os.getppid()).children()): break\nshow('sees')"

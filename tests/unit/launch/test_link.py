@@ -42,8 +42,8 @@ class Job:
         self.events: list[Event] = []
         self.patient: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self.chief = leader_of(assignment_of("t1", 0, *QUICK, *arguments, **shape), SECRET, self.events.append)
-        self.rank = Follower(assignment_of("t1", 1, *QUICK, *arguments, **shape), SECRET, ignore)
-        self.data = Follower(assignment_of("d1", None, *QUICK, *arguments, **shape), SECRET, ignore)
+        self.rank = Follower(assignment_of("t1", 1, *QUICK, *arguments, **shape), SECRET)
+        self.data = Follower(assignment_of("d1", None, *QUICK, *arguments, **shape), SECRET)
 
     async def join(self) -> None:
         await self.chief.join()
@@ -304,7 +304,7 @@ def test_ranks_without_mpi_are_told_where_they_meet_and_the_place_is_gone_with_t
     async def scenario() -> None:
         events: list[Event] = []
         chief = leader_of(numbered(environment_of, "t1", 0, 2, 1), SECRET, events.append)
-        rank = Follower(numbered(environment_of, "t2", 1, 2, 1), SECRET, ignore)
+        rank = Follower(numbered(environment_of, "t2", 1, 2, 1), SECRET)
         await chief.join()
         await rank.join()
         start, theirs = await asyncio.gather(chief.started(), rank.started())
@@ -347,13 +347,13 @@ def test_ranks_that_something_else_started_are_told_of_no_meeting(assignment_of,
 def test_a_host_that_starts_another_number_of_ranks_ends_the_job_at_once(environment_of, leader_of, here, there):
     async def scenario() -> None:
         chief = leader_of(numbered(environment_of, "t1", *here), SECRET, ignore)
-        rank = Follower(numbered(environment_of, "t2", *there), SECRET, ignore)
+        rank = Follower(numbered(environment_of, "t2", *there), SECRET)
         await chief.join()
         joining = asyncio.create_task(rank.join())
         verdict = await chief.ended()
         assert verdict.code == 2
-        assert f"one of another number of ranks than {here[1]}" in verdict.cause
-        assert f"start as many as t1, {here[2]}; --processes_per_host sets it" in verdict.cause
+        assert f"than this job of {here[1]}:" in verdict.cause
+        assert f"has to start {here[2]}, as t1 does; --processes_per_host" in verdict.cause
         (outcome,) = await asyncio.gather(joining, return_exceptions=True)
         assert outcome is None or isinstance(outcome, ClusterError)
         patient = asyncio.get_running_loop().create_future()
@@ -367,7 +367,7 @@ def test_a_host_that_starts_another_number_of_ranks_ends_the_job_at_once(environ
     ("body", "reason"),
     [
         ({"type": "result", "rank": 2, "code": 0, "cause": ""}, "result: there is no rank 2"),
-        ({"type": "failed", "code": 256, "cause": ""}, "failed: no process exits with code 256"),
+        ({"type": "failed", "code": 256, "cause": ""}, "failed: code is an exit code within +-255, not 256"),
         ({"type": "plane", "facts": {"event": "workers", "count": "many"}}, "workers: count is 'many'"),
     ],
 )

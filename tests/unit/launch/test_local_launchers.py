@@ -15,7 +15,7 @@ import pytest
 from tfhet.cluster import Rank
 from tfhet.errors import ClusterError
 from tfhet.launch import LaunchSettings
-from tfhet.launch.local_launchers import ranks_to_start
+from tfhet.launch.entry import ranks_to_start
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -28,16 +28,15 @@ print("and on stderr", file=sys.stderr, flush=True)
 """
 STARTER = """
 import asyncio, json, os, sys
-from tfhet.launch import LaunchSettings, local_launchers
-from tfhet.launch.entry import _then_deaf
+from tfhet.launch import LaunchSettings, entry
 from tfhet.cluster import Rank
-local_launchers.PATIENCE_S = 0.5
-local_launchers.STOP_GRACE_S = float(os.environ.get("GRACE_S", 20))
+entry.PATIENCE_S = 0.5
+entry.STOP_GRACE_S = float(os.environ.get("GRACE_S", 20))
 settings, rest = LaunchSettings.parse(sys.argv[2:])
 env = dict(os.environ)
-ranks = local_launchers.ranks_to_start(env, settings)
-one = local_launchers.LocalLaunchers(ranks, [sys.executable, sys.argv[1], *rest], env, settings)
-sys.exit(asyncio.run(_then_deaf(one.run())))
+ranks = entry.ranks_to_start(env, settings)
+one = entry.LocalLaunchers(ranks, [sys.executable, sys.argv[1], *rest], env, settings)
+sys.exit(asyncio.run(entry.then_ignore_stops(one.run())))
 """
 
 
@@ -139,7 +138,7 @@ def gone(pids: list[int]) -> bool:
 def test_every_launcher_gets_its_place_and_the_same_arguments_and_its_lines_come_through(start):
     code, lines = start("", "--epochs", "3").end()
     assert code == 0
-    assert lines[0] == "[t2] nobody gave this host's processes a rank: starts 2, 3 of 4"
+    assert lines[0] == "[t2] starts the launchers of ranks 2, 3 of 4"
     assert sorted(lines[1:]) == [
         "and on stderr",
         "and on stderr",
@@ -206,7 +205,7 @@ def test_nothing_is_left_of_a_starter_that_is_killed(start):
 def test_a_launcher_that_cannot_be_started_is_a_failure_that_is_told(environment_of, tmp_path, capfd):
     import asyncio
 
-    from tfhet.launch.local_launchers import LocalLaunchers
+    from tfhet.launch.entry import LocalLaunchers
 
     env = environment_of("t2", dnn=("t1", "t2"))
     ranks = ranks_to_start({"CUDA_VISIBLE_DEVICES": "", **env}, LaunchSettings())

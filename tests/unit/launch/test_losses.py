@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tfhet.control import Secret
-from tfhet.events import Event, ignore
+from tfhet.events import Event
 from tfhet.launch import leader as leader_room
 from tfhet.launch.follower import Follower
 from tfhet.launch.job_result import JobResult
@@ -54,14 +54,12 @@ class Job:
         self.rank = Follower(
             assignment_of("t1", 1, *QUICK, *arguments, **shape),
             SECRET,
-            ignore,
             on_stop=lambda: self.stops.append("t1/1"),
         )
         self.data = [
             Follower(
                 assignment_of(host, None, *QUICK, *arguments, **shape),
                 SECRET,
-                ignore,
                 on_stop=lambda host=host: self.stops.append(host),
             )
             for host in data
@@ -252,7 +250,7 @@ def test_a_script_that_fails_after_a_loss_says_so(assignment_of, leader_of):
 # Told to stop
 
 
-def stop(code: int = 143, cause: str = "d1 was told to stop (SIGTERM)") -> link.StopWish:
+def stop(code: int = 143, cause: str = "d1 was asked to stop (SIGTERM)") -> link.StopWish:
     return link.StopWish(code, cause)
 
 
@@ -261,7 +259,7 @@ def test_before_the_start_a_stop_is_the_end(assignment_of, leader_of):
         job = Job(assignment_of, leader_of)
         await job.begin(started=False)
         job.data[0].report(stop())
-        assert await job.end() == JobResult(143, "d1 was told to stop (SIGTERM)")
+        assert await job.end() == JobResult(143, "d1 was asked to stop (SIGTERM)")
         assert job.stops == []
 
     run(scenario())
@@ -275,13 +273,13 @@ def test_every_script_is_told_and_the_job_ends_when_all_have_stopped(assignment_
         job.data[0].report(stop())
         await until(lambda: len(job.stops) == 4)
         assert sorted(job.stops) == ["d1", "d2", "t1/0", "t1/1"]
-        assert [told["cause"] for told in job.told("job.stopping")] == ["d1 was told to stop (SIGTERM)"]
+        assert [told["cause"] for told in job.told("job.stopping")] == ["d1 was asked to stop (SIGTERM)"]
         job.rank.report(result(1, codes[1]))
         verdict = asyncio.create_task(job.chief.ended())
         await asyncio.sleep(0.1)
         assert not verdict.done()  # rank 0 may still be writing its checkpoint
         job.chief.report(result(0, codes[0]))
-        assert await verdict == await job.end() == JobResult(143, "d1 was told to stop (SIGTERM)")
+        assert await verdict == await job.end() == JobResult(143, "d1 was asked to stop (SIGTERM)")
 
     run(scenario())
 
@@ -303,12 +301,12 @@ def test_the_first_of_two_stops_counts_and_scripts_are_told_once(assignment_of, 
     async def scenario() -> None:
         job = Job(assignment_of, leader_of)
         await job.begin()
-        job.chief.report(stop(130, "t1/0 was told to stop (SIGINT)"))
+        job.chief.report(stop(130, "t1/0 was asked to stop (SIGINT)"))
         job.data[1].report(stop())
         job.rank.report(result(1, 130))
         await until(lambda: 1 in job.chief._results)
         job.chief.report(result(0, 130))
-        assert await job.end() == JobResult(130, "t1/0 was told to stop (SIGINT)")
+        assert await job.end() == JobResult(130, "t1/0 was asked to stop (SIGINT)")
         assert sorted(job.stops) == ["d1", "d2", "t1/0", "t1/1"]
         assert len(job.told("job.stopping")) == 1
 
@@ -324,7 +322,7 @@ def test_ranks_that_do_not_stop_are_not_waited_for_for_ever(assignment_of, leade
         job.data[0].report(stop())
         verdict = await job.end()
         assert verdict.code == 143
-        assert verdict.cause == "d1 was told to stop (SIGTERM); not every rank had stopped after 0.3 s"
+        assert verdict.cause == "d1 was asked to stop (SIGTERM); not every rank had stopped after 0.3 s"
 
     run(scenario())
 
@@ -340,7 +338,7 @@ def test_what_breaks_while_a_job_stops_does_not_change_its_code(assignment_of, l
         job.gone.append(job.rank)
         verdict = await job.end()
         assert verdict.code == 143
-        assert verdict.cause.startswith("d1 was told to stop (SIGTERM); then: rank-1 was lost: ")
+        assert verdict.cause.startswith("d1 was asked to stop (SIGTERM); then: rank-1 was lost: ")
 
     run(scenario())
 

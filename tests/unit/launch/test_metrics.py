@@ -5,13 +5,13 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from tfhet.events import ignore
-from tfhet.launch.hearing import Hearing
-from tfhet.launch.metrics import labels, metrics_of
+from tfhet.launch.output import labels, metrics_of
+from tfhet.launch.script import Hearing
 from tfhet.messages import MetricLine, rank
 from tfhet.planes import Outlets
 
 PROGRESS = rank.Progress(steps=7, examples=896.0, step_s=1.5, wait_s=0.25)
-METRICS = rank.Metrics.of(MetricLine(7, 2, 200.0, 640.0, 12.5, 1.25))
+METRICS = MetricLine(7, 2, 200.0, 640.0, 12.5, 1.25)
 
 
 def values(assignment, *reports: rank.Report, processes=None, fleet=None) -> dict[str, float]:

@@ -66,8 +66,8 @@ def test_an_empty_value_is_not_told():
     [
         (["--lease_s", "soon"], "--lease-s"),
         (["--lease_s", "0"], "--lease_s must be positive, not 0.0"),
-        (["--on_data_loss", "wait"], "--on_data_loss 'wait' is unknown; known: stop, local"),
-        (["--on-data-loss", ""], "--on_data_loss '' is unknown; known: stop, local"),
+        (["--on_data_loss", "wait"], "unknown --on_data_loss 'wait'; known: local, stop"),
+        (["--on-data-loss", ""], "unknown --on_data_loss ''; known: local, stop"),
         (["--stall_timeout_s", "-1"], "--stall_timeout_s must not be negative: -1.0; 0 switches it off"),
         (["--stall_timeout_s", "nan"], "--stall_timeout_s must not be negative: nan"),
         (["--ready_timeout_s", "-1"], "--ready_timeout_s must be positive"),
@@ -93,5 +93,5 @@ def test_a_value_that_cannot_be_is_named(words, message):
 
 def test_the_timeline_is_one_of_three():
     assert LaunchSettings.parse(["--timeline", "steps"])[0].timeline == "steps"
-    with pytest.raises(UsageError, match="known: off, hosts, steps"):
+    with pytest.raises(UsageError, match="known: hosts, off, steps"):
         LaunchSettings.parse(["--timeline", "all"])

@@ -32,7 +32,7 @@ MESSAGES: Mapping[Any, st.SearchStrategy[Any]] = {
     rank.REPORTS: st.one_of(
         st.builds(rank.Progress, *(st.none() | each for each in (counts, amounts, amounts, amounts))),
         st.builds(rank.Reading, st.booleans()),
-        st.builds(rank.Metrics, counts, counts, amounts, amounts, amounts, st.none() | st.floats(allow_nan=False)),
+        st.builds(MetricLine, counts, counts, amounts, amounts, amounts, st.none() | st.floats(allow_nan=False)),
     ),
     rank.ORDERS: st.builds(rank.ServingHosts, st.lists(texts, max_size=3).map(tuple), st.booleans()),
     server.REPORTS: st.one_of(
@@ -118,8 +118,8 @@ def test_any_bytes_are_values_or_a_message_error(data: bytes) -> None:
     ("values", "reason"),
     [
         ({"type": "start"}, "start: job_id is missing"),
-        ({"type": "start", "job_id": 3}, "start: job_id is a text, not 3"),
-        ({"type": "start", "job_id": ""}, "start: job_id is empty"),
+        ({"type": "start", "job_id": 3}, "start: job_id is a text that is not empty, not 3"),
+        ({"type": "start", "job_id": ""}, "start: job_id is a text that is not empty, not ''"),
         ({"type": "start", "job_id": "j", "strategy": []}, "start: strategy is an object, not list"),
         ({"type": 3}, "the type of a message is a text, not 3"),
         ([], "a message is an object, not list"),
@@ -134,10 +134,15 @@ def test_what_is_wrong_with_an_order_is_said(values: object, reason: str) -> Non
 @pytest.mark.parametrize(
     ("values", "reason"),
     [
-        ({"type": "result", "rank": -1, "code": 0, "cause": ""}, "result: rank is an amount, not -1"),
-        ({"type": "result", "rank": True, "code": 0, "cause": ""}, "result: rank is a whole number within 2**53, "),
-        ({"type": "failed", "code": 256, "cause": ""}, "failed: no process exits with code 256"),
-        ({"type": "failed", "code": 10**5000, "cause": ""}, "failed: code is a whole number within 2**53, not a "),
+        (
+            {"type": "result", "rank": -1, "code": 0, "cause": ""},
+            "result: rank is a whole number from 0 to",
+        ),
+        (
+            {"type": "result", "rank": True, "code": 0, "cause": ""},
+            "result: rank is a whole number from 0 to",
+        ),
+        ({"type": "failed", "code": 256, "cause": ""}, "failed: code is an exit code within +-255, not 256"),
         ({"type": "plane", "facts": None}, "plane: facts is an object, not None"),
     ],
 )
@@ -162,5 +167,5 @@ def test_a_total_is_an_amount(value: object) -> None:
 @pytest.mark.parametrize("loss", [None, 2.5, math.inf, -math.inf, math.nan])
 def test_a_metric_line_goes_over_the_channel_as_numbers(loss: float | None) -> None:
     line = MetricLine(500, 2, 86.1, 95143.0, 3.1, loss)
-    again = rank.parse_report(decode(encode(rank.to_json(rank.Metrics.of(line)))))
-    assert isinstance(again, rank.Metrics) and repr(again.line()) == repr(line)
+    again = rank.parse_report(decode(encode(rank.to_json(line))))
+    assert isinstance(again, MetricLine) and repr(again) == repr(line)

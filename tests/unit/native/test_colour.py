@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from tfhet import native
 from tfhet.stages import Equalize, GaussianNoise, Grayscale, RandomSaturation, randomness
-from tfhet.stages.colours import mixed, plain_mixed
-from tfhet.stages.equalize import plain_tables, tables
-from tfhet.stages.random_erasing import painted, plain_painted
-from tfhet.stages.statistics import Statistics
+from tfhet.stages.colour import mixed
+from tfhet.stages.contrast import equalizers
+from tfhet.stages.levels import Statistics
+from tfhet.stages.painting import painted
 
 pytestmark = pytest.mark.skipif(not native.available("colour"), reason="compiled ops cannot be built here")
 RNG = np.random.default_rng(1)
@@ -39,25 +39,25 @@ def close(ours: tf.Tensor, plain: tf.Tensor) -> bool:
 
 @settings(max_examples=50, deadline=None)
 @given(SIZES, DTYPES, st.booleans(), st.sampled_from(["none", "one", "each"]))
-def test_mixes_and_turns_are_those_of_the_plain_operations(size, dtype, turned, mixing):
+def test_mixes_and_turns_are_those_of_the_plain_operations(plainly, size, dtype, turned, mixing):
     batch, full = images(size, dtype), 255 if dtype == "uint8" else 1
     rows = {"none": 0, "one": 1, "each": size[0]}[mixing]
     matrices = tf.constant(RNG.uniform(-0.5, 1.2, (rows, 3, 3)), tf.float32) if rows else None
     offsets = tf.constant(RNG.uniform(-0.2, 0.2, (rows, 3)) * full, tf.float32) if rows else None
     turns = tf.constant(RNG.uniform(-2, 2, size[0]), tf.float32) if turned or not rows else None
-    assert close(mixed(batch, matrices, offsets, turns), plain_mixed(batch, matrices, offsets, turns))
+    assert close(mixed(batch, matrices, offsets, turns), plainly(mixed, batch, matrices, offsets, turns))
 
 
 @settings(max_examples=30, deadline=None)
 @given(SIZES, DTYPES)
-def test_saturation_and_grey_are_those_of_the_plain_operations(size, dtype):
+def test_saturation_and_grey_are_those_of_the_plain_operations(plainly, size, dtype):
     batch = images(size, dtype)
     factors = tf.constant(RNG.uniform(0, 3, size[0]), tf.float32)
     stage = RandomSaturation()
-    assert close(stage.apply(batch, {"saturation": factors}), stage._plain(batch, factors))
+    assert close(stage.apply(batch, {"saturation": factors}), plainly(stage.apply, batch, {"saturation": factors}))
     for channels in (1, 3):
         grey = Grayscale(channels)
-        assert close(grey.apply(batch, {}), grey._plain(batch))
+        assert close(grey.apply(batch, {}), plainly(grey.apply, batch, {}))
 
 
 @pytest.mark.parametrize("gain", [0.5, 1.0, 3.0])
@@ -89,31 +89,31 @@ def test_the_mean_of_a_large_plain_image_is_its_level(level):
 
 @settings(max_examples=30, deadline=None)
 @given(SIZES, st.integers(1, 4))
-def test_tables_that_equalize_are_those_of_the_plain_operations(size, channels):
+def test_tables_that_equalize_are_those_of_the_plain_operations(plainly, size, channels):
     batch = images(size, "uint8", channels) // tf.constant(RNG.choice([1, 40]), tf.uint8)
-    # A level above the brightest of an image is looked up by nobody.
+    # Levels above the brightest one of an image are never looked up.
     brightest = tf.reduce_max(tf.cast(batch, tf.int32), axis=(1, 2))[:, tf.newaxis]
     used = (tf.range(256)[tf.newaxis, :, tf.newaxis] <= brightest).numpy()
-    assert (tables(batch).numpy() == plain_tables(batch).numpy())[used].all()
+    assert (equalizers(batch).numpy() == plainly(equalizers, batch).numpy())[used].all()
     assert Equalize().apply(batch, {}).shape == batch.shape
 
 
 @settings(max_examples=30, deadline=None)
 @given(SIZES, DTYPES, st.integers(1, 3))
-def test_noise_is_that_of_the_plain_operations(size, dtype, channels):
+def test_noise_is_that_of_the_plain_operations(plainly, size, dtype, channels):
     batch = images(size, dtype, channels)
     seeds = tf.constant(RNG.integers(0, 1 << 64, size[0], np.uint64))
-    deviation = 0.2 * (255 if dtype == "uint8" else 1)
-    assert close(GaussianNoise(0.2).apply(batch, {"noise": seeds}), GaussianNoise._plain(None, batch, seeds, deviation))
+    drawn = {"noise": seeds}
+    assert close(GaussianNoise(0.2).apply(batch, drawn), plainly(GaussianNoise(0.2).apply, batch, drawn))
 
 
 @settings(max_examples=40, deadline=None)
 @given(SIZES, DTYPES, st.data())
-def test_rectangles_are_those_of_the_plain_operations_bit_for_bit(size, dtype, data):
+def test_rectangles_are_those_of_the_plain_operations_bit_for_bit(plainly, size, dtype, data):
     edge = st.one_of(st.floats(-40, 40, width=16), st.sampled_from([-np.inf, np.inf, np.nan, 1e30]))
     edges = [tf.constant(data.draw(st.lists(edge, min_size=size[0], max_size=size[0])), tf.float32) for _ in range(4)]
     batch = images(size, dtype)
-    ours, plain = painted(batch, *edges, 1.0), plain_painted(batch, *edges, 1.0)
+    ours, plain = painted(batch, *edges, 1.0), plainly(painted, batch, *edges, 1.0)
     known = ~np.isnan(tf.stack(edges).numpy()).any(axis=0)
     assert (ours.numpy()[known] == plain.numpy()[known]).all()
 

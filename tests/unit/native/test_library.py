@@ -71,7 +71,7 @@ def test_a_kernel_is_built_once_found_again_and_works(folder, monkeypatch):
 
 @needs_compiler
 def test_another_source_header_flag_or_cpu_is_another_library(folder, monkeypatch):
-    monkeypatch.setattr(library, "_compile", lambda command, after, made: made.touch())
+    monkeypatch.setattr(library, "_compile", lambda command, made: made.touch())
     paths = [library.build("doubled")]
     (folder / "doubled.cc").write_text(KERNEL + "// changed")
     paths.append(library.build("doubled"))

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfhet import native
-from tfhet.stages.line import Line, apply_line, plain_line
+from tfhet.stages.line import Line, apply_line
 
 pytestmark = pytest.mark.skipif(not native.available("tone"), reason="compiled ops cannot be built here")
 RNG = np.random.default_rng(1)
@@ -22,11 +22,11 @@ WHOLE = tf.constant([[1.0]])
     st.sampled_from([tf.uint8, tf.float32]),
     st.sampled_from([tf.uint8, tf.float32]),
 )
-def test_lines_are_those_of_the_plain_operations_bit_for_bit(shape, by_image, by_channel, dtype, to):
+def test_lines_are_those_of_the_plain_operations_bit_for_bit(plainly, shape, by_image, by_channel, dtype, to):
     images = tf.cast(RNG.uniform(0, 256, shape), dtype)
     size = (shape[0] if by_image else 1, shape[3] if by_channel else 1)
     line = Line.of(*(RNG.uniform(low, high, size) for low, high in ((-2, 2), (-50, 300), (-20, 9), (90, 270))))
-    assert (apply_line(images, line, to).numpy() == plain_line(images, line, to).numpy()).all()
+    assert (apply_line(images, line, to).numpy() == plainly(apply_line, images, line, to).numpy()).all()
 
 
 def test_a_line_without_ends_lets_everything_through():

@@ -5,9 +5,8 @@ import pytest
 import tensorflow as tf
 
 from tfhet.errors import UsageError
-from tfhet.placement import PlacedStage
-from tfhet.placement.labels import label_spec, relabelled
-from tfhet.stages import ImageSpec, parse, randomness
+from tfhet.placement.declaration import label_spec, relabelled
+from tfhet.stages import ImageSpec, PlacedStage, parse, randomness
 
 SPEC = ImageSpec(6, 4, 3, "uint8", 0.0, 255.0)
 FEATURES = {"image": SPEC.tensor, "label": tf.TensorSpec([None], tf.int64)}

@@ -127,7 +127,7 @@ def test_fields_out_of_range_are_refused_by_name(field, value):
 def test_an_epoch_is_so_many_passes_and_no_two_epochs_share_one():
     assert stream.passes(1, 5) == range(5, 6)
     assert [list(stream.passes(3, epoch)) for epoch in range(3)] == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
-    assert stream.passes(3, None) is stream.passes(0, None) is stream.passes(0, 0) is None
+    assert stream.passes(3, None) is stream.passes(0, None) is stream.passes(0, 0) is stream.ENDLESS
 
 
 def test_there_is_no_epoch_behind_one_without_end():

@@ -1,4 +1,4 @@
-"""plan/command.py, asked.py, words.py: `tfhet plan`."""
+"""plan/command.py, asked.py: `tfhet plan`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from tfhet.__main__ import main
 from tfhet.errors import UsageError
 from tfhet.plan.asked import _range, _speeds, over_ideal
-from tfhet.plan.options import add_options
+from tfhet.plan.command import add
 from tfhet.profile import Cost, Profile
 from tfhet.record import Figure, Record
 
@@ -83,9 +83,9 @@ def test_a_cluster_of_ones_own_types_is_ranked_by_time(profile, tmp_path, capsys
 
 def test_the_guide_tells_every_option():
     guide = (Path(__file__).resolve().parents[3] / "docs" / "plan.md").read_text()
-    parser = argparse.ArgumentParser(add_help=False)
-    add_options(parser)
-    names = {action.option_strings[0] for action in parser._actions}
+    commands = argparse.ArgumentParser().add_subparsers()
+    add(commands)
+    names = {action.option_strings[0] for action in commands.choices["plan"]._actions} - {"-h"}
     assert names == {
         word
         for row in re.findall(r"^\| `--.*$", guide, flags=re.M)

@@ -87,7 +87,7 @@ def test_an_accelerator_whose_step_nobody_stated_is_refused():
 
 
 def test_a_plane_without_servers_leaves_all_stages_in_the_training_processes():
-    _, layout = best_layout(replace(plans.workload(), plane_costs=planes.get("local").costs), MIXED)
+    _, layout = best_layout(replace(plans.workload(), plane_costs=planes.get("local").costs()), MIXED)
     assert layout == Layout()
 
 

@@ -1,4 +1,4 @@
-"""service/memory.py: large batches lie in huge pages, unless somebody has said otherwise."""
+"""planes/tensorflow_process.py: large batches lie in huge pages, unless somebody has said otherwise."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tfhet.planes.memory import HUGE_PAGES, TUNABLES, in_huge_pages
+from tfhet.planes.tensorflow_process import HUGE_PAGES, TUNABLES, in_huge_pages
 from tfhet.planes.tf_service import Fleet
 
 THP = Path("/sys/kernel/mm/transparent_hugepage/enabled")

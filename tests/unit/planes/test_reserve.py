@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from tfhet.planes import reserve
-from tfhet.planes.reserve import WINDOWS, Reserve, cpu_s
+from tfhet.planes import cpus
+from tfhet.planes.cpus import WINDOWS, Reserve, cpu_s
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -45,7 +45,7 @@ def test_what_does_not_change_is_not_told_again():
 
 
 def test_a_busy_process_is_measured_until_its_end(monkeypatch):
-    monkeypatch.setattr(reserve, "WINDOW_S", 0.3)
+    monkeypatch.setattr(cpus, "WINDOW_S", 0.3)
     told: list[tuple[int, float]] = []
     child = subprocess.Popen([sys.executable, "-c", "while True: pass"])
 

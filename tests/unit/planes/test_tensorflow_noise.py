@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfhet.planes.tensorflow_noise import is_noise
+from tfhet.planes.tensorflow_process import is_noise
 
 
 @pytest.mark.parametrize(

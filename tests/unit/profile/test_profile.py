@@ -64,7 +64,7 @@ def test_the_parts_of_a_plain_data_set_are_its_transformations_from_the_source_o
         "5 Prefetch",
     ]
     assert [part.examples for part in parts] == [1, 1, 8, 8, 8]
-    assert [part.runs_python for part in parts] == [False, False, False, True, False]
+    assert ["PyFunc" in part.ops for part in parts] == [False, False, False, True, False]
     assert [part.parallel for part in parts] == [None, None, True, False, None]
 
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tfhet.errors import DataError, UsageError
-from tfhet.record import Figure, document
+from tfhet.record import Figure, json_value
 
 
 def test_a_figure_keeps_its_samples_in_order_and_says_how_many() -> None:
@@ -25,7 +25,7 @@ def test_a_ratio_is_of_the_medians_and_names_what_it_is_against() -> None:
 
 def test_a_figure_survives_json() -> None:
     figure = Figure.ratio([4.0, 5.0], [1.0, 1.0], against="x")
-    assert Figure.from_json(json.loads(document.text(figure.to_json()))) == figure
+    assert Figure.from_json(json.loads(json.dumps(json_value(figure.to_json())))) == figure
     assert Figure.from_json(Figure.single(3, unit="x").to_json()) == Figure.single(3.0, unit="x")
 
 

@@ -1,4 +1,4 @@
-"""record/machine.py: what measured."""
+"""record/record.py, the machine: what measured."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tfhet.record import document, machine, versions
+from tfhet.record import json_value, machine, versions
 
 
 def test_processor_and_gpus_are_read_from_proc(tmp_path: Path) -> None:
@@ -22,7 +22,7 @@ def test_processor_and_gpus_are_read_from_proc(tmp_path: Path) -> None:
 def test_a_machine_without_proc_still_has_an_answer(tmp_path: Path) -> None:
     found = machine(tmp_path / "none")
     assert set(found) == {"cpu", "cores", "cores_usable", "memory_bytes", "gpus", "kernel", "system", "python"}
-    assert document.plain(found) == found
+    assert json_value(found) == found
     assert found["cores_usable"] >= 1 and found["memory_bytes"] > 0
 
 

@@ -21,8 +21,8 @@ def figure(value: float, low: float | None = None, high: float | None = None) ->
 def test_a_bar_is_as_long_as_its_value_and_its_whisker_as_its_interval() -> None:
     chart = bar_chart("t", {"a": figure(5.0, 4.0, 8.0), "b": figure(10.0)})
     a, b = chart.bars
-    assert (a.start, a.width, a.low, a.high) == (0.0, 500.0, 400.0, 800.0)
-    assert b.width == 1000.0 and b.low == b.high
+    assert (chart.zero, a.at, a.low, a.high) == (0.0, 50.0, 40.0, 80.0)
+    assert b.at == 100.0 and b.low == b.high
     assert [tick.label for tick in chart.ticks] == ["0", "5", "10"]
     assert a.value == "5.00 us" and "95 % interval 4.00 to 8.00" in a.words
     assert chart.note == "whiskers: 95 % interval of the median"
@@ -30,14 +30,15 @@ def test_a_bar_is_as_long_as_its_value_and_its_whisker_as_its_interval() -> None
 
 def test_values_far_apart_are_points_on_a_logarithmic_axis() -> None:
     chart = bar_chart("t", {"a": figure(1.0), "b": figure(10.0), "c": figure(100.0)})
-    assert chart.is_points and [bar.at for bar in chart.bars] == pytest.approx([0.0, 500.0, 1000.0])
-    assert not bar_chart("t", {"a": figure(0.0), "b": figure(1000.0)}).is_points
-    assert not bar_chart("t", {"a": figure(1.0), "b": figure(100.0)}, is_linear=True).is_points
+    assert chart.zero is None and [bar.at for bar in chart.bars] == pytest.approx([0.0, 50.0, 100.0])
+    assert bar_chart("t", {"a": figure(0.0), "b": figure(1000.0)}).zero == 0.0
+    assert bar_chart("t", {"a": figure(1.0), "b": figure(100.0)}, is_linear=True).zero == 0.0
 
 
 def test_a_value_below_zero_goes_to_the_left_of_it() -> None:
-    below, above = bar_chart("t", {"a": figure(-1.0), "b": figure(3.0)}).bars
-    assert (below.start, below.width) == (0.0, 250.0) and (above.start, above.width) == (250.0, 750.0)
+    chart = bar_chart("t", {"a": figure(-1.0), "b": figure(3.0)})
+    below, above = chart.bars
+    assert (below.at, chart.zero, above.at) == (0.0, 25.0, 100.0)
 
 
 def test_what_is_not_finite_is_left_out_and_counted() -> None:
@@ -54,8 +55,7 @@ def test_a_ratio_says_what_it_is_against() -> None:
 def test_nothing_is_drawn_outside_its_box_and_a_longer_bar_is_never_a_smaller_value(values) -> None:
     chart = bar_chart("t", {str(place): figure(*some) for place, some in enumerate(values)})
     for bar in chart.bars if chart else ():
-        places = (bar.start, bar.width, bar.at, bar.low, bar.high, bar.start + bar.width)
-        assert all(-1e-6 <= place <= 1000 + 1e-6 for place in places), bar
+        assert all(0 <= place <= 100 for place in (bar.at, bar.low, bar.high, chart.zero or 0.0)), bar
         assert bar.low <= bar.high
     if chart:
         drawn = sorted((values[int(bar.name)][0], bar.at) for bar in chart.bars)

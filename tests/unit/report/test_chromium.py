@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tfhet.record import Record, RunSummary, document
-from tfhet.record.run import KIND
+from tfhet.record import Record, RunSummary, read_json
 from tfhet.report import Given, page
 from tfhet.report.run_view import views
 
@@ -56,7 +55,7 @@ addEventListener("load", () => {
 @pytest.fixture(scope="module")
 def full_page() -> str:
     """Runs, a profile and a record with long names: the recorded ones."""
-    demo = RunSummary.from_json(document.read(RESULTS / "demo.json", KIND))
+    demo = RunSummary.from_json(read_json(RESULTS / "demo.json", "run summary"))
     profile, bench = (Record.read(RESULTS / f"{name}.json") for name in ("profile-aws-cifar", "stages-aws-cifar"))
     return page(Given(tuple(views([(demo, None), (demo, None)])), (bench,), profile))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -133,7 +133,7 @@ def everything(tmp_path: Path) -> Given:
     )
     paths = [*written(tmp_path, run(), served()), bench]
     files = {"profile": profile().write(tmp_path / "profile.json"), "plan": tmp_path / "plan.json"}
-    return read_given(paths, **files, price_of=PRICES.get)
+    return replace(read_given(paths, **files), price_of=PRICES.get)
 
 
 def test_runs_side_by_side_open_with_the_price_performance_table(everything, parsed) -> None:
@@ -176,6 +176,11 @@ def test_the_profile_the_plan_and_the_records_are_drawn(everything, parsed) -> N
     beside = next(table for table in found.tables if "projected step, ms" in table[0])
     assert [row[0] for row in beside[1:]] == ["alone", "served"]
     assert beside[2][4:] == ["-2 %", "yes"]
+    off = replace(everything, runs=(RunView.of(served(step_ms=Spread.of([132.0]))),))
+    assert next(table for table in parsed(page(off)).tables if "projected step, ms" in table[0])[1][4:] == [
+        "+50 %",
+        "no",
+    ]
     assert "In us: 29 figures" in found.text and "All 29 figures" in found.text
 
 
@@ -188,6 +193,22 @@ def test_the_numbers_of_a_page_come_from_the_record(parsed) -> None:
     )
     assert re.findall(r"\b41[123]\.?\d*\b", first) and not re.findall(r"\b41[123]\.?\d*\b", second)
     assert "7.25" in second and "7.25" not in first
+
+
+def test_a_line_runs_through_its_steps_with_the_area_below_it_and_one_step_is_a_line_across() -> None:
+    shown = page(Given((RunView.of(run(step_ms=Spread.of([10.0, 20.0, 10.0]), wait_ms=None)),)))
+    line = "M0.00,50.00L500.00,0.00L1000.00,50.00"
+    assert f'd="{line}"' in shown and f'd="{line}L1000.00,100.00L500.00,100.00L0.00,100.00Z"' in shown
+    shown = page(Given((RunView.of(run(step_ms=Spread.of([10.0]), wait_ms=None)),)))
+    assert 'd="M0.00,0.00H1000"' in shown and 'class="band"' not in shown
+
+
+def test_the_line_of_the_frontier_joins_its_clusters_from_slow_to_fast(everything) -> None:
+    (edge,) = re.findall(r'class="edge" d="M([^"]*)"', page(everything))
+    assert [float(place.split(",")[0]) for place in edge.split("L")] == sorted(
+        float(place.split(",")[0]) for place in edge.split("L")
+    )
+    assert edge.count("L") == 2
 
 
 def test_a_page_of_a_record_alone_is_called_by_its_name(parsed) -> None:

@@ -11,9 +11,9 @@ from tfhet.clock import FakeClock
 from tfhet.errors import DataError
 from tfhet.events import Event
 from tfhet.messages import HostLine
-from tfhet.record import RunFolder, RunSummary
+from tfhet.record import RunFolder, RunSummary, StepTime
 from tfhet.report.picture import Watcher
-from tfhet.trainer.meter import Meter, StepTime
+from tfhet.trainer.meter import Meter
 
 
 @pytest.fixture

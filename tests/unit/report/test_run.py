@@ -1,4 +1,4 @@
-"""report/run.py: the short table of a run, and runs side by side."""
+"""report/tables.py: the short table of a run, and runs side by side."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from tfhet.errors import UsageError
 from tfhet.record import RunSummary, Spread
 from tfhet.report import compare, run_table, text
-from tfhet.report.run import places
+from tfhet.report.tables import places
 
 
 def summary(**changes: object) -> RunSummary:

@@ -1,4 +1,4 @@
-"""report/screen.py: a run on a terminal, and where there is none."""
+"""report/live.py: a run on a terminal, and where there is none."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import io
 import pytest
 
 from tfhet.messages import MetricLine
+from tfhet.report.live import COST_EVERY_S, Plain, Redrawn, printable, screen
 from tfhet.report.picture import Picture
-from tfhet.report.screen import COST_EVERY_S, Plain, Redrawn, printable, screen
 
 
 class Terminal(io.StringIO):

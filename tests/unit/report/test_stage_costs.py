@@ -21,7 +21,7 @@ WHERE = {
 
 def test_a_recorded_profile_is_read_part_by_part() -> None:
     record = Record.read(RESULTS / "profile-aws-cifar.json")
-    costs = stage_costs(record)
+    costs = stage_costs(record, {})
     assert [part.name for part in costs.parts] == [part["name"] for part in record.details["parts"]]
     assert costs.parts[1].added is record.figures["profile.dilate.us"]
     assert costs.parts[1].alone is record.figures["profile.dilate.alone_us"] and costs.parts[0].alone is None
@@ -40,4 +40,4 @@ def test_a_bar_is_drawn_by_where_its_stage_ran() -> None:
 
 def test_another_record_is_no_profile() -> None:
     with pytest.raises(DataError, match="stages.aws-cifar is no profile"):
-        stage_costs(Record.read(RESULTS / "stages-aws-cifar.json"))
+        stage_costs(Record.read(RESULTS / "stages-aws-cifar.json"), {})

@@ -1,4 +1,4 @@
-"""report/screen.py: what is shown of a run as it goes on."""
+"""report/live.py: what is shown of a run as it goes on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tfhet.clock import FakeClock
 from tfhet.errors import UsageError
 from tfhet.events import Event
 from tfhet.record import RunFolder, RunSummary
-from tfhet.report.screen import GIVE_UP_S, top
+from tfhet.report.live import GIVE_UP_S, top
 
 STEP = "[algo-1/0] [tfhet] step={} epoch=0 step_ms=86.1 examples_per_s=95143 loss=2.30 wait_pct=3.1\n"
 

@@ -1,11 +1,11 @@
-"""report/utilisation.py: how much of its CPUs each host used."""
+"""report/run_view.py: how much of its CPUs each host used."""
 
 from __future__ import annotations
 
 import pytest
 
 from tfhet.record import RunSummary
-from tfhet.report.utilisation import busiest, reading_s, use_chart, use_of_hosts
+from tfhet.report.run_view import RunView, reading_s, use_of_hosts
 
 EVENTS = [
     {"event": "reading.seen", "time_s": 10.0},
@@ -35,9 +35,11 @@ def test_the_reading_lasts_from_the_first_read_to_the_last_rank() -> None:
 def test_hosts_come_in_the_order_of_the_cluster_with_what_they_used_while_reading() -> None:
     data, dnn = use_of_hosts(summary(), reading_s(EVENTS))
     assert (data.name, data.group, data.cpus_used, data.used_pct) == ("algo-2", "data_group", 0.9, 90.0)
-    assert (data.memory_bytes, data.bits_per_s) == (5, 8.0)
-    assert (dnn.name, dnn.cpus_used, dnn.cpus, dnn.used_pct) == ("algo-1", 1.0, None, None)
-    assert busiest([data, dnn], ["data_group"]) == ("algo-2", 90.0) and busiest([data, dnn], ["dnn_group"]) is None
+    assert data.limits == {"cpus": 1.0, "memory_bytes": 5, "bits_per_s": 8.0}
+    assert (dnn.name, dnn.cpus_used, dnn.limits, dnn.used_pct) == ("algo-1", 1.0, {}, None)
+    for role, busiest in (("data", ("algo-2", 90.0)), ("dnn", None)):
+        run = summary(cluster={"data_group": {"hosts": ["algo-2"], "role": role}})
+        assert RunView(run, "run", hosts=[data, dnn]).busiest_data_host == busiest
 
 
 def test_where_nobody_says_when_the_ranks_read_the_whole_run_counts() -> None:
@@ -47,8 +49,8 @@ def test_where_nobody_says_when_the_ranks_read_the_whole_run_counts() -> None:
 
 
 def test_a_limit_is_drawn_at_its_place() -> None:
-    chart = use_chart(use_of_hosts(summary(), 50.0))
+    chart = RunView(summary(), "run", hosts=use_of_hosts(summary(), 50.0)).use
     first, second = chart.bars
     assert first.name == "algo-2 (data_group)" and first.limit == pytest.approx(first.at / 0.9)
     assert second.limit is None
-    assert use_chart([]) is None
+    assert RunView(summary(), "run").use is None

@@ -4,7 +4,8 @@ import json
 from pathlib import Path
 
 from tfhet.cluster import HostPaths, Identity, Ports, identify, job_name
-from tfhet.simulate.host import SimulatedHost, hyperparameters
+from tfhet.simulate.host import SimulatedHost
+from tfhet.simulate.submission import hyperparameters
 
 CONFIG = {
     "current_host": "algo-2",
@@ -28,7 +29,7 @@ def written(tmp_path: Path, checkpoints: Path | None = None) -> SimulatedHost:
     (tmp_path / "digits" / "file").write_text("data")
     made = host(tmp_path)
     channels = {"training": tmp_path / "digits"}
-    made.write(CONFIG, channels, {"epochs": "1"})
+    made.write(CONFIG, {"training": "File"}, {"epochs": "1"})
     for place, directory in made.directories(channels, tmp_path, checkpoints).items():
         place.symlink_to(directory)
     return made

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -12,15 +11,16 @@ from typing import Any
 
 import pytest
 
-from tfhet.container import delay, kernel, sweeper
+from tfhet import container
+from tfhet.container import Limits
 from tfhet.container.bridge import Bridge
 from tfhet.container.cgroup import Cgroup
 from tfhet.container.container import Container, Mount
-from tfhet.container.limits import Limits
 from tfhet.errors import JobFailed, TfhetError, UsageError
 from tfhet.messages import ContainerFailureLine
 from tfhet.process import Child
 from tfhet.simulate import ClusterFile, GroupFile, host_container, namespace_hosts
+from tfhet.simulate.host import hosts_of
 from tfhet.simulate.namespace_hosts import NamespaceHosts
 from tfhet.simulate.submission import Submission
 
@@ -83,6 +83,9 @@ class PlayedBridge(Bridge):
     def limit(self, host: str, bits_per_s: float | None) -> None:
         self.played.call("limit", host, bits_per_s)
 
+    def prepare_delay(self) -> None:
+        self.played.call("prepare")
+
     def delay(self, host: str, delay_s: float | None) -> None:
         self.played.call("delay", host, delay_s)
 
@@ -139,11 +142,10 @@ def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Played:
         made.call("sweep", threading.current_thread())
         return ["left by a simulator that died (wxyz): folder /x: removed"]
 
-    monkeypatch.setattr(kernel, "require", lambda what, *_: made.required.append(what))
-    monkeypatch.setattr(sweeper, "sweep", sweep)
-    monkeypatch.setattr(sweeper, "claim", lambda: PlayedOwner(made))
-    monkeypatch.setattr(delay, "build", lambda env: made.call("build"))
-    monkeypatch.setattr(Bridge, "create", lambda *_: PlayedBridge(made))
+    monkeypatch.setattr(container, "require", lambda what, *_: made.required.append(what))
+    monkeypatch.setattr(container, "sweep", sweep)
+    monkeypatch.setattr(container, "claim", lambda: PlayedOwner(made))
+    monkeypatch.setattr(namespace_hosts, "Bridge", lambda tag: PlayedBridge(made))
     monkeypatch.setattr(Cgroup, "create", lambda *_: PlayedCgroup(made))
     monkeypatch.setattr(Child, "start", start)
     monkeypatch.setattr(namespace_hosts, "_isolated", isolated)
@@ -163,7 +165,7 @@ def backend(played: Played, start: str = "alone", limits_from: str = "start", **
         code=played.folder,
         limits_from=limits_from,
     )
-    hosts = job.hosts(played.folder / "run", 0)
+    hosts = hosts_of(job, played.folder / "run", 0)
     return NamespaceHosts(job, hosts, {}, lambda host: played.said.append)
 
 
@@ -211,7 +213,7 @@ def test_every_limit_of_the_network_is_set_and_a_limit_that_is_not_there_is_name
         ("delay", NAME, 0.005),
         ("lose", NAME, 0.02),
     ]
-    assert played.called("build") and facts["not_limited"] == ["CPU set"]
+    assert played.called("prepare") and facts["not_limited"] == ["CPU set"]
 
 
 @pytest.mark.parametrize("kind", ["rate", "delay", "loss"])
@@ -231,7 +233,7 @@ def test_after_a_fault_of_the_network_a_host_has_again_what_its_group_is_limited
     asyncio.run(live())
     usual = {"rate": 10e6, "delay": 0.005, "loss": 0.02}[kind] if is_limited else None
     assert played.called(call) == [(call, NAME, 0.5), (call, NAME, usual)]
-    assert bool(played.called("build")) == (kind == "delay")
+    assert bool(played.called("prepare")) == (kind == "delay")
 
 
 def test_a_host_has_its_cpus_from_the_start_when_its_limits_begin_later(played) -> None:
@@ -243,7 +245,7 @@ def test_a_host_has_its_cpus_from_the_start_when_its_limits_begin_later(played) 
 
 def test_a_host_without_latency_and_loss_needs_none_of_their_tools(played) -> None:
     life(backend(played, cpus=0.5))
-    assert not played.called("delay", "lose", "build")
+    assert not played.called("delay", "lose", "prepare")
 
 
 @pytest.mark.parametrize("step", ["add", "attach"])
@@ -277,7 +279,7 @@ def test_what_cannot_be_removed_is_said_and_left_to_the_next_sweep(played, stays
 
 
 def test_a_network_that_does_not_close_does_not_keep_the_rest_from_being_removed(played) -> None:
-    played.fails["close"] = subprocess.TimeoutExpired("ip", 1.0)
+    played.fails["close"] = TfhetError("`ip` did not end within 1 s")
     life(backend(played))
     assert any(line.startswith("[simulate] the network: ") for line in played.said)
     assert played.called("release") == [("release", True)]

@@ -9,7 +9,7 @@ import pytest
 
 from tfhet.cluster import HostPaths, Ports, free_ports
 from tfhet.simulate.host import SimulatedHost
-from tfhet.simulate.partition import Forwarder, Network
+from tfhet.simulate.process_hosts import Forwarder, Network
 
 pytestmark = pytest.mark.timeout(60)
 HOME = "127.0.0.1"
@@ -57,7 +57,7 @@ def test_in_the_dark_nothing_passes_and_nothing_is_closed_and_all_arrives_afterw
         reader, writer = await asyncio.open_connection(HOME, forwarder.port)
         writer.write(b"a")
         assert await reader.readexactly(1) == b"a"
-        forwarder.darken()
+        forwarder.pass_data(False)
         later, to_later = await asyncio.open_connection(HOME, forwarder.port)  # taken, and held
         to_later.write(b"new")
         writer.write(b"b")
@@ -65,7 +65,7 @@ def test_in_the_dark_nothing_passes_and_nothing_is_closed_and_all_arrives_afterw
         writer.write(b"c")
         await asyncio.wait(waits, timeout=0.5)
         assert not any(wait.done() for wait in waits)
-        forwarder.lighten()
+        forwarder.pass_data(True)
         assert [await wait for wait in waits] == [b"b", b"n"]
         assert await reader.readexactly(1) == b"c"
         assert await later.readexactly(2) == b"ew"
@@ -76,13 +76,13 @@ def test_in_the_dark_nothing_passes_and_nothing_is_closed_and_all_arrives_afterw
 def test_who_goes_in_the_dark_is_seen_to_go_in_the_light():
     async def body(forwarder: Forwarder) -> None:
         reader, writer = await asyncio.open_connection(HOME, forwarder.port)
-        forwarder.darken()
+        forwarder.pass_data(False)
         writer.write(b"last")
         writer.write_eof()
         wait = asyncio.create_task(reader.read())
         await asyncio.wait([wait], timeout=0.2)
         assert not wait.done()
-        forwarder.lighten()
+        forwarder.pass_data(True)
         assert await wait == b"last"
 
     through_a_forwarder(body)
@@ -115,11 +115,11 @@ def hosts() -> list[SimulatedHost]:
 
 
 def dark(network: Network) -> set[str]:
-    return {host for host, some in network._forwarders.items() if not all(one._light.is_set() for one in some)}
+    return {host for host, some in network._forwarders.items() if not all(one._is_open.is_set() for one in some)}
 
 
 def test_a_host_alone_or_with_the_chiefs_host_all_are_cut_off():
-    network = Network.of(hosts(), "dnn")
+    network = Network(hosts(), "dnn")
     network.cut(["algo-0"])
     assert dark(network) == {"algo-0"}
     network.cut(["algo-1"])
@@ -134,7 +134,7 @@ def test_a_host_alone_or_with_the_chiefs_host_all_are_cut_off():
 
 
 def test_hosts_that_are_cut_off_together_with_the_chiefs_still_reach_it():
-    network = Network.of(hosts(), "dnn")
+    network = Network(hosts(), "dnn")
     network.cut(["algo-0", "algo-1"])
     assert dark(network) == {"algo-2"}
     network.heal(["algo-1", "algo-0"])
@@ -145,7 +145,7 @@ def test_a_host_with_a_detour_is_given_its_ports():
     data, chief, other = hosts()
     assert json.loads(data.sees["TFHET_PORTS"]) == {"control": 101, "dispatcher": 102, "workers": [6001]}
     assert chief.sees == chief.ports.to_env(["dispatcher"])
-    forwarders = Network.of([data, chief, other], "dnn")._forwarders
+    forwarders = Network([data, chief, other], "dnn")._forwarders
     assert set(forwarders) == {"algo-0", "algo-2"}
     assert [one.port for one in forwarders["algo-2"]] == [121, 122]
     assert [(one._address, one._target) for one in forwarders["algo-2"]] == [("127.0.0.3", 16000), ("127.0.0.3", 6000)]

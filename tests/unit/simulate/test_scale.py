@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfhet.container.limits import Limits
+from tfhet.container import Limits
 from tfhet.errors import UsageError
 from tfhet.simulate import ClusterFile
 from tfhet.simulate.scale import FIT, limits_of, parse_scale

@@ -228,7 +228,7 @@ except JobFailed as error:
     env = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
     words = [sys.executable, "-c", code, str(launcher), str(tmp_path / "run")]
     done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=50, check=False)
-    assert done.stdout.strip() == "told to stop while the demonstration data was written", done.stderr
+    assert done.stdout.strip() == "stopped while the demonstration data was written", done.stderr
     assert not list((tmp_path / "cache").glob("tfhet/digits/16-shards"))
 
 
@@ -239,7 +239,7 @@ def test_a_stop_before_any_host_was_started_is_said_and_starts_none(command, tmp
 
     monkeypatch.setattr(ProcessHosts, "open", stopped)
     summary = simulate(ClusterFile("c", GROUPS), command, tmp_path / "run", on_line=lambda line: None)
-    assert (summary.exit_code, summary.cause) == (1, "told to stop")
+    assert (summary.exit_code, summary.cause) == (1, "stopped on request")
     job = json.loads((tmp_path / "run" / "job.json").read_text())
     assert job["TrainingJobStatus"] == "Stopped"
     assert "hosts.started" not in (tmp_path / "run" / "events.jsonl").read_text()

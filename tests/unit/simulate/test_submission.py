@@ -6,6 +6,7 @@ import pytest
 
 from tfhet.errors import UsageError
 from tfhet.simulate import ClusterFile, GroupFile
+from tfhet.simulate.host import hosts_of, resource_config
 from tfhet.simulate.submission import Submission
 
 CLUSTER = ClusterFile(
@@ -53,7 +54,7 @@ def test_the_program_is_looked_for_in_the_code_directory(tmp_path, command):
 
 
 def test_containers_have_the_platforms_ports_and_addresses_of_their_own(command, tmp_path):
-    hosts = Submission.of(CLUSTER, command, hosts="namespace").hosts(tmp_path, seed=1, detours=True)
+    hosts = hosts_of(Submission.of(CLUSTER, command, hosts="namespace"), tmp_path, seed=1, detours=True)
     assert [host.address for host in hosts] == [f"10.77.0.{n}" for n in range(2, 6)]
     assert {(host.ports.control, host.ports.plane["dispatcher"]) for host in hosts} == {(16000, (6000,))}
     for host in hosts:
@@ -71,8 +72,8 @@ def test_the_launchers_arguments_are_the_cluster_files_and_then_the_users(comman
 
 def test_every_host_reads_who_is_there_and_how_its_interface_is_called(command, tmp_path):
     job = Submission.of(CLUSTER, command, hosts="namespace")
-    hosts = job.hosts(tmp_path, seed=0)
-    config = job.resource_config(hosts[2], hosts)
+    hosts = hosts_of(job, tmp_path, seed=0)
+    config = resource_config(job, hosts[2], hosts)
     assert config["current_host"] == "algo-3"
     assert config["current_group_name"] == hosts[2].group
     assert config["network_interface_name"] == "eth0"

@@ -71,10 +71,9 @@ def test_the_description_has_the_shape_of_the_platforms(tmp_path):
     (tmp_path / "launcher.py").touch()
     cluster = ClusterFile("c", {"dnn_group": GroupFile(2, 4, "ml.p3.8xlarge")}, {"training": "x"})
     job = Submission.of(cluster, ["launcher.py"], code=tmp_path, input_mode="FastFile")
-    model = {"model.tar.gz": tmp_path / "model.tar.gz"}
     summary = RunSummary(status=FAILED, failure_reason="because")
-    told = describe(job, tmp_path, summary, 0.0, 90.4, secondary=None, collected=model)
-    assert told == json.loads((tmp_path / "job.json").read_text())
+    describe(job, tmp_path, summary, 0.0, 90.4, FAILED, tmp_path / "model.tar.gz")
+    told = json.loads((tmp_path / "job.json").read_text())
     assert (told["TrainingJobStatus"], told["FailureReason"]) == ("Failed", "because")
     assert told["TrainingJobName"] == job.job
     group = {"InstanceGroupName": "dnn_group", "InstanceType": "ml.p3.8xlarge", "InstanceCount": 2}

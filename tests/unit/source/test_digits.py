@@ -73,7 +73,7 @@ def test_a_second_call_finds_what_is_there_and_another_number_of_shards_is_refus
     before = {file: file.stat().st_mtime_ns for file in written.rglob("*")}
     assert digits(written) == written
     assert {file: file.stat().st_mtime_ns for file in written.rglob("*")} == before
-    with pytest.raises(UsageError, match="holds 16 shards, not 8"):
+    with pytest.raises(UsageError, match="holds data with shards 16, not 8"):
         digits(written, shards=8)
 
 

@@ -117,9 +117,9 @@ def test_uint8_images_are_rounded_and_do_not_darken():
 @pytest.mark.parametrize(
     ("build", "complaint"),
     [
-        (lambda: Affine(scale=0), "affine: degrees is finite, scale finite and positive, not 0.0, 0.0"),
-        (lambda: Affine(degrees=math.inf), "degrees is finite"),
-        (lambda: Affine(down=1.5), "affine: down, right and shear are from -1 to 1, not 1.5, 0.0, 0.0"),
+        (lambda: Affine(scale=0), "affine: scale is above 0, not 0.0"),
+        (lambda: Affine(degrees=math.inf), "degrees is finite, not inf"),
+        (lambda: Affine(down=1.5), "affine: down is from -1 to 1, not 1.5"),
         (lambda: Affine(fill_mode="edge"), "fill_mode of stage affine 'edge'; known: constant, nearest, reflect, wrap"),
         (lambda: Affine(fill_mode="constant", fill_value=300).spec(SPEC), "300 is outside the images' range"),
     ],

@@ -55,6 +55,6 @@ def test_images_that_do_not_fit_are_refused_before_anything_runs(stage, spec, co
 
 
 def test_negative_sizes_are_refused_and_it_reads_from_text_and_back():
-    with pytest.raises(UsageError, match="center_crop: height and width are at least 1"):
+    with pytest.raises(UsageError, match="center_crop: height is at least 0, not -1"):
         CenterCrop(-1)
     assert parse(text(parse("center_crop(224, 192)"))) == (CenterCrop(224, 192),)

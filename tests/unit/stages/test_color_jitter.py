@@ -122,9 +122,9 @@ def test_what_is_left_out_is_not_drawn():
 
 
 def test_amounts_out_of_range_and_a_jitter_of_nothing_are_refused():
-    with pytest.raises(UsageError, match="color_jitter: .* from 0, hue from 0 to 0.5"):
+    with pytest.raises(UsageError, match="color_jitter: hue is from 0 to 0.5, not 0.7"):
         ColorJitter(hue=0.7)
-    with pytest.raises(UsageError, match="color_jitter: .* from 0"):
+    with pytest.raises(UsageError, match="color_jitter: contrast is at least 0, not -0.1"):
         ColorJitter(contrast=-0.1)
     with pytest.raises(UsageError, match="color_jitter: all four are 0"):
         ColorJitter(0.0, 0.0, 0.0, 0.0)

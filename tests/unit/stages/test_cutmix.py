@@ -74,5 +74,5 @@ def test_images_of_unknown_size_class_numbers_and_bad_alphas_are_refused():
         Cutmix().spec(ImageSpec(None, 30, 3, "uint8", 0.0, 255.0))
     with pytest.raises(UsageError, match="cutmix: cannot mix labels of int32"):
         Cutmix().label_spec(tf.TensorSpec([None], tf.int32))
-    with pytest.raises(UsageError, match="cutmix: alpha is positive"):
+    with pytest.raises(UsageError, match="cutmix: alpha is above 0"):
         Cutmix(0.0)

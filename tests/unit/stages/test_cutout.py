@@ -68,5 +68,5 @@ def test_a_centre_that_rounding_would_put_outside_stays_inside():
 def test_an_empty_square_and_a_value_out_of_range_are_refused():
     with pytest.raises(UsageError, match="cutout: size is at least 1, not 0"):
         Cutout(0)
-    with pytest.raises(UsageError, match="cutout: value 2 does not fit float32 images from 0 to 1"):
+    with pytest.raises(UsageError, match="cutout: value 2 is outside the images' range, 0 to 1"):
         Cutout(value=2).spec(ImageSpec(8, 8, 3, "float32", 0.0, 1.0))

@@ -64,5 +64,5 @@ def test_no_noise_changes_nothing():
 
 
 def test_a_negative_deviation_is_refused():
-    with pytest.raises(UsageError, match="gaussian_noise: stddev is a fraction of the full range, from 0, not -1.0"):
+    with pytest.raises(UsageError, match="gaussian_noise: stddev is at least 0, not -1.0"):
         GaussianNoise(-1)

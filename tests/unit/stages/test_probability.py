@@ -77,7 +77,7 @@ def test_the_shape_is_known_when_the_graph_is_built():
     [
         ("probability()", "missing .* 'stage'"),
         ("probability(0.5)", "'0.5' in .* is neither a stage"),
-        ("probability(invert(), 1.5)", "p is a probability, from 0 to 1"),
+        ("probability(invert(), 1.5)", "p is from 0 to 1, not 1.5"),
         ("probability((invert(), posterize()), 0.5)", r"chooses among stages like posterize\(4\)"),
         ("probability(batch(8), 0.5)", "batch sets the flow of all examples"),
         ("probability(invert(), p=n)", "'n' is not a literal value"),

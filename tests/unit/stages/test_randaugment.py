@@ -138,7 +138,7 @@ def test_operations_and_signs_are_uniform_and_layers_independent():
         counts = np.bincount(operation[:, layer], minlength=14)
         assert np.abs(counts - 2000).max() < 4 * np.sqrt(2000)
     assert np.abs(np.corrcoef(operation.T) - np.eye(3)).max() < 4 / np.sqrt(28_000)
-    expected = RandAugment(3, 10).strengths[:, 10]
+    expected = policy.strengths(**RandAugment.largest)[:, 10]
     np.testing.assert_array_equal(np.abs(strength), expected[operation])
     for at, name in enumerate(OPERATIONS):
         below = (strength[operation == at] < 0).mean()
@@ -149,7 +149,7 @@ def test_operations_and_signs_are_uniform_and_layers_independent():
 
 
 def test_strengths_are_those_of_torchvision():
-    table = dict(zip(OPERATIONS, RandAugment().strengths, strict=True))
+    table = dict(zip(OPERATIONS, policy.strengths(**RandAugment.largest), strict=True))
     np.testing.assert_allclose(table["shear_x"], np.linspace(0, 0.3, BINS), atol=1e-6)
     np.testing.assert_allclose(table["translate_y"] * 224, np.linspace(0, 150 / 331 * 224, BINS), atol=1e-4)
     np.testing.assert_allclose(table["rotate"], np.linspace(0, 30, BINS), atol=1e-5)
@@ -220,7 +220,7 @@ def test_text_reads_back():
 
 @pytest.mark.parametrize("settings", [{"num_layers": 0}, {"magnitude": 31}, {"magnitude": -1}])
 def test_numbers_out_of_range_are_refused(settings):
-    with pytest.raises(UsageError, match="randaugment: num_layers is at least 1, magnitude from 0 to 30"):
+    with pytest.raises(UsageError, match="num_layers is at least 1, not 0|magnitude is from 0 to 30, not (31|-1)"):
         RandAugment(**settings)
 
 

@@ -47,5 +47,5 @@ def test_what_is_added_is_uniform_and_the_same_in_any_batch():
 
 
 def test_a_delta_beyond_the_range_is_refused():
-    with pytest.raises(UsageError, match="delta is a fraction of the full range, from 0 to 1, not 32"):
+    with pytest.raises(UsageError, match="delta is from 0 to 1, not 32"):
         RandomBrightness(32)

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tfhet.errors import UsageError
 from tfhet.stages import ImageSpec, RandomCrop, parse, randomness, text
-from tfhet.stages.pad import MODES
+from tfhet.stages.crop import MODES
 
 pytestmark = pytest.mark.usefixtures("backend")
 
@@ -85,7 +85,7 @@ def test_a_window_of_the_whole_image_leaves_it_as_it_is(dtype):
 @pytest.mark.parametrize(
     ("build", "complaint"),
     [
-        (lambda: RandomCrop(-1), "random_crop: height, width and padding are at least 0, not -1, 0, 0"),
+        (lambda: RandomCrop(-1), "random_crop: height is at least 0, not -1"),
         (lambda: RandomCrop(mode="wrap"), "mode of stage random_crop 'wrap'; known: constant, edge"),
         (lambda: RandomCrop(13, 4, 1).spec(SPEC), "random_crop: 13 x 4 pixels do not fit into 12 x 15"),
         (lambda: RandomCrop(padding=1, value=300).spec(SPEC), "value 300 is outside the images' range, 0 to 255"),

@@ -57,5 +57,5 @@ def test_turns_are_uniform_and_the_same_in_any_batch():
 
 
 def test_more_than_half_a_turn_is_refused():
-    with pytest.raises(UsageError, match="random_hue: delta is in turns, from 0 to 0.5, not 0.6"):
+    with pytest.raises(UsageError, match="random_hue: delta is from 0 to 0.5, not 0.6"):
         RandomHue(0.6)

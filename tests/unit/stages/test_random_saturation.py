@@ -54,5 +54,5 @@ def test_factors_are_uniform_and_the_same_in_any_batch():
 
 
 def test_factors_that_make_no_interval_are_refused():
-    with pytest.raises(UsageError, match="random_saturation: factors are from 0, lower <= upper; not 1.2, 0.8"):
+    with pytest.raises(UsageError, match="random_saturation: lower is at most upper, not 1.2, 0.8"):
         RandomSaturation(1.2, 0.8)

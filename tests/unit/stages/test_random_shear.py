@@ -88,7 +88,7 @@ def test_slopes_are_drawn_evenly_and_for_each_example_alone():
 
 
 def test_what_is_out_of_range_is_refused():
-    with pytest.raises(UsageError, match="random_shear: factor is in columns per row, from 0 to 1, not 1.2"):
+    with pytest.raises(UsageError, match="random_shear: factor is from 0 to 1, not 1.2"):
         RandomShear(1.2)
     with pytest.raises(UsageError, match="fill_mode of stage random_shear 'mirror'"):
         RandomShear(fill_mode="mirror")

@@ -104,8 +104,8 @@ def test_only_a_constant_fill_forbids_a_rescale_to_move_past():
 @pytest.mark.parametrize(
     ("build", "complaint"),
     [
-        (lambda: RandomTranslation(1.5), "random_translation: height_factor and width_factor are from 0 to 1, not 1.5"),
-        (lambda: RandomTranslation(0.1, -0.1), "from 0 to 1, not 0.1, -0.1"),
+        (lambda: RandomTranslation(1.5), "random_translation: height_factor is from 0 to 1, not 1.5"),
+        (lambda: RandomTranslation(0.1, -0.1), "width_factor is from 0 to 1, not -0.1"),
         (lambda: RandomTranslation(fill_mode="REFLECT"), "fill_mode of stage random_translation 'REFLECT'; known: con"),
         (lambda: RandomTranslation(fill_mode="constant", fill_value=256).spec(SPEC), "256 is outside"),
     ],

@@ -109,7 +109,7 @@ def test_images_of_a_size_that_is_known_only_when_running_are_resized():
 
 
 def test_what_is_out_of_range_is_refused():
-    with pytest.raises(UsageError, match="resize: height and width are at least 1, not 0, 224"):
+    with pytest.raises(UsageError, match="resize: height is at least 1, not 0"):
         Resize(0)
     with pytest.raises(UsageError, match="method of stage resize 'cubic'; known: area, bicubic, bilinear, nearest"):
         Resize(method="cubic")

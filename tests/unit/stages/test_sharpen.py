@@ -70,5 +70,5 @@ def test_images_of_two_pixels_are_all_edge_and_stay_and_smaller_ones_are_refused
 
 
 def test_a_negative_amount_is_refused():
-    with pytest.raises(UsageError, match="sharpen: amount is from 0, not -0.5"):
+    with pytest.raises(UsageError, match="sharpen: amount is at least 0, not -0.5"):
         Sharpen(-0.5)

@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from tfhet import stages
 from tfhet.stages import ImageSpec, RandAugment, TrivialAugment, randomness
-from tfhet.stages.policy import BINS, OPERATIONS
+from tfhet.stages.policy import BINS, OPERATIONS, strengths
 
 SPEC = ImageSpec(40, 50, 3, "uint8", 0.0, 255.0)
 
@@ -22,7 +22,7 @@ def test_operations_and_strengths_are_uniform_and_independent():
     drawn = TrivialAugment().parameters(keys(60_000), SPEC)
     operation, strength = drawn["operation"].numpy()[:, 0], drawn["strength"].numpy()[:, 0]
     assert np.abs(np.bincount(operation, minlength=14) - 60_000 / 14).max() < 4 * np.sqrt(60_000 / 14)
-    table = TrivialAugment().strengths
+    table = strengths(**TrivialAugment.largest)
     for at, name in enumerate(OPERATIONS):
         own = strength[operation == at]
         values, counts = np.unique(np.abs(own), return_counts=True)
@@ -34,7 +34,7 @@ def test_operations_and_strengths_are_uniform_and_independent():
 
 
 def test_strengths_are_those_of_torchvisions_wide_ranges():
-    table = dict(zip(OPERATIONS, TrivialAugment().strengths, strict=True))
+    table = dict(zip(OPERATIONS, strengths(**TrivialAugment.largest), strict=True))
     np.testing.assert_allclose(table["shear_y"], np.linspace(0, 0.99, BINS), atol=1e-6)
     np.testing.assert_allclose(table["translate_x"], np.linspace(0, 32, BINS), atol=1e-5)
     np.testing.assert_allclose(table["rotate"], np.linspace(0, 135, BINS), atol=1e-4)

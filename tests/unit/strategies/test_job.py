@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -84,7 +85,15 @@ def test_a_wrong_job_is_refused(change: dict[str, object]) -> None:
         JobContext.from_env({"TFHET_JOB": json.dumps(value)})
 
 
-@pytest.mark.parametrize("text", ["{", "[]", "7", "{}", "[" * 5000])
+@pytest.mark.parametrize("text", ["{", "[]", "7", "{}", "7 8"])
 def test_what_is_not_a_job_is_refused(text: str) -> None:
     with pytest.raises(ClusterError, match="TFHET_JOB"):
         JobContext.from_env({"TFHET_JOB": text})
+
+
+def test_the_ranks_of_a_host_share_its_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tfhet.strategies.job.os.cpu_count", lambda: 8)
+    job = JobContext("job", "homogeneous", size=4, local_size=4)
+    assert job.threads == 2
+    assert replace(job, size=20, local_size=20).threads == 1
+    assert JobContext("job", "local").threads == 8

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from tfhet.cluster import Rank
-from tfhet.strategies.mpi.lineage import Ancestor, behind_mpirun, first_gone, watched
+from tfhet.strategies.mpi import Ancestor, above_mpirun, first_gone, watched
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -37,12 +37,12 @@ INIT = {1: ("tfhet-init", 0)}
 
 def test_the_line_goes_from_mpirun_to_the_first_that_is_none_of_it(table):
     proc = table({**INIT, 7: ("train", 1), 9: ("sh", 7), 12: ("mpirun", 9)})
-    assert behind_mpirun(12, proc) == (Ancestor(12, "mpirun", 112), Ancestor(9, "sh", 109), Ancestor(7, "train", 107))
+    assert above_mpirun(12, proc) == (Ancestor(12, "mpirun", 112), Ancestor(9, "sh", 109), Ancestor(7, "train", 107))
 
 
 def test_a_name_may_hold_anything(table):
     proc = table({**INIT, 7: ("a) (b 1 2", 1), 12: ("orterun", 7)})
-    assert [process.name for process in behind_mpirun(12, proc)] == ["orterun", "a) (b 1 2"]
+    assert [process.name for process in above_mpirun(12, proc)] == ["orterun", "a) (b 1 2"]
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_a_name_may_hold_anything(table):
     ids=["not under mpirun", "another host", "a login", "a daemon", "init's", "a shell of init's", "a script", "gone"],
 )
 def test_where_nobody_here_started_mpirun_nobody_is_watched(table, processes):
-    assert behind_mpirun(12 if 12 in processes else 7, table({**INIT, **processes})) == ()
+    assert above_mpirun(12 if 12 in processes else 7, table({**INIT, **processes})) == ()
 
 
 def test_a_process_is_gone_when_it_is_a_zombie_or_its_number_is_anothers(table):
@@ -137,7 +137,7 @@ def test_a_launcher_under_mpirun_stops_when_who_started_mpirun_dies(environment_
         process.kill()
         process.wait()
     failure = (tmp_path / "t1" / "output" / "failure").read_text()
-    assert f"told to stop (train, process {process.pid}, by which it was started, is gone)" in failure
+    assert f"asked to stop (train, process {process.pid}, by which it was started, is gone)" in failure
     assert "(exit code 143, seen by t1/0)" in failure
     summary = json.loads((tmp_path / "t1" / "output" / "data" / "tfhet" / "summary.json").read_text())
     assert summary["exit_code"] == 143

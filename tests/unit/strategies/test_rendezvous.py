@@ -5,12 +5,13 @@ import socket
 import subprocess
 import sys
 import threading
+from dataclasses import asdict
 
 import pytest
 
 from tfhet.cluster import Rank
 from tfhet.errors import ClusterError, UsageError
-from tfhet.strategies.horovod.rendezvous import Rendezvous, Ring
+from tfhet.strategies.horovod.strategy import Rendezvous, Ring
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -72,7 +73,7 @@ def test_the_variables_are_those_of_horovodrun(hosts, per_host):
 
 def test_the_launcher_has_the_rendezvous_without_tensorflow():
     pytest.importorskip("horovod.runner")
-    code = "import sys; from tfhet.strategies.horovod.rendezvous import Ring; Ring(['a'], 2).load()"
+    code = "import sys; from tfhet.strategies.horovod.strategy import Ring; Ring(['a'], 2).load()"
     code += "; print('tensorflow' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=True)
     assert done.stdout == "False\n"
@@ -80,7 +81,7 @@ def test_the_launcher_has_the_rendezvous_without_tensorflow():
 
 def test_a_rendezvous_arrives_as_it_was():
     rendezvous = Rendezvous("10.0.0.2", 4321, "eth0")
-    assert Rendezvous.parse(json.loads(json.dumps(rendezvous.to_message()))) == rendezvous
+    assert Rendezvous.parse(json.loads(json.dumps(asdict(rendezvous)))) == rendezvous
 
 
 @pytest.mark.parametrize(
@@ -130,7 +131,7 @@ import sys
 sys.modules["horovod"] = None
 from tfhet.cluster import Rank
 from tfhet.errors import ClusterError, UsageError
-from tfhet.strategies.horovod.rendezvous import Rendezvous, Ring
+from tfhet.strategies.horovod.strategy import Rendezvous, Ring
 try:
     Ring(["a"], 2).open("127.0.0.1", "lo")
 except UsageError as error:

@@ -7,7 +7,7 @@ import pytest
 from tfhet.cluster import Place
 from tfhet.launch import LaunchSettings
 from tfhet.launch.assignment import Assignment
-from tfhet.strategies.mpi.toolkit import release
+from tfhet.strategies.mpi import release
 
 pytest.importorskip("sagemaker_training")
 

@@ -28,7 +28,7 @@ def test_with_all_that_is_added_there_are_no_more_than_sagemaker_takes(job_file)
 
 def test_each_option_of_the_pipeline_is_an_argument_of_the_launcher_or_the_trainer(repository: Path):
     from tfhet.launch import LaunchSettings
-    from tfhet.planes.tf_service.settings import ServiceSettings
+    from tfhet.planes.tf_service import ServiceSettings
 
     settings = (repository / "tfhet" / "trainer" / "settings.py").read_text()  # importing it would load TensorFlow
     known = {*LaunchSettings.__dataclass_fields__, *ServiceSettings.__dataclass_fields__}

@@ -72,6 +72,6 @@ def test_what_aws_says_of_the_request_is_told_without_the_secret(submission):
 def test_a_job_is_not_created_when_its_code_cannot_be_stored(submission):
     wrong = pytest.importorskip("botocore.exceptions")
     sagemaker = Service()
-    with pytest.raises(UsageError, match="no AWS credentials"):
+    with pytest.raises(UsageError, match="Unable to locate credentials"):
         submission.send(sagemaker, Service(wrong.NoCredentialsError()))
     assert sagemaker.asked == []

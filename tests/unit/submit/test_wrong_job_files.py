@@ -95,7 +95,7 @@ WRONG = [
     (
         "count: 1}",
         "count: 1, ranks: 9}",
-        ":16: groups: dnn_group: ranks must be at most 8: ml.p4d.24xlarge has so many",
+        ":16: groups: dnn_group: ranks must be at most 8, one for each GPU of ml.p4d.24xlarge",
     ),
     ("  dnn_group", "  trainers", ":16: groups: trainers must be given a role (data, dnn, spare)"),
     (

@@ -7,10 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfhet.record import Timeline
-from tfhet.record.entry import HostUsage, UsageSample
-from tfhet.record.step_time import Pause, StepTime
-from tfhet.telemetry import chrome_trace
+from tfhet.record import HostUsage, Pause, StepTime, Timeline, UsageSample
+from tfhet.telemetry import chrome_trace, write_chrome_trace
 
 MACHINE = HostUsage(1.5, 4, "machine", 3 << 20, 2 << 20, 1 << 20, (50.0,), (5 << 20,))
 
@@ -61,7 +59,7 @@ def assert_is_trace(content: dict[str, Any]) -> None:
 
 
 def test_a_step_holds_its_parts_one_behind_the_other():
-    content = chrome_trace.trace(Timeline.of([step(10.0)]))
+    content = chrome_trace(Timeline.of([step(10.0)]))
     assert_is_trace(content)
     found = [(event["name"], event["ts"], event["dur"]) for event in of(content["traceEvents"], "X")]
     assert found == [
@@ -75,8 +73,7 @@ def test_a_step_holds_its_parts_one_behind_the_other():
 
 def test_an_allreduce_that_was_not_told_apart_is_no_slice():
     names = [
-        event["name"]
-        for event in of(chrome_trace.trace(Timeline.of([step(1.0, allreduce_s=None)]))["traceEvents"], "X")
+        event["name"] for event in of(chrome_trace(Timeline.of([step(1.0, allreduce_s=None)]))["traceEvents"], "X")
     ]
     assert names == ["step", "wait for data", "copy", "compute"]
 
@@ -85,7 +82,7 @@ def test_hosts_are_processes_and_ranks_threads_and_stay_so_whoever_wrote_first()
     entries = [step(10.0, rank=rank) for rank in (0, 9, 1)] + [
         UsageSample("algo-3", 11.0, 1.0, "algo-3", {"worker-0": 0.5})
     ]
-    contents = [chrome_trace.trace(Timeline.of(found)) for found in (entries, entries[::-1])]
+    contents = [chrome_trace(Timeline.of(found)) for found in (entries, entries[::-1])]
     for content in contents:
         assert_is_trace(content)
         named = {
@@ -103,7 +100,7 @@ def test_hosts_are_processes_and_ranks_threads_and_stay_so_whoever_wrote_first()
 
 def test_what_is_used_is_counted_on_the_host():
     use = UsageSample("algo-1", 10.0, 1.0, "rank-0", {"launcher": 0.125, "worker-0": 0.75}, MACHINE)
-    content = chrome_trace.trace(Timeline.of([use]))
+    content = chrome_trace(Timeline.of([use]))
     assert_is_trace(content)
     found = {event["name"]: event["args"] for event in of(content["traceEvents"], "C")}
     assert found == {
@@ -124,7 +121,7 @@ def test_what_happened_is_marked_across_all_and_what_has_no_time_is_left_out():
         {"time_s": "now", "event": "odd"},
         {"time_s": float("nan"), "event": "odd"},
     ]
-    content = chrome_trace.trace(Timeline.of([step(10.0)]), events)
+    content = chrome_trace(Timeline.of([step(10.0)]), events)
     assert_is_trace(content)
     (mark,) = of(content["traceEvents"], "i")
     assert (mark["name"], mark["s"], mark["ts"], mark["args"]) == ("training.started", "g", 0.0, {"job_id": "j"})
@@ -152,18 +149,18 @@ near = st.builds(
 
 @given(st.lists(steps | spans, max_size=12) | st.lists(near, max_size=12))
 def test_whatever_ranks_noted_makes_a_trace_whose_slices_nest(entries):
-    assert_is_trace(chrome_trace.trace(Timeline.of(entries)))
+    assert_is_trace(chrome_trace(Timeline.of(entries)))
 
 
 def test_nothing_makes_an_empty_trace():
-    content = chrome_trace.trace(Timeline())
+    content = chrome_trace(Timeline())
     assert_is_trace(content)
     assert not of(content["traceEvents"], "X")
 
 
 def test_the_file_holds_the_trace(tmp_path):
     timeline = Timeline.of([step(10.0), Pause(host="algo-1", rank=0, name="checkpoint", at_s=11.0, dur_s=0.5)])
-    path = chrome_trace.write(
+    path = write_chrome_trace(
         timeline, [{"time_s": 9.0, "event": "odd", "value": float("nan")}], tmp_path / "a" / "trace.json"
     )
     content = json.loads(path.read_text(), parse_constant=lambda word: 1 / 0)

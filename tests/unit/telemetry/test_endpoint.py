@@ -20,7 +20,7 @@ from siege import run
 
 from tfhet.cluster import check_free
 from tfhet.messages import MetricLine
-from tfhet.telemetry import METRICS, UP, Endpoint, Metric, metrics_server, training_metrics
+from tfhet.telemetry import METRICS, UP, Metric, metrics_server, serve_metrics, training_metrics
 
 HOST = "127.0.0.1"
 GOOD = b"GET /metrics HTTP/1.1\r\nHost: algo-1:9400\r\nAccept: text/plain\r\n\r\n"
@@ -33,7 +33,7 @@ def served(visit: Callable[[int], Coroutine[Any, Any, None]], values: Values = l
     said: list[str] = []
 
     async def scenario() -> None:
-        task = asyncio.create_task(Endpoint(values, LABELS, said.append).run(HOST, 0))
+        task = asyncio.create_task(serve_metrics(HOST, 0, values, LABELS, said.append))
         while not said:
             await asyncio.sleep(0.01)
         port = int(said[0].rpartition(":")[2].removesuffix("/metrics"))
@@ -136,7 +136,7 @@ def test_a_port_that_cannot_be_had_is_said_and_nothing_else_happens(port):
         taken.bind((HOST, 0))
         taken.listen()
         wanted = taken.getsockname()[1] if port == "busy" else port
-        run(Endpoint(dict, LABELS, said.append).run(HOST, wanted))
+        run(serve_metrics(HOST, wanted, dict, LABELS, said.append))
     assert len(said) == 1 and said[0].startswith("no metrics at --metrics_port: ")
     assert port != "busy" or "is in use by" in said[0]
 
@@ -144,7 +144,7 @@ def test_a_port_that_cannot_be_had_is_said_and_nothing_else_happens(port):
 def test_without_prometheus_client_it_says_what_to_install_and_nothing_else_happens(monkeypatch):
     monkeypatch.setitem(sys.modules, "tfhet.telemetry.metrics_server", None)
     said: list[str] = []
-    run(Endpoint(dict, LABELS, said.append).run(HOST, 0))
+    run(serve_metrics(HOST, 0, dict, LABELS, said.append))
     assert len(said) == 1 and said[0].endswith("(pip install prometheus_client)")
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tfhet.telemetry.gpus import GpuMonitor, GpuUsage, gpu_count
+from tfhet.telemetry.host_counters import GpuMonitor, gpu_count
 
 
 class FakeNvml:
@@ -49,7 +49,7 @@ def test_every_gpu_is_read_until_the_reader_is_stopped():
     nvml = FakeNvml(rounds=3)
     gpus = gpus_of(nvml)
     gpus.run(period_s=0.0)
-    assert gpus.latest == (GpuUsage(10.0, 1000), GpuUsage(20.0, 1001))
+    assert gpus.latest == ((10.0, 1000), (20.0, 1001))
     assert (gpus.missing, nvml.calls.count("nvmlDeviceGetMemoryInfo")) == ("", 6)
     assert nvml.calls[0] == "nvmlInit" and nvml.calls[-1] == "nvmlShutdown"
 
@@ -57,7 +57,7 @@ def test_every_gpu_is_read_until_the_reader_is_stopped():
 def test_a_driver_that_refuses_is_named_and_nothing_old_is_told():
     for refuses in ("nvmlInit", "nvmlDeviceGetCount", "nvmlDeviceGetMemoryInfo"):
         gpus = gpus_of(FakeNvml(refuses=refuses))
-        gpus.latest = (GpuUsage(99.0, 1),)
+        gpus.latest = ((99.0, 1),)
         gpus.run(period_s=0.0)
         assert (gpus.latest, gpus.missing) == ((), f"NVML reports: {refuses} failed")
 

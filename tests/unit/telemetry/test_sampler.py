@@ -7,11 +7,8 @@ from pathlib import Path
 import pytest
 
 from tfhet.clock import FakeClock
-from tfhet.record import Timeline
-from tfhet.record.entry import HostUsage, UsageSample
-from tfhet.record.timeline import TimelineFile
+from tfhet.record import HostUsage, Timeline, TimelineFile, UsageSample
 from tfhet.telemetry import sampler
-from tfhet.telemetry.gpus import GpuUsage
 from tfhet.telemetry.host_counters import HostCounts
 from tfhet.telemetry.sampler import Sampler
 
@@ -34,7 +31,7 @@ class FakeCounters:
 
 class FakeGpus:
     missing = ""
-    latest = (GpuUsage(75.0, 2048), GpuUsage(25.0, 1024))
+    latest = ((75.0, 2048), (25.0, 1024))
     stopped = False
 
     def stop(self) -> None:

@@ -7,10 +7,8 @@ from pathlib import Path
 import pytest
 
 from tfhet.errors import UsageError
-from tfhet.record import Timeline
-from tfhet.record.entry import HostUsage, UsageSample
-from tfhet.record.step_time import StepTime
-from tfhet.telemetry import tensorboard
+from tfhet.record import HostUsage, StepTime, Timeline, UsageSample
+from tfhet.telemetry import write_scalars
 
 STEPS = [
     StepTime(
@@ -46,7 +44,7 @@ def read(folder: Path) -> dict[str, list[tuple[float, int, float]]]:
 
 
 def test_tensorboard_reads_the_steps_of_each_rank(tmp_path):
-    tensorboard.write(Timeline.of([*STEPS, UNTOLD]), tmp_path)
+    write_scalars(Timeline.of([*STEPS, UNTOLD]), tmp_path)
     found = read(tmp_path / "rank-0")
     assert found == {
         f"step/{name}": [(10.5 + n, n + 1, value) for n in range(3)]
@@ -62,7 +60,7 @@ def test_tensorboard_reads_the_steps_of_each_rank(tmp_path):
 
 
 def test_tensorboard_reads_the_use_of_each_host_by_seconds(tmp_path):
-    tensorboard.write(Timeline.of([*STEPS, USE]), tmp_path)
+    write_scalars(Timeline.of([*STEPS, USE]), tmp_path)
     assert read(tmp_path / "host-algo-2") == {
         tag: [(12.0, 2, value)]
         for tag, value in (
@@ -77,24 +75,24 @@ def test_tensorboard_reads_the_use_of_each_host_by_seconds(tmp_path):
 
 
 def test_writing_again_replaces_what_was_written(tmp_path):
-    first = tensorboard.write(Timeline.of(STEPS), tmp_path)
-    assert tensorboard.write(Timeline.of(STEPS), tmp_path) == first
+    first = write_scalars(Timeline.of(STEPS), tmp_path)
+    assert write_scalars(Timeline.of(STEPS), tmp_path) == first
     assert len(read(tmp_path / "rank-0")["step/ms"]) == 3
 
 
 def test_without_tensorboard_it_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorboard.compat.proto.event_pb2", None)
     with pytest.raises(UsageError, match="pip install tensorboard"):
-        tensorboard.write(Timeline.of(STEPS), tmp_path)
+        write_scalars(Timeline.of(STEPS), tmp_path)
     assert not list(tmp_path.rglob("*tfevents*"))
 
 
 def test_tensorflow_is_not_loaded_for_it(tmp_path):
     program = (
         "import sys; from pathlib import Path; from tfhet.record import Timeline\n"
-        "from tfhet.telemetry import tensorboard\n"
-        "from tfhet.record.step_time import StepTime\n"
-        f"tensorboard.write(Timeline.of([StepTime(0.5, 0.0)]), Path({str(tmp_path)!r}))\n"
+        "from tfhet.telemetry import write_scalars\n"
+        "from tfhet.record import StepTime\n"
+        f"write_scalars(Timeline.of([StepTime(0.5, 0.0)]), Path({str(tmp_path)!r}))\n"
         "sys.exit('tensorflow' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], timeout=120, check=False).returncode == 0

@@ -4,10 +4,8 @@ import json
 
 import pytest
 
-from tfhet.record import Timeline
-from tfhet.record.entry import HostUsage, UsageSample
-from tfhet.record.step_time import WARM_UP_STEPS, Pause, StepTime
-from tfhet.telemetry import timeline_summary
+from tfhet.record import WARM_UP_STEPS, HostUsage, Pause, StepTime, Timeline, UsageSample
+from tfhet.telemetry import host_summaries, process_summaries, rank_summaries, timeline_json, timeline_tables
 
 
 def step(number: int, dur_s: float = 0.5, rank: int = 0, allreduce_s: float | None = 0.25) -> StepTime:
@@ -31,14 +29,14 @@ def test_the_steps_of_a_rank_are_shared_out_without_the_first_ones():
         Pause(host="algo-1", rank=0, name="checkpoint", at_s=25.0, dur_s=1.0),
     ]
     other = Pause(host="algo-1", rank=0, name="validation", at_s=30.0, dur_s=9.0)
-    (found,) = timeline_summary.of_ranks(Timeline.of([*slow, step(8), step(9), *saved, other]))
+    (found,) = rank_summaries(Timeline.of([*slow, step(8), step(9), *saved, other]))
     assert (found.rank, found.host, found.steps, found.step_ms) == (0, "algo-1", 2, 500.0)
     assert (found.wait_pct, found.copy_pct, found.compute_pct, found.allreduce_pct) == (25.0, 12.5, 12.5, 50.0)
     assert found.checkpoint_s == 3.0
 
 
 def test_an_allreduce_that_was_not_told_apart_is_in_the_computing():
-    (found,) = timeline_summary.of_ranks(Timeline.of([step(1, allreduce_s=None)]))
+    (found,) = rank_summaries(Timeline.of([step(1, allreduce_s=None)]))
     assert (found.compute_pct, found.allreduce_pct) == (62.5, None)
 
 
@@ -49,9 +47,7 @@ def test_a_process_is_as_busy_as_it_was_on_average():
         UsageSample("algo-2", 1.0, 1.0, "rank-0", {"launcher": 0.5}),
         UsageSample("algo-2", 1.0, 1.0, "rank-1", {"launcher": 0.25}),
     ]
-    found = [
-        (each.host, each.name, each.cpus, each.most_cpus) for each in timeline_summary.of_processes(Timeline.of(looks))
-    ]
+    found = [(each.host, each.name, each.cpus, each.most_cpus) for each in process_summaries(Timeline.of(looks))]
     assert found == [
         ("algo-2", "launcher of rank-0", 0.5, 0.5),
         ("algo-2", "launcher of rank-1", 0.25, 0.25),
@@ -68,7 +64,7 @@ def test_a_host_is_told_with_its_most_memory_and_the_mean_of_its_gpus():
         UsageSample("algo-1", 2.0, 1.0, "rank-1", {"rank-1": 1.0}),
         UsageSample("algo-2", 2.0, 1.0, "algo-2", {}, HostUsage(0.5, 2, "cgroup", 1 << 20, 0, 1 << 20)),
     ]
-    one, two = timeline_summary.of_hosts(Timeline.of(looks))
+    one, two = host_summaries(Timeline.of(looks))
     assert vars(one) == {
         "host": "algo-1",
         "counted": "machine",
@@ -83,15 +79,15 @@ def test_a_host_is_told_with_its_most_memory_and_the_mean_of_its_gpus():
 
 
 def test_only_tables_with_rows_are_there_and_every_row_fits_its_columns():
-    assert timeline_summary.tables(Timeline()) == []
+    assert timeline_tables(Timeline()) == []
     use = UsageSample("algo-1", 1.0, 1.0, "rank-0", {"rank-0": 1.0}, HostUsage(1.0, 4, "machine", 5, 1, 0))
-    found = timeline_summary.tables(Timeline.of([step(1), use]))
+    found = timeline_tables(Timeline.of([step(1), use]))
     assert [title for title, _, _ in found] == ["steps", "processes", "hosts"]
     assert all(len(row) == len(columns) for _, columns, rows in found for row in rows)
 
 
 def test_the_json_names_what_the_tables_show():
-    content = timeline_summary.to_json(Timeline.of([step(1), step(2, rank=1)]))
+    content = timeline_json(Timeline.of([step(1), step(2, rank=1)]))
     assert json.loads(json.dumps(content)) == content
     assert [found["rank"] for found in content["ranks"]] == [0, 1]
     assert content["ranks"][0]["wait_pct"] == pytest.approx(25.0)

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from tfhet.clock import FakeClock
 from tfhet.placement import Rest
-from tfhet.planes.reader import Delivery
+from tfhet.planes import Delivery
 from tfhet.source import example_id, split_of
 
 SHAPE, CLASSES = (2, 2, 1), 3

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfhet.source import example_id
-from tfhet.strategies.solo.collective import SoloCollective
+from tfhet.strategies.solo import SoloCollective
 from tfhet.trainer.audit import Audit, Visits
 
 
@@ -77,7 +77,7 @@ def test_what_was_not_exchanged_is_not_known_yet():
 
 def test_what_earlier_runs_saw_and_what_is_bad_is_no_rest():
     audit = Audit(source(2, 3), before=numbers(0, 1), bad=numbers(example_id(1, 2)))
-    assert audit.goes_on and not Audit(source(2)).goes_on
+    assert audit.is_resumed and not Audit(source(2)).is_resumed
     rest = audit.rest()
     assert rest is not None
     assert rest.splits.tolist() == [False, True] and rest.seen.tolist() == [example_id(1, 2)]

@@ -29,7 +29,7 @@ def test_tensorboard_reads_metric_lines_and_epochs_while_the_training_goes_on(tm
     board = Board(tmp_path / "tensorboard", clock)
     board.line(LINE)
     clock.sleep(5.0)
-    board.epoch(12, {"loss": 2.0, "val_loss": 1.5, "steps": 12})
+    board.add(12, {"loss": 2.0, "val_loss": 1.5, "steps": 12})
     assert read(tmp_path / "tensorboard") == {
         "step/ms": [(1000.0, 10, 86.125)],
         "step/examples_per_s": [(1000.0, 10, 1280.0)],
@@ -62,7 +62,7 @@ def test_a_disk_that_refuses_ends_it_and_says_so_once(tmp_path, monkeypatch, cap
     def refuse(*of: object) -> None:
         raise OSError("no space left on device")
 
-    monkeypatch.setattr("tfhet.record.scalar_file.ScalarFile.flush", refuse)
+    monkeypatch.setattr("tfhet.telemetry.ScalarFile.add", refuse)
     for _ in range(3):
         board.line(LINE)
     board.close()
@@ -83,5 +83,5 @@ def test_without_tensorboard_the_training_is_told_and_goes_on(tmp_path, monkeypa
     monkeypatch.setitem(sys.modules, "tensorboard.compat.proto.event_pb2", None)
     board = Board(tmp_path)
     board.line(LINE)
-    board.epoch(1, {"loss": 1.0})
+    board.add(1, {"loss": 1.0})
     assert "pip install tensorboard" in caplog.text and not list(tmp_path.iterdir())

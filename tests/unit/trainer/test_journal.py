@@ -4,12 +4,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from tfhet.clock import FakeClock
-from tfhet.record import Timeline
-from tfhet.record.step_time import Pause, StepTime
-from tfhet.record.timeline import TimelineFile
+from tfhet.record import Pause, StepTime, Timeline
 from tfhet.strategies import JobContext
-from tfhet.trainer.journal import Journal
-from tfhet.trainer.meter import Meter
+from tfhet.trainer.meter import Journal, Meter
 
 JOB = JobContext("job", "heterogeneous", rank=1, size=2, host="algo-2")
 
@@ -29,7 +26,7 @@ def read(folder: Path) -> Timeline:
 
 def test_each_step_and_pause_is_written_once_by_the_time_of_day(tmp_path):
     clock, meter = Apart(10.0), Meter()
-    journal = Journal.of(replace(JOB, timeline_dir=str(tmp_path / "timeline")), meter, clock)
+    journal = Journal(replace(JOB, timeline_dir=str(tmp_path / "timeline")), meter, clock)
     journal.write()
     meter.add(StepTime(0.5, 0.125, 8, 0.0625, 0.25, at_s=11.0, step=1, epoch=0))
     with meter.pause("checkpoint", clock):
@@ -73,15 +70,14 @@ def test_nothing_is_written_where_nobody_asked_for_it(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     meter = Meter()
     meter.add(StepTime(0.5, 0.125, 8))
-    for journal in (Journal.of(JOB, meter), Journal()):
-        journal.write()
+    Journal(JOB, meter).write()
     assert not list(tmp_path.iterdir())
 
 
 def test_a_full_disk_ends_the_journal_and_says_so_once(tmp_path, caplog):
     (tmp_path / "full").write_text("no folder")
     meter = Meter()
-    journal = Journal(TimelineFile(tmp_path / "full" / "steps-0.jsonl"), meter=meter)
+    journal = Journal(replace(JOB, timeline_dir=str(tmp_path / "full")), meter)
     for _ in range(3):
         meter.add(StepTime(0.5, 0.125, 8))
         journal.write()

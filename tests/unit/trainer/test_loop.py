@@ -10,9 +10,10 @@ import pytest
 
 from tfhet.clock import FakeClock
 from tfhet.messages import MetricLine
-from tfhet.strategies.solo.collective import SoloCollective
+from tfhet.strategies.solo import SoloCollective
+from tfhet.trainer.emulated import EmulatedAccelerator
 from tfhet.trainer.loop import Begun, Loop
-from tfhet.trainer.step import Batch, EmulatedAccelerator, KerasAccelerator
+from tfhet.trainer.step import Batch, KerasAccelerator
 
 
 class Recording:
@@ -269,8 +270,8 @@ def test_unequal_ranks_take_the_same_steps_and_end_when_all_are_dry(fake_feed, e
 
 def test_the_meter_counts_the_examples_of_all_ranks_as_they_were(fake_feed, each_rank):
     for loop, _, _ in each_rank(3, unequal(fake_feed)):
-        assert sum(step.examples for step in loop.meter._steps) == 2 * 24
-        assert len(loop.meter._steps) == 10
+        assert sum(step.examples for step in loop.meter.steps) == 2 * 24
+        assert len(loop.meter.steps) == 10
 
 
 def test_rank_0_alone_prints(fake_feed, each_rank):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfhet.trainer.loss_scale import GROWTH_STEPS, INITIAL, LossScale
+from tfhet.trainer.step import GROWTH_STEPS, INITIAL, LossScale
 
 GOOD, BAD = [tf.constant([1.0]), tf.constant(2.0)], [tf.constant([1.0]), tf.constant(np.inf)]
 

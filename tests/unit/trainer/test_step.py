@@ -5,8 +5,9 @@ import pytest
 import tensorflow as tf
 
 from tfhet.clock import FakeClock
-from tfhet.strategies.solo.collective import SoloCollective
-from tfhet.trainer.step import EmulatedAccelerator, KerasAccelerator, shares
+from tfhet.strategies.solo import SoloCollective
+from tfhet.trainer.emulated import EmulatedAccelerator
+from tfhet.trainer.step import KerasAccelerator, shares
 
 SGD = tf.keras.optimizers.SGD
 

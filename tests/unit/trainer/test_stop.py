@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from tfhet.trainer.stop import STOP_CODE, StopRequest
+from tfhet.trainer.training import STOP_CODE, hear_sigterm
 
 
 @pytest.fixture(autouse=True)
@@ -21,19 +21,13 @@ def test_the_code_is_what_a_shell_says_of_sigterm():
 
 
 def test_a_sigterm_is_heard_and_not_died_of():
-    stop = StopRequest()
-    stop.listen()
-    assert not stop.is_made
+    stop = threading.Event()
+    hear_sigterm(stop)
+    assert not stop.is_set()
     os.kill(os.getpid(), signal.SIGTERM)
-    assert stop.is_made
+    assert stop.is_set()
     os.kill(os.getpid(), signal.SIGTERM)
-    assert stop.is_made
-
-
-def test_before_it_listens_the_signal_is_left_alone():
-    before = signal.getsignal(signal.SIGTERM)
-    StopRequest()
-    assert signal.getsignal(signal.SIGTERM) is before
+    assert stop.is_set()
 
 
 def test_outside_the_main_thread_nothing_is_heard_and_nothing_fails():
@@ -41,7 +35,7 @@ def test_outside_the_main_thread_nothing_is_heard_and_nothing_fails():
 
     def listen() -> None:
         try:
-            StopRequest().listen()
+            hear_sigterm(threading.Event())
         except ValueError as error:
             failed.append(error)
 

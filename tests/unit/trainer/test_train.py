@@ -12,17 +12,16 @@ import tensorflow as tf
 
 from tfhet.cluster import host_paths
 from tfhet.errors import DataError, UsageError
-from tfhet.placement import PlacedStage
 from tfhet.record import RunFolder, Timeline
 from tfhet.source import Raw, Scalar, write_tfrecords
-from tfhet.stages import ImageSpec, parse
+from tfhet.stages import ImageSpec, PlacedStage, parse
 from tfhet.strategies import JobContext
+from tfhet.trainer.__main__ import main
+from tfhet.trainer.audit import Ledger
+from tfhet.trainer.build import build, certain
 from tfhet.trainer.checkpoint import Checkpoints, Progress
-from tfhet.trainer.ledger import Ledger
+from tfhet.trainer.emulated import EmulatedAccelerator
 from tfhet.trainer.settings import Settings
-from tfhet.trainer.step import EmulatedAccelerator
-from tfhet.trainer.train import build, main
-from tfhet.trainer.validation import certain
 
 QUICK = ["--model", "small_cnn", "--chain", "rescale()", "--shuffle", "0", "--log_every", "2", "--batch_size", "16"]
 SYNTHETIC = ["--data", "synthetic:48:4", *QUICK]
@@ -32,7 +31,7 @@ FEATURES = {"image": Raw((8, 8, 1)), "label": Scalar()}
 @pytest.fixture(autouse=True)
 def _one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches come in the same order every time."""
-    monkeypatch.setattr("tfhet.planes.local.threads.os.cpu_count", lambda: 1)
+    monkeypatch.setattr("tfhet.strategies.job.os.cpu_count", lambda: 1)
 
 
 def env(base: Path) -> dict[str, str]:
@@ -67,7 +66,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three epochs in one go."""
     base = tmp_path_factory.mktemp("whole")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tfhet.planes.local.threads.os.cpu_count", lambda: 1)
+        patch.setattr("tfhet.strategies.job.os.cpu_count", lambda: 1)
         assert main([*SYNTHETIC, "--epochs", "3"], env(base)) == 0
     return base
 
@@ -280,6 +279,7 @@ def test_a_truncated_file_is_found_before_the_training(tmp_path):
 )
 def test_the_program_ends_with_the_code_of_the_error_and_one_line(tmp_path, monkeypatch, capsys, argv, code, said):
     monkeypatch.setattr(sys, "argv", ["trainer", *argv])
+    monkeypatch.delitem(sys.modules, "tfhet.trainer.__main__")  # imported above
     monkeypatch.setenv("SAGEMAKER_BASE_DIR", str(tmp_path))
     with pytest.raises(SystemExit) as ended:
         runpy.run_module("tfhet.trainer", run_name="__main__")

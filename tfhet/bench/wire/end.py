@@ -1,7 +1,7 @@
-"""One end of a way: `python -m tfhet.bench.wire.end MODULE:FUNCTION` opens it, and moves batches when asked.
+"""One end of a way: `python -m tfhet.bench.wire.end MODULE:FUNCTION` opens it, and moves batches on request.
 
-{"open": {...}}                -> what the other end, or the suite, has to know of it
-{"ahead": n, "count": m}       -> {"seconds": s}: it took n batches and then m more, and these took s seconds
+{"open": {...}}             -> what the other end, or the suite, has to know of it
+{"ahead": n, "count": m}    -> {"seconds": s}: it took n batches and then m more, and these m took s seconds
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ class End:
 
     pull: Callable[[int], object]
     """Returns once that number of further batches are in this process's memory."""
-    told: dict[str, Any] = field(default_factory=dict)
-    """What others have to know; JSON values."""
+    facts: dict[str, Any] = field(default_factory=dict)
+    """The answer to `open`; JSON values."""
     close: Callable[[], None] = lambda: None
-    """Ends what it has started."""
+    """Ends the processes and threads that it has started."""
 
 
-def sends(told: dict[str, Any]) -> End:
-    """The end that only gives what the other asks it for."""
+def sends(facts: dict[str, Any]) -> End:
+    """Returns the end that only gives, when the other end asks for batches."""
 
     def never(count: int) -> None:
         raise UsageError("this end sends")
 
-    return End(never, told)
+    return End(never, facts)
 
 
-def main(function: str) -> int:
+def main(function: str) -> None:
     """Serves until the requests end."""
     module, _, name = function.partition(":")
     opened: list[End] = []
@@ -47,7 +47,7 @@ def main(function: str) -> int:
     def handle(request: dict[str, Any]) -> dict[str, Any]:
         if "open" in request:
             opened.append(getattr(importlib.import_module(module), name)(**request["open"]))
-            return opened[-1].told
+            return opened[-1].facts
         end = opened[-1]
         end.pull(request["ahead"])
         begun_s = SYSTEM.monotonic()
@@ -57,8 +57,8 @@ def main(function: str) -> int:
     answer_requests(handle)
     for end in opened:
         end.close()
-    return 0
 
 
 if __name__ == "__main__":
-    os._exit(main(sys.argv[1]))  # nothing is to be saved, and threads of libraries may wait for what never comes
+    main(sys.argv[1])
+    os._exit(0)  # nothing is to be saved, and threads of libraries may wait for ever

@@ -7,32 +7,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tfhet.errors import UsageError, unknown
-from tfhet.planes.tf_service import wire_cost
-from tfhet.planes.tf_service.wire_cost import DEFAULT, PLAIN, bytes_of
+from tfhet.planes.tf_service import DEFAULT, DTYPES, PLAIN, Moved
 
-DTYPES = ("uint8", "float32")
 SNAPPY = "snappy"
 COMPRESSIONS = (PLAIN, SNAPPY)
 MOST_BYTES = 1_000_000_000
-"""A message of protobuf ends at 2 GiB, and a worker holds at least two batches."""
+"""Maximum size of a batch: a protobuf message ends at 2 GiB, and a worker holds at least two batches."""
 MOST_PROCESSES = 64
 
 
 @dataclass(frozen=True)
-class Load:
-    """Batches of one tensor each, and the processes between which they move. Raises UsageError for what cannot be."""
-
-    dtype: str
-    """uint8 or float32."""
-    size: str
-    """Bytes of a batch, as figures name it: whole kB or MB."""
-    compression: str = PLAIN
-    """none or snappy."""
-    allocator: str = DEFAULT
-    """Allocator of clients and workers; the default is that of jobs: the C library's, in huge pages."""
-    workers: int = 1
-    ranks: int = 1
-    """Clients that share one job, first come, first served."""
+class Load(Moved):
+    """Batches of one tensor each, and the processes between which they move. Raises UsageError for wrong values."""
 
     def __post_init__(self) -> None:
         for kind, name, known in (("dtype", self.dtype, DTYPES), ("compression", self.compression, COMPRESSIONS)):
@@ -44,32 +30,21 @@ class Load:
             raise UsageError(f"{self.workers} workers, {self.ranks} ranks: give 1 to {MOST_PROCESSES}")
 
     @property
-    def bytes(self) -> int:
-        """Bytes of one batch."""
-        return bytes_of(self.size)
-
-    @property
-    def key(self) -> str:
-        """Its part of a figure's name."""
-        where = {"allocator": self.allocator, "workers": self.workers, "ranks": self.ranks}
-        return wire_cost.key(self.dtype, self.size, self.compression, **where)  # type: ignore[arg-type]
-
-    @property
     def plain(self) -> Load:
         """The same batches uncompressed, with the default allocator, from one worker to one rank."""
         return Load(self.dtype, self.size)
 
 
 SIZES = ("150kB", "1600kB", "19MB", "77MB")
-"""An image of 224x224; a batch of 512 of 32x32; of 128 and of 512 of 224x224, as uint8."""
+"""One image of 224x224; batches of 512 of 32x32, and of 128 and 512 of 224x224, as uint8."""
 SELECTION = (
     *(Load(dtype, size) for size in SIZES for dtype in DTYPES),
     *(Load(dtype, size, SNAPPY) for size in SIZES[:3] for dtype in DTYPES),
     *(Load("uint8", "19MB", workers=workers) for workers in (2, 4)),
     *(Load("uint8", "19MB", workers=workers, ranks=2) for workers in (1, 2)),
 )
-"""The loads that are measured where none is asked for: one thing changed at a time. 77 MB are not compressed, which
-would take longer than all the rest."""
+"""The loads that are measured by default: one thing changed at a time. 77 MB are not compressed, which would take
+longer than all the rest."""
 
 
 def combined(
@@ -80,6 +55,6 @@ def combined(
     ranks: Sequence[int],
     allocators: Sequence[str] = (DEFAULT,),
 ) -> tuple[Load, ...]:
-    """All combinations. Raises UsageError for what is unknown or out of range."""
+    """Returns all combinations. Raises UsageError for values that are unknown or out of range."""
     every = itertools.product(sizes, dtypes, compressions, allocators, workers, ranks)
     return tuple(dict.fromkeys(Load(dtype, size, *rest) for size, dtype, *rest in every))  # type: ignore[arg-type]

@@ -1,10 +1,14 @@
-"""The end of a tf.data service way that reads, as a rank of a training does: batch by batch, from Python."""
+"""The batches that are moved, and the end of a tf.data service way that reads them as a rank of a training does.
+
+A batch is a picture with the noise of a camera, so it compresses as decoded photos do.
+"""
 
 from __future__ import annotations
 
+import functools
+import math
 from typing import TYPE_CHECKING
 
-from tfhet.bench.wire.batches import batch, held, held_count
 from tfhet.bench.wire.end import End
 from tfhet.bench.wire.load import SNAPPY
 
@@ -12,18 +16,45 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
 DATASET = "held"
+HELD_BYTES = 32_000_000
+"""Minimum bytes that a worker holds, so that small batches do not stay in a CPU's cache."""
+TILE = 1 << 20
+"""Number of pixels after which a batch repeats itself: much further than Snappy looks back (64 KiB)."""
+NOISE = 8.0
+"""Standard deviation of the noise, in grey levels."""
+
+
+def held_count(size: int) -> int:
+    """Returns the number of batches of `size` bytes that a worker holds."""
+    return max(2, math.ceil(HELD_BYTES / size))
+
+
+def batch(dtype: str, size: int, index: tf.Tensor | int) -> tf.Tensor:
+    """Returns batch number `index`, [size / itemsize], the same in every process: uint8, or float32 from 0 to 1."""
+    import tensorflow as tf
+
+    kind = tf.as_dtype(dtype)
+    count = size // kind.size
+    pixels = min(count, TILE)
+    place = tf.range(pixels, dtype=tf.float32)
+    noise = tf.random.stateless_normal([pixels], tf.stack([tf.cast(index, tf.int32), 0]), stddev=NOISE)
+    levels = 127.0 + 80.0 * tf.sin(place / 517.0) + 40.0 * tf.sin(place / 7919.0) + noise
+    tile = tf.saturate_cast(tf.round(levels), tf.uint8)
+    whole = tf.tile(tile, [math.ceil(count / pixels)])[:count]
+    return whole if kind == tf.uint8 else tf.cast(whole, kind) / 255.0
 
 
 def read(dispatcher: str, workers: int, rank: int, dtype: str, size: int, compression: str) -> End:
-    """One reader of the job that all ranks share. Rank 0 makes the data set known, reads until the workers hold all of
-    it, and says how many `wire_bytes` a batch has."""
+    """Opens a reader of the job of all ranks; rank 0 registers the data set and reports `wire_bytes` of a batch."""
     import tensorflow as tf
 
     from tfhet.placement import without_autotune
-    from tfhet.planes.tf_service.transport import Transport
+    from tfhet.planes.tf_service import Transport
 
     transport = Transport(compression="AUTO" if compression == SNAPPY else None)
-    dataset = held(dtype, size)
+    # Converted by AutoGraph the function would leave a file in the folder for temporary ones.
+    make = tf.autograph.experimental.do_not_convert(functools.partial(batch, dtype, size))
+    dataset = tf.data.Dataset.range(held_count(size)).map(make).cache().repeat()
     if rank == 0:
         transport.publish(dispatcher, dataset, DATASET)
     else:
@@ -44,7 +75,7 @@ def read(dispatcher: str, workers: int, rank: int, dtype: str, size: int, compre
 
 
 def compressed_bytes(element: tf.Tensor) -> int:
-    """What tf.data service makes of an element with Snappy, in bytes."""
+    """Returns the size of an element as tf.data service compresses it with Snappy."""
     import tensorflow as tf
     from tensorflow.python.data.experimental.ops import compression_ops
 

@@ -3,7 +3,7 @@
     TF_SERVICE.launcher_side(settings, place, outlets)   # dispatcher and workers of one host, kept alive
     TF_SERVICE.rank_side().reader(pipeline, job)         # one rank's batches
 
-All that is peculiar to tf.data service lives in this folder: its ports, processes, recovery, noise and private API.
+All that is peculiar to tf.data service lives in this folder: its ports, processes, recovery, and costs.
 """
 
 from __future__ import annotations
@@ -11,6 +11,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfhet import lazy
+from tfhet.planes.tf_service.costs import (
+    CLIENT,
+    DEFAULT,
+    DTYPES,
+    PLAIN,
+    PREFIX,
+    RATE,
+    RATIO,
+    WORKER,
+    Moved,
+)
 from tfhet.planes.tf_service.fleet import Fleet
 from tfhet.planes.tf_service.order import Order
 from tfhet.planes.tf_service.plane import TF_SERVICE
@@ -19,6 +30,21 @@ from tfhet.planes.tf_service.settings import ServiceSettings
 if TYPE_CHECKING:
     from tfhet.planes.tf_service.transport import Transport
 
-__all__ = ["TF_SERVICE", "Fleet", "Order", "ServiceSettings", "Transport"]
+__all__ = [
+    "CLIENT",
+    "DEFAULT",
+    "DTYPES",
+    "Fleet",
+    "Moved",
+    "Order",
+    "PLAIN",
+    "PREFIX",
+    "RATE",
+    "RATIO",
+    "ServiceSettings",
+    "TF_SERVICE",
+    "Transport",
+    "WORKER",
+]
 
 lazy.names_on_demand(__name__, {"transport": "Transport"})  # it needs TensorFlow

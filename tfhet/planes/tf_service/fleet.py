@@ -14,17 +14,20 @@ from tfhet.cluster import check_free
 from tfhet.errors import JobFailed, NotReady
 from tfhet.messages import server as messages
 from tfhet.planes.cpus import confine, left_by, usable
-from tfhet.planes.memory import in_huge_pages
 from tfhet.planes.supervised import Happening, RestartPolicy, Supervised
+from tfhet.planes.tensorflow_process import in_huge_pages
 from tfhet.process import OnLine
+
+SERVER = "tfhet.planes.tf_service.server"
+"""The module that every process of a fleet runs."""
 
 
 class Fleet:
     """Dispatcher (on one host of the job) and workers of this host.
 
-    observe: receives the name of a process and what happens to it, or what it reports. on_line: receives the output,
-    line by line, for the log. folder: where the dispatcher keeps its journal, on a local disk; None: the system's
-    folder for temporary files. gives_way: its workers run when no other process on the host wants the CPU.
+    observe: called with the name of a process and what happens to it, or what it reports. on_line: called with each
+    line of output. folder: place of the dispatcher's journal, on a local disk; None: the system's folder for temporary
+    files. gives_way: whether its workers run only when no other process on the host wants the CPU.
     """
 
     def __init__(
@@ -54,19 +57,20 @@ class Fleet:
         self._gives_way = gives_way
         self._cpus: tuple[int, ...] = ()
         self._workers: dict[str, list[str]] = {}
-        self._journal: str | None = None
+        """Arguments of each worker, by its name."""
+        self._journal: Path | None = None
         self._dispatcher_port = 0
         self._generations = 0
         self._knows_workers = False
 
     @property
     def restarts(self) -> int:
-        """How often any of its processes was started again."""
+        """Number of restarts of all its processes."""
         return sum(server.restarts for server in self._servers.values())
 
     @property
     def pids(self) -> dict[str, int]:
-        """Of its processes that run, by name."""
+        """Ids of its processes that run, by name."""
         return {name: server.pid for name, server in self._servers.items() if server.pid is not None}
 
     async def start_dispatcher(self, port: int, deadline_s: float) -> None:
@@ -75,26 +79,27 @@ class Fleet:
         try:
             if self._folder is not None:
                 self._folder.mkdir(exist_ok=True)  # without parents: where there is no SageMaker, none is made
-            self._journal = tempfile.mkdtemp(prefix="tfhet-journal-", dir=self._folder)
+            self._journal = Path(tempfile.mkdtemp(prefix="tfhet-journal-", dir=self._folder))
         except OSError:
-            self._journal = tempfile.mkdtemp(prefix="tfhet-journal-")
+            self._journal = Path(tempfile.mkdtemp(prefix="tfhet-journal-"))
         self._dispatcher_port = port
-        self._start("dispatcher", self._dispatcher_arguments())
+        self._start("dispatcher", self._dispatcher_command())
         await self._wait_ready(["dispatcher"], deadline_s)
 
     def renew_dispatcher(self) -> None:
-        """Puts a dispatcher without memory in the place of the one that runs: every reader's data set ends with an
-        error, and only workers that live come back to it. A task of a worker that is gone for good stays a task for
-        the old one, and the end of its epoch never comes (TF 2.15.1)."""
+        """Replaces the dispatcher with one without memory: every reader's data set ends with an error, and only living
+        workers register with the new one. The old one would wait for ever for the tasks of a worker that is gone for
+        good, so that the epoch would never end (TF 2.15.1)."""
         self.workers_registered, self._knows_workers = 0, False
-        self._servers["dispatcher"].renew(self._command(self._dispatcher_arguments()))
+        if "dispatcher" in self._servers:
+            self._servers["dispatcher"].renew(self._dispatcher_command())
 
-    def _dispatcher_arguments(self) -> list[str]:
+    def _dispatcher_command(self) -> list[str]:
         assert self._journal is not None
         self._generations += 1
-        journal = Path(self._journal) / f"generation-{self._generations}"
+        journal = self._journal / f"generation-{self._generations}"
         journal.mkdir()
-        return ["dispatcher", "--port", str(self._dispatcher_port), "--work_dir", str(journal)]
+        return _command("dispatcher", "--port", str(self._dispatcher_port), "--work_dir", str(journal))
 
     async def start_workers(self, ports: Sequence[int], dispatcher: str, deadline_s: float) -> None:
         """Starts one worker for each port and waits until they serve. Raises as `start_dispatcher` does."""
@@ -103,14 +108,14 @@ class Fleet:
         names = [f"worker-{index}" for index in range(len(ports))]
         for name, port in zip(names, ports, strict=True):
             where = ["--port", str(port), "--address", self._address, "--dispatcher", dispatcher]
-            self._workers[name] = ["worker", *where, *(["--gives_way"] if self._gives_way else [])]
-            self._start(name, self._worker_arguments(name))
+            self._workers[name] = [*where, *(["--gives_way"] if self._gives_way else [])]
+            self._start(name, self._worker_command(name))
         await self._wait_ready(names, deadline_s)
 
     def keep_off(self, reserve: int) -> tuple[int, ...]:
-        """Leaves `reserve` of the host's CPUs to others, now and for workers to come; 0: none.
+        """Leaves `reserve` of the host's CPUs to others; holds for present and future workers.
 
-        Gives the CPUs that the workers use: all, where none would be left or the system does not tell.
+        Returns the CPUs that the workers use: all where none would be left, () where the system does not tell.
         """
         every = usable()
         left = left_by(reserve, every)
@@ -118,17 +123,17 @@ class Fleet:
             self._cpus = left
             for name in self._workers:
                 server = self._servers[name]
-                server.next_time(self._command(self._worker_arguments(name)))
+                server.command = self._worker_command(name)
                 if server.pid is not None:
                     confine(server.pid, left)
         return left
 
-    def _worker_arguments(self, name: str) -> list[str]:
+    def _worker_command(self, name: str) -> list[str]:
         cpus = ["--cpus", ",".join(map(str, self._cpus))] if self._cpus else []
-        return [*self._workers[name], *cpus]
+        return _command("worker", *self._workers[name], *cpus)
 
     async def failure(self) -> JobFailed:
-        """Returns when a process of the fleet can no longer be kept alive; waits for ever otherwise."""
+        """Returns once a process of the fleet can no longer be kept alive."""
         while not self._servers:
             await asyncio.sleep(0.1)
         waits = {asyncio.create_task(server.failure()) for server in self._servers.values()}
@@ -140,7 +145,7 @@ class Fleet:
         return done.pop().result()
 
     async def stop(self, grace_s: float = 2.0) -> None:
-        """Ends all its processes, side by side: when a fleet is stopped, nobody reads from it any more."""
+        """Ends all its processes, side by side."""
         await asyncio.gather(*(server.stop(grace_s) for server in self._servers.values()))
         self._servers.clear()
         self._workers.clear()
@@ -148,44 +153,36 @@ class Fleet:
             shutil.rmtree(self._journal, ignore_errors=True)
             self._journal = None
 
-    def _start(self, name: str, arguments: Sequence[str]) -> None:
+    def _start(self, name: str, command: Sequence[str]) -> None:
         def observe(happening: Happening) -> None:
             if isinstance(happening, messages.Ready):
                 kernels = frozenset(str(kernel) for kernel in happening.facts.get("native", ()))
                 self.native = kernels if self.native is None else self.native & kernels
                 self._knows_workers = self._knows_workers or name == "dispatcher"
             elif isinstance(happening, messages.Registered):
-                if not self._knows_workers:  # the last words of a dispatcher that was renewed
+                if not self._knows_workers:  # from a dispatcher that was replaced
                     return
                 self.workers_registered = happening.workers
             self._observe(name, happening)
 
-        command = self._command(arguments)
-        server = Supervised(
+        self._servers[name] = Supervised(
             name, self.host, command, self._env, on_line=self._on_line, observe=observe, policy=self._policy
         )
-        self._servers[name] = server
-        server.start()
-
-    @staticmethod
-    def _command(arguments: Sequence[str]) -> list[str]:
-        return [sys.executable, "-m", "tfhet.planes.tf_service.server", *arguments]
 
     async def _wait_ready(self, names: Sequence[str], deadline_s: float) -> None:
-        async def all_ready() -> None:
-            for name in names:
-                await self._servers[name].ready.wait()
-
-        ready, failed = asyncio.create_task(all_ready()), asyncio.create_task(self.failure())
+        failed: asyncio.Future[Any] = asyncio.create_task(self.failure())
+        ready: asyncio.Future[Any] = asyncio.gather(*(self._servers[name].ready.wait() for name in names))
         try:
-            both: set[asyncio.Task[Any]] = {ready, failed}
-            done, _ = await asyncio.wait(both, timeout=deadline_s, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait({ready, failed}, timeout=deadline_s, return_when=asyncio.FIRST_COMPLETED)
         finally:
             ready.cancel()
             failed.cancel()
-        if ready in done:
-            return
         if failed in done:
             raise failed.result()
-        late = [name for name in names if not self._servers[name].ready.is_set()]
-        raise NotReady(f"{self.host}: {', '.join(late)} did not serve within {deadline_s:g} s")
+        if ready not in done:
+            late = [name for name in names if not self._servers[name].ready.is_set()]
+            raise NotReady(f"{self.host}: {', '.join(late)} did not serve within {deadline_s:g} s")
+
+
+def _command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", SERVER, *arguments]

@@ -1,8 +1,8 @@
 """Hanging up on workers that have fallen silent.
 
-A reader of the data service that is given up waits, in its destructor, for the answer to every request under way. A
-worker that is frozen, or cut off, never gives one, and Python stands still meanwhile (the destructor holds its lock).
-So another process, which has inherited the connections to the data hosts, ends them a moment later.
+The destructor of a data service reader waits for the answer to every pending request, and holds Python's lock. A
+worker that is frozen or cut off never answers. So another process, which has inherited the connections to the data
+hosts, shuts them down a moment later.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Iterator, Set
 
 _AFTER_S = 0.3
-"""By then the reader's destructor has begun, so that it asks nobody again."""
+"""Seconds after which the reader's destructor has begun, so that it sends no further request."""
 _LIMIT_S = 10.0
+"""Seconds that the other process may take."""
 _END = f"""
 import socket, sys, time
 time.sleep({_AFTER_S})
@@ -29,7 +30,7 @@ for fd in map(int, sys.argv[1:]):
 
 
 def addresses(hosts: Iterable[str]) -> frozenset[str]:
-    """The IP addresses of hosts, by name or address; one that nobody knows has none."""
+    """The IP addresses of hosts, given by name or address; none of a host that cannot be resolved."""
     found = set()
     for host in hosts:
         with contextlib.suppress(OSError, UnicodeError):
@@ -37,49 +38,37 @@ def addresses(hosts: Iterable[str]) -> frozenset[str]:
     return frozenset(found)
 
 
-class HangUp:
-    """`with HangUp(addresses): del reader`: ends this process's connections to those addresses."""
-
-    def __init__(self, to: Set[str]):
-        self._to = to
-        self._ending: subprocess.Popen[bytes] | None = None
-
-    def __enter__(self) -> HangUp:
-        descriptors = [fd for fd in _sockets() if _other_side(fd) in self._to] if self._to else []
-        if descriptors:
-            words = [sys.executable, "-S", "-E", "-c", _END, *map(str, descriptors)]
-            with contextlib.suppress(OSError):
-                self._ending = subprocess.Popen(words, pass_fds=descriptors, stdin=subprocess.DEVNULL)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._ending is not None:
+@contextlib.contextmanager
+def hang_up(to: Set[str]) -> Iterator[None]:
+    """`with hang_up(addresses): del reader`: ends this process's connections to those addresses."""
+    descriptors = [fd for fd, address in _connections() if address in to] if to else []
+    ending = None
+    if descriptors:
+        command = [sys.executable, "-S", "-E", "-c", _END, *map(str, descriptors)]
+        with contextlib.suppress(OSError):
+            ending = subprocess.Popen(command, pass_fds=descriptors, stdin=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        if ending is not None:
             try:
-                self._ending.wait(_LIMIT_S)
+                ending.wait(_LIMIT_S)
             except subprocess.TimeoutExpired:
-                self._ending.kill()
-                self._ending.wait()
+                ending.kill()
+                ending.wait()
 
 
-def _sockets() -> list[int]:
-    """The descriptors of this process that are sockets; none where the system does not tell (Linux does)."""
-    found = []
+def _connections() -> Iterator[tuple[int, str]]:
+    """The descriptors of this process's TCP connections, and the IP address at the other end. Linux; none elsewhere."""
     with contextlib.suppress(OSError):
         for name in os.listdir("/proc/self/fd"):
             with contextlib.suppress(OSError):
                 if os.readlink(f"/proc/self/fd/{name}").startswith("socket:"):
-                    found.append(int(name))
-    return found
-
-
-def _other_side(descriptor: int) -> str | None:
-    """The IP address at the other end of a TCP connection; None for what is none."""
-    with contextlib.suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as one:
-        if one.type == socket.SOCK_STREAM and one.family in (socket.AF_INET, socket.AF_INET6):
-            return _plain(one.getpeername()[0])
-    return None
+                    with socket.socket(fileno=os.dup(int(name))) as one:
+                        if one.type == socket.SOCK_STREAM and one.family in (socket.AF_INET, socket.AF_INET6):
+                            yield int(name), _plain(one.getpeername()[0])
 
 
 def _plain(address: str) -> str:
-    """Without the form in which an IPv6 socket shows IPv4."""
+    """Removes the prefix with which an IPv6 socket shows an IPv4 address."""
     return address.removeprefix("::ffff:")

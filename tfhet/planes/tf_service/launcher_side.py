@@ -1,13 +1,12 @@
 """tf.data service in one launcher: the dispatcher beside the leader, and workers on the hosts that serve.
 
-The dispatcher runs beside the leader, whose loss ends the job anyway, so that no data host is one that the job cannot
-do without.
+The dispatcher runs beside the leader, whose loss ends the job anyway, so that the job can do without any data host.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 from tfhet.clock import SYSTEM
 from tfhet.cluster import Place
@@ -16,14 +15,11 @@ from tfhet.events import Event
 from tfhet.messages import RestartLine, link
 from tfhet.messages import server as messages
 from tfhet.native import SWITCH
-from tfhet.planes.cpus import usable
-from tfhet.planes.memory import in_huge_pages
-from tfhet.planes.plane import Loss, Outlets
-from tfhet.planes.reserve import Reserve
+from tfhet.planes.cpus import Reserve, usable
+from tfhet.planes.plane import LauncherSide, Outlets
 from tfhet.planes.supervised import Died, Happening
+from tfhet.planes.tensorflow_process import in_huge_pages
 from tfhet.planes.tf_service.fleet import Fleet
-from tfhet.planes.tf_service.metrics import REGISTERED, RESTARTS
-from tfhet.planes.tf_service.metrics import WORKERS as WORKERS_RUNNING
 from tfhet.planes.tf_service.order import Order
 from tfhet.planes.tf_service.recovery import Recovery
 from tfhet.planes.tf_service.settings import ServiceSettings
@@ -31,9 +27,13 @@ from tfhet.telemetry import UP, Metric
 
 DISPATCHER, WORKERS = "dispatcher", "workers"
 """Names of the ports."""
+RUNNING = Metric("tfhet_workers", "gauge", "Data service workers of this host that run.")
+REGISTERED = Metric("tfhet_workers_registered", "gauge", "Workers that the dispatcher of this host knows.")
+RESTARTS = Metric("tfhet_restarts_total", "counter", "Restarts of a process of the data service on this host.")
+SERVICE_METRICS = (RUNNING, REGISTERED, RESTARTS)
 
 
-class ServiceLauncherSide:
+class ServiceLauncherSide(LauncherSide):
     """See `LauncherSide`."""
 
     def __init__(self, settings: ServiceSettings, place: Place, outlets: Outlets, workers: Mapping[str, int]):
@@ -42,8 +42,16 @@ class ServiceLauncherSide:
         self._place = place
         self._outlets = outlets
         self._workers = dict(workers)
-        self._fleet: Fleet | None = None
-        self._recovery = Recovery(workers, outlets.tell_script, self._failed)
+        self._fleet = Fleet(
+            place.host,
+            place.address(place.host),
+            place.env,
+            on_line=outlets.say,
+            observe=self._happened,
+            folder=place.paths.base / "tfhet",
+            gives_way=place.rank is not None,  # to the training, beside which it runs
+        )
+        self._recovery = Recovery(self._fleet, workers, outlets.tell_script, self._failed)
         self._ready: set[str] = set()
         self._registered = 0
         self._native: set[str] | None = None
@@ -59,28 +67,13 @@ class ServiceLauncherSide:
         return f"{self._place.leader_address}:{port}"
 
     @property
-    def serves(self) -> bool:
-        return self._place.is_leader or bool(self._own_workers)
-
-    @property
-    def words(self) -> str:
-        return f"dispatcher {self._dispatcher}, {sum(self._workers.values())} workers"
-
-    @property
     def facts(self) -> Mapping[str, str]:
-        return {"workers": str(sum(self._workers.values()))}
+        return {"dispatcher": self._dispatcher, "workers": str(sum(self._workers.values()))}
 
-    async def serve(self) -> NoReturn:
+    async def serve(self) -> None:
         place, deadline_s = self._place, self._outlets.ready_timeout_s
-        self._fleet = Fleet(
-            place.host,
-            place.address(place.host),
-            place.env,
-            on_line=self._outlets.say,
-            observe=self._happened,
-            folder=place.paths.base / "tfhet",
-            gives_way=place.rank is not None,  # to the training, beside which it runs
-        )
+        if not (place.is_leader or self._own_workers):
+            return
         keep, cpus = self._settings.reserve_cpus, usable()
         if keep > 0 and self._own_workers and place.rank is not None and self._fleet.keep_off(keep) == cpus:
             self._outlets.say(
@@ -94,29 +87,29 @@ class ServiceLauncherSide:
         raise await self._fleet.failure()
 
     async def stop(self, grace_s: float) -> None:
-        if self._fleet is not None:
-            await self._fleet.stop(grace_s)
+        await self._fleet.stop(grace_s)
 
     def processes(self) -> Mapping[str, int]:
-        return self._fleet.pids if self._fleet is not None else {}
+        return self._fleet.pids
 
     def metrics(self) -> Mapping[Metric, float]:
-        fleet, workers = self._fleet, sum(name.startswith("worker-") for name in self.processes())
+        workers = sum(name.startswith("worker-") for name in self.processes())
         values: dict[Metric, float] = {UP: float(workers > 0)}
         if self._own_workers:
-            values[WORKERS_RUNNING] = workers
+            values[RUNNING] = workers
         if self._place.is_leader:
-            values[REGISTERED] = 0 if fleet is None else fleet.workers_registered
-        if self.serves:
-            values[RESTARTS] = 0 if fleet is None else fleet.restarts
+            values[REGISTERED] = self._fleet.workers_registered
+        if self._place.is_leader or self._own_workers:
+            values[RESTARTS] = self._fleet.restarts
         return values
 
     async def beside(self, pid: int) -> None:
+        if self._place.is_leader:
+            self._recovery.begin()
+
         def keep(reserve: int, used: float) -> None:
-            if self._fleet is not None:
-                cpus = self._fleet.keep_off(reserve)
-                fields = {"cpus": list(cpus), "training_uses": used}
-                self._outlets.observe(Event("workers.confined", SYSTEM.wall(), fields))
+            fields = {"cpus": list(self._fleet.keep_off(reserve)), "training_uses": used}
+            self._outlets.observe(Event("workers.confined", SYSTEM.wall(), fields))
 
         if self._settings.reserve_cpus < 0 and self._own_workers:
             await Reserve(self._place.local_size, keep).follow(pid)
@@ -161,19 +154,15 @@ class ServiceLauncherSide:
         roles, workers = self._place.roles, sum(self._workers.values())
         return Order(self._dispatcher, workers, roles.data_hosts, native).to_json()
 
-    def begins(self) -> None:
-        self._recovery.tell()
-
-    def lost(self, host: str) -> Loss:
-        self._recovery.lost(self._fleet, host)
-        return Loss.GO_ON
+    def lost(self, host: str) -> bool:
+        self._recovery.lost(host)
+        return True
 
     def _happened(self, process: str, happening: Happening) -> None:
         """A process of this host's fleet has reported something, or died."""
         if isinstance(happening, messages.Registered):
             self._tell({"event": "workers", "count": happening.workers})
-            if self._fleet is not None:
-                self._recovery.expect_workers(self._fleet)
+            self._recovery.expect_workers()
         elif isinstance(happening, Died):
             code, cause = happening.code, happening.cause
             self._outlets.say(f"{cause}; starting it again")

@@ -3,32 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tfhet.cluster import DATA, DNN, Place, PortRange, Role, Roles
 from tfhet.errors import ClusterError
 from tfhet.planes.costs import PlaneCosts
-from tfhet.planes.plane import LauncherSide, Outlets, RankSide
-from tfhet.planes.tensorflow_noise import is_noise
+from tfhet.planes.plane import DataPlane, LauncherSide, Outlets
+from tfhet.planes.tensorflow_process import is_noise
+from tfhet.planes.tf_service.costs import ASSUMED, measured_costs
+from tfhet.planes.tf_service.fleet import SERVER
 from tfhet.planes.tf_service.launcher_side import DISPATCHER, WORKERS, ServiceLauncherSide
 from tfhet.planes.tf_service.order import Order
 from tfhet.planes.tf_service.settings import ServiceSettings
-from tfhet.planes.tf_service.wire_cost import COSTS, measured_costs
 from tfhet.record import Record
 
-SERVER = "tfhet.planes.tf_service.server"
+if TYPE_CHECKING:
+    from tfhet.planes.reader import RankSide
 
 
-class TfService:
+class TfService(DataPlane):
     """See `DataPlane`."""
 
     name = "tf_service"
     settings = ServiceSettings
     kinds: Mapping[str, bool] = {"worker": False, "dispatcher": True}
-    costs = COSTS
 
-    def measured_costs(self, record: Record) -> PlaneCosts:
-        return measured_costs(record)
+    def costs(self, record: Record | None = None) -> PlaneCosts:
+        return ASSUMED if record is None else measured_costs(record)
 
     def arguments(self, servers_on_data_hosts: int, servers_on_dnn_hosts: int) -> Mapping[str, int]:
         return {"data_host_workers": servers_on_data_hosts, "dnn_host_workers": servers_on_dnn_hosts}
@@ -50,20 +51,20 @@ class TfService:
     def host_facts(self, settings: ServiceSettings, role: Role) -> Mapping[str, Any]:
         return {"workers_per_host": _workers(settings, role)}
 
-    def launcher_side(self, settings: ServiceSettings, place: Place, outlets: Outlets) -> LauncherSide:
-        hosts = {
-            host: settings.data_host_workers if host in place.roles.data_hosts else settings.dnn_host_workers
-            for host in self.serving(settings, place.roles)
-        }
-        return ServiceLauncherSide(settings, place, outlets, hosts)
-
-    def rank_side(self) -> RankSide:
-        from tfhet.planes.tf_service.rank_side import ServiceRankSide
-
-        return ServiceRankSide()
-
     def check(self, order: Mapping[str, Any]) -> None:
         Order.parse(order)
+
+    def launcher_side(self, settings: ServiceSettings, place: Place, outlets: Outlets) -> LauncherSide:
+        workers = {
+            host: _workers(settings, DATA if host in place.roles.data_hosts else DNN)
+            for host in self.serving(settings, place.roles)
+        }
+        return ServiceLauncherSide(settings, place, outlets, workers)
+
+    def rank_side(self) -> RankSide:
+        from tfhet.planes.tf_service.reader import ServiceRankSide
+
+        return ServiceRankSide()
 
     def kind_of(self, command: Sequence[str]) -> str | None:
         return next((kind for kind in self.kinds if kind in command), None) if SERVER in command else None

@@ -1,8 +1,13 @@
-"""The reader of a rank whose batches come from tf.data service."""
+"""tf.data service in a rank: its reader, and its share of a data set that workers prepare.
+
+An epoch is a data set of its own: registered, read by all ranks under one job, and gone. Registering one and reading
+it to the end costs about 0.1 s (TF 2.15.1, loopback), and the end of the epoch is then the end of the sequence.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -10,20 +15,19 @@ from typing import Any
 import tensorflow as tf
 
 from tfhet.cluster import environment, resolve
+from tfhet.errors import UsageError
 from tfhet.messages import MessageError, ProcessChannel, inherited, rank
-from tfhet.placement import Pipeline, Rest
-from tfhet.planes.local.reader import LocalReader
-from tfhet.planes.tf_service.epoch import EpochPart
-from tfhet.planes.tf_service.generation import Generation
-from tfhet.planes.tf_service.hangup import HangUp, addresses
+from tfhet.placement import Cut, Inspection, Pipeline, Rest, inspect, local_part, remote_part, without_autotune
+from tfhet.planes.reader import RankSide, Reader
+from tfhet.planes.tf_service.hangup import addresses, hang_up
 from tfhet.planes.tf_service.order import Order
-from tfhet.planes.tf_service.transport import Transport
-from tfhet.source.damage import said
+from tfhet.planes.tf_service.transport import Transport, is_registered
+from tfhet.source import error_text
 from tfhet.strategies import JobContext
 
 log = logging.getLogger("tfhet")
 
-_OF_THE_SERVICE = (
+_SERVICE_ERRORS = (
     tf.errors.UnavailableError,
     tf.errors.ResourceExhaustedError,
     tf.errors.AbortedError,
@@ -31,14 +35,46 @@ _OF_THE_SERVICE = (
     tf.errors.DeadlineExceededError,
 )
 WORKERS_S = 60.0
-"""How long a rank waits for the workers of the hosts that are left, after one was lost."""
+"""Seconds that a rank waits for the workers of the hosts that are left, after one was lost."""
 _POLL_S = 0.05
+SPLITS_PER_WORKER = 4
+"""With fewer splits than this for each worker, workers idle at the end of an epoch."""
 
 
-class ServiceReader(LocalReader):
-    """See `Reader`. After `go_local` it reads as a `LocalReader` does.
+class ServiceRankSide(RankSide):
+    """See `RankSide`."""
 
-    channel: to the launcher, which says who serves; that of this process otherwise.
+    def reader(self, pipeline: Pipeline, job: JobContext, **options: Any) -> ServiceReader:
+        compression = options.pop("compression", "none")
+        transport = Transport(compression="AUTO" if compression == "snappy" else None)
+        return ServiceReader(pipeline, job, **{"transport": transport, **options})
+
+    def advice(self, pipeline: Pipeline, job: JobContext) -> str | None:
+        return sharing_advice(pipeline, Order.parse(job.order).workers)
+
+    def plain(
+        self, data: tf.data.Dataset, job: JobContext, ordinal: int, *, sharding: str, transport: Transport | None
+    ) -> tf.data.Dataset:
+        order = Order.parse(job.order)
+        sharding = _sharding(inspect(data), sharding, order.workers)
+        spec_hash = hashlib.sha256(repr(data.element_spec).encode()).hexdigest()[:12]
+        dataset_id = f"{job.job_id}.plain-{ordinal}.{spec_hash}"
+        served = _served(data, dataset_id, job, order, transport or Transport(), sharding)
+        return without_autotune(served.prefetch(2))
+
+    def declared(
+        self, pipeline: Pipeline, job: JobContext, ordinal: int, transport: Transport | None
+    ) -> tf.data.Dataset:
+        cut = Cut.smallest(pipeline)
+        dataset_id = f"{job.job_id}.pipeline-{ordinal}.{pipeline.fingerprint()[:16]}"
+        remote, order = remote_part(pipeline, None, cut), Order.parse(job.order)
+        return local_part(pipeline, _served(remote, dataset_id, job, order, transport or Transport(), "dynamic"), cut)
+
+
+class ServiceReader(Reader):
+    """See `Reader`. After `go_local` it reads as a `Reader` does.
+
+    channel: to the launcher, which reports the hosts that serve; None: the one that this process inherited.
     """
 
     def __init__(
@@ -55,22 +91,36 @@ class ServiceReader(LocalReader):
         self._serving: rank.ServingHosts | None = None
         self._order: Order | None = Order.parse(job.order)
         self._transport = transport or Transport()
-        names = [resolve(host, environment()) for host in self._order.data_hosts]
-        self._data_hosts = addresses(names)
-        self._generation = Generation(self._order.dispatcher, job.job_id, self._transport)
+        self._data_hosts = addresses(resolve(host, environment()) for host in self._order.data_hosts)
+        self.generation = 0
+        """Number of the mark that counts; 0 before the first."""
 
     @property
     def is_served(self) -> bool:
         return self._order is not None
 
     def agree(self) -> None:
-        if self.is_served:
-            self._generation.renew()
+        if self._order is not None:
+            self.generation += 1
+            self._transport.publish(self._order.dispatcher, tf.data.Dataset.range(1), self._mark)
+
+    def stands(self) -> bool:
+        """Whether the dispatcher has the mark of this generation: one without memory would let a reader begin a data
+        set anew that others have read a part of.
+
+        TensorFlow waits for a dispatcher that is being started, without end, and the launcher that starts it ends the
+        job when it cannot. Raises NotReady when it answers something else.
+        """
+        return self._order is not None and is_registered(self._order.dispatcher, self._mark)
+
+    @property
+    def _mark(self) -> str:
+        return f"{self._job.job_id}.generation-{self.generation}"
 
     def has_servers(self, is_given_up: Callable[[], bool]) -> bool:
-        """See `Reader`. By the time that all workers are known to the dispatcher they have given up what they did for
-        an earlier one, which counted its work by the same numbers (TF 2.15.1). A worker that was asking for a split
-        just then still takes it from the new one, for nothing; the audit finds it missing."""
+        """See `Reader`. Once the dispatcher knows all workers, they have given up their work for an earlier dispatcher,
+        which numbered it alike (TF 2.15.1). A worker that was just asking for a split still takes it from the new one
+        and drops it; the audit finds it missing."""
         if not self.is_served:
             return False
         end_s = self._clock.monotonic() + WORKERS_S
@@ -85,10 +135,10 @@ class ServiceReader(LocalReader):
 
     def offer(self, epoch: int, rest: Rest | None = None, part: int = 0) -> None:
         if self._order is not None:
-            self._part(epoch, rest, part).register(self._job.job_id, self._order.dispatcher, self._transport)
+            self._transport.publish(self._order.dispatcher, self._remote(epoch, rest), self._dataset_id(epoch, part))
 
     def _newest(self) -> rank.ServingHosts | None:
-        """What the launcher said last of the hosts that serve; None before it has."""
+        """The launcher's latest report of the hosts that serve; None before the first."""
         while (values := self._channel.receive()) is not None:
             with contextlib.suppress(MessageError):  # of a later version
                 self._serving = rank.parse_order(values)
@@ -97,25 +147,78 @@ class ServiceReader(LocalReader):
     def dataset(self, epoch: int, rest: Rest | None, part: int) -> Iterable[Mapping[str, tf.Tensor]] | None:
         if self._order is None:
             return super().dataset(epoch, rest, part)
-        found = self._part(epoch, rest, part).dataset(self._job.job_id, self._order.dispatcher, self._transport)
-        return found if self._generation.stands() else None
+        spec, dataset_id = self._remote(epoch, rest).element_spec, self._dataset_id(epoch, part)
+        served = self._transport.read(self._order.dispatcher, dataset_id, spec, f"{dataset_id}.job", "dynamic")
+        found = local_part(self.pipeline, served, self.cut)
+        return found if self.stands() else None
 
     def giving_up(self) -> contextlib.AbstractContextManager[Any]:
-        return HangUp(self._data_hosts)  # a worker of a lost host may never answer
+        return hang_up(self._data_hosts)  # a worker of a lost host may never answer
 
     def cut_off_by(self, error: Exception) -> bool:
         if not self.is_served:
             return False
-        if not self._generation.stands():
+        if not self.stands():
             return True
-        if not isinstance(error, _OF_THE_SERVICE):
+        if not isinstance(error, _SERVICE_ERRORS):
             return False
         # A worker or the dispatcher was dying when it was asked; what this reader held is read again.
-        log.warning("the data service failed, and is asked again: %s", said(error))
+        log.warning("the data service failed, and is asked again: %s", error_text(error))
         # Without its frames, which hold the reader.
         self.failure = error.with_traceback(None)
         self.failure.__context__ = None
         return True
 
-    def _part(self, epoch: int, rest: Rest | None, part: int) -> EpochPart:
-        return EpochPart(self.pipeline, epoch, rest, part, self.cut)
+    def _remote(self, epoch: int, rest: Rest | None) -> tf.data.Dataset:
+        return remote_part(self.pipeline, epoch, self.cut, rest=rest)
+
+    def _dataset_id(self, epoch: int, part: int) -> str:
+        pipeline = f"{self.pipeline.fingerprint()[:16]}.cut-{self.cut.position}"
+        return f"{self._job.job_id}.train.{pipeline}.epoch-{epoch}.part-{part}"
+
+
+def _served(
+    data: tf.data.Dataset, dataset_id: str, job: JobContext, order: Order, transport: Transport, sharding: str
+) -> tf.data.Dataset:
+    if job.rank == 0:
+        transport.publish(order.dispatcher, data, dataset_id)
+    else:
+        transport.wait_published(order.dispatcher, dataset_id)
+    return transport.read(order.dispatcher, dataset_id, data.element_spec, f"{dataset_id}.job", sharding)
+
+
+def _sharding(found: Inspection, asked: str, workers: int) -> str:
+    if asked not in ("auto", "dynamic", "off"):
+        raise UsageError(f"unknown sharding {asked!r}; known: auto, dynamic, off")
+    if found.python_functions:
+        raise UsageError(
+            f"the data set runs Python code ({', '.join(found.python_functions)}), which other hosts cannot: "
+            "tf.data service takes TensorFlow operations only. Replace it, or call tfhet.distribute before it"
+        )
+    if asked == "auto":
+        asked = "dynamic" if found.roots == 1 else "off"
+    if found.asserts_cardinality and asked == "dynamic" and workers > 1:
+        raise UsageError(
+            "the data set has an assert_cardinality inside, which fails where workers share the data: "
+            "apply it last, or give tfhet.distribute steps_per_epoch instead"
+        )
+    if asked == "off":
+        if found.seeded_shuffle:
+            log.warning("sharding off and a shuffle with a fixed seed: every worker sends the same batches")
+        return asked
+    if found.splits is not None and workers > found.splits >= 0:
+        log.warning("%d source elements for %d workers: some workers idle", found.splits, workers)
+    if not found.reads_files:
+        log.info("the source is not made of files: each of its elements costs the dispatcher one request")
+    return asked
+
+
+def sharing_advice(pipeline: Pipeline, workers: int) -> str | None:
+    """Describes what is wrong with the number of splits for `workers` workers; None when nothing is."""
+    splits, wanted = pipeline.source.split_count(), SPLITS_PER_WORKER * workers
+    if splits >= wanted:
+        return None
+    return (
+        f"{splits} splits for {workers} workers: a worker takes whole splits, so write at least {wanted} files to keep "
+        "all of them busy to the end of an epoch"
+    )

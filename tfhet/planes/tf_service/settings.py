@@ -13,7 +13,7 @@ MOST_WORKERS = 256
 
 @dataclass(frozen=True)
 class ServiceSettings:
-    """How many workers run where, and at which ports. Every field is an argument `--NAME VALUE`."""
+    """Numbers of workers, and ports. Every field is an argument `--NAME VALUE`."""
 
     data_host_workers: int = 1
     """Number of tf.data service workers on each data host."""
@@ -30,10 +30,7 @@ class ServiceSettings:
     @classmethod
     def of(cls, planes: Mapping[str, Any]) -> ServiceSettings:
         """The settings of this plane among those of several, by name; without workers where it is not among them."""
-        found = planes.get("tf_service")
-        if isinstance(found, cls):
-            return found
-        return cls(data_host_workers=0) if planes else cls()
+        return planes.get("tf_service") or cls(data_host_workers=0)
 
     def __post_init__(self) -> None:
         for name in ("data_host_workers", "dnn_host_workers"):

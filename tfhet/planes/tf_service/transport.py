@@ -9,29 +9,29 @@ import tensorflow as tf
 
 from tfhet.clock import SYSTEM, Clock
 from tfhet.errors import NotReady
-from tfhet.planes.tf_service import private
+from tfhet.planes import private
 
 _POLL_S = 0.05
 
 
 @dataclass(frozen=True)
 class Transport:
-    """How elements travel from workers to trainers."""
+    """How elements travel from workers to ranks."""
 
     compression: str | None = None
     """None, or "AUTO", which in open-source TensorFlow is always Snappy: 8 s of client CPU per GB of float32 noise,
     against 0.8 s without."""
     task_refresh_ms: int = 100
-    """How often a reader asks for tasks. TensorFlow's 1,000 ms is what every end of an epoch waits for: 1.02 s for a
-    data set of 800 elements, 0.11 s with 100 ms (TF 2.15.1, loopback). The request is one small RPC."""
+    """Milliseconds between two requests of a reader for tasks. Every end of an epoch waits for one: with TensorFlow's
+    1,000 ms a data set of 800 elements takes 1.02 s, with 100 ms 0.11 s (TF 2.15.1, loopback). It is a small RPC."""
     max_outstanding: int | None = None
-    """Elements that one reader holds ready; None: one for each worker, as TensorFlow does."""
+    """Number of elements that one reader holds ready; None: one for each worker, as TensorFlow does."""
     register_deadline_s: float = 120.0
-    """How long the other ranks wait for rank 0 to register a data set."""
+    """Seconds that the other ranks wait for rank 0 to register a data set."""
 
     def publish(self, dispatcher: str, dataset: tf.data.Dataset, dataset_id: str) -> None:
-        """Registers `dataset` under `dataset_id`. The same id again is the same data set, the first one: it must be
-        unique to it. A dispatcher with a journal keeps the data set in a file of that name, so it has no slash."""
+        """Registers `dataset` under `dataset_id`, which must be unique: a second data set of one id is ignored. A
+        dispatcher with a journal keeps the data set in a file of that name, so it has no slash."""
         assert "/" not in dataset_id, dataset_id
         tf.data.experimental.service.register_dataset(
             _target(dispatcher), dataset, compression=self.compression, dataset_id=dataset_id
@@ -55,12 +55,8 @@ class Transport:
 
         `sharding` is "dynamic" (each split goes to one worker, once) or "off" (every worker delivers everything).
         """
-        mode = {
-            "dynamic": tf.data.experimental.service.ShardingPolicy.DYNAMIC,
-            "off": tf.data.experimental.service.ShardingPolicy.OFF,
-        }[sharding]
         return private.read_registered(
-            mode,
+            tf.data.experimental.service.ShardingPolicy[sharding.upper()],
             _target(dispatcher),
             dataset_id,
             element_spec,

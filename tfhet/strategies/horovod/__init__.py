@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tfhet.strategies.horovod.strategy import HOROVOD
+from tfhet.strategies.horovod.strategy import HOROVOD, Ring
 
-__all__ = ["HOROVOD"]
+__all__ = ["HOROVOD", "Ring"]

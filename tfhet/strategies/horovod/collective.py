@@ -28,10 +28,10 @@ class HorovodCollective:
         self.local_rank: int = hvd.local_rank()
         if self.size != size:
             hvd.shutdown()
-            deaf = "" if hvd.mpi_built() else "; it was built without MPI, and takes no part in what mpirun starts"
+            without = "" if hvd.mpi_built() else "; it was built without MPI, and takes no part in what mpirun starts"
             raise UsageError(
                 f"the job has {size} ranks and Horovod sees {self.size}: mpirun or the HOROVOD_* variables disagree "
-                f"with what the launcher was told{deaf}"
+                f"with the launcher's arguments{without}"
             )
         gpus = tf.config.list_physical_devices("GPU")
         if gpus:

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 import pytest
 
 from tfhet.cluster import free_ports
-from tfhet.planes.tf_service import server
-from tfhet.planes.tf_service.engine import whole_engine
+from tfhet.planes.tf_service.server import whole_engine
 from tfhet.strategies import JobContext
 
 _jobs = itertools.count()
@@ -48,11 +47,11 @@ class Cluster:
 @contextlib.contextmanager
 def serving(workers: int) -> Iterator[Cluster]:
     ports = free_ports(workers + 1)
-    dispatcher = server.dispatcher(ENGINE, ports[0])
+    dispatcher = ENGINE.dispatcher(ports[0])
     running = []
     try:
         address = f"127.0.0.1:{ports[0]}"
-        running += [server.worker(ENGINE, port, "127.0.0.1", address) for port in ports[1:]]
+        running += [ENGINE.worker(port, "127.0.0.1", address) for port in ports[1:]]
         yield Cluster(address, workers)
     finally:
         gc.collect()  # else readers that nobody holds any more call for their dispatcher when it has gone

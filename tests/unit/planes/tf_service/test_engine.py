@@ -20,10 +20,10 @@ from tfhet.cluster import free_ports
 from tfhet.messages import CHANNEL_VARIABLE
 from tfhet.messages import server as messages
 from tfhet.placement import Pipeline
-from tfhet.planes.tf_service.engine import lean_engine, whole_engine
-from tfhet.planes.tf_service.epoch import EpochPart
-from tfhet.planes.tf_service.transport import Transport
+from tfhet.planes.tf_service.reader import ServiceReader
+from tfhet.planes.tf_service.server import lean_engine, whole_engine
 from tfhet.source import SyntheticSource
+from tfhet.strategies import JobContext
 
 CHAIN = "dilate(3); gaussian_blur(3, 0.8); random_rotation(0.2); random_flip(); rescale()"
 
@@ -100,9 +100,11 @@ def test_lean_and_whole_workers_give_the_same_bits(start, built):
         worker = start("worker", "--port", ports[1], "--address", "127.0.0.1", "--dispatcher", address, *how)
         assert tuple(worker.ready().facts["native"]) == built
         assert [one.imports_tensorflow() for one in (dispatcher, worker)] == [bool(how)] * 2
-        part = EpochPart(declared, 1)
-        part.register("job", address, Transport())
-        batches = list(part.dataset("job", address, Transport()))
+        job = JobContext("job", "heterogeneous", plane="tf_service", order={"dispatcher": address})
+        reader = ServiceReader(declared, job)
+        reader.agree()
+        reader.offer(1)
+        batches = list(reader.dataset(1, None, 0))
         found.append({int(i): x for batch in batches for i, x in zip(batch["id"], batch["image"].numpy(), strict=True)})
     lean, whole = found
     assert len(lean) == 60 and lean.keys() == whole.keys()
@@ -114,7 +116,7 @@ def test_where_ops_are_yet_to_be_built_there_is_no_lean_engine(tmp_path):
 
 
 def test_with_plug_ins_there_is_no_lean_engine(built, monkeypatch):
-    monkeypatch.setattr("tfhet.planes.tf_service.engine.entry_points", lambda group: [group])
+    monkeypatch.setattr("tfhet.planes.tf_service.server.entry_points", lambda group: [group])
     assert lean_engine(dict(os.environ)) is None
 
 
@@ -132,7 +134,7 @@ def test_a_process_that_finds_nothing_built_serves_with_all_of_tensorflow(start,
 def test_a_process_whose_names_are_not_tensorflows_any_more_begins_anew_with_all_of_it(start, tmp_path, built):
     # As if this TensorFlow had no such module where the lean engine looks.
     (tmp_path / "sitecustomize.py").write_text(
-        "import sys, tfhet.planes.tf_service.private as private\n"
+        "import sys, tfhet.planes.private as private\n"
         "private.CONFIGS = private.CONFIGS if '--whole' in sys.orig_argv else 'tensorflow.core.protobuf.gone_pb2'\n"
     )
     (port,) = free_ports(1)

@@ -4,16 +4,14 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfhet.placement import Cut, Pipeline
-from tfhet.planes.local.threads import threads_per_rank
-from tfhet.planes.tf_service.epoch import EpochPart, sharing_advice
+from tfhet.placement import Cut, Pipeline, Rest
+from tfhet.planes.tf_service.reader import ServiceReader, sharing_advice
 from tfhet.planes.tf_service.transport import Transport
 from tfhet.source import SyntheticSource, example_id
 from tfhet.strategies import JobContext
@@ -27,13 +25,19 @@ def pipeline(stages: str = CHAIN, examples: int = 90, splits: int = 12, **settin
 
 
 def epoch_dataset(
-    declared: Pipeline, epoch: int, job: JobContext, transport: Transport | None = None, **part: Any
+    declared: Pipeline,
+    epoch: int,
+    job: JobContext,
+    transport: Transport | None = None,
+    rest: Rest | None = None,
+    number: int = 0,
+    cut: Cut | None = None,
 ) -> tf.data.Dataset:
     """This rank's share, registered by whoever comes first."""
-    it, transport = EpochPart(declared, epoch, **part), transport or Transport()
-    where = (job.job_id, job.order["dispatcher"], transport)
-    it.register(*where)
-    return it.dataset(*where)
+    reader = ServiceReader(declared, job, transport=transport, cut=cut)
+    reader.agree()
+    reader.offer(epoch, rest, number)
+    return reader.dataset(epoch, rest, number)
 
 
 def ids(batches: Iterable[Mapping[str, tf.Tensor]]) -> list[int]:
@@ -101,13 +105,6 @@ def test_epochs_follow_each_other_under_one_job(served):
     assert orders[0] != orders[1]
 
 
-def test_a_tag_keeps_two_data_sets_of_one_declaration_apart(served):
-    declared, job = pipeline(""), served.job()
-    for tag in ("train", "eval"):
-        assert sorted(ids(epoch_dataset(declared, 0, job, tag=tag))) == all_ids(declared)
-    assert ids(epoch_dataset(declared, 0, job, tag="eval")) == []  # delivered already
-
-
 def test_two_cuts_of_one_declaration_are_two_data_sets(served):
     declared, job = pipeline(), served.job()
     found = [by_id(epoch_dataset(declared, 0, job, cut=Cut(at)), "image") for at in (0, 2, 4)]
@@ -148,11 +145,3 @@ def test_too_few_splits_for_the_workers_are_told_with_the_number_that_would_do(s
 def test_enough_splits_need_no_advice():
     assert sharing_advice(pipeline("", splits=12), 3) is None
     assert sharing_advice(pipeline("", splits=1), 0) is None
-
-
-def test_the_ranks_of_a_host_share_its_cores(monkeypatch):
-    monkeypatch.setattr("tfhet.planes.local.threads.os.cpu_count", lambda: 8)
-    job = JobContext("job", "homogeneous", size=4, local_size=4)
-    assert threads_per_rank(job) == 2
-    assert threads_per_rank(replace(job, size=20, local_size=20)) == 1
-    assert threads_per_rank(JobContext("job", "local")) == 8

@@ -3,57 +3,63 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 from tfhet.cluster import free_ports
-from tfhet.planes.tf_service import server
-from tfhet.planes.tf_service.engine import whole_engine
-from tfhet.planes.tf_service.generation import Generation
-from tfhet.planes.tf_service.transport import Transport
+from tfhet.placement import Pipeline
+from tfhet.planes.tf_service.reader import ServiceReader
+from tfhet.planes.tf_service.server import whole_engine
+from tfhet.source import SyntheticSource
+from tfhet.strategies import JobContext
 
 ENGINE = whole_engine()
 
 
+def reader(dispatcher: str, job_id: str) -> ServiceReader:
+    job = JobContext(job_id, "heterogeneous", plane="tf_service", order={"dispatcher": dispatcher})
+    return ServiceReader(Pipeline(SyntheticSource(4, 1, (2, 2, 1)), "", batch_size=2), job)
+
+
 def test_a_mark_stands_at_the_dispatcher_that_has_it_for_all_readers(served):
-    first, second, other = (Generation(served.dispatcher, job, Transport()) for job in ("a job", "a job", "another"))
-    assert first.number == 0
-    first.renew()
-    second.renew()
-    assert (first.number, second.number) == (1, 1)
+    first, second, other = (reader(served.dispatcher, job) for job in ("a job", "a job", "another"))
+    assert first.generation == 0
+    first.agree()
+    second.agree()
+    assert (first.generation, second.generation) == (1, 1)
     assert first.stands() and second.stands()
-    other.number = 1
+    other.generation = 1
     assert not other.stands()
 
 
 def test_a_reader_that_has_not_renewed_its_mark_does_not_stand(served):
-    ahead, behind = (Generation(served.dispatcher, "a third job", Transport()) for _ in range(2))
-    ahead.renew()
-    behind.number = 2
+    ahead, behind = (reader(served.dispatcher, "a third job") for _ in range(2))
+    ahead.agree()
+    behind.generation = 2
     assert not behind.stands()
 
 
 def test_a_dispatcher_with_a_journal_keeps_a_mark_and_a_fresh_one_has_none(tmp_path):
     (port,) = free_ports(1)
-    generation = Generation(f"127.0.0.1:{port}", "job", Transport())
-    dispatcher = server.dispatcher(ENGINE, port, str(tmp_path))
-    generation.renew()
+    generation = reader(f"127.0.0.1:{port}", "job")
+    dispatcher = ENGINE.dispatcher(port, str(tmp_path))
+    generation.agree()
     dispatcher.stop()
     del dispatcher
-    dispatcher = server.dispatcher(ENGINE, port, str(tmp_path))
+    dispatcher = ENGINE.dispatcher(port, str(tmp_path))
     assert generation.stands()
     dispatcher.stop()
     del dispatcher
-    dispatcher = server.dispatcher(ENGINE, port)
+    dispatcher = ENGINE.dispatcher(port)
     assert not generation.stands()
-    generation.renew()
-    assert generation.number == 2 and generation.stands()
+    generation.agree()
+    assert generation.generation == 2 and generation.stands()
     dispatcher.stop()
 
 
 def test_a_dispatcher_that_is_being_started_is_waited_for():
     (port,) = free_ports(1)
-    generation = Generation(f"127.0.0.1:{port}", "job", Transport())
-    generation.number = 1
+    generation = reader(f"127.0.0.1:{port}", "job")
+    generation.generation = 1
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(generation.stands)
         assert not answer.done()
-        dispatcher = server.dispatcher(ENGINE, port)
+        dispatcher = ENGINE.dispatcher(port)
         assert answer.result(30) is False
     dispatcher.stop()

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from tfhet.planes.tf_service.hangup import HangUp, addresses
+from tfhet.planes.tf_service.hangup import addresses, hang_up
 
 
 @pytest.fixture
@@ -20,14 +20,14 @@ def pair():
 def test_connections_to_an_address_are_ended_and_what_waits_for_an_answer_goes_on(pair):
     here, there = pair
     here.settimeout(30)
-    with HangUp(addresses(["127.0.0.9"])):
+    with hang_up(addresses(["127.0.0.9"])):
         assert here.recv(1) == b""
     assert there.recv(1) == b""
 
 
 def test_connections_to_others_stay(pair):
     here, there = pair
-    with HangUp(addresses(["127.0.0.8"])):
+    with hang_up(addresses(["127.0.0.8"])):
         pass
     here.sendall(b"here")
     assert there.recv(9) == b"here"
@@ -36,7 +36,7 @@ def test_connections_to_others_stay(pair):
 def test_without_a_connection_nothing_is_started(monkeypatch):
     monkeypatch.setattr(subprocess, "Popen", None)
     for known in ({"127.0.0.9"}, frozenset[str]()):
-        with HangUp(known):
+        with hang_up(known):
             pass
 
 

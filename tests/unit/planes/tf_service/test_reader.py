@@ -15,15 +15,14 @@ from tfhet.errors import DataError
 from tfhet.messages import ProcessChannel, rank
 from tfhet.messages.grammar import encode
 from tfhet.placement import Pipeline, Rest
-from tfhet.planes.reader import Delivery
-from tfhet.planes.tf_service import server
-from tfhet.planes.tf_service.engine import whole_engine
+from tfhet.planes import Delivery
 from tfhet.planes.tf_service.reader import WORKERS_S, ServiceReader
+from tfhet.planes.tf_service.server import whole_engine
 from tfhet.source import SyntheticSource
 from tfhet.strategies import JobContext
-from tfhet.strategies.solo.collective import SoloCollective
+from tfhet.strategies.solo import SoloCollective
+from tfhet.trainer.emulated import EmulatedAccelerator
 from tfhet.trainer.loop import Loop
-from tfhet.trainer.step import EmulatedAccelerator
 
 ENGINE = whole_engine()
 
@@ -31,8 +30,8 @@ ENGINE = whole_engine()
 @contextlib.contextmanager
 def service() -> Iterator[str]:
     ports = free_ports(2)
-    dispatcher = server.dispatcher(ENGINE, ports[0])
-    worker = server.worker(ENGINE, ports[1], "127.0.0.1", f"127.0.0.1:{ports[0]}")
+    dispatcher = ENGINE.dispatcher(ports[0])
+    worker = ENGINE.worker(ports[1], "127.0.0.1", f"127.0.0.1:{ports[0]}")
     try:
         yield f"127.0.0.1:{ports[0]}"
     finally:
@@ -128,15 +127,15 @@ class Renewed:
 
     def __init__(self) -> None:
         self.ports = free_ports(3)
-        self.dispatcher = server.dispatcher(ENGINE, self.ports[0])
+        self.dispatcher = ENGINE.dispatcher(self.ports[0])
         self.address = f"127.0.0.1:{self.ports[0]}"
-        self.workers = [server.worker(ENGINE, port, "127.0.0.1", self.address) for port in self.ports[1:]]
+        self.workers = [ENGINE.worker(port, "127.0.0.1", self.address) for port in self.ports[1:]]
 
     def renew(self) -> None:
         """Returns when the workers have come back, and dropped what they did for the old one."""
         self.dispatcher.stop()
         self.dispatcher = None  # its port is free when nobody holds it any more
-        self.dispatcher = server.dispatcher(ENGINE, self.ports[0])
+        self.dispatcher = ENGINE.dispatcher(self.ports[0])
         deadline = SYSTEM.monotonic() + 30
         while self.dispatcher.num_workers() < 2 or any(worker.num_tasks() for worker in self.workers):
             assert SYSTEM.monotonic() < deadline, "the workers did not come back"

@@ -28,7 +28,7 @@ class Case:
         self.sent: list[ServingHosts] = []
         self.failures: list[str] = []
         self.fleet = Fleet(error)
-        self.recovery = Recovery({"a": 2, "b": 2}, self._send, self.failures.append)
+        self.recovery = Recovery(self.fleet, {"a": 2, "b": 2}, self._send, self.failures.append)
 
     def _send(self, hosts: ServingHosts) -> None:
         if not hosts.is_complete:
@@ -37,12 +37,12 @@ class Case:
 
     def know(self, workers: int) -> None:
         self.fleet.workers_registered = workers
-        self.recovery.expect_workers(self.fleet)
+        self.recovery.expect_workers()
 
 
 def test_the_script_is_told_when_the_workers_that_are_left_are_all_there():
     case = Case()
-    case.recovery.lost(case.fleet, "b")
+    case.recovery.lost("b")
     assert case.fleet.renewed == 1
     for known, complete in ((0, False), (1, False), (2, True)):
         case.know(known)
@@ -52,7 +52,7 @@ def test_the_script_is_told_when_the_workers_that_are_left_are_all_there():
 
 def test_workers_of_the_lost_host_that_come_back_are_refused_and_at_last_accepted():
     case = Case()
-    case.recovery.lost(case.fleet, "b")
+    case.recovery.lost("b")
     for _ in range(RENEWALS):
         case.know(3)
         assert case.sent[-1] == ServingHosts(("a",), False)
@@ -67,7 +67,7 @@ def test_endless_data_sets_go_on_with_the_dispatcher_that_there_is(reads, renewe
     case = Case()
     for endlessly in reads:
         case.recovery.reads(endlessly)
-    case.recovery.lost(case.fleet, "b")
+    case.recovery.lost("b")
     case.know(2)
     assert case.fleet.renewed == renewed
 
@@ -81,5 +81,5 @@ def test_before_a_loss_any_number_of_workers_is_right():
 
 def test_a_dispatcher_that_cannot_begin_anew_ends_the_job():
     case = Case(OSError("no space left"))
-    case.recovery.lost(case.fleet, "b")
+    case.recovery.lost("b")
     assert case.failures == ["the dispatcher cannot begin anew: no space left"]

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from tfhet.planes.tf_service import server
@@ -8,20 +10,24 @@ from tfhet.planes.tf_service import server
 class Making:
     """An engine that notes what it is to make."""
 
-    kernels = ()
-
     def __init__(self) -> None:
         self.made: list[dict] = []
+        configs = SimpleNamespace(WorkerConfig=self._note, DispatcherConfig=self._note)
+        library = SimpleNamespace(TF_DATA_NewWorkerServer=self._server, TF_DATA_NewDispatchServer=self._server)
+        engine = server.Engine(library, configs, ())
+        self.worker, self.dispatcher = engine.worker, engine.dispatcher
 
-    def worker(self, **config: object) -> None:
+    def _note(self, **config: object) -> SimpleNamespace:
         self.made.append(config)
+        return SimpleNamespace(SerializeToString=lambda: b"")
 
-    dispatcher = worker
+    def _server(self, config: bytes) -> SimpleNamespace:
+        return SimpleNamespace(start=lambda: None)
 
 
 def test_a_worker_is_known_by_the_address_that_it_was_told_and_never_as_localhost():
     engine = Making()
-    server.worker(engine, 6001, "10.0.3.7", "algo-1:6000")
+    engine.worker(6001, "10.0.3.7", "algo-1:6000")
     (config,) = engine.made
     assert (config["worker_address"], config["data_transfer_address"]) == ("10.0.3.7:6001", "10.0.3.7:6001")
     assert (config["dispatcher_address"], config["port"], config["protocol"]) == ("algo-1:6000", 6001, "grpc")
@@ -30,8 +36,8 @@ def test_a_worker_is_known_by_the_address_that_it_was_told_and_never_as_localhos
 
 def test_lost_workers_and_clients_are_noticed_in_seconds():
     engine = Making()
-    server.worker(engine, 6001, "10.0.3.7", "algo-1:6000")
-    server.dispatcher(engine, 6000)
+    engine.worker(6001, "10.0.3.7", "algo-1:6000")
+    engine.dispatcher(6000)
     worker, dispatcher = engine.made
     assert worker["heartbeat_interval_ms"] <= 2_000
     assert worker["dispatcher_timeout_ms"] <= 120_000
@@ -41,8 +47,8 @@ def test_lost_workers_and_clients_are_noticed_in_seconds():
 
 def test_a_dispatcher_keeps_a_journal_where_it_is_given_a_folder():
     engine = Making()
-    server.dispatcher(engine, 6000, "/somewhere")
-    server.dispatcher(engine, 6000)
+    engine.dispatcher(6000, "/somewhere")
+    engine.dispatcher(6000)
     assert [(made["work_dir"], made["fault_tolerant_mode"]) for made in engine.made] == [
         ("/somewhere", True),
         ("", False),

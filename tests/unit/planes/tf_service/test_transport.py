@@ -7,8 +7,7 @@ import tensorflow as tf
 from tfhet.clock import FakeClock
 from tfhet.cluster import free_ports
 from tfhet.errors import NotReady
-from tfhet.planes.tf_service import server
-from tfhet.planes.tf_service.engine import whole_engine
+from tfhet.planes.tf_service.server import whole_engine
 from tfhet.planes.tf_service.transport import Transport
 
 ENGINE = whole_engine()
@@ -64,8 +63,8 @@ def test_dynamic_sharding_delivers_once_and_off_once_for_each_worker(served):
 def test_readers_connect_to_a_worker_at_the_address_that_it_was_told():
     # All of 127/8 reaches this machine, but a worker that called itself localhost would be reached at 127.0.0.1.
     ports = free_ports(2)
-    dispatcher = server.dispatcher(ENGINE, ports[0])
-    worker = server.worker(ENGINE, ports[1], "127.0.0.77", f"127.0.0.1:{ports[0]}")
+    dispatcher = ENGINE.dispatcher(ports[0])
+    worker = ENGINE.worker(ports[1], "127.0.0.77", f"127.0.0.1:{ports[0]}")
     try:
         transport, data = Transport(), tf.data.Dataset.range(1000).repeat()
         transport.publish(f"127.0.0.1:{ports[0]}", data, "told")

@@ -1,0 +1,147 @@
+"""Chaos: schedules of faults that are drawn by a seed."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from tfhet.launch import LaunchSettings
+from tfhet.planes.tf_service import ServiceSettings
+from tfhet.simulate import ClusterFile, Fault
+from tfhet.simulate.fault import LASTING, NETWORK, OF_A_HOST
+
+WEIGHTS = {
+    ("kill", "worker"): 6,
+    ("kill", "dispatcher"): 4,
+    ("kill", "script"): 2,
+    ("kill", "launcher"): 2,
+    ("kill", "host"): 3,
+    ("oom", "worker"): 2,
+    ("oom", "dispatcher"): 1,
+    ("oom", "script"): 1,
+    ("hang", "worker"): 4,
+    ("hang", "dispatcher"): 3,
+    ("hang", "launcher"): 2,
+    ("hang", "host"): 2,
+    ("sigterm", "launcher"): 2,
+    ("sigterm", "host"): 1,
+    ("partition", ""): 4,
+    ("slow-disk", ""): 3,
+    ("late-join", ""): 3,
+    ("bad-peer", "control"): 3,
+}
+"""Relative frequency of a fault, by kind and process."""
+NETWORK_WEIGHTS = {("partition", "group"): 4, ("loss", ""): 3, ("delay", ""): 3, ("rate", ""): 3}
+"""More faults, for hosts that have networks of their own."""
+AMOUNTS = {"loss": (0.005, 0.03), "delay": (0.01, 0.1), "rate": (20e6, 200e6)}
+"""Range of the amount of a fault that a job may survive."""
+SHORT = 0.25
+"""Longest drawn silence as a share of the lease, so that it ends before the host is taken for lost."""
+
+
+@dataclass(frozen=True)
+class Aim:
+    """A job as far as faults can be aimed at it, and as far as their effect depends on it."""
+
+    data_hosts: int
+    dnn_hosts: int
+    ranks: int
+    """Number of ranks of the job."""
+    data_workers: int = 1
+    """Workers per data host."""
+    dnn_workers: int = 0
+    """Workers per dnn host."""
+    lease_s: float = 10.0
+    ready_timeout_s: float = 300.0
+    on_data_loss: str = "stop"
+    built_in: bool = True
+    """Whether the built-in trainer runs, which can train without a data host."""
+    data_group: str = ""
+    """Name of the data group, where hosts have networks that faults can change; "" elsewhere."""
+
+    @classmethod
+    def of(cls, cluster: ClusterFile, settings: LaunchSettings, *, networks: bool = False) -> Aim:
+        """The aim of a job with these settings. networks: whether each host has a network of its own."""
+        dnn = cluster.training_group(settings.dnn_group)
+        hosts = {True: 0, False: 0}
+        service = ServiceSettings.of(settings.planes)
+        for name, group in cluster.groups.items():
+            hosts[name == dnn] += group.hosts
+        return cls(
+            data_hosts=hosts[False],
+            dnn_hosts=hosts[True],
+            ranks=hosts[True] * (cluster.groups[dnn].ranks if dnn in cluster.groups else 0),
+            data_workers=service.data_host_workers,
+            dnn_workers=service.dnn_host_workers,
+            lease_s=settings.lease_s,
+            ready_timeout_s=settings.ready_timeout_s,
+            on_data_loss=settings.on_data_loss,
+            built_in=not settings.train_script,
+            data_group=next((name for name in cluster.groups if name != dnn), "") if networks else "",
+        )
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """All hosts, as faults name them."""
+        return self._names("data", self.data_hosts) + self._names("dnn", self.dnn_hosts)
+
+    @property
+    def serving(self) -> tuple[str, ...]:
+        """Hosts with data service workers."""
+        data = self._names("data", self.data_hosts) if self.data_workers else ()
+        return data + (self._names("dnn", self.dnn_hosts) if self.dnn_workers else ())
+
+    def named(self, host: str) -> tuple[str, ...]:
+        """The hosts that a fault's host stands for."""
+        return self._names("data", self.data_hosts) if host and host == self.data_group else (host,)
+
+    @staticmethod
+    def _names(kind: str, count: int) -> tuple[str, ...]:
+        return tuple(f"{kind}-{number + 1}" for number in range(count))
+
+
+def schedule(seed: int, aim: Aim, length_s: float) -> tuple[Fault, ...]:
+    """One to three faults, all within `length_s` of the beginning of training. The same for the same arguments."""
+    draw = random.Random(f"chaos/{seed}")
+    weights = WEIGHTS | (NETWORK_WEIGHTS if aim.data_group else {})
+    if aim.data_group:
+        del weights["slow-disk", ""]  # disks belong to process hosts
+    possible = {
+        what: weight
+        for what, weight in weights.items()
+        if (aim.serving or what[1] not in ("worker", "dispatcher"))
+        and (len(aim.hosts) > 1 or what[0] not in ("partition", "late-join"))
+    }
+    (count,) = draw.choices((1, 2, 3), (3, 4, 3))
+    drawn = draw.choices(list(possible), list(possible.values()), k=count)
+    return tuple(_fault(draw, kind, process, aim, length_s) for kind, process in drawn)
+
+
+def _fault(draw: random.Random, kind: str, process: str, aim: Aim, length_s: float) -> Fault:
+    host, rank = "", None
+    if process == "script":
+        rank = draw.randrange(aim.ranks)
+    elif process == "worker":
+        host = draw.choice(aim.serving)
+    elif process == "group":
+        process, host = "", aim.data_group
+    elif kind in OF_A_HOST or process in ("launcher", "host"):
+        host = draw.choice(aim.hosts)
+    after_s, every_s, for_s = round(draw.uniform(0.1, length_s), 1), None, None
+    if kind == "late-join":
+        ready_s = aim.ready_timeout_s
+        after_s = round(draw.uniform(0.5, min(4.0, ready_s / 4)), 1) if draw.random() < 0.75 else ready_s + 30.0
+    elif kind in LASTING and draw.random() < 0.7:
+        longest_s = length_s if kind in ("slow-disk", *NETWORK) else SHORT * aim.lease_s
+        for_s = round(draw.uniform(0.4, max(0.5, longest_s)), 1)
+    elif (kind, process) in (("kill", "worker"), ("bad-peer", "control")) and draw.random() < 0.3:
+        every_s = round(draw.uniform(5.0, 8.0), 1)
+    return Fault(kind, process, host, rank, after_s, every_s, for_s, _amount(draw, kind))
+
+
+def _amount(draw: random.Random, kind: str) -> float | None:
+    """Rounded to the digits of a fault's text."""
+    if kind not in AMOUNTS:
+        return None
+    amount, digits = draw.uniform(*AMOUNTS[kind]), {"loss": 3, "delay": 2, "rate": -6}[kind]
+    return round(amount, digits)

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.chaos.schedule import WEIGHTS, Aim, schedule
+from tfhet.launch.settings import LaunchSettings
+from tfhet.simulate import Fault, load
+
+SETTINGS = LaunchSettings(lease_s=4.0, ready_timeout_s=20.0)
+DEMO = Aim.of(load("demo"), SETTINGS)
+TWO = Aim.of(load("two-data-two-dnn"), SETTINGS)
+ALONE = Aim.of(load("homogeneous"), SETTINGS)
+NETWORKS = Aim.of(load("two-data-two-dnn"), SETTINGS, networks=True)
+
+
+def test_the_aim_is_what_the_cluster_has():
+    assert (DEMO.hosts, DEMO.serving, DEMO.ranks) == (("data-1", "dnn-1"), ("data-1",), 2)
+    assert (TWO.data_hosts, TWO.dnn_hosts, TWO.ranks) == (2, 2, 4)
+    assert (ALONE.hosts, ALONE.serving, ALONE.ranks) == (("dnn-1",), (), 2)
+    serving_too, _ = LaunchSettings.parse(["--dnn_host_workers", "1"])
+    assert Aim.of(load("demo"), serving_too).serving == ("data-1", "dnn-1")
+    other = Aim.of(load("demo"), LaunchSettings(dnn_group="data_group", data_group="dnn_group"))
+    assert (other.data_hosts, other.dnn_hosts, other.ranks) == (1, 1, 1)
+
+
+def test_the_same_seed_draws_the_same_faults_and_another_one_others():
+    assert schedule(7, TWO, 8.0) == schedule(7, TWO, 8.0)
+    assert len({schedule(seed, TWO, 8.0) for seed in range(50)}) == 50
+
+
+@pytest.mark.parametrize("aim", [DEMO, TWO, ALONE, NETWORKS])
+def test_what_is_drawn_can_be_written_down_and_is_within_the_job(aim: Aim):
+    for seed in range(200):
+        drawn = schedule(seed, aim, 8.0)
+        assert 1 <= len(drawn) <= 3
+        for fault in drawn:
+            assert Fault.parse(str(fault)) == fault
+            assert fault.host in ("", *aim.hosts, aim.data_group)
+            assert fault.rank is None or fault.rank < aim.ranks
+            assert fault.after_s <= 8.0 or fault.kind == "late-join"
+
+
+def test_every_kind_is_drawn_also_repeated_short_and_too_late():
+    drawn = [fault for seed in range(200) for fault in schedule(seed, TWO, 8.0)]
+    assert {(fault.kind, fault.process) for fault in drawn} == set(WEIGHTS)
+    assert any(fault.every_s for fault in drawn)
+    for kind in ("hang", "partition", "slow-disk"):
+        assert {fault.for_s is None for fault in drawn if fault.kind == kind} == {True, False}
+    assert {fault.after_s > 20.0 for fault in drawn if fault.kind == "late-join"} == {True, False}
+
+
+def test_where_hosts_have_networks_these_are_harmed_too_and_the_group_is_cut_off():
+    drawn = [fault for seed in range(300) for fault in schedule(seed, NETWORKS, 8.0)]
+    kinds_drawn = {fault.kind for fault in drawn}
+    assert {"loss", "delay", "rate", "partition"} <= kinds_drawn
+    assert "slow-disk" not in kinds_drawn
+    cut = {fault.host for fault in drawn if fault.kind == "partition"}
+    assert cut == {"data_group", *NETWORKS.hosts}
+    assert "data_group" not in {fault.host for fault in drawn if fault.kind != "partition"}
+
+
+def test_without_a_data_service_and_others_nothing_is_aimed_at_them():
+    drawn = [fault for seed in range(200) for fault in schedule(seed, ALONE, 8.0)]
+    assert not {"worker", "dispatcher"} & {fault.process for fault in drawn}
+    assert not {"partition", "late-join"} & {fault.kind for fault in drawn}

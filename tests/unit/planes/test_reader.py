@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tfhet.clock import FakeClock
+from tfhet.errors import DataError, UsageError
+from tfhet.placement import Cut, Pipeline
+from tfhet.planes import Reader
+from tfhet.source import SyntheticSource
+from tfhet.strategies import JobContext
+
+LOCAL = JobContext("job", "local")
+
+
+def pipeline(stages: str = "rescale()", examples: int = 10, splits: int = 2) -> Pipeline:
+    return Pipeline(SyntheticSource(examples, splits, (4, 4, 1)), stages, batch_size=4)
+
+
+def test_a_corrupt_record_ends_in_an_error_that_names_file_and_byte(corrupted):
+    source, file, offset = corrupted
+    source.check()  # looks at the framing only, and that is whole
+    with pytest.raises(DataError, match=rf"bad record in {file} at byte {offset}: .*checksum") as found:
+        list(Reader(Pipeline(source, batch_size=4), LOCAL).epoch(0))
+    assert (found.value.path, found.value.offset) == (file, offset)
+
+
+def test_the_first_batch_of_all_is_told_once_with_how_long_it_took():
+    clock, told = FakeClock(), []
+    reader = Reader(pipeline(), LOCAL, clock=clock, on_first_batch=told.append)
+    for epoch in range(2):
+        for _ in reader.epoch(epoch):
+            clock.sleep(1.0)
+    assert told == [reader.first_batch_s] == [0.0]
+
+
+def test_deliveries_are_batches_with_ids_epoch_and_the_time_they_took():
+    clock = FakeClock()
+    reader = Reader(pipeline(), LOCAL, clock=clock)
+    assert reader.first_batch_s is None
+    found = list(reader.epoch(3))
+    assert sorted(i for d in found for i in d.ids.tolist()) == sorted(
+        [*range(5), *(2**32 + position for position in range(5))]
+    )
+    assert all(d.ids.dtype == np.int64 and d.epoch == 3 and d.wait_s == 0 for d in found)
+    assert found[0].images.shape == (4, 4, 4, 1) and found[0].labels.shape == (4,)
+    assert reader.first_batch_s == 0
+
+
+def test_the_wait_is_what_passes_on_the_clock_before_a_batch():
+    class Ticking(FakeClock):
+        def monotonic(self) -> float:
+            self.sleep(1.0)
+            return super().monotonic()
+
+    reader = Reader(pipeline(), LOCAL, clock=Ticking())
+    assert [d.wait_s for d in reader.epoch(0)] == [1.0] * 3
+    assert reader.first_batch_s == 2.0
+    list(reader.epoch(1))
+    assert reader.first_batch_s == 2.0
+
+
+def test_the_cut_is_the_smallest_unless_given_and_must_exist():
+    assert Reader(pipeline("dilate(3); rescale()"), LOCAL).cut == Cut(1)
+    assert Reader(pipeline("dilate(3); rescale()"), LOCAL, cut=Cut(2)).cut == Cut(2)
+    with pytest.raises(UsageError, match="between 0 and 2"):
+        Reader(pipeline("dilate(3); rescale()"), LOCAL, cut=Cut(3))
+
+
+def test_a_record_that_reads_well_the_second_time_is_told_as_such(corrupted, monkeypatch):
+    source, _, _ = corrupted
+    monkeypatch.setattr("tfhet.planes.reader.find", lambda *given: None)
+    with pytest.raises(DataError, match="a record cannot be read, and it was not found in 60 s"):
+        list(Reader(Pipeline(source, batch_size=4), LOCAL).epoch(0))
+
+
+def test_each_rank_reads_its_own_splits():
+    declared = pipeline("", 40, 8)
+    jobs = [JobContext("job", "homogeneous", rank=r, size=2, local_rank=r, local_size=2) for r in range(2)]
+    shares = [[int(i) for d in Reader(declared, job).epoch(0) for i in d.ids] for job in jobs]
+    assert sorted(shares[0] + shares[1]) == [split * 2**32 + place for split in range(8) for place in range(5)]
+    splits = [{i >> 32 for i in share} for share in shares]
+    assert not splits[0] & splits[1]

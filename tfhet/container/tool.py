@@ -1,0 +1,87 @@
+"""Programs that this room runs: the machine's tools, and its own C++ programs, compiled at first use."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tfhet.cluster import cache_dir
+from tfhet.errors import TfhetError, UsageError
+
+TOOL_LIMIT_S, BUILD_LIMIT_S = 20.0, 120.0
+PACKAGES = {"ip": "iproute2", "tc": "iproute2", "nft": "nftables", "nsenter": "util-linux", "unshare": "util-linux"}
+"""Debian's package of each tool."""
+
+
+def run(words: Sequence[str], text: str = "", *, before: Sequence[str] = (), **options: Any) -> str:
+    """Runs a command with `text` as its input and returns what it prints.
+
+    before: words of a command that runs this one, such as nsenter's. options: of `subprocess.run`. Raises UsageError
+    where the command is not installed, TfhetError where it fails or takes longer than TOOL_LIMIT_S.
+    """
+    command = " ".join(words)
+    options = {"timeout": TOOL_LIMIT_S, **options}
+    try:
+        done = subprocess.run(
+            [*before, *words], input=text, capture_output=True, text=True, errors="replace", **options
+        )
+    except FileNotFoundError as error:
+        raise _not_installed(str(error.filename)) from None
+    except subprocess.TimeoutExpired:
+        raise TfhetError(f"`{command}` did not end within {options['timeout']:g} s") from None
+    if done.returncode == 127 and before:  # nsenter found no such command
+        raise _not_installed(words[0])
+    if done.returncode:
+        raise TfhetError(f"`{command}` failed: {_reason(done.stderr or done.stdout, text)}")
+    return done.stdout
+
+
+def _not_installed(name: str) -> UsageError:
+    return UsageError(f"{name} is not installed (Debian: {PACKAGES.get(name, name)})")
+
+
+def _reason(message: str, text: str) -> str:
+    """The first lines of an error message, with the line of the input that failed."""
+    reason = "; ".join(line.strip() for line in message.strip().split("\n")[:3])
+    failed = re.search(r"Command failed -:(\d+)", message)
+    return f"{reason}: {text.splitlines()[int(failed[1]) - 1]}" if failed else reason
+
+
+def compiler(env: Mapping[str, str]) -> list[str]:
+    """Command of the C++ compiler: the variable CXX, or the first found of c++, g++, clang++; [] without one."""
+    given = env.get("CXX", "").split()
+    found = shutil.which(given[0]) if given else shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
+    return [] if found is None else [found, *given[1:]]
+
+
+def compiled(
+    source: Path, env: Mapping[str, str], what: str, instead: str, flags: Sequence[str] = (), suffix: str = ""
+) -> Path:
+    """Path of the program or library made of one C++ file, compiled with `flags` unless it is in the user's cache.
+
+    Raises UsageError, which says that `what` (like "a slow disk") cannot be had and what to do `instead`.
+    """
+    if not compiler(env):
+        raise UsageError(f"{what} needs a C++ compiler, and there is none (Debian: g++); {instead}")
+    words = [*compiler(env), *flags]
+    key = hashlib.blake2b(source.read_bytes() + repr([words, platform.machine()]).encode(), digest_size=12).hexdigest()
+    result = cache_dir(env) / "simulate" / f"{source.stem}-{key}{suffix}"
+    if result.exists():
+        return result
+    try:
+        result.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".build-", dir=result.parent) as scratch:
+            made = Path(scratch) / result.name
+            run([*words, "-o", str(made), str(source), "-ldl"], timeout=BUILD_LIMIT_S)
+            os.replace(made, result)
+    except (OSError, TfhetError) as error:
+        raise UsageError(f"{what}: {source.name} cannot be built in {result.parent}: {error}") from None
+    return result

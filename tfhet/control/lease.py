@@ -1,0 +1,76 @@
+"""Leases: when to renew one, when this process itself has stood still, and which members have lost theirs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+
+from tfhet.clock import Clock
+from tfhet.control.connection import Connection
+from tfhet.control.handshake import JoinRequest
+from tfhet.control.outbox import Outbox
+
+BEATS_PER_LEASE = 20
+"""Checks per lease for a silent peer."""
+
+
+async def beats(
+    lease_s: Callable[[], float], clock: Clock, renew: Callable[[], bool], since_s: float
+) -> AsyncIterator[tuple[float, float]]:
+    """Yields `now_s, stood_still_s` BEATS_PER_LEASE times per lease, without end.
+
+    now_s: on `clock`, the monotonic one. stood_still_s: seconds that this process was stopped or starved since the last
+    beat, if more than a quarter of the lease, else 0. Messages that peers sent meanwhile are still unread, so these
+    seconds do not count as their silence.
+
+    Calls `renew` at least four times per lease, and with every beat as long as it returns False because there is no
+    connection. `lease_s()`: seconds, may change. since_s: when the lease began, on `clock`.
+    """
+    loop = asyncio.get_running_loop()
+    due_s, last_s = loop.time(), since_s
+    while True:
+        step_s = lease_s() / BEATS_PER_LEASE
+        if loop.time() >= due_s and renew():
+            due_s = loop.time() + lease_s() / 4 - step_s
+        await asyncio.sleep(step_s)
+        now_s = clock.monotonic()
+        stood_still_s, last_s = now_s - last_s - step_s, now_s
+        yield now_s, stood_still_s if stood_still_s > lease_s() / 4 else 0.0
+
+
+@dataclass
+class Session:
+    """The server's state of a member that has joined; the member keeps it when it dials again."""
+
+    request: JoinRequest
+    connection: Connection | None
+    """None while the connection is broken."""
+    heard_s: float
+    """When the last message of the member came, on the monotonic clock."""
+    outbox: Outbox = field(default_factory=Outbox)
+    broken_s: float = 0.0
+    """When the connection broke, on the monotonic clock."""
+    broken_why: str = ""
+    left_code: int | None = None
+    """Exit code with which the member left on purpose; None before that."""
+    lost_why: str | None = None
+    """Why the member was lost; None if it was not."""
+
+    @property
+    def name(self) -> str:
+        return self.request.name
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the member holds its lease: it neither left nor was lost. Its connection may be broken."""
+        return self.left_code is None and self.lost_why is None
+
+    def loss(self, now_s: float, lease_s: float, grace_s: float) -> str | None:
+        """The reason why the member is lost at `now_s`, or None. A member that was silent for the lease, or whose
+        connection has been broken for longer than `grace_s`, is lost."""
+        if self.connection is None and now_s - self.broken_s > grace_s:
+            return f"gone without leaving ({self.broken_why})"
+        if now_s - self.heard_s > lease_s:
+            return f"silent for {now_s - self.heard_s:.1f} s, the lease is {lease_s:g} s"
+        return None

@@ -1,0 +1,112 @@
+"""The output of one launcher: its log, its metrics for CloudWatch and Prometheus, and the record that the leader
+completes."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import sys
+from collections.abc import Mapping
+
+from tfhet.clock import SYSTEM
+from tfhet.cluster import DATA, Place, job_name
+from tfhet.errors import TfhetError
+from tfhet.launch.assignment import Assignment, known_roles
+from tfhet.launch.job_result import JobResult
+from tfhet.launch.leader import Leader
+from tfhet.launch.script import Hearing
+from tfhet.messages import MetricLine
+from tfhet.record import RunFolder, RunSummary, machine, versions
+from tfhet.telemetry import UP, Metric, emf_line, training_metrics
+
+
+class Log:
+    """Standard output of one launcher. Nothing raises when its reader is gone."""
+
+    def __init__(self, assignment: Assignment):
+        self._assignment = assignment
+
+    def say(self, line: str) -> None:
+        """Writes one line, prefixed with the host, unless it is noise."""
+        if not self._assignment.plane.is_noise(line):
+            print_line(f"[{self._assignment.place.label}] {line}")
+
+    def write_emf(self, line: MetricLine) -> None:
+        """Writes the numbers of a metric line for CloudWatch, where the settings ask for it. CloudWatch wants a line of
+        JSON alone, so it has no prefix."""
+        namespace = self._assignment.settings.emf_namespace
+        if namespace:
+            print_line(emf_line(namespace, labels(self._assignment.place), line, SYSTEM.wall()))
+
+
+def print_line(line: str) -> None:
+    """Prints a line in one write: a program that puts a prefix before what it reads would tear the line from its end.
+    Never raises: the reader of our log may end before us."""
+    with contextlib.suppress(OSError):
+        sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()
+
+
+def metrics_of(
+    place: Place, hearing: Hearing, processes: Mapping[str, int], of_plane: Mapping[Metric, float]
+) -> dict[Metric, float]:
+    """All metrics that the launcher has now. processes: ids of its running processes, by name. of_plane: the metrics
+    of its data plane, `UP` among them where processes of the plane are all that a host runs."""
+    values = {UP: 0.0, **of_plane}
+    if place.rank is not None:
+        values[UP] = float(f"rank-{place.rank.rank}" in processes)
+    return {**values, **training_metrics(hearing.totals, hearing.metrics)}
+
+
+def labels(place: Place) -> dict[str, str]:
+    """Labels of all metrics; those that this host does not have are omitted.
+
+    The job's name is `training_job`, because Prometheus uses `job` for the scrape configuration.
+    """
+    every = {
+        "training_job": job_name(place.env),
+        "group": place.identity.current_group,
+        "host": place.host,
+        "role": place.roles.current.name,
+        "rank": "" if place.rank is None else str(place.rank.rank),
+    }
+    return {name: value for name, value in every.items() if value}
+
+
+def write_outcome(
+    folder: RunFolder, assignment: Assignment, leader: Leader, result: JobResult, began_s: float
+) -> RunSummary:
+    """Completes `summary.json`, or creates it when the training wrote none."""
+    try:
+        summary = folder.read_summary()
+    except TfhetError:
+        summary = RunSummary()
+    place, by_name = assignment.place, {role.name: role for role in known_roles(assignment.settings)}
+    groups = {}
+    for group in place.identity.cluster.groups:
+        role = by_name[place.roles.role_of(group.name) or DATA.name]
+        groups[group.name] = {
+            "hosts": list(group.hosts),
+            "instance_type": group.instance_type,
+            "role": role.name,
+            **assignment.plane.host_facts(assignment.plane_settings, role),
+            "ranks_per_host": place.local_size if role.trains else 0,
+        }
+    now_s = SYSTEM.wall()
+    summary = dataclasses.replace(
+        summary,
+        mode=place.mode,
+        started=began_s,
+        duration_s=now_s - began_s,
+        machine=machine(),
+        versions=versions(),
+        cluster=groups,
+        exit_codes={place.member: result.code, **leader.exit_codes},
+        exit_code=result.code,
+        cause=result.headline if result.code else None,
+        restarts=leader.restarts,
+        lost_hosts=leader.lost_hosts,
+        teardown_s=None if leader.trained_s is None else SYSTEM.monotonic() - leader.trained_s,
+    )
+    folder.create().write_summary(summary)
+    return summary

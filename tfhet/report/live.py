@@ -1,0 +1,223 @@
+"""A run on the screen while it goes on: redrawn on a terminal, plain lines elsewhere. `top` and `follow` share it."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import re
+from collections.abc import Iterator, Sequence
+from typing import IO
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from tfhet import clock as clocks
+from tfhet.errors import UsageError
+from tfhet.messages import MetricLine
+from tfhet.record import RunFolder
+from tfhet.report import numbers
+from tfhet.report.picture import Picture, Watcher, event_line
+from tfhet.report.tables import show, table
+
+GIVE_UP_S = 1800.0
+"""Seconds without a change after which `top` ends: the writer of the folder is gone."""
+COST_EVERY_S = 60.0
+"""Minimum time between two plain lines that repeat the cost while steps are taken."""
+STEPS_DRAWN = 40
+"""Number of step times in the row of small bars."""
+INCIDENTS_SHOWN = 5
+_BARS = "▁▂▃▄▅▆▇█"
+_ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|.?)")
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+class Plain:
+    """A screen that writes a line for everything that is new."""
+
+    def __init__(self, out: IO[str], command: str, *, has_log: bool = False, stale_s: float = math.inf):
+        """command: first word of its own lines. has_log: whether metric lines are already written by `log`."""
+        self._out, self._command, self._has_log, self._stale_s = out, command, has_log, stale_s
+        self._state = ""
+        self._is_stale = False
+        self._incidents = 0
+        self._shown_step = -1
+        self._cost_at_s, self._cost_steps = -math.inf, 0
+        """When the cost was written, and with how many metric lines."""
+
+    def log(self, who: str, text: str, *, is_metric: bool) -> None:
+        """Shows a line of the run's log. who: its host and group. is_metric: whether pictures show its numbers too."""
+        self._write(f"{who} | {printable(text)}")
+
+    def say(self, text: str) -> None:
+        """Shows a sentence of the command's own."""
+        self._write(f"[{self._command}] {text}")
+
+    def show(self, picture: Picture, now_s: float) -> None:
+        """Shows the run as it is now. now_s: a monotonic time."""
+        new = [] if self._has_log else [step for step in picture.steps if step.step > self._shown_step]
+        lines = [*map(step_line, new), *map(event_line, picture.incidents[self._incidents :])]
+        has_news = bool(picture.cost) and len(picture.steps) > self._cost_steps
+        if picture.state != self._state or (has_news and now_s - self._cost_at_s >= COST_EVERY_S):
+            cost = f"; {picture.cost}" if picture.cost else ""
+            lines.append(f"{picture.name}: {picture.state}{cost}" if self._has_log else picture.state)
+            self._cost_at_s, self._cost_steps = now_s, len(picture.steps)
+        warning = stale(picture, self._stale_s)
+        if warning and not self._is_stale:
+            lines.append(warning)
+        self._state, self._is_stale, self._incidents = picture.state, bool(warning), len(picture.incidents)
+        self._shown_step = new[-1].step if new else self._shown_step
+        for text in lines:
+            self.say(text)
+        self._out.flush()
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Lends the screen for a question."""
+        yield
+
+    def _write(self, text: str) -> None:
+        encoding = getattr(self._out, "encoding", None) or "utf-8"
+        self._out.write(text.encode(encoding, "replace").decode(encoding) + "\n")
+
+
+class Redrawn:
+    """A screen that draws each picture over the last one, below the log, which scrolls."""
+
+    def __init__(self, out: IO[str], stale_s: float = math.inf):
+        self.live = Live(Text(""), console=Console(file=out), auto_refresh=False, transient=False)
+        self._stale_s = stale_s
+
+    def log(self, who: str, text: str, *, is_metric: bool) -> None:
+        if not is_metric:
+            self.say(f"{who} | {printable(text)}")
+
+    def say(self, text: str) -> None:
+        self.live.console.print(Text(text), highlight=False, soft_wrap=True)
+
+    def show(self, picture: Picture, now_s: float) -> None:
+        self.live.update(Group(*parts(picture, self._stale_s)), refresh=True)
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        self.live.stop()
+        try:
+            yield
+        finally:
+            self.live.start()
+
+
+Screen = Plain | Redrawn
+
+
+@contextlib.contextmanager
+def screen(out: IO[str], command: str, *, has_log: bool = False, stale_s: float = math.inf) -> Iterator[Screen]:
+    """The screen that suits `out`: redrawn on a terminal, else plain. Arguments as for `Plain`.
+
+    stale_s: seconds without a change after which it says so.
+    """
+    if out.isatty():
+        redrawn = Redrawn(out, stale_s)
+        with redrawn.live:
+            yield redrawn
+        return
+    yield Plain(out, command, has_log=has_log, stale_s=stale_s)
+    out.flush()
+
+
+def parts(picture: Picture, stale_s: float) -> list[Table | Text]:
+    """The picture as tables and lines."""
+    now = picture.steps[-1] if picture.steps else None
+    rows: list[tuple[str, object]] = [
+        ("run", picture.name),
+        ("state", picture.state),
+        ("for", numbers.duration(picture.elapsed_s)),
+        *([("cost", picture.cost)] if picture.cost else []),
+        ("step", f"{now.step}, epoch {now.epoch}" if now else None),
+        ("step time", f"{numbers.number(now.step_ms)} ms  {_drawn(picture.steps)}" if now else None),
+        ("waiting for data", numbers.percent(now.wait_pct) if now else None),
+        ("examples/s", now.examples_per_s if now else None),
+        ("loss", f"{now.loss:.4f}" if now and now.loss is not None else None),
+        ("data workers", picture.workers),
+        ("restarts", picture.restarts),
+    ]
+    made: list[Table | Text] = [table(rows, columns=("what", "value"), header=False)]
+    if picture.hosts:
+        made.append(table(list(picture.hosts.items()), columns=("host or member", "does")))
+    if last := picture.incidents[-INCIDENTS_SHOWN:]:
+        title = f"faults, the last {len(last)} of {len(picture.incidents)}"
+        made.append(table([[event_line(event)] for event in last], columns=(title,)))
+    if warning := stale(picture, stale_s):
+        made.append(Text(warning, style="bold"))
+    return made
+
+
+def stale(picture: Picture, stale_s: float) -> str:
+    """A warning once nothing has changed for `stale_s`; "" before that."""
+    if picture.is_over or picture.quiet_s is None or picture.quiet_s <= stale_s:
+        return ""
+    return f"nothing has changed in this folder for {numbers.duration(picture.quiet_s)}: does the run still go on?"
+
+
+def step_line(step: MetricLine) -> str:
+    """The numbers of a step as a plain line."""
+    loss = "" if step.loss is None else f" loss={step.loss:.4f}"
+    return (
+        f"step={step.step} epoch={step.epoch} step_ms={step.step_ms:g} wait_pct={step.wait_pct:g} "
+        f"examples_per_s={step.examples_per_s:g}{loss}"
+    )
+
+
+def _drawn(steps: Sequence[MetricLine]) -> str:
+    """The last step times as small bars, from 0 up."""
+    times = [step.step_ms for step in steps[-STEPS_DRAWN:]]
+    most = max(times)
+    return "".join(_BARS[round(time / most * (len(_BARS) - 1))] for time in times) if most > 0 else ""
+
+
+def printable(text: str) -> str:
+    """Strips control sequences; keeps the final text of a line redrawn with `\\r`."""
+    last = text.rstrip("\r").rpartition("\r")[2]
+    return _CONTROLS.sub("", _ESCAPES.sub("", last))
+
+
+def top(
+    folder: RunFolder,
+    out: IO[str],
+    *,
+    once: bool = False,
+    every_s: float = 1.0,
+    stale_s: float = 60.0,
+    clock: clocks.Clock = clocks.SYSTEM,
+) -> int:
+    """Shows the run in `folder` until it ends, or Ctrl-C. The exit code: 1 when the run failed or was given up on.
+
+    once: shows one picture and returns 0. stale_s: seconds without a change after which it says so. Raises UsageError
+    where there is no folder, DataError for a summary that cannot be read.
+    """
+    if not folder.path.is_dir():
+        where = "name the folder of a run (`tfhet simulate` says it, --run-dir sets it)"
+        raise UsageError(f"no run at {folder.path}: {where}")
+    watcher = Watcher(folder, clock)
+    picture = watcher.look()
+    if once:
+        for part in parts(picture, stale_s):
+            out.write(f"{part.plain}\n") if isinstance(part, Text) else show(part, out)
+        return 0
+    began = clock.monotonic()
+    try:
+        with screen(out, "top", stale_s=stale_s) as view:
+            while True:
+                view.show(picture, clock.monotonic())
+                if picture.is_over:
+                    return 0 if picture.exit_code == 0 else 1
+                silent_s = picture.quiet_s if picture.quiet_s is not None else clock.monotonic() - began
+                if silent_s > GIVE_UP_S:
+                    break
+                clock.sleep(every_s)
+                picture = watcher.look()
+    except KeyboardInterrupt:
+        return 0
+    out.write(f"nothing has changed in {folder.path} for {numbers.duration(silent_s)}: given up\n")
+    return 1

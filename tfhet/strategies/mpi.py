@@ -1,0 +1,139 @@
+"""Ranks that mpirun, or another launcher that speaks PMI, has started. Every strategy can have them.
+
+Under the SageMaker toolkit a launcher does two things more. The toolkit's `train` dies of SIGTERM and leaves mpirun and
+our ranks running, since the kernel informs a process only of the death of its parent; so the launcher watches the
+processes above mpirun (on Linux). And on every dnn host but the first, `train` waits for a file that the first host's
+`train` writes by ssh once mpirun has succeeded, and looks for it every 30 s, on a machine that is paid for
+(sagemaker_training/mpi.py, 5.1.4). When the job has failed that file is never written; so the launcher writes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tfhet.cluster import Place, Rank, env_number, job_name
+from tfhet.strategies.rank_source import RankSource
+
+POLL_S = 0.5
+DONE = "/tmp/done"
+"""First part of the path of the toolkit's file; the name of the first host follows."""
+_MPI = {"mpirun", "mpiexec", "orterun", "prterun", "prte", "mpirun.openmpi", "mpiexec.openmpi", "mpiexec.hydra"}
+_SHELLS = {"sh", "dash", "bash"}
+_REMOTE = {"sshd", "sshd-session", "orted", "prted", "hydra_pmi_proxy"}
+"""The parents of these are on another host, or did not start the job."""
+
+
+@dataclass(frozen=True)
+class MpiSource(RankSource):
+    """A launcher of MPI."""
+
+    async def gone(self, place: Place) -> str:
+        ancestors = watched(place.env, place.rank)
+        if not ancestors:
+            return await super().gone(place)
+        process = await first_gone(ancestors)
+        return f"{process.name}, process {process.pid}, by which it was started, is gone"
+
+    def release(self, place: Place) -> None:
+        release(place)
+
+
+@dataclass(frozen=True)
+class PmiSource(MpiSource):
+    """A launcher that speaks PMI, which omits local ranks where there is one rank."""
+
+    def read(self, env: Mapping[str, str]) -> Rank | None:
+        rank, size, *_ = self.variables
+        if rank in env and env.get(size, "").strip() == "1":
+            return Rank(env_number(env, rank), 1, 0, 1, self.name)
+        return super().read(env)
+
+
+MPI = MpiSource(
+    "mpi",
+    "mpirun",
+    "started by mpirun",
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
+)
+"""Open MPI: mpirun(1), "Environment Variables"."""
+PMI = PmiSource(
+    "pmi", "pmi", "started by a PMI launcher", ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS")
+)
+"""MPICH's Hydra, and others that speak PMI."""
+
+
+@dataclass(frozen=True)
+class Ancestor:
+    """One process, distinguished from a later one with the same id."""
+
+    pid: int
+    name: str
+    started: int
+    """Start time in the kernel's ticks since it booted."""
+
+    def is_alive(self, proc: Path = Path("/proc")) -> bool:
+        """Whether it still runs; a zombie does not."""
+        found = _read(self.pid, proc)
+        return found is not None and found[0] == self
+
+
+def above_mpirun(pid: int, proc: Path = Path("/proc")) -> tuple[Ancestor, ...]:
+    """The ancestors of a process, `pid` being its parent: mpirun, shells, and the first that is neither.
+
+    Empty where that is on another host, or where mpirun has no such parent.
+    """
+    line: list[Ancestor] = []
+    while pid > 1 and (found := _read(pid, proc)) is not None:
+        process, pid = found
+        if process.name in _REMOTE:
+            return ()
+        line.append(process)
+        if process.name not in _MPI | _SHELLS:
+            break
+    is_whole = len(line) > 1 and line[0].name in _MPI and line[-1].name not in _MPI | _SHELLS
+    return tuple(line) if is_whole else ()
+
+
+def watched(env: Mapping[str, str], rank: Rank | None) -> tuple[Ancestor, ...]:
+    """The processes whose death the launcher with this rank takes for a request to stop: in a job, once a host."""
+    if rank is None or rank.local_rank or not job_name(env):
+        return ()
+    return above_mpirun(os.getppid())
+
+
+async def first_gone(line: Sequence[Ancestor], poll_s: float = POLL_S) -> Ancestor:
+    """Returns the first of them that has ended, once one has."""
+    while True:
+        for process in reversed(line):
+            if not process.is_alive():
+                return process
+        await asyncio.sleep(poll_s)
+
+
+def release(place: Place, folder: Path = Path(DONE).parent) -> Path | None:
+    """Writes the file for which the toolkit waits: in a SageMaker job whose ranks mpirun has started, once on each dnn
+    host but the first. Returns its path; None elsewhere."""
+    first = place.roles.dnn_hosts[0]
+    waits = place.rank is not None and place.rank.source == "mpi" and place.leads_host and place.host != first
+    if not waits or not job_name(place.env):
+        return None
+    path = folder / f"{Path(DONE).name}.{first}"
+    with contextlib.suppress(OSError):
+        path.touch()
+    return path
+
+
+def _read(pid: int, proc: Path) -> tuple[Ancestor, int] | None:
+    """A living process and the id of its parent."""
+    try:
+        head, _, rest = (proc / str(pid) / "stat").read_bytes().rpartition(b")")  # the name may hold anything
+        fields = rest.split()  # from the third field on: proc_pid_stat(5)
+        name = head.partition(b"(")[2].decode(errors="replace")
+        return None if fields[0] in (b"Z", b"X") else (Ancestor(pid, name, int(fields[19])), int(fields[1]))
+    except (OSError, IndexError, ValueError):
+        return None

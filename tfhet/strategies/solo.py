@@ -1,0 +1,61 @@
+"""The strategy `solo`: one rank, which has no other to meet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tfhet.errors import UsageError
+from tfhet.strategies.rank_source import RankSource
+from tfhet.strategies.strategy import Collective, Strategy
+
+if TYPE_CHECKING:
+    import numpy as np
+    import tensorflow as tf
+
+
+class Solo(Strategy):
+    """See `Strategy`."""
+
+    name = "solo"
+
+    def meeting(self, hosts: Sequence[str], per_host: int, source: RankSource) -> None:
+        if source.own:
+            _check(len(hosts) * per_host)
+
+    def collective(self, size: int) -> Collective:
+        _check(size)
+        return SoloCollective()
+
+
+class SoloCollective:
+    """See `Collective`; every sum is the rank's own."""
+
+    rank = 0
+    size = 1
+    local_rank = 0
+
+    def sum(self, tensors: Sequence[tf.Tensor], name: str) -> list[tf.Tensor]:
+        import tensorflow as tf
+
+        return [tf.convert_to_tensor(tensor) for tensor in tensors]
+
+    def broadcast(self, variables: Sequence[tf.Variable]) -> None:
+        return None
+
+    def total(self, values: Sequence[float], name: str) -> list[float]:
+        return [float(value) for value in values]
+
+    def gather(self, values: np.ndarray, name: str) -> np.ndarray:
+        return values.astype("int64")
+
+    def shutdown(self) -> None:
+        return None
+
+
+def _check(size: int) -> None:
+    if size > 1:
+        raise UsageError(f"the strategy 'solo' is for one rank, and this job has {size}; use horovod")
+
+
+SOLO = Solo()
