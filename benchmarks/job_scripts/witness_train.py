@@ -29,8 +29,8 @@ class Witness:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self._epoch, self._pending = 0, list[str]()
-        self.reader = _Around(reader, epoch=self._reading(reader.epoch), singly=self._reading(reader.singly))
-        self.accelerator = _Around(accelerator, accumulate=self._accumulate, step=self._step)
+        self.reader: Any = _Around(reader, epoch=self._reading(reader.epoch), singly=self._reading(reader.singly))
+        self.accelerator: Any = _Around(accelerator, accumulate=self._accumulate, step=self._step)
         self._inner = accelerator
 
     def _reading(self, read: Any) -> Any:
@@ -84,5 +84,5 @@ def build(settings: Any, job: JobContext, paths: Any) -> Any:
 
 
 if __name__ == "__main__":
-    _build, script.build = script.build, build  # type: ignore[attr-defined]
+    _build, script.build = script.build, build
     sys.exit(script.main(sys.argv[1:], environment()))

@@ -192,7 +192,7 @@ def test_a_checkpoint_that_cannot_be_written_does_not_end_the_training_unless_it
     assert built(tmp_path, *SYNTHETIC, "--epochs", "2", "--export", "False").run().steps == 6
     assert caplog.text.count("No space left on device; the training goes on without it") == 2
     stopped = built(tmp_path, *SYNTHETIC, "--epochs", "2", "--export", "False")
-    stopped.stop.is_made = True
+    stopped.stop.set()
     with pytest.raises(DataError, match="No space left"):
         stopped.run()
 
