@@ -398,6 +398,7 @@ def neutral(path: str, text: str) -> list[str]:
 
 def past_the_face(path: str, text: str, modules: Mapping[str, str]) -> list[str]:
     """A room is imported by others through its face: by names of its `__all__`, among which a sub-module may be.
+    A folder in a room (a data plane, a strategy) has a face of its own.
 
     modules: the paths and texts of all modules.
     """
@@ -408,6 +409,7 @@ def past_the_face(path: str, text: str, modules: Mapping[str, str]) -> list[str]
         f"{path}:{line}: imports {module}, past the face of the room {parts[1]}"
         for module, line in _imported(path, text, modules, public)
         if len(parts := module.split(".")) > 2 and parts[1] in rooms - {own} and parts[2] != COMMAND
+        if f"{module.replace('.', '/')}/__init__.py" not in modules
     ]
 
 

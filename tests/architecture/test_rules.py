@@ -323,6 +323,12 @@ def test_a_module_that_a_face_lists_is_a_name_of_the_face():
     assert house.past_the_face("tfhet/report/page.py", "from tfhet.plan import plan", faces)
 
 
+def test_a_folder_in_a_room_has_a_face_of_its_own():
+    faces = {**FACES, "tfhet/plan/tenant/__init__.py": "", "tfhet/plan/tenant/inside.py": ""}
+    assert house.past_the_face("tfhet/report/page.py", "from tfhet.plan.tenant import Tenant", faces) == []
+    assert house.past_the_face("tfhet/report/page.py", "from tfhet.plan.tenant.inside import Tenant", faces)
+
+
 @pytest.mark.parametrize(
     "back",
     [

@@ -93,7 +93,7 @@ class Fleet:
         self.odd: list[str] = []
         settings = self.plane.settings()
         shared = {kind: ports.count for kind, ports in self.plane.ports(settings, DATA).items() if ports.is_shared}
-        numbers = {kind: free_ports(1)[0] for kind in shared}
+        numbers = dict(zip(shared, free_ports(len(shared)), strict=True))
         self.assignments: dict[str, Assignment] = {}
         for host, role in (("d1", DATA), ("t1", DNN)):
             if name != "local" or host == "t1":

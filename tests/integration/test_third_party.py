@@ -57,7 +57,7 @@ def test_a_job_of_three_roles_trains_on_every_example_once_and_ends_well(tmp_pat
     }
     assert summary.cluster["data_group"]["toy_servers"] == 1
     assert summary.ranks == 2 and summary.steps > 0
-    assert "2 toy servers" in log
+    assert "data plane toy (toy_servers 2)" in log
 
 
 @pytest.mark.parametrize(

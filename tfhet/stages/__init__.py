@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+from tfhet.stages import randomness
 from tfhet.stages.affine import Affine, RandomAffine, RandomRotation, RandomShear, RandomTranslation, RandomZoom
 from tfhet.stages.chains import CHAINS
 from tfhet.stages.choice import Choice, OneOf, Probability
@@ -103,6 +104,7 @@ __all__ = [
     "load_plugins",
     "names",
     "parse",
+    "randomness",
     "register",
     "text",
 ]

@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     print(f"{submission.name}: {arn}", flush=True)
     if not args.wait:
         return 0
-    from tfhet.follow.following import follow
+    from tfhet.follow import follow
 
     return follow(submission.name, sagemaker, client("logs", job.region)).exit_code
 

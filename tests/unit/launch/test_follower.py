@@ -32,7 +32,7 @@ def test_the_order_to_start_is_understood(assignment_of, message):
             {**START, "plane": {**SERVICE, "native": "tone"}},
             "start: tf.data service: native must be names of compiled ops, got 'tone'",
         ),
-        ({**START, "strategy": {"port": 1}}, "start: no address of a rendezvous: dict"),
+        ({**START, "strategy": {"port": 1}}, "start: no address or interface of a rendezvous: dict"),
         ({**START, "strategy": {**RING, "port": -1}}, "start: no port of a rendezvous: dict"),
     ],
 )
