@@ -46,6 +46,13 @@ BOUNDS = {
 """Bounds of a group's numbers; those of whole numbers are whole."""
 
 
+class _Loader(yaml.SafeLoader):
+    """YAML without merge keys (`<<`), of which a few nested ones take for ever."""
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Leaves `<<` as it is, which is then refused."""
+
+
 @dataclass(frozen=True)
 class GroupFile:
     """One group of hosts."""
@@ -89,7 +96,7 @@ class ClusterFile:
     def parse(cls, text: str, where: str) -> ClusterFile:
         """Raises UsageError naming `where`, the field and what it may be."""
         try:
-            document = yaml.safe_load(text)
+            document = yaml.load(text, _Loader)
         except (yaml.YAMLError, *_OF_CONSTRUCTORS) as error:
             raise UsageError(f"{where}: not YAML: {' '.join(str(error).split())[:500]}") from None
         known = {f.name for f in fields(cls)}
