@@ -47,10 +47,13 @@ BOUNDS = {
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML without merge keys (`<<`), of which a few nested ones take for ever."""
+    """Safe YAML whose mappings stay small: a few nested merges (`<<`) would otherwise take for ever."""
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        """Leaves `<<` as it is, which is then refused."""
+        """Merges the mappings that `<<` names. Raises YAMLError when the result is too large."""
+        super().flatten_mapping(node)
+        if len(node.value) > MOST_HOSTS:
+            raise yaml.YAMLError(f"a mapping of more than {MOST_HOSTS} keys")
 
 
 @dataclass(frozen=True)
