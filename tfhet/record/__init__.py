@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from tfhet.record.figure import Figure, Interval, Spread, View, median, percentile
 from tfhet.record.folder import TIMELINE_FOLDER, EventTail, RunFolder
-from tfhet.record.json_file import check_schema, json_number, json_value, read_json, write_json, write_text
+from tfhet.record.json_file import json_number, json_value, read_json, write_json, write_text
+from tfhet.record.json_object import check_schema
 from tfhet.record.record import Record, machine, usable_cores
 from tfhet.record.run import RunSummary
 from tfhet.record.step_time import WARM_UP_STEPS, Pause, StepTime, measured_steps, share_pct, wait_pct

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from tfhet.errors import UsageError
-from tfhet.record.json_file import from_json_object
+from tfhet.record.json_object import from_json_object
 
 RESAMPLES = 2000
 TAILS_PCT = (2.5, 97.5)

@@ -15,7 +15,8 @@ import psutil
 from tfhet import clock as clocks
 from tfhet.errors import DataError
 from tfhet.record.figure import Figure
-from tfhet.record.json_file import check_schema, from_json_object, json_value, read_json, write_json
+from tfhet.record.json_file import json_value, read_json, write_json
+from tfhet.record.json_object import check_schema, from_json_object
 from tfhet.versions import versions
 
 SCHEMA = 1

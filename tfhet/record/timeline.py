@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from tfhet.errors import DataError
-from tfhet.record.json_file import check_schema, from_json_object, write_text
+from tfhet.record.json_file import write_text
+from tfhet.record.json_object import check_schema, from_json_object
 from tfhet.record.step_time import Pause, StepTime
 
 SCHEMA = 1
