@@ -12,9 +12,9 @@ from tfhet.clock import SYSTEM
 from tfhet.cluster import DATA, Place, job_name
 from tfhet.errors import TfhetError
 from tfhet.launch.assignment import Assignment, known_roles
+from tfhet.launch.hearing import Hearing
 from tfhet.launch.job_result import JobResult
 from tfhet.launch.leader import Leader
-from tfhet.launch.script import Hearing
 from tfhet.messages import MetricLine
 from tfhet.record import RunFolder, RunSummary, machine, versions
 from tfhet.telemetry import UP, Metric, emf_line, training_metrics

@@ -1,85 +1,19 @@
-"""The training script of one rank: its command line, environment and process, its messages and the lines of its log."""
+"""The training script of one rank: its process, from its start to its end."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Any
 
-from tfhet.clock import SYSTEM, Clock
 from tfhet.errors import JobFailed
 from tfhet.launch.assignment import Assignment
+from tfhet.launch.hearing import Hearing
 from tfhet.launch.job_result import JobResult
-from tfhet.messages import Channel, MessageError, MetricLine, link, rank
-from tfhet.planes import LauncherSide
+from tfhet.messages import Channel, rank
 from tfhet.process import Child
-from tfhet.strategies import JobContext
 
 SCRIPT_GRACE_S = 20.0
 """Seconds that a training script may take from SIGTERM to its checkpoint and its end."""
-
-
-class Hearing:
-    """Takes the messages and the log of one script.
-
-    on_line: receives each line of the log. on_metrics: receives each metric line, from the messages of a script that
-    sends them, else from its log. on_reading: called when the script begins to read, with whether the data set is
-    endless.
-    """
-
-    def __init__(
-        self,
-        on_line: Callable[[str], None],
-        on_metrics: Callable[[MetricLine], None] = lambda line: None,
-        on_reading: Callable[[bool], None] = lambda endless: None,
-        clock: Clock = SYSTEM,
-    ):
-        self.metrics: MetricLine | None = None
-        """The last metric line; None before the first, and on every rank but rank 0."""
-        self.totals: Mapping[str, float] = {}
-        """The last totals of `rank.Progress`, without those that the script never sent."""
-        self._on_line, self._on_metrics, self._on_reading = on_line, on_metrics, on_reading
-        self._clock = clock
-        self._sends_metrics = False
-        self._progress_s: float | None = None
-        """When the script last sent its progress, on the clock; None for a script that never does."""
-
-    def hear(self, line: str) -> None:
-        """Takes one line of the log."""
-        self._on_line(line)
-        if not self._sends_metrics and (metrics := MetricLine.parse(line)) is not None:
-            self._count(metrics)
-
-    def take(self, values: Mapping[str, Any]) -> None:
-        """Takes one message; ignores values that are none, or of a kind that this version does not know."""
-        try:
-            report = rank.parse_report(values)
-        except MessageError:
-            return
-        if isinstance(report, rank.Progress):
-            self.expect_progress()
-            self.totals = {**self.totals, **{name: value for name, value in vars(report).items() if value is not None}}
-        elif isinstance(report, rank.Reading):
-            self._on_reading(report.endless)
-        else:
-            self._sends_metrics = True
-            # The line of the same step may have come first, when it was not known yet that messages follow.
-            if self.metrics is None or report.step > self.metrics.step:
-                self._count(report)
-
-    def expect_progress(self) -> None:
-        """Counts a script that sends no progress from now on as stalled."""
-        self._progress_s = self._clock.monotonic()
-
-    async def stalls(self, limit_s: float) -> None:
-        """Returns once a script that used to send its progress has sent none for `limit_s` seconds; 0: never."""
-        while not limit_s or self._progress_s is None or self._clock.monotonic() - self._progress_s < limit_s:
-            await asyncio.sleep(min(1.0, limit_s or 1.0))
-
-    def _count(self, metrics: MetricLine) -> None:
-        self.metrics = metrics
-        self._on_metrics(metrics)
 
 
 class Script:
@@ -158,32 +92,3 @@ class Script:
     async def _kill_when_stalled(self, child: Child) -> None:
         await self._hearing.stalls(self._assignment.settings.stall_timeout_s)
         child.kill()
-
-
-def environment_of(
-    assignment: Assignment, side: LauncherSide, start: link.Start, record: Path, timeline: Path | None
-) -> dict[str, str]:
-    """The variables of the script. start: the leader's order. record: folder of the run record. timeline: folder for
-    the times of its steps; None: it does not write them. Raises ClusterError where this host cannot follow the
-    order."""
-    place, rank = assignment.place, assignment.place.rank
-    assert rank is not None
-    job = JobContext(
-        job_id=start.job_id,
-        mode=place.mode,
-        rank=rank.rank,
-        size=rank.size,
-        local_rank=rank.local_rank,
-        local_size=rank.local_size,
-        plane=assignment.plane.name,
-        order=start.plane,
-        strategy=assignment.strategy.name,
-        seed=assignment.settings.job_seed,
-        host=place.host,
-        group=place.identity.current_group,
-        output_dir=str(place.paths.output_data),
-        record_dir=str(record),
-        timeline_dir=None if timeline is None else str(timeline),
-    )
-    env = side.environment(start.plane, {**place.env, **job.to_env(), "PYTHONUNBUFFERED": "1"})
-    return assignment.strategy.environment(start.strategy, place.host, rank, env)

@@ -13,7 +13,8 @@ from tfhet.plan.ceiling import Resource, Where
 from tfhet.plan.host import ClusterShape
 from tfhet.plan.money import Candidate, Market, PlanLimits, break_even_usd_per_hour
 from tfhet.plan.prediction import best_layout
-from tfhet.plan.search import CHANGES_PCT, Change, Space, candidates, frontier, ranking, sensitivity
+from tfhet.plan.search import Space, candidates, frontier, ranking
+from tfhet.plan.sensitivity import CHANGES_PCT, Change, sensitivity
 from tfhet.plan.workload import Workload
 from tfhet.planes import DataPlane
 from tfhet.record import Interval

@@ -12,13 +12,17 @@ A run's folder holds its summary, events, logs and timeline: `RunFolder("runs/a"
 
 from __future__ import annotations
 
-from tfhet.record.figure import Figure, Interval, Spread, View, median, percentile
+from tfhet.record.entry import ClockOffset, Entry, HostUsage, TimelineFile, UsageSample
+from tfhet.record.figure import Figure, Spread
 from tfhet.record.folder import TIMELINE_FOLDER, EventTail, RunFolder
-from tfhet.record.json_file import check_schema, json_number, json_value, read_json, write_json, write_text
+from tfhet.record.interval import Interval, View
+from tfhet.record.json_file import json_number, json_value, read_json, write_json, write_text
+from tfhet.record.json_object import check_schema
 from tfhet.record.record import Record, machine, usable_cores
 from tfhet.record.run import RunSummary
+from tfhet.record.statistics import median, percentile
 from tfhet.record.step_time import WARM_UP_STEPS, Pause, StepTime, measured_steps, share_pct, wait_pct
-from tfhet.record.timeline import ClockOffset, Entry, HostUsage, Timeline, TimelineFile, UsageSample, natural
+from tfhet.record.timeline import Timeline, natural
 from tfhet.versions import versions
 
 # fmt: off

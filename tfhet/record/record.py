@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +16,8 @@ import psutil
 from tfhet import clock as clocks
 from tfhet.errors import DataError
 from tfhet.record.figure import Figure
-from tfhet.record.json_file import check_schema, from_json_object, json_value, read_json, write_json
+from tfhet.record.json_file import json_value, read_json, write_json
+from tfhet.record.json_object import check_schema, from_json_object
 from tfhet.versions import versions
 
 SCHEMA = 1
@@ -29,11 +31,9 @@ class Record:
     name: str
     """Suite and selection: `stages.aws-cifar`."""
     figures: Mapping[str, Figure] = field(default_factory=dict)
-    """Figures by name, for people and scripts alike."""
     details: Mapping[str, Any] = field(default_factory=dict)
     """All other results, raw samples included, as JSON values."""
     command: Sequence[str] = ()
-    """Command line that made the record."""
     machine: Mapping[str, Any] = field(default_factory=dict)
     """`record.machine()` of the machine that measured."""
     versions: Mapping[str, str] = field(default_factory=dict)
@@ -82,10 +82,7 @@ class Record:
 
 
 def machine(proc: Path = Path("/proc")) -> dict[str, Any]:
-    """The machine as JSON values: cpu, cores, cores_usable, memory_bytes, gpus, kernel, system, python.
-
-    `cores` is the number of logical processors of the machine, `cores_usable` of those that this process may run on.
-    """
+    """The machine as JSON values: cpu, cores (logical), cores_usable, memory_bytes, gpus, kernel, system, python."""
     names = (value for key, value in _facts(proc / "cpuinfo") if key in ("model name", "Model", "Hardware") and value)
     gpus = (_facts(path) for path in sorted(proc.glob("driver/nvidia/gpus/*/information")))
     return {
@@ -107,10 +104,7 @@ def usable_cores() -> int:
 
 def _facts(path: Path) -> Iterator[tuple[str, str]]:
     """Names and values of the lines `name : value` of a file; none where it cannot be read."""
-    try:
-        lines = path.read_text(errors="replace").splitlines()
-    except OSError:
-        return
-    for line in lines:
-        key, _, value = line.partition(":")
-        yield key.strip(), value.strip()
+    with contextlib.suppress(OSError):
+        for line in path.read_text(errors="replace").splitlines():
+            key, _, value = line.partition(":")
+            yield key.strip(), value.strip()

@@ -17,7 +17,8 @@ from typing import Any
 
 from tfhet import errors
 from tfhet.record.figure import Spread
-from tfhet.record.json_file import check_schema, from_json_object, json_value
+from tfhet.record.json_file import json_value
+from tfhet.record.json_object import check_schema, from_json_object
 
 SCHEMA = 1
 KIND = "run summary"

@@ -1,87 +1,30 @@
 """The timeline of a run: every step of every rank, and what hosts used, in the order of time.
 
-Ranks and launchers each append to a file of their own, by the clock of their host (`TimelineFile`). `Timeline.join`
-reads these files and puts all times on the leader's clock.
+Ranks and launchers each append to a `TimelineFile`, by their host's clock; `Timeline.join` puts all on the leader's.
 
     >>> from tfhet.record import RunFolder
     >>> timeline = RunFolder("runs/a").timeline()
     >>> slowest = max(timeline.steps, key=lambda step: step.dur_s)
     >>> slowest.host, slowest.step, slowest.wait_s
     ('algo-2', 1, 0.31)
-
-An entry is one line, a JSON object with `kind`, `host`, its beginning `at_s` (seconds since 1970) and its duration
-`dur_s`. Readers ignore fields that they do not know, and leave out lines that hold no entry.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import get_args
 
 from tfhet.errors import DataError
-from tfhet.record.json_file import check_schema, from_json_object, write_text
+from tfhet.record.entry import ClockOffset, Entry, UsageSample, entry_line, parse_entry
+from tfhet.record.json_file import write_text
+from tfhet.record.json_object import check_schema
 from tfhet.record.step_time import Pause, StepTime
 
 SCHEMA = 1
 KIND = "timeline"
-
-
-@dataclass(frozen=True)
-class HostUsage:
-    """Usage of all processes on one host together."""
-
-    cpus: float
-    """CPU seconds per second."""
-    of_cpus: float
-    """Number of CPUs that can be used."""
-    counted: str
-    """The counters that were read: those of the `machine`, or of the `cgroup` of a container."""
-    memory_bytes: float
-    """Memory in use at the end of the sample."""
-    received_bytes_per_s: float
-    """Through all network interfaces except the loopback; `sent_bytes_per_s` likewise."""
-    sent_bytes_per_s: float
-    gpus_busy_pct: tuple[float, ...] = ()
-    """Per GPU: share of the driver's last sampling period in which a kernel ran, 0 to 100; () without GPUs."""
-    gpus_memory_bytes: tuple[float, ...] = ()
-    """Per GPU: memory in use; () without GPUs."""
-
-
-@dataclass(frozen=True)
-class UsageSample:
-    """Usage that one launcher measured over one sampling period, which is about a second."""
-
-    host: str
-    at_s: float
-    dur_s: float
-    member: str
-    """The launcher's name on the link: the name of its host, or `rank-N`."""
-    processes: Mapping[str, float]
-    """CPU seconds per second by process: `launcher`, `rank-N`, and whatever else the launcher runs."""
-    machine: HostUsage | None = None
-    """The whole host; only from the launcher that leads it."""
-
-
-@dataclass(frozen=True)
-class ClockOffset:
-    """Difference between the leader's clock and that of a host."""
-
-    host: str
-    at_s: float
-    dur_s: float
-    offset_s: float
-    """Seconds to add to the times that the host wrote."""
-    error_s: float
-    """Largest error of `offset_s`: half of the round trip by which it was measured."""
-
-
-Entry = StepTime | Pause | UsageSample | ClockOffset
-
-_KINDS: dict[str, type[Any]] = {"step": StepTime, "span": Pause, "use": UsageSample, "clock": ClockOffset}
-_NAMES = {kind: name for name, kind in _KINDS.items()}
 
 
 @dataclass(frozen=True)
@@ -96,7 +39,7 @@ class Timeline:
     @classmethod
     def of(cls, entries: Iterable[Entry]) -> Timeline:
         ordered = sorted(entries, key=lambda each: each.at_s)
-        return cls(*(tuple(each for each in ordered if isinstance(each, kind)) for kind in _KINDS.values()))
+        return cls(*(tuple(each for each in ordered if isinstance(each, kind)) for kind in get_args(Entry)))
 
     @classmethod
     def join(cls, paths: Iterable[Path]) -> Timeline:
@@ -152,50 +95,11 @@ class Timeline:
         return [*self.steps, *self.pauses, *self.usage]
 
 
-@dataclass(frozen=True)
-class TimelineFile:
-    """The file to which one process appends its entries."""
-
-    path: Path
-
-    def append(self, new: Sequence[Entry]) -> None:
-        """Appends entries in one write; makes the folder. Raises OSError."""
-        if new:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with open(self.path, "a", encoding="utf-8") as file:
-                file.write("".join(map(entry_line, new)))
-
-
 def natural(name: str) -> tuple[object, ...]:
     """Sort key that puts algo-2 before algo-10."""
     letters = name.rstrip("0123456789")
     digits = name[len(letters) :]
     return letters, int(digits[-15:] or -1), name
-
-
-def entry_line(entry: Entry) -> str:
-    """The entry as one line of JSON with its line break; numbers are rounded to 7 decimals (0.1 microseconds)."""
-    return json.dumps({"kind": _NAMES[type(entry)], **_rounded(vars(entry))}) + "\n"
-
-
-def _rounded(value: Any) -> Any:
-    if isinstance(value, HostUsage):
-        value = vars(value)
-    if isinstance(value, Mapping):
-        return {name: _rounded(each) for name, each in value.items()}
-    return round(value, 7) if isinstance(value, float) else value
-
-
-def parse_entry(text: str) -> Entry | None:
-    """The entry in a line; None for a line that was cut short or holds no entry."""
-    try:
-        values = json.loads(text, parse_constant=int)  # int refuses NaN and Infinity
-        kind = _KINDS[values.pop("kind")]
-        machine = values.pop("machine", None)
-        found: Any = from_json_object(kind, values, "entry")
-        return replace(found, machine=from_json_object(HostUsage, machine, "entry")) if machine else found
-    except (AttributeError, KeyError, TypeError, ValueError, RecursionError, DataError):
-        return None
 
 
 def _entries(path: Path) -> Iterator[Entry]:

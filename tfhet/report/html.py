@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 
 import jinja2
@@ -20,6 +19,17 @@ from tfhet.report.run_view import LOG_LINES, RunView, value, views
 from tfhet.report.stage_costs import stage_costs
 from tfhet.telemetry import timeline_tables
 
+_TEMPLATES = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
+    autoescape=True,
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_SHOWN = (numbers.number, numbers.percent, numbers.duration, numbers.size, numbers.moment, numbers.exit_code)
+_TEMPLATES.filters |= {each.__name__: each for each in (*_SHOWN, numbers.interval, numbers.usd, paragraph, value)}
+_TEMPLATES.filters["place"] = "{:.2f}".format
+
 
 @dataclass(frozen=True)
 class Given:
@@ -28,7 +38,6 @@ class Given:
     runs: Sequence[RunView] = ()
     """The first is what the others are compared with."""
     records: Sequence[Record] = ()
-    """Benchmark records."""
     profile: Record | None = None
     """Record that `tfhet profile --json` wrote."""
     plan: PlanView | None = None
@@ -63,21 +72,6 @@ def read_given(paths: Sequence[Path], *, profile: Path | None = None, plan: Path
     )
 
 
-@cache
-def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    shown = (numbers.number, numbers.percent, numbers.duration, numbers.size, numbers.moment, numbers.exit_code)
-    environment.filters |= {each.__name__: each for each in (*shown, numbers.interval, numbers.usd, paragraph, value)}
-    environment.filters["place"] = "{:.2f}".format
-    return environment
-
-
 def page(given: Given) -> str:
     """The page as text. Raises DataError where the profile that was given is none."""
     places = [view.run.stages_where for view in given.runs]
@@ -87,8 +81,7 @@ def page(given: Given) -> str:
     rows = cost_rows(runs, given.price_of)
     plan, choice = given.plan, given.plan.choice if given.plan else None
     parts = [(part.name, part.added) for part in costs.parts] if costs else []
-    template = _environment().get_template("page.html.j2")
-    return template.render(
+    return _TEMPLATES.get_template("page.html.j2").render(
         views=[
             (view, of_run(view.run, costs=parts, busiest_data_host=view.busiest_data_host, choice=choice))
             for view in given.runs

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfhet.clock import FakeClock
-from tfhet.launch.script import Hearing
+from tfhet.launch.hearing import Hearing
 from tfhet.messages import MetricLine, rank
 from tfhet.record import StepTime
 from tfhet.trainer.meter import Meter

@@ -12,7 +12,7 @@ from tfhet.advice import Finding, of_plan, sentences
 from tfhet.errors import UsageError
 from tfhet.plan import Candidate, ClusterShape, Layout, Market, PlanLimits, Resource, Space, make_plan, predict
 from tfhet.plan.money import break_even_usd_per_hour
-from tfhet.plan.search import CHANGES_PCT
+from tfhet.plan.sensitivity import CHANGES_PCT
 
 TODAY = ClusterShape(plans.GPU)
 SPACE = Space([plans.GPU, plans.BIGGER], [plans.CPU], [1], 3)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfhet.record import ClockOffset, Entry, HostUsage, Pause, StepTime, UsageSample
-from tfhet.record.timeline import entry_line, parse_entry
+from tfhet.record.entry import entry_line, parse_entry
 
 MOST = 1e15
 

@@ -1,4 +1,4 @@
-"""record/json_file.py: JSON files that are whole, plain, and of a known schema."""
+"""record/json_file.py and json_object.py: JSON files that are whole, plain, and of a known schema."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""record/figure.py: order statistics and bootstrap intervals."""
+"""record/statistics.py: order statistics and bootstrap intervals."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfhet.errors import UsageError
-from tfhet.record.figure import bootstrap_median, bootstrap_ratio, median, percentile
+from tfhet.record.statistics import bootstrap_median, bootstrap_ratio, median, percentile
 
 positive = st.floats(min_value=1e-3, max_value=1e6)
 

@@ -11,7 +11,8 @@ import pytest
 
 from tfhet.cluster import Rank
 from tfhet.errors import ClusterError, UsageError
-from tfhet.strategies.horovod.strategy import Rendezvous, Ring
+from tfhet.strategies.horovod.rendezvous import Rendezvous
+from tfhet.strategies.horovod.strategy import Ring
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -131,7 +132,8 @@ import sys
 sys.modules["horovod"] = None
 from tfhet.cluster import Rank
 from tfhet.errors import ClusterError, UsageError
-from tfhet.strategies.horovod.strategy import Rendezvous, Ring
+from tfhet.strategies.horovod.rendezvous import Rendezvous
+from tfhet.strategies.horovod.strategy import Ring
 try:
     Ring(["a"], 2).open("127.0.0.1", "lo")
 except UsageError as error:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pytest
 
 from tfhet.cluster import free_ports
-from tfhet.planes.tf_service.server import whole_engine
+from tfhet.planes.tf_service.engine import whole_engine
 from tfhet.strategies import JobContext
 
 _jobs = itertools.count()

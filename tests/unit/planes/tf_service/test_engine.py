@@ -20,8 +20,8 @@ from tfhet.cluster import free_ports
 from tfhet.messages import CHANNEL_VARIABLE
 from tfhet.messages import server as messages
 from tfhet.placement import Pipeline
+from tfhet.planes.tf_service.engine import lean_engine, whole_engine
 from tfhet.planes.tf_service.reader import ServiceReader
-from tfhet.planes.tf_service.server import lean_engine, whole_engine
 from tfhet.source import SyntheticSource
 from tfhet.strategies import JobContext
 
@@ -116,7 +116,7 @@ def test_where_ops_are_yet_to_be_built_there_is_no_lean_engine(tmp_path):
 
 
 def test_with_plug_ins_there_is_no_lean_engine(built, monkeypatch):
-    monkeypatch.setattr("tfhet.planes.tf_service.server.entry_points", lambda group: [group])
+    monkeypatch.setattr("tfhet.planes.tf_service.engine.entry_points", lambda group: [group])
     assert lean_engine(dict(os.environ)) is None
 
 

@@ -4,8 +4,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 from tfhet.cluster import free_ports
 from tfhet.placement import Pipeline
+from tfhet.planes.tf_service.engine import whole_engine
 from tfhet.planes.tf_service.reader import ServiceReader
-from tfhet.planes.tf_service.server import whole_engine
 from tfhet.source import SyntheticSource
 from tfhet.strategies import JobContext
 

@@ -16,8 +16,8 @@ from tfhet.messages import ProcessChannel, rank
 from tfhet.messages.grammar import encode
 from tfhet.placement import Pipeline, Rest
 from tfhet.planes import Delivery
+from tfhet.planes.tf_service.engine import whole_engine
 from tfhet.planes.tf_service.reader import WORKERS_S, ServiceReader
-from tfhet.planes.tf_service.server import whole_engine
 from tfhet.source import SyntheticSource
 from tfhet.strategies import JobContext
 from tfhet.strategies.solo import SoloCollective

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from tfhet.planes.tf_service import server
+from tfhet.planes.tf_service.engine import Engine
 
 
 class Making:
@@ -14,7 +15,7 @@ class Making:
         self.made: list[dict] = []
         configs = SimpleNamespace(WorkerConfig=self._note, DispatcherConfig=self._note)
         library = SimpleNamespace(TF_DATA_NewWorkerServer=self._server, TF_DATA_NewDispatchServer=self._server)
-        engine = server.Engine(library, configs, ())
+        engine = Engine(library, configs, ())
         self.worker, self.dispatcher = engine.worker, engine.dispatcher
 
     def _note(self, **config: object) -> SimpleNamespace:

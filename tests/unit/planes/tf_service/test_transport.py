@@ -7,7 +7,7 @@ import tensorflow as tf
 from tfhet.clock import FakeClock
 from tfhet.cluster import free_ports
 from tfhet.errors import NotReady
-from tfhet.planes.tf_service.server import whole_engine
+from tfhet.planes.tf_service.engine import whole_engine
 from tfhet.planes.tf_service.transport import Transport
 
 ENGINE = whole_engine()
