@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import secrets
+import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -25,6 +25,8 @@ LINGER_S = 2.0
 """Seconds that the leader waits for the followers to confirm the end."""
 STOP_S = SCRIPT_GRACE_S + 2.0
 """Seconds after which a job that is stopping is over, even without the results of all ranks."""
+STOPPED_CODES = frozenset({0, *(128 + number for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM))})
+"""Exit codes of a script that ended in order when it was asked to stop."""
 
 
 class Leader:
@@ -64,10 +66,11 @@ class Leader:
             observer=self._seen,
         )
         self._meeting: Meeting | None = None
-        self._differs = False
+        self._differs = self._begun = False
         self._joined_s: float | None = None
-        self._begun = False
         self._stopping: JobResult | None = None
+        self._stop_failure: JobResult | None = None
+        self._stopped: set[str] = set()
         self._results: dict[int, int] = {}
         self._changed = asyncio.Event()
         self._result: asyncio.Future[JobResult] = asyncio.get_running_loop().create_future()
@@ -84,14 +87,17 @@ class Leader:
     async def started(self) -> link.Start:
         """Waits until all hosts and their processes are ready, starts the ranks and returns the order that all
         launchers receive. Raises NotReady, and UsageError where the ranks need a package that is not installed."""
-        settings = self._settings
+        limit_s = self._settings.ready_timeout_s
         if self._meeting is not None:
             await asyncio.to_thread(self._meeting.load)  # in a thread, so that leases are renewed meanwhile
         try:
-            async with Deadline(settings.ready_timeout_s):
-                await self._until_ready()
+            async with Deadline(limit_s):
+                await self._server.wait_joined(limit_s)
+                while self._side.missing():
+                    self._changed.clear()
+                    await self._changed.wait()
         except asyncio.TimeoutError:
-            raise NotReady(f"not ready after {settings.ready_timeout_s:g} s: {self._missing()}") from None
+            raise NotReady(f"not ready after {limit_s:g} s: {self._missing()}") from None
         job_id = f"{job_name(self.place.env) or 'job'}-{secrets.token_hex(4)}"
         interface = self.place.identity.cluster.network_interface
         order = {} if self._meeting is None else self._meeting.open(self.place.leader_address, interface)
@@ -138,12 +144,6 @@ class Leader:
         if staying:
             self._tell("job.left_behind", members=sorted(staying))
 
-    async def _until_ready(self) -> None:
-        await self._server.wait_joined(self._settings.ready_timeout_s)
-        while self._side.missing():
-            self._changed.clear()
-            await self._changed.wait()
-
     def _missing(self) -> str:
         absent = sorted(self._server.missing)
         parts = [f"{', '.join(absent)} did not join" if absent else None, self._side.missing()]
@@ -170,8 +170,8 @@ class Leader:
     def _heard(self, member: str, message: Message) -> None:
         try:
             self._take(member, link.parse_report(message))
-        except UnknownKind:  # a later version of tfhet there
-            return
+        except UnknownKind:
+            return  # a later version of tfhet there
         except MessageError as error:
             self._take(member, _wrong(member, str(error)))
 
@@ -188,33 +188,48 @@ class Leader:
                 self.restarts += 1
                 self._tell("service.restarted", **vars(report))
             case link.RankResult():
-                self._rank_ended(report)
+                self._rank_ended(member, report)
             case link.StopWish():
                 self._stop(JobResult(report.code or 1, report.cause))
             case link.Failed():
                 self._gone(member, report.cause.split("\n", 1)[0], report.code or 1, report.cause)
         self._changed.set()
 
-    def _rank_ended(self, report: link.RankResult) -> None:
+    def _rank_ended(self, member: str, report: link.RankResult) -> None:
         self._tell("rank.ended", rank=report.rank, code=report.code)
         self._results[report.rank] = report.code
-        if report.code and self._stopping is None:
-            lost = "".join(f"; {host} had been lost: {why}" for host, why in self.lost_hosts.items())
-            result = JobResult(report.code, report.cause)
-            result = JobResult.of(report.code, result.headline + lost, result.log)
-            if self._assignment.strategy.is_consequence(result.headline):
-                # The failure of a rank ends the others, and they may report it before its own launcher does, or before
-                # it is known to be lost.
-                wait_s = self._settings.lease_s / 4 + 1.0
-                asyncio.get_running_loop().call_later(wait_s, self._decide, result.code, result.cause)
-            else:
-                self._decide(result.code, result.cause)
-        elif len(self._results) == self.place.size:
+        result = JobResult(report.code, report.cause)
+        if self._stopping is None and report.code:
+            self._rank_failed(result)
+            return
+        if report.code in STOPPED_CODES:
+            self._stopped.add(member)
+        else:
+            self._stop_failure = self._stop_failure or result
+        if len(self._results) == self.place.size:
             self.trained_s = SYSTEM.monotonic()
-            if self._stopping is None or not any(self._results.values()):
-                self._decide(0, "training is complete")
+            if self._stop_failure is not None:
+                self._decide(self._stop_failure.code, self._stop_failure.cause)
+            elif self._stopping is not None and any(self._results.values()):
+                self._finish(self._stopping.code, self._stopping.cause)
             else:
-                self._decide(self._stopping.code, self._stopping.cause)
+                self._finish(0, "training is complete")
+
+    def _rank_failed(self, result: JobResult) -> None:
+        lost = "".join(f"; {host} had been lost: {why}" for host, why in self.lost_hosts.items())
+        result = JobResult.of(result.code, result.headline + lost, result.log)
+        if result.code not in STOPPED_CODES and not self._assignment.strategy.is_consequence(result.headline):
+            self._decide(result.code, result.cause)
+            return
+
+        def decide() -> None:
+            # A script that was stopped by another program than its launcher: the job was, if all scripts were.
+            were_stopped = len(self._results) == self.place.size and STOPPED_CODES.issuperset(self._results.values())
+            self._decide(1 if result.code in STOPPED_CODES and not were_stopped else result.code, result.cause)
+
+        # The failure of a rank ends the others, and they may report it before its own launcher does, or before it is
+        # known to be lost.
+        asyncio.get_running_loop().call_later(self._settings.lease_s / 4 + 1.0, decide)
 
     def _stop(self, result: JobResult) -> None:
         """Orders all scripts to stop; the job is over when all have stopped, or `STOP_S` later."""
@@ -222,13 +237,12 @@ class Leader:
             return
         self._stopping = result
         if not self._begun:
-            self._decide(result.code, result.cause)
+            self._finish(result.code, result.cause)
             return
         self._tell("job.stopping", cause=result.headline)
         self._server.broadcast(link.to_json(link.Stop()))
         self._on_stop()
-        late = f"{result.headline}; not every rank had stopped after {STOP_S:g} s"
-        asyncio.get_running_loop().call_later(STOP_S, self._decide, result.code, late)
+        asyncio.get_running_loop().call_later(STOP_S, self._decide, 1, f"not every rank had stopped after {STOP_S:g} s")
 
     def _lost(self, member: str, reason: str) -> None:
         self._gone(member, reason, 1, f"{member} was lost: {reason}")
@@ -240,10 +254,13 @@ class Leader:
         self._gone(member, f"it left {why}", code or 1, f"{member} left before the end {why}")
 
     def _gone(self, member: str, reason: str, code: int, cause: str) -> None:
-        """Goes on without a host that serves data, because of `reason`; else ends the job with `code` and `cause`."""
+        """Goes on without a host that serves data, because of `reason`; else ends the job with `code` and `cause`.
+
+        The launcher of a rank that has stopped in order is no longer needed by a job that stops.
+        """
         if self._begun and member in self._assignment.serving_hosts and not self._result.done():
             self._without(member, reason)
-        else:
+        elif member not in self._stopped:
             self._decide(code, cause)
 
     def _without(self, host: str, reason: str) -> None:
@@ -265,12 +282,12 @@ class Leader:
         return tuple(host for host in self._assignment.serving_hosts if host not in self.lost_hosts)
 
     def _decide(self, code: int, cause: str) -> None:
-        if code and self._stopping is not None and code != self._stopping.code:
-            # A failure while the job stops is a consequence of the stop.
-            code, cause = self._stopping.code, f"{self._stopping.headline}; then: {cause}"
-        with contextlib.suppress(asyncio.InvalidStateError):
-            result = JobResult(code, cause)
-            self._result.set_result(result)
+        """Ends the job as failed. A failure while the job stops keeps its code: what was to be saved may not be."""
+        self._finish(code, cause if self._stopping is None else f"{self._stopping.headline}; then: {cause}")
+
+    def _finish(self, code: int, cause: str) -> None:
+        if not self._result.done():
+            self._result.set_result(result := JobResult(code, cause))
             self._tell("job.decided", code=code, cause=result.headline)
 
     def _tell(self, name: str, **fields: Any) -> None:

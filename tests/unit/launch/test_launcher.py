@@ -263,7 +263,7 @@ def test_the_script_hears_who_serves(serving, capfd):
     assert "[t1/0] hosts ServingHosts(hosts=('t1',), is_complete=True)" in capfd.readouterr().out
 
 
-@pytest.mark.parametrize(("code", "expected"), [(143, 143), (7, 143), (0, 0)])
+@pytest.mark.parametrize(("code", "expected"), [(143, 143), (7, 7), (0, 0)])
 def test_a_script_that_is_told_to_stop_may_finish_what_it_does(environment_of, tmp_path, code, expected):
     script = tmp_path / "train.py"
     script.write_text(

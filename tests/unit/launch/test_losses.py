@@ -265,7 +265,7 @@ def test_before_the_start_a_stop_is_the_end(assignment_of, leader_of):
     run(scenario())
 
 
-@pytest.mark.parametrize("codes", [(143, 143), (0, 143), (143, -9)])
+@pytest.mark.parametrize("codes", [(143, 143), (0, 143), (143, 129)])
 def test_every_script_is_told_and_the_job_ends_when_all_have_stopped(assignment_of, leader_of, codes):
     async def scenario() -> None:
         job = Job(assignment_of, leader_of)
@@ -280,6 +280,68 @@ def test_every_script_is_told_and_the_job_ends_when_all_have_stopped(assignment_
         assert not verdict.done()  # rank 0 may still be writing its checkpoint
         job.chief.report(result(0, codes[0]))
         assert await verdict == await job.end() == JobResult(143, "d1 was asked to stop (SIGTERM)")
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_stop_that_a_script_did_not_survive_in_order_has_another_code_and_says_why(assignment_of, leader_of, first):
+    async def scenario() -> None:
+        job = Job(assignment_of, leader_of)
+        await job.begin()
+        job.data[0].report(stop())
+        await until(lambda: len(job.stops) == 4)
+        reports = [(job.chief, result(0, 1)), (job.rank, result(1, 143))]
+        for member, report in reports if first == 0 else reversed(reports):
+            member.report(report)
+        verdict = await job.end()
+        assert verdict == JobResult(1, "d1 was asked to stop (SIGTERM); then: rank 0: exit code 1")
+
+    run(scenario())
+
+
+def test_the_launcher_of_a_rank_that_has_stopped_may_go_while_another_rank_saves(assignment_of, leader_of):
+    async def scenario() -> None:
+        job = Job(assignment_of, leader_of)
+        await job.begin()
+        job.data[0].report(stop())
+        job.rank.report(result(1, 143))
+        await until(lambda: 1 in job.chief._results)
+        for task in job.rank._client._tasks:
+            task.cancel()
+        job.gone.append(job.rank)
+        await until(lambda: job.chief._server.lost)
+        verdict = asyncio.create_task(job.chief.ended())
+        await asyncio.sleep(0.1)
+        assert not verdict.done()
+        job.chief.report(result(0, 143))
+        assert await verdict == await job.end() == JobResult(143, "d1 was asked to stop (SIGTERM)")
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(("other", "code"), [(143, 143), (None, 1), (0, 143)])
+def test_a_rank_that_stops_unasked_stopped_the_job_only_if_all_ranks_did(assignment_of, leader_of, other, code):
+    async def scenario() -> None:
+        job = Job(assignment_of, leader_of)
+        await job.begin()
+        job.rank.report(result(1, 143))
+        await until(lambda: 1 in job.chief._results)
+        if other is not None:
+            job.chief.report(result(0, other))
+        assert await job.end() == JobResult(code, "rank 1: exit code 143")
+
+    run(scenario())
+
+
+def test_a_cause_that_is_heard_soon_after_a_rank_stopped_unasked_is_the_cause_of_the_job(assignment_of, leader_of):
+    async def scenario() -> None:
+        job = Job(assignment_of, leader_of)
+        await job.begin()
+        job.rank.report(result(1, 143))
+        await until(lambda: 1 in job.chief._results)
+        job.chief.report(result(0, 7))
+        assert await job.end() == JobResult(7, "rank 0: exit code 7")
 
     run(scenario())
 
@@ -321,13 +383,13 @@ def test_ranks_that_do_not_stop_are_not_waited_for_for_ever(assignment_of, leade
         await job.begin()
         job.data[0].report(stop())
         verdict = await job.end()
-        assert verdict.code == 143
-        assert verdict.cause == "d1 was asked to stop (SIGTERM); not every rank had stopped after 0.3 s"
+        assert verdict.code == 1
+        assert verdict.cause == "d1 was asked to stop (SIGTERM); then: not every rank had stopped after 0.3 s"
 
     run(scenario())
 
 
-def test_what_breaks_while_a_job_stops_does_not_change_its_code(assignment_of, leader_of):
+def test_what_breaks_while_a_job_stops_changes_its_code_because_nothing_may_be_saved(assignment_of, leader_of):
     async def scenario() -> None:
         job = Job(assignment_of, leader_of)
         await job.begin()
@@ -337,7 +399,7 @@ def test_what_breaks_while_a_job_stops_does_not_change_its_code(assignment_of, l
             task.cancel()
         job.gone.append(job.rank)
         verdict = await job.end()
-        assert verdict.code == 143
+        assert verdict.code == 1
         assert verdict.cause.startswith("d1 was asked to stop (SIGTERM); then: rank-1 was lost: ")
 
     run(scenario())
