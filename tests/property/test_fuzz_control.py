@@ -12,8 +12,9 @@ from rubbish import fuzz
 from siege import NONCE, SECRET, Visit, run, visits
 
 from tfhet.control import MAX_LINE_BYTES, LinkClient, LinkServer
-from tfhet.control.connection import Connection, encode
+from tfhet.control.connection import Connection
 from tfhet.control.handshake import JoinRequest, _proof, introduce
+from tfhet.control.message import encode
 from tfhet.errors import TfhetError
 from tfhet.events import Event
 from tfhet.record import json_value

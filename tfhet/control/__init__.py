@@ -7,8 +7,8 @@ handshake.py    both ends prove that they know the job's secret
 from __future__ import annotations
 
 from tfhet.control.client import LinkClient
-from tfhet.control.connection import MAX_LINE_BYTES, Message, ProtocolError
 from tfhet.control.handshake import HYPERPARAMETER_VARIABLE, SECRET_VARIABLE, Secret, new_secret
+from tfhet.control.message import MAX_LINE_BYTES, Message, ProtocolError
 from tfhet.control.server import LinkServer
 
 __all__ = [

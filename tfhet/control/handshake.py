@@ -22,7 +22,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tfhet.control.connection import Connection, Message, ProtocolError
+from tfhet.control.connection import Connection
+from tfhet.control.message import Message, ProtocolError
 from tfhet.errors import TfhetError, UsageError
 
 VERSION = 1
