@@ -17,6 +17,8 @@ from typing import Any
 from tfhet.errors import TfhetError, shown
 from tfhet.units import KIB
 
+VERSION = 1
+"""Version of the link; the server says it first."""
 MAX_LINE_BYTES = 64 * KIB
 """Maximum length of a line, newline included."""
 MAX_CODE = 255
