@@ -12,8 +12,9 @@ from benchmarks.peers.place import INSTALL, NONE, Place
 from benchmarks.transport import allocator
 from benchmarks.transport.allocator import SMALL_PAGES, TCMALLOC
 from tfhet.bench.child_process import AnsweringProcess
-from tfhet.bench.wire.lane import CLIENTS, WORKERS, Lane, Ways, quiet
+from tfhet.bench.wire.lane import CLIENTS, WORKERS, Lane
 from tfhet.bench.wire.load import Load
+from tfhet.bench.wire.ways import Ways, quiet
 from tfhet.cluster import environment
 from tfhet.errors import UsageError, unknown
 from tfhet.planes import in_huge_pages

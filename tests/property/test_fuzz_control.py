@@ -12,8 +12,9 @@ from rubbish import fuzz
 from siege import NONCE, SECRET, Visit, run, visits
 
 from tfhet.control import MAX_LINE_BYTES, LinkClient, LinkServer
-from tfhet.control.connection import Connection, encode
-from tfhet.control.handshake import JoinRequest, _proof, introduce
+from tfhet.control.connection import Connection
+from tfhet.control.handshake import JoinRequest, introduce
+from tfhet.control.message import encode
 from tfhet.errors import TfhetError
 from tfhet.events import Event
 from tfhet.record import json_value
@@ -32,7 +33,7 @@ async def _pay(visit: Visit, port: int) -> Connection:
             hello = await connection.read()
             said = (visit.name, f"{visit.name} itself", hello["nonce"], NONCE)
             names = {"name": visit.name, "instance": said[1]}
-            connection.write({"type": "join", **names, "nonce": NONCE, "proof": _proof(SECRET, "member", *said)})
+            connection.write({"type": "join", **names, "nonce": NONCE, "proof": SECRET.proof("member", *said)})
             await connection.read()
         elif visit.stage == "hello":
             await connection.read()

@@ -13,7 +13,7 @@ from rubbish import filled, fuzz, mutated
 
 from tfhet.cluster import Rank
 from tfhet.control import ProtocolError, Secret
-from tfhet.control.connection import decode
+from tfhet.control.message import decode
 from tfhet.errors import ClusterError
 from tfhet.events import Event, ignore
 from tfhet.launch import LaunchSettings

@@ -14,7 +14,7 @@ from rubbish import anything, fuzz, json_bytes, mutated
 from siege import EXAMPLES, WORDS, odd, right_types
 
 from tfhet.control import ProtocolError
-from tfhet.control.connection import check, decode, encode
+from tfhet.control.message import check, decode, encode
 from tfhet.control.outbox import Outbox
 
 

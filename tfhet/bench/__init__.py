@@ -1,6 +1,11 @@
 """The compute-time harness, and the suites that users run on their own machine and pipeline.
 
 `run(argv)` is the command `tfhet bench`; `run_suite` runs a suite of another package.
+
+    from tfhet.bench import Case, measure
+
+    taken = measure([Case("sum", lambda _: sum(range(100_000))), Case("max", lambda _: max(range(100_000)))])
+    print(taken["sum"].cheaper_than(taken["max"], against="max"))
 """
 
 from __future__ import annotations
@@ -10,8 +15,9 @@ from typing import TYPE_CHECKING
 from tfhet import lazy
 
 if TYPE_CHECKING:
+    from tfhet.bench.case import Case, Measurement
     from tfhet.bench.command import run, run_suite
-    from tfhet.bench.harness import Case, Measurement, in_rounds, measure
+    from tfhet.bench.harness import in_rounds, measure
     from tfhet.bench.meter import ProcessMeter, Sample
     from tfhet.bench.suite import Suite
 
@@ -20,8 +26,9 @@ __all__ = ["Case", "Measurement", "ProcessMeter", "Sample", "Suite", "in_rounds"
 lazy.names_on_demand(
     __name__,
     {
+        "case": "Case Measurement",
         "command": "run run_suite",
-        "harness": "Case Measurement in_rounds measure",
+        "harness": "in_rounds measure",
         "meter": "ProcessMeter Sample",
         "suite": "Suite",
     },

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tfhet.bench import plain
-from tfhet.bench.harness import Case, Measurement
+from tfhet.bench.case import Case, Measurement
 from tfhet.errors import TfhetError
 from tfhet.record import Figure
 

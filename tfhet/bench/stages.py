@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfhet.bench import chain
-from tfhet.bench.harness import Case, Measurement, measure
+from tfhet.bench.case import Case, Measurement
+from tfhet.bench.harness import measure
 from tfhet.bench.suite import Suite
 from tfhet.errors import UsageError
 from tfhet.events import Observer

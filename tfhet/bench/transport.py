@@ -15,8 +15,9 @@ from typing import Any
 import psutil
 
 from tfhet.bench.suite import Suite
-from tfhet.bench.wire.lane import CLIENTS, WORKERS, Turn, Ways, rounds
+from tfhet.bench.wire.lane import CLIENTS, WORKERS, Turn, rounds
 from tfhet.bench.wire.load import COMPRESSIONS, DTYPES, SELECTION, Load, combined
+from tfhet.bench.wire.ways import Ways
 from tfhet.errors import UsageError
 from tfhet.events import Observer
 from tfhet.planes.tf_service import CLIENT, PLAIN, PREFIX, RATE, RATIO, WORKER

@@ -1,14 +1,4 @@
-"""A catalogue file: instance types and prices in YAML, both optional.
-
-instances:
-  ml.c5.xlarge: {vcpus: 4, memory_gib: 8, network_gbit_per_s: 1.25}
-prices:
-  - region: us-east-1
-    market: ec2
-    source: our contract
-    date: 2026-07-20
-    usd_per_hour: {ml.c5.xlarge: 0.17}
-"""
+"""A catalogue file: instance types and prices in YAML, both optional; `docs/prices.md` shows one."""
 
 from __future__ import annotations
 
@@ -37,12 +27,11 @@ def _words(text: str) -> str:
 
 _NAME = matching(r"[A-Za-z0-9][A-Za-z0-9._-]*", "a name of letters, digits, '.', '_' and '-'", 64)
 _POSITIVE = Kind(_positive, "a number above 0, up to a million")
-_COUNT = whole(0, 1_000_000)
 _WORDS = Kind(_words, "1 to 200 characters on one line")
 _TYPE = {
     "vcpus": whole(1, 1_000_000),
     "memory_gib": _POSITIVE,
-    "gpus": _COUNT,
+    "gpus": whole(0, 1_000_000),
     "gpu_kind": _WORDS,
     "gpu_memory_gib": _POSITIVE,
     "network_gbit_per_s": _POSITIVE,
@@ -108,8 +97,7 @@ def _instance(full: str, node: Node) -> Instance:
     instance = Instance(full, **node.values(_TYPE, needed=("vcpus", "memory_gib")))
     if not (instance.gpus > 0) == (instance.gpu_kind is not None) == (instance.gpu_memory_gib is not None):
         raise node.refused("given gpus, gpu_kind and gpu_memory_gib together, or none of them")
-    burst = instance.network_burst_gbit_per_s
-    if burst is not None and burst <= (instance.network_gbit_per_s or burst):
+    if (burst := instance.network_burst_gbit_per_s) is not None and burst <= (instance.network_gbit_per_s or burst):
         raise node.mapping()["network_burst_gbit_per_s"].refused("more than network_gbit_per_s, which it needs")
     return instance
 

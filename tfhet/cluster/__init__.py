@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from tfhet.cluster.address import CONTROL_PORT, PortRange, Ports, busy, check_free, free_ports, resolve
-from tfhet.cluster.environment import HostPaths, base_dir, cache_dir, config_dir, environment, host_paths, job_name
+from tfhet.cluster.address import busy, check_free, free_ports, resolve
+from tfhet.cluster.environment import environment, job_name
 from tfhet.cluster.identity import HOMOGENEOUS_GROUP, Cluster, Group, Identity, identify
+from tfhet.cluster.paths import HostPaths, base_dir, cache_dir, config_dir, host_paths
 from tfhet.cluster.place import RANK_VARIABLES, Place, Rank, env_number
+from tfhet.cluster.ports import CONTROL_PORT, PortRange, Ports
 from tfhet.cluster.role import DATA, DATA_GROUP, DNN, DNN_GROUP, ROLES, Role, Roles, roles
 
 __all__ = [

@@ -1,88 +1,18 @@
-"""How hosts reach each other: addresses and ports."""
+"""How hosts reach each other: their addresses, and whether a port of one is free."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import socket
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 
 from tfhet.cluster.environment import json_variable
-from tfhet.errors import ClusterError, UsageError, shown, unknown
+from tfhet.errors import ClusterError, UsageError, shown
 
-CONTROL_PORT = 16000
-PORTS_VARIABLE = "TFHET_PORTS"
 ADDRESSES_VARIABLE = "TFHET_ADDRESSES"
 
 _SELF_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback", "0.0.0.0", "::", "::1")
-
-
-@dataclass(frozen=True)
-class PortRange:
-    """Consecutive TCP ports that the processes of one kind listen on."""
-
-    first: int
-    count: int = 1
-    """Number of ports, >= 0."""
-    is_shared: bool = False
-    """Whether the port is the same on all hosts of a job, because one process on the leader's host listens there."""
-
-
-@dataclass(frozen=True)
-class Ports:
-    """The TCP ports of one host, all different. `control` is the same on all hosts of a job."""
-
-    control: int = CONTROL_PORT
-    plane: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    """Ports of the data plane's processes, by names that the plane chooses."""
-
-    def __post_init__(self) -> None:
-        every = self.every
-        for port in every:
-            if type(port) is not int or not 1 <= port <= 65535:
-                raise UsageError(f"{shown(port)} is not a TCP port; use 1 to 65535")
-        if len(set(every)) != len(every):
-            names = " and ".join(["control", *self.plane])
-            raise UsageError(f"the ports of {names} must differ, got {', '.join(map(str, every))}")
-
-    @property
-    def every(self) -> tuple[int, ...]:
-        return (self.control, *(port for ports in self.plane.values() for port in ports))
-
-    @classmethod
-    def from_env(
-        cls, env: Mapping[str, str], *, control: int = CONTROL_PORT, plane: Mapping[str, PortRange] | None = None
-    ) -> Ports:
-        """The ports given in `TFHET_PORTS`, or else the arguments.
-
-        `TFHET_PORTS` is JSON: `{"control": 16000, NAME: 6000, OTHER: [6001, 6002]}`, where the further names are those
-        of `plane`; names that it omits come from the arguments. Raises UsageError for numbers that are no ports, for
-        the same port twice, and for too few.
-        """
-        ranges, given = plane or {}, json_variable(env, PORTS_VARIABLE, dict) or {}
-        for name in set(given) - {"control", *ranges}:
-            unknown(f"{PORTS_VARIABLE} key", name, ("control", *ranges))
-        found: dict[str, tuple[int, ...]] = {}
-        for name, wanted in ranges.items():
-            ports = given.get(name, [wanted.first + i for i in range(wanted.count)])
-            if wanted.is_shared and not isinstance(ports, list):
-                ports = [ports]
-            if not isinstance(ports, list):
-                raise UsageError(f"{PORTS_VARIABLE}: {name!r} must be a list of ports")
-            if len(ports) < wanted.count:
-                raise UsageError(f"{PORTS_VARIABLE} gives {len(ports)} {name} ports, this host needs {wanted.count}")
-            found[name] = tuple(ports[: wanted.count])
-        try:
-            return cls(given.get("control", control), found)
-        except UsageError as error:
-            raise UsageError(f"{PORTS_VARIABLE if given else 'ports'}: {error}") from error
-
-    def to_env(self, shared: Collection[str] = ()) -> dict[str, str]:
-        """The variable that `from_env` reads. shared: names in `plane` that have a single port."""
-        plane = {name: ports[0] if name in shared and ports else list(ports) for name, ports in self.plane.items()}
-        return {PORTS_VARIABLE: json.dumps({"control": self.control, **plane})}
 
 
 def resolve(host: str, env: Mapping[str, str], current_host: str | None = None) -> str:

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tfhet.cluster.environment import host_paths, json_variable, parse_json
+from tfhet.cluster.environment import json_variable, parse_json
+from tfhet.cluster.paths import host_paths
 from tfhet.errors import ClusterError, shown
 
 HOMOGENEOUS_GROUP = "homogeneousCluster"

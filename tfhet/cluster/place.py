@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tfhet.cluster.address import Ports, resolve
-from tfhet.cluster.environment import HostPaths
+from tfhet.cluster.address import resolve
 from tfhet.cluster.identity import Identity
+from tfhet.cluster.paths import HostPaths
+from tfhet.cluster.ports import Ports
 from tfhet.cluster.role import Roles
 from tfhet.errors import ClusterError
 

@@ -1,14 +1,14 @@
 """The link between launchers: who has joined, who holds a lease, and the end of the job.
 
 server.py       the leader's end;  client.py: a follower's end;  lease.py: when a lease is renewed, and lost
-handshake.py    both ends prove that they know the job's secret
+handshake.py    both ends prove that they know the job's secret (secret.py)
 """
 
 from __future__ import annotations
 
 from tfhet.control.client import LinkClient
-from tfhet.control.connection import MAX_LINE_BYTES, Message, ProtocolError
-from tfhet.control.handshake import HYPERPARAMETER_VARIABLE, SECRET_VARIABLE, Secret, new_secret
+from tfhet.control.message import MAX_LINE_BYTES, Message, ProtocolError
+from tfhet.control.secret import HYPERPARAMETER_VARIABLE, SECRET_VARIABLE, Secret, new_secret
 from tfhet.control.server import LinkServer
 
 __all__ = [

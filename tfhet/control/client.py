@@ -15,11 +15,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from tfhet.clock import SYSTEM, Clock
-from tfhet.control.connection import MAX_NUMBER, Connection, Message, ProtocolError, valid_code
-from tfhet.control.handshake import JoinRequest, Refused, Secret, Unauthenticated, introduce
+from tfhet.control.connection import Connection
+from tfhet.control.handshake import JoinRequest, Refused, Unauthenticated, introduce
 from tfhet.control.inbox import Inbox
 from tfhet.control.lease import beats
+from tfhet.control.message import MAX_NUMBER, Message, ProtocolError, valid_code
 from tfhet.control.outbox import Outbox
+from tfhet.control.secret import Secret
 from tfhet.deadline import Deadline
 from tfhet.errors import ClusterError, NotReady, UsageError
 

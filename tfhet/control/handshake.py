@@ -13,61 +13,20 @@ the deadline.
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-import json
 import re
 import secrets
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from tfhet.control.connection import Connection, Message, ProtocolError
-from tfhet.errors import TfhetError, UsageError
+from tfhet.control.connection import Connection
+from tfhet.control.message import VERSION, Message, ProtocolError
+from tfhet.control.secret import Secret
+from tfhet.errors import TfhetError
 
-VERSION = 1
-SECRET_VARIABLE = "TFHET_SECRET"
-HYPERPARAMETER_VARIABLE = "SM_HP_TFHET_SECRET"
 _CLIENT, _SERVER = "member", "coordinator"
 """The roles, as they stand under the HMAC."""
 _HEX_32_BYTES = re.compile(r"[0-9a-f]{64}")
-
-
-@dataclass(frozen=True)
-class Secret:
-    """The key of a job's link; its repr does not show it."""
-
-    key: bytes = field(repr=False)
-    """32 bytes."""
-    derived: bool
-    """Whether the key is made from the job's name and hosts, which others may know or guess; the job's log says so."""
-
-    @classmethod
-    def from_text(cls, text: str) -> Secret:
-        """The key made from a shared text. Raises UsageError, without the text, for fewer than 16 characters."""
-        if len(text) < 16:
-            raise UsageError(f"the job's secret has {len(text)} characters; give at least 16")
-        return cls(_key("given", text), False)
-
-    @classmethod
-    def derive(cls, job_name: str, hosts: Iterable[str]) -> Secret:
-        """The key made from the job's identity: keeps out other jobs, but not a peer that knows this one."""
-        return cls(_key("derived", job_name, *sorted(hosts)), True)
-
-    @classmethod
-    def from_env(cls, env: Mapping[str, str], job_name: str, hosts: Iterable[str]) -> Secret:
-        """The secret in the variable `TFHET_SECRET` or the hyperparameter `tfhet_secret`; else the derived one."""
-        text = env.get(SECRET_VARIABLE) or env.get(HYPERPARAMETER_VARIABLE)
-        return cls.from_text(text) if text else cls.derive(job_name, hosts)
-
-
-def _key(*parts: str) -> bytes:
-    return hashlib.sha256("\0".join(("tfhet-link-1", *parts)).encode("utf-8", "surrogatepass")).digest()
-
-
-def new_secret() -> str:
-    """A new secret of 256 bits for a job. It starts with a letter: SageMaker parses hyperparameters as JSON."""
-    return "s" + secrets.token_hex(32)
 
 
 class Refused(TfhetError):
@@ -86,7 +45,6 @@ class JoinRequest:
     instance: str
     """Random text of one process: distinguishes a member that dials again from another process of the same name."""
     facts: Mapping[str, Any]
-    """JSON values about the member."""
     seen: int
     """Number of the last message that the member has from the server; 0 the first time."""
 
@@ -104,9 +62,9 @@ async def admit(connection: Connection, secret: Secret, objection: Callable[[str
     if not (_HEX_32_BYTES.fullmatch(join["nonce"]) and _is_name(name) and _is_name(instance)):
         raise ProtocolError("join: malformed nonce, name or instance")
     parts = (name, instance, nonce, join["nonce"])
-    if not _proves(join["proof"], secret, _CLIENT, *parts):
+    if not secret.proves(join["proof"], _CLIENT, *parts):
         raise Unauthenticated("wrong secret")
-    connection.write({"type": "welcome", "proof": _proof(secret, _SERVER, *parts)})
+    connection.write({"type": "welcome", "proof": secret.proof(_SERVER, *parts)})
     facts = _expect(await connection.read(), "facts")
     refuse_for(connection, name, objection(name, instance))
     return JoinRequest(name, instance, facts["facts"], facts["seen"])
@@ -128,14 +86,13 @@ async def introduce(connection: Connection, secret: Secret, request: JoinRequest
         raise ProtocolError("hello: malformed nonce")
     nonce = secrets.token_hex(32)
     parts = (request.name, request.instance, hello["nonce"], nonce)
-    proof = _proof(secret, _CLIENT, *parts)
-    join = {"type": "join", "name": request.name, "instance": request.instance, "nonce": nonce, "proof": proof}
-    connection.write(join)
+    join = {"type": "join", "name": request.name, "instance": request.instance, "nonce": nonce}
+    connection.write({**join, "proof": secret.proof(_CLIENT, *parts)})
     try:
         welcome = _expect(await connection.read(), "welcome")
     except ConnectionError as error:
         raise Unauthenticated("it hung up on the proof; is the job's secret the same on both hosts?") from error
-    if not _proves(welcome["proof"], secret, _SERVER, *parts):
+    if not secret.proves(welcome["proof"], _SERVER, *parts):
         raise Unauthenticated("what answers there does not know the job's secret")
     connection.write({"type": "facts", "facts": dict(request.facts), "seen": request.seen})
     return _expect(await connection.read(), "joined")
@@ -147,16 +104,6 @@ def _expect(message: Message, kind: str) -> Message:
     if message["type"] != kind:
         raise ProtocolError(f"expected {kind!r}, got {message['type']!r}")
     return message
-
-
-def _proof(secret: Secret, *parts: object) -> str:
-    # JSON keeps the parts apart, so no two different tuples give the same bytes.
-    data = json.dumps(["tfhet", VERSION, *parts]).encode("ascii")
-    return hmac.new(secret.key, data, hashlib.sha256).hexdigest()
-
-
-def _proves(proof: str, secret: Secret, *parts: object) -> bool:
-    return hmac.compare_digest(proof.encode("utf-8", "replace"), _proof(secret, *parts).encode("ascii"))
 
 
 def _is_name(text: str) -> bool:

@@ -10,8 +10,10 @@ import socket
 from collections.abc import Awaitable, Callable
 
 from tfhet.cluster import busy
-from tfhet.control.connection import Connection, ProtocolError
-from tfhet.control.handshake import JoinRequest, Refused, Secret, Unauthenticated, admit
+from tfhet.control.connection import Connection
+from tfhet.control.handshake import JoinRequest, Refused, Unauthenticated, admit
+from tfhet.control.message import ProtocolError
+from tfhet.control.secret import Secret
 from tfhet.deadline import Deadline
 from tfhet.errors import UsageError
 

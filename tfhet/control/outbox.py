@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tfhet.control.connection import Message, ProtocolError, encode
 from tfhet.control.inbox import Inbox
+from tfhet.control.message import Message, ProtocolError, encode
 from tfhet.units import MIB
 
 MAX_KEPT_BYTES = 4 * MIB

@@ -19,11 +19,13 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from tfhet.clock import SYSTEM, Clock
-from tfhet.control.connection import Connection, Message, ProtocolError, valid_code
-from tfhet.control.handshake import JoinRequest, Secret, refuse_for
+from tfhet.control.connection import Connection
+from tfhet.control.handshake import JoinRequest, refuse_for
 from tfhet.control.inbox import Inbox
 from tfhet.control.lease import Session, beats
 from tfhet.control.listener import Listener
+from tfhet.control.message import Message, ProtocolError, valid_code
+from tfhet.control.secret import Secret
 from tfhet.deadline import Deadline
 from tfhet.errors import NotReady, UsageError
 from tfhet.events import Event, Observer, ignore

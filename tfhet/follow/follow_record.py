@@ -1,65 +1,17 @@
-"""The cost and the record of a paid run, made of its log and of SageMaker's description."""
+"""The record of a paid run, made of its log and of SageMaker's description."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from tfhet import catalogue
 from tfhet.follow.heard import Heard, cluster_of, number
+from tfhet.follow.job_cost import JobCost, usd_per_million
 from tfhet.follow.state import COMPLETED, JobState
 from tfhet.messages import MetricLine
 from tfhet.record import RunSummary, Spread
-from tfhet.report import PriceOf, bill, duration, usd
-from tfhet.units import HOUR_S
 
 _EXIT_CODE = re.compile(r"exit ?code:? *(\d{1,3})", re.IGNORECASE)
-
-
-@dataclass(frozen=True)
-class JobCost:
-    """The cost of a training job: seconds, and money where the prices are known."""
-
-    billable_s: float
-    """Seconds that each instance is charged for."""
-    usd_per_hour: float | None
-    """Price of all instances; None where one is not known."""
-    is_at_most: bool
-    """Whether it may be less: SageMaker reports the discount of spot instances when the job has ended."""
-    why: str
-    """Why the price is not known, or where it is from."""
-
-    @property
-    def usd(self) -> float | None:
-        """Money in USD, without storage and transfer; None where a price is not known."""
-        return None if self.usd_per_hour is None else self.usd_per_hour * self.billable_s / HOUR_S
-
-    def in_words(self, *, is_over: bool) -> str:
-        """The cost in words: `12 min 03 s, $3.21 so far`; "" before the job is paid for."""
-        so_far = " so far" if self.usd and not is_over else ""
-        return f"{duration(self.billable_s)}, {self}{so_far}" if self.billable_s else ""
-
-    def __str__(self) -> str:
-        if self.usd is None:
-            return self.why
-        return f"{'at most ' if self.is_at_most and self.billable_s else ''}{usd(self.usd)}"
-
-
-def cost_of(state: JobState, cluster: Mapping[str, Mapping[str, Any]], price_of: PriceOf, now_s: float) -> JobCost:
-    """Returns the cost of a job at `now_s` seconds since 1970. cluster: as `RunSummary.cluster`."""
-    paid = bill(RunSummary(cluster=cluster), price_of)
-    return JobCost(state.billable_s(now_s), paid.usd_per_hour, state.is_spot and not state.is_over, paid.why)
-
-
-def training_prices(region: str) -> PriceOf:
-    """Returns the prices on demand of instances in training jobs; EC2's, which are lower, do not count.
-
-    The result raises UsageError for a type that the catalogue does not know.
-    """
-    known = catalogue.default()
-    return lambda name: known.price(name, region, catalogue.TRAINING)
 
 
 def summary_of(state: JobState, heard: Heard, cost: JobCost) -> RunSummary:
@@ -94,7 +46,7 @@ def summary_of(state: JobState, heard: Heard, cost: JobCost) -> RunSummary:
         failure_reason=state.failure_reason,
         billable_s=cost.billable_s,
         usd=cost.usd,
-        usd_per_million_examples=_usd_per_million(state, cost, timed),
+        usd_per_million_examples=usd_per_million(state, cost, timed.examples_per_s),
         metrics=_quality(state, heard),
     )
 
@@ -147,14 +99,6 @@ def _cause(state: JobState, heard: Heard) -> str | None:
     if not state.is_over or state.status == COMPLETED:
         return None
     return next((why for code, why in heard.ends.values() if code), state.failure_reason) or str(state)
-
-
-def _usd_per_million(state: JobState, cost: JobCost, timed: Timed) -> float | None:
-    """Returns the cost of a million examples while the job trains, without the time before and after."""
-    if cost.usd_per_hour is None or not timed.examples_per_s:
-        return None
-    share = state.billed_s / state.trained_s if state.is_spot and state.billed_s and state.trained_s else 1.0
-    return 1e6 / timed.examples_per_s * share * cost.usd_per_hour / HOUR_S
 
 
 def _quality(state: JobState, heard: Heard) -> dict[str, float]:

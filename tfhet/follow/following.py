@@ -12,9 +12,11 @@ from typing import IO, Any
 from tfhet import clock as clocks
 from tfhet.aws import AwsRefused, Patient
 from tfhet.errors import NotReady
-from tfhet.follow.follow_record import JobCost, cost_of, summary_of, training_prices
+from tfhet.follow.follow_record import summary_of
 from tfhet.follow.heard import Heard, cluster_of, placed
-from tfhet.follow.log_streams import LogLine, LogStreams, LogWindow
+from tfhet.follow.job_cost import JobCost, cost_of, training_prices
+from tfhet.follow.log_line import LogLine, LogWindow
+from tfhet.follow.log_streams import LogStreams
 from tfhet.follow.state import JobState
 from tfhet.record import RunFolder, RunSummary
 from tfhet.report import Picture, PriceOf, Screen, run_table, screen, show

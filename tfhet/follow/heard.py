@@ -11,7 +11,7 @@ from typing import Any
 
 from tfhet import messages
 from tfhet.catalogue import InstanceGroup
-from tfhet.follow.log_streams import LogLine
+from tfhet.follow.log_line import LogLine
 
 
 @dataclass
@@ -35,7 +35,6 @@ class Heard:
 
     @property
     def introduced(self) -> dict[str, messages.HostLine]:
-        """The hosts whose launchers introduced themselves."""
         return {host: line for host, line in self.hosts.items() if line is not None}
 
     @property
@@ -45,7 +44,6 @@ class Heard:
 
     @property
     def steps(self) -> list[messages.MetricLine]:
-        """The metric lines in the order of their steps."""
         return [self.metrics[step] for step in sorted(self.metrics)]
 
     def hear(self, line: LogLine) -> bool:
@@ -80,10 +78,8 @@ def placed(groups: Sequence[InstanceGroup], known: Mapping[str, str], hosts: Col
     names = {group.name for group in groups}
     found = {host: group for host, group in known.items() if group in names}
     lacking = [group.name for group in groups if list(found.values()).count(group.name) < group.count]
-    if len(groups) == 1 or len(lacking) == 1:
-        only = lacking[0] if lacking else groups[0].name
-        found = {**dict.fromkeys(hosts, only), **found}
-    return found
+    only = lacking or [group.name for group in groups]
+    return {**dict.fromkeys(hosts, only[0]), **found} if len(only) == 1 else found
 
 
 def cluster_of(groups: Sequence[InstanceGroup], heard: Heard) -> dict[str, dict[str, Any]]:

@@ -8,15 +8,13 @@ takes what is new. (FilterLogEvents, which numbers events, needs a right of its 
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
 from tfhet.aws import AwsRefused, Patient
-from tfhet.clock import Clock
+from tfhet.follow.log_line import LogLine, host_of
 
 GROUP = "/aws/sagemaker/TrainingJobs"
 HORIZON_S = 120.0
@@ -25,20 +23,6 @@ PEEKED = 2
 """Number of pages that `peek` reads at each end of a stream."""
 PAGES = 10_000
 """Maximum number of pages of a stream at one look; a page has up to 10,000 lines, or 1 MB."""
-WINDOW_S = 5.0
-"""Seconds for which `LogWindow` waits for late lines."""
-_HOST = re.compile(r"(algo-\d+)(?:-|$)")
-
-
-@dataclass(frozen=True)
-class LogLine:
-    """One line that a host printed."""
-
-    host: str
-    at_ms: int
-    """Time in milliseconds since 1970."""
-    text: str
-    """Without the line break."""
 
 
 _Event = tuple[int, int, str]
@@ -77,7 +61,6 @@ class LogStreams:
         return sorted(lines, key=lambda line: line.at_ms)
 
     def _names(self) -> list[str]:
-        """Names of all streams."""
         request: dict[str, Any] = {"logGroupName": GROUP, "logStreamNamePrefix": f"{self._job}/"}
         names: list[str] = []
         while page := self._call(self._logs.describe_log_streams, request):
@@ -103,10 +86,8 @@ class LogStreams:
                     del counted[key]
 
     def _pages(self, name: str, start_ms: int | None, forward: bool = True) -> Iterator[list[Any]]:
-        """Yields the events from a time on, until the token stays the same: an empty page need not be the last.
-
-        forward: from the first page to the last; else from the last to the first.
-        """
+        """Yields pages of events from a time on, the first one first; unless `forward`, the last one first. The last
+        is that whose token stays the same: an empty page need not be the last."""
         request: dict[str, Any] = {"logGroupName": GROUP, "logStreamName": name, "startFromHead": forward}
         if start_ms is not None:
             request["startTime"] = start_ms
@@ -127,43 +108,3 @@ class LogStreams:
             if error.code == "ResourceNotFoundException":
                 return {}
             raise
-
-
-def host_of(stream: str) -> str:
-    """Returns the host of a stream: algo-2 of JOB/algo-2-1700000000; else all that follows the job's name."""
-    own = stream.partition("/")[2] or stream
-    found = _HOST.match(own)
-    return found.group(1) if found else own.replace("/", "_")
-
-
-class LogWindow:
-    """Holds lines for `window_s` and returns them in the order of their times; lines of one time as they were added.
-
-    A line that comes after younger ones were returned is returned at once.
-    """
-
-    def __init__(self, clock: Clock, window_s: float = WINDOW_S):
-        self._clock, self._window_s = clock, window_s
-        self._held: list[tuple[float, LogLine]] = []
-        """Lines, each with the time when it was added."""
-        self._given_ms = -1
-
-    def add(self, lines: Iterable[LogLine]) -> None:
-        now_s = self._clock.monotonic()
-        self._held += [(now_s, line) for line in lines]
-
-    def due(self) -> list[LogLine]:
-        """Returns the lines that were held long enough, and all that are older than one of them."""
-        long_ago_s = self._clock.monotonic() - self._window_s
-        held = [line.at_ms for added_s, line in self._held if added_s <= long_ago_s]
-        self._given_ms = max([self._given_ms, *held])
-        return self._give(self._given_ms)
-
-    def rest(self) -> list[LogLine]:
-        """Returns all lines that are held."""
-        return self._give(max((line.at_ms for _, line in self._held), default=0))
-
-    def _give(self, until_ms: int) -> list[LogLine]:
-        given = [line for _, line in self._held if line.at_ms <= until_ms]
-        self._held = [each for each in self._held if each[1].at_ms > until_ms]
-        return sorted(given, key=lambda line: line.at_ms)

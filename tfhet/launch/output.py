@@ -1,5 +1,4 @@
-"""The output of one launcher: its log, its metrics for CloudWatch and Prometheus, and the record that the leader
-completes."""
+"""The output of one launcher: its log, its metrics, and the record that the leader completes."""
 
 from __future__ import annotations
 
@@ -34,8 +33,7 @@ class Log:
     def write_emf(self, line: MetricLine) -> None:
         """Writes the numbers of a metric line for CloudWatch, where the settings ask for it. CloudWatch wants a line of
         JSON alone, so it has no prefix."""
-        namespace = self._assignment.settings.emf_namespace
-        if namespace:
+        if namespace := self._assignment.settings.emf_namespace:
             print_line(emf_line(namespace, labels(self._assignment.place), line, SYSTEM.wall()))
 
 

@@ -48,9 +48,7 @@ class Candidate:
     prediction: Prediction
     usd_per_hour: float | None
     slowdown: float = 1.0
-    """Time of training over that without interruptions."""
     missed: tuple[str, ...] = ()
-    """The limits that it does not keep, in words."""
     on_frontier: bool = False
     """Whether no other cluster is both cheaper and faster."""
 
@@ -65,7 +63,6 @@ class Candidate:
 
     @property
     def usd_per_million(self) -> Interval | None:
-        """USD for a million examples; None where a price is missing."""
         return None if self.usd_per_hour is None else self.s_per_million.times(self.usd_per_hour / HOUR_S)
 
 
@@ -90,8 +87,7 @@ class PlanLimits:
         if self.examples is None:
             return ()
         millions, words, usd = self.examples / 1e6, [], one.usd_per_million
-        hours = millions * one.s_per_million.value / HOUR_S
-        if self.deadline_h is not None and hours > self.deadline_h:
+        if self.deadline_h is not None and (hours := millions * one.s_per_million.value / HOUR_S) > self.deadline_h:
             words.append(f"takes {hours:.3g} h of {self.deadline_h:g}")
         if self.budget_usd is not None and usd is None:
             words.append("has no price to compare with the budget")
@@ -101,17 +97,14 @@ class PlanLimits:
 
 
 def break_even_usd_per_hour(mixed: Candidate, alone: Candidate, market: Market) -> Interval | None:
-    """Returns the price of one data host at which an example costs as much on `mixed` as on `alone`.
-
-    A cheaper data host pays. The price is 0 where a data host pays at no price; None where another price is missing.
-    """
+    """Returns the price of one data host at which an example costs as much on `mixed` as on `alone`. A cheaper host
+    pays. The price is 0 where a data host pays at no price; None where another price is missing."""
     usd, seconds = alone.usd_per_million, mixed.s_per_million
     dnn_usd_per_hour = market.usd_per_hour(replace(mixed.cluster, data=None, data_hosts=0))
     if usd is None or dnn_usd_per_hour is None:
         return None
 
     def price(usd_per_million: float, s_per_million: float) -> float:
-        spare = usd_per_million * HOUR_S / s_per_million - dnn_usd_per_hour
-        return max(0.0, spare / mixed.cluster.data_hosts)
+        return max(0.0, (usd_per_million * HOUR_S / s_per_million - dnn_usd_per_hour) / mixed.cluster.data_hosts)
 
     return Interval(price(usd.value, seconds.value), price(usd.low, seconds.high), price(usd.high, seconds.low))

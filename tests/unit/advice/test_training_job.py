@@ -13,7 +13,8 @@ from tfhet.advice.input_bound import BUSY_PCT, IDLE_PCT, INPUT_BOUND_PCT, INPUT_
 from tfhet.advice.training_job import FULL_PCT, UNEVEN_PCT
 from tfhet.catalogue import InstanceGroup
 from tfhet.cluster import HOMOGENEOUS_GROUP
-from tfhet.follow.log_streams import HORIZON_S, WINDOW_S
+from tfhet.follow.log_line import WINDOW_S
+from tfhet.follow.log_streams import HORIZON_S
 from tfhet.record import Spread
 
 INPUT, PARTLY, STEP, UNKNOWN = InputState.BOUND, InputState.HARDLY, InputState.NOT, InputState.UNKNOWN

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tfhet.control import listener
-from tfhet.control.connection import MAX_LINE_BYTES
+from tfhet.control.message import MAX_LINE_BYTES
 from tfhet.events import Event
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfhet.control.connection import MAX_LINE_BYTES, ProtocolError, check, decode, encode, valid_code
+from tfhet.control.message import MAX_LINE_BYTES, ProtocolError, check, decode, encode, valid_code
 
 EXAMPLES = [
     {"type": "hello", "version": 1, "nonce": "n"},

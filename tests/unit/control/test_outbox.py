@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from tfhet.control.connection import ProtocolError
+from tfhet.control.message import ProtocolError
 from tfhet.control.outbox import MAX_KEPT_BYTES, Outbox
 
 

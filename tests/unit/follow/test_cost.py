@@ -1,4 +1,4 @@
-"""follow/follow_record.py: what a job has cost so far."""
+"""follow/job_cost.py: what a job has cost so far."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import datetime
 import pytest
 
 from tfhet.catalogue import TRAINING, Price
-from tfhet.follow.follow_record import cost_of, training_prices
+from tfhet.follow.job_cost import cost_of, training_prices
 from tfhet.follow.state import JobState
 
 CLUSTER = {

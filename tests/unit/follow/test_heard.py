@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tfhet.catalogue import InstanceGroup
-from tfhet.follow.follow_record import JobCost, Timed, summary_of
+from tfhet.follow.follow_record import Timed, summary_of
 from tfhet.follow.heard import Heard
-from tfhet.follow.log_streams import LogLine
+from tfhet.follow.job_cost import JobCost
+from tfhet.follow.log_line import LogLine
 from tfhet.follow.state import JobState
 from tfhet.messages import JobResultLine, MetricLine
 from tfhet.record import RunSummary

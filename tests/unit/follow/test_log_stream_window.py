@@ -1,4 +1,4 @@
-"""follow/log_streams.py: lines in the order of their times, if they come not too late."""
+"""follow/log_line.py: lines in the order of their times, if they come not too late."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfhet.clock import FakeClock
-from tfhet.follow.log_streams import LogLine, LogWindow
+from tfhet.follow.log_line import LogLine, LogWindow
 
 
 def line(at_s: float, text: str = "", host: str = "algo-1") -> LogLine:

@@ -16,7 +16,8 @@ from hypothesis import strategies as st  # noqa: E402
 from tfhet.aws import AwsRefused, Patient  # noqa: E402
 from tfhet.clock import FakeClock  # noqa: E402
 from tfhet.errors import UsageError  # noqa: E402
-from tfhet.follow.log_streams import GROUP, LogLine, LogStreams, host_of  # noqa: E402
+from tfhet.follow.log_line import LogLine, host_of  # noqa: E402
+from tfhet.follow.log_streams import GROUP, LogStreams  # noqa: E402
 
 AWS = Patient(FakeClock())
 HORIZON_S = 10.0

@@ -1,0 +1,85 @@
+"""Ways over tf.data service, set up with their processes, as jobs have it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import Mapping, Sequence
+
+import psutil
+
+from tfhet.bench.child_process import AnsweringProcess
+from tfhet.bench.wire.lane import CLIENTS, DISPATCHER, WORKERS, Lane
+from tfhet.bench.wire.load import Load
+from tfhet.cluster import environment, free_ports
+from tfhet.planes import in_huge_pages
+from tfhet.planes.tf_service import Fleet
+
+READY_S = 60.0
+ANSWER_LIMIT_S = 180.0
+GRACE_S = 10.0
+"""Time for an end to leave, with the processes that it has started."""
+READER = "tfhet.bench.wire.reader:read"
+
+
+class Ways(contextlib.AsyncExitStack):
+    """Sets up lanes over tf.data service, as jobs have it; leaving it ends all processes, also after an error."""
+
+    async def open(self, loads: Sequence[Load], size: str) -> list[Lane]:
+        """Returns a lane for each load, all with batches of one size. Raises TfhetError."""
+        begun = [await self._served(load) for load in loads]  # all of them import TensorFlow and make batches now
+        return [await asyncio.to_thread(self.ready, *one) for one in begun]
+
+    def environment(self, load: Load) -> Mapping[str, str]:
+        """Returns the environment of a load's processes."""
+        return in_huge_pages(quiet(environment()), True)
+
+    async def _served(self, load: Load) -> tuple[Load, dict[str, int], list[AnsweringProcess]]:
+        """Starts servers, and readers that begin to open. Returns the servers' process ids by name, and the readers."""
+        env = self.environment(load)
+        dispatcher, *ports = free_ports(1 + load.workers)
+        address = f"127.0.0.1:{dispatcher}"
+        fleet = Fleet("bench", "127.0.0.1", env, on_line=lambda line: print(line, file=sys.stderr))
+        self.push_async_callback(fleet.stop)
+        await fleet.start_dispatcher(dispatcher, READY_S)
+        await fleet.start_workers(ports, address, READY_S)
+        readers = [self.end(READER, env) for _ in range(load.ranks)]
+        moved = {"dtype": load.dtype, "size": load.bytes, "compression": load.compression}
+        for rank, reader in enumerate(readers):
+            reader.request({"open": {**moved, "dispatcher": address, "workers": load.workers, "rank": rank}})
+        return load, fleet.pids, readers
+
+    def ready(self, load: Load, pids: Mapping[str, int], readers: Sequence[AnsweringProcess]) -> Lane:
+        """Returns the lane of a load once its readers have opened."""
+        facts = [reader.answer() for reader in readers]
+        sides = {
+            CLIENTS: [reader.pid for reader in readers],
+            WORKERS: [pid for name, pid in pids.items() if name != "dispatcher"],
+            DISPATCHER: [pids["dispatcher"]],
+        }
+        ratio = float(facts[0]["wire_bytes"]) / load.bytes
+        return Lane(load.key, load.bytes, readers, sides, ahead=2 * load.workers + 2, wire_ratio=ratio)
+
+    def end(self, function: str, env: Mapping[str, str]) -> AnsweringProcess:
+        """Starts a process that is one end of a way."""
+        command = [sys.executable, "-m", "tfhet.bench.wire.end", function]
+        process = AnsweringProcess(function, command, env, ANSWER_LIMIT_S)
+        self.callback(_end_with_children, process)
+        return process
+
+
+def quiet(env: Mapping[str, str]) -> dict[str, str]:
+    """Returns `env` for processes that log little and see no GPU."""
+    return {**env, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
+
+
+def _end_with_children(process: AnsweringProcess) -> None:
+    below: list[psutil.Process] = []
+    with contextlib.suppress(psutil.Error):
+        below = psutil.Process(process.pid).children(recursive=True)
+    process.close(GRACE_S)
+    for child in below:
+        with contextlib.suppress(psutil.Error):
+            child.kill()
+    psutil.wait_procs(below, timeout=GRACE_S)

@@ -1,0 +1,63 @@
+"""The secret of a job's link, and proofs that one knows it."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import secrets
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from tfhet.control.message import VERSION
+from tfhet.errors import UsageError
+
+SECRET_VARIABLE = "TFHET_SECRET"
+HYPERPARAMETER_VARIABLE = "SM_HP_TFHET_SECRET"
+
+
+@dataclass(frozen=True)
+class Secret:
+    """The key of a job's link; its repr does not show it."""
+
+    key: bytes = field(repr=False)
+    """32 bytes."""
+    derived: bool
+    """Whether the key is made from the job's name and hosts, which others may know or guess; the job's log says so."""
+
+    @classmethod
+    def from_text(cls, text: str) -> Secret:
+        """The key made from a shared text. Raises UsageError, without the text, for fewer than 16 characters."""
+        if len(text) < 16:
+            raise UsageError(f"the job's secret has {len(text)} characters; give at least 16")
+        return cls(_key("given", text), False)
+
+    @classmethod
+    def derive(cls, job_name: str, hosts: Iterable[str]) -> Secret:
+        """The key made from the job's identity: keeps out other jobs, but not a peer that knows this one."""
+        return cls(_key("derived", job_name, *sorted(hosts)), True)
+
+    @classmethod
+    def from_env(cls, env: Mapping[str, str], job_name: str, hosts: Iterable[str]) -> Secret:
+        """The secret in the variable `TFHET_SECRET` or the hyperparameter `tfhet_secret`; else the derived one."""
+        text = env.get(SECRET_VARIABLE) or env.get(HYPERPARAMETER_VARIABLE)
+        return cls.from_text(text) if text else cls.derive(job_name, hosts)
+
+    def proof(self, *parts: object) -> str:
+        """The HMAC over `parts`: shows to all who know the secret that its sender does."""
+        # JSON keeps the parts apart, so no two different tuples give the same bytes.
+        data = json.dumps(["tfhet", VERSION, *parts]).encode("ascii")
+        return hmac.new(self.key, data, hashlib.sha256).hexdigest()
+
+    def proves(self, proof: str, *parts: object) -> bool:
+        """Whether what a peer sent is the proof for `parts`."""
+        return hmac.compare_digest(proof.encode("utf-8", "replace"), self.proof(*parts).encode("ascii"))
+
+
+def _key(*parts: str) -> bytes:
+    return hashlib.sha256("\0".join(("tfhet-link-1", *parts)).encode("utf-8", "surrogatepass")).digest()
+
+
+def new_secret() -> str:
+    """A new secret of 256 bits for a job. It starts with a letter: SageMaker parses hyperparameters as JSON."""
+    return "s" + secrets.token_hex(32)
