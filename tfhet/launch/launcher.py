@@ -26,7 +26,7 @@ from tfhet.launch.hearing import Hearing
 from tfhet.launch.init import STOP_SIGNALS
 from tfhet.launch.job_result import JobResult, write_failure
 from tfhet.launch.leader import LINGER_S, STOP_S, Leader
-from tfhet.launch.output import Log, labels, metrics_of, write_outcome
+from tfhet.launch.output import LAST_LINES_S, Log, labels, metrics_of, write_outcome
 from tfhet.launch.script import Script
 from tfhet.launch.script_environment import environment_of
 from tfhet.messages import HostLine, JobResultLine
@@ -34,6 +34,7 @@ from tfhet.messages import link as reports
 from tfhet.planes import Outlets
 from tfhet.record import TIMELINE_FOLDER, RunFolder
 from tfhet.telemetry import Metric, Sampler, gpu_count, serve_metrics
+from tfhet.writer import Writer
 
 KILL_GRACE_S = 1.0
 """Seconds that a training script may take to end after SIGTERM when the job has failed. It is short, because a script
@@ -57,13 +58,14 @@ class Launcher:
         self._link: Link | None = None
         self._has_read = False
         log = Log(assignment)
-        self.say = log.say
+        self.say, self._log = log.say, log
         self._hearing = Hearing(log.say, log.write_emf, self._reads)
         self._script = Script(assignment, self._hearing, log.say)
         self._record = self.place.paths.output_data / "tfhet"
         self._timeline = self._record / TIMELINE_FOLDER
         # One launcher writes the events of the job: lines of several hosts would need one clock.
-        self._observe: Observer = self._write_event if self.place.is_leader else ignore
+        self._events = Writer("events", self._write_event)
+        self._observe: Observer = self._events.put if self.place.is_leader else ignore
         wait_s = self._settings.ready_timeout_s
         outlets = Outlets(log.say, self._report, self._observe, self._script.tell, wait_s)
         self._side = assignment.plane.launcher_side(assignment.plane_settings, self.place, outlets)
@@ -107,11 +109,13 @@ class Launcher:
             await self._stop_children()
             await link.leave(result.code, result.cause, stopped)
         await asyncio.gather(work, ended, *beside, return_exceptions=True)
+        self._events.close(LAST_LINES_S)
         if isinstance(link, Leader):
             try:
                 write_outcome(RunFolder(self._record), self.assignment, link, result, self.began_s)
             except OSError as error:  # a full disk: the exit code must not be lost over it
                 self.say(f"the record cannot be written: {error}")
+        self._log.close()
         return result.code
 
     def _ask_to_stop(self, stopped: asyncio.Future[JobResult], number: signal.Signals, why: str) -> None:

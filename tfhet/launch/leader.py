@@ -206,7 +206,8 @@ class Leader:
             self._stopped.add(member)
         else:
             self._stop_failure = self._stop_failure or result
-        if len(self._results) == self.place.size:
+        is_failing = self._stopping is None and any(self._results.values())
+        if len(self._results) == self.place.size and not is_failing:
             self.trained_s = SYSTEM.monotonic()
             if self._stop_failure is not None:
                 self._decide(self._stop_failure.code, self._stop_failure.cause)

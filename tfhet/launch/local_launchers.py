@@ -11,7 +11,7 @@ from typing import Any
 from tfhet.cluster import Rank, host_paths, identify
 from tfhet.launch.init import STOP_SIGNALS
 from tfhet.launch.job_result import write_failure
-from tfhet.launch.output import print_line
+from tfhet.launch.output import LAST_LINES_S, line_writer
 from tfhet.launch.settings import LaunchSettings
 from tfhet.process import Child, describe_exit
 
@@ -28,6 +28,7 @@ class LocalLaunchers:
         self._ranks, self._command, self._env = tuple(ranks), list(command), dict(env)
         self._host = identify(env).current_host
         self._children: dict[int, Child] = {}
+        self._lines = line_writer()
         self._stopped = asyncio.Event()
         self._failed = 0
         """The exit code for a failure that no launcher could report."""
@@ -42,18 +43,19 @@ class LocalLaunchers:
         for number in STOP_SIGNALS:
             loop.add_signal_handler(number, self._stopped.set)
         numbers = ", ".join(str(rank.rank) for rank in self._ranks)
-        print_line(f"[{self._host}] starts the launchers of ranks {numbers} of {self._ranks[0].size}")
+        self._lines.put(f"[{self._host}] starts the launchers of ranks {numbers} of {self._ranks[0].size}")
         try:
             for rank in self._ranks:
                 env = {**self._env, **rank.to_env(), "PYTHONUNBUFFERED": "1"}
                 self._children[rank.rank] = await Child.start(
-                    f"rank {rank.rank}", self._command, env=env, on_line=print_line, when_orphaned=signal.SIGTERM
+                    f"rank {rank.rank}", self._command, env=env, on_line=self._lines.put, when_orphaned=signal.SIGTERM
                 )
             await self._watch()
         except OSError as error:
             self._fail(f"{self._host} cannot start the launcher of rank {rank.rank}: {error}", 1)
         finally:
             codes = await asyncio.gather(*(child.stop(STOP_GRACE_S) for child in self._children.values()))
+            self._lines.close(LAST_LINES_S)
         return self._failed or max(code if code >= 0 else 128 - code for code in codes)
 
     async def _watch(self) -> None:
@@ -83,5 +85,5 @@ class LocalLaunchers:
 
     def _fail(self, cause: str, code: int) -> None:
         self._failed = self._failed or code
-        print_line(f"[{self._host}] {cause}")
+        self._lines.put(f"[{self._host}] {cause}")
         write_failure(host_paths(self._env).failure, cause, self._host, code)

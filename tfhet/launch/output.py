@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import sys
 from collections.abc import Mapping
 
 from tfhet.clock import SYSTEM
@@ -17,32 +15,46 @@ from tfhet.launch.leader import Leader
 from tfhet.messages import MetricLine
 from tfhet.record import RunFolder, RunSummary, machine, versions
 from tfhet.telemetry import UP, Metric, emf_line, training_metrics
+from tfhet.writer import Writer, write_whole
+
+LAST_LINES_S = 2.0
+"""Seconds that a launcher waits at its end for the reader of its log, and for the disk with the record."""
+STDOUT = 1
 
 
 class Log:
-    """Standard output of one launcher. Nothing raises when its reader is gone."""
+    """Standard output of one launcher. Nothing waits for its reader, and nothing raises when the reader is gone."""
 
     def __init__(self, assignment: Assignment):
         self._assignment = assignment
+        self._lines = line_writer()
 
     def say(self, line: str) -> None:
         """Writes one line, prefixed with the host, unless it is noise."""
         if not self._assignment.plane.is_noise(line):
-            print_line(f"[{self._assignment.place.label}] {line}")
+            self._lines.put(f"[{self._assignment.place.label}] {line}")
 
     def write_emf(self, line: MetricLine) -> None:
         """Writes the numbers of a metric line for CloudWatch, where the settings ask for it. CloudWatch wants a line of
         JSON alone, so it has no prefix."""
         if namespace := self._assignment.settings.emf_namespace:
-            print_line(emf_line(namespace, labels(self._assignment.place), line, SYSTEM.wall()))
+            self._lines.put(emf_line(namespace, labels(self._assignment.place), line, SYSTEM.wall()))
+
+    def close(self) -> None:
+        """Writes the last lines; waits at most LAST_LINES_S seconds for the reader."""
+        self._lines.close(LAST_LINES_S)
 
 
-def print_line(line: str) -> None:
-    """Prints a line in one write: a program that puts a prefix before what it reads would tear the line from its end.
-    Never raises: the reader of our log may end before us."""
-    with contextlib.suppress(OSError):
-        sys.stdout.write(f"{line}\n")
-        sys.stdout.flush()
+def line_writer() -> Writer[str]:
+    """Prints lines from a thread, each in one write: a program that puts a prefix before what it reads would tear the
+    line from its end. If the reader is too slow, the oldest lines are dropped, and their number is printed."""
+
+    def write(line: str) -> None:
+        write_whole(STDOUT, f"{line}\n".encode(errors="replace"))
+
+    return Writer(
+        "log", write, lambda count: f"[tfhet] {count} lines were dropped: the reader of this log was too slow"
+    )
 
 
 def metrics_of(

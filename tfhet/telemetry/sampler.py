@@ -12,11 +12,14 @@ import psutil
 from tfhet.clock import SYSTEM, Clock, cpu_of
 from tfhet.record import ClockOffset, Entry, HostUsage, TimelineFile, UsageSample
 from tfhet.telemetry.host_counters import GpuMonitor, HostCounters, HostCounts, host_counters
+from tfhet.writer import Writer
 
 PERIOD_S = 1.0
 """Interval between two samples."""
 BATCH = 5
 """Number of samples that are written at once."""
+LAST_WRITE_S = 1.0
+"""Maximum wait for the disk at the end."""
 
 
 @dataclass
@@ -44,6 +47,7 @@ class Sampler:
     _counts: HostCounts | None = None
     _at_s: float | None = None
     _offset: tuple[float, float] | None = None
+    _failure: Exception | None = None
 
     @classmethod
     def of(
@@ -71,25 +75,32 @@ class Sampler:
 
     async def run(self) -> None:
         """Samples until it is cancelled. Ends early, with a line for the log, when the disk or the counters fail."""
+        writer = Writer("timeline", self._append)  # a disk that stalls must not delay a lease
         try:
             self.sample()
-            while True:
+            while self._failure is None:
                 await asyncio.sleep(PERIOD_S)
                 self.sample()
                 if len(self._held) >= BATCH:
-                    self.write()
+                    writer.put(self._taken())
         except (OSError, psutil.Error) as error:
-            self._held.clear()
-            self.say(f"the usage of this host is not recorded any more: {error}")
+            self._failure = error
         finally:
             if self.gpus is not None:
                 self.gpus.stop()
                 if self.gpus.missing:
                     self.say(f"the usage of the GPUs was not recorded: {self.gpus.missing}")
-            try:
-                self.write()
-            except OSError as error:
-                self.say(f"the last usage samples of this host cannot be written: {error}")
+            if self._failure is None:
+                writer.put(self._taken())
+            writer.close(LAST_WRITE_S)
+            if self._failure is not None:
+                self.say(f"the usage of this host is not recorded any more: {self._failure}")
+
+    def _append(self, entries: list[Entry]) -> None:
+        try:
+            self.file.append(entries)
+        except OSError as error:
+            self._failure = error
 
     def sample(self) -> None:
         """Measures what was used since the previous call; the first only begins. Raises OSError or psutil.Error."""
@@ -111,12 +122,15 @@ class Sampler:
 
     def write(self) -> None:
         """Writes the samples taken since the last write, and the clock's offset if it has changed. Raises OSError."""
+        self.file.append(self._taken())
+
+    def _taken(self) -> list[Entry]:
         held, self._held = self._held, []
         offset = self.offset()
         if offset is not None and offset != self._offset:
             self._offset = offset
             held.append(ClockOffset(self.host, self.clock.wall(), 0.0, *offset))
-        self.file.append(held)
+        return held
 
     def _machine(self, counts: HostCounts | None, took_s: float) -> HostUsage | None:
         before = self._counts
