@@ -16,7 +16,7 @@ from tfhet.report import numbers
 from tfhet.report.bars import benchmark_charts
 from tfhet.report.cost import PriceOf, cost_rows, headline
 from tfhet.report.frontier import PlanView, frontier_chart, projected, read_plan
-from tfhet.report.run_view import LOG_LINES, RunView, value, views
+from tfhet.report.run_view import LOG_LINES, RunView, views
 from tfhet.report.stage_costs import stage_costs
 from tfhet.telemetry import timeline_tables
 
@@ -73,7 +73,9 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     shown = (numbers.number, numbers.percent, numbers.duration, numbers.size, numbers.moment, numbers.exit_code)
-    environment.filters |= {each.__name__: each for each in (*shown, numbers.interval, numbers.usd, paragraph, value)}
+    environment.filters |= {
+        each.__name__: each for each in (*shown, numbers.interval, numbers.usd, paragraph, numbers.value)
+    }
     environment.filters["place"] = "{:.2f}".format
     return environment
 
