@@ -22,10 +22,11 @@ from tfhet.stages.decoding import Decode
 from tfhet.stages.fusion import PlacedStage, Step, fuse
 from tfhet.stages.gaussian_blur import GaussianBlur
 from tfhet.stages.gaussian_noise import GaussianNoise
+from tfhet.stages.mixup import Cutmix, Mixup
 from tfhet.stages.morphology import Dilate, Erode
 from tfhet.stages.one_hot import OneHot
 from tfhet.stages.painting import Cutout, RandomErasing
-from tfhet.stages.partner import Cutmix, Mixup, WithPartner
+from tfhet.stages.partner import WithPartner
 from tfhet.stages.policy import Policy, RandAugment, TrivialAugment
 from tfhet.stages.random_flip import RandomFlip
 from tfhet.stages.registry import chain, get, load_plugins, names, parse, register, text
