@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 from tfhet.stages.affine import Affine, RandomAffine, RandomRotation, RandomShear, RandomTranslation, RandomZoom
+from tfhet.stages.call_syntax import chain, parse, text
 from tfhet.stages.chains import CHAINS
 from tfhet.stages.choice import Choice, OneOf, Probability
 from tfhet.stages.colour import ColorJitter, Grayscale, RandomHue, RandomSaturation
@@ -29,7 +30,7 @@ from tfhet.stages.painting import Cutout, RandomErasing
 from tfhet.stages.partner import WithPartner
 from tfhet.stages.policy import Policy, RandAugment, TrivialAugment
 from tfhet.stages.random_flip import RandomFlip
-from tfhet.stages.registry import chain, get, load_plugins, names, parse, register, text
+from tfhet.stages.registry import get, load_plugins, names, register
 from tfhet.stages.resize import Resize
 from tfhet.stages.sharpen import Sharpen
 from tfhet.stages.spec import ImageSpec
