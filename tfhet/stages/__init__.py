@@ -30,6 +30,7 @@ from tfhet.stages.painting import Cutout, RandomErasing
 from tfhet.stages.partner import WithPartner
 from tfhet.stages.policy import Policy, RandAugment, TrivialAugment
 from tfhet.stages.random_flip import RandomFlip
+from tfhet.stages.random_resized_crop import RandomResizedCrop
 from tfhet.stages.registry import get, load_plugins, names, register
 from tfhet.stages.resize import Resize
 from tfhet.stages.sharpen import Sharpen
@@ -37,7 +38,7 @@ from tfhet.stages.spec import ImageSpec
 from tfhet.stages.stage import Stage, Within
 from tfhet.stages.stream import Batch, Cache, Interleave, Prefetch, Repeat, Shuffle, Stream
 from tfhet.stages.tone import Gamma, Invert, Posterize, RandomBrightness, Solarize
-from tfhet.stages.window import RandomResizedCrop, ResizedCenterCrop
+from tfhet.stages.window import ResizedCenterCrop
 
 __all__ = [
     "CHAINS",
