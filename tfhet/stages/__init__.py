@@ -16,7 +16,8 @@ from tfhet.stages.call_syntax import chain, parse, text
 from tfhet.stages.center_crop import CenterCrop, ResizedCenterCrop
 from tfhet.stages.chains import CHAINS
 from tfhet.stages.choice import Choice, OneOf, Probability
-from tfhet.stages.colour import ColorJitter, Grayscale, RandomHue, RandomSaturation
+from tfhet.stages.color_jitter import ColorJitter
+from tfhet.stages.colour import RandomHue
 from tfhet.stages.contrast import Autocontrast, Equalize, RandomContrast
 from tfhet.stages.conversion import Cast, Normalize, Rescale
 from tfhet.stages.decoding import Decode
@@ -35,6 +36,7 @@ from tfhet.stages.random_flip import RandomFlip
 from tfhet.stages.random_resized_crop import RandomResizedCrop
 from tfhet.stages.registry import get, load_plugins, names, register
 from tfhet.stages.resize import Resize
+from tfhet.stages.saturation import Grayscale, RandomSaturation
 from tfhet.stages.sharpen import Sharpen
 from tfhet.stages.spec import ImageSpec
 from tfhet.stages.stage import Stage, Within

@@ -28,7 +28,7 @@ import tensorflow as tf
 
 from tfhet.stages import levels, projection, randomness
 from tfhet.stages.choice import dealt_out
-from tfhet.stages.colour import ColorJitter
+from tfhet.stages.color_jitter import ColorJitter
 from tfhet.stages.contrast import Autocontrast, Equalize
 from tfhet.stages.levels import FullRange, Statistics, lookup
 from tfhet.stages.line import Line, apply_line
