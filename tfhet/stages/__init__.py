@@ -11,11 +11,11 @@
 
 from __future__ import annotations
 
-from tfhet.stages.affine import Affine, RandomAffine, RandomRotation, RandomShear, RandomTranslation, RandomZoom
+from tfhet.stages.affine import Affine, RandomAffine
 from tfhet.stages.call_syntax import chain, parse, text
 from tfhet.stages.center_crop import CenterCrop, ResizedCenterCrop
 from tfhet.stages.chains import CHAINS
-from tfhet.stages.choice import Choice, OneOf, Probability
+from tfhet.stages.choice import Choice
 from tfhet.stages.color_jitter import ColorJitter
 from tfhet.stages.colour import RandomHue
 from tfhet.stages.contrast import Autocontrast, Equalize, RandomContrast
@@ -26,7 +26,9 @@ from tfhet.stages.gaussian_blur import GaussianBlur
 from tfhet.stages.gaussian_noise import GaussianNoise
 from tfhet.stages.mixup import Cutmix, Mixup
 from tfhet.stages.morphology import Dilate, Erode
+from tfhet.stages.motion import RandomRotation, RandomShear, RandomTranslation, RandomZoom
 from tfhet.stages.one_hot import OneHot
+from tfhet.stages.one_of import OneOf, Probability
 from tfhet.stages.pad import Pad
 from tfhet.stages.painting import Cutout, RandomErasing
 from tfhet.stages.partner import WithPartner

@@ -27,9 +27,9 @@ import numpy as np
 import tensorflow as tf
 
 from tfhet.stages import levels, projection, randomness
-from tfhet.stages.choice import dealt_out
 from tfhet.stages.color_jitter import ColorJitter
 from tfhet.stages.contrast import Autocontrast, Equalize
+from tfhet.stages.dealing import dealt_out
 from tfhet.stages.levels import FullRange, Statistics, lookup
 from tfhet.stages.line import Line, apply_line
 from tfhet.stages.registry import register
