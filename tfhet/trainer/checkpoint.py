@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from tfhet.clock import SYSTEM
 from tfhet.errors import DataError
-from tfhet.trainer.audit import Ledger
+from tfhet.trainer.ledger import Ledger
 
 _PREFIX = "checkpoint-"
 _LEDGER = "ledger.npz"

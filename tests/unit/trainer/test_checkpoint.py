@@ -9,8 +9,8 @@ import tensorflow as tf
 
 from tfhet.errors import DataError
 from tfhet.strategies.solo import SoloCollective
-from tfhet.trainer.audit import Ledger
 from tfhet.trainer.checkpoint import Checkpoints, Progress, export
+from tfhet.trainer.ledger import Ledger
 from tfhet.trainer.step import KerasAccelerator
 
 
