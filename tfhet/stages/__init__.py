@@ -19,7 +19,7 @@ from tfhet.stages.choice import Choice
 from tfhet.stages.color_jitter import ColorJitter
 from tfhet.stages.colour import RandomHue
 from tfhet.stages.contrast import Autocontrast, Equalize, RandomContrast
-from tfhet.stages.conversion import Cast, Normalize, Rescale
+from tfhet.stages.conversion import Cast, Rescale
 from tfhet.stages.decoding import Decode
 from tfhet.stages.fusion import PlacedStage, Step, fuse
 from tfhet.stages.gaussian_blur import GaussianBlur
@@ -27,6 +27,7 @@ from tfhet.stages.gaussian_noise import GaussianNoise
 from tfhet.stages.mixup import Cutmix, Mixup
 from tfhet.stages.morphology import Dilate, Erode
 from tfhet.stages.motion import RandomRotation, RandomShear, RandomTranslation, RandomZoom
+from tfhet.stages.normalize import Normalize
 from tfhet.stages.one_hot import OneHot
 from tfhet.stages.one_of import OneOf, Probability
 from tfhet.stages.pad import Pad
