@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tfhet.trainer.audit import Ledger
+from tfhet.trainer.ledger import Ledger
 
 pytestmark = [pytest.mark.horovod, pytest.mark.timeout(300)]
 

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 from tfhet import lazy
 
 if TYPE_CHECKING:
+    from tfhet.doctor.check import Check, Status
     from tfhet.doctor.examination import SUBJECTS, Examination, examine
-    from tfhet.doctor.rule import Check, Rule, Status
+    from tfhet.doctor.rule import Rule
 
 __all__ = ["SUBJECTS", "Check", "Examination", "Rule", "Status", "examine"]
 
-lazy.names_on_demand(__name__, {"examination": "SUBJECTS Examination examine", "rule": "Check Rule Status"})
+lazy.names_on_demand(__name__, {"examination": "SUBJECTS Examination examine", "check": "Check Status", "rule": "Rule"})

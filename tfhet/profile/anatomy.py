@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfhet.placement import Cut, Inspection, Pipeline, inspect, remote_part
-from tfhet.profile.parts import examples_in, kind_of, names_of, ops_of, transformations
+from tfhet.profile.transformation import examples_in, kind_of, names_of, ops_of, transformations
 
 MOST_GRAPH_BYTES = (1 << 31) - 1
 """Maximum bytes of a protobuf message, and so of a graph."""

@@ -15,7 +15,7 @@ from tfhet.report import numbers
 from tfhet.report.bars import benchmark_charts
 from tfhet.report.cost import PriceOf, cost_rows, headline
 from tfhet.report.frontier import PlanView, frontier_chart, projected, read_plan
-from tfhet.report.run_view import LOG_LINES, RunView, value, views
+from tfhet.report.run_view import LOG_LINES, RunView, views
 from tfhet.report.stage_costs import stage_costs
 from tfhet.telemetry import timeline_tables
 
@@ -27,7 +27,9 @@ _TEMPLATES = jinja2.Environment(
     lstrip_blocks=True,
 )
 _SHOWN = (numbers.number, numbers.percent, numbers.duration, numbers.size, numbers.moment, numbers.exit_code)
-_TEMPLATES.filters |= {each.__name__: each for each in (*_SHOWN, numbers.interval, numbers.usd, paragraph, value)}
+_TEMPLATES.filters |= {
+    each.__name__: each for each in (*_SHOWN, numbers.interval, numbers.usd, paragraph, numbers.value)
+}
 _TEMPLATES.filters["place"] = "{:.2f}".format
 
 

@@ -95,3 +95,12 @@ def exit_code(code: int | None) -> str:
     if code is None:
         return "not seen to end"
     return f"signal {-code}" if code < 0 else str(code)
+
+
+def value(content: object) -> str:
+    """A value of a record in words: lists with commas, numbers as people read them."""
+    if isinstance(content, (list, tuple)):
+        return ", ".join(str(item) for item in content) or MISSING
+    if content is None or (isinstance(content, (int, float)) and not isinstance(content, bool)):
+        return number(content)
+    return str(content)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import functools
 import json
 import sys
 from pathlib import Path
@@ -16,13 +15,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds `tfhet simulate`; `command` takes what comes after `--`."""
     simulate = commands.add_parser("simulate", help="run a launcher on every host of a simulated cluster")
     option = simulate.add_argument
-    option("cluster", nargs="?", help="a cluster file (YAML), or the name of a preset")
+    option("cluster", nargs="?", help="a cluster file (YAML), or the name of a preset; none with --job")
     option(
-        "--job",
-        type=Path,
-        metavar="JOB.yaml",
-        help="instead of a cluster: a job file, with the directories that its channels have here (local: DIRECTORY); "
-        "words after -- win over its hyperparameters",
+        "--job", type=Path, metavar="JOB.yaml", help="a job file, with local: DIRECTORY per channel; words after -- win"
     )
     option("--list", action="store_true", help="list the presets")
     option(
@@ -70,20 +65,18 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """The exit code: 0, or 1 when the job failed. Raises UsageError for what cannot be run."""
-    from tfhet import report
+    from tfhet import report, submit
     from tfhet.simulate import Fault, load, presets, run_dir, simulate
+    from tfhet.simulate.submission import of_job
 
     if args.list:
         print("\n".join(presets()))
         return 0
     how: dict[str, Any] = {}
     if args.job is not None:
-        from tfhet.simulate.submission import of_job
-        from tfhet.submit import read
-
         if args.cluster is not None:
             raise UsageError(f"--job {args.job} has a cluster of its own; omit {args.cluster}")
-        cluster, command, how = of_job(read(args.job), args.command)
+        cluster, command, how = of_job(submit.read(args.job), args.command)
     elif args.cluster is None:
         raise UsageError(f"which cluster? a YAML file, or one of: {', '.join(presets())}")
     elif not args.command:
@@ -100,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
         checkpoints=args.checkpoints,
         seed=args.seed,
         faults=[Fault.parse(text) for text in args.fault],
-        on_line=(lambda line: None) if args.quiet else functools.partial(print, flush=True),
+        on_line=(lambda line: None) if args.quiet else (lambda line: print(line, flush=True)),
         hosts=args.hosts,
         input_mode=args.input_mode,
         cpu_scale=args.cpu_scale,

@@ -10,11 +10,12 @@ import tensorflow as tf
 
 from tfhet import native
 from tfhet.stages import levels, randomness
-from tfhet.stages.levels import FullRange, Statistics
+from tfhet.stages.levels import FullRange
 from tfhet.stages.line import Line, apply_line
 from tfhet.stages.registry import register
 from tfhet.stages.spec import ImageSpec
 from tfhet.stages.stage import PositiveOrZero
+from tfhet.stages.statistics import Statistics
 
 
 class _Stretching(FullRange):

@@ -104,13 +104,7 @@ class GaussianBlur(Stage):
         """Returns float32 [length, length], which blurs a line of pixels with its padding folded in."""
         before = (self.size - 1) // 2
         around = (before, self.size - 1 - before)
-        if self.padding == "CONSTANT":
-            reached = np.arange(-before, length + around[1])
-        else:
-            reached = np.pad(np.arange(length), around, mode=PADDINGS[self.padding])  # type: ignore[call-overload]
-        matrix = np.zeros((length, length))
-        for tap, weight in enumerate(self.weights()):
-            pixels = reached[tap : tap + length]
-            there = (pixels >= 0) & (pixels < length)
-            np.add.at(matrix, (np.arange(length)[there], pixels[there]), weight)
-        return matrix.astype(np.float32)
+        # A row for each pixel of the padded line, with a 1 at the pixel of the line that it repeats.
+        reached = np.pad(np.eye(length), (around, (0, 0)), mode=PADDINGS[self.padding])  # type: ignore[call-overload]
+        parts = (weight * reached[tap : tap + length] for tap, weight in enumerate(self.weights()))
+        return sum(parts, np.zeros((length, length))).astype(np.float32)

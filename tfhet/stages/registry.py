@@ -1,17 +1,13 @@
-"""The registry of stages: from names and text to stages, and back to text."""
+"""The registry of stages: their classes by name, those of installed plug-ins included."""
 
 from __future__ import annotations
 
-import ast
-import dataclasses
 import importlib.metadata
 import logging
-import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TypeVar
 
 from tfhet.errors import UsageError, unknown
-from tfhet.stages.chains import CHAINS
 from tfhet.stages.stage import Stage
 
 GROUP = "tfhet.stages"
@@ -41,6 +37,11 @@ def register(name: str) -> Callable[[StageT], StageT]:
     return enter
 
 
+def is_registered(stage: type[Stage]) -> bool:
+    """Whether the class is the one that its name stands for."""
+    return _table.get(stage.name) is stage
+
+
 def _origin(stage: type[Stage]) -> tuple[str, str]:
     return stage.__module__, stage.__qualname__
 
@@ -61,7 +62,7 @@ def load_plugins(strict: bool = False) -> tuple[str, ...]:
             if isinstance(loaded, type):  # otherwise a module, whose stages are registered by now
                 if not issubclass(loaded, Stage):
                     raise UsageError(f"{loaded.__qualname__} is not a subclass of tfhet.stages.Stage")
-                if _table.get(loaded.name) is not loaded:
+                if not is_registered(loaded):
                     register(entry.name)(loaded)
         except Exception as error:  # noqa: BLE001  foreign code: whatever it raises must not end the job
             failed.append(f"{entry.name} = {entry.value}: {type(error).__name__}: {error}")
@@ -84,96 +85,3 @@ def names() -> tuple[str, ...]:
     """Returns all known names, sorted; loads plugins."""
     load_plugins()
     return tuple(sorted(_table))
-
-
-def chain(name: str) -> tuple[Stage, ...]:
-    """Returns a named chain's stages. Raises UsageError that lists the known chains."""
-    if name not in CHAINS:
-        unknown("chain", name, CHAINS)
-    return parse(CHAINS[name])
-
-
-def parse(text: str) -> tuple[Stage, ...]:
-    """Returns the stages of a text like `"dilate(size=3); rescale()"`, or of the name of a chain.
-
-    Stages are separated by `;` or new lines. Arguments are literals, or quotients of two as in `rescale(1/255)`, by
-    name or in the order of the fields. Where a field holds stages, they are stages: `probability(posterize(4), 0.5)`,
-    `one_of(posterize(4), solarize(128))`. Raises UsageError for unknown stages and arguments, listing the known ones.
-    """
-    if text.strip() in CHAINS:
-        return chain(text.strip())
-    try:
-        calls = ast.parse("\n".join(line.strip() for line in text.split("\n"))).body
-    except (SyntaxError, ValueError) as error:
-        raise UsageError(f"cannot read the stages {text!r}: {error}; write like {CHAINS['aws-cifar']!r}") from None
-    return tuple(_stage(statement, text) for statement in calls)
-
-
-def _stage(statement: ast.stmt, text: str) -> Stage:
-    call = statement.value if isinstance(statement, ast.Expr) else None
-    if isinstance(call, ast.Name):
-        call = ast.Call(call, [], [])
-    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
-        what = ast.unparse(statement)
-        raise UsageError(f"{what!r} in {text!r} is neither a stage like 'rescale()' nor a chain ({', '.join(CHAINS)})")
-    kind = get(call.func.id)
-    hints = typing.get_type_hints(kind)
-    fields = [field.name for field in dataclasses.fields(kind) if field.init]
-    given: list[tuple[str | None, ast.expr]] = [(keyword.arg, keyword.value) for keyword in call.keywords]
-    if kind.variadic and call.args and not isinstance(call.args[0], (ast.List, ast.Tuple)):
-        given.insert(0, (kind.variadic, ast.Tuple(call.args, ast.Load())))
-    elif len(call.args) > len(fields):
-        raise UsageError(f"stage {kind.name} takes {len(fields)} arguments ({', '.join(fields)}), not {len(call.args)}")
-    else:
-        given = [*zip(fields, call.args, strict=False), *given]
-    arguments: dict[str, object] = {}
-    for name, node in given:
-        if name not in fields:
-            unknown(f"argument of stage {kind.name}", name, fields)
-        if name in arguments:
-            raise UsageError(f"stage {kind.name}: {name} is given twice in {text!r}")
-        holds_stages = hints[str(name)] in (Stage, tuple[Stage, ...])
-        arguments[str(name)] = _nested(node, text) if holds_stages else _literal(node, kind.name)
-    try:
-        return kind(**arguments)
-    except TypeError as error:  # a field without a default is missing
-        raise UsageError(f"stage {kind.name}: {error}") from None
-
-
-def _nested(node: ast.expr, text: str) -> object:
-    """Returns the stage, or the tuple of stages, of an argument."""
-    if isinstance(node, (ast.List, ast.Tuple)):
-        return tuple(_nested(each, text) for each in node.elts)
-    return _stage(ast.Expr(node), text)
-
-
-def _literal(node: ast.expr, stage: str) -> object:
-    try:
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
-            return ast.literal_eval(node.left) / ast.literal_eval(node.right)
-        return ast.literal_eval(node)
-    except (ValueError, TypeError, ZeroDivisionError):
-        raise UsageError(f"stage {stage}: {ast.unparse(node)!r} is not a literal value") from None
-
-
-def text(stages: Iterable[Stage]) -> str:
-    """Returns text that `parse` reads: the stages with the fields that differ from their defaults, by name.
-
-    Raises UsageError for a stage that is not registered.
-    """
-    return "; ".join(_call(stage) for stage in stages)
-
-
-def _call(stage: object) -> str:
-    """Returns a stage as text, and any other value as a literal."""
-    if not isinstance(stage, Stage):
-        return repr(stage)
-    if type(stage) is not _table.get(stage.name):
-        stage.refuse(f"{type(stage).__qualname__} is not in the registry: decorate the class with @register")
-    changed = [
-        f"{field.name}={_call(getattr(stage, field.name))}"
-        for field in dataclasses.fields(stage)
-        if field.name != stage.variadic and getattr(stage, field.name) != field.default
-    ]
-    several = [_call(each) for each in getattr(stage, stage.variadic)] if stage.variadic else []
-    return f"{stage.name}({', '.join([*several, *changed])})"

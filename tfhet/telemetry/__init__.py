@@ -18,7 +18,7 @@ The timeline that it leaves becomes tables (`timeline_tables`, of summaries), a 
 from __future__ import annotations
 
 from tfhet.telemetry.endpoint import serve_metrics
-from tfhet.telemetry.host_counters import gpu_count
+from tfhet.telemetry.gpus import gpu_count
 from tfhet.telemetry.metric import METRICS, UP, Metric, emf_line, training_metrics
 from tfhet.telemetry.sampler import Sampler
 from tfhet.telemetry.tensorboard import ScalarFile, write_scalars

@@ -11,7 +11,8 @@ import psutil
 
 from tfhet.clock import SYSTEM, Clock, cpu_of
 from tfhet.record import ClockOffset, Entry, HostUsage, TimelineFile, UsageSample
-from tfhet.telemetry.host_counters import GpuMonitor, HostCounters, HostCounts, host_counters
+from tfhet.telemetry.gpus import GpuMonitor
+from tfhet.telemetry.host_counters import HostCounters, HostCounts, host_counters
 from tfhet.writer import Writer
 
 PERIOD_S = 1.0

@@ -19,7 +19,7 @@ import tensorflow as tf
 from tfhet.clock import SYSTEM
 from tfhet.errors import DataError, TfhetError, UsageError
 from tfhet.record import read_json, write_json
-from tfhet.trainer.audit import Ledger
+from tfhet.trainer.ledger import Ledger
 from tfhet.trainer.manifest import Manifest, Owner, Progress, sync_folder
 
 log = logging.getLogger("tfhet")

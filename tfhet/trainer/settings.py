@@ -14,16 +14,14 @@ class Settings:
     """Model, data, length and manner of a training. Every field is an argument `--NAME VALUE`."""
 
     model: str = "resnet50"
-    """Model to train: `resnet50`, `small_cnn` (two convolutions) or `emulated` (a step that takes `step_ms` and no
-    CPU)."""
+    """Model to train: `resnet50`, `small_cnn` (two convolutions) or `emulated` (takes `step_ms` and no CPU)."""
     step_ms: float = 50.0
     """Length of an emulated step, in milliseconds."""
     step_file: str = ""
     """File that holds the length of an emulated step instead. The trainer reads it before each step, so it may change
     during a run; until it exists, `step_ms` holds."""
     data: str = "training"
-    """Channel to train on, or `synthetic:EXAMPLES:SPLITS` (`synthetic:EXAMPLES:SPLITS:uneven` for splits of different
-    sizes)."""
+    """Channel to train on, or `synthetic:EXAMPLES:SPLITS` (with `:uneven` behind it, splits differ in size)."""
     validation: str = "validation"
     """Channel to validate on after every epoch. Without such a channel there is no validation."""
     image_size: int = 0
@@ -63,8 +61,7 @@ class Settings:
     resume: bool = True
     """Whether training continues from the newest checkpoint."""
     audit: bool = True
-    """Whether the trainer counts by id what each epoch delivered. Only with the audit can lost examples be read
-    again."""
+    """Whether the trainer counts by id what each epoch delivered; only then are lost examples read again."""
     on_bad_record: str = "fail"
     """Response to a record or an image that cannot be read: `fail` ends the training and names it, `skip` counts it and
     continues."""
@@ -96,10 +93,7 @@ class Settings:
         return arguments.parse(cls, arguments.underscored(argv), "tfhet.trainer")[0]
 
     def learning_rate_at(self, epoch: float, ranks: int) -> float:
-        """The learning rate after `epoch` epochs, fractions included: linear scaling with gradual warm-up.
-
-        Source: Goyal et al. 2017, section 2.2; Horovod's LearningRateWarmupCallback.
-        """
+        """The learning rate after `epoch` epochs: linear scaling, gradual warm-up (Goyal et al. 2017, section 2.2)."""
         if epoch >= self.warmup_epochs:
             return self.learning_rate * ranks
         return self.learning_rate * (1 + (ranks - 1) * epoch / self.warmup_epochs)

@@ -22,9 +22,9 @@ from tfhet.placement import bytes_per_example
 from tfhet.planes import Reader
 from tfhet.record import RunFolder, RunSummary
 from tfhet.strategies import Collective, JobContext
-from tfhet.trainer.audit import Ledger
 from tfhet.trainer.board import OFF, Board
 from tfhet.trainer.checkpoint import Checkpoints, Progress, export
+from tfhet.trainer.ledger import Ledger
 from tfhet.trainer.loop import Begun, Loop
 from tfhet.trainer.meter import Journal, Meter
 from tfhet.trainer.parts import Skipped

@@ -12,8 +12,8 @@ from tfhet import native
 from tfhet.stages import Equalize, GaussianNoise, Grayscale, RandomSaturation, randomness
 from tfhet.stages.colour import mixed
 from tfhet.stages.contrast import equalizers
-from tfhet.stages.levels import Statistics
 from tfhet.stages.painting import painted
+from tfhet.stages.statistics import Statistics
 
 pytestmark = pytest.mark.skipif(not native.available("colour"), reason="compiled ops cannot be built here")
 RNG = np.random.default_rng(1)

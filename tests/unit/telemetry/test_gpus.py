@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tfhet.telemetry.host_counters import GpuMonitor, gpu_count
+from tfhet.telemetry.gpus import GpuMonitor, gpu_count
 
 
 class FakeNvml:

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from tfhet.source import example_id
 from tfhet.strategies.solo import SoloCollective
-from tfhet.trainer.audit import Audit, Visits
+from tfhet.trainer.audit import Audit
+from tfhet.trainer.visits import Visits
 
 
 def source(*sizes: int, known: bool = True) -> Any:

@@ -12,8 +12,8 @@ import tensorflow as tf
 from tfhet.errors import DataError, UsageError
 from tfhet.strategies.solo import SoloCollective
 from tfhet.trainer import checkpoint
-from tfhet.trainer.audit import Ledger
 from tfhet.trainer.checkpoint import Checkpoints, Progress, Superseded, export
+from tfhet.trainer.ledger import Ledger
 from tfhet.trainer.step import KerasAccelerator
 
 

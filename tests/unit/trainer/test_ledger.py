@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tfhet.errors import DataError
 from tfhet.source import example_id
-from tfhet.trainer.audit import Ledger
+from tfhet.trainer.ledger import Ledger
 
 SIZES = (3, 0, 1, 4)
 ALL = [example_id(split, position) for split, size in enumerate(SIZES) for position in range(size)]

@@ -17,10 +17,10 @@ from tfhet.source import Raw, Scalar, write_tfrecords
 from tfhet.stages import ImageSpec, PlacedStage, parse
 from tfhet.strategies import JobContext
 from tfhet.trainer.__main__ import main
-from tfhet.trainer.audit import Ledger
 from tfhet.trainer.build import build, certain
 from tfhet.trainer.checkpoint import Checkpoints, Progress
 from tfhet.trainer.emulated import EmulatedAccelerator
+from tfhet.trainer.ledger import Ledger
 from tfhet.trainer.settings import Settings
 
 QUICK = ["--model", "small_cnn", "--chain", "rescale()", "--shuffle", "0", "--log_every", "2", "--batch_size", "16"]

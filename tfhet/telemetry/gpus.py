@@ -1,0 +1,83 @@
+"""The GPUs of a host: how many, and what they use, read by NVIDIA's management library (NVML, package nvidia-ml-py)."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+GPU_PERIOD_S = 1.0
+"""Interval between two readings of the GPUs."""
+GPU_DRIVER = Path("/proc/driver/nvidia/gpus")
+"""Folder of the driver with one entry per GPU; in a container, per GPU that the container may use."""
+
+
+def gpu_count(env: Mapping[str, str], driver: Path = GPU_DRIVER) -> int:
+    """Number of GPUs that a process with these variables may use.
+
+    The first source that is present decides: `CUDA_VISIBLE_DEVICES`, `SM_NUM_GPUS`, the driver.
+    """
+    visible = env.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        names = [name.strip() for name in visible.split(",")]
+        # CUDA ignores everything from the first invalid name on, such as -1 (CUDA programming guide).
+        return next((i for i, name in enumerate(names) if not name or name.startswith("-")), len(names))
+    count = env.get("SM_NUM_GPUS", "")
+    if count.isascii() and count.isdigit() and len(count) < 5:
+        return int(count)
+    try:
+        return sum(1 for _ in driver.iterdir())
+    except OSError:
+        return 0
+
+
+class GpuMonitor:
+    """Reads all GPUs once a second in a thread of its own, because the driver may answer slowly or hang."""
+
+    def __init__(self, load: Callable[[], Any] = lambda: importlib.import_module("pynvml")):
+        """load: returns the module of nvidia-ml-py, or raises ImportError."""
+        self.missing = ""
+        """Why there are no readings; "" while there are, or may be."""
+        self.latest: tuple[tuple[float, int], ...] = ()
+        """The last reading of each GPU, in the driver's order: share of the driver's last sampling period in which a
+        kernel ran, 0 to 100 (nvmlDeviceGetUtilizationRates), and bytes of memory in use."""
+        self._ended = threading.Event()
+        try:
+            self._nvml = load()
+        except ImportError:
+            self.missing = "nvidia-ml-py is not installed (pip install nvidia-ml-py)"
+
+    def start(self) -> GpuMonitor:
+        """Starts the thread, if the library is there. The thread does not keep the process alive."""
+        if not self.missing:
+            threading.Thread(target=self.run, name="tfhet-nvml", daemon=True).start()
+        return self
+
+    def stop(self) -> None:
+        """Ends the thread within about a second."""
+        self._ended.set()
+
+    def run(self, period_s: float = GPU_PERIOD_S) -> None:
+        """Reads until `stop` is called or the driver reports an error."""
+        nvml = self._nvml
+        try:
+            nvml.nvmlInit()
+            try:
+                handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
+                while not self._ended.is_set():
+                    self.latest = tuple(
+                        (
+                            float(nvml.nvmlDeviceGetUtilizationRates(handle).gpu),
+                            int(nvml.nvmlDeviceGetMemoryInfo(handle).used),
+                        )
+                        for handle in handles
+                    )
+                    self._ended.wait(period_s)
+            finally:
+                with contextlib.suppress(nvml.NVMLError):
+                    nvml.nvmlShutdown()
+        except nvml.NVMLError as error:
+            self.latest, self.missing = (), f"NVML reports: {error}"
