@@ -25,23 +25,12 @@ if TYPE_CHECKING:
     from tfhet.stages import ImageSpec, Stage
     from tfhet.strategies import JobContext
 
+# fmt: off
 __all__ = [
-    "Cut",
-    "Figure",
-    "ImageSpec",
-    "JobContext",
-    "Pipeline",
-    "Record",
-    "RunFolder",
-    "RunSummary",
-    "Stage",
-    "SyntheticSource",
-    "TFRecordSource",
-    "TfhetError",
-    "UsageError",
-    "distribute",
-    "stages",
+    "Cut", "Figure", "ImageSpec", "JobContext", "Pipeline", "Record", "RunFolder", "RunSummary", "Stage",
+    "SyntheticSource", "TFRecordSource", "TfhetError", "UsageError", "distribute", "stages",
 ]
+# fmt: on
 
 lazy.names_on_demand(
     __name__,

@@ -23,23 +23,12 @@ if TYPE_CHECKING:
     from tfhet.advice.plan import choice_of, of_plan
     from tfhet.advice.training_job import HostUtilisation, ObservedJob, of_training_job
 
+# fmt: off
 __all__ = [
-    "Diagnosis",
-    "Finding",
-    "HostUtilisation",
-    "InputState",
-    "ObservedJob",
-    "choice_of",
-    "feeding",
-    "of_pipeline",
-    "of_plan",
-    "of_run",
-    "of_training_job",
-    "paragraph",
-    "sentence",
-    "sentences",
-    "state_by_wait",
+    "Diagnosis", "Finding", "HostUtilisation", "InputState", "ObservedJob", "choice_of", "feeding", "of_pipeline",
+    "of_plan", "of_run", "of_training_job", "paragraph", "sentence", "sentences", "state_by_wait",
 ]
+# fmt: on
 
 lazy.names_on_demand(
     __name__,

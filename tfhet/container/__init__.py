@@ -17,27 +17,12 @@ if TYPE_CHECKING:
     from tfhet.container.sweeper import Owner, claim, sweep
     from tfhet.container.tool import compiled
 
+# fmt: off
 __all__ = [
-    "LEAST_CPUS",
-    "OVERLAY",
-    "PURPOSES",
-    "READ_ONLY",
-    "SHARED",
-    "SUBNET",
-    "Bridge",
-    "Cgroup",
-    "Container",
-    "KernelFeature",
-    "Limits",
-    "Mount",
-    "Owner",
-    "claim",
-    "compiled",
-    "missing",
-    "probe",
-    "require",
-    "sweep",
+    "LEAST_CPUS", "OVERLAY", "PURPOSES", "READ_ONLY", "SHARED", "SUBNET", "Bridge", "Cgroup", "Container",
+    "KernelFeature", "Limits", "Mount", "Owner", "claim", "compiled", "missing", "probe", "require", "sweep",
 ]
+# fmt: on
 
 lazy.names_on_demand(
     __name__,

@@ -11,14 +11,8 @@ from tfhet.control.message import MAX_LINE_BYTES, Message, ProtocolError
 from tfhet.control.secret import HYPERPARAMETER_VARIABLE, SECRET_VARIABLE, Secret, new_secret
 from tfhet.control.server import LinkServer
 
+# fmt: off
 __all__ = [
-    "HYPERPARAMETER_VARIABLE",
-    "MAX_LINE_BYTES",
-    "SECRET_VARIABLE",
-    "LinkServer",
-    "LinkClient",
-    "Message",
-    "ProtocolError",
-    "Secret",
-    "new_secret",
+    "HYPERPARAMETER_VARIABLE", "MAX_LINE_BYTES", "SECRET_VARIABLE", "LinkServer", "LinkClient", "Message",
+    "ProtocolError", "Secret", "new_secret",
 ]

@@ -1,4 +1,4 @@
-"""What the simulator can do to hosts on this machine, as checks."""
+"""Checks of the simulator: its abilities on this machine."""
 
 from __future__ import annotations
 

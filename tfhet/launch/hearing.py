@@ -1,4 +1,4 @@
-"""What a launcher hears of one training script: its messages and the lines of its log."""
+"""The messages and log lines of one training script, as its launcher hears them."""
 
 from __future__ import annotations
 

@@ -28,27 +28,9 @@ from tfhet.messages.log_line import (
     parse_line,
 )
 
+# fmt: off
 __all__ = [
-    "CHANNEL_VARIABLE",
-    "UNITS",
-    "Channel",
-    "ContainerFailureLine",
-    "EpochLine",
-    "FirstBatchLine",
-    "Grammar",
-    "HostLine",
-    "JobResultLine",
-    "MessageError",
-    "MetricLine",
-    "ProcessChannel",
-    "RestartLine",
-    "StepPartsLine",
-    "UnknownKind",
-    "epoch_pattern",
-    "inherited",
-    "link",
-    "metric_pattern",
-    "parse_line",
-    "rank",
-    "server",
+    "CHANNEL_VARIABLE", "UNITS", "Channel", "ContainerFailureLine", "EpochLine", "FirstBatchLine", "Grammar",
+    "HostLine", "JobResultLine", "MessageError", "MetricLine", "ProcessChannel", "RestartLine", "StepPartsLine",
+    "UnknownKind", "epoch_pattern", "inherited", "link", "metric_pattern", "parse_line", "rank", "server",
 ]

@@ -15,20 +15,8 @@ from tfhet.placement.lowering import (
 from tfhet.placement.pipeline import Pipeline
 from tfhet.placement.rest import Rest
 
+# fmt: off
 __all__ = [
-    "Cut",
-    "Inspection",
-    "Pipeline",
-    "Rest",
-    "bytes_per_example",
-    "inspect",
-    "label_spec",
-    "local_part",
-    "one_by_one",
-    "one_epoch",
-    "preparation",
-    "remote_part",
-    "steps",
-    "without_autotune",
-    "without_last_assertion",
+    "Cut", "Inspection", "Pipeline", "Rest", "bytes_per_example", "inspect", "label_spec", "local_part", "one_by_one",
+    "one_epoch", "preparation", "remote_part", "steps", "without_autotune", "without_last_assertion",
 ]

@@ -28,27 +28,13 @@ if TYPE_CHECKING:
     from tfhet.plan.search import Space
     from tfhet.plan.workload import CutCost, PipelineCost, Trainer, Workload
 
+# fmt: off
 __all__ = [
-    "Candidate",
-    "ClusterShape",
-    "CutCost",
-    "HostType",
-    "Interval",
-    "Layout",
-    "Market",
-    "PipelineCost",
-    "Plan",
-    "PlanLimits",
-    "Prediction",
-    "Resource",
-    "Space",
-    "Trainer",
-    "Where",
-    "Workload",
-    "best_layout",
-    "make_plan",
+    "Candidate", "ClusterShape", "CutCost", "HostType", "Interval", "Layout", "Market", "PipelineCost", "Plan",
+    "PlanLimits", "Prediction", "Resource", "Space", "Trainer", "Where", "Workload", "best_layout", "make_plan",
     "predict",
 ]
+# fmt: on
 
 lazy.names_on_demand(
     __name__,

@@ -23,18 +23,12 @@ if TYPE_CHECKING:
     from tfhet.profile.rounds import Effort, measure
     from tfhet.profile.target import load
 
+# fmt: off
 __all__ = [
-    "Anatomy",
-    "Cost",
-    "Effort",
-    "PipelinePart",
-    "Profile",
-    "anatomy_of",
-    "load",
-    "measure",
-    "parts_of_dataset",
+    "Anatomy", "Cost", "Effort", "PipelinePart", "Profile", "anatomy_of", "load", "measure", "parts_of_dataset",
     "parts_of_pipeline",
 ]
+# fmt: on
 
 lazy.names_on_demand(
     __name__,

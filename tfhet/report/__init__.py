@@ -23,27 +23,12 @@ if TYPE_CHECKING:
     from tfhet.report.run_view import RunView
     from tfhet.report.tables import compare, figure_table, run_table, show, table, text
 
+# fmt: off
 __all__ = [
-    "Given",
-    "Picture",
-    "PriceOf",
-    "RunView",
-    "Screen",
-    "bill",
-    "compare",
-    "duration",
-    "figure_table",
-    "number",
-    "page",
-    "read_given",
-    "run_table",
-    "screen",
-    "show",
-    "table",
-    "text",
-    "usd",
-    "write_html",
+    "Given", "Picture", "PriceOf", "RunView", "Screen", "bill", "compare", "duration", "figure_table", "number", "page",
+    "read_given", "run_table", "screen", "show", "table", "text", "usd", "write_html",
 ]
+# fmt: on
 
 lazy.names_on_demand(
     __name__,

@@ -12,19 +12,12 @@ if TYPE_CHECKING:
     from tfhet.simulate.scale import BASE_BYTES, PROCESS_BYTES
     from tfhet.simulate.simulation import Simulation, run_dir, simulate
 
+# fmt: off
 __all__ = [
-    "BASE_BYTES",
-    "DIGITS",
-    "PROCESS_BYTES",
-    "ClusterFile",
-    "Fault",
-    "GroupFile",
-    "Simulation",
-    "load",
-    "presets",
-    "run_dir",
-    "simulate",
+    "BASE_BYTES", "DIGITS", "PROCESS_BYTES", "ClusterFile", "Fault", "GroupFile", "Simulation", "load", "presets",
+    "run_dir", "simulate",
 ]
+# fmt: on
 
 lazy.names_on_demand(
     __name__,

@@ -25,31 +25,13 @@ if TYPE_CHECKING:
     from tfhet.source.tfrecord import TFRecordSource
     from tfhet.source.writing import write_tfrecords
 
+# fmt: off
 __all__ = [
-    "RECORD_ERRORS",
-    "BadRecord",
-    "BlockSource",
-    "Encoded",
-    "Feature",
-    "Fixed",
-    "Prepare",
-    "Raw",
-    "Scalar",
-    "Sidecar",
-    "Source",
-    "SyntheticSource",
-    "TFRecordSource",
-    "diagnose",
-    "digits",
-    "error_text",
-    "example_id",
-    "find",
-    "from_image_folder",
-    "photos",
-    "position_of",
-    "split_of",
-    "write_tfrecords",
+    "RECORD_ERRORS", "BadRecord", "BlockSource", "Encoded", "Feature", "Fixed", "Prepare", "Raw", "Scalar", "Sidecar",
+    "Source", "SyntheticSource", "TFRecordSource", "diagnose", "digits", "error_text", "example_id", "find",
+    "from_image_folder", "photos", "position_of", "split_of", "write_tfrecords",
 ]
+# fmt: on
 
 lazy.names_on_demand(
     __name__,

@@ -14,19 +14,8 @@ from tfhet.strategies.rank_source import OWN, RankSource
 from tfhet.strategies.registry import AUTO, chosen, get, names, rank_of, source_of, sources
 from tfhet.strategies.strategy import Collective, Meeting, Strategy
 
+# fmt: off
 __all__ = [
-    "AUTO",
-    "LOCAL_PLANE",
-    "OWN",
-    "Collective",
-    "JobContext",
-    "Meeting",
-    "RankSource",
-    "Strategy",
-    "chosen",
-    "get",
-    "names",
-    "rank_of",
-    "source_of",
-    "sources",
+    "AUTO", "LOCAL_PLANE", "OWN", "Collective", "JobContext", "Meeting", "RankSource", "Strategy", "chosen", "get",
+    "names", "rank_of", "source_of", "sources",
 ]

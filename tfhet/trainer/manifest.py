@@ -40,7 +40,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a whole checkpoint holds."""
+    """The content of a whole checkpoint."""
 
     progress: Progress
     owner: Owner

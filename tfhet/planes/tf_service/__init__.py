@@ -30,21 +30,11 @@ from tfhet.planes.tf_service.settings import ServiceSettings
 if TYPE_CHECKING:
     from tfhet.planes.tf_service.transport import Transport
 
+# fmt: off
 __all__ = [
-    "CLIENT",
-    "DEFAULT",
-    "DTYPES",
-    "Fleet",
-    "Moved",
-    "Order",
-    "PLAIN",
-    "PREFIX",
-    "RATE",
-    "RATIO",
-    "ServiceSettings",
-    "TF_SERVICE",
-    "Transport",
-    "WORKER",
+    "CLIENT", "DEFAULT", "DTYPES", "Fleet", "Moved", "Order", "PLAIN", "PREFIX", "RATE", "RATIO", "ServiceSettings",
+    "TF_SERVICE", "Transport", "WORKER",
 ]
+# fmt: on
 
 lazy.names_on_demand(__name__, {"transport": "Transport"})  # it needs TensorFlow
