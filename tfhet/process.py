@@ -189,10 +189,10 @@ class Child:
         assert code is not None
         return code
 
-    async def stop(self, grace_s: float = 5.0) -> int:
-        """Ends it with its group: SIGTERM, and SIGKILL for what is left after `grace_s`."""
+    async def stop(self, grace_s: float = 5.0, by: signal.Signals = signal.SIGTERM) -> int:
+        """Ends it with its group: by a signal, and by SIGKILL what is left after `grace_s`."""
         if self.code is None:
-            self._signal(signal.SIGTERM)
+            self._signal(by)
             try:
                 async with Deadline(grace_s):
                     await self._output.ended.wait()

@@ -62,6 +62,8 @@ class ChaosOutcome:
     """What was there afterwards."""
     resumed: RunSummary | None = None
     """Of a job that was told to stop: the one that took up where it left off, without faults."""
+    judged: tuple[str, ...] = ()
+    """What `benchmarks.judge` found of a job that went on, or was taken up."""
 
     @property
     def codes(self) -> dict[str, int | None]:
@@ -161,6 +163,7 @@ class ChaosOutcome:
             found.append(f"no cause is named: {cause}")
         if self.resumed is not None and self.resumed.exit_code:
             found.append(f"the job that took it up failed: {bare(str(self.resumed.cause))}")
+        found += [f"by the judge: {words}" for words in self.judged]
         counts = {"uncounted": self.uncounted, "missing": self.sum("missing"), "repeated": self.sum("repeated")}
         return found + [f"{count} examples {what}" for what, count in counts.items() if count]
 
@@ -181,6 +184,7 @@ class ChaosOutcome:
             "epochs": [dict(epoch) for epoch in self.summary.epochs],
             "resumed": None if self.resumed is None else [dict(epoch) for epoch in self.resumed.epochs],
             "uncounted": self.uncounted,
+            "judged": list(self.judged),
             "left": list(self.left),
             "breaches": self.breaches,
         }

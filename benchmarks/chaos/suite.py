@@ -2,8 +2,9 @@
 
 Two schedules count from the moment when the ranks begin to read their data, the next two from their first steps.
 Of every job: whether it ended within the promise for what was done to it, in a way that this allows, with launchers
-that agree; whether every example is accounted for; and what it left behind. A job that was told to stop is taken up
-by another one, which has to account for the examples of both.
+that agree; whether every example is accounted for, by the job's own audit and by `benchmarks.judge`, which shares no
+code with it; and what it left behind. A job that was told to stop is taken up by another one, which has to account for
+the examples of both.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.chaos.expectation import STOP
+from benchmarks.chaos.expectation import GOES_ON, STOP
 from benchmarks.chaos.outcome import ChaosOutcome, strikes
 from benchmarks.chaos.schedule import Aim, schedule
 from benchmarks.cluster_runs.leftovers import Before, taken_away
 from benchmarks.cluster_runs.observed_job import ObservedJob, new_place
 from benchmarks.faults.case import EPOCHS, LEASE_S, READY_S
+from benchmarks.judge.judge import Run, content_of, judge
 from tfhet.bench.harness import report
 from tfhet.bench.suite import Suite
 from tfhet.errors import UsageError
@@ -29,6 +31,7 @@ from tfhet.events import Observer
 from tfhet.launch.settings import LaunchSettings
 from tfhet.record import Figure, Record, RunFolder, RunSummary
 from tfhet.simulate import ClusterFile, Fault, GroupFile
+from tfhet.source.digits import digits
 
 CHANNELS = {"training": "digits/train"}
 CLUSTERS = (
@@ -47,7 +50,7 @@ def arguments(ranks: int) -> list[str]:
     return [
         *f"--model emulated --step_ms 50 --batch_size {GLOBAL_BATCH // ranks} --epochs {EPOCHS} --shuffle 0".split(),
         *f"--chain none --validation none --export false --lease_s {LEASE_S:g}".split(),
-        *f"--ready_timeout_s {READY_S:g} --log_every 5".split(),
+        *f"--ready_timeout_s {READY_S:g} --log_every 5 --train_script benchmarks/job_scripts/witness_train.py".split(),
     ]
 
 
@@ -67,12 +70,19 @@ def run_seed(seed: int, launcher: Path, place: Path, hosts: str = "process") -> 
     outcome = _outcome(seed, job, job.run(), faults, aim)
     gone = set().union(*(taken_away(strike.fault, job) for strike in outcome.strikes))
     outcome = dataclasses.replace(outcome, left=before.left_by(job, gone))
+    if outcome.kind == GOES_ON:
+        return dataclasses.replace(outcome, judged=_judged(job))
     if outcome.kind != STOP:
         return outcome
     (place / "resumed").mkdir()
     (place / "resumed" / "checkpoints").symlink_to(job.checkpoints)
-    resumed = ObservedJob(cluster, command, place / "resumed", **how).run()
-    return dataclasses.replace(outcome, resumed=resumed)
+    again = ObservedJob(cluster, command, place / "resumed", **how)
+    return dataclasses.replace(outcome, resumed=again.run(), judged=_judged(job, again))
+
+
+def _judged(*jobs: ObservedJob) -> tuple[str, ...]:
+    expected = content_of(digits() / "train")
+    return tuple(judge([Run.read(job.folder.path) for job in jobs], expected, EPOCHS))
 
 
 def _outcome(seed: int, job: ObservedJob, summary: RunSummary, faults: tuple[Fault, ...], aim: Aim) -> ChaosOutcome:

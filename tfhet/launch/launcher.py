@@ -37,8 +37,8 @@ from tfhet.telemetry import Metric, Sampler, gpu_count, serve_metrics
 from tfhet.writer import Writer
 
 KILL_GRACE_S = 1.0
-"""Seconds that a training script may take to end after SIGTERM when the job has failed. It is short, because a script
-that takes the signal for a request to stop may wait for other ranks in an allreduce."""
+"""Seconds that a training script may take to end after SIGHUP when the job has failed. It is short, because a script
+that handles the signal may wait for other ranks in an allreduce."""
 SERVER_GRACE_S = 1.0
 """Seconds that a process of the data plane may take to end."""
 

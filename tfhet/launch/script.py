@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import Callable, Mapping, Sequence
 
 from tfhet.errors import JobFailed
@@ -82,12 +83,13 @@ class Script:
             self._ending = asyncio.create_task(self._child.stop(SCRIPT_GRACE_S), name="stop")
 
     async def stop(self, grace_s: float) -> None:
-        """Ends it, by SIGKILL after `grace_s` seconds."""
+        """Ends it: by SIGKILL after `grace_s` seconds, and before that by SIGHUP, which no script takes for the request
+        to save that SIGTERM is; only a script that was asked to stop gets SIGTERM again."""
         if self._ending is not None:
             self._ending.cancel()
             await asyncio.gather(self._ending, return_exceptions=True)
         if self._child is not None:
-            await self._child.stop(grace_s)
+            await self._child.stop(grace_s, signal.SIGTERM if self._is_stopping else signal.SIGHUP)
 
     async def _kill_when_stalled(self, child: Child) -> None:
         await self._hearing.stalls(self._assignment.settings.stall_timeout_s)

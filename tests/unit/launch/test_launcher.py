@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -285,6 +286,40 @@ def test_a_script_that_is_told_to_stop_may_finish_what_it_does(environment_of, t
     assert any("kept" in line for line in lines), lines
     if expected:
         assert "t1/0 was asked to stop (SIGTERM)" in failure(tmp_path)
+
+
+def test_a_log_that_is_not_read_neither_holds_the_job_nor_its_leases(environment_of, tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text("for number in range(30000): print(number, 'x' * 100)\n")
+    env = {**os.environ, **environment_of("t1", data=())}
+    command = [*LAUNCHER, "--train_script", str(script)]
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        assert process.wait(60) == 0  # though the pipe is full
+        assert process.stdout is not None
+        assert "[t1/0] 0 x" in process.stdout.read()
+
+
+def test_the_last_lines_of_a_log_that_is_read_late_are_there_and_the_dropped_ones_are_counted(environment_of, tmp_path):
+    script, printed, read = (tmp_path / name for name in ("train.py", "printed", "read"))
+    script.write_text(
+        "import pathlib, time\n"
+        "for number in range(30000): print(number, 'x' * 100)\n"
+        f"print('flushed', flush=True)\npathlib.Path({str(printed)!r}).touch()\n"
+        f"while not pathlib.Path({str(read)!r}).exists(): time.sleep(0.01)\n"
+    )
+    env = {**os.environ, **environment_of("t1", data=())}
+    command = [*LAUNCHER, "--train_script", str(script)]
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        while not printed.exists() and process.poll() is None:
+            time.sleep(0.01)
+        read.touch()
+        assert process.stdout is not None
+        lines = process.stdout.read().splitlines()
+        assert process.wait(60) == 0
+    dropped = sum(int(line.split()[1]) for line in lines if "lines were dropped" in line)
+    assert dropped > 10000
+    assert dropped + len([line for line in lines if line.endswith("xxx")]) == 30000
+    assert "[t1/0] flushed" in lines
 
 
 def test_a_script_that_told_of_its_progress_and_stops_to_is_ended(launch, tmp_path):
