@@ -55,6 +55,24 @@ def check_free(port: int, host: str = "0.0.0.0") -> None:
             raise UsageError(busy(port, host, error)) from error
 
 
+def claim(port: int) -> socket.socket:
+    """Keeps a port for this process until the socket that it returns is closed, and checks that it is free.
+
+    gRPC lets several servers share a port, and a server needs a moment from its start to its bind: the claim is what
+    another tfhet job on this machine finds meanwhile. Raises UsageError for a port that is claimed or in use.
+    """
+    held = socket.socket(socket.AF_UNIX)
+    try:
+        held.bind(f"\0tfhet-port-{port}")  # Linux: a name without a file, in this network namespace
+        check_free(port)
+    except BaseException as error:
+        held.close()
+        if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+            raise UsageError(f"port {port} is kept by another tfhet job on this machine; give another port") from None
+        raise
+    return held
+
+
 def busy(port: int, host: str, error: BaseException) -> str:
     """The message for a bind of `host`:`port` that failed with `error`."""
     code = getattr(error, "errno", None)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tfhet.clock import SYSTEM
 from tfhet.errors import JobFailed, TfhetError
 from tfhet.process import describe_exit
 
@@ -16,6 +17,9 @@ LOG_LIMIT = 2000
 """Characters of log that travel with a job result."""
 FAILURE_LIMIT = 1024
 """Characters of the failure file that SageMaker shows."""
+
+STARTS_WITHIN_S = 10.0
+"""Maximum seconds between the starts of the launchers of one host."""
 
 IsNoise = Callable[[str], bool]
 
@@ -71,9 +75,12 @@ def _exit_code(code: int) -> int:
     return code if code >= 0 else 128 - code
 
 
-def write_failure(path: Path, cause: str, label: str, code: int, tail: Iterable[str] = ()) -> bool:
-    """Writes cause, launcher and the last log lines, unless the file exists: the first cause is the true one.
+def write_failure(
+    path: Path, cause: str, label: str, code: int, tail: Iterable[str] = (), began_s: float | None = None
+) -> bool:
+    """Writes cause, launcher and the last log lines, unless the job has such a file: the first cause is the true one.
 
+    began_s: when this launcher began, on the wall clock (now); a file from STARTS_WITHIN_S before is an earlier job's.
     Returns whether it was written. Never raises: the exit code must not be lost over it. Writes nothing where there is
     no base directory, as on a machine that SageMaker has not laid out.
     """
@@ -84,6 +91,9 @@ def write_failure(path: Path, cause: str, label: str, code: int, tail: Iterable[
     try:
         if path.parent.parent.is_dir():
             path.parent.mkdir(exist_ok=True)
+        began_s = SYSTEM.wall() if began_s is None else began_s
+        if path.exists() and path.stat().st_mtime < began_s - STARTS_WITHIN_S:
+            path.unlink()
         with open(path, "x", encoding="utf-8", errors="replace") as file:
             file.write(text[:FAILURE_LIMIT])
     except OSError:

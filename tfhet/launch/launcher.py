@@ -246,7 +246,9 @@ class Launcher:
 
     def _report_failure(self, result: JobResult) -> None:
         self.say(str(JobResultLine(result.code, result.headline)))
-        write_failure(self.place.paths.failure, result.headline, self.place.label, result.code, result.log)
+        write_failure(
+            self.place.paths.failure, result.headline, self.place.label, result.code, result.log, self.began_s
+        )
         if self.assignment.source is not None:
             self.assignment.source.release(self.place)
 

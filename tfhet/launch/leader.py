@@ -45,6 +45,7 @@ class Leader:
         """side: of the data plane, in this launcher. on_stop: called once, when the scripts have to stop. on_host_lost:
         called with a host that no longer serves, when the job goes on without it."""
         self.place = assignment.place
+        self.job_id = f"{job_name(self.place.env) or 'job'}-{secrets.token_hex(4)}"
         self.exit_codes: dict[str, int] = {}
         """Exit codes of the other launchers, by member, as they reported them on leaving."""
         self.trained_s: float | None = None
@@ -98,10 +99,9 @@ class Leader:
                     await self._changed.wait()
         except asyncio.TimeoutError:
             raise NotReady(f"not ready after {limit_s:g} s: {self._missing()}") from None
-        job_id = f"{job_name(self.place.env) or 'job'}-{secrets.token_hex(4)}"
         interface = self.place.identity.cluster.network_interface
         order = {} if self._meeting is None else self._meeting.open(self.place.leader_address, interface)
-        start = link.Start(job_id, dict(self._side.order()), dict(order))
+        start = link.Start(self.job_id, dict(self._side.order()), dict(order))
         self._server.broadcast(link.to_json(start))
         self._begun = True
         return start

@@ -8,6 +8,7 @@ import signal
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tfhet.clock import SYSTEM
 from tfhet.cluster import Rank, host_paths, identify
 from tfhet.launch.init import STOP_SIGNALS
 from tfhet.launch.job_result import write_failure
@@ -28,7 +29,7 @@ class LocalLaunchers:
         self._ranks, self._command, self._env = tuple(ranks), list(command), dict(env)
         self._host = identify(env).current_host
         self._children: dict[int, Child] = {}
-        self._lines = line_writer()
+        self._lines, self._began_s = line_writer(), SYSTEM.wall()
         self._stopped = asyncio.Event()
         self._failed = 0
         """The exit code for a failure that no launcher could report."""
@@ -86,4 +87,4 @@ class LocalLaunchers:
     def _fail(self, cause: str, code: int) -> None:
         self._failed = self._failed or code
         self._lines.put(f"[{self._host}] {cause}")
-        write_failure(host_paths(self._env).failure, cause, self._host, code)
+        write_failure(host_paths(self._env).failure, cause, self._host, code, began_s=self._began_s)

@@ -89,8 +89,10 @@ def write_outcome(
     """Completes `summary.json`, or creates it when the training wrote none."""
     try:
         summary = folder.read_summary()
+        if summary.job_id != leader.job_id:  # of an earlier job with the same directory
+            summary = RunSummary(job_id=leader.job_id)
     except TfhetError:
-        summary = RunSummary()
+        summary = RunSummary(job_id=leader.job_id)
     place, by_name = assignment.place, {role.name: role for role in known_roles(assignment.settings)}
     groups = {}
     for group in place.identity.cluster.groups:

@@ -49,7 +49,7 @@ def identities(files: Sequence[str]) -> list[list[str | int]]:
     opened.
     """
     shared = os.path.commonprefix(files).rfind("/") + 1
-    return [[file[shared:], _size(file), _edges(file)] for file in files]
+    return [[file[shared:], size := _size(file), _edges(file, size)] for file in files]
 
 
 def _size(file: str) -> int:
@@ -60,12 +60,12 @@ def _size(file: str) -> int:
         raise DataError(f"cannot look at {file}: {reason}", path=file) from None
 
 
-def _edges(file: str) -> str:
-    """Returns a digest of a local file's ends, which differ when other data were written; "" for a remote file."""
+def _edges(file: str, size: int) -> str:
+    """Returns a digest of a file's ends, which differ when other data were written; "" if they cannot be read."""
     try:
-        with open(file, "rb") as content:
+        with tf.io.gfile.GFile(file, "rb") as content:
             head = content.read(_EDGE_BYTES)
-            content.seek(max(0, os.fstat(content.fileno()).st_size - _EDGE_BYTES))
+            content.seek(max(0, size - _EDGE_BYTES))
             return hashlib.blake2b(head + content.read(), digest_size=8).hexdigest()
-    except OSError:
+    except tf.errors.OpError:
         return ""

@@ -12,6 +12,7 @@ Files may lie wherever tf.io.gfile can read. Local files of numbers alone are re
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import itertools
 import json
@@ -164,7 +165,11 @@ class TFRecordSource:
         return {name: feature.spec for name, feature in self.features.items()}
 
     def fingerprint(self) -> str:
-        """Returns a hex digest of the features and of the files' names, sizes and ends."""
+        """Returns a hex digest of the features and of the files' names, sizes and ends, which are read once."""
+        return self._fingerprint
+
+    @functools.cached_property
+    def _fingerprint(self) -> str:
         features = {name: feature.as_json() for name, feature in self.features.items()}
         document = json.dumps([self.name, identities(self.files), features], sort_keys=True)
         return hashlib.blake2b(document.encode(), digest_size=16).hexdigest()

@@ -22,7 +22,7 @@ from tfhet.submit.job import Code, Job
 from tfhet.submit.request import REDACTED, create_request, redacted
 
 ARCHIVE_NAME = "sourcedir.tar.gz"
-LEFT_OUT = ("__pycache__", ".git", ".venv", ".ipynb_checkpoints", ".mypy_cache", ".pytest_cache", ".ruff_cache")
+LEFT_OUT = ("__pycache__", ".git", ".venv", ".ipynb_checkpoints", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".aws")
 """Names of files and folders that are never packed."""
 MOST_BYTES = 200 * 2**20
 """Maximum size of all files. Every host fetches them before it begins; data belong into a channel."""
@@ -78,7 +78,7 @@ def _files(directory: Path) -> Iterator[tuple[str, Path]]:
             if (link := Path(place, name)).is_symlink():
                 raise UsageError(f"the code directory cannot be packed: {link} is a link to a directory; copy it there")
         for name in files:
-            if name not in LEFT_OUT and not name.endswith(".pyc"):
+            if name not in LEFT_OUT and not name.endswith((".pyc", ".pem")) and not name.startswith(".env"):
                 path = Path(place, name)
                 found[path.relative_to(directory).as_posix()] = path
     yield from sorted(found.items())

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from tfhet.cluster import PortRange, Ports, check_free, free_ports, resolve
+from tfhet.cluster import PortRange, Ports, check_free, claim, free_ports, resolve
 from tfhet.errors import ClusterError, UsageError
 
 
@@ -109,3 +109,22 @@ def test_an_address_of_another_machine_is_explained() -> None:
         check_free(0, "192.0.2.1")
     with pytest.raises(UsageError, match="cannot listen on port 70000"):
         check_free(70000)
+
+
+def test_a_claimed_port_belongs_to_one_job_before_it_listens_there():
+    (port,) = free_ports(1)
+    held = claim(port)
+    with pytest.raises(UsageError, match=f"port {port} is kept by another tfhet job"):
+        claim(port)
+    held.close()
+    claim(port).close()
+
+
+def test_a_port_at_which_another_program_listens_cannot_be_claimed_and_is_not_kept():
+    with socket.socket() as listener:
+        listener.bind(("", 0))
+        listener.listen()
+        port = listener.getsockname()[1]
+        with pytest.raises(UsageError, match=f"port {port} .* is in use by process"):
+            claim(port)
+    claim(port).close()

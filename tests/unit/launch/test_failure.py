@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tfhet.launch.job_result import FAILURE_LIMIT, write_failure
+from tfhet.launch.job_result import FAILURE_LIMIT, STARTS_WITHIN_S, write_failure
 
 
 def test_cause_host_code_and_the_last_lines_are_written(tmp_path: Path):
@@ -16,6 +16,15 @@ def test_the_first_cause_is_kept(tmp_path: Path):
     assert write_failure(path, "the first", "t1/0", 3)
     assert not write_failure(path, "the second", "t1/1", 1)
     assert path.read_text().startswith("the first\n")
+
+
+def test_the_cause_of_an_earlier_job_with_the_same_directory_is_replaced(tmp_path: Path):
+    path = tmp_path / "output" / "failure"
+    assert write_failure(path, "of the earlier job", "t1/0", 3)
+    began_s = path.stat().st_mtime
+    assert not write_failure(path, "of another launcher", "t1/1", 1, began_s=began_s + STARTS_WITHIN_S - 1)
+    assert write_failure(path, "of this job", "t1/0", 1, began_s=began_s + STARTS_WITHIN_S + 1)
+    assert path.read_text().startswith("of this job\n")
 
 
 def test_what_is_written_fits_into_what_sagemaker_shows(tmp_path: Path):

@@ -22,7 +22,7 @@ from tfhet.cluster import check_free, free_ports
 from tfhet.launch import main
 from tfhet.launch.launcher import Launcher
 from tfhet.planes.cpus import left_by, usable
-from tfhet.record import RunFolder, Timeline
+from tfhet.record import RunFolder, RunSummary, Timeline
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -126,6 +126,15 @@ def test_a_machine_that_is_no_host_of_a_job_is_told_so_and_left_as_it_is(tmp_pat
     assert main([], {"SAGEMAKER_BASE_DIR": str(tmp_path / "ml")}) == 2
     assert "set SAGEMAKER_BASE_DIR" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_record_of_an_earlier_job_with_the_same_directory_is_not_taken_for_this_ones(launch, tmp_path):
+    folder = RunFolder(tmp_path / "t1" / "output" / "data" / "tfhet")
+    folder.create().write_summary(RunSummary(job_id="an-earlier-job", steps=20, examples_per_s=6404.0))
+    assert launch("import sys; sys.exit(3)") == 3
+    summary = folder.read_summary()
+    assert (summary.exit_code, summary.steps, summary.examples_per_s) == (3, None, None)
+    assert summary.job_id.startswith("job-") and summary.job_id != "an-earlier-job"
 
 
 def test_a_record_that_cannot_be_written_costs_neither_the_training_nor_the_exit_code(launch, tmp_path, capfd):

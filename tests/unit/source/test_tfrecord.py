@@ -175,11 +175,12 @@ def test_the_sidecar_is_plain_json_with_a_schema(directory):
     assert document["features"]["image"] == {"kind": "raw", "shape": [2, 2, 1], "dtype": "uint8"}
 
 
-def test_data_written_anew_under_the_same_names_have_another_fingerprint(tmp_path):
+@pytest.mark.parametrize("scheme", ["", "file://"])
+def test_data_written_anew_under_the_same_names_have_another_fingerprint(tmp_path, scheme):
     prints = []
     for label in (1, 3):
         examples = [{"image": np.full((2, 2, 3), label, np.uint8), "label": label} for _ in range(4)]
         place = tmp_path / str(label) / "data"
         write_tfrecords(place, examples, 2, {"image": Raw((2, 2, 3)), "label": Scalar()})
-        prints.append(TFRecordSource.from_directory(place).fingerprint())
+        prints.append(TFRecordSource(f"{scheme}{place}", {"label": Scalar()}).fingerprint())
     assert prints[0] != prints[1]

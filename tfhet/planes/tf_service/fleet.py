@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import socket
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tfhet.cluster import check_free
+from tfhet.cluster import claim
 from tfhet.errors import JobFailed, NotReady
 from tfhet.messages import server as messages
 from tfhet.planes.cpus import confine, left_by, usable
@@ -58,6 +59,8 @@ class Fleet:
         self._cpus: tuple[int, ...] = ()
         self._workers: dict[str, list[str]] = {}
         """Arguments of each worker, by its name."""
+        self._ports: list[socket.socket] = []
+        """Claims of the ports of its processes."""
         self._journal: Path | None = None
         self._dispatcher_port = 0
         self._generations = 0
@@ -75,7 +78,7 @@ class Fleet:
 
     async def start_dispatcher(self, port: int, deadline_s: float) -> None:
         """Starts the dispatcher and waits until it serves. Raises UsageError for a busy port, NotReady, JobFailed."""
-        check_free(port)
+        self._ports.append(claim(port))
         try:
             if self._folder is not None:
                 self._folder.mkdir(exist_ok=True)  # without parents: where there is no SageMaker, none is made
@@ -104,7 +107,7 @@ class Fleet:
     async def start_workers(self, ports: Sequence[int], dispatcher: str, deadline_s: float) -> None:
         """Starts one worker for each port and waits until they serve. Raises as `start_dispatcher` does."""
         for port in ports:
-            check_free(port)
+            self._ports.append(claim(port))
         names = [f"worker-{index}" for index in range(len(ports))]
         for name, port in zip(names, ports, strict=True):
             where = ["--port", str(port), "--address", self._address, "--dispatcher", dispatcher]
@@ -149,6 +152,8 @@ class Fleet:
         await asyncio.gather(*(server.stop(grace_s) for server in self._servers.values()))
         self._servers.clear()
         self._workers.clear()
+        while self._ports:
+            self._ports.pop().close()
         if self._journal is not None:
             shutil.rmtree(self._journal, ignore_errors=True)
             self._journal = None
