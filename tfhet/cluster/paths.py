@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 
-@dataclass(frozen=True)
 class HostPaths:
     """The directories of one host, in SageMaker's layout. Nothing is created here.
 
@@ -15,66 +13,36 @@ class HostPaths:
     the layout where `variables` holds them: a user's script reads those, so both have to mean the same place.
     """
 
-    base: Path
-    """The job's base directory, `/opt/ml` on SageMaker."""
-    variables: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
-    """The environment that may override single paths."""
-
-    def _path(self, variable: str, *below: str) -> Path:
-        given = self.variables.get(variable)
-        return Path(given) if given else self.base.joinpath(*below)
-
-    @property
-    def input_config(self) -> Path:
+    def __init__(self, base: Path, variables: Mapping[str, str] | None = None):
+        self._variables = variables or {}
+        self.base = base
+        """The job's base directory, `/opt/ml` on SageMaker."""
+        self.input_config = self._path("SM_INPUT_CONFIG_DIR", "input", "config")
         """Directory of the job's description files."""
-        return self._path("SM_INPUT_CONFIG_DIR", "input", "config")
-
-    @property
-    def resource_config(self) -> Path:
+        self.resource_config = self.input_config / "resourceconfig.json"
         """The file that describes the cluster."""
-        return self.input_config / "resourceconfig.json"
-
-    @property
-    def hyperparameters(self) -> Path:
-        return self.input_config / "hyperparameters.json"
-
-    @property
-    def input_data(self) -> Path:
+        self.hyperparameters = self.input_config / "hyperparameters.json"
+        self.input_data = base / "input" / "data"
         """Directory that holds one directory per channel."""
-        return self.base / "input" / "data"
+        self.model = self._path("SM_MODEL_DIR", "model")
+        """Its content becomes model.tar.gz when the job ends."""
+        self.output = self._path("SM_OUTPUT_DIR", "output")
+        self.output_data = self._path("SM_OUTPUT_DATA_DIR", "output", "data")
+        """Its content becomes output.tar.gz when the job ends."""
+        self.failure = self.output / "failure"
+        """The file whose first 1,024 characters become the job's FailureReason."""
+        self.checkpoints = base / "checkpoints"
+        """Synchronised with S3 while the job runs, and restored before a restart."""
+        self.code = base / "code"
+        """Working directory of the entry point."""
 
     def channel(self, name: str) -> Path:
         """Directory of an input channel; need not exist."""
         return self._path(f"SM_CHANNEL_{name.upper()}", "input", "data", name)
 
-    @property
-    def model(self) -> Path:
-        """Its content becomes model.tar.gz when the job ends."""
-        return self._path("SM_MODEL_DIR", "model")
-
-    @property
-    def output(self) -> Path:
-        return self._path("SM_OUTPUT_DIR", "output")
-
-    @property
-    def output_data(self) -> Path:
-        """Its content becomes output.tar.gz when the job ends."""
-        return self._path("SM_OUTPUT_DATA_DIR", "output", "data")
-
-    @property
-    def failure(self) -> Path:
-        """The file whose first 1,024 characters become the job's FailureReason."""
-        return self.output / "failure"
-
-    @property
-    def checkpoints(self) -> Path:
-        """Synchronised with S3 while the job runs, and restored before a restart."""
-        return self.base / "checkpoints"
-
-    @property
-    def code(self) -> Path:
-        """Working directory of the entry point."""
-        return self.base / "code"
+    def _path(self, variable: str, *below: str) -> Path:
+        given = self._variables.get(variable)
+        return Path(given) if given else self.base.joinpath(*below)
 
 
 def base_dir(env: Mapping[str, str]) -> Path:

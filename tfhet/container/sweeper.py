@@ -16,7 +16,6 @@ import contextlib
 import fcntl
 import json
 import os
-import re
 import secrets
 import shutil
 import tempfile
@@ -26,7 +25,7 @@ from pathlib import Path
 import psutil
 
 from tfhet.container import tool
-from tfhet.container.cgroup import REMOVE_S, Cgroup
+from tfhet.container.cgroup import Cgroup
 from tfhet.container.hierarchy import hierarchies
 from tfhet.errors import TfhetError, UsageError
 
@@ -91,7 +90,7 @@ def claim(folder: Path | None = None) -> Owner:
 
 
 def sweep(folder: Path | None = None) -> list[str]:
-    """Removes what dead simulators have left: processes, cgroups, mounts, folders.
+    """Removes what dead simulators have left: cgroups with their processes, mounts, folders.
 
     Returns what was done, and what could not be done, in lines. What could not be removed is left to the next sweep.
     """
@@ -118,32 +117,10 @@ Result = tuple[str, bool]
 
 
 def _removed(tag: str, folders: Sequence[Path]) -> Iterator[Result]:
-    """Removes what one dead owner has left; processes first, since they hold the rest."""
-    yield from _processes(folders)
+    """Removes what one dead owner has left; cgroups with their processes first, since those hold the rest."""
     yield from _cgroups(tag)
     for folder in folders:
         yield _folder(folder)
-
-
-def _processes(folders: Sequence[Path]) -> Iterator[Result]:
-    """Ends processes that see something mounted from a registered folder: containers outside any cgroup."""
-    if not folders:
-        return
-    names = "|".join(re.escape(str(folder).replace(" ", "\\040")) for folder in folders)
-    of_ours = re.compile(rf"[ =:,](?:{names})(?=[/ ,:]|$)")
-    seen = _mounts("self")  # no sign of a container: every namespace begins as a copy
-    found = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(OSError):  # gone, or another user's
-            if any(of_ours.search(line) for line in _mounts(process.pid) - seen):
-                found.append(process)
-    for process in found:
-        with contextlib.suppress(psutil.Error):
-            process.kill()
-    psutil.wait_procs(found, timeout=REMOVE_S)
-    for process in found:
-        ended = _has_ended(process)
-        yield f"process {process.pid} " + ("killed" if ended else "does not die"), ended
 
 
 def _cgroups(tag: str) -> Iterator[Result]:
@@ -168,20 +145,6 @@ def _folder(path: Path) -> Result:
         return f"folder {path}: not removed, {left[0]} is mounted in it", False
     shutil.rmtree(path, ignore_errors=True)
     return f"folder {path}: " + ("cannot be removed" if path.exists() else "removed"), not path.exists()
-
-
-def _has_ended(process: psutil.Process) -> bool:
-    """Whether it is gone, or waits for its parent to ask for its exit code."""
-    try:
-        return process.status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
-
-
-def _mounts(pid: int | str) -> set[str]:
-    """Device, root and options of each mount that a process sees, without the place. Source: proc_pid_mountinfo(5)."""
-    lines = Path(f"/proc/{pid}/mountinfo").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
-    return {" ".join([*line.split()[2:4], line.partition(" - ")[2]]) for line in lines}
 
 
 def _mounted_below(path: Path) -> list[str]:

@@ -27,8 +27,7 @@ from tfhet.launch.init import STOP_SIGNALS
 from tfhet.launch.job_result import JobResult, write_failure
 from tfhet.launch.leader import LINGER_S, STOP_S, Leader
 from tfhet.launch.output import LAST_LINES_S, Log, labels, metrics_of, write_outcome
-from tfhet.launch.script import Script
-from tfhet.launch.script_environment import environment_of
+from tfhet.launch.script import Script, environment_of
 from tfhet.messages import HostLine, JobResultLine
 from tfhet.messages import link as reports
 from tfhet.planes import Outlets

@@ -16,11 +16,10 @@ from tfhet.messages import MetricLine
 from tfhet.planes import Delivery, Reader
 from tfhet.record import StepTime
 from tfhet.strategies import Collective
-from tfhet.trainer.audit import Audit
+from tfhet.trainer.audit import Audit, Visits
 from tfhet.trainer.meter import Meter
 from tfhet.trainer.parts import Parts, Skipped
 from tfhet.trainer.step import Accelerator, Batch
-from tfhet.trainer.visits import Visits
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ def test_variables_of_sagemaker_win_over_the_layout() -> None:
     assert paths.output_data == Path("/elsewhere/data")
     assert paths.channel("training") == Path("/fast/training")
     assert paths.channel("validation") == Path("/job/input/data/validation")
-    assert paths == HostPaths(Path("/job"))
+    assert paths.base == Path("/job")
 
 
 @pytest.mark.parametrize(

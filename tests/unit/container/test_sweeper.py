@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -37,15 +36,6 @@ if "cgroup" in sys.argv[3:]:
     child = subprocess.Popen(["sleep", "300"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     Cgroup.create(f"tfhet-{owner.tag}-algo-1").add(child.pid)
     words.append(str(child.pid))
-if "container" in sys.argv[3:]:
-    script = f"mkdir {folder}/work {folder}/root && mount -t overlay overlay {folder}/root" \\
-        f" -o lowerdir=/etc,upperdir={folder}/upper,workdir={folder}/work && exec sleep 300"
-    command = ["unshare", "--mount", "sh", "-c", script]
-    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    words.append(str(child.pid))
-    import psutil
-    while psutil.Process(child.pid).name() != "sleep":
-        pass
 print(*words, flush=True)
 input()
 """
@@ -53,16 +43,6 @@ input()
 needs_cgroups = pytest.mark.skipif(
     sys.platform != "linux" or os.getuid() != 0 or not hierarchies(), reason="needs root, and cgroups mounted"
 )
-
-
-def can_overlay() -> bool:
-    if sys.platform != "linux" or os.getuid() != 0 or shutil.which("unshare") is None:
-        return False
-    words = (
-        "mkdir /tmp/u /tmp/w /tmp/m && mount -t overlay overlay /tmp/m -o lowerdir=/etc,upperdir=/tmp/u,workdir=/tmp/w"
-    )
-    command = ["unshare", "--mount", "sh", "-c", f"mount -t tmpfs tmpfs /tmp && {words}"]
-    return subprocess.run(command, capture_output=True, timeout=LIMIT_S).returncode == 0
 
 
 @pytest.fixture
@@ -149,17 +129,6 @@ def test_cgroups_of_the_dead_are_removed_with_their_processes(locks: Path, other
     living.kill()
     assert sweeper.sweep(locks)
     assert not is_alive(living.pids[0])
-
-
-def test_a_container_of_the_dead_is_ended_also_without_a_cgroup(locks: Path, others: list[Other], tmp_path: Path):
-    if not can_overlay():
-        pytest.skip("needs root, unshare and overlayfs")
-    others.append(dead := Other(locks, tmp_path / "dead", "container"))
-    dead.kill()
-    lines = sweeper.sweep(locks)
-    assert any(line.endswith(f": process {dead.pids[0]} killed") for line in lines)
-    assert not is_alive(dead.pids[0])
-    assert not dead.folder.exists()
 
 
 @pytest.mark.skipif(sys.platform != "linux" or os.getuid() != 0, reason="mounting needs root")

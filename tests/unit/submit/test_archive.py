@@ -45,6 +45,14 @@ def test_the_same_files_make_the_same_bytes_and_the_same_place_whenever_and_whos
     assert Archive.of(code) == first
 
 
+@pytest.mark.parametrize("name", [".env", ".env.local", "key.pem", ".aws/credentials"])
+def test_secrets_are_not_packed(code, name):
+    first = Archive.of(code)
+    (code.directory / name).parent.mkdir(exist_ok=True)
+    (code.directory / name).write_text("AWS_SECRET_ACCESS_KEY=x")
+    assert Archive.of(code) == first
+
+
 def test_other_files_go_to_another_place_so_that_a_job_that_runs_keeps_its_own(code):
     first = Archive.of(code)
     (code.directory / "launcher.py").write_text("print('starts otherwise')\n")

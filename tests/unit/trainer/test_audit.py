@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from tfhet.source import example_id
 from tfhet.strategies.solo import SoloCollective
-from tfhet.trainer.audit import Audit
-from tfhet.trainer.visits import Visits
+from tfhet.trainer.audit import Audit, Visits
 
 
 def source(*sizes: int, known: bool = True) -> Any:
