@@ -126,7 +126,8 @@ class ToyStrategy(Strategy):
                 exchange.shutdown()
 
     def is_consequence(self, line: str) -> bool:
-        return "the other end has closed the connection" in line
+        broken = ("the other end has closed the connection", "ConnectionResetError", "BrokenPipeError")
+        return any(words in line for words in broken)
 
     def collective(self, size: int) -> Collective:
         from toy_collective import ToyCollective

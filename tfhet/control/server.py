@@ -66,6 +66,7 @@ class LinkServer:
         self._sessions: dict[str, Session] = {}
         self._end: Message | None = None
         self._closed = False
+        self._stood_still_s = 0.0
         self._changed = asyncio.Event()
         self._inbox = Inbox()
         self._renewing: asyncio.Task[None] | None = None
@@ -245,6 +246,7 @@ class LinkServer:
     async def _renew(self) -> None:
         began_s = self._clock.monotonic()
         async for now_s, stood_still_s in beats(lambda: self._lease_s, self._clock, self._send_renewals, began_s):
+            self._stood_still_s = max(self._stood_still_s, stood_still_s)
             for session in self._sessions.values():
                 session.heard_s += stood_still_s
                 session.broken_s += stood_still_s
@@ -259,6 +261,8 @@ class LinkServer:
         return True
 
     def _give_up(self, session: Session, why: str) -> None:
+        if self._stood_still_s > self._lease_s:  # then the member has lost its lease, and ended
+            why += f"; this launcher had stood still for {self._stood_still_s:.1f} s, the lease is {self._lease_s:g} s"
         session.lost_why = why
         if session.connection is not None:
             session.connection.abort()

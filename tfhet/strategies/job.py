@@ -103,7 +103,7 @@ class JobContext:
             return cls._without_launcher(env)
         try:
             job = cls(**json.loads(text))
-        except (ValueError, TypeError) as error:  # not JSON, no object, a field that is unknown, missing or wrong
+        except (ValueError, TypeError, RecursionError) as error:  # no JSON, no object; a field unknown, missing, wrong
             raise ClusterError(f"{JOB_VARIABLE}: {error}") from error
         rank = rank_of(env, job.strategy)
         if rank is not None and (rank.rank, rank.size) != (job.rank, job.size):
