@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ import numpy as np
 
 from tfhet.cluster import environment
 from tfhet.strategies import JobContext
-from tfhet.trainer import __main__ as script
 
 
 class Witness:
@@ -75,14 +74,21 @@ def digests(images: Any, labels: Any) -> list[str]:
     return [hashlib.sha256(image.tobytes() + label.tobytes()).hexdigest()[:16] for image, label in pairs]
 
 
-def build(settings: Any, job: JobContext, paths: Any) -> Any:
-    """The training that the built-in script runs, with a witness in it."""
-    training = _build(settings, job, paths)
-    witness = Witness(paths.output_data / "witness" / f"{job.rank}.jsonl", training.reader, training.accelerator)
-    training.reader, training.accelerator = witness.reader, witness.accelerator
-    return training
+def main(argv: Sequence[str]) -> int:
+    """Runs the built-in script with a witness in its training; returns the exit code."""
+    from tfhet.trainer import __main__ as script
+
+    build = script.build
+
+    def witnessed(settings: Any, job: JobContext, paths: Any) -> Any:
+        training = build(settings, job, paths)
+        witness = Witness(paths.output_data / "witness" / f"{job.rank}.jsonl", training.reader, training.accelerator)
+        training.reader, training.accelerator = witness.reader, witness.accelerator
+        return training
+
+    script.build = witnessed
+    return script.main(argv, environment())
 
 
 if __name__ == "__main__":
-    _build, script.build = script.build, build
-    sys.exit(script.main(sys.argv[1:], environment()))
+    sys.exit(main(sys.argv[1:]))
