@@ -170,7 +170,10 @@ class Training:
             elif settings.export and keras:
                 export(keras.model, self.paths.model)
             folder = Path(self.job.record_dir) if self.job.record_dir else self.paths.output_data / "tfhet"
-            RunFolder(folder).create().write_summary(summary)
+            try:
+                RunFolder(folder).create().write_summary(summary)
+            except OSError as error:  # a full disk: the training is complete all the same
+                log.warning("the record of the run cannot be written: %s", error)
         return summary
 
     def _say_progress(self) -> None:

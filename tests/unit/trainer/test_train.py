@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from tfhet.cluster import host_paths
 from tfhet.errors import DataError, UsageError
-from tfhet.record import RunFolder, Timeline
+from tfhet.record import RunFolder, RunSummary, Timeline
 from tfhet.source import Raw, Scalar, write_tfrecords
 from tfhet.stages import ImageSpec, PlacedStage, parse
 from tfhet.strategies import JobContext
@@ -195,6 +195,15 @@ def test_a_checkpoint_that_cannot_be_written_does_not_end_the_training_unless_it
     stopped.stop.set()
     with pytest.raises(DataError, match="No space left"):
         stopped.run()
+
+
+def test_a_record_that_cannot_be_written_does_not_fail_a_training_that_is_complete(tmp_path, monkeypatch, caplog):
+    def full(self: RunFolder, summary: RunSummary) -> Path:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(RunFolder, "write_summary", full)
+    assert built(tmp_path, *SYNTHETIC, "--epochs", "1", "--export", "False").run().steps == 3
+    assert "the record of the run cannot be written: [Errno 28] No space left" in caplog.text
 
 
 # Refused before work is lost
