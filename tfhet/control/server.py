@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import functools
 import logging
+import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
@@ -66,7 +67,8 @@ class LinkServer:
         self._sessions: dict[str, Session] = {}
         self._end: Message | None = None
         self._closed = False
-        self._stood_still_s = 0.0
+        self._standstill = (-math.inf, 0.0)
+        """The last time that this process stood still for longer than the lease: its end, on the clock, and seconds."""
         self._changed = asyncio.Event()
         self._inbox = Inbox()
         self._renewing: asyncio.Task[None] | None = None
@@ -246,7 +248,8 @@ class LinkServer:
     async def _renew(self) -> None:
         began_s = self._clock.monotonic()
         async for now_s, stood_still_s in beats(lambda: self._lease_s, self._clock, self._send_renewals, began_s):
-            self._stood_still_s = max(self._stood_still_s, stood_still_s)
+            if stood_still_s > self._lease_s:
+                self._standstill = (now_s, stood_still_s)
             for session in self._sessions.values():
                 session.heard_s += stood_still_s
                 session.broken_s += stood_still_s
@@ -261,8 +264,9 @@ class LinkServer:
         return True
 
     def _give_up(self, session: Session, why: str) -> None:
-        if self._stood_still_s > self._lease_s:  # then the member has lost its lease, and ended
-            why += f"; this launcher had stood still for {self._stood_still_s:.1f} s, the lease is {self._lease_s:g} s"
+        ended_s, seconds = self._standstill
+        if self._clock.monotonic() - ended_s < 2 * self._lease_s:  # then the member has lost its lease, and ended
+            why += f"; this launcher had stood still for {seconds:.1f} s before"
         session.lost_why = why
         if session.connection is not None:
             session.connection.abort()

@@ -300,6 +300,7 @@ def test_time_that_the_coordinator_stood_still_does_not_count(run: Run, link_of:
         while not link.coordinator.lost:
             clock.sleep(0.05)
             await asyncio.sleep(0.05)
+        assert "this launcher had stood still for 60.0 s before" in link.coordinator.lost["b"]
         assert set(link.coordinator.lost) == {"b"}
         await raw.close()
         await link.close()
