@@ -105,7 +105,7 @@ CASES = (
     # What the job itself finds wrong.
     _refused(before=f"{BUSY}dispatcher", named=("port",)),
     _refused(before=f"{BUSY}worker", named=("port",)),
-    _refused("kill:worker:after=0.5:every=0.2", named=("worker-0", "data-1", "time in")),
+    _refused("kill:worker:after=0.5:every=0.2", named=("worker-0", "data-1", "times in")),
     _refused(before="truncated", named=(".tfrecord", "byte")),
     _refused(before="corrupt", named=(".tfrecord", "byte")),
     _goes_on(before="corrupt", arguments=_SKIP, bad=1),

@@ -149,7 +149,7 @@ class Supervised:
             while self._deaths[0] < now_s - self._policy.window_s:
                 self._deaths.popleft()
             deaths = len(self._deaths)
-            often = f", its death number {deaths} in {self._policy.window_s:g} s" if deaths > 1 else ""
+            often = f", {deaths} times in {self._policy.window_s:g} s" if deaths > 1 else ""
             failed = JobFailed(f"{self.name} on {self._host} {end}{often}", code=code, log_tail=self._child.tail)
             self._vain = 0 if self._serves else self._vain + 1
             if not self.ready.is_set() or deaths > self._policy.limit or self._vain > self._policy.vain_limit:

@@ -241,7 +241,7 @@ def test_a_process_that_keeps_dying_fails_the_job_with_the_number_of_deaths(serv
 
     failed = run(scenario())
     assert isinstance(failed, JobFailed)
-    assert f"dispatcher on algo-1 ended by itself ({words}), its death number 3 in 60 s" in str(failed)
+    assert f"dispatcher on algo-1 ended by itself ({words}), 3 times in 60 s" in str(failed)
     assert failed.log_tail[-1] == "last words"
     assert [event for event, _ in heard.events if event == "Died"] == ["Died"] * 2
 
