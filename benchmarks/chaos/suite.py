@@ -60,7 +60,8 @@ def run_seed(seed: int, launcher: Path, place: Path, hosts: str = "process") -> 
     command = [str(launcher), *arguments(Aim.of(cluster, LaunchSettings()).ranks)]
     settings, _ = LaunchSettings.parse([*cluster.arguments(), *command[1:]])
     networks = hosts == "namespace"
-    aim = Aim.of(cluster, settings, networks=networks)
+    # The script with the witness is the built-in one.
+    aim = dataclasses.replace(Aim.of(cluster, settings, networks=networks), built_in=True)
     how: dict[str, Any] = {"hosts": hosts, "start": "alone" if networks else "ranks", "max_run_s": MAX_RUN_S}
     faults = schedule(seed, aim, LENGTH_S)
     before = Before.now()
