@@ -63,7 +63,8 @@ def claim(port: int) -> socket.socket:
     """
     held = socket.socket(socket.AF_UNIX)
     try:
-        held.bind(f"\0tfhet-port-{port}")  # Linux: a name without a file, in this network namespace
+        with contextlib.suppress(FileNotFoundError, PermissionError):  # elsewhere than on Linux there are no such names
+            held.bind(f"\0tfhet-port-{port}")  # a name without a file, in this network namespace
         check_free(port)
     except BaseException as error:
         held.close()

@@ -115,8 +115,7 @@ class Leader:
         return await asyncio.shield(self._result)
 
     def clock_offset(self) -> tuple[float, float]:
-        """The offset of the leader's clock from itself."""
-        return 0.0, 0.0
+        return 0.0, 0.0  # from itself
 
     async def leave(self, code: int, cause: str, hurry: asyncio.Future[Any]) -> None:
         """Sends all followers the job result, waits briefly for them to leave, and closes the link.
@@ -170,10 +169,9 @@ class Leader:
     def _heard(self, member: str, message: Message) -> None:
         try:
             self._take(member, link.parse_report(message))
-        except UnknownKind:
-            return  # a later version of tfhet there
         except MessageError as error:
-            self._take(member, _wrong(member, str(error)))
+            if not isinstance(error, UnknownKind):  # else from a later version of tfhet
+                self._take(member, _wrong(member, str(error)))
 
     def _take(self, member: str, report: link.Report) -> None:
         odd: str | None = None
@@ -212,9 +210,9 @@ class Leader:
             if self._stop_failure is not None:
                 self._decide(self._stop_failure.code, self._stop_failure.cause)
             elif self._stopping is not None and any(self._results.values()):
-                self._finish(self._stopping.code, self._stopping.cause)
+                self._finish(self._stopping)
             else:
-                self._finish(0, "training is complete")
+                self._finish(JobResult(0, "training is complete"))
 
     def _rank_failed(self, result: JobResult) -> None:
         lost = "".join(f"; {host} had been lost: {why}" for host, why in self.lost_hosts.items())
@@ -225,11 +223,13 @@ class Leader:
 
         def decide() -> None:
             # A script that was stopped by another program than its launcher: the job was, if all scripts were.
-            were_stopped = len(self._results) == self.place.size and STOPPED_CODES.issuperset(self._results.values())
-            self._decide(1 if result.code in STOPPED_CODES and not were_stopped else result.code, result.cause)
+            all_stopped = len(self._results) == self.place.size and STOPPED_CODES.issuperset(self._results.values())
+            if result.code not in STOPPED_CODES or (self._stopping is None and not all_stopped):
+                self._decide(result.code if result.code not in STOPPED_CODES else 1, result.cause)
+            elif all_stopped:  # else the stop that was asked for meanwhile waits for the others
+                self._finish(self._stopping or result)
 
-        # The failure of a rank ends the others, and they may report it before its own launcher does, or before it is
-        # known to be lost.
+        # The failure of a rank ends the others, which may report it before its own launcher does.
         asyncio.get_running_loop().call_later(self._settings.lease_s / 4 + 1.0, decide)
 
     def _stop(self, result: JobResult) -> None:
@@ -238,7 +238,7 @@ class Leader:
             return
         self._stopping = result
         if not self._begun:
-            self._finish(result.code, result.cause)
+            self._finish(result)
             return
         self._tell("job.stopping", cause=result.headline)
         self._server.broadcast(link.to_json(link.Stop()))
@@ -250,8 +250,7 @@ class Leader:
 
     def _left(self, member: str, code: int) -> None:
         self.exit_codes[member] = code
-        # A member that leaves before the end has failed and could not say why.
-        why = f"(exit code {code})"
+        why = f"(exit code {code})"  # it has failed and could not say why
         self._gone(member, f"it left {why}", code or 1, f"{member} left before the end {why}")
 
     def _gone(self, member: str, reason: str, code: int, cause: str) -> None:
@@ -284,12 +283,13 @@ class Leader:
 
     def _decide(self, code: int, cause: str) -> None:
         """Ends the job as failed. A failure while the job stops keeps its code: what was to be saved may not be."""
-        self._finish(code, cause if self._stopping is None else f"{self._stopping.headline}; then: {cause}")
+        stop = "" if self._stopping is None else f"{self._stopping.headline}; then: "
+        self._finish(JobResult(code, f"{stop}{cause}"))
 
-    def _finish(self, code: int, cause: str) -> None:
+    def _finish(self, result: JobResult) -> None:
         if not self._result.done():
-            self._result.set_result(result := JobResult(code, cause))
-            self._tell("job.decided", code=code, cause=result.headline)
+            self._result.set_result(result)
+            self._tell("job.decided", code=result.code, cause=result.headline)
 
     def _tell(self, name: str, **fields: Any) -> None:
         self._observer(Event(name, SYSTEM.wall(), fields))

@@ -334,6 +334,26 @@ def test_a_rank_that_stops_unasked_stopped_the_job_only_if_all_ranks_did(assignm
     run(scenario())
 
 
+@pytest.mark.parametrize("late", [True, False])
+def test_a_stop_that_is_heard_after_a_script_has_stopped_waits_for_the_other_scripts(assignment_of, leader_of, late):
+    async def scenario() -> None:
+        job = Job(assignment_of, leader_of)
+        await job.begin()
+        job.rank.report(result(1, 143))  # the platform's signal has reached the script before the launchers
+        await until(lambda: 1 in job.chief._results)
+        if not late:
+            job.chief.report(result(0, 143))
+        job.chief.report(stop())
+        verdict = asyncio.create_task(job.chief.ended())
+        if late:
+            await asyncio.sleep(1.5)  # longer than another cause is waited for
+            assert not verdict.done()
+            job.chief.report(result(0, 143))
+        assert await verdict == await job.end() == JobResult(143, "d1 was asked to stop (SIGTERM)")
+
+    run(scenario())
+
+
 def test_a_cause_that_is_heard_soon_after_a_rank_stopped_unasked_is_the_cause_of_the_job(assignment_of, leader_of):
     async def scenario() -> None:
         job = Job(assignment_of, leader_of)
