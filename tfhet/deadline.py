@@ -1,9 +1,15 @@
-"""A limit on how long a block of a coroutine may take."""
+"""A limit on how long a block of a coroutine may take, and what may outlast it: a blocking call in a thread."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import threading
+from collections.abc import Callable
 from types import TracebackType
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 class Deadline:
@@ -42,3 +48,27 @@ class Deadline:
         assert self._task is not None
         self._expired = True
         self._task.cancel()
+
+
+async def in_thread(call: Callable[..., T], *arguments: Any) -> T:
+    """The result of a blocking call, like that of a name service that may hang, made in a thread of its own.
+
+    Neither the event loop's end nor the process's waits for it, as both do for the threads of `asyncio.to_thread`.
+    """
+    loop = asyncio.get_running_loop()
+    result: asyncio.Future[T] = loop.create_future()
+
+    def settle(what: str, value: Any) -> None:
+        if not result.done():  # else its caller has given up
+            getattr(result, what)(value)
+
+    def run() -> None:
+        try:
+            outcome: tuple[str, Any] = ("set_result", call(*arguments))
+        except BaseException as error:  # noqa: BLE001  it is the caller's
+            outcome = ("set_exception", error)
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(settle, *outcome)
+
+    threading.Thread(target=run, name="tfhet-call", daemon=True).start()
+    return await result

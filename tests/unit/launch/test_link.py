@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Coroutine
 from typing import Any
@@ -335,6 +336,31 @@ def test_ranks_that_something_else_started_are_told_of_no_meeting(assignment_of,
         job.chief.report(result(0))
         job.rank.report(result(1))
         await job.end()
+
+    run(scenario())
+
+
+def test_a_meeting_that_does_not_open_delays_no_lease_and_is_named_at_the_deadline(assignment_of, leader_of):
+    opens = threading.Event()
+
+    class Meeting:
+        load = close = staticmethod(lambda: None)
+
+        def open(self, address: str, interface: str) -> dict[str, object]:
+            opens.wait(5.0)  # its name service hangs
+            return {}
+
+    async def scenario() -> None:
+        job = Job(assignment_of, leader_of, "--ready_timeout_s", 2, "--lease_s", 0.5)
+        await job.join()
+        job.chief._meeting = Meeting()
+        job.ready()
+        with pytest.raises(NotReady, match="not ready after 2 s: the ranks' meeting is not open"):
+            await job.chief.started()
+        opens.set()
+        assert job.chief._server.here == {"rank-1", "d1"}
+        for one in (job.rank, job.data, job.chief):
+            await one.leave(1, "not ready", job.patient)
 
     run(scenario())
 
