@@ -1,4 +1,5 @@
-"""A limit on how long a block of a coroutine may take, and what may outlast it: a blocking call in a thread."""
+"""A limit on how long a block of a coroutine may take, what may outlast it (a blocking call in a thread), and a call
+after some seconds."""
 
 from __future__ import annotations
 
@@ -10,6 +11,9 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+HEARING_S = 0.1
+"""Seconds in which a process that stood still reads the messages that came meanwhile."""
 
 
 class Deadline:
@@ -72,3 +76,9 @@ async def in_thread(call: Callable[..., T], *arguments: Any) -> T:
 
     threading.Thread(target=run, name="tfhet-call", daemon=True).start()
     return await result
+
+
+def later(seconds: float, call: Callable[..., object], *arguments: Any) -> None:
+    """Calls after `seconds`. A process that stood still for longer first hears what it was sent meanwhile."""
+    loop = asyncio.get_running_loop()
+    loop.call_later(seconds, loop.call_later, HEARING_S, call, *arguments)

@@ -212,16 +212,14 @@ class LinkClient:
 
     async def _renew(self) -> None:
         async for now_s, stood_still_s in beats(lambda: self.lease_s, self._clock, self._send_renewal, self._heard_s):
-            self._heard_s += stood_still_s
+            self._heard_s = min(now_s, self._heard_s + stood_still_s)  # it may have heard something since
             silent_s = now_s - self._heard_s
             if silent_s > self.lease_s and not self.end_reason and self._connection is not None:
                 self._lose(f"the leader was silent for {silent_s:.1f} s, the lease is {self.lease_s:g} s")
 
-    def _send_renewal(self) -> bool:
-        if self._connection is None:
-            return False
-        self._connection.write({"type": "alive", "seen": self._outbox.seen})
-        return True
+    def _send_renewal(self) -> None:
+        if self._connection is not None:
+            self._connection.write({"type": "alive", "seen": self._outbox.seen})
 
     def _lose(self, reason: str) -> None:
         if not self.end_reason:

@@ -11,7 +11,7 @@ from typing import Any
 from tfhet.clock import SYSTEM
 from tfhet.cluster import job_name
 from tfhet.control import LinkServer, Message, Secret
-from tfhet.deadline import Deadline, in_thread
+from tfhet.deadline import Deadline, in_thread, later
 from tfhet.errors import NotReady, shown
 from tfhet.events import Event, Observer
 from tfhet.launch.assignment import Assignment
@@ -230,7 +230,7 @@ class Leader:
                 self._finish(self._stopping or result)
 
         # The failure of a rank ends the others, which may report it before its own launcher does.
-        asyncio.get_running_loop().call_later(self._settings.lease_s / 4 + 1.0, decide)
+        later(self._settings.lease_s / 4 + 1.0, decide)
 
     def _stop(self, result: JobResult) -> None:
         """Orders all scripts to stop; the job is over when all have stopped, or `STOP_S` later."""
@@ -243,7 +243,7 @@ class Leader:
         self._tell("job.stopping", cause=result.headline)
         self._server.broadcast(link.to_json(link.Stop()))
         self._on_stop()
-        asyncio.get_running_loop().call_later(STOP_S, self._decide, 1, f"not every rank had stopped after {STOP_S:g} s")
+        later(STOP_S, self._decide, 1, f"not every rank had stopped after {STOP_S:g} s")
 
     def _lost(self, member: str, reason: str) -> None:
         self._gone(member, reason, 1, f"{member} was lost: {reason}")
