@@ -4,7 +4,7 @@ after some seconds."""
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import concurrent.futures
 import threading
 from collections.abc import Callable
 from types import TracebackType
@@ -55,27 +55,19 @@ class Deadline:
 
 
 async def in_thread(call: Callable[..., T], *arguments: Any) -> T:
-    """The result of a blocking call, like that of a name service that may hang, made in a thread of its own.
-
-    Neither the event loop's end nor the process's waits for it, as both do for the threads of `asyncio.to_thread`.
-    """
-    loop = asyncio.get_running_loop()
-    result: asyncio.Future[T] = loop.create_future()
-
-    def settle(what: str, value: Any) -> None:
-        if not result.done():  # else its caller has given up
-            getattr(result, what)(value)
+    """The result of a blocking call that may hang. Neither the end of the event loop nor that of the process waits for
+    its thread, as both do for those of `asyncio.to_thread`."""
+    result: concurrent.futures.Future[T] = concurrent.futures.Future()
 
     def run() -> None:
         try:
-            outcome: tuple[str, Any] = ("set_result", call(*arguments))
+            result.set_result(call(*arguments))
         except BaseException as error:  # noqa: BLE001  it is the caller's
-            outcome = ("set_exception", error)
-        with contextlib.suppress(RuntimeError):  # the loop has ended
-            loop.call_soon_threadsafe(settle, *outcome)
+            result.set_exception(error)
 
+    result.set_running_or_notify_cancel()  # a caller that gives up does not cancel it
     threading.Thread(target=run, name="tfhet-call", daemon=True).start()
-    return await result
+    return await asyncio.wrap_future(result)
 
 
 def later(seconds: float, call: Callable[..., object], *arguments: Any) -> None:

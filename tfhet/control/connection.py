@@ -120,10 +120,7 @@ class Connection:
 
 
 async def addresses_of(host: str) -> list[str]:
-    """The IP addresses of a host, given by name or address. Raises OSError for a name that is not known.
-
-    Not left to asyncio, whose loop does not end before the name service has answered.
-    """
+    """The IP addresses of a host, given by name or address. Raises OSError for a name that is not known."""
     try:
         found = await in_thread(socket.getaddrinfo, host, None, 0, socket.SOCK_STREAM)
     except UnicodeError as error:

@@ -155,7 +155,7 @@ class Training:
             if loop.stopped:
                 break
         loop.close()
-        self._journal.write()
+        self._journal.write(is_last=True)
         self.was_stopped = loop.stopped
         if self._is_chief:
             print(self._meter.parts_line(), flush=True)
