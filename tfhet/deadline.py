@@ -1,5 +1,4 @@
-"""A limit on how long a block of a coroutine may take, what may outlast it (a blocking call in a thread), and a call
-after some seconds."""
+"""A limit on how long a block of a coroutine may take, blocking calls that outlast it, and calls after some time."""
 
 from __future__ import annotations
 

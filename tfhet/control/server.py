@@ -68,8 +68,7 @@ class LinkServer:
         self._end: Message | None = None
         self._closed = False
         self._standstill = (-math.inf, 0.0)
-        """The last standstill of this process that may have cost members their lease: its end, on the clock, and
-        seconds."""
+        """End, on the clock, and seconds of the last standstill of this process that may have cost members a lease."""
         self._changed = asyncio.Event()
         self._inbox = Inbox()
         self._renewing: asyncio.Task[None] | None = None
