@@ -86,6 +86,12 @@ class AnsweringProcess:
             raise TfhetError(f"{self.name}: {answer['error']}")
         return answer
 
+    def signal(self, number: int) -> None:
+        """Sends a signal. Raises TfhetError when the process has ended."""
+        if self._process.poll() is not None:
+            raise self._ended()
+        self._process.send_signal(number)
+
     def _ended(self) -> TfhetError:
         code = self._process.wait(timeout=30)
         last = ""

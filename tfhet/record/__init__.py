@@ -29,6 +29,7 @@ from tfhet.versions import versions
 __all__ = [
     "TIMELINE_FOLDER", "WARM_UP_STEPS", "ClockOffset", "Entry", "EventTail", "Figure", "HostUsage", "Interval",
     "LineTail", "Pause", "Record", "RunFolder", "RunSummary", "Spread", "StepTime", "Timeline", "TimelineFile",
-    "UsageSample", "View", "check_schema", "json_number", "json_value", "machine", "measured_steps", "median", "natural",
-    "percentile", "read_json", "share_pct", "usable_cores", "versions", "wait_pct", "write_json", "write_text",
+    "UsageSample", "View", "check_schema", "json_number", "json_value", "machine", "measured_steps", "median",
+    "natural", "percentile", "read_json", "share_pct", "usable_cores", "versions", "wait_pct", "write_json",
+    "write_text",
 ]
