@@ -44,7 +44,10 @@ class Meeting(Protocol):
 
 
 class Collective(Protocol):
-    """Operations that every rank takes part in, in the same order, in tfhet's own trainer and in readers."""
+    """Operations that every rank takes part in, in the same order, in tfhet's own trainer and in readers.
+
+    Best with `alltoall(values, counts, name)` too: the first counts[0] of `values`, int64 [n], go to rank 0, the next
+    to rank 1, ...; returns what the ranks sent to this one, in their order. Without it, all get what is for one."""
 
     rank: int
     size: int
