@@ -86,7 +86,7 @@ def interrupted(simulated: Any, checkpoints: Path, times: int, epochs: int, *arg
             newest = max(checkpoints.glob("checkpoint-*"))
             assert newest.name.endswith(f"-{runs[-1].summary.steps:010d}")
             ledgers += map(Ledger.read, newest.glob("ledger.npz"))
-    assert any(0 < len(ledger.rest.seen) < EXAMPLES for ledger in ledgers)  # most splits were open
+    assert any(0 < len(ledger.rest.seen.ids()) < EXAMPLES for ledger in ledgers)  # most splits were open
     runs.append(simulated(*JOB, "--epochs", epochs, *arguments, channels={}, checkpoints=checkpoints))
     assert not told_to_stop(runs[-1])
     return runs

@@ -42,7 +42,7 @@ def _pairs(pipeline: Declaration, epoch: int | None, share: tuple[int, int], res
     """Returns the stream of (epoch, split), both int64 []: one pass over the splits after another."""
     index, count = share
     every = pipeline.source.split_count()
-    splits = every if rest is None else rest.split_count
+    splits = every if rest is None else int(rest.splits.sum())
     if not 0 <= index < count:
         raise UsageError(f"share {index} of {count} does not exist")
     if count > splits and rest is None:
@@ -95,10 +95,10 @@ def _unseen(rest: Rest) -> Callable[..., tf.Tensor]:
 
     def unseen(pair: tuple[tf.Tensor, tf.Tensor], record: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
         number = example_id(pair[1], record[0])
-        row = number // 512
-        place = tf.minimum(tf.searchsorted(rows, row[tf.newaxis], out_type=tf.int64)[0], len(rest.seen.table) - 1)
+        at = tf.searchsorted(rows, number[tf.newaxis] // 512, out_type=tf.int64)[0]
+        place = tf.minimum(at, len(rest.seen.table) - 1)
         word = tf.gather_nd(table, tf.stack([place, 1 + number // 64 % 8]))
-        return (tf.gather(rows, place) != row) | (tf.bitwise.right_shift(word, number % 64) % 2 == 0)
+        return (tf.gather(rows, place) != number // 512) | (tf.bitwise.right_shift(word, number % 64) % 2 == 0)
 
     return unseen
 

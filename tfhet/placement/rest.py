@@ -17,8 +17,3 @@ class Rest:
     """bool [splits of the source]: whether a split is still to be read."""
     seen: IdSet
     """Ids in those splits that are not read again."""
-
-    @property
-    def split_count(self) -> int:
-        """Number of splits that are to be read."""
-        return int(self.splits.sum())

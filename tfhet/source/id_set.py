@@ -31,7 +31,8 @@ class IdSet:
     @classmethod
     def union(cls, *sets: IdSet) -> IdSet:
         """The ids of all sets, of which there is at least one; their rows may be in any order."""
-        table = np.concatenate([one.table for one in sets])
+        tables = [one.table for one in sets if one.table.size] or [sets[0].table]
+        table = tables[0] if len(tables) == 1 else np.concatenate(tables)
         table = table[np.argsort(table[:, 0], kind="stable")]
         starts = np.flatnonzero(np.diff(table[:, 0], prepend=-1))
         return cls(table if len(starts) == len(table) else np.bitwise_or.reduceat(table, starts, axis=0))
@@ -50,9 +51,6 @@ class IdSet:
         _, mine, others = np.intersect1d(table[:, 0], other.table[:, 0], assume_unique=True, return_indices=True)
         table[mine, 1:] &= ~other.table[others, 1:]
         return IdSet(table[table[:, 1:].any(axis=1)])
-
-    def __len__(self) -> int:
-        return int(np.count_nonzero(self._bits()))
 
     def per_split(self, splits: int) -> np.ndarray:
         """Number of ids in each of so many splits, float64 [splits]."""

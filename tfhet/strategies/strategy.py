@@ -46,8 +46,8 @@ class Meeting(Protocol):
 class Collective(Protocol):
     """Operations that every rank takes part in, in the same order, in tfhet's own trainer and in readers.
 
-    Best with `alltoall(values, counts, name)` too: the first counts[0] of `values`, int64 [n], go to rank 0, the next
-    to rank 1, ...; returns what the ranks sent to this one, in their order. Without it, all get what is for one."""
+    Best with `alltoall(values, counts, name)` too, which gives the first counts[0] of `values`, int64 [n], to rank 0,
+    the next counts[1] to rank 1, ...; returns what the ranks gave to this one, in their order."""
 
     rank: int
     size: int

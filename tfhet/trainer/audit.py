@@ -106,7 +106,8 @@ class Audit:
     def visits(self) -> Visits:
         """The account up to the last exchange."""
         sets = self._known(), self._found, IdSet.union(self._twice, self._before), self._known(self.bad)
-        known, found, again, all_of = map(int, self._collective.total([len(one) for one in sets], "visits"))
+        sums = self._collective.total([one.per_split(1).sum() for one in sets], "visits")
+        known, found, again, all_of = map(int, sums)
         missing = None if self._expected is None else self._expected - all_of
         once, repeated, bad = known - again, found + again - known, all_of - known
         return Visits(self._expected, known - found, self.count, once, repeated, bad, missing, self.rereads)
@@ -114,36 +115,32 @@ class Audit:
     def _known(self, bad: ArrayLike = ()) -> IdSet:
         """The ids of this rank's blocks that were seen, or are among the `bad` ones."""
         ids = np.asarray(bad, np.int64)
-        return IdSet.union(self._found, self._before, IdSet.of(ids[self._is_own(ids >> 16)]))
+        return IdSet.union(self._found, self._before, IdSet.of(ids[self._owner(ids >> 16) == self._collective.rank]))
 
     def _left(self, known: IdSet, everywhere: bool) -> Rest:
         """What is left after the ids that are known to their owners."""
         together, counts, splits = self._collective, known.per_split(self._splits), np.ones(self._splits, bool)
-        if self.sizes is not None:
-            splits = np.array(together.total(counts.tolist(), "rest splits")) < self.sizes
+        for at in range(0, len(self.sizes or ()), MOST):
+            sums = together.total(counts[at : at + MOST], "rest splits")  # type: ignore[arg-type]
+            splits[at : at + MOST] = np.array(sums) < (self.sizes or ())[at : at + MOST]
         table = known.table[splits[known.table[:, 0] >> 23]]
         whole = [together.gather(table.ravel(), "rest").reshape(-1, table.shape[1])] if everywhere else None
-        return Rest(
-            splits, IdSet.union(IdSet.of(), *map(IdSet, whole or _deal(together, table, np.zeros_like, "rest")))
-        )
+        seen = IdSet.union(IdSet.of(), *map(IdSet, whole or _deal(together, table, np.zeros_like, "rest")))
+        return Rest(splits, seen)
 
     def _whole(self, splits: np.ndarray) -> IdSet:
         """The ids of this rank's blocks in some splits, int64 [n]. Raises DataError where their sizes are not known."""
         if self.sizes is None and splits.size:
             raise DataError("an earlier run has read whole splits, and their sizes are not known: give tfhet.json back")
-        return IdSet.whole(splits, np.asarray(self.sizes or (), np.int64)[splits], self._is_own)
-
-    def _is_own(self, blocks: np.ndarray) -> np.ndarray:
-        return self._owner(blocks) == self._collective.rank
+        sizes = np.asarray(self.sizes or (), np.int64)[splits]
+        return IdSet.whole(splits, sizes, lambda blocks: self._owner(blocks) == self._collective.rank)
 
     def _owner(self, blocks: np.ndarray) -> np.ndarray:
         """The rank of each block; neighbouring blocks of a split, and the first blocks of splits, have several."""
         return ((blocks >> 16) + blocks % (1 << 16)) % self._collective.size
 
 
-def _deal(
-    collective: Collective, table: np.ndarray, rank_of: Callable[[np.ndarray], np.ndarray], name: str
-) -> Iterator[np.ndarray]:
+def _deal(collective: Collective, table: np.ndarray, rank_of: Callable[..., Any], name: str) -> Iterator[np.ndarray]:
     """Sends each row of this rank's `table`, int64 [n, columns], to the rank that `rank_of` gives for its first column,
     and yields what comes to this one, in parts. Every rank must take all parts."""
     columns, alltoall = table.shape[1], getattr(collective, "alltoall", None)

@@ -31,7 +31,6 @@ class Ledger:
     """What the training had left of the pass."""
 
     def write(self, path: Path) -> None:
-        """Writes the file, whose name must end in `.npz`."""
         np.savez(path, fingerprint=np.array(self.fingerprint), splits=self.rest.splits, seen=self.rest.seen.table)
 
     @classmethod

@@ -224,7 +224,7 @@ class Training:
         rest = rest or (Rest(np.ones(0, bool), IdSet.of()) if is_begun else None)  # rank 0 has the true one
         if progress.step and self._is_chief:
             inside = f", {progress.begun} steps into it" if progress.begun else ""
-            inside += f", {rest.split_count} splits of pass {progress.number} to be read" if rest else ""
+            inside += f", {rest.splits.sum()} splits of pass {progress.number} to be read" if rest else ""
             print(f"[tfhet] resumed at epoch={progress.epoch} step={progress.step}{inside}", flush=True)
         goes_on = progress.begun or rest or self.settings.steps_per_epoch
         return progress, Begun(progress.begun, progress.number, rest) if goes_on else None

@@ -91,7 +91,7 @@ def test_what_earlier_runs_saw_and_what_is_bad_is_no_rest():
     rest, standing = audit.rest(True), audit.standing()
     assert rest is not None and standing is not None
     assert rest.splits.tolist() == standing.splits.tolist() == [False, True]
-    assert rest.seen.ids().tolist() == [example_id(1, 2)] and not len(standing.seen)
+    assert rest.seen.ids().tolist() == [example_id(1, 2)] and not standing.seen.table.size
     assert audit.missing().tolist() == [example_id(1, 0), example_id(1, 1)]
     audit.saw(numbers(example_id(1, 0), example_id(1, 1)))
     audit.exchange()

@@ -36,7 +36,7 @@ def left_after(served_feed: Any, service: Any, ids: list[int]) -> Rest:
 
 
 def seen_of(rest: Rest) -> int:
-    return len(rest.seen) + sum(size for size, is_left in zip(SIZES, rest.splits, strict=True) if not is_left)
+    return len(rest.seen.ids()) + sum(size for size, is_left in zip(SIZES, rest.splits, strict=True) if not is_left)
 
 
 def counts(result: dict[str, Any]) -> tuple[int, ...]:
@@ -235,7 +235,7 @@ def test_when_one_rank_is_told_to_stop_all_do_after_the_same_step(each_rank, fak
     assert all(loop.begun.steps == at + 2 and loop.begun.number == 0 for loop in loops)
     rest = loops[0].begun.rest
     assert rest is not None and seen_of(rest) == results[0]["examples"] == results[0]["once"]
-    assert all(loop.begun.rest is not None and not len(loop.begun.rest.seen) for loop in loops[1:])
+    assert all(loop.begun.rest is not None and not loop.begun.rest.seen.table.size for loop in loops[1:])
     assert counts(results[0])[:3] == (0, seen_of(rest), 0)
     assert len(service.offered) == 1
 
