@@ -69,7 +69,7 @@ def account(who: str, case: str, examples: int, index: int) -> Phases:
     env = {**child_environment(), "TF_CPP_MIN_LOG_LEVEL": "3"}
     ended = subprocess.run(command, env=env, capture_output=True, text=True, timeout=CHILD_S, check=False)
     if ended.returncode:
-        raise JobFailed(f"the account {who} {case} {examples} failed: {ended.stderr.strip()[-300:]}")
+        raise JobFailed(f"the account {who} {case} {examples} failed: {ended.stderr.strip().splitlines()[-1:]}")
     phases: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
     return phases
 
