@@ -95,8 +95,7 @@ def _unseen(rest: Rest) -> Callable[..., tf.Tensor]:
 
     def unseen(pair: tuple[tf.Tensor, tf.Tensor], record: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
         number = example_id(pair[1], record[0])
-        at = tf.searchsorted(rows, number[tf.newaxis] // 512, out_type=tf.int64)[0]
-        place = tf.minimum(at, len(rest.seen.table) - 1)
+        place = tf.minimum(tf.searchsorted(rows, number[None] // 512, out_type=tf.int64)[0], len(rest.seen.table) - 1)
         word = tf.gather_nd(table, tf.stack([place, 1 + number // 64 % 8]))
         return (tf.gather(rows, place) != number // 512) | (tf.bitwise.right_shift(word, number % 64) % 2 == 0)
 
