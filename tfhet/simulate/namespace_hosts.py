@@ -47,12 +47,12 @@ class NamespaceHosts(HostBackend):
     ):
         """Raises UsageError naming all that this machine lacks, and for a fault that cannot be done to containers."""
         for fault in faults:
-            if fault.kind == "slow-disk":
-                raise UsageError(f"fault {fault}: disks are made slow for --hosts process only")
+            if fault.kind == "stall" and fault.for_s is None and job.start == "toolkit":
+                raise UsageError(f"fault {fault}: SageMaker's toolkit waits for the reader of its output; give for= too")
             if fault.kind in NETWORK:
                 container.require(NETWORK[fault.kind])
         container.require("toolkit" if job.start == "toolkit" else "namespace", _existing(hosts[0].paths.base))
-        super().__init__(job, hosts, env, on_line)
+        super().__init__(job, hosts, env, on_line, faults)
         for kind, purpose in NETWORK.items():
             if any(self._usual(kind, host.name) is not None for host in hosts):
                 container.require(purpose)
@@ -141,11 +141,15 @@ class NamespaceHosts(HostBackend):
         self.network.heal(hosts)
 
     async def impair(self, kind: str, host: str, amount: float | None) -> None:
+        if kind not in NETWORK:
+            return await super().impair(kind, host, amount)
         if kind == "delay":
             await self._prepare_delay()
         self._set(kind, host, amount)
 
     def restore(self, kind: str, host: str) -> None:
+        if kind not in NETWORK:
+            return super().restore(kind, host)
         self._set(kind, host, self._usual(kind, host))
 
     def _set(self, kind: str, host: str, amount: float | None) -> None:

@@ -8,21 +8,17 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import tempfile
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from tfhet.container import compiled
 from tfhet.control import SECRET_VARIABLE, new_secret
 from tfhet.errors import UsageError
 from tfhet.process import Child
 from tfhet.simulate.fault import NETWORK, Fault
 from tfhet.simulate.host import HostBackend, OnLine, SimulatedHost
 from tfhet.simulate.submission import Submission, hyperparameters
-from tfhet.simulate.targets import Targets
 from tfhet.strategies.horovod import Ring
-
-READ_MS = 50
-"""Delay of a read of a slow disk, as if its queue were full."""
 
 
 class ProcessHosts(HostBackend):
@@ -44,15 +40,11 @@ class ProcessHosts(HostBackend):
             if fault.kind in NETWORK:
                 raise UsageError(f"fault {fault}: process hosts share one network; use --hosts namespace")
         addresses = json.dumps({host.name: host.address for host in hosts})
-        super().__init__(job, hosts, {**env, SECRET_VARIABLE: new_secret(), "TFHET_ADDRESSES": addresses}, on_line)
+        env = {**env, SECRET_VARIABLE: new_secret(), "TFHET_ADDRESSES": addresses}
+        super().__init__(job, hosts, env, on_line, faults)
         self.not_limited = {word for limits in self.limits.values() for word in limits.lost_without_root()}
         self._network = Network(hosts, job.dnn_group)
         self._ring: Ring | None = None
-        targets = Targets(hosts, job.dnn_group)
-        slow = [host for fault in faults if fault.kind == "slow-disk" for host in targets.named(fault.host)]
-        self._switches = {host.name: Path(f"{host.paths.base}.slow") for host in slow}
-        if slow:  # compiled now, or refused
-            slow_disk(self.env, Path(), ())
 
     async def open(self, channels: Mapping[str, Path]) -> None:
         self.channels = channels
@@ -76,8 +68,11 @@ class ProcessHosts(HostBackend):
             "PYTHONPATH": ":".join(filter(None, (str(host.paths.code), self.env.get("PYTHONPATH", "")))),
             "PYTHONUNBUFFERED": "1",
         }
-        if switch := self._switches.get(host.name):
-            env |= slow_disk(env, switch, [self.channels[name] for name in channels])
+        if faults := self.preloaded.get(host.name):
+            reads = [self.channels[name].resolve() for name in channels]
+            temporary = Path(env.get("TMPDIR") or tempfile.gettempdir())
+            faults.open(reads, [host.paths.base, host.paths.checkpoints.resolve(), temporary.resolve()])
+            env |= faults.variables(env)
         by_rank = host.group == job.dnn_group and job.start == "ranks"
         for local_rank in range(host.ranks if by_rank else 1):
             rank = self._ring.variables(host.name, local_rank) if self._ring and by_rank else {}
@@ -105,12 +100,6 @@ class ProcessHosts(HostBackend):
     def heal(self, hosts: Collection[str]) -> None:
         self._network.heal(hosts)
 
-    async def impair(self, kind: str, host: str, amount: float | None) -> None:
-        self._switches[host].touch()
-
-    def restore(self, kind: str, host: str) -> None:
-        self._switches[host].unlink(missing_ok=True)
-
     async def connect(self, address: str, port: int) -> asyncio.StreamWriter:
         return (await asyncio.open_connection(address, port))[1]
 
@@ -118,21 +107,6 @@ class ProcessHosts(HostBackend):
         await self._network.close()
         if self._ring is not None:
             self._ring.close()
-
-
-def slow_disk(env: Mapping[str, str], switch: Path, folders: Iterable[Path]) -> dict[str, str]:
-    """Variables, in addition to `env`, of processes whose reads below `folders` are slow while `switch` exists.
-
-    They preload a small library, which is compiled unless it is in the cache. Raises UsageError where it cannot be.
-    """
-    source, flags = Path(__file__).with_name("slow_disk.cc"), ("-O2", "-fPIC", "-shared", "-Wall", "-D_GNU_SOURCE")
-    library = compiled(source, env, "a slow disk", "omit slow-disk", flags, ".so")
-    return {
-        "LD_PRELOAD": ":".join(filter(None, (str(library), env.get("LD_PRELOAD", "")))),
-        "TFHET_SLOW_DISK_SWITCH": str(switch),
-        "TFHET_SLOW_DISK_FOLDERS": ":".join(str(folder.resolve()) for folder in folders),
-        "TFHET_SLOW_DISK_MS": str(READ_MS),
-    }
 
 
 class Forwarder:

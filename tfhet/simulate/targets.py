@@ -6,7 +6,7 @@ import contextlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import psutil
 
@@ -15,7 +15,9 @@ from tfhet.errors import TfhetError, UsageError, unknown
 from tfhet.launch import LAUNCHER_NAME
 from tfhet.process import Child
 from tfhet.simulate.fault import Fault
-from tfhet.simulate.host import SimulatedHost
+
+if TYPE_CHECKING:
+    from tfhet.simulate.host import SimulatedHost
 
 Value = TypeVar("Value")
 
