@@ -248,11 +248,11 @@ class HostBackend(abc.ABC):
         """Imposes the limits of all hosts, also of hosts that start later."""
 
     @abc.abstractmethod
-    def cut(self, hosts: Collection[str]) -> None:
-        """Separates these hosts, by name, from all others."""
+    def cut(self, hosts: Collection[str], way: str = "") -> None:
+        """Separates these hosts, by name, from all others. way: as in a `container.Cut`."""
 
     @abc.abstractmethod
-    def heal(self, hosts: Collection[str]) -> None:
+    def heal(self, hosts: Collection[str], way: str = "") -> None:
         """Takes one `cut` of these hosts back."""
 
     async def impair(self, kind: str, host: str, amount: float | None) -> None:

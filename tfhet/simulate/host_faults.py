@@ -1,9 +1,9 @@
 """Faults that the processes of a host bring about themselves, by a library that they preload: host_faults.cc.
 
-    faults = HostFaults(Path("runs/demo/hosts/algo-1.faults"))
-    faults.open(reads=[channel], writes=[base])
-    env |= faults.variables(env)  # of the processes
-    faults.set("full-disk")
+faults = HostFaults(Path("runs/demo/hosts/algo-1.faults"))
+faults.open(reads=[channel], writes=[base])
+env |= faults.variables(env)  # of the processes
+faults.set("full-disk")
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ READ_MS, WRITE_MS = 50, 200
 CONTROL = Path("/etc/tfhet-host-faults")
 """The control file, and the list of what each process preloads, where no variables name them: in a container."""
 PRELOAD = Path("/etc/ld.so.preload")
-_FLAGS = "-O2 -fPIC -shared -Wall -D_GNU_SOURCE -fno-exceptions -fno-threadsafe-statics -Wl,--as-needed".split()
+_FLAGS = ("-O2", "-fPIC", "-shared", "-D_GNU_SOURCE", "-fno-exceptions", "-fno-threadsafe-statics", "-Wl,--as-needed")
 _PLACES = {"slow-disk": 0, "slow-write": 1, "full-disk": 2, "failing-write": 3, "slow-dns": 4, "clock": 5}
 """By kind, the place of its number in the control file."""
 

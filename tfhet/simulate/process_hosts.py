@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
+from tfhet.container import Cut
 from tfhet.control import SECRET_VARIABLE, new_secret
 from tfhet.errors import UsageError
 from tfhet.process import Child
@@ -94,11 +95,11 @@ class ProcessHosts(HostBackend):
     def limit(self) -> None:
         """Does nothing: the limits that need no root hold from the start."""
 
-    def cut(self, hosts: Collection[str]) -> None:
-        self._network.cut(hosts)
+    def cut(self, hosts: Collection[str], way: str = "") -> None:
+        self._network.cut(hosts, way)
 
-    def heal(self, hosts: Collection[str]) -> None:
-        self._network.heal(hosts)
+    def heal(self, hosts: Collection[str], way: str = "") -> None:
+        self._network.heal(hosts, way)
 
     async def connect(self, address: str, port: int) -> asyncio.StreamWriter:
         return (await asyncio.open_connection(address, port))[1]
@@ -112,16 +113,16 @@ class ProcessHosts(HostBackend):
 class Forwarder:
     """Listens at `address`:`port` and passes every connection on to `address`:`target`.
 
-    While it is closed to data nothing passes in either direction and no connection ends; new ones are accepted and
-    held. What was sent meanwhile arrives when it passes data again, as TCP promises.
+    While a direction is closed to data nothing passes in it and no connection ends; new ones are accepted and held.
+    What was sent meanwhile arrives when it passes data again, as TCP promises.
     """
 
     def __init__(self, address: str, port: int, target: int):
         self.port = port
         self._address = address
         self._target = target
-        self._is_open = asyncio.Event()
-        self._is_open.set()
+        self._there, self._back = asyncio.Event(), asyncio.Event()
+        self.pass_data()
         self._server: asyncio.Server | None = None
         self._serving: set[asyncio.Task[None]] = set()
 
@@ -129,9 +130,10 @@ class Forwarder:
         """Raises OSError when the port is taken."""
         self._server = await asyncio.start_server(self._accepted, self._address, self.port, backlog=100)
 
-    def pass_data(self, is_open: bool) -> None:
-        """Lets data pass, or holds all of it."""
-        (self._is_open.set if is_open else self._is_open.clear)()
+    def pass_data(self, there: bool = True, back: bool = True) -> None:
+        """Lets data pass to the target, and back from it, or holds it."""
+        for way, is_open in ((self._there, there), (self._back, back)):
+            (way.set if is_open else way.clear)()
 
     async def close(self) -> None:
         """Ends every connection."""
@@ -149,11 +151,13 @@ class Forwarder:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writers = [writer]
         try:
-            await self._is_open.wait()
+            await self._there.wait()  # as a connection does in which either party hears nothing of the other
+            await self._back.wait()
             with contextlib.suppress(OSError):
                 there, to_there = await asyncio.open_connection(self._address, self._target)
                 writers.append(to_there)
-                ways = [asyncio.create_task(self._pass(*way)) for way in ((reader, to_there), (there, writer))]
+                pairs = ((reader, to_there, self._there), (there, writer, self._back))
+                ways = [asyncio.create_task(self._pass(*pair)) for pair in pairs]
                 try:
                     await asyncio.gather(*ways)
                 finally:
@@ -163,12 +167,12 @@ class Forwarder:
             for each in writers:
                 each.transport.abort()
 
-    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, is_open: asyncio.Event) -> None:
         while data := await reader.read(1 << 16):
-            await self._is_open.wait()
+            await is_open.wait()
             writer.write(data)
             await writer.drain()
-        await self._is_open.wait()
+        await is_open.wait()
         if writer.can_write_eof():
             writer.write_eof()
 
@@ -183,7 +187,7 @@ class Network:
         leader = next(host for host in hosts if host.group == dnn_group)
         targets = [leader.ports.control, *(leader.ports.plane[name][0] for name in leader.shared)]
         self._leader = leader.name
-        self._cuts: list[frozenset[str]] = []
+        self._cuts: list[Cut] = []
         self._forwarders = {
             host.name: [
                 Forwarder(leader.address, port, target) for port, target in zip(host.detour, targets, strict=True)
@@ -198,17 +202,19 @@ class Network:
     async def close(self) -> None:
         await asyncio.gather(*(forwarder.close() for some in self._forwarders.values() for forwarder in some))
 
-    def cut(self, hosts: Collection[str]) -> None:
+    def cut(self, hosts: Collection[str], way: str = "") -> None:
         """Stops data between these hosts and the leader's; if that is one of them, between it and all others."""
-        self._cuts.append(frozenset(hosts))
+        self._cuts.append(Cut(frozenset(hosts), way))
         self._apply()
 
-    def heal(self, hosts: Collection[str]) -> None:
+    def heal(self, hosts: Collection[str], way: str = "") -> None:
         """Takes one `cut` of these back."""
-        self._cuts.remove(frozenset(hosts))
+        self._cuts.remove(Cut(frozenset(hosts), way))
         self._apply()
 
     def _apply(self) -> None:
         for host, forwarders in self._forwarders.items():
+            ways = ((host, self._leader), (self._leader, host))
+            passes = [not any(cut.holds(*way) for cut in self._cuts) for way in ways]
             for forwarder in forwarders:
-                forwarder.pass_data(all((host in cut) == (self._leader in cut) for cut in self._cuts))
+                forwarder.pass_data(*passes)
