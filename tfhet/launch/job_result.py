@@ -5,6 +5,7 @@ The leader decides it.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,7 +57,8 @@ class JobResult:
         """The result of a job that ends with a script. code: negative for a signal; whose: `train.py ended on algo-1,
         rank 0`; tail: the last lines of its log, without noise."""
         last = next((line.strip() for line in reversed(tail) if line.strip()), "")  # after a traceback, the error
-        cause = f"{whose}: {describe_exit(code, tail)}{f': {last[:300]}' if last else ''}"
+        last = last if len(last) <= 300 else f"{last[:150]} ... {last[-150:]}"  # what went wrong may stand at its end
+        cause = f"{whose}: {describe_exit(code, tail)}{f': {last}' if last else ''}"
         return cls.of(_exit_code(code), cause, tail)
 
     @property
@@ -73,6 +75,13 @@ class JobResult:
 def _exit_code(code: int) -> int:
     """A code that a process can exit with: for a signal 128 + its number, as in shells."""
     return code if code >= 0 else 128 - code
+
+
+def forget_failure(path: Path, began_s: float) -> None:
+    """Removes the failure file of an earlier job. began_s: as in `write_failure`."""
+    with contextlib.suppress(OSError):
+        if path.stat().st_mtime < began_s - STARTS_WITHIN_S:
+            path.unlink()
 
 
 def write_failure(
@@ -92,8 +101,7 @@ def write_failure(
         if path.parent.parent.is_dir():
             path.parent.mkdir(exist_ok=True)
         began_s = SYSTEM.wall() if began_s is None else began_s
-        if path.exists() and path.stat().st_mtime < began_s - STARTS_WITHIN_S:
-            path.unlink()
+        forget_failure(path, began_s)
         with open(path, "x", encoding="utf-8", errors="replace") as file:
             file.write(text[:FAILURE_LIMIT])
     except OSError:
