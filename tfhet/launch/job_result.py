@@ -6,13 +6,16 @@ The leader decides it.
 from __future__ import annotations
 
 import contextlib
+import shutil
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tfhet.clock import SYSTEM
+from tfhet.cluster import HostPaths
 from tfhet.errors import JobFailed, TfhetError
 from tfhet.process import describe_exit
+from tfhet.record import TIMELINE_FOLDER, RunFolder
 
 LOG_LIMIT = 2000
 """Characters of log that travel with a job result."""
@@ -77,11 +80,15 @@ def _exit_code(code: int) -> int:
     return code if code >= 0 else 128 - code
 
 
-def forget_failure(path: Path, began_s: float) -> None:
-    """Removes the failure file of an earlier job. began_s: as in `write_failure`."""
-    with contextlib.suppress(OSError):
-        if path.stat().st_mtime < began_s - STARTS_WITHIN_S:
-            path.unlink()
+def forget_earlier_job(paths: HostPaths, began_s: float) -> None:
+    """Removes the record and the failure file of an earlier job with the same directories: what an earlier job recorded
+    must not pass for this one's. began_s: as in `write_failure`."""
+    record = RunFolder(paths.output_data / "tfhet")
+    shutil.rmtree(record.path / TIMELINE_FOLDER, ignore_errors=True)
+    for path in (record.summary_path, record.events_path, paths.failure):
+        with contextlib.suppress(OSError):
+            if path != paths.failure or path.stat().st_mtime < began_s - STARTS_WITHIN_S:
+                path.unlink()
 
 
 def write_failure(
@@ -101,7 +108,8 @@ def write_failure(
         if path.parent.parent.is_dir():
             path.parent.mkdir(exist_ok=True)
         began_s = SYSTEM.wall() if began_s is None else began_s
-        forget_failure(path, began_s)
+        if path.exists() and path.stat().st_mtime < began_s - STARTS_WITHIN_S:
+            path.unlink()
         with open(path, "x", encoding="utf-8", errors="replace") as file:
             file.write(text[:FAILURE_LIMIT])
     except OSError:

@@ -257,7 +257,7 @@ class HostBackend(abc.ABC):
 
     def restore(self, kind: str, host: str) -> None:
         """Takes the `impair` of this kind back: the host has its own limits again."""
-        self.preloaded[host].clear(kind)
+        self.preloaded[host].set(kind, is_on=False)
 
     @abc.abstractmethod
     def beside(self, host: SimulatedHost) -> tuple[Path, Path, dict[str, str], list[str]]:
