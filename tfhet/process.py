@@ -28,6 +28,7 @@ _DRAIN_S = 0.5
 _NO_MEMORY = re.compile(
     r"bad_alloc|MemoryError|OOM when allocating|[Oo]ut of memory|[Cc]annot allocate memory|failed to allocate memory"
 )
+_DISK_FULL = re.compile(r"No space left|[Dd]isk quota exceeded")
 _PERHAPS_NO_MEMORY = re.compile(r"ResourceExhaustedError|pthread_create\(\) failed")  # or no quota, or no threads
 
 OnLine = Callable[[str], None]
@@ -236,7 +237,7 @@ def describe_exit(code: int, tail: Iterable[str] = ()) -> str:
         except ValueError:  # a real-time signal has no name
             name = f"signal {-code}"
     text = "\n".join(tail) if code else ""
-    if "No space left on device" in text:  # TensorFlow calls it ResourceExhaustedError, too
+    if _DISK_FULL.search(text):  # which TensorFlow calls ResourceExhaustedError, too
         return f"{name} (disk full)"
     if _NO_MEMORY.search(text):
         return f"{name} (out of memory)"

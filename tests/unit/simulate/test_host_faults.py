@@ -38,7 +38,7 @@ assert libc.fwrite(b"first", 1, 5, waiting) == 5
 print("up", flush=True)
 sys.stdin.readline()
 
-def see(name, call, failed):
+def see(name, call, failed=None):
     ctypes.set_errno(0)
     try:
         code = ctypes.get_errno() if call() == failed else 0
