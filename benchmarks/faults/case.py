@@ -38,8 +38,6 @@ class FaultCase:
     """What the cause must name; `data-1` stands for the name of that host."""
     cluster: str = "demo"
     arguments: tuple[str, ...] = ()
-    early: bool = False
-    """Faults count from the start of the ranks' scripts, which then load TensorFlow; else from the first batches."""
     lost: tuple[str, ...] = ()
     """Data hosts that the job goes on without, and says so."""
     before: str = ""
@@ -54,8 +52,7 @@ class FaultCase:
     @property
     def name(self) -> str:
         words = [self.before, *self.faults, *self.arguments, *(["then again"] * self.resumes)]
-        notes = ["at start"] * self.early + [self.cluster] * (self.cluster != "demo")
-        return " ".join([*filter(None, words), *(f"({note})" for note in notes)]) or "nothing"
+        return " ".join([*filter(None, words), *[f"({self.cluster})"] * (self.cluster != "demo")]) or "nothing"
 
     @property
     def limit_s(self) -> float | None:

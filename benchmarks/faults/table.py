@@ -66,7 +66,6 @@ def run_case(case: FaultCase, launcher: Path, place: Path) -> FaultOutcome:
         [str(launcher), *case.command()],
         place,
         faults=[Fault.parse(text) for text in case.faults],
-        early=case.early,
         max_run_s=MAX_RUN_S,
     )
     hosts = places(job)

@@ -108,12 +108,13 @@ class Cable:
     ):
         """device: its end in the namespace `switch`. namespace: the host's, which stays when its processes are gone."""
         self.device = device
-        self._address = address
+        self.address = address
         self._switch = switch
         self._namespace = namespace
         self._shape = Shape()
         self._share: float | None = None
         self._line: DelayLine | None = None
+        self._missed: set[ipaddress.IPv4Address] = set()
 
     @property
     def port(self) -> str:
@@ -124,10 +125,10 @@ class Cable:
         """Makes both ends, the near one in a bridge, the far one with the address. Leaves nothing when it raises."""
         ends = [
             f"link add {self.device} group {GROUP} master {bridge} type veth"
-            f" peer name eth0 address {hardware(self._address)} netns {self._namespace.path}",
+            f" peer name eth0 address {hardware(self.address)} netns {self._namespace.path}",
             f"link set {self.device} up",
         ]
-        far_end = ["link set lo up", "link set eth0 up", *neighbours(subnet, self._address, "eth0")]
+        far_end = ["link set lo up", "link set eth0 up", *neighbours(subnet, self.address, "eth0")]
         try:
             self._switch.run(IP_BATCH, ends, [self._namespace])
             self._namespace.run(IP_BATCH, far_end)
@@ -177,6 +178,16 @@ class Cable:
             self._share = share
             self._lose()
 
+    def miss(self, others: set[ipaddress.IPv4Address]) -> None:
+        """Lets nothing that the host sends to these addresses arrive, and what it sends to all others.
+
+        It sends to its own hardware address then, and no bridge passes a packet back to where it came from.
+        """
+        aims = {other: self.address if other in others else other for other in others ^ self._missed}
+        if aims:
+            self._namespace.run(IP_BATCH, [_neighbour(other, aim, "eth0") for other, aim in aims.items()])
+        self._missed = others
+
     def _ip(self, *lines: str) -> None:
         self._switch.run(IP_BATCH, lines)
 
@@ -223,4 +234,8 @@ def neighbours(subnet: ipaddress.IPv4Network, address: ipaddress.IPv4Address, de
     yield f"address add {address}/{subnet.prefixlen} dev {device}"
     for other in subnet.hosts():
         if other != address:
-            yield f"neighbour replace {other} lladdr {hardware(other)} dev {device} nud permanent"
+            yield _neighbour(other, other, device)
+
+
+def _neighbour(other: ipaddress.IPv4Address, aim: ipaddress.IPv4Address, device: str) -> str:
+    return f"neighbour replace {other} lladdr {hardware(aim)} dev {device} nud permanent"

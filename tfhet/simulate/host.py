@@ -21,6 +21,8 @@ from tfhet.cluster import DATA, DNN, HostPaths, PortRange, Ports, free_ports
 from tfhet.container import SUBNET, Cgroup, Limits
 from tfhet.errors import TfhetError, UsageError
 from tfhet.process import Child
+from tfhet.simulate.fault import PRELOADED, Fault
+from tfhet.simulate.host_faults import HostFaults, library
 from tfhet.simulate.scale import limits_of
 from tfhet.simulate.submission import Submission
 
@@ -76,7 +78,7 @@ class SimulatedHost:
         seen = {self.paths.channel(name): directory.resolve() for name, directory in channels.items()}
         seen[self.paths.code] = code.resolve()
         if checkpoints is None:
-            self.paths.checkpoints.mkdir()
+            self.paths.checkpoints.mkdir(exist_ok=True)
         else:
             checkpoints.mkdir(parents=True, exist_ok=True)
             seen[self.paths.checkpoints] = checkpoints.resolve()
@@ -181,6 +183,18 @@ def resource_config(job: Submission, host: SimulatedHost, hosts: Sequence[Simula
     }
 
 
+def hosts_named(hosts: Sequence[SimulatedHost], name: str) -> list[SimulatedHost]:
+    """The hosts that a fault's `data-1`, `dnn-1`, `algo-1`, name of a group, or "" stands for."""
+    kind, _, number = name.partition("-")
+    group = [host for host in hosts if host.role == kind]
+    if number and group:
+        return group[int(number) - 1 : int(number)] if number.isdigit() and number != "0" else []
+    return [host for host in hosts if name in ("", host.name, host.group)]
+
+
+Env = Mapping[str, str]
+Hosts = Sequence[SimulatedHost]
+Faults = Sequence[Fault]
 OnLine = Callable[[str], Callable[[str], None]]
 """Returns, by a host's name, the function that takes its lines."""
 
@@ -193,8 +207,8 @@ class HostBackend(abc.ABC):
     cuts_batches: bool
     """Whether `cut` stops batches between hosts too, not only the launchers' link."""
 
-    def __init__(self, job: Submission, hosts: Sequence[SimulatedHost], env: Mapping[str, str], on_line: OnLine):
-        """env: the simulator's environment. Raises UsageError for limits that cannot be."""
+    def __init__(self, job: Submission, hosts: Hosts, env: Env, on_line: OnLine, faults: Faults = ()):
+        """env: the simulator's environment. Raises UsageError for limits and faults that cannot be."""
         self.job, self.hosts, self.env, self.on_line = job, hosts, env, on_line
         self.channels: Mapping[str, Path] = {}
         """Directories of this machine by channel, from `open` on."""
@@ -205,6 +219,11 @@ class HostBackend(abc.ABC):
         groups = {host.name: host.group for host in hosts}
         self.limits, self.notes = limits_of(job.cluster, groups, cpu_scale=job.cpu_scale)
         """Limits by host name, and what the user should know of them."""
+        some = {one.name: one for fault in faults if fault.kind in PRELOADED for one in hosts_named(hosts, fault.host)}
+        self.preloaded = {name: HostFaults(Path(f"{host.paths.base}.faults")) for name, host in some.items()}
+        """By name, hosts whose processes preload a library that can harm them."""
+        if some:  # compiled now, or refused
+            library(env)
 
     def lay_out(
         self, host: SimulatedHost, parameters: Mapping[str, str]
@@ -232,20 +251,25 @@ class HostBackend(abc.ABC):
         """Imposes the limits of all hosts, also of hosts that start later."""
 
     @abc.abstractmethod
-    def cut(self, hosts: Collection[str]) -> None:
-        """Separates these hosts, by name, from all others."""
+    def cut(self, hosts: Collection[str], way: str = "") -> None:
+        """Separates these hosts, by name, from all others. way: as in a `container.Partition`."""
 
     @abc.abstractmethod
-    def heal(self, hosts: Collection[str]) -> None:
+    def heal(self, hosts: Collection[str], way: str = "") -> None:
         """Takes one `cut` of these hosts back."""
 
-    @abc.abstractmethod
     async def impair(self, kind: str, host: str, amount: float | None) -> None:
         """Does a fault of a kind in `fault.IMPAIRMENTS` to a host."""
+        self.preloaded[host].set(kind, amount)
 
-    @abc.abstractmethod
     def restore(self, kind: str, host: str) -> None:
         """Takes the `impair` of this kind back: the host has its own limits again."""
+        self.preloaded[host].set(kind, is_on=False)
+
+    @abc.abstractmethod
+    def beside(self, host: SimulatedHost) -> tuple[Path, Path, dict[str, str], list[str]]:
+        """For another job's launcher on a host that runs: its base directory as seen from here, and from the host, its
+        variables, and the words before its command that bring it to the host."""
 
     @abc.abstractmethod
     async def connect(self, address: str, port: int) -> asyncio.StreamWriter:

@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,8 @@ from tfhet.errors import JobFailed, TfhetError, UsageError
 from tfhet.messages import ContainerFailureLine, parse_line
 from tfhet.process import Child, describe_exit
 from tfhet.simulate import host_container
-from tfhet.simulate.fault import NETWORK, Fault
-from tfhet.simulate.host import HostBackend, OnLine, SimulatedHost
+from tfhet.simulate.fault import NETWORK
+from tfhet.simulate.host import Env, Faults, HostBackend, Hosts, OnLine, SimulatedHost
 from tfhet.simulate.submission import Submission
 
 _NAMESPACE_S = 30.0
@@ -37,22 +37,15 @@ class NamespaceHosts(HostBackend):
     starts_launchers = False
     cuts_batches = True
 
-    def __init__(
-        self,
-        job: Submission,
-        hosts: Sequence[SimulatedHost],
-        env: Mapping[str, str],
-        on_line: OnLine,
-        faults: Sequence[Fault] = (),
-    ):
+    def __init__(self, job: Submission, hosts: Hosts, env: Env, on_line: OnLine, faults: Faults = ()):
         """Raises UsageError naming all that this machine lacks, and for a fault that cannot be done to containers."""
         for fault in faults:
-            if fault.kind == "slow-disk":
-                raise UsageError(f"fault {fault}: disks are made slow for --hosts process only")
+            if fault.kind == "stall" and fault.for_s is None and job.start == "toolkit":
+                raise UsageError(f"fault {fault}: the toolkit waits for the reader of its output; give for= too")
             if fault.kind in NETWORK:
                 container.require(NETWORK[fault.kind])
         container.require("toolkit" if job.start == "toolkit" else "namespace", _existing(hosts[0].paths.base))
-        super().__init__(job, hosts, env, on_line)
+        super().__init__(job, hosts, env, on_line, faults)
         for kind, purpose in NETWORK.items():
             if any(self._usual(kind, host.name) is not None for host in hosts):
                 container.require(purpose)
@@ -62,6 +55,7 @@ class NamespaceHosts(HostBackend):
         self._owner: Owner | None = None
         self._bridge: Bridge | None = None
         self._attached: list[str] = []
+        self._pids: dict[str, int] = {}
         self._use: dict[str, dict[str, int | None]] = {}
         self._is_limiting = job.limits_from == "start"
 
@@ -98,6 +92,7 @@ class NamespaceHosts(HostBackend):
             on_line=self.on_line(host.name),
         )
         children[host.name] = child
+        self._pids[host.name] = child.pid
         await _isolated(child)
         try:
             # Process 1 waits for its network, so that nothing runs before all of this is done.
@@ -113,6 +108,13 @@ class NamespaceHosts(HostBackend):
         self._attached.append(host.name)
         if self._is_limiting:
             self._limit(host.name)
+
+    def beside(self, host: SimulatedHost) -> tuple[Path, Path, dict[str, str], list[str]]:
+        assert self._scratch is not None
+        base, first = Path("/tmp/second"), psutil.Process(self._pids[host.name]).children()[0].pid
+        enter = ["nsenter", f"--target={first}", "--mount", "--uts", "--ipc", "--net", "--pid", "--root", "--wd"]
+        environment = host_container.environment_of(self, host, new_secret())
+        return self._scratch / host.name / str(base)[1:], base, environment, enter
 
     def limit(self) -> None:
         self._is_limiting = True
@@ -134,19 +136,25 @@ class NamespaceHosts(HostBackend):
         limits = self.limits[name]
         return {"rate": limits.bits_per_s, "delay": limits.latency_s, "loss": limits.loss_share}[kind]
 
-    def cut(self, hosts: Collection[str]) -> None:
-        self.network.cut(hosts)
+    def cut(self, hosts: Collection[str], way: str = "") -> None:
+        self.network.cut(hosts, way)
 
-    def heal(self, hosts: Collection[str]) -> None:
-        self.network.heal(hosts)
+    def heal(self, hosts: Collection[str], way: str = "") -> None:
+        self.network.heal(hosts, way)
 
     async def impair(self, kind: str, host: str, amount: float | None) -> None:
         if kind == "delay":
             await self._prepare_delay()
-        self._set(kind, host, amount)
+        if kind in NETWORK:
+            self._set(kind, host, amount)
+        else:
+            await super().impair(kind, host, amount)
 
     def restore(self, kind: str, host: str) -> None:
-        self._set(kind, host, self._usual(kind, host))
+        if kind in NETWORK:
+            self._set(kind, host, self._usual(kind, host))
+        else:
+            super().restore(kind, host)
 
     def _set(self, kind: str, host: str, amount: float | None) -> None:
         {"rate": self.network.limit, "delay": self.network.delay, "loss": self.network.lose}[kind](host, amount)

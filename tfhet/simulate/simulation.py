@@ -23,7 +23,7 @@ from tfhet.report import write_html
 from tfhet.simulate import training_job
 from tfhet.simulate.cluster_file import ClusterFile, channel_directories
 from tfhet.simulate.drive import drive
-from tfhet.simulate.fault import Fault
+from tfhet.simulate.fault import CUTS, Fault
 from tfhet.simulate.host import HostBackend, SimulatedHost, hosts_of
 from tfhet.simulate.injector import Injector
 from tfhet.simulate.namespace_hosts import NamespaceHosts
@@ -71,11 +71,13 @@ class Simulation:
         self._last_exit_s = 0.0
         self._launchers_gone_s: float | None = None
         self._started_s: float | None = None
+        self._are_up = False
+        """Whether all hosts that are not late have started."""
         self._never_began: str | None = None
         """Why a host could not be made."""
         self._cpu_s: dict[str, dict[str, float]] = {}
         """CPU seconds by host: of the `whole` run, `before` the ranks began to read, and `after` they ended."""
-        self.hosts = hosts_of(self.submission, folder, seed, detours=any(fault.kind == "partition" for fault in faults))
+        self.hosts = hosts_of(self.submission, folder, seed, detours=any(fault.kind in CUTS for fault in faults))
         self.targets = Targets(self.hosts, self.submission.dnn_group)
         for fault in faults:
             self.targets.check(fault)
@@ -85,7 +87,7 @@ class Simulation:
         kind = ProcessHosts if self.submission.host_kind == "process" else NamespaceHosts
         self._backend: HostBackend = kind(self.submission, self.hosts, self._env, self._logger, faults)
         self._injector = Injector(
-            faults, self.targets, self._backend, self._children, self._has_begun, self._report_fault, seed
+            faults, self.targets, self._backend, self._children, self._has_come, self._report_fault, seed
         )
 
     @property
@@ -115,9 +117,11 @@ class Simulation:
                 self._on_line(f"[simulate] {note}")
             await backend.open(channels)
             tasks = [asyncio.create_task(self._injector.run()), asyncio.create_task(self._watch())]
-            starts = [asyncio.create_task(self._start(host, begun_s, stop)) for host in self.hosts]
-            tasks += starts
-            await asyncio.gather(*starts)
+            starts = {host.name: asyncio.create_task(self._start(host, begun_s, stop)) for host in self.hosts}
+            tasks += starts.values()
+            await asyncio.gather(*(starts[host.name] for host in self.hosts if not self._injector.delay_s(host)))
+            self._are_up = True
+            await asyncio.gather(*starts.values())
             if not children:
                 return STOPPED_ON_REQUEST
             self._note("hosts.started", launchers=sorted(children))
@@ -145,6 +149,7 @@ class Simulation:
         at_s = begun_s + self._injector.delay_s(host)
         while not stop.is_set():
             if (left_s := at_s - SYSTEM.monotonic()) <= 0:
+                self._injector.prepare(host)
                 await self._backend.start(host, self._children)
                 return
             if self._children and all(child.code is not None for child in self._children.values()):
@@ -158,7 +163,7 @@ class Simulation:
 
     async def _watch(self) -> None:
         """Notes when the ranks begin to read, when they have ended, and when the last launcher has ended."""
-        while not self._has_begun():
+        while not self._has_come():
             await asyncio.sleep(0.1)
         if self.submission.limits_from == "reading":
             self._backend.limit()
@@ -201,6 +206,7 @@ class Simulation:
 
     def _conclude(self, cause: str | None, began: float) -> RunSummary:
         """The leader's record, completed with what only the simulator saw."""
+        self._injector.conclude()
         gone_s, ended = self._launchers_gone_s or self._last_exit_s, SYSTEM.wall()
         self._note("launchers.gone", at_s=gone_s)
         summary = training_job.completed(self.hosts, self.codes, self._leader, cause, self._never_began)
@@ -255,13 +261,18 @@ class Simulation:
             return [float(event["time_s"]) for event in self._leader.events() if event.get("event") == "rank.ended"]
         return []
 
-    def _has_begun(self) -> bool:
+    def _has_come(self, moment: str = "steps") -> bool:
+        """Whether one of `fault.MOMENTS` has come."""
+        if moment == "start":
+            return self._are_up
         with contextlib.suppress(OSError):
             found = self._events.read()
             if "training.started" in found and self._started_s is None:
                 self._started_s = SYSTEM.monotonic()
+            if moment == "end":
+                return found.get("rank.ended", {}).get("code") == 0
             silent = self._started_s is not None and SYSTEM.monotonic() > self._started_s + SILENT_SCRIPT_S
-            return silent or "training.reading" in found
+            return silent or ("training.started" if moment == "scripts" else "training.reading") in found
         return False
 
     def _logger(self, host: str) -> Callable[[str], None]:

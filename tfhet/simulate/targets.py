@@ -14,8 +14,8 @@ from tfhet import planes, strategies
 from tfhet.errors import TfhetError, UsageError, unknown
 from tfhet.launch import LAUNCHER_NAME
 from tfhet.process import Child
-from tfhet.simulate.fault import Fault
-from tfhet.simulate.host import SimulatedHost
+from tfhet.simulate.fault import CUTS, Fault
+from tfhet.simulate.host import SimulatedHost, hosts_named
 
 Value = TypeVar("Value")
 
@@ -37,12 +37,8 @@ class Targets:
         return sum(host.ranks for host in self.hosts if host.group == self.dnn_group)
 
     def named(self, name: str) -> list[SimulatedHost]:
-        """The hosts that a fault's `data-1`, `dnn-1`, `algo-1`, name of a group, or "" stands for."""
-        kind, _, number = name.partition("-")
-        group = [host for host in self.hosts if host.role == kind]
-        if number and group:
-            return group[int(number) - 1 : int(number)] if number.isdigit() and number != "0" else []
-        return [host for host in self.hosts if name in ("", host.name, host.group)]
+        """As `hosts_named`."""
+        return hosts_named(self.hosts, name)
 
     def check(self, fault: Fault) -> None:
         """Raises UsageError for a fault whose target does not exist."""
@@ -60,7 +56,11 @@ class Targets:
             raise UsageError(f"fault {fault}: no {fault.process} runs there; hosts that have one: {where}")
         if is_alone and self.leader not in hosts:
             raise UsageError(f"fault {fault}: the {fault.process} runs on dnn-1")
-        if fault.kind == "partition" and len(hosts) == len(self.hosts):
+        if fault.kind == "second-job" and not any(host.serves or host is self.leader for host in hosts):
+            raise UsageError(f"fault {fault}: nothing listens there; hosts with ports: dnn-1, and those with workers")
+        if fault.kind == "half-checkpoint" and any(host.group != self.dnn_group for host in hosts):
+            raise UsageError(f"fault {fault}: checkpoints are written on dnn hosts; write half-checkpoint:dnn-1")
+        if fault.kind in CUTS and len(hosts) == len(self.hosts):
             raise UsageError(f"fault {fault}: that is every host of the cluster; no other is left to cut them off from")
 
 

@@ -5,7 +5,9 @@ import os
 import signal
 import sys
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,6 +15,7 @@ from tfhet.cluster import HostPaths, Ports
 from tfhet.errors import UsageError
 from tfhet.process import Child
 from tfhet.simulate import Fault, injector
+from tfhet.simulate.fault import MOMENTS
 from tfhet.simulate.host import SimulatedHost
 from tfhet.simulate.injector import Injector
 from tfhet.simulate.targets import Targets
@@ -73,11 +76,11 @@ class Noted:
     def __init__(self):
         self.done: list[tuple] = []
 
-    def cut(self, names: Collection[str]) -> None:
-        self.done.append(("cut", *names))
+    def cut(self, names: Collection[str], way: str = "") -> None:
+        self.done.append(("cut", *names, way))
 
-    def heal(self, names: Collection[str]) -> None:
-        self.done.append(("heal", *names))
+    def heal(self, names: Collection[str], way: str = "") -> None:
+        self.done.append(("heal", *names, way))
 
     async def impair(self, kind: str, host: str, amount: float | None) -> None:
         self.done.append((kind, host, amount))
@@ -103,6 +106,10 @@ def checked(text: str, cluster: Sequence[SimulatedHost] | None = None) -> None:
         "partition:data",
         "loss=1%:dnn",
         "sigterm:host@dnn-2",
+        "second-job:dnn-1",
+        "second-job:data-1",
+        "half-checkpoint:dnn-2",
+        "partition-in:data-1",
     ],
 )
 def test_a_fault_at_what_is_there_is_taken(text: str):
@@ -120,6 +127,9 @@ def test_a_fault_at_what_is_there_is_taken(text: str):
         ("delay=50ms:cpu_group", "dnn-1, dnn-2"),
         ("kill:worker@dnn-1", "no worker runs there; hosts that have one: algo-1"),
         ("kill:dispatcher@data-1", "the dispatcher runs on dnn-1"),
+        ("second-job:dnn-2", "nothing listens there"),
+        ("half-checkpoint:data-1", "checkpoints are written on dnn hosts"),
+        ("full-disk:data-2", "known: "),
     ],
 )
 def test_a_fault_at_what_is_not_there_is_refused_with_what_is(text: str, words: str):
@@ -130,6 +140,8 @@ def test_a_fault_at_what_is_not_there_is_refused_with_what_is(text: str, words: 
 def test_a_host_alone_cannot_be_cut_off():
     with pytest.raises(UsageError, match="every host of the cluster"):
         checked("partition:dnn-1", hosts(data=0, dnn=1))
+    with pytest.raises(UsageError, match="every host of the cluster"):
+        checked("partition-out:dnn-1", hosts(data=0, dnn=1))
 
 
 def injected(
@@ -147,7 +159,7 @@ def injected(
         wanted = sum(len(words) // 2 for words in launchers)
         one = hosts(data=0, dnn=1, ranks=len(launchers), workers=0)
         one.append(hosts()[1])  # somebody to be cut off from
-        targets, all_up = Targets(one, "dnn"), lambda: said.count("up") == wanted
+        targets, all_up = Targets(one, "dnn"), lambda _: said.count("up") == wanted
         doing = Injector([Fault.parse(fault)], targets, backend or Noted(), children, all_up, told.append)
         for rank, words in enumerate(launchers):
             children[f"algo-1/{rank}"] = await Child.start(
@@ -191,8 +203,9 @@ def test_sigterm_to_a_host_is_sent_to_every_launcher_at_once_and_to_nobody_else(
     assert "ended -15" not in said
 
 
-def test_the_workers_of_a_host_that_is_cut_off_stand_still_until_it_is_healed():
-    backend = Noted()
+@pytest.mark.parametrize("way", ["", "in", "out"])
+def test_the_workers_of_a_host_that_is_cut_off_stand_still_until_it_is_healed(way: str):
+    kind, backend = f"partition-{way}".rstrip("-"), Noted()
     watched = f"""{UP}
 while True:
     before = time.monotonic()
@@ -201,10 +214,51 @@ while True:
         print('stood still', flush=True)
 """
     said, told, _ = injected(
-        "partition:algo-1:for=0.6", ("worker", watched, "worker", watched), until="stood still", backend=backend
+        f"{kind}:algo-1:for=0.6", ("worker", watched, "worker", watched), until="stood still", backend=backend
     )
-    assert told == ["fault partition:algo-1:for=0.6: algo-1 cut off"]
-    assert backend.done == [("cut", "algo-1"), ("heal", "algo-1")]
+    assert told == [f"fault {kind}:algo-1:for=0.6: algo-1 cut off"]
+    assert backend.done == [("cut", "algo-1", way), ("heal", "algo-1", way)]
+
+
+def test_what_a_host_prints_is_not_read_for_a_while():
+    says = f"{UP}\nfor n in range(5): time.sleep(0.2), print('more', n, flush=True)"
+    said, told, _ = injected("stall:algo-1:for=1.5", ("script", says), until="more 4")
+    assert told == ["fault stall:algo-1:for=1.5"]
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_after_counts_from_the_moment_that_the_fault_names(moment: str):
+    backend, asked = Noted(), []
+
+    def has_come(which: str) -> bool:
+        asked.append(which)
+        return len(asked) > 1
+
+    doing = Injector(
+        [Fault.parse(f"clock=+5s:data-1:from={moment}")], Targets(hosts(), "dnn"), backend, {}, has_come, str
+    )
+    asyncio.run(asyncio.wait_for(doing.run(), LIMIT_S))
+    assert asked == [moment, moment] and backend.done == [("clock", "algo-1", 5.0)]
+
+
+def test_faults_between_two_runs_come_before_the_host_starts_and_after_the_job(tmp_path: Path):
+    lines: list[str] = []
+    faults = [Fault.parse(text) for text in ("same-base:dnn-1", "half-checkpoint:dnn-1")]
+    one, two, three = (replace(host, paths=HostPaths(tmp_path / host.name)) for host in hosts())
+    backend = Noted()
+    backend.job = SimpleNamespace(checkpoints=None)
+    doing = Injector(faults, Targets([one, two, three], "dnn"), backend, {}, lambda _: True, lines.append, 3)
+    for host in (one, two, three):
+        doing.prepare(host)
+    assert [path.name for path in tmp_path.iterdir()] == ["algo-2"] and lines == ["fault same-base:dnn-1: algo-2"]
+    asyncio.run(asyncio.wait_for(doing.run(), LIMIT_S))
+    doing.conclude()
+    assert lines[1:] == ["could not be done: fault half-checkpoint:dnn-1: no checkpoint"]
+    newest = two.paths.checkpoints / "checkpoint-0001-0000000020"
+    newest.mkdir()
+    (newest / "state").write_text("whole")
+    doing.conclude()
+    assert lines[2].startswith("fault half-checkpoint:dnn-1: checkpoint-0001-0000000020/state ")
 
 
 @pytest.mark.parametrize(
@@ -214,12 +268,13 @@ while True:
         ("delay=50ms", ("delay", "algo-1", 0.05)),
         ("rate=1mbit", ("rate", "algo-1", 1e6)),
         ("slow-disk", ("slow-disk", "algo-1", None)),
+        ("slow-dns=2s", ("slow-dns", "algo-1", 2.0)),
     ],
 )
 @pytest.mark.parametrize("lasts", [True, False])
 def test_a_host_is_impaired_for_as_long_as_the_fault_lasts(fault: str, harm: tuple, lasts: bool):
     backend, lines, faults = Noted(), [], [Fault.parse(f"{fault}:data-1" + (":for=0.05" if lasts else ""))]
-    doing = Injector(faults, Targets(hosts(), "dnn"), backend, {}, lambda: True, lines.append)
+    doing = Injector(faults, Targets(hosts(), "dnn"), backend, {}, lambda _: True, lines.append)
     asyncio.run(asyncio.wait_for(doing.run(), LIMIT_S))
     assert backend.done == [harm, ("restored", harm[0], "algo-1")][: 1 + lasts]
     assert lines == [f"fault {faults[0]}: algo-1"]
