@@ -78,16 +78,16 @@ class Simulation:
         self._cpu_s: dict[str, dict[str, float]] = {}
         """CPU seconds by host: of the `whole` run, `before` the ranks began to read, and `after` they ended."""
         self.hosts = hosts_of(self.submission, folder, seed, detours=any(fault.kind in CUTS for fault in faults))
-        self.targets = Targets(self.hosts, self.submission.dnn_group)
+        targets = self.targets = Targets(self.hosts, self.submission.dnn_group)
         for fault in faults:
-            self.targets.check(fault)
-        self._leader = RunFolder(self.targets.leader.paths.output_data / "tfhet")
+            targets.check(fault)
+        self._leader = RunFolder(targets.leader.paths.output_data / "tfhet")
         self._events = EventTail(self._leader.events_path)
         self._children: dict[str, Child] = {}
         kind = ProcessHosts if self.submission.host_kind == "process" else NamespaceHosts
         self._backend: HostBackend = kind(self.submission, self.hosts, self._env, self._logger, faults)
         self._injector = Injector(
-            faults, self.targets, self._backend, self._children, self._has_come, self._report_fault, seed
+            faults, targets, self._backend, self._children, self._has_come, self._report_fault, seed
         )
 
     @property
