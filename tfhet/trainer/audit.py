@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -99,6 +100,12 @@ class Audit:
     def count(self) -> int:
         """Examples delivered in this run up to the last exchange."""
         return len(self._all)
+
+    @property
+    def left(self) -> float:
+        """Examples that can come and have not been seen up to the last exchange; infinite where that is not known."""
+        known = len(self.seen) + len(self.bad)
+        return math.inf if self._expected is None else self._expected - known
 
     @property
     def seen(self) -> np.ndarray:

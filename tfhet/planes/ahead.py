@@ -1,0 +1,38 @@
+"""An epoch that a thread opens while another one is read."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+_END_S = 60.0
+"""Seconds that one that is given up may take to end."""
+
+
+class Ahead(threading.Thread):
+    """Opens an epoch, as far as it can: what goes wrong goes wrong again when the epoch is opened without it."""
+
+    def __init__(self, epoch: int, work: Callable[[Ahead], Iterator[Any]]):
+        """work: returns the batches. It may set `is_offered`, and should end when `ends` is set."""
+        super().__init__(name="tfhet-ahead", daemon=True)
+        self.epoch, self.is_offered, self.ends = epoch, False, threading.Event()
+        self._work = work
+        self._found: Iterator[Any] | None = None
+        self.start()
+
+    def run(self) -> None:
+        with contextlib.suppress(Exception):
+            self._found = self._work(self)
+
+    def taken(self, limit_s: float | None = None) -> Iterator[Any] | None:
+        """Returns the batches, once, when they are there; None where they could not be had."""
+        self.join(limit_s)
+        found, self._found = self._found, None
+        return found
+
+    def end(self) -> None:
+        """Gives the epoch up."""
+        self.ends.set()
+        self.taken(_END_S)
