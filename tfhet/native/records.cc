@@ -505,8 +505,48 @@ class ReadExamples {
   bool skip_bad_;
 };
 
+// How many records of a TFRecord file can be reached by their lengths, but no more than `most`, and the byte after the
+// last of them, and the size of the file. Lengths and their checksums are looked at, not the data.
+class WalkRecords {
+ public:
+  explicit WalkRecords(const Attributes&) {}
+
+  void compute(Context& context) const {
+    const auto path = context.input(0), most = context.input(1);
+    path.with_rank(0, "file");
+    most.with_rank(0, "most");
+    const File file{std::string(path.bytes(0))};
+    const uint64_t size = file.size();
+    uint8_t* memory = tfhet::scratch<uint8_t>(kWindow);
+    uint64_t at = 0, from = 0, held = 0;
+    int64_t count = 0;
+    while (count < *most.data<int64_t>() && at + kHeader <= size) {
+      if (at < from || at + kHeader > from + held) {
+        from = at;
+        held = file.read(memory, kWindow, static_cast<int64_t>(at));
+        if (held < kHeader) break;
+      }
+      const uint8_t* header = memory + (at - from);
+      uint32_t checksum = 0;
+      std::memcpy(&checksum, header + 8, sizeof checksum);
+      const uint64_t length = word_at(header), left = size - at - kHeader;
+      if (!is_masked(checksum, header, 8) || left < kFooter || length > left - kFooter) break;
+      at += kHeader + length + kFooter;
+      ++count;
+    }
+    *context.output<int64_t>(0, {}) = count;
+    *context.output<int64_t>(1, {}) = static_cast<int64_t>(at);
+    *context.output<int64_t>(2, {}) = static_cast<int64_t>(size);
+  }
+
+ private:
+  static constexpr size_t kWindow = 4096;  // a page, which is what the system reads for a header anyway
+};
+
 constexpr const char* kTypes = "T: list({uint8, int64, float, string})";
 const tfhet::Op<ParseExamples> parse{"TfhetParseExamples", {"serialized: string"}, {"values: T"}, {kTypes, "layout: string"}};
+const tfhet::Op<WalkRecords> walk{
+    "TfhetWalkRecords", {"file: string", "most: int64"}, {"count: int64", "end: int64", "size: int64"}, {}, true};
 const tfhet::Op<ReadExamples> read{"TfhetReadExamples",
                                    {"file: string", "offset: int64", "id: int64", "epoch: int64"},
                                    {"next: int64", "next_id: int64", "ids: int64", "epochs: int64", "values: T"},

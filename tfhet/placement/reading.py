@@ -10,13 +10,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
+import numpy as np
 import tensorflow as tf
 
 from tfhet.errors import UsageError
 from tfhet.placement import stream
 from tfhet.placement.declaration import EPOCH, ID, Declaration
 from tfhet.placement.rest import Rest
-from tfhet.source import BlockSource, Source, example_id
+from tfhet.source import BlockSource, SeekingSource, Source, example_id, position_of, split_of
 
 
 def batches(
@@ -72,9 +73,19 @@ def _record_batches(
     kind = "skip-" if skips(pipeline) else ""  # a cache that was written so may lack records
     fingerprint = kind + pipeline.source.fingerprint() if pipeline.cache else ""
 
+    seen = np.zeros(0, np.int64) if rest is None else rest.seen
+    source, begins = pipeline.source, None
+    if rest is not None and isinstance(source, SeekingSource) and not pipeline.cache and not skips(pipeline):
+        first = rest.firsts()
+        seen = seen[position_of(seen) >= first[split_of(seen)]]
+        begins = tf.constant(first), tf.constant(source.starts(first))
+
     def read(at_epoch: tf.Tensor, split: tf.Tensor) -> tf.data.Dataset:
         constant = tf.data.Dataset.from_tensors((at_epoch, split)).repeat()
-        records = pipeline.source.read(split)
+        if begins is not None and isinstance(source, SeekingSource):
+            records = source.read_from(split, *(tf.gather(each, split) for each in begins))
+        else:
+            records = source.read(split)
         if pipeline.cache:
             records = stream.cached(records, pipeline.cache, fingerprint, split)
         if skips(pipeline):
@@ -82,20 +93,20 @@ def _record_batches(
         return tf.data.Dataset.zip((constant, records))
 
     dataset = stream.read_side_by_side(pairs, read, pipeline.interleave)
-    if rest is not None and rest.seen.size:
-        dataset = dataset.filter(_unseen(rest))
+    if seen.size:
+        dataset = dataset.filter(_unseen(seen))
     if pipeline.shuffle:
         seed = _fold(pipeline.seed, 0 if epoch is None else epoch)
         dataset = dataset.shuffle(pipeline.shuffle, seed=seed, reshuffle_each_iteration=False)
     return dataset.batch(pipeline.batch_size)
 
 
-def _unseen(rest: Rest) -> Callable[..., tf.Tensor]:
-    seen = tf.constant(rest.seen, tf.int64)
+def _unseen(ids: np.ndarray) -> Callable[..., tf.Tensor]:
+    seen = tf.constant(ids, tf.int64)
 
     def unseen(pair: tuple[tf.Tensor, tf.Tensor], record: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
         number = example_id(pair[1], record[0])
-        place = tf.minimum(tf.searchsorted(seen, number[tf.newaxis], out_type=tf.int64)[0], len(rest.seen) - 1)
+        place = tf.minimum(tf.searchsorted(seen, number[tf.newaxis], out_type=tf.int64)[0], len(ids) - 1)
         return tf.gather(seen, place) != number
 
     return unseen

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tfhet.source import split_of
+from tfhet.source import position_of, split_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +31,12 @@ class Rest:
         counts = np.bincount(split_of(ids), minlength=splits)
         open_ones = counts < np.asarray(sizes, np.int64)
         return cls(open_ones, ids[open_ones[split_of(ids)]]) if open_ones.any() else None
+
+    def firsts(self) -> np.ndarray:
+        """Returns the position of the first example of each split that has not been seen; int64 [splits]."""
+        splits, positions = split_of(self.seen), position_of(self.seen)
+        places = np.arange(len(self.seen)) - np.searchsorted(splits, splits)
+        return np.bincount(splits[positions == places], minlength=len(self.splits)).astype(np.int64)
 
     @property
     def split_count(self) -> int:

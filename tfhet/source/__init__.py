@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tfhet.source.feature import Encoded, Feature, Fixed, Raw, Scalar
     from tfhet.source.folder import from_image_folder
     from tfhet.source.sidecar import Sidecar
-    from tfhet.source.source import BadRecord, BlockSource, Source, example_id, position_of, split_of
+    from tfhet.source.source import BadRecord, BlockSource, SeekingSource, Source, example_id, position_of, split_of
     from tfhet.source.synthetic import SyntheticSource
     from tfhet.source.tfrecord import TFRecordSource
     from tfhet.source.writing import write_tfrecords
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 # fmt: off
 __all__ = [
     "RECORD_ERRORS", "BadRecord", "BlockSource", "Encoded", "Feature", "Fixed", "Prepare", "Raw", "Scalar", "Sidecar",
-    "Source", "SyntheticSource", "TFRecordSource", "diagnose", "digits", "error_text", "example_id", "find",
-    "from_image_folder", "photos", "position_of", "split_of", "write_tfrecords",
+    "SeekingSource", "Source", "SyntheticSource", "TFRecordSource", "diagnose", "digits", "error_text", "example_id",
+    "find", "from_image_folder", "photos", "position_of", "split_of", "write_tfrecords",
 ]
 # fmt: on
 
@@ -42,7 +42,7 @@ lazy.names_on_demand(
         "folder": "from_image_folder",
         "photos": "photos",
         "sidecar": "Sidecar",
-        "source": "BadRecord BlockSource Source example_id position_of split_of",
+        "source": "BadRecord BlockSource SeekingSource Source example_id position_of split_of",
         "synthetic": "SyntheticSource",
         "tfrecord": "TFRecordSource",
         "writing": "write_tfrecords",
