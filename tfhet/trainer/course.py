@@ -33,11 +33,13 @@ class Course:
         """Whether the epoch has all its steps when `step` have been taken since the training began."""
         return bool(self.steps) and step - self.first >= self.steps
 
-    def wants_next(self, step: int, left: float, step_s: float) -> bool:
-        """Whether another pass should be made ready, which follows when `left` more examples are trained on.
+    def steps_left(self, left: float) -> float:
+        """Full steps that `left` examples are good for."""
+        return max(0, math.ceil(left / self.per_step)) if left < math.inf else math.inf
 
-        step: number of steps since the training began; step_s: how long the last one took.
+    def is_followed(self, step: int, left: float) -> bool:
+        """Whether another pass follows this one, of which `left` examples are still to come; the same on all ranks.
+
+        step: number of steps since the training began.
         """
-        steps_left = max(0, math.ceil(left / self.per_step)) if left < math.inf else math.inf
-        follows = not self.is_last or step - self.first + steps_left < self.steps
-        return follows and steps_left * step_s <= AHEAD_S
+        return not self.is_last or step - self.first + self.steps_left(left) < self.steps

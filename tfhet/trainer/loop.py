@@ -17,7 +17,7 @@ from tfhet.planes import Delivery, Reader
 from tfhet.record import StepTime
 from tfhet.strategies import Collective
 from tfhet.trainer.audit import Audit, Visits
-from tfhet.trainer.course import Course
+from tfhet.trainer.course import AHEAD_S, Course
 from tfhet.trainer.meter import Meter
 from tfhet.trainer.parts import Parts, Skipped
 from tfhet.trainer.step import Accelerator, Batch
@@ -183,7 +183,8 @@ class Loop:
         unread: list[tuple[Any, Any, StepTime]] = []
         is_dry = False
         while not self.stopped and not is_dry and not course.is_done(self.step + len(unread)):
-            if unread and self._parts.is_next_ready and self._parts.left <= course.per_step:
+            left = self._parts.left
+            if unread and left <= course.per_step and course.is_followed(self.step, left):
                 # That step may be the last. Knowing it spares the next pass the wait until every reader has found its
                 # end, which takes a data service a tenth of a second, and steps without an example.
                 is_dry = not self._count(*unread.pop(), course)
@@ -258,7 +259,8 @@ class Loop:
         self.step += 1
         if self._parts is not None:
             self._parts.left -= counts[0]
-            if course.wants_next(self.step, self._parts.left, time.dur_s):
+            left = self._parts.left
+            if course.is_followed(self.step, left) and course.steps_left(left) * time.dur_s <= AHEAD_S:
                 self._parts.make_next_ready()
         self.on_progress()
         course.totals += counts

@@ -71,8 +71,7 @@ class Parts:
     """Whether the last part ended on some rank because the data service was restarted."""
     left: float = math.inf
     """Examples of the pass that are still to be trained on, over all ranks; infinite where that is not known."""
-    is_next_ready: bool = False
-    """Whether the next pass has been made ready."""
+    _is_next_ready: bool = False
     _has_begun: bool = False
     _delivered: int = 0
     """Examples delivered by all parts before."""
@@ -87,8 +86,8 @@ class Parts:
 
     def make_next_ready(self) -> None:
         """Makes the next pass ready while this one is read, once; again after the data service was restarted."""
-        if not self.is_next_ready:
-            self.is_next_ready = True
+        if not self._is_next_ready:
+            self._is_next_ready = True
             self.reader.ahead(self.number + 1, self.collective.rank == 0)
 
     def leave(self, part: Iterator[Delivery]) -> None:
@@ -117,7 +116,7 @@ class Parts:
         self.was_cut_off = bool(cut_off)
         if self.was_cut_off:
             self.agree()
-            self.is_next_ready = False
+            self._is_next_ready = False
         if audit is None:
             if self.was_cut_off and not self.may_lose:
                 raise DataError(
@@ -140,6 +139,7 @@ class Parts:
             return None
         if self.was_cut_off or (self.reader.is_served and self._in_batches(audit)):
             audit.rereads += 1
+            self.left = audit.left  # fewer were counted as left where an example came twice
             return self._open(rest, audit.rereads)
         if self.skipped is None:
             return None
