@@ -92,7 +92,7 @@ def _large(place: Path, options: argparse.Namespace) -> Iterator[tuple[str, floa
     (file,) = _written(place, 1, options.records)
     seen = np.arange(int(LOST_AT * options.records), dtype=np.int64)
     for _ in range(options.repeats):
-        for name, walked in (("compiled", lambda: reach(file)), ("python", lambda: sum(1 for _ in walk(file)))):
+        for name, walked in (("compiled", lambda: reach([file])), ("python", lambda: sum(1 for _ in walk(file)))):
             begin_s = SYSTEM.monotonic()
             walked()
             took_s = SYSTEM.monotonic() - begin_s

@@ -11,7 +11,7 @@ import contextlib
 import io
 import itertools
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -62,16 +62,21 @@ def masked(crc: int) -> int:
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-def reach(file: str, most: int = 1 << 62) -> tuple[int, int, bool]:
-    """Returns how many records can be reached by their lengths, at most `most`, the byte after the last of them, and
-    whether the file ends there. Compiled code does it for local files, at a twentieth of the time of `walk`.
+def reach(files: Sequence[str], most: int = 1 << 62) -> list[tuple[int, int, bool]]:
+    """Returns for each file how many records can be reached by their lengths, at most `most`, the byte after the last
+    of them, and whether the file ends there. Compiled code does it for local files, far faster than `walk`.
 
     Raises UsageError for a missing file, DataError for one that cannot be opened.
     """
-    if "://" not in file and (ops := native.ops("records")) is not None:
-        with contextlib.suppress(tf.errors.OpError):
-            count, end, size = (int(number) for number in ops.tfhet_walk_records(file, most))
-            return count, end, end == size
+    ops = None if any("://" in file for file in files) else native.ops("records")
+    if ops is None:
+        return [_reached(file, most) for file in files]
+    counts, ends, sizes = (tensor.numpy().tolist() for tensor in ops.tfhet_walk_records(files, most))
+    found = zip(files, counts, ends, sizes, strict=True)
+    return [(count, end, end == size) if size >= 0 else _reached(file, most) for file, count, end, size in found]
+
+
+def _reached(file: str, most: int) -> tuple[int, int, bool]:
     count, end = 0, 0
     with contextlib.suppress(DataError):
         for frame in itertools.islice(walk(file), most):

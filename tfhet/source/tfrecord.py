@@ -136,7 +136,7 @@ class TFRecordSource:
 
     def starts(self, positions: np.ndarray) -> np.ndarray:
         places = zip(self.files, positions.tolist(), strict=True)
-        return np.array([reach(file, position)[1] if position else 0 for file, position in places], np.int64)
+        return np.array([reach([file], position)[0][1] if position else 0 for file, position in places], np.int64)
 
     def read_from(self, split: tf.Tensor, position: tf.Tensor, offset: tf.Tensor) -> tf.data.Dataset:
         return _records_from(tf.gather(tf.constant(self.files), split), offset, _BUFFER_BYTES).enumerate(position)
@@ -203,7 +203,7 @@ class TFRecordSource:
         mine = range(index, len(self.files), ranks)
         groups = [mine[at : at + _GROUP] for at in range(0, len(mine), _GROUP)]
         with ThreadPoolExecutor(os.cpu_count()) as pool:  # the walk is compiled, or waits for the disk
-            walked = [one for group in pool.map(lambda group: [*map(self._walked, group)], groups) for one in group]
+            walked = [one for group in pool.map(self._walked, groups) for one in group]
         damages = [damage for _, damage in walked if damage is not None]
         ids = gather(
             np.array([example_id(split, found[0]) for split, found in zip(mine, walked, strict=True)], np.int64)
@@ -222,10 +222,13 @@ class TFRecordSource:
     def _skips(self) -> bool:
         return self.on_bad_record == "skip"
 
-    def _walked(self, split: int) -> tuple[int, BadRecord | None]:
-        """Returns the number of records that can be reached, and the place where the file breaks off, if it does."""
+    def _walked(self, splits: Sequence[int]) -> list[tuple[int, BadRecord | None]]:
+        """Returns for each split how many records can be reached, and where its file breaks off, if it does."""
+        found = reach([self.files[split] for split in splits])
+        return [self._judged(split, *one) for split, one in zip(splits, found, strict=True)]
+
+    def _judged(self, split: int, count: int, end: int, is_whole: bool) -> tuple[int, BadRecord | None]:
         file, broken = self.files[split], None
-        count, end, is_whole = reach(file)
         try:
             next(iter(()) if is_whole else walk(file, end), None)
         except DataError as error:
