@@ -414,6 +414,44 @@ def test_a_reader_that_goes_local_prepares_its_own_share(fleet):
     assert every_id(read(fleet, fleet.ranks("local"), local)) == Counter(ids_of())
 
 
+def test_an_epoch_that_is_made_ready_while_another_is_read_comes_exactly_once_and_alike(fleet):
+    met = threading.Barrier(2)
+
+    def both(reader: Reader) -> list[Delivery]:
+        reader.ahead(1, offers=rank_of(reader) == 0)
+        assert every_id([list(reader.epoch(0))]).keys() <= ids_of()
+        offered = reader.has_offered_ahead(1)
+        assert offered is (rank_of(reader) == 0) and not reader.has_offered_ahead(0)
+        met.wait(LIMIT_S)  # as ranks do before they read
+        return list(reader.epoch(1))
+
+    found = read(fleet, fleet.ranks("ahead"), both)
+    assert every_id(found) == Counter(ids_of())
+    alone = planes.get("local").rank_side().reader(pipeline(), JobContext("alone", "local"))
+    expected = {
+        int(one): image.numpy() for each in alone.epoch(1) for one, image in zip(each.ids, each.images, strict=True)
+    }
+    for delivery in (delivery for rank in found for delivery in rank):
+        assert delivery.epoch == 1 and 0 < len(delivery.ids) <= BATCH
+        for one, image in zip(delivery.ids, delivery.images, strict=True):
+            np.testing.assert_array_equal(image.numpy(), expected[int(one)])
+
+
+def test_an_epoch_that_was_made_ready_and_is_given_up_leaves_no_thread_and_can_be_read_all_the_same(fleet):
+    def again(reader: Reader) -> list[Delivery]:
+        reader.ahead(7, offers=rank_of(reader) == 0)
+        reader.close()
+        reader.close()
+        return list(reader.epoch(0))
+
+    assert every_id(read(fleet, fleet.ranks("given up"), again)) == Counter(ids_of())
+    assert not [thread for thread in threading.enumerate() if thread.name == "tfhet-ahead"]
+
+
+def rank_of(reader: Reader) -> int:
+    return reader._job.rank
+
+
 def test_single_examples_are_shared_among_the_ranks(fleet):
     wanted = np.array(sorted(ids_of())[3:20], np.int64)
     found = read(fleet, fleet.ranks("singly"), lambda reader: list(reader.singly(0, wanted)))

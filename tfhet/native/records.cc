@@ -505,8 +505,60 @@ class ReadExamples {
   bool skip_bad_;
 };
 
+// How many records of each TFRecord file can be reached by their lengths, but no more than `most`, the byte after the last
+// of them, and the size of the file, -1 for one that cannot be opened. Lengths and their checksums are looked at, not the
+// data.
+class WalkRecords {
+ public:
+  explicit WalkRecords(const Attributes&) {}
+
+  void compute(Context& context) const {
+    const auto paths = context.input(0), most = context.input(1);
+    paths.with_rank(1, "files");
+    most.with_rank(0, "most");
+    int64_t *counts = context.output<int64_t>(0, paths.shape), *ends = context.output<int64_t>(1, paths.shape),
+            *sizes = context.output<int64_t>(2, paths.shape);
+    for (int64_t i = 0; i < paths.shape[0]; ++i) {
+      counts[i] = ends[i] = 0;
+      sizes[i] = -1;
+      try {
+        const File file{std::string(paths.bytes(i))};
+        walk(file, *most.data<int64_t>(), counts + i, ends + i);
+        sizes[i] = static_cast<int64_t>(file.size());
+      } catch (const tfhet::Failure&) {
+      }
+    }
+  }
+
+ private:
+  static void walk(const File& file, int64_t most, int64_t* count, int64_t* end) {
+    const uint64_t size = file.size();
+    uint8_t* memory = tfhet::scratch<uint8_t>(kWindow);
+    uint64_t at = 0, from = 0, held = 0;
+    while (*count < most && at + kHeader <= size) {
+      if (at < from || at + kHeader > from + held) {
+        from = at;
+        held = file.read(memory, kWindow, static_cast<int64_t>(at));
+        if (held < kHeader) break;
+      }
+      const uint8_t* header = memory + (at - from);
+      uint32_t checksum = 0;
+      std::memcpy(&checksum, header + 8, sizeof checksum);
+      const uint64_t length = word_at(header), left = size - at - kHeader;
+      if (!is_masked(checksum, header, 8) || left < kFooter || length > left - kFooter) break;
+      at += kHeader + length + kFooter;
+      ++*count;
+    }
+    *end = static_cast<int64_t>(at);
+  }
+
+  static constexpr size_t kWindow = 4096;  // a page, which is what the system reads for a header anyway
+};
+
 constexpr const char* kTypes = "T: list({uint8, int64, float, string})";
 const tfhet::Op<ParseExamples> parse{"TfhetParseExamples", {"serialized: string"}, {"values: T"}, {kTypes, "layout: string"}};
+const tfhet::Op<WalkRecords> walk{
+    "TfhetWalkRecords", {"files: string", "most: int64"}, {"counts: int64", "ends: int64", "sizes: int64"}, {}, true};
 const tfhet::Op<ReadExamples> read{"TfhetReadExamples",
                                    {"file: string", "offset: int64", "id: int64", "epoch: int64"},
                                    {"next: int64", "next_id: int64", "ids: int64", "epochs: int64", "values: T"},

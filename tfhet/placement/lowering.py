@@ -33,16 +33,18 @@ def one_epoch(
     share: tuple[int, int] = (0, 1),
     threads: int | None = None,
     rest: Rest | None = None,
+    begun: bool = False,
 ) -> tf.data.Dataset:
     """Returns the batches of one epoch, prepared in this process.
 
     epoch: None for epoch after epoch, without end. share: (index, count) selects the splits index, index + count, ...
     threads: number of batches that are prepared at the same time; None for one per core. rest: the examples of the
-    epoch that are still to be read; None for all.
+    epoch that are still to be read; None for all. begun: see `local_part`.
     """
     cut, threads = Cut.smallest(pipeline), threads or os.cpu_count() or 1
     ordered = len(passes(pipeline.repeat, epoch)) > 1
-    return local_part(pipeline, remote_part(pipeline, epoch, cut, share, threads, rest), cut, threads, ordered)
+    remote = remote_part(pipeline, epoch, cut, share, threads, rest)
+    return local_part(pipeline, remote, cut, threads, ordered, begun=begun)
 
 
 def one_by_one(pipeline: Declaration, epoch: int, ids: np.ndarray, threads: int) -> tf.data.Dataset:
@@ -111,11 +113,13 @@ def local_part(
     threads: int = 2,
     ordered: bool = False,
     end: int | None = None,
+    begun: bool = False,
 ) -> tf.data.Dataset:
     """Returns what the trainer runs: the stages after the cut on the batches of `dataset`, with `prefetch` ahead.
 
     Few batches are prefetched, because other ranks cannot get those that one rank holds. ordered: whether batches keep
-    their order. end: position at which the stages end; None for all of them.
+    their order. end: position at which the stages end; None for all of them. begun: whether a batch without an example
+    comes first, which is there at once: who takes it begins the work on the others, in TensorFlow's threads.
     """
     cut = (cut or Cut.smallest(pipeline)).checked(pipeline)
     if pipeline.placed()[cut.position : end]:
@@ -124,6 +128,9 @@ def local_part(
             num_parallel_calls=threads,
             deterministic=ordered,
         )
+    if begun:
+        first = {name: tf.zeros([n or 0 for n in one.shape], one.dtype) for name, one in dataset.element_spec.items()}
+        dataset = tf.data.Dataset.from_tensors(first).concatenate(dataset)
     return without_autotune(dataset.prefetch(pipeline.prefetch))
 
 

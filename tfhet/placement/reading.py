@@ -16,7 +16,7 @@ from tfhet.errors import UsageError
 from tfhet.placement import stream
 from tfhet.placement.declaration import EPOCH, ID, Declaration
 from tfhet.placement.rest import Rest
-from tfhet.source import BlockSource, Source, example_id
+from tfhet.source import BlockSource, IdSet, SeekingSource, Source, example_id
 
 
 def batches(
@@ -72,9 +72,18 @@ def _record_batches(
     kind = "skip-" if skips(pipeline) else ""  # a cache that was written so may lack records
     fingerprint = kind + pipeline.source.fingerprint() if pipeline.cache else ""
 
+    seen = IdSet.of() if rest is None else rest.seen
+    source, begins = pipeline.source, None
+    if rest is not None and isinstance(source, SeekingSource) and not pipeline.cache and not skips(pipeline):
+        first, seen = seen.beyond_gaps(len(rest.splits))
+        begins = tf.constant(first), tf.constant(source.starts(first))
+
     def read(at_epoch: tf.Tensor, split: tf.Tensor) -> tf.data.Dataset:
         constant = tf.data.Dataset.from_tensors((at_epoch, split)).repeat()
-        records = pipeline.source.read(split)
+        if begins is not None and isinstance(source, SeekingSource):
+            records = source.read_from(split, *(tf.gather(each, split) for each in begins))
+        else:
+            records = source.read(split)
         if pipeline.cache:
             records = stream.cached(records, pipeline.cache, fingerprint, split)
         if skips(pipeline):
@@ -82,20 +91,20 @@ def _record_batches(
         return tf.data.Dataset.zip((constant, records))
 
     dataset = stream.read_side_by_side(pairs, read, pipeline.interleave)
-    if rest is not None and rest.seen.table.size:
-        dataset = dataset.filter(_unseen(rest))
+    if seen.table.size:
+        dataset = dataset.filter(_unseen(seen))
     if pipeline.shuffle:
         seed = _fold(pipeline.seed, 0 if epoch is None else epoch)
         dataset = dataset.shuffle(pipeline.shuffle, seed=seed, reshuffle_each_iteration=False)
     return dataset.batch(pipeline.batch_size)
 
 
-def _unseen(rest: Rest) -> Callable[..., tf.Tensor]:
-    rows, table = tf.constant(rest.seen.table[:, 0]), tf.constant(rest.seen.table)
+def _unseen(seen: IdSet) -> Callable[..., tf.Tensor]:
+    rows, table = tf.constant(seen.table[:, 0]), tf.constant(seen.table)
 
     def unseen(pair: tuple[tf.Tensor, tf.Tensor], record: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
         number = example_id(pair[1], record[0])
-        place = tf.minimum(tf.searchsorted(rows, number[None] // 512, out_type=tf.int64)[0], len(rest.seen.table) - 1)
+        place = tf.minimum(tf.searchsorted(rows, number[None] // 512, out_type=tf.int64)[0], len(seen.table) - 1)
         word = tf.gather_nd(table, tf.stack([place, 1 + number // 64 % 8]))
         return (tf.gather(rows, place) != number // 512) | (tf.bitwise.right_shift(word, number % 64) % 2 == 0)
 

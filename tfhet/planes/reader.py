@@ -11,6 +11,7 @@ for delivery in reader.epoch(epoch):     # on every rank, after that
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -23,11 +24,13 @@ from tfhet.clock import SYSTEM, Clock
 from tfhet.errors import DataError, UsageError
 from tfhet.placement import Cut, Pipeline, Rest, inspect, one_by_one, one_epoch, preparation
 from tfhet.planes import private
+from tfhet.planes.ahead import Ahead
 from tfhet.source import RECORD_ERRORS, BadRecord, diagnose, error_text, find
 from tfhet.strategies import JobContext
 
 LOOK_S = 60.0
 """Seconds that a rank looks for the record that ended its training."""
+_POLL_S = 0.25
 log = logging.getLogger("tfhet")
 
 
@@ -100,6 +103,7 @@ class Reader:
         self.failure: Exception | None = None
         """The last error of the data plane itself, for which the reader was cut off."""
         self._at = 0
+        self._ahead: Ahead | None = None
         self._job = job
         self._clock = clock
         self._on_first_batch = on_first_batch
@@ -110,7 +114,13 @@ class Reader:
         return False
 
     def agree(self) -> None:
-        """Marks the data plane, so that a later restart is noticed. All ranks call it, and read after all have."""
+        """Marks the data plane, so that a later restart is noticed, and gives up what was made ready. All ranks call
+        it, and read after all have."""
+        self.close()
+
+    def stands(self) -> bool:
+        """Whether the data plane is the one that was marked: what another one delivers may have been seen."""
+        return True
 
     def has_servers(self, is_given_up: Callable[[], bool]) -> bool:
         """Whether any host still serves, once all that are left are ready, or `is_given_up` returns True."""
@@ -123,15 +133,56 @@ class Reader:
         """Registers an epoch, or the `rest` of one, with the plane. Rank 0 calls it, which alone knows what was seen of
         it, and the others read after that: of what is offered while others read, a restart could serve a part twice."""
 
+    def is_offered(self, epoch: int) -> bool:
+        """Whether a rank has offered the whole `epoch`."""
+        return True
+
+    def ahead(self, epoch: int, offers: bool) -> None:
+        """Makes a whole epoch ready in a thread while another one is read: its first batches wait when `epoch` begins.
+
+        offers: whether this rank offers it. Any rank may call it, and none has to. When the epoch begins, after all
+        ranks have met, it is looked whether the plane still `stands`: one that was restarted meanwhile is not read.
+        """
+
+        def work(ahead: Ahead) -> Iterator[Any]:
+            if offers:
+                self.offer(epoch)
+                ahead.is_offered = True
+            while not self.is_offered(epoch) and self.stands() and not ahead.ends.wait(_POLL_S):
+                pass
+            iterator = iter(() if ahead.ends.is_set() else self.dataset(epoch, None, 0) or ())
+            # Taking the first element, which has no example, begins the work on the others.
+            return filter(_holds_examples, itertools.chain([next(iterator)], iterator))
+
+        self.close()
+        self._ahead = Ahead(epoch, work)
+
+    def has_offered_ahead(self, epoch: int) -> bool:
+        """Whether `ahead` has offered the whole `epoch` already; waits while it does."""
+        return self._ahead is not None and self._ahead.epoch == epoch and self._ahead.has_offered()
+
+    def close(self) -> None:
+        """Gives up the epoch that was made ready, if there is one."""
+        if self._ahead is not None:
+            with self.giving_up():
+                self._ahead.end()
+            self._ahead = None
+
     def epoch(self, epoch: int, rest: Rest | None = None, part: int = 0) -> Iterator[Delivery]:
         """This rank's share of one pass, or of the `rest` of it, which is its `part`-th part; offered before. Ends
         early, with `was_cut_off`, when the plane is restarted. Raises DataError, with file and offset, for a record
         that cannot be read."""
         began = self._clock.monotonic()
         self.was_cut_off, self._at = False, epoch
+        ahead, iterator = self._ahead, None
         try:
-            dataset = self.dataset(epoch, rest, part)
-            iterator = None if dataset is None else iter(dataset)
+            if ahead is not None and ahead.epoch == epoch and rest is None and part == 0:
+                self._ahead, iterator = None, ahead.taken()
+            dataset = self.dataset(epoch, rest, part) if iterator is None else None
+            if not self.stands():
+                iterator = None
+            elif dataset is not None:
+                iterator = filter(_holds_examples, dataset)
         except tf.errors.OpError as error:
             self._explain(error)
             return
@@ -176,10 +227,11 @@ class Reader:
         return diagnose(self.pipeline.source, ids, len(ids), preparation(self.pipeline, epoch))
 
     def dataset(self, epoch: int, rest: Rest | None, part: int) -> Iterable[Mapping[str, tf.Tensor]] | None:
-        """This rank's share, as elements with `image`, `label` and `id`; None: the reader is cut off. Here the share of
-        rank r is the splits r, r + size, ... of the epoch's order."""
+        """This rank's share, as elements with `image`, `label` and `id`, of which those without an example are passed
+        over; None: the reader is cut off. Here the share of rank r is the splits r, r + size, ... of the epoch's order.
+        """
         job = self._job
-        return one_epoch(self.pipeline, epoch, (job.rank, job.size), job.threads, rest)
+        return one_epoch(self.pipeline, epoch, (job.rank, job.size), job.threads, rest, begun=True)
 
     def giving_up(self) -> contextlib.AbstractContextManager[Any]:
         """Context within which a data set that was not read to its end is destroyed."""
@@ -208,6 +260,10 @@ class Reader:
             found.file,
             found.offset,
         ) from None
+
+
+def _holds_examples(element: Mapping[str, tf.Tensor]) -> bool:
+    return bool(element["id"].shape[0])
 
 
 def _share(data: tf.data.Dataset, job: JobContext) -> tf.data.Dataset:

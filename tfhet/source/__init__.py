@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tfhet.source.folder import from_image_folder
     from tfhet.source.id_set import IdSet
     from tfhet.source.sidecar import Sidecar
-    from tfhet.source.source import BadRecord, BlockSource, Source, example_id, position_of, split_of
+    from tfhet.source.source import BadRecord, BlockSource, SeekingSource, Source, example_id, position_of, split_of
     from tfhet.source.synthetic import SyntheticSource
     from tfhet.source.tfrecord import TFRecordSource
     from tfhet.source.writing import write_tfrecords
@@ -31,6 +31,6 @@ lazy.names_on_demand(__name__)
 # fmt: off
 __all__ = [
     "RECORD_ERRORS", "BadRecord", "BlockSource", "Encoded", "Feature", "Fixed", "IdSet", "Prepare", "Raw", "Scalar",
-    "Sidecar", "Source", "SyntheticSource", "TFRecordSource", "diagnose", "digits", "error_text", "example_id", "find",
-    "from_image_folder", "photos", "position_of", "split_of", "write_tfrecords",
+    "SeekingSource", "Sidecar", "Source", "SyntheticSource", "TFRecordSource", "diagnose", "digits", "error_text",
+    "example_id", "find", "from_image_folder", "photos", "position_of", "split_of", "write_tfrecords",
 ]

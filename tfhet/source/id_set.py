@@ -56,6 +56,21 @@ class IdSet:
         """Number of ids in each of so many splits, float64 [splits]."""
         return np.bincount(self.table[:, 0] >> 23, self._bits().sum(axis=1), splits)
 
+    def beyond_gaps(self, splits: int) -> tuple[np.ndarray, IdSet]:
+        """The position of the first id of each split that is not in the set, int64 [splits], and the ids after it.
+
+        The set has some ids before it, too: those that share a row with it.
+        """
+        rows, split = self.table[:, 0] % (1 << 23), self.table[:, 0] >> 23
+        places = np.arange(len(rows)) - np.searchsorted(split, split)
+        gaps = np.flatnonzero((rows != places) | (self.table[:, 1:] != -1).any(axis=1))
+        found, first = np.unique(split[gaps], return_index=True)
+        at = gaps[first]
+        positions = 512 * np.bincount(split, minlength=splits)
+        ends = IdSet(self.table[at])._bits().argmin(axis=1)
+        positions[found] = 512 * places[at] + np.where(rows[at] == places[at], ends, 0)
+        return positions, IdSet(self.table[rows >= positions[split] >> 9])
+
     def ids(self) -> np.ndarray:
         """The ids, int64, ascending."""
         rows, places = np.nonzero(self._bits())

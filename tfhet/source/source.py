@@ -139,3 +139,14 @@ class BlockSource(Protocol):
         split, epoch: int64 scalars. A block is (ids int64 [block], epochs int64 [block], features by name, each
         [block, ...]). Works only where `reads_blocks()` is true.
         """
+
+
+@runtime_checkable
+class SeekingSource(Protocol):
+    """A source that can also read a split from one of its records on, without those before it."""
+
+    def starts(self, positions: np.ndarray) -> np.ndarray:
+        """Returns the byte at which each split's record at `positions` starts; both int64 [splits]."""
+
+    def read_from(self, split: tf.Tensor, position: tf.Tensor, offset: tf.Tensor) -> tf.data.Dataset:
+        """Returns what `read` does, from the record at `position` on, which starts at byte `offset`; int64 scalars."""

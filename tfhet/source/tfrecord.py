@@ -17,7 +17,8 @@ import hashlib
 import itertools
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -28,13 +29,17 @@ from tfhet.source import examples
 from tfhet.source.damage import SOUND, examine
 from tfhet.source.feature import Encoded, Feature, Native
 from tfhet.source.files import files_of, identities
-from tfhet.source.framing import fault, offsets, walk
+from tfhet.source.framing import fault, offsets, reach, walk
 from tfhet.source.sidecar import Sidecar
 from tfhet.source.source import BadRecord, checked_ids, example_id, position_of, split_of
 
 ON_BAD_RECORD = ("fail", "skip")
 _READ_BYTES = 64 << 10
 """Size of the read buffer for one record, in bytes."""
+_BUFFER_BYTES = 256 << 10
+"""Size of the read buffer of a file, in bytes, as in TFRecordDataset."""
+_GROUP = 64
+"""Number of files that a thread checks at a time."""
 _READERS = 4
 """Number of records that `read_at` reads at the same time."""
 _TRIED = 64
@@ -129,6 +134,13 @@ class TFRecordSource:
             records = records.take(tf.gather(tf.constant(sizes, tf.int64), split))
         return records.enumerate()
 
+    def starts(self, positions: np.ndarray) -> np.ndarray:
+        places = zip(self.files, positions.tolist(), strict=True)
+        return np.array([reach([file], position)[0][1] if position else 0 for file, position in places], np.int64)
+
+    def read_from(self, split: tf.Tensor, position: tf.Tensor, offset: tf.Tensor) -> tf.data.Dataset:
+        return _records_from(tf.gather(tf.constant(self.files), split), offset, _BUFFER_BYTES).enumerate(position)
+
     def read_at(self, ids: Sequence[int] | np.ndarray) -> tf.data.Dataset:
         numbers = checked_ids(ids, self.split_count())
         places = np.array([offset for _, offset in self.places(numbers)], np.int64)
@@ -144,8 +156,10 @@ class TFRecordSource:
     def places(self, ids: Sequence[int] | np.ndarray) -> list[tuple[str, int]]:
         """Finds records by walking their files' framing; one that cannot be reached lies where its file breaks off."""
         numbers = checked_ids(ids, self.split_count())
-        starts = {split: offsets(self.files[split]) for split in np.unique(split_of(numbers)).tolist()}
-        places = zip(split_of(numbers).tolist(), position_of(numbers).tolist(), strict=True)
+        splits, positions = split_of(numbers), position_of(numbers)
+        most = {split: int(positions[splits == split].max()) for split in np.unique(splits).tolist()}
+        starts = {split: offsets(self.files[split], last) for split, last in most.items()}
+        places = zip(splits.tolist(), positions.tolist(), strict=True)
         return [(self.files[split], starts[split][min(at, len(starts[split]) - 1)]) for split, at in places]
 
     def parse(self, records: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -174,18 +188,27 @@ class TFRecordSource:
         document = json.dumps([self.name, identities(self.files), features], sort_keys=True)
         return hashlib.blake2b(document.encode(), digest_size=16).hexdigest()
 
-    def check(self) -> None:
+    def check(
+        self, share: tuple[int, int] = (0, 1), gather: Callable[[np.ndarray], np.ndarray] = lambda counts: counts
+    ) -> None:
         """Walks every file's framing (lengths and their checksums, not the data) and parses the first record.
 
         Raises UsageError for a missing file, no records at all, or features that the records lack; DataError with path
         and byte offset for a broken file and for one with fewer records than `tfhet.json` lists. Where bad records are
         skipped, such files are listed in `damages`, and one record among the first that fits the features is enough.
+        share: (index, count) walks only the files index, index + count, ...; `gather` takes their ids, `split << 32 |
+        records`, int64 [files of the share], and returns those of all files.
         """
-        reached, damages = {}, []
-        for split, file in enumerate(self.files):
-            reached[file], damage = self._walked(split, file)
-            if damage is not None:
-                damages.append(damage)
+        index, ranks = share
+        mine = range(index, len(self.files), ranks)
+        groups = [mine[at : at + _GROUP] for at in range(0, len(mine), _GROUP)]
+        with ThreadPoolExecutor(os.cpu_count()) as pool:  # the walk is compiled, or waits for the disk
+            walked = [one for group in pool.map(self._walked, groups) for one in group]
+        damages = [damage for _, damage in walked if damage is not None]
+        ids = gather(
+            np.array([example_id(split, found[0]) for split, found in zip(mine, walked, strict=True)], np.int64)
+        )
+        reached = {self.files[split_of(number)]: position_of(number) for number in ids.tolist()}
         self._reached, self._damages = reached, tuple(damages)
         if not self.example_count():
             lost = f"; {damages[0]}" if damages else ""
@@ -199,12 +222,15 @@ class TFRecordSource:
     def _skips(self) -> bool:
         return self.on_bad_record == "skip"
 
-    def _walked(self, split: int, file: str) -> tuple[int, BadRecord | None]:
-        """Returns the number of records that can be reached, and the place where the file breaks off, if it does."""
-        count, end, broken = 0, 0, None
+    def _walked(self, splits: Sequence[int]) -> list[tuple[int, BadRecord | None]]:
+        """Returns for each split how many records can be reached, and where its file breaks off, if it does."""
+        found = reach([self.files[split] for split in splits])
+        return [self._judged(split, *one) for split, one in zip(splits, found, strict=True)]
+
+    def _judged(self, split: int, count: int, end: int, is_whole: bool) -> tuple[int, BadRecord | None]:
+        file, broken = self.files[split], None
         try:
-            for frame in walk(file):
-                count, end = count + 1, frame.end
+            next(iter(()) if is_whole else walk(file, end), None)
         except DataError as error:
             if error.offset is None or not self._skips:
                 raise
@@ -250,11 +276,15 @@ def _sized(feature: Any, size: tuple[int, int]) -> Any:
 
 def _record_at(file: tf.Tensor, offset: tf.Tensor) -> tf.Tensor:
     """Returns the record at a byte of a file; raises InvalidArgumentError at the end of the file."""
+    return _records_from(file, offset, _READ_BYTES).take(1).get_single_element()
+
+
+def _records_from(file: tf.Tensor, offset: tf.Tensor, buffer_bytes: int) -> tf.data.Dataset:
+    """Returns the records of a file from the one at a byte on; the public TFRecordDataset begins at the first."""
     variant = tf.raw_ops.TFRecordDatasetV2(
-        filenames=file[tf.newaxis], compression_type="", buffer_size=_READ_BYTES, byte_offsets=offset[tf.newaxis]
+        filenames=file[tf.newaxis], compression_type="", buffer_size=buffer_bytes, byte_offsets=offset[tf.newaxis]
     )
-    records = tf.data.experimental.from_variant(variant, tf.TensorSpec([], tf.string))
-    return records.take(1).get_single_element()
+    return tf.data.experimental.from_variant(variant, tf.TensorSpec([], tf.string))
 
 
 def _opening(file: tf.Tensor) -> tf.Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -97,6 +98,11 @@ class Audit:
         """What is left for a later run, None for all, after an exchange; rank 0 alone gets what of it was seen."""
         self.exchange()
         return self._left(self._known(), False) if self.count or self.is_resumed else None
+
+    def left(self) -> float:
+        """Examples that can come and have not been seen up to the last exchange; infinite where that is not known."""
+        known = self._collective.total([self._known(self.bad).per_split(1).sum()], "left")[0]
+        return math.inf if self._expected is None else self._expected - known
 
     def missing(self) -> np.ndarray:
         """The ids that are left, int64, ascending; only where the sizes are known."""

@@ -6,6 +6,7 @@ import logging
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import tensorflow as tf
 
 from tfhet import planes, strategies
@@ -35,7 +36,7 @@ def build(settings: Settings, job: JobContext, paths: HostPaths) -> Training:
     # Before anything is read: Gloo gives up after 30 s without all ranks, and the disk of one of them may be slow.
     name = job.strategy if settings.collective == strategies.AUTO else settings.collective
     collective = strategies.chosen(name, job.size).collective(job.size)
-    source.check()
+    _check(source, job, collective)
     pipeline = Pipeline(source, settings.chain, settings.batch_size, seed=seed, shuffle=settings.shuffle)
     cut = Cut.smallest(pipeline) if settings.cut < 0 else Cut(settings.cut).checked(pipeline)
     if pipeline.output.height is None or pipeline.output.width is None:
@@ -84,6 +85,21 @@ def _source(settings: Settings, paths: HostPaths, seed: int) -> Source:
 def _records(directory: Path, settings: Settings) -> TFRecordSource:
     size = (settings.image_size, settings.image_size) if settings.image_size else None
     return TFRecordSource.from_directory(str(directory), size=size, on_bad_record=settings.on_bad_record)
+
+
+def _check(source: Source, job: JobContext, collective: Collective) -> None:
+    """Checks the source: the ranks of a host share its files, and all take the counts that those of rank 0's host find.
+
+    Bad records that are to be skipped are found by every rank, since each has to know them.
+    """
+    if not isinstance(source, TFRecordSource) or source.on_bad_record == "skip":
+        source.check()
+        return
+
+    def gather(counts: np.ndarray) -> np.ndarray:
+        return collective.gather(counts if job.rank < job.local_size else counts[:0], "files")
+
+    source.check((job.local_rank, job.local_size), gather)
 
 
 def _validation(settings: Settings, pipeline: Pipeline, job: JobContext, paths: HostPaths) -> Reader | None:

@@ -18,6 +18,7 @@ from tfhet.planes import Delivery, Reader
 from tfhet.record import StepTime
 from tfhet.strategies import Collective
 from tfhet.trainer.audit import Audit, Visits
+from tfhet.trainer.course import AHEAD_S, Course
 from tfhet.trainer.meter import Meter
 from tfhet.trainer.parts import Parts, Skipped
 from tfhet.trainer.step import Accelerator, Batch
@@ -33,25 +34,6 @@ class Begun:
     """Number of the pass: that of the epoch, unless an epoch is a number of steps."""
     rest: Rest | None = None
     """What is left of the pass, None for all of it; rank 0 alone has what was `seen`."""
-
-
-@dataclass
-class Course:
-    """One epoch under way."""
-
-    epoch: int
-    steps: int
-    """Steps in the epoch; 0: it is a whole pass."""
-    first: int
-    """Step at which the epoch began, in whichever run."""
-    steps_expected: int
-    """About how many steps the epoch has; the learning rate moves by it."""
-    totals: np.ndarray = field(default_factory=lambda: np.zeros(3))
-    """Examples, loss sum and correct answers so far, all ranks together."""
-
-    def is_done(self, step: int) -> bool:
-        """Whether the epoch has all its steps when `step` have been taken since the training began."""
-        return bool(self.steps) and step - self.first >= self.steps
 
 
 @dataclass
@@ -118,18 +100,20 @@ class Loop:
         if isinstance(self._part, Generator):
             self._part.close()
         self._part = self._parts = None
+        self.reader.close()
 
-    def epoch(self, epoch: int, steps: int = 0, begun: Begun | None = None) -> dict[str, Any]:
+    def epoch(self, epoch: int, steps: int = 0, begun: Begun | None = None, is_last: bool = True) -> dict[str, Any]:
         """Takes the steps of one pass over the data, or `steps` steps of pass after pass. Returns what was measured.
 
-        begun: what earlier runs did of the epoch and the pass, which is left out.
+        begun: what earlier runs did of the epoch and the pass, which is left out. is_last: whether no epoch follows;
+        if one does, it is made ready while this one ends.
         """
         begun = begun or Begun(number=epoch)
         examples = self.reader.pipeline.source.example_count() or 1
         per_step = self.reader.pipeline.batch_size * self.collective.size * self.accumulate
-        course = Course(epoch, steps, self.step - begun.steps, steps or math.ceil(examples / per_step))
+        expected = steps or math.ceil(examples / per_step)
+        course = Course(epoch, steps, self.step - begun.steps, expected, per_step, is_last)
         if not steps or self._parts is None:
-            self.close()
             self._begin_pass(begun.number, begun.rest, endless=bool(steps))
         was_done = course.is_done(self.step)
         while not self.stopped and not course.is_done(self.step):
@@ -189,13 +173,22 @@ class Loop:
 
     def _take(self, course: Course) -> None:
         """Takes steps until every rank is dry, the steps of the epoch are done, or the ranks stop."""
-        assert self._part is not None
+        assert self._part is not None and self._parts is not None
         began = self.clock.monotonic()
         # The sums of a step are read one step later, so that an accelerator is never kept waiting for this process to
         # read them. A step too many after the last example changes nothing: its sums are zero, and it is not counted.
         unread: list[tuple[Any, Any, StepTime]] = []
         is_dry = False
         while not self.stopped and not is_dry and not course.is_done(self.step + len(unread)):
+            left = self._parts.left
+            if unread and left <= course.per_step and course.is_followed(self.step, left):
+                # That step may be the last. Knowing it spares the next pass the wait until every reader has found its
+                # end, which takes a data service a tenth of a second, and steps without an example.
+                is_dry = not self._count(*unread.pop(), course)
+                if self._parts.left <= 0 and not self.stopped:
+                    self._parts.leave(self._part)
+                    is_dry = True
+                continue
             done = (self.step - course.first + len(unread)) / course.steps_expected
             self.set_epoch(course.epoch + min(1.0, done))
             copied_s = self.accelerator.copied_s
@@ -261,6 +254,11 @@ class Loop:
         if not counts[0]:
             return False
         self.step += 1
+        if self._parts is not None:
+            self._parts.left -= counts[0]
+            left = self._parts.left
+            if course.is_followed(self.step, left) and course.steps_left(left) * time.dur_s <= AHEAD_S:
+                self._parts.make_next_ready()
         self.on_progress()
         course.totals += counts
         seconds = float(allreduce_s)

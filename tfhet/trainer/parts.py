@@ -5,6 +5,10 @@ All ranks go through the same parts together: at the end of each they tell each 
 
 from __future__ import annotations
 
+import collections
+import contextlib
+import math
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -65,6 +69,9 @@ class Parts:
     """Whether a pass without an audit may end early; if not, that is an error."""
     was_cut_off: bool = False
     """Whether the last part ended on some rank because the data service was restarted."""
+    left: float = math.inf
+    """Examples of the pass that are still to be trained on, over all ranks; infinite where that is not known."""
+    _is_next_ready: bool = False
     _has_begun: bool = False
     _delivered: int = 0
     """Examples delivered by all parts before."""
@@ -72,6 +79,20 @@ class Parts:
     """Number of consecutive parts without an example."""
     _singly: bool = False
     """Whether the examples that were left have been read one by one."""
+
+    def __post_init__(self) -> None:
+        if self.audit is not None:
+            self.left = self.audit.left()
+
+    def make_next_ready(self) -> None:
+        """Makes the next pass ready while this one is read, once; again after the data service was restarted."""
+        if not self._is_next_ready:
+            self._is_next_ready = True
+            self.reader.ahead(self.number + 1, self.collective.rank == 0)
+
+    def leave(self, part: Iterator[Delivery]) -> None:
+        """Reads a part of which all examples have come to its end, in a thread, so that the plane is done with it."""
+        threading.Thread(target=_read_to_end, args=(part,), name="tfhet-end", daemon=True).start()
 
     def next(self) -> Iterator[Delivery] | None:
         """Opens the next part and returns its batches; None at the end of the pass.
@@ -95,6 +116,7 @@ class Parts:
         self.was_cut_off = bool(cut_off)
         if self.was_cut_off:
             self.agree()
+            self._is_next_ready = False
         if audit is None:
             if self.was_cut_off and not self.may_lose:
                 raise DataError(
@@ -117,6 +139,7 @@ class Parts:
             return None
         if self.was_cut_off or (self.reader.is_served and self._in_batches(audit)):
             audit.rereads += 1
+            self.left = audit.left()  # fewer were counted as left where an example came twice
             return self._open(rest, audit.rereads)
         if self.skipped is None:
             return None
@@ -131,7 +154,7 @@ class Parts:
         return self.skipped is None or (not self._empty_parts and (audit.visits().missing or 0) > FEW)
 
     def _open(self, rest: Rest | None, part: int) -> Iterator[Delivery]:
-        if self.collective.rank == 0:
+        if self.collective.rank == 0 and (rest is not None or not self.reader.has_offered_ahead(self.number)):
             self.reader.offer(self.number, rest, part)
         self.collective.total([0.0], "offered")  # no rank reads before it is offered
         return self.reader.epoch(self.number, rest, part)
@@ -143,3 +166,8 @@ class Parts:
         if self.collective.rank == 0:
             skipped.records += self.reader.diagnose(self.number, new[:LISTED])
         skipped.check()
+
+
+def _read_to_end(part: Iterator[Delivery]) -> None:
+    with contextlib.suppress(Exception):
+        collections.deque(part, 0)

@@ -138,8 +138,9 @@ class Training:
         self._say_progress()
         results: list[dict[str, Any]] = []
         for epoch in range(progress.epoch, settings.epochs):
-            result = loop.epoch(epoch, settings.steps_per_epoch, begun)
-            begun, last, every = None, epoch + 1 == settings.epochs, settings.checkpoint_every_epochs
+            last, every = epoch + 1 == settings.epochs, settings.checkpoint_every_epochs
+            result = loop.epoch(epoch, settings.steps_per_epoch, begun, is_last=last)
+            begun = None
             is_due = bool(every) and (last or (epoch + 1) % every == 0)
             # With --steps_per_epoch, a pass goes on over the end of an epoch.
             at = replace(loop.begun, steps=0) if settings.steps_per_epoch else None

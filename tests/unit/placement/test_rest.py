@@ -131,6 +131,24 @@ def test_the_rest_of_files_whose_sizes_nobody_knows(tmp_path, cached: bool):
     assert all((found[number]["image"] == every[number]["image"]).all() for number in found)
 
 
+@pytest.mark.parametrize("how", [{}, {"shuffle": 5}, {"interleave": 2}], ids=str)
+def test_the_rest_of_a_file_is_read_from_the_first_example_that_was_not_seen(tmp_path, how: dict):
+    features = {"image": Raw((4, 4, 1)), "label": Scalar()}
+    write_tfrecords(tmp_path, ({"image": np.full((4, 4, 1), i, np.uint8), "label": i} for i in range(40)), 2, features)
+    source = TFRecordSource.from_directory(tmp_path)
+    source.check()
+    declared = Pipeline(source, "rescale()", batch_size=4, **how)
+    expected = by_id(declared.dataset(epoch=3))
+    seen = [example_id(0, position) for position in [*range(15), 17]]
+    rest = Rest(np.ones(2, bool), IdSet.of(seen))
+    with open(source.files[0], "r+b") as file:
+        file.seek(16)
+        file.write(bytes(8))  # in the first record: who reads the file from its beginning fails
+    found = by_id(one_epoch(declared, 3, rest=rest))
+    assert found.keys() == expected.keys() - set(seen)
+    assert all((found[number]["image"] == expected[number]["image"]).all() for number in found)
+
+
 @given(st.sets(st.sampled_from(ALL)), st.integers(1, 3), st.booleans(), st.booleans())
 @settings(max_examples=8, deadline=None, derandomize=True)
 def test_what_was_seen_and_the_rest_are_the_epoch(seen: set[int], count: int, known: bool, shuffled: bool):

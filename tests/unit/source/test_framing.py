@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tfhet import native
 from tfhet.errors import DataError, UsageError
-from tfhet.source.framing import ENDS, FOOTER_BYTES, HEADER_BYTES, Frame, crc32c, fault, offsets, walk
+from tfhet.source.framing import ENDS, FOOTER_BYTES, HEADER_BYTES, Frame, crc32c, fault, offsets, reach, walk
 
 LENGTHS = [10, 0, 300, 7, 5000]
 OFFSETS = np.cumsum([0, *(HEADER_BYTES + length + FOOTER_BYTES for length in LENGTHS)]).tolist()
@@ -127,3 +128,30 @@ def test_compressed_missing_and_unreadable_files_are_told_apart(tmp_path):
         list(walk(str(tmp_path / "absent")))
     with pytest.raises(DataError, match="cannot open"):
         list(walk(str(tmp_path)))
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_records_are_counted_as_far_as_they_can_be_reached(tmp_path, monkeypatch, compiled: bool):
+    if not compiled:
+        monkeypatch.setattr("tfhet.native.ops", lambda name: None)
+    elif not native.available("records"):
+        pytest.skip("no compiler")
+    file = str(tmp_path / "some.tfrecord")
+    with tf.io.TFRecordWriter(file) as writer:
+        for size in (0, 5, 9000, 4084, 1, 70000, 3):
+            writer.write(bytes(size))
+    ends = offsets(file)[1:]
+    content = (tmp_path / "some.tfrecord").read_bytes()
+    assert reach([file])[0] == (7, len(content), True) == (len(ends), ends[-1], True)
+    assert [reach([file], most)[0][:2] for most in range(3)] == [(0, 0), (1, ends[0]), (2, ends[1])]
+    for cut in (0, 3, 12, 16, ends[1] + 4, ends[2] - 1, ends[5] + 14):
+        (tmp_path / "some.tfrecord").write_bytes(content[:cut])
+        whole = [end for end in ends if end <= cut]
+        assert reach([file])[0] == (len(whole), whole[-1] if whole else 0, cut in (0, 16))
+    for place in (0, 9):  # length and checksum of the third record
+        bad = bytearray(content)
+        bad[ends[1] + place] ^= 1
+        (tmp_path / "some.tfrecord").write_bytes(bad)
+        assert reach([file])[0] == (2, ends[1], False)
+    with pytest.raises(UsageError, match="no such TFRecord file"):
+        reach([file, str(tmp_path / "absent")])

@@ -22,6 +22,19 @@ def test_sets_are_joined_subtracted_and_counted(some: list[int], others: list[in
     assert one.per_split(4).tolist() == [sum(number >> 32 == split for number in set(some)) for split in range(4)]
 
 
+@given(IDS, st.lists(st.sampled_from([0, 1, 63, 511, 512, 513, 1030]), min_size=4, max_size=4))
+def test_the_first_gap_of_each_split_is_found_with_all_ids_after_it(ids: list[int], prefixes: list[int]):
+    every = {*ids, *(example_id(split, place) for split, size in enumerate(prefixes) for place in range(size))}
+    firsts, rest = IdSet.of(sorted(every)).beyond_gaps(5)
+    for split, first in enumerate(firsts):
+        assert example_id(split, int(first)) not in every
+        assert all(example_id(split, place) in every for place in range(first))
+    kept = set(rest.ids().tolist())
+    assert kept <= every
+    assert {one for one in every if one & 0xFFFFFFFF > firsts[one >> 32]} <= kept
+    assert len(rest.table) <= 4 * len(ids) + 5
+
+
 @pytest.mark.parametrize("sizes", [(0, 1, 63, 64, 65), (512, 511, 513, 0), (65_536, 65_537, 200_000)])
 def test_whole_splits_are_all_their_ids_in_the_blocks_that_are_wanted(sizes: tuple[int, ...]):
     every = np.concatenate([example_id(split, 0) + np.arange(size) for split, size in enumerate(sizes)])

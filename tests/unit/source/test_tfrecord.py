@@ -8,7 +8,8 @@ import pytest
 import tensorflow as tf
 
 from tfhet.errors import DataError, UsageError
-from tfhet.source import Encoded, Fixed, Raw, Scalar, Sidecar, TFRecordSource, write_tfrecords
+from tfhet.source import Encoded, Fixed, Raw, Scalar, Sidecar, TFRecordSource, example_id, write_tfrecords
+from tfhet.source.framing import reach
 
 FEATURES = {"image": Raw((2, 2, 1)), "label": Scalar()}
 
@@ -184,3 +185,19 @@ def test_data_written_anew_under_the_same_names_have_another_fingerprint(tmp_pat
         write_tfrecords(place, examples, 2, {"image": Raw((2, 2, 3)), "label": Scalar()})
         prints.append(TFRecordSource(f"{scheme}{place}", {"label": Scalar()}).fingerprint())
     assert prints[0] != prints[1]
+
+
+def test_a_rank_checks_its_share_of_the_files_and_knows_all_counts(directory, monkeypatch):
+    whole, shared = (TFRecordSource.from_directory(directory) for _ in range(2))
+    whole.check()
+    sizes, walked = whole.split_sizes(), []
+    assert sizes is not None
+    monkeypatch.setattr("tfhet.source.tfrecord.reach", lambda files: walked.extend(files) or reach(files))
+
+    def gather(own: np.ndarray) -> np.ndarray:
+        assert own.tolist() == [example_id(1, sizes[1])]
+        return np.array([example_id(2, sizes[2]), *own, example_id(0, sizes[0])])
+
+    shared.check((1, 3), gather)
+    assert shared.split_sizes() == sizes
+    assert walked == [shared.files[1]]

@@ -57,6 +57,7 @@ class FakeFeed:
     serving: bool = True
     was_cut_off: bool = False
     failure: Exception | None = None
+    made_ready: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         expected = sum(self.sizes) if self.examples is None else self.examples
@@ -75,6 +76,15 @@ class FakeFeed:
         self.is_served = False
 
     def offer(self, epoch: int, rest: Rest | None = None, part: int = 0) -> None:
+        return None
+
+    def ahead(self, epoch: int, offers: bool) -> None:
+        self.made_ready.append(epoch)
+
+    def has_offered_ahead(self, epoch: int) -> bool:
+        return False
+
+    def close(self) -> None:
         return None
 
     def epoch(self, epoch: int, rest: Rest | None = None, part: int = 0) -> Iterator[Delivery]:
@@ -101,6 +111,8 @@ class FakeService:
     """Part -> rank -> after so many batches that reader is cut off."""
     lost: dict[int, Sequence[int]] = field(default_factory=dict)
     """Part -> numbers of the batches that nobody gets."""
+    twice: dict[int, Sequence[int]] = field(default_factory=dict)
+    """Part -> numbers of the batches that come once more."""
     serves: bool = True
     """Whether any host is left that serves, once the readers have agreed for the first time."""
     offered: dict[tuple[int, int], list[int]] = field(default_factory=dict)
@@ -137,6 +149,15 @@ class ServedFeed:
     def go_local(self) -> None:
         self.is_served = False
 
+    def ahead(self, epoch: int, offers: bool) -> None:
+        return None
+
+    def has_offered_ahead(self, epoch: int) -> bool:
+        return False
+
+    def close(self) -> None:
+        return None
+
     def offer(self, epoch: int, rest: Rest | None = None, part: int = 0) -> None:
         assert self._rank == 0 and (epoch, part) not in self._service.offered
         ids = self._service.ids()
@@ -151,6 +172,7 @@ class ServedFeed:
         ids, count = service.offered[epoch, part], service.batch_size
         batches = [ids[at : at + count] for at in range(0, len(ids), count)]
         kept = [batch for number, batch in enumerate(batches) if number not in service.lost.get(part, ())]
+        kept += [batches[number] for number in service.twice.get(part, ())]
         for number, batch in enumerate(kept[self._rank :: self._size]):
             if number == service.cuts.get(part, {}).get(self._rank):
                 self.was_cut_off = True

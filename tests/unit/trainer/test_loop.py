@@ -88,6 +88,42 @@ def test_sums_are_read_one_step_late(fake_feed):
     assert accelerator.calls[6:] == ["read 2", "step 0", "read 0", "read 0"]
 
 
+def test_where_another_epoch_follows_the_last_example_ends_one_without_steps_that_have_none(fake_feed):
+    accelerator = Recording()
+    Loop(fake_feed([4, 4, 2]), accelerator, SoloCollective()).epoch(0, is_last=False)
+    assert accelerator.calls == ["step 4", "step 4", "read 4", "step 2", "read 4", "read 2"]
+
+
+def test_one_that_brings_an_example_twice_is_read_on_where_another_is_lacking(fake_service, served_feed):
+    service = fake_service((4, 4), lost={0: (1,)})
+    service.twice = {0: (0,)}
+    result = Loop(served_feed(service), Recording(), SoloCollective()).epoch(0, is_last=False)
+    assert (result["once"], result["repeated"], result["missing"], result["rereads"]) == (4, 4, 0, 1)
+
+
+def test_the_next_pass_is_made_ready_once_unless_none_follows(fake_feed):
+    feed = fake_feed([4] * 4)
+    loop = Loop(feed, Recording(), SoloCollective())
+    loop.epoch(0, is_last=False)
+    assert feed.made_ready == [1]
+    loop.epoch(1, is_last=True)
+    assert feed.made_ready == [1]
+    feed = fake_feed([4] * 4)
+    loop = Loop(feed, Recording(), SoloCollective())
+    loop.epoch(0, steps=3, is_last=False)
+    loop.epoch(1, steps=5, is_last=True)
+    assert feed.made_ready == [1]
+
+
+def test_the_next_pass_is_made_ready_when_this_one_takes_half_a_minute_more(fake_feed):
+    clock = FakeClock()
+    feed = fake_feed([4] * 40, wait_s=2.0, clock=clock)
+    taken: list[int] = []
+    feed.ahead = lambda epoch, offers: taken.append(feed.given)
+    Loop(feed, EmulatedAccelerator(0.0, SoloCollective(), clock), SoloCollective(), clock=clock).epoch(0, is_last=False)
+    assert taken == [26]  # one step is begun while the sums of the one before are read
+
+
 def test_batches_are_accumulated_and_the_last_group_may_be_smaller(fake_feed):
     accelerator = Recording()
     loop = Loop(fake_feed([4, 4, 4, 4, 1]), accelerator, SoloCollective(), accumulate=2)

@@ -15,7 +15,7 @@ from tfhet.strategies.solo import SoloCollective
 from tfhet.trainer.audit import Audit
 from tfhet.trainer.emulated import EmulatedAccelerator
 from tfhet.trainer.loop import Begun, Loop
-from tfhet.trainer.parts import MOST_EMPTY_PARTS
+from tfhet.trainer.parts import MOST_EMPTY_PARTS, Parts
 
 SIZES = (10, 7, 0, 13, 6)
 EXAMPLES = sum(SIZES)
@@ -302,3 +302,21 @@ def test_it_is_saved_at_exact_multiples_with_what_was_seen_by_then(
             assert begun.rest is not None
             if not steps and size == 1:
                 assert seen_of(begun.rest) == min(EXAMPLES, 2 * begun.steps)
+
+
+@pytest.mark.parametrize("steps", [0, 7])
+def test_ranks_that_make_the_next_pass_ready_at_different_times_take_the_same_steps(
+    each_rank, fake_service, served_feed, monkeypatch, steps: int
+):
+    ahead = Parts.make_next_ready
+    monkeypatch.setattr(Parts, "make_next_ready", lambda self: self.collective.rank or ahead(self))
+    service = fake_service((4, 4, 4, 4))
+
+    def run(together: Any) -> list[dict[str, Any]]:
+        loop = loop_of(service, served_feed, together)
+        return [loop.epoch(epoch, steps, is_last=epoch == 1) for epoch in range(2)]
+
+    one, other = each_rank(2, run)
+    assert one == other
+    assert sum(result["once"] for result in one) == (96 if steps else 32)
+    assert sum(result["repeated"] + (result["missing"] or 0) for result in one) == 0

@@ -5,6 +5,7 @@ import re
 import runpy
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -266,7 +267,8 @@ def test_a_chain_with_other_classes_than_the_data_is_refused(tmp_path):
 def test_fewer_validation_files_than_ranks_are_refused_before_the_training(tmp_path, monkeypatch):
     channel(tmp_path, "training", 4)
     channel(tmp_path, "validation", 1)
-    monkeypatch.setattr("tfhet.strategies.horovod.strategy.HorovodStrategy.collective", lambda self, size: None)
+    ranks = SimpleNamespace(gather=lambda own, name: np.concatenate([own, own + 2**32]))  # files 0 and 2, 1 and 3
+    monkeypatch.setattr("tfhet.strategies.horovod.strategy.HorovodStrategy.collective", lambda self, size: ranks)
     job = JobContext("job", "homogeneous", size=2, local_size=2)
     with pytest.raises(UsageError, match="channel 'validation' has 1 files for 2 ranks"):
         built(tmp_path, *QUICK, job=job)

@@ -7,6 +7,7 @@ it to the end costs about 0.1 s (TF 2.15.1, loopback), and the end of the epoch 
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import logging
 from collections.abc import Callable, Iterable, Mapping
@@ -100,6 +101,7 @@ class ServiceReader(Reader):
         return self._order is not None
 
     def agree(self) -> None:
+        super().agree()
         if self._order is not None:
             self.generation += 1
             self._transport.publish(self._order.dispatcher, tf.data.Dataset.range(1), self._mark)
@@ -111,7 +113,7 @@ class ServiceReader(Reader):
         TensorFlow waits for a dispatcher that is being started, without end, and the launcher that starts it ends the
         job when it cannot. Raises NotReady when it answers something else.
         """
-        return self._order is not None and is_registered(self._order.dispatcher, self._mark)
+        return self._order is None or is_registered(self._order.dispatcher, self._mark)
 
     @property
     def _mark(self) -> str:
@@ -137,6 +139,9 @@ class ServiceReader(Reader):
         if self._order is not None:
             self._transport.publish(self._order.dispatcher, self._remote(epoch, rest), self._dataset_id(epoch, part))
 
+    def is_offered(self, epoch: int) -> bool:
+        return self._order is None or is_registered(self._order.dispatcher, self._dataset_id(epoch, 0))
+
     def _newest(self) -> rank.ServingHosts | None:
         """The launcher's latest report of the hosts that serve; None before the first."""
         while (values := self._channel.receive()) is not None:
@@ -147,10 +152,10 @@ class ServiceReader(Reader):
     def dataset(self, epoch: int, rest: Rest | None, part: int) -> Iterable[Mapping[str, tf.Tensor]] | None:
         if self._order is None:
             return super().dataset(epoch, rest, part)
-        spec, dataset_id = self._remote(epoch, rest).element_spec, self._dataset_id(epoch, part)
+        spec = self._spec if rest is None else self._remote(epoch, rest).element_spec
+        dataset_id = self._dataset_id(epoch, part)
         served = self._transport.read(self._order.dispatcher, dataset_id, spec, f"{dataset_id}.job", "dynamic")
-        found = local_part(self.pipeline, served, self.cut)
-        return found if self.stands() else None
+        return local_part(self.pipeline, served, self.cut, begun=True)
 
     def giving_up(self) -> contextlib.AbstractContextManager[Any]:
         return hang_up(self._data_hosts)  # a worker of a lost host may never answer
@@ -169,12 +174,18 @@ class ServiceReader(Reader):
         self.failure.__context__ = None
         return True
 
+    @functools.cached_property
+    def _spec(self) -> Any:
+        """Spec of the elements of a whole epoch as workers send them."""
+        return self._remote(0, None).element_spec
+
     def _remote(self, epoch: int, rest: Rest | None) -> tf.data.Dataset:
         return remote_part(self.pipeline, epoch, self.cut, rest=rest)
 
     def _dataset_id(self, epoch: int, part: int) -> str:
         pipeline = f"{self.pipeline.fingerprint()[:16]}.cut-{self.cut.position}"
-        return f"{self._job.job_id}.train.{pipeline}.epoch-{epoch}.part-{part}"
+        # What was offered ahead to a plane that was then restarted is not what is read after that.
+        return f"{self._job.job_id}.train.{pipeline}.generation-{self.generation}.epoch-{epoch}.part-{part}"
 
 
 def _served(

@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import socket
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -205,6 +206,46 @@ def test_a_dispatcher_without_the_mark_is_not_read_from(renewed):
     reader.offer(0, None, 1)
     assert sum(len(delivery.ids) for delivery in reader.epoch(0, None, 1)) == 10
     assert not reader.was_cut_off
+
+
+@pytest.mark.parametrize("is_offered_anew", [False, True])
+def test_what_was_made_ready_ahead_at_a_dispatcher_without_the_mark_is_not_read(renewed, is_offered_anew: bool):
+    reader = ServiceReader(pipeline(), renewed.job())
+    reader.agree()
+    if is_offered_anew:
+        renewed.renew()
+    reader.ahead(1, offers=True)
+    assert reader.has_offered_ahead(1)
+    if not is_offered_anew:
+        renewed.renew()
+    assert list(reader.epoch(1)) == [] and reader.was_cut_off
+    reader.agree()
+    reader.offer(1)
+    assert sum(len(delivery.ids) for delivery in reader.epoch(1)) == 10
+    assert not reader.was_cut_off
+
+
+def test_what_is_made_ready_ahead_is_given_up_when_the_ranks_agree_anew(renewed):
+    reader = ServiceReader(pipeline(), renewed.job())
+    reader.agree()
+    reader.ahead(1, offers=True)
+    reader.agree()
+    assert not reader.has_offered_ahead(1) and not _threads()
+    reader.offer(1)
+    assert sum(len(delivery.ids) for delivery in reader.epoch(1)) == 10
+
+
+def test_a_rank_that_waits_for_an_epoch_to_be_offered_ends_when_it_is_closed(renewed):
+    reader = ServiceReader(pipeline(), renewed.job())
+    reader.agree()
+    reader.ahead(1, offers=False)
+    assert _threads()
+    reader.close()
+    assert not _threads()
+
+
+def _threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("tfhet-")]
 
 
 def test_a_reader_that_goes_local_needs_no_dispatcher(renewed):

@@ -1,0 +1,1 @@
+"""What many files, large files and the gap between epochs cost."""
