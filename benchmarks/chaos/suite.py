@@ -1,6 +1,6 @@
 """`benchmarks.chaos`: jobs to which faults are done at random, one schedule for each seed.
 
-Two schedules count from the moment when the ranks begin to read their data, the next two from their first steps.
+Two schedules count from the start of the ranks' scripts, the next two from their first batches.
 Of every job: whether it ended within the promise for what was done to it, in a way that this allows, with launchers
 that agree; whether every example is accounted for, by the job's own audit and by `benchmarks.judge`, which shares no
 code with it; and what it left behind. A job that was told to stop is taken up by another one, which has to account for
@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import dataclasses
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from tfhet.events import Observer
 from tfhet.launch.settings import LaunchSettings
 from tfhet.record import Figure, Record, RunFolder, RunSummary
 from tfhet.simulate import ClusterFile, Fault, GroupFile
+from tfhet.simulate.fault import ONCE
 from tfhet.source.digits import digits
 
 CHANNELS = {"training": "digits/train"}
@@ -61,24 +62,24 @@ def run_seed(seed: int, launcher: Path, place: Path, hosts: str = "process") -> 
     settings, _ = LaunchSettings.parse([*cluster.arguments(), *command[1:]])
     networks = hosts == "namespace"
     # The script with the witness is the built-in one.
-    aim = dataclasses.replace(Aim.of(cluster, settings, networks=networks), built_in=True)
+    aim = replace(Aim.of(cluster, settings, networks=networks), built_in=True)
     how: dict[str, Any] = {"hosts": hosts, "start": "alone" if networks else "ranks", "max_run_s": MAX_RUN_S}
     faults = schedule(seed, aim, LENGTH_S)
+    if seed // len(CLUSTERS) % 2 == 0:  # also while data sets are registered and graphs are built, which takes longer
+        faults = tuple(fault if fault.kind in ONCE else replace(fault, since="scripts") for fault in faults)
     before = Before.now()
-    # Also while data sets are registered and graphs are built, which takes longer.
-    early = seed // len(CLUSTERS) % 2 == 0
-    job = ObservedJob(cluster, command, place, faults=faults, early=early, **how)
+    job = ObservedJob(cluster, command, place, faults=faults, **how)
     outcome = _outcome(seed, job, job.run(), faults, aim)
     gone = set().union(*(taken_away(strike.fault, job) for strike in outcome.strikes))
-    outcome = dataclasses.replace(outcome, left=before.left_by(job, gone))
+    outcome = replace(outcome, left=before.left_by(job, gone))
     if outcome.kind == GOES_ON:
-        return dataclasses.replace(outcome, judged=_judged(job))
+        return replace(outcome, judged=_judged(job))
     if outcome.kind != STOP:
         return outcome
     (place / "resumed").mkdir()
     (place / "resumed" / "checkpoints").symlink_to(job.checkpoints)
     again = ObservedJob(cluster, command, place / "resumed", **how)
-    return dataclasses.replace(outcome, resumed=again.run(), judged=_judged(job, again))
+    return replace(outcome, resumed=again.run(), judged=_judged(job, again))
 
 
 def _judged(*jobs: ObservedJob) -> tuple[str, ...]:

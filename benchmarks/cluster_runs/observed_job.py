@@ -34,8 +34,6 @@ class Moment:
 class ObservedJob(Simulation):
     """One run of a job in `place`, a new folder, which also holds the job's temporary files, and its checkpoints unless
     `checkpoints` says where they are.
-
-    Faults count from the first batches, as ever; with `early`, from the start of the ranks' scripts.
     """
 
     def __init__(
@@ -45,7 +43,6 @@ class ObservedJob(Simulation):
         place: Path,
         *,
         faults: Sequence[Fault] = (),
-        early: bool = False,
         checkpoints: Path | None = None,
         max_run_s: float = 120.0,
         clock: Clock = SYSTEM,
@@ -59,7 +56,6 @@ class ObservedJob(Simulation):
         self.epoch_ends: list[Moment] = []
         self.on_first_step: Callable[[], None] = lambda: None
         """Called once, when the first metric line has come."""
-        self._early = early
         self._clock = clock
         self.temporary.mkdir(parents=True)
         super().__init__(
@@ -95,13 +91,6 @@ class ObservedJob(Simulation):
     def launchers(self) -> dict[str, int]:
         """Process ids of the launchers, by label, as far as they were started."""
         return {label: child.pid for label, child in self._children.items()}
-
-    def _has_begun(self) -> bool:
-        if not self._early:
-            return super()._has_begun()
-        with contextlib.suppress(OSError):
-            return "training.started" in self._events.read()
-        return False
 
 
 @contextlib.contextmanager

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from benchmarks.faults.case import BUSY, FaultCase
+from benchmarks.faults.case import BUSY, LEASE_S, FaultCase
 
 _FOUR = "two-data-two-dnn"
+_TWO = "two-and-two"
+_BOTH = ("launcher", "host")
 _LOCAL = ("--on_data_loss", "local")
 _SKIP = ("--on_bad_record", "skip")
 _LEARNS = ("--model", "small_cnn")
@@ -30,14 +32,39 @@ def _refused(*faults: str, named: tuple[str, ...], **more: object) -> FaultCase:
     return FaultCase(faults, "refused", named, **more)  # type: ignore[arg-type]
 
 
+def _hang(what: str, place: str, leases: float) -> str:
+    return f"hang:{what}@{place}:after=0.5:for={leases * LEASE_S:g}"
+
+
+# A launcher, or its whole host, that is silent for a while and then goes on. The leader is on dnn-1.
+_SILENCES = (
+    *(
+        _goes_on(_hang("launcher", at, n), cluster=_TWO)
+        for at in ("data-1", "dnn-1", "dnn-2")
+        for n in (0.25, 0.5, 0.75)
+    ),
+    *(_goes_on(_hang("launcher", "data-1", n), cluster=_TWO, lost=("data-1",)) for n in (1.5, 3.0)),
+    *(_fails(_hang("host", "data-1", n), named=("data-1", "silent"), exits=1) for n in (1.5, 3.0)),
+    *(
+        _fails(_hang(what, "dnn-1", n), named=("stood still",), exits=1, cluster=_TWO)
+        for what in _BOTH
+        for n in (1.5, 3.0)
+    ),
+    *(
+        _fails(_hang(what, "dnn-2", n), named=("rank-1", "silent"), exits=1, cluster=_TWO)
+        for what in _BOTH
+        for n in (1.5, 3.0)
+    ),
+)
+
 CASES = (
     _goes_on(),
     # Processes of the data service that die, hang, or have no memory.
     _goes_on("kill:worker@data-1:after=0.5"),
-    _goes_on("kill:worker@data-1", early=True),
+    _goes_on("kill:worker@data-1:from=scripts"),
     _goes_on("kill:worker:after=0.5:every=5"),
     _goes_on("kill:dispatcher:after=0.5"),
-    _goes_on("kill:dispatcher", early=True),
+    _goes_on("kill:dispatcher:from=scripts"),
     _goes_on("kill:dispatcher:after=0.5", "kill:worker:after=1"),
     _goes_on("hang:worker@data-1:after=0.5:for=2"),
     _goes_on("hang:dispatcher:after=0.5:for=2"),
@@ -54,9 +81,10 @@ CASES = (
     _goes_on("bad-peer:control:every=1", "kill:worker:after=1"),
     _goes_on("late-join:data-1:after=5"),
     _goes_on("late-join:dnn-1:after=5"),
+    *_SILENCES,
     # Data hosts that are lost for good.
     _goes_on("kill:host@data-2:after=0.5", cluster=_FOUR, lost=("data-2",)),
-    _goes_on("kill:host@data-2", cluster=_FOUR, lost=("data-2",), early=True),
+    _goes_on("kill:host@data-2:from=scripts", cluster=_FOUR, lost=("data-2",)),
     _goes_on("hang:host@data-2:after=0.5", cluster=_FOUR, lost=("data-2",)),
     _goes_on("kill:launcher@data-2:after=0.5", cluster=_FOUR, lost=("data-2",)),
     _goes_on("partition:data-2:after=0.5", cluster=_FOUR, lost=("data-2",)),
@@ -69,7 +97,7 @@ CASES = (
         lost=("data-1", "data-2"),
     ),
     _fails("kill:host@data-1:after=0.5", named=("data-1",)),
-    _fails("kill:host@data-1", named=("data-1",), early=True),
+    _fails("kill:host@data-1:from=scripts", named=("data-1",)),
     _fails("kill:launcher@data-1:after=0.5", named=("data-1",)),
     _fails("hang:host@data-1:after=0.5", named=("data-1", "silent")),
     _fails("hang:launcher@data-1:after=0.5", named=("data-1", "silent")),
@@ -78,7 +106,7 @@ CASES = (
     # Ranks and dnn hosts.
     _fails("kill:rank=0:after=0.5", named=("rank 0", "SIGKILL")),
     _fails("kill:rank=1:after=0.5", named=("rank 1", "SIGKILL")),
-    _fails("kill:rank=1", named=("rank 1", "SIGKILL"), early=True),
+    _fails("kill:rank=1:from=scripts", named=("rank 1", "SIGKILL")),
     _fails("kill:rank=3:after=0.5", named=("rank 3", "SIGKILL"), cluster=_FOUR),
     _fails("oom:rank=1:after=0.5", named=("rank 1",)),
     _fails("kill:launcher@dnn-1:after=0.5", named=("lost",)),
