@@ -239,11 +239,11 @@ def host(name: str, group: str, tmp_path: Path, ports: Ports) -> SimulatedHost:
     return SimulatedHost(name, group, "ml.c5.xlarge", "127.0.0.2", ports, 1, HostPaths(tmp_path / name), serves=serves)
 
 
-def watched(tmp_path: Path, *faults: str, early: bool = False) -> ObservedJob:
+def watched(tmp_path: Path, *faults: str) -> ObservedJob:
     launcher = tmp_path / "launcher.py"
     launcher.write_text("", encoding="utf-8")
     parsed = [Fault.parse(text) for text in faults]
-    return ObservedJob(load("two-data-two-dnn"), [str(launcher)], tmp_path / "place", faults=parsed, early=early)
+    return ObservedJob(load("two-data-two-dnn"), [str(launcher)], tmp_path / "place", faults=parsed)
 
 
 def test_places_are_the_hosts_in_order_and_a_host_that_is_gone_for_good_cannot_clean_up(

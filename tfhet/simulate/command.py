@@ -54,8 +54,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "--fault",
         action="append",
         default=[],
-        metavar="KIND:TARGET[:after=3s][:every=5s][:for=4s]",
-        help="fault to inject into the job, like kill:worker@data-1:after=3s; may be given again",
+        metavar="KIND[=AMOUNT]:TARGET[:from=end][:after=3s][:every=5s][:for=4s]",
+        help="fault to inject into the job, like kill:worker@data-1:after=3s; may be given again; all kinds: "
+        "docs/run-on-your-machine.md#faults",
     )
     option("--seed", type=int, default=0, help="seed of the hosts' names (default 0)")
     option("--quiet", action="store_true", help="do not show the hosts' output")

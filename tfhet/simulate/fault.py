@@ -1,10 +1,13 @@
 """Faults: harm that the simulator does to a running job, to show how the job copes.
 
-KIND[=AMOUNT]:TARGET[:after=SECONDS][:every=SECONDS][:for=SECONDS]
+KIND[=AMOUNT]:TARGET[:from=MOMENT][:after=SECONDS][:every=SECONDS][:for=SECONDS]
 
-kill:worker@data-1:after=3    kill:rank=1       oom:dispatcher       hang:host@data-1:for=4
-sigterm:launcher@dnn-1        loss=1%:data-1    delay=50ms:dnn-1     rate=100mbit:data_group
-partition:data_group:for=4    slow-disk:data-1  late-join:dnn-1      bad-peer:control
+kill:worker@data-1:after=3    kill:rank=1:from=scripts    oom:dispatcher           hang:host@data-1:for=4
+sigterm:launcher@dnn-1        loss=1%:data-1              delay=50ms:dnn-1         rate=100mbit:data_group
+partition:data_group:for=4    partition-in:data-1         partition-out:dnn-1      stall:dnn-1:for=8
+slow-disk:data-1              slow-write:dnn-1            full-disk:dnn-1:for=5    failing-write:dnn-1
+slow-dns=12s:data-1           clock=+600s:dnn-1           second-job:data-1        bad-peer:control
+late-join:dnn-1:after=20      same-base:dnn-1             half-checkpoint:dnn-1
 
 `docs/run-on-your-machine.md` says what each of them does.
 """
@@ -20,20 +23,32 @@ from tfhet.errors import UsageError, unknown
 
 NETWORK = {"rate": "limit", "delay": "delay", "loss": "lose"}
 """Kinds with an amount (bits per second, seconds, a share of the packets), and their keys of `container.PURPOSES`."""
-KINDS = ("kill", "oom", "hang", "sigterm", "partition", *NETWORK, "slow-disk", "late-join", "bad-peer")
+CUTS = ("partition", "partition-in", "partition-out")
+"""Kinds that cut hosts off: both ways, from what others send, from sending to others."""
+PRELOADED = ("slow-disk", "slow-write", "full-disk", "failing-write", "slow-dns", "clock")
+"""Kinds that a library does which the processes of a host have preloaded."""
+ONCE = ("late-join", "same-base", "half-checkpoint")
+"""Kinds with a moment of their own: two when the host starts, one when the job has ended."""
+IMPAIRMENTS = (*NETWORK, *PRELOADED)
+"""Kinds that a host backend does by itself."""
+LASTING = ("hang", *CUTS, "stall", *IMPAIRMENTS)
+"""Kinds that may end after some time."""
+OF_A_HOST = (*CUTS, "stall", *IMPAIRMENTS, "second-job", *ONCE)
+"""Kinds whose target is a host, or a group."""
+KINDS = ("kill", "oom", "sigterm", *LASTING, "second-job", "bad-peer", *ONCE)
 PROCESSES = ("script", "launcher", "host")
 """Targets beside the processes of data planes."""
-IMPAIRMENTS = (*NETWORK, "slow-disk")
-"""Kinds that a host backend does by itself."""
-OF_A_HOST = ("partition", *IMPAIRMENTS, "late-join")
-"""Kinds whose target is a host, or a group."""
-LASTING = ("hang", "partition", *IMPAIRMENTS)
-"""Kinds that may end after some time."""
+MOMENTS = ("start", "scripts", "steps", "end")
+"""What `after=` may count from: the hosts have started; the ranks' scripts are started; the ranks read their first
+batches, or ran for some time without a word; a rank's script has ended well, so that the job is leaving."""
+LONGEST_JUMP_S = 1e8
 _NUMBER = re.compile(r"(\d+(?:\.\d+)?)([a-z%]*)")
 _AMOUNTS = {
     "rate": ({"kbit": "1e3", "mbit": "1e6", "gbit": "1e9"}, "100mbit"),
     "delay": ({"ms": "0.001", "s": "1"}, "50ms"),
     "loss": ({"%": "0.01"}, "1%"),
+    "slow-dns": ({"ms": "0.001", "s": "1"}, "12s"),
+    "clock": ({"s": "1"}, "+600s"),
 }
 """Units of the amounts, and an example."""
 
@@ -51,13 +66,15 @@ class Fault:
     rank: int | None = None
     """Rank of the script that is harmed."""
     after_s: float = 0.0
-    """Seconds after training began; for `late-join`, after the other hosts started."""
+    """Seconds after `since`; for `late-join`, after the other hosts started."""
     every_s: float | None = None
     """Seconds between repetitions; None: once."""
     for_s: float | None = None
     """Duration in seconds of one of LASTING; None: for ever."""
     amount: float | None = None
-    """For one of NETWORK: the share that is lost (0 to 1), the delay in seconds, or bits per second."""
+    """The share that is lost (0 to 1), bits per second, seconds of delay, or seconds that a clock jumps."""
+    since: str = "steps"
+    """One of MOMENTS."""
 
     @classmethod
     def parse(cls, text: str) -> Fault:
@@ -71,42 +88,59 @@ class Fault:
             raise UsageError(f"fault {text!r} has no target: write like kill:worker@data-1:after=3s")
         target, *options = parts
         times: dict[str, float] = {}
+        since = "steps"
         for option in options:
             name, _, value = option.partition("=")
             found = _NUMBER.fullmatch(value.removesuffix("s"))
-            if name not in ("after", "every", "for") or not found or found[2]:
+            if name == "from" and kind not in ONCE:
+                since = value if value in MOMENTS else unknown(f"moment of fault {text!r}", value, MOMENTS)
+            elif name not in ("after", "every", "for") or not found or found[2]:
                 raise UsageError(f"fault {text!r}: {option!r} is not after=, every= or for= and seconds, like after=3s")
-            times[f"{name}_s"] = float(found[1])
+            else:
+                times[f"{name}_s"] = float(found[1])
         process, host, rank = _target(text, kind, target)
         if "for_s" in times and kind not in LASTING:
             raise UsageError(f"fault {text!r}: for= belongs to {', '.join(LASTING)}")
-        if "every_s" in times and kind == "late-join":
-            raise UsageError(f"fault {text!r}: a host joins once; every= does not belong to late-join")
+        if "every_s" in times and kind in ONCE:
+            raise UsageError(f"fault {text!r}: it comes once; every= does not belong to {kind}")
+        if "after_s" in times and kind in ONCE[1:]:
+            raise UsageError(f"fault {text!r}: it has its own moment; after= does not belong to {kind}")
         if "every_s" in times and kind in LASTING[1:] and "for_s" not in times:
             raise UsageError(f"fault {text!r}: a repeated fault must end first; give for= too")
         if times.get("every_s") == 0.0:
             raise UsageError(f"fault {text!r}: every= is more than 0 seconds")
-        return cls(kind, process, host, rank, **times, amount=amount)
+        return cls(kind, process, host, rank, **times, amount=amount, since=since)
 
     def __str__(self) -> str:
         where = f"rank={self.rank}" if self.rank is not None else "@".join(filter(None, (self.process, self.host)))
         times = {"after": self.after_s or None, "every": self.every_s, "for": self.for_s}
         amount = self.amount or 0.0
-        written = {"loss": f"={100 * amount:.6g}%", "delay": f"={1000 * amount:g}ms", "rate": f"={amount / 1000:g}kbit"}
-        kind = self.kind + written.get(self.kind, "")
-        return ":".join([kind, where, *(f"{name}={s:g}" for name, s in times.items() if s is not None)])
+        written = {
+            "loss": f"={100 * amount:.6g}%",
+            "delay": f"={1000 * amount:g}ms",
+            "rate": f"={amount / 1000:g}kbit",
+            "slow-dns": f"={amount:g}s",
+            "clock": f"={amount:+.12g}s",
+        }
+        kind, since = self.kind + written.get(self.kind, ""), [f"from={self.since}"] * (self.since != "steps")
+        return ":".join([kind, where, *since, *(f"{name}={s:g}" for name, s in times.items() if s is not None)])
 
 
 def _amount(text: str, kind: str, given: str) -> float | None:
-    if kind not in NETWORK:
+    if kind not in _AMOUNTS:
         if given:
-            raise UsageError(f"fault {text!r}: {kind} has no amount; only {', '.join(NETWORK)} have")
+            raise UsageError(f"fault {text!r}: {kind} has no amount; only {', '.join(_AMOUNTS)} have")
         return None
     units, example = _AMOUNTS[kind]
-    found = _NUMBER.fullmatch(given)
-    if not found or found[2] not in units:
+    is_signed = kind == "clock" and given[:1] in ("+", "-")
+    found = _NUMBER.fullmatch(given[is_signed:])
+    if not found or found[2] not in units or (kind == "clock") != is_signed:
         raise UsageError(f"fault {text!r}: how much? write like {kind}={example}:data-1")
-    amount = float(Decimal(found[1]) * Decimal(units[found[2]]))
+    amount = float(Decimal(found[1]) * Decimal(units[found[2]])) * (-1 if given[0] == "-" else 1)
+    if kind == "clock" and not 0 < abs(amount) <= LONGEST_JUMP_S:
+        raise UsageError(f"fault {text!r}: a clock jumps by more than 0 and at most {LONGEST_JUMP_S:g} s")
+    if kind == "slow-dns" and not 0 < amount <= 600.0:
+        raise UsageError(f"fault {text!r}: a look-up takes more than 0 and at most 600 s longer")
     if kind == "loss" and amount > 1:
         raise UsageError(f"fault {text!r}: no more than 100% can be lost")
     if kind == "rate" and amount < 10e3:

@@ -16,7 +16,7 @@ from tfhet.clock import SYSTEM
 from tfhet.deadline import Deadline
 from tfhet.errors import TfhetError
 from tfhet.process import Child
-from tfhet.simulate.fault import IMPAIRMENTS, Fault
+from tfhet.simulate.fault import IMPAIRMENTS, ONCE, Fault
 from tfhet.simulate.host import HostBackend, SimulatedHost
 from tfhet.simulate.targets import Population, Targets, lives
 
@@ -35,8 +35,8 @@ class Injector:
     backend: HostBackend
     children: Mapping[str, Child]
     """The launchers or containers by label, `host` or `host/rank`; filled while the hosts start."""
-    began: Callable[[], bool]
-    """Whether training has begun."""
+    has_come: Callable[[str], bool]
+    """Whether one of `fault.MOMENTS` has come."""
     report: Callable[[str], None]
     """Takes a line when a fault was done, or could not be done."""
     seed: int = 0
@@ -50,10 +50,10 @@ class Injector:
 
     async def run(self) -> None:
         """Returns once all faults are done."""
-        await asyncio.gather(*(self._repeat(fault) for fault in self.faults if fault.kind != "late-join"))
+        await asyncio.gather(*(self._repeat(fault) for fault in self.faults if fault.kind not in ONCE))
 
     async def _repeat(self, fault: Fault) -> None:
-        while not self.began():
+        while not self.has_come(fault.since):
             await asyncio.sleep(_POLL_S)
         await asyncio.sleep(fault.after_s)
         order = random.Random(f"{self.seed}/{fault}")

@@ -68,6 +68,8 @@ class Simulation:
         self._last_exit_s = 0.0
         self._launchers_gone_s: float | None = None
         self._started_s: float | None = None
+        self._are_up = False
+        """Whether all hosts that are not late have started."""
         self._never_began: str | None = None
         """Why a host could not be made."""
         self._cpu_s: dict[str, dict[str, float]] = {}
@@ -82,7 +84,7 @@ class Simulation:
         kind = ProcessHosts if self.submission.host_kind == "process" else NamespaceHosts
         self._backend: HostBackend = kind(self.submission, self.hosts, self._env, self._logger, faults)
         self._injector = Injector(
-            faults, self.targets, self._backend, self._children, self._has_begun, self._report_fault, seed
+            faults, self.targets, self._backend, self._children, self._has_come, self._report_fault, seed
         )
 
     @property
@@ -107,9 +109,11 @@ class Simulation:
                 self._on_line(f"[simulate] {note}")
             await backend.open(channels)
             tasks = [asyncio.create_task(self._injector.run()), asyncio.create_task(self._watch())]
-            starts = [asyncio.create_task(self._start(host, begun_s, stop)) for host in self.hosts]
-            tasks += starts
-            await asyncio.gather(*starts)
+            starts = {host.name: asyncio.create_task(self._start(host, begun_s, stop)) for host in self.hosts}
+            tasks += starts.values()
+            await asyncio.gather(*(starts[host.name] for host in self.hosts if not self._injector.delay_s(host)))
+            self._are_up = True
+            await asyncio.gather(*starts.values())
             if not children:
                 return STOPPED_ON_REQUEST
             self._note("hosts.started", launchers=sorted(children))
@@ -150,7 +154,7 @@ class Simulation:
 
     async def _watch(self) -> None:
         """Notes when the ranks begin to read, when they have ended, and when the last launcher has ended."""
-        while not self._has_begun():
+        while not self._has_come():
             await asyncio.sleep(0.1)
         if self.submission.limits_from == "reading":
             self._backend.limit()
@@ -247,13 +251,18 @@ class Simulation:
             return [float(event["time_s"]) for event in self._leader.events() if event.get("event") == "rank.ended"]
         return []
 
-    def _has_begun(self) -> bool:
+    def _has_come(self, moment: str = "steps") -> bool:
+        """Whether one of `fault.MOMENTS` has come."""
+        if moment == "start":
+            return self._are_up
         with contextlib.suppress(OSError):
             found = self._events.read()
             if "training.started" in found and self._started_s is None:
                 self._started_s = SYSTEM.monotonic()
+            if moment == "end":
+                return found.get("rank.ended", {}).get("code") == 0
             silent = self._started_s is not None and SYSTEM.monotonic() > self._started_s + SILENT_SCRIPT_S
-            return silent or "training.reading" in found
+            return silent or ("training.started" if moment == "scripts" else "training.reading") in found
         return False
 
     def _logger(self, host: str) -> Callable[[str], None]:

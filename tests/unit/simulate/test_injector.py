@@ -147,7 +147,7 @@ def injected(
         wanted = sum(len(words) // 2 for words in launchers)
         one = hosts(data=0, dnn=1, ranks=len(launchers), workers=0)
         one.append(hosts()[1])  # somebody to be cut off from
-        targets, all_up = Targets(one, "dnn"), lambda: said.count("up") == wanted
+        targets, all_up = Targets(one, "dnn"), lambda _: said.count("up") == wanted
         doing = Injector([Fault.parse(fault)], targets, backend or Noted(), children, all_up, told.append)
         for rank, words in enumerate(launchers):
             children[f"algo-1/{rank}"] = await Child.start(
@@ -219,7 +219,7 @@ while True:
 @pytest.mark.parametrize("lasts", [True, False])
 def test_a_host_is_impaired_for_as_long_as_the_fault_lasts(fault: str, harm: tuple, lasts: bool):
     backend, lines, faults = Noted(), [], [Fault.parse(f"{fault}:data-1" + (":for=0.05" if lasts else ""))]
-    doing = Injector(faults, Targets(hosts(), "dnn"), backend, {}, lambda: True, lines.append)
+    doing = Injector(faults, Targets(hosts(), "dnn"), backend, {}, lambda _: True, lines.append)
     asyncio.run(asyncio.wait_for(doing.run(), LIMIT_S))
     assert backend.done == [harm, ("restored", harm[0], "algo-1")][: 1 + lasts]
     assert lines == [f"fault {faults[0]}: algo-1"]
