@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from benchmarks.cluster_runs import leftovers
+from benchmarks.cluster_runs.clusters import CLUSTERS
 from benchmarks.cluster_runs.observed_job import ObservedJob
 from benchmarks.faults import sabotage
 from benchmarks.faults import suite as faults
@@ -22,6 +23,7 @@ from benchmarks.faults import table as fault_table
 from benchmarks.faults.case import BUSY, DAMAGES, EPOCHS, LIMITS_S, FaultCase
 from benchmarks.faults.cases import CASES
 from benchmarks.faults.outcome import FaultOutcome
+from benchmarks.judge.judge import Verdict
 from tfhet.bench import run_suite
 from tfhet.cluster import HostPaths, Ports
 from tfhet.container.cgroup import Cgroup
@@ -41,7 +43,8 @@ GOOD_EPOCH = {"expected": 100, "seen": 100, "once": 100, "repeated": 0, "missing
 def outcome(case: FaultCase, codes: dict[str, int | None], cause: str | None = None, **more: Any) -> FaultOutcome:
     """An outcome that keeps every promise of a job that goes on, but for what is given."""
     epochs = more.pop("epochs", [{"epoch": n, **GOOD_EPOCH} for n in range(EPOCHS)])
-    given = {"ended": True, "exit_s": 1.0, "happened": len(case.faults), "hosts": HOSTS, "checkpoints": 1, **more}
+    given = {"ended": True, "exit_s": 1.0, "happened": len(case.faults), "hosts": HOSTS, "checkpoints": 1}
+    given |= {"verdict": Verdict() if case.is_judged else None, **more}
     summary = RunSummary(
         exit_codes=codes, exit_code=max((c or 0 for c in codes.values()), default=0), cause=cause, epochs=epochs
     )
@@ -53,11 +56,11 @@ def case_of(kind: str, *faults: str, **more: Any) -> FaultCase:
 
 
 def test_every_case_can_be_read_and_has_a_name_of_its_own() -> None:
-    assert len(CASES) >= 34
+    assert len(CASES) >= 90
     assert len({case.name for case in CASES}) == len(CASES)
     assert {case.kind for case in CASES} == set(LIMITS_S)
     for case in CASES:
-        assert case.cluster in presets()
+        assert case.cluster in {*presets(), *(cluster.name for cluster in CLUSTERS)}
         assert not case.before or case.before in DAMAGES or case.before.startswith(BUSY)
         for text in case.faults:
             Fault.parse(text)
@@ -77,19 +80,37 @@ def test_a_job_that_goes_on_and_saw_everything_keeps_its_promise() -> None:
     assert outcome(case_of("goes on", "kill:worker"), {"algo-1/0": 0, "algo-2": 0}).breaches == []
 
 
+def test_what_the_judge_finds_is_a_breach_and_so_is_an_audit_that_does_not_say_it() -> None:
+    case, codes = case_of("goes on"), {"algo-1/0": 0}
+    verdict = Verdict(("epoch 1: 1 examples missing",), missing=1)
+    lost = [{"epoch": 0, **GOOD_EPOCH}, {"epoch": 1, **GOOD_EPOCH, "missing": 1, "once": 99}]
+    judged = ["by the judge: epoch 1: 1 examples missing"]
+    assert outcome(case, codes, epochs=lost, verdict=verdict).breaches == judged
+    differ = "the audit counts 0 examples missing, the judge 1"
+    assert outcome(case, codes, verdict=verdict).breaches == [*judged, differ]
+    assert outcome(case, codes, epochs=lost).breaches == ["the audit counts 1 examples missing, the judge 0"]
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"missing": 1, "once": 99}, "examples were not seen, 0 expected"),
-        ({"repeated": 1, "once": 99}, "examples were seen more than once, 0 expected"),
+        ({"repeated": 1, "once": 99}, "the audit counts 1 examples repeated, the judge 0"),
         ({"bad": 1, "once": 99}, "examples were skipped, 0 expected"),
         ({"once": 99}, "99 of 100 examples are accounted for"),
     ],
 )
-def test_an_example_that_is_lost_or_comes_twice_is_a_breach(change: dict[str, int], said: str) -> None:
+def test_what_the_audit_says_beyond_the_judge_is_a_breach(change: dict[str, int], said: str) -> None:
     epochs = [{"epoch": 0, **GOOD_EPOCH}, {"epoch": 1, **GOOD_EPOCH, **change}]
     breaches = outcome(case_of("goes on"), {"algo-1/0": 0}, epochs=epochs).breaches
     assert len(breaches) == 1 and said in breaches[0]
+
+
+def test_a_silence_that_ends_ends_with_the_code_that_is_promised_and_in_its_own_time() -> None:
+    case = case_of("failure", "hang:launcher@dnn-1:for=12", named=("stood still",), exits=1)
+    assert case.limit_s == 17.0 and case_of("failure", "hang:host@data-1:for=2").limit_s == LIMITS_S["failure"]
+    assert outcome(case, {"algo-1/0": 1, "algo-2": 1}, "it had stood still", exit_s=13.0).breaches == []
+    (breach,) = outcome(case, {"algo-1/0": 143, "algo-2": 143}, "it had stood still").breaches
+    assert breach.startswith("exit codes 143 x2")
 
 
 def test_records_that_are_to_be_skipped_must_be_counted() -> None:
@@ -172,7 +193,7 @@ def test_the_run_after_a_stop_must_go_on_where_it_was_and_read_only_the_rest() -
     assert breaches({}) == ["the next run began its epoch anew"]
     assert breaches({"before": 40, "once": 60}, code=1) == ["the next run ended with 1: a disk"]
     lost = breaches({"before": 40, "once": 59, "missing": 1})
-    assert lost == ["1 examples were not seen, 0 expected"]
+    assert lost == ["the audit counts 1 examples missing, the judge 0"]
     assert breaches({"before": 40, "once": 100}) == ["epoch 0: 140 of 100 examples are accounted for"]
 
 
