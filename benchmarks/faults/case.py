@@ -81,7 +81,7 @@ class FaultCase:
 
     @property
     def code(self) -> int | None:
-        """The exit code of every launcher that lives; None: any but 0."""
+        """The exit code of every launcher that lives; None: that of a failure."""
         return {"goes on": 0, "stop": 143}.get(self.kind, self.exits)
 
     @property

@@ -6,6 +6,8 @@ from benchmarks.faults.case import BUSY, LEASE_S, FaultCase
 
 _FOUR = "two-data-two-dnn"
 _TWO = "two-and-two"
+_TALKS = ("--log_every", "1")
+_SAVES = ("--checkpoint_every_steps", "10")
 _BOTH = ("launcher", "host")
 _LOCAL = ("--on_data_loss", "local")
 _SKIP = ("--on_bad_record", "skip")
@@ -57,6 +59,67 @@ _SILENCES = (
     ),
 )
 
+# What else a machine does: full and failing disks, clocks that jump, names that are slow, logs that nobody reads.
+_MACHINES = (
+    _goes_on("stall:data-1:after=0.5:for=8"),
+    _goes_on("stall:dnn-1:after=0.5:for=8", arguments=_TALKS),
+    _goes_on("stall:dnn-1:from=start", arguments=_TALKS),
+    _fails("stall:dnn-1:after=0.5", "kill:rank=1:after=1", named=("rank 1", "SIGKILL")),
+    _goes_on("slow-write:data-1:from=start"),
+    _goes_on("slow-write:dnn-1:from=start", arguments=_SAVES),
+    _goes_on("full-disk:data-1:from=start"),
+    _goes_on("full-disk:dnn-1:after=0.5:for=3", arguments=_SAVES),
+    _goes_on("failing-write:data-1:from=start"),
+    _goes_on("failing-write:dnn-1:after=0.5:for=3", arguments=_SAVES),
+    _fails("full-disk:dnn-1:after=0.5", "sigterm:launcher@dnn-1:after=1.5", named=("SIGTERM", "No space left")),
+    _fails("failing-write:dnn-1:after=0.5", "sigterm:launcher@data-1:after=1.5", named=("SIGTERM", "output error")),
+    _goes_on("slow-dns=3s:data-1:from=start"),
+    _goes_on("slow-dns=12s:dnn-1:after=0.5"),
+    _fails("slow-dns=12s:data-1:after=0.5", "kill:host@dnn-1:after=1", named=("lease",), exits=1),
+    _fails("slow-dns=12s:dnn-1:after=0.5", "kill:host@data-1:after=1", named=("data-1",), exits=1),
+    _goes_on("clock=+600s:data-1:after=0.5"),
+    _goes_on("clock=+86400s:dnn-1:after=0.5", arguments=_SAVES),
+    _goes_on("clock=-600s:dnn-1:after=0.5:for=2", arguments=_SAVES),
+    _goes_on("second-job:data-1:after=0.5"),
+    _goes_on("second-job:dnn-1:after=0.5"),
+    _goes_on("second-job:dnn-1:from=start"),
+    _goes_on("kill:dispatcher:after=0.5", "second-job:dnn-1:after=0.5"),
+    _goes_on("same-base:dnn-1"),
+    _fails("same-base:dnn-1", "same-base:data-1", "kill:rank=1:after=0.5", named=("rank 1", "SIGKILL")),
+    _stops("half-checkpoint:dnn-1", "sigterm:launcher@dnn-1:after=1.5", arguments=_SAVES, resumes=True),
+    _stops("half-checkpoint:dnn-1", "sigterm:launcher@data-2:after=2.5", cluster=_FOUR, arguments=_SAVES, resumes=True),
+)
+# Cuts of one way only.
+_ONE_WAY = (
+    _goes_on("partition-in:data-1:after=0.5:for=1.5"),
+    _goes_on("partition-out:dnn-2:after=0.5:for=1.5", cluster=_TWO),
+    _goes_on("partition-in:data-2:after=0.5", cluster=_TWO, lost=("data-2",)),
+    _fails("partition-in:data-1:after=0.5", named=("data-1",), exits=1),
+    _fails("partition-out:data-1:after=0.5", named=("data-1", "silent"), exits=1),
+    _fails("partition-in:dnn-1:after=0.5", named=("lease",), cluster=_TWO, exits=1),
+    _fails("partition-out:dnn-1:after=0.5", named=("lease",), cluster=_TWO, exits=1),
+    _fails("partition-in:dnn-2:after=0.5", named=("rank",), cluster=_TWO, exits=1),
+    _fails("partition-out:dnn-2:after=0.5", named=("rank", "silent"), cluster=_TWO, exits=1),
+)
+# While the job starts, and while it leaves.
+_START_AND_END = (
+    _goes_on("kill:worker@data-1:from=start:after=0.5"),
+    _goes_on("kill:dispatcher:from=start:after=0.5"),
+    _goes_on("hang:launcher@data-1:from=start:after=1:for=2"),
+    _never("kill:host@data-1:from=start:after=1", named=("data-1",)),
+    _never("hang:host@data-1:from=start:after=1", named=("data-1",)),
+    _never("kill:host@dnn-2:from=start:after=1", named=("rank-1",), cluster=_TWO),
+    _goes_on("kill:worker@data-1:from=end"),
+    _goes_on("kill:dispatcher:from=end"),
+    _goes_on("hang:launcher@data-1:from=end:for=3"),
+    _goes_on("hang:launcher@dnn-1:from=end:for=2", cluster=_TWO),
+    _goes_on("hang:launcher@dnn-2:from=end:for=2", cluster=_TWO),
+    _goes_on("partition:data-1:from=end:for=2"),
+    _goes_on("stall:dnn-1:from=end", arguments=_TALKS),
+    _goes_on("clock=+600s:dnn-1:from=end"),
+    _goes_on("slow-write:dnn-1:from=end"),
+)
+
 CASES = (
     _goes_on(),
     # Processes of the data service that die, hang, or have no memory.
@@ -82,6 +145,9 @@ CASES = (
     _goes_on("late-join:data-1:after=5"),
     _goes_on("late-join:dnn-1:after=5"),
     *_SILENCES,
+    *_MACHINES,
+    *_ONE_WAY,
+    *_START_AND_END,
     # Data hosts that are lost for good.
     _goes_on("kill:host@data-2:after=0.5", cluster=_FOUR, lost=("data-2",)),
     _goes_on("kill:host@data-2:from=scripts", cluster=_FOUR, lost=("data-2",)),

@@ -12,6 +12,9 @@ from benchmarks.faults.case import EPOCHS, FaultCase, bare
 from benchmarks.judge.judge import Verdict
 from tfhet.record import RunSummary
 
+_STOPPED = {128 + number for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)}
+"""Codes of jobs that were told to stop, and saved what they had."""
+
 
 @dataclass(frozen=True)
 class FaultOutcome:
@@ -93,7 +96,7 @@ class FaultOutcome:
         said = f"exit codes {_counted(list(self.codes.values()))}: {self.summary.cause}"
         if not codes or (len(codes) > 1 and self.case.linked):
             return [f"the launchers do not agree: {said}"]
-        if (wanted is None and 0 in codes) or (wanted is not None and codes != {wanted}):
+        if (wanted is None and codes & {0, *_STOPPED}) or (wanted is not None and codes != {wanted}):
             return [said]
         return []
 

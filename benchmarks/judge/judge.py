@@ -35,7 +35,7 @@ class Run:
         """The run in the run folder of a simulation."""
         resumed = [int(step) for log in folder.glob("logs/*.log") for step in _RESUMED.findall(log.read_text())]
         calls: dict[int, tuple[int, Counter[str]]] = {}
-        for path in sorted(folder.glob("hosts/*/output/data/witness/*.jsonl")):
+        for path in sorted([*folder.glob("hosts/*/output/data/witness/*.jsonl"), *folder.glob("witness/*.jsonl")]):
             for number, line in enumerate(path.read_text().splitlines()):
                 told = json.loads(line)
                 epoch, content = calls.setdefault(number, (told["epoch"], Counter()))
