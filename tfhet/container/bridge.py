@@ -25,6 +25,7 @@ import itertools
 import json
 import socket
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from tfhet.container import delay
 from tfhet.container.cable import GROUP, IP_BATCH, Cable, check_delay, has_netem, neighbours
@@ -32,6 +33,22 @@ from tfhet.container.netns import NetworkNamespace
 from tfhet.errors import UsageError
 
 SUBNET = "10.77.0.0/24"
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Some hosts, separated from all others."""
+
+    hosts: frozenset[str]
+    way: str = ""
+    """"in": what others send them is held; "out": what they send others; "": both."""
+
+    def holds(self, sender: str, receiver: str) -> bool:
+        """Whether it holds what one host sends to another."""
+        within = [(sender in self.hosts), (receiver in self.hosts)]
+        return within[0] != within[1] and (not self.way or within[self.way == "in"])
+
+
 Side = frozenset[frozenset[str]]
 """The cuts that hold a host. Two hosts see each other if they are on the same side."""
 
@@ -54,7 +71,7 @@ class Bridge:
         self._subnet = ipaddress.IPv4Network(subnet)
         self._numbers = itertools.count(1)
         self._cables: dict[str, Cable] = {}
-        self._cuts: list[frozenset[str]] = []
+        self._cuts: list[Cut] = []
         self._bridges: dict[Side, str] = {Side(): self._name}
         self._netem: bool | None = None
         self._switch = NetworkNamespace.new()
@@ -80,6 +97,7 @@ class Bridge:
         cable = Cable(self._switch, device, NetworkNamespace.of(pid), at)
         cable.lay(self._bridge_of(host), self._subnet)
         self._cables[host] = cable
+        self._hold()
 
     def limit(self, host: str, bits_per_s: float | None) -> None:
         """Limits the bandwidth of its cable, in each direction; None lifts the limit."""
@@ -106,20 +124,20 @@ class Bridge:
         """Loses a share (0 to 1) of its packets at random, in each direction; None lifts the loss."""
         self._cable(host).lose(share)
 
-    def cut(self, hosts: Iterable[str]) -> None:
-        """Separates `hosts`, which still see each other, from all other hosts. No link goes down."""
-        within = frozenset(hosts)
-        for host in within:
+    def cut(self, hosts: Iterable[str], way: str = "") -> None:
+        """Separates `hosts`, which still see each other, from all other hosts. No link goes down. way: as in a Cut."""
+        made = Cut(frozenset(hosts), way)
+        for host in made.hosts:
             self._cable(host)
-        self._cuts.append(within)
+        self._cuts.append(made)
         self._rewire()
 
-    def heal(self, hosts: Iterable[str]) -> None:
+    def heal(self, hosts: Iterable[str], way: str = "") -> None:
         """Takes one cut of exactly these hosts back; does no more when the network is closed already."""
-        within = frozenset(hosts)
-        if within not in self._cuts:
-            raise UsageError(f"nothing to heal: {', '.join(sorted(within))} was not cut off")
-        self._cuts.remove(within)
+        made = Cut(frozenset(hosts), way)
+        if made not in self._cuts:
+            raise UsageError(f"nothing to heal: {', '.join(sorted(made.hosts))} was not cut off")
+        self._cuts.remove(made)
         self._rewire()
 
     def bytes(self, host: str) -> tuple[int, int]:
@@ -147,11 +165,15 @@ class Bridge:
         self._switch.run(IP_BATCH, lines)
 
     def _bridge_of(self, host: str) -> str:
-        return self._bridges[side_of(host, self._cuts)]
+        return self._bridges[self._side_of(host)]
+
+    def _side_of(self, host: str) -> Side:
+        return side_of(host, (cut.hosts for cut in self._cuts if not cut.way))
 
     def _rewire(self) -> None:
         """Puts every port into the bridge of its side. A port that changes bridges does not go down."""
-        sides = {host: side_of(host, self._cuts) for host in self._cables}
+        self._hold()
+        sides = {host: self._side_of(host) for host in self._cables}
         lines: list[str] = []
         for side in set(sides.values()) - set(self._bridges):
             self._bridges[side] = f"{self._name}c{next(self._numbers)}"
@@ -161,6 +183,13 @@ class Bridge:
             lines.append(f"link delete {self._bridges.pop(side)}")
         if self._switch.descriptor >= 0:
             self._ip(*lines)
+
+    def _hold(self) -> None:
+        """Lets hosts drop what a cut of one way holds, when it arrives."""
+        one_way = [cut for cut in self._cuts if cut.way]
+        for receiver, cable in self._cables.items():
+            held = [sender for sender in self._cables if any(cut.holds(sender, receiver) for cut in one_way)]
+            cable.drop_from(self._cables[sender].address for sender in held)
 
 
 def _bridge(name: str) -> Iterator[str]:

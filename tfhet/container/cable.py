@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tfhet.container.delay import DelayLine
@@ -80,11 +80,20 @@ def losing(table: str, device: str, share: float | None) -> list[str]:
     """
     if share is not None and not 0 <= share <= 1:
         raise UsageError(f"share of a host's packets that are lost: {share:g}; give 0 to 1")
+    chance = f"numgen random mod {PARTS} < {round((share or 0.0) * PARTS)} drop" if share != 1 else "drop"
+    return _arriving(table, device, chance if share else "")
+
+
+def dropping(table: str, device: str, senders: Sequence[str]) -> list[str]:
+    """Lines for nft that drop what arrives at a device from these addresses; they replace earlier ones."""
+    return _arriving(table, device, f"ip saddr {{ {', '.join(senders)} }} drop" if senders else "")
+
+
+def _arriving(table: str, device: str, rule: str) -> list[str]:
     lines = [f"add table netdev {table}", f"delete table netdev {table}"]
-    if share:
-        chance = f"numgen random mod {PARTS} < {round(share * PARTS)} " if share < 1 else ""
+    if rule:
         hook = f'type filter hook ingress device "{device}" priority 0'
-        lines += [f"table netdev {table} {{", "chain arriving {", f"{hook}; policy accept;", f"{chance}drop", "}", "}"]
+        lines += [f"table netdev {table} {{", "chain arriving {", f"{hook}; policy accept;", rule, "}", "}"]
     return lines
 
 
@@ -108,11 +117,12 @@ class Cable:
     ):
         """device: its end in the namespace `switch`. namespace: the host's, which stays when its processes are gone."""
         self.device = device
-        self._address = address
+        self.address = address
         self._switch = switch
         self._namespace = namespace
         self._shape = Shape()
         self._share: float | None = None
+        self._dropped: list[str] = []
         self._line: DelayLine | None = None
 
     @property
@@ -124,10 +134,10 @@ class Cable:
         """Makes both ends, the near one in a bridge, the far one with the address. Leaves nothing when it raises."""
         ends = [
             f"link add {self.device} group {GROUP} master {bridge} type veth"
-            f" peer name eth0 address {hardware(self._address)} netns {self._namespace.path}",
+            f" peer name eth0 address {hardware(self.address)} netns {self._namespace.path}",
             f"link set {self.device} up",
         ]
-        far_end = ["link set lo up", "link set eth0 up", *neighbours(subnet, self._address, "eth0")]
+        far_end = ["link set lo up", "link set eth0 up", *neighbours(subnet, self.address, "eth0")]
         try:
             self._switch.run(IP_BATCH, ends, [self._namespace])
             self._namespace.run(IP_BATCH, far_end)
@@ -176,6 +186,13 @@ class Cable:
         if share or self._share:
             self._share = share
             self._lose()
+
+    def drop_from(self, senders: Iterable[ipaddress.IPv4Address]) -> None:
+        """Drops, where they arrive at the host, the packets of these senders and of no others."""
+        addresses = sorted(map(str, senders))
+        if addresses != self._dropped:
+            self._namespace.run(["nft", "-f", "-"], dropping(f"{self.device}cut", "eth0", addresses))
+            self._dropped = addresses
 
     def _ip(self, *lines: str) -> None:
         self._switch.run(IP_BATCH, lines)

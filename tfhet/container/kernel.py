@@ -22,14 +22,14 @@ from tfhet.versions import versions
 
 _CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_SYS_ADMIN": 21}  # linux/capability.h
 
-NAMESPACE, TOOLKIT, LIMIT, LOSE, DELAY, SLOW_DISK = "namespace", "toolkit", "limit", "lose", "delay", "slow-disk"
+NAMESPACE, TOOLKIT, LIMIT, LOSE, DELAY, PRELOADED = "namespace", "toolkit", "limit", "lose", "delay", "preloaded"
 PURPOSES = {
     NAMESPACE: "hosts in namespaces",
     TOOLKIT: "the toolkit on hosts in namespaces",
     LIMIT: "a limited bandwidth of hosts in namespaces",
     LOSE: "lost packets of hosts in namespaces",
     DELAY: "late packets of hosts in namespaces",
-    SLOW_DISK: "the fault slow-disk",
+    PRELOADED: "faults of disks, clocks and names",
 }
 """Purposes that features are needed for, by key."""
 _ON_HOSTS = (NAMESPACE, TOOLKIT, LIMIT, LOSE, DELAY)
@@ -216,7 +216,7 @@ _PROBES = (
     _Probe("mpirun", _tool("mpirun"), (TOOLKIT,), _install("openmpi-bin"), False),
     _Probe("toolkit", _distribution("sagemaker-training"), (TOOLKIT,), "pip install tfhet[sagemaker]", False),
     _Probe("mpi4py", _distribution("mpi4py"), (TOOLKIT,), "pip install mpi4py", False),
-    _Probe("C++ compiler", lambda _: _compiler("no c++, g++ or clang++ in PATH"), (SLOW_DISK,), _install("g++"), False),
+    _Probe("C++ compiler", lambda _: _compiler("no c++, g++ or clang++ in PATH"), (PRELOADED,), _install("g++"), False),
     _Probe("namespaces", _namespaces, _ON_HOSTS, _KERNEL.format("CONFIG_NET_NS, _PID_NS, _UTS_NS and _IPC_NS")),
     _Probe(
         "overlay",

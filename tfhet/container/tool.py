@@ -67,7 +67,7 @@ def compiled(
 ) -> Path:
     """Path of the program or library made of one C++ file, compiled with `flags` unless it is in the user's cache.
 
-    Raises UsageError, which says that `what` (like "a slow disk") cannot be had and what to do `instead`.
+    Raises UsageError, which says that `what` (like "a delay") cannot be had and what to do `instead`.
     """
     if not compiler(env):
         raise UsageError(f"{what} needs a C++ compiler, and there is none (Debian: g++); {instead}")

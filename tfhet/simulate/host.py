@@ -21,8 +21,11 @@ from tfhet.cluster import DATA, DNN, HostPaths, PortRange, Ports, free_ports
 from tfhet.container import SUBNET, Cgroup, Limits
 from tfhet.errors import TfhetError, UsageError
 from tfhet.process import Child
+from tfhet.simulate.fault import PRELOADED, Fault
+from tfhet.simulate.host_faults import HostFaults, library
 from tfhet.simulate.scale import limits_of
 from tfhet.simulate.submission import Submission
+from tfhet.simulate.targets import Targets
 
 
 @dataclass(frozen=True)
@@ -193,8 +196,15 @@ class HostBackend(abc.ABC):
     cuts_batches: bool
     """Whether `cut` stops batches between hosts too, not only the launchers' link."""
 
-    def __init__(self, job: Submission, hosts: Sequence[SimulatedHost], env: Mapping[str, str], on_line: OnLine):
-        """env: the simulator's environment. Raises UsageError for limits that cannot be."""
+    def __init__(
+        self,
+        job: Submission,
+        hosts: Sequence[SimulatedHost],
+        env: Mapping[str, str],
+        on_line: OnLine,
+        faults: Sequence[Fault] = (),
+    ):
+        """env: the simulator's environment. Raises UsageError for limits and faults that cannot be."""
         self.job, self.hosts, self.env, self.on_line = job, hosts, env, on_line
         self.channels: Mapping[str, Path] = {}
         """Directories of this machine by channel, from `open` on."""
@@ -205,6 +215,12 @@ class HostBackend(abc.ABC):
         groups = {host.name: host.group for host in hosts}
         self.limits, self.notes = limits_of(job.cluster, groups, cpu_scale=job.cpu_scale)
         """Limits by host name, and what the user should know of them."""
+        named = Targets(hosts, job.dnn_group).named
+        some = {host.name: host for fault in faults if fault.kind in PRELOADED for host in named(fault.host)}
+        self.preloaded = {name: HostFaults(Path(f"{host.paths.base}.faults")) for name, host in some.items()}
+        """By name, hosts whose processes preload a library that can harm them."""
+        if some:  # compiled now, or refused
+            library(env)
 
     def lay_out(
         self, host: SimulatedHost, parameters: Mapping[str, str]
@@ -232,20 +248,20 @@ class HostBackend(abc.ABC):
         """Imposes the limits of all hosts, also of hosts that start later."""
 
     @abc.abstractmethod
-    def cut(self, hosts: Collection[str]) -> None:
-        """Separates these hosts, by name, from all others."""
+    def cut(self, hosts: Collection[str], way: str = "") -> None:
+        """Separates these hosts, by name, from all others. way: as in a `container.Cut`."""
 
     @abc.abstractmethod
-    def heal(self, hosts: Collection[str]) -> None:
+    def heal(self, hosts: Collection[str], way: str = "") -> None:
         """Takes one `cut` of these hosts back."""
 
-    @abc.abstractmethod
     async def impair(self, kind: str, host: str, amount: float | None) -> None:
         """Does a fault of a kind in `fault.IMPAIRMENTS` to a host."""
+        self.preloaded[host].set(kind, amount)
 
-    @abc.abstractmethod
     def restore(self, kind: str, host: str) -> None:
         """Takes the `impair` of this kind back: the host has its own limits again."""
+        self.preloaded[host].clear(kind)
 
     @abc.abstractmethod
     async def connect(self, address: str, port: int) -> asyncio.StreamWriter:

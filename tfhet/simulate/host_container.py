@@ -14,6 +14,7 @@ from tfhet.container import OVERLAY, READ_ONLY, SHARED, Container, Mount
 from tfhet.control import SECRET_VARIABLE
 from tfhet.errors import UsageError
 from tfhet.simulate.host import HostBackend, SimulatedHost
+from tfhet.simulate.host_faults import CONTROL, PRELOAD, library
 from tfhet.simulate.submission import hyperparameters
 from tfhet.submit import MPI_OPTIONS
 from tfhet.versions import versions
@@ -44,6 +45,12 @@ def container(
         elif place != host.paths.code and job.mode(place.name) == "FastFile":
             kind = READ_ONLY
         mounts.append(Mount(str(directory), str(BASE / place.relative_to(host.paths.base)), kind))
+    files: dict[str, str] = {}
+    if faults := backend.preloaded.get(host.name):
+        faults.open(reads=[BASE / "input" / "data"], writes=[BASE, Path("/tmp")])
+        mounts.append(Mount(str(faults.path), str(CONTROL), SHARED))
+        mounts.append(Mount(str(library(backend.env)), f"{CONTROL}.so", READ_ONLY))
+        files[str(PRELOAD)] = f"{CONTROL}.so\n"
     environment = _environment(backend, host, secret)
     command = [sys.executable, "-m", "tfhet.launch.init"]
     if job.start == "toolkit":
@@ -60,7 +67,7 @@ def container(
         environment=environment,
         directory=str(BASE / "code"),
         mounts=mounts,
-        files={"/etc/hosts": names, "/etc/hostname": host.name + "\n", **keys},
+        files={"/etc/hosts": names, "/etc/hostname": host.name + "\n", **keys, **files},
     )
 
 

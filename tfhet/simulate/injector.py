@@ -16,7 +16,7 @@ from tfhet.clock import SYSTEM
 from tfhet.deadline import Deadline
 from tfhet.errors import TfhetError
 from tfhet.process import Child
-from tfhet.simulate.fault import IMPAIRMENTS, ONCE, Fault
+from tfhet.simulate.fault import CUTS, IMPAIRMENTS, ONCE, Fault
 from tfhet.simulate.host import HostBackend, SimulatedHost
 from tfhet.simulate.targets import Population, Targets, lives
 
@@ -69,7 +69,7 @@ class Injector:
         if fault.kind == "bad-peer":
             await self._disturb_link()
             self.report(f"fault {fault}")
-        elif fault.kind == "partition":
+        elif fault.kind in CUTS:
             await self._cut_off(fault)
         elif fault.kind in IMPAIRMENTS:
             await self._impair(fault)
@@ -118,8 +118,9 @@ class Injector:
         names = [host.name for host in self.targets.named(fault.host)]
         kinds = [kind for kind, is_alone in planes.kinds().items() if not is_alone and not self.backend.cuts_batches]
         serving = [Fault("hang", kind, name) for name in names for kind in kinds]
+        way = fault.kind.partition("-")[2]
         self.report(f"fault {fault}: {', '.join(names)} cut off")
-        self.backend.cut(names)
+        self.backend.cut(names, way)
         stopped: list[psutil.Process] = []
         until = SYSTEM.monotonic() + (fault.for_s if fault.for_s is not None else float("inf"))
         try:
@@ -131,7 +132,7 @@ class Injector:
                 await asyncio.sleep(min(_POLL_S, left_s))
         finally:
             _signal(stopped, signal.SIGCONT)
-            self.backend.heal(names)
+            self.backend.heal(names, way)
 
     async def _impair(self, fault: Fault) -> None:
         names = [host.name for host in self.targets.named(fault.host)]

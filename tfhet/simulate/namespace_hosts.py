@@ -23,7 +23,7 @@ from tfhet.errors import JobFailed, TfhetError, UsageError
 from tfhet.messages import ContainerFailureLine, parse_line
 from tfhet.process import Child, describe_exit
 from tfhet.simulate import host_container
-from tfhet.simulate.fault import NETWORK, Fault
+from tfhet.simulate.fault import CUTS, NETWORK, Fault
 from tfhet.simulate.host import HostBackend, OnLine, SimulatedHost
 from tfhet.simulate.submission import Submission
 
@@ -47,12 +47,12 @@ class NamespaceHosts(HostBackend):
     ):
         """Raises UsageError naming all that this machine lacks, and for a fault that cannot be done to containers."""
         for fault in faults:
-            if fault.kind == "slow-disk":
-                raise UsageError(f"fault {fault}: disks are made slow for --hosts process only")
-            if fault.kind in NETWORK:
-                container.require(NETWORK[fault.kind])
+            if fault.kind == "stall" and fault.for_s is None and job.start == "toolkit":
+                raise UsageError(f"fault {fault}: the toolkit waits for the reader of its output; give for= too")
+            if fault.kind in NETWORK or fault.kind in CUTS[1:]:
+                container.require(NETWORK.get(fault.kind, NETWORK["loss"]))
         container.require("toolkit" if job.start == "toolkit" else "namespace", _existing(hosts[0].paths.base))
-        super().__init__(job, hosts, env, on_line)
+        super().__init__(job, hosts, env, on_line, faults)
         for kind, purpose in NETWORK.items():
             if any(self._usual(kind, host.name) is not None for host in hosts):
                 container.require(purpose)
@@ -134,19 +134,25 @@ class NamespaceHosts(HostBackend):
         limits = self.limits[name]
         return {"rate": limits.bits_per_s, "delay": limits.latency_s, "loss": limits.loss_share}[kind]
 
-    def cut(self, hosts: Collection[str]) -> None:
-        self.network.cut(hosts)
+    def cut(self, hosts: Collection[str], way: str = "") -> None:
+        self.network.cut(hosts, way)
 
-    def heal(self, hosts: Collection[str]) -> None:
-        self.network.heal(hosts)
+    def heal(self, hosts: Collection[str], way: str = "") -> None:
+        self.network.heal(hosts, way)
 
     async def impair(self, kind: str, host: str, amount: float | None) -> None:
         if kind == "delay":
             await self._prepare_delay()
-        self._set(kind, host, amount)
+        if kind in NETWORK:
+            self._set(kind, host, amount)
+        else:
+            await super().impair(kind, host, amount)
 
     def restore(self, kind: str, host: str) -> None:
-        self._set(kind, host, self._usual(kind, host))
+        if kind in NETWORK:
+            self._set(kind, host, self._usual(kind, host))
+        else:
+            super().restore(kind, host)
 
     def _set(self, kind: str, host: str, amount: float | None) -> None:
         {"rate": self.network.limit, "delay": self.network.delay, "loss": self.network.lose}[kind](host, amount)

@@ -8,21 +8,18 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import tempfile
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from tfhet.container import compiled
+from tfhet.container import Cut
 from tfhet.control import SECRET_VARIABLE, new_secret
 from tfhet.errors import UsageError
 from tfhet.process import Child
 from tfhet.simulate.fault import NETWORK, Fault
 from tfhet.simulate.host import HostBackend, OnLine, SimulatedHost
 from tfhet.simulate.submission import Submission, hyperparameters
-from tfhet.simulate.targets import Targets
 from tfhet.strategies.horovod import Ring
-
-READ_MS = 50
-"""Delay of a read of a slow disk, as if its queue were full."""
 
 
 class ProcessHosts(HostBackend):
@@ -44,15 +41,11 @@ class ProcessHosts(HostBackend):
             if fault.kind in NETWORK:
                 raise UsageError(f"fault {fault}: process hosts share one network; use --hosts namespace")
         addresses = json.dumps({host.name: host.address for host in hosts})
-        super().__init__(job, hosts, {**env, SECRET_VARIABLE: new_secret(), "TFHET_ADDRESSES": addresses}, on_line)
+        env = {**env, SECRET_VARIABLE: new_secret(), "TFHET_ADDRESSES": addresses}
+        super().__init__(job, hosts, env, on_line, faults)
         self.not_limited = {word for limits in self.limits.values() for word in limits.lost_without_root()}
         self._network = Network(hosts, job.dnn_group)
         self._ring: Ring | None = None
-        targets = Targets(hosts, job.dnn_group)
-        slow = [host for fault in faults if fault.kind == "slow-disk" for host in targets.named(fault.host)]
-        self._switches = {host.name: Path(f"{host.paths.base}.slow") for host in slow}
-        if slow:  # compiled now, or refused
-            slow_disk(self.env, Path(), ())
 
     async def open(self, channels: Mapping[str, Path]) -> None:
         self.channels = channels
@@ -76,8 +69,11 @@ class ProcessHosts(HostBackend):
             "PYTHONPATH": ":".join(filter(None, (str(host.paths.code), self.env.get("PYTHONPATH", "")))),
             "PYTHONUNBUFFERED": "1",
         }
-        if switch := self._switches.get(host.name):
-            env |= slow_disk(env, switch, [self.channels[name] for name in channels])
+        if faults := self.preloaded.get(host.name):
+            reads = [self.channels[name].resolve() for name in channels]
+            temporary = Path(env.get("TMPDIR") or tempfile.gettempdir())
+            faults.open(reads, [host.paths.base, host.paths.checkpoints.resolve(), temporary.resolve()])
+            env |= faults.variables(env)
         by_rank = host.group == job.dnn_group and job.start == "ranks"
         for local_rank in range(host.ranks if by_rank else 1):
             rank = self._ring.variables(host.name, local_rank) if self._ring and by_rank else {}
@@ -99,17 +95,11 @@ class ProcessHosts(HostBackend):
     def limit(self) -> None:
         """Does nothing: the limits that need no root hold from the start."""
 
-    def cut(self, hosts: Collection[str]) -> None:
-        self._network.cut(hosts)
+    def cut(self, hosts: Collection[str], way: str = "") -> None:
+        self._network.cut(hosts, way)
 
-    def heal(self, hosts: Collection[str]) -> None:
-        self._network.heal(hosts)
-
-    async def impair(self, kind: str, host: str, amount: float | None) -> None:
-        self._switches[host].touch()
-
-    def restore(self, kind: str, host: str) -> None:
-        self._switches[host].unlink(missing_ok=True)
+    def heal(self, hosts: Collection[str], way: str = "") -> None:
+        self._network.heal(hosts, way)
 
     async def connect(self, address: str, port: int) -> asyncio.StreamWriter:
         return (await asyncio.open_connection(address, port))[1]
@@ -120,34 +110,19 @@ class ProcessHosts(HostBackend):
             self._ring.close()
 
 
-def slow_disk(env: Mapping[str, str], switch: Path, folders: Iterable[Path]) -> dict[str, str]:
-    """Variables, in addition to `env`, of processes whose reads below `folders` are slow while `switch` exists.
-
-    They preload a small library, which is compiled unless it is in the cache. Raises UsageError where it cannot be.
-    """
-    source, flags = Path(__file__).with_name("slow_disk.cc"), ("-O2", "-fPIC", "-shared", "-Wall", "-D_GNU_SOURCE")
-    library = compiled(source, env, "a slow disk", "omit slow-disk", flags, ".so")
-    return {
-        "LD_PRELOAD": ":".join(filter(None, (str(library), env.get("LD_PRELOAD", "")))),
-        "TFHET_SLOW_DISK_SWITCH": str(switch),
-        "TFHET_SLOW_DISK_FOLDERS": ":".join(str(folder.resolve()) for folder in folders),
-        "TFHET_SLOW_DISK_MS": str(READ_MS),
-    }
-
-
 class Forwarder:
     """Listens at `address`:`port` and passes every connection on to `address`:`target`.
 
-    While it is closed to data nothing passes in either direction and no connection ends; new ones are accepted and
-    held. What was sent meanwhile arrives when it passes data again, as TCP promises.
+    While a direction is closed to data nothing passes in it and no connection ends; new ones are accepted and held.
+    What was sent meanwhile arrives when it passes data again, as TCP promises.
     """
 
     def __init__(self, address: str, port: int, target: int):
         self.port = port
         self._address = address
         self._target = target
-        self._is_open = asyncio.Event()
-        self._is_open.set()
+        self._there, self._back = asyncio.Event(), asyncio.Event()
+        self.pass_data()
         self._server: asyncio.Server | None = None
         self._serving: set[asyncio.Task[None]] = set()
 
@@ -155,9 +130,10 @@ class Forwarder:
         """Raises OSError when the port is taken."""
         self._server = await asyncio.start_server(self._accepted, self._address, self.port, backlog=100)
 
-    def pass_data(self, is_open: bool) -> None:
-        """Lets data pass, or holds all of it."""
-        (self._is_open.set if is_open else self._is_open.clear)()
+    def pass_data(self, there: bool = True, back: bool = True) -> None:
+        """Lets data pass to the target, and back from it, or holds it."""
+        for way, is_open in ((self._there, there), (self._back, back)):
+            (way.set if is_open else way.clear)()
 
     async def close(self) -> None:
         """Ends every connection."""
@@ -175,11 +151,13 @@ class Forwarder:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writers = [writer]
         try:
-            await self._is_open.wait()
+            await self._there.wait()  # as a connection does in which either party hears nothing of the other
+            await self._back.wait()
             with contextlib.suppress(OSError):
                 there, to_there = await asyncio.open_connection(self._address, self._target)
                 writers.append(to_there)
-                ways = [asyncio.create_task(self._pass(*way)) for way in ((reader, to_there), (there, writer))]
+                pairs = ((reader, to_there, self._there), (there, writer, self._back))
+                ways = [asyncio.create_task(self._pass(*pair)) for pair in pairs]
                 try:
                     await asyncio.gather(*ways)
                 finally:
@@ -189,12 +167,12 @@ class Forwarder:
             for each in writers:
                 each.transport.abort()
 
-    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, is_open: asyncio.Event) -> None:
         while data := await reader.read(1 << 16):
-            await self._is_open.wait()
+            await is_open.wait()
             writer.write(data)
             await writer.drain()
-        await self._is_open.wait()
+        await is_open.wait()
         if writer.can_write_eof():
             writer.write_eof()
 
@@ -209,7 +187,7 @@ class Network:
         leader = next(host for host in hosts if host.group == dnn_group)
         targets = [leader.ports.control, *(leader.ports.plane[name][0] for name in leader.shared)]
         self._leader = leader.name
-        self._cuts: list[frozenset[str]] = []
+        self._cuts: list[Cut] = []
         self._forwarders = {
             host.name: [
                 Forwarder(leader.address, port, target) for port, target in zip(host.detour, targets, strict=True)
@@ -224,17 +202,19 @@ class Network:
     async def close(self) -> None:
         await asyncio.gather(*(forwarder.close() for some in self._forwarders.values() for forwarder in some))
 
-    def cut(self, hosts: Collection[str]) -> None:
+    def cut(self, hosts: Collection[str], way: str = "") -> None:
         """Stops data between these hosts and the leader's; if that is one of them, between it and all others."""
-        self._cuts.append(frozenset(hosts))
+        self._cuts.append(Cut(frozenset(hosts), way))
         self._apply()
 
-    def heal(self, hosts: Collection[str]) -> None:
+    def heal(self, hosts: Collection[str], way: str = "") -> None:
         """Takes one `cut` of these back."""
-        self._cuts.remove(frozenset(hosts))
+        self._cuts.remove(Cut(frozenset(hosts), way))
         self._apply()
 
     def _apply(self) -> None:
         for host, forwarders in self._forwarders.items():
+            ways = ((host, self._leader), (self._leader, host))
+            passes = [not any(cut.holds(*way) for cut in self._cuts) for way in ways]
             for forwarder in forwarders:
-                forwarder.pass_data(all((host in cut) == (self._leader in cut) for cut in self._cuts))
+                forwarder.pass_data(*passes)

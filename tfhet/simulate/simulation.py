@@ -23,7 +23,7 @@ from tfhet.report import write_html
 from tfhet.simulate import training_job
 from tfhet.simulate.cluster_file import ClusterFile, channel_directories
 from tfhet.simulate.drive import drive
-from tfhet.simulate.fault import Fault
+from tfhet.simulate.fault import CUTS, Fault
 from tfhet.simulate.host import HostBackend, SimulatedHost, hosts_of
 from tfhet.simulate.injector import Injector
 from tfhet.simulate.namespace_hosts import NamespaceHosts
@@ -74,7 +74,7 @@ class Simulation:
         """Why a host could not be made."""
         self._cpu_s: dict[str, dict[str, float]] = {}
         """CPU seconds by host: of the `whole` run, `before` the ranks began to read, and `after` they ended."""
-        self.hosts = hosts_of(self.submission, folder, seed, detours=any(fault.kind == "partition" for fault in faults))
+        self.hosts = hosts_of(self.submission, folder, seed, detours=any(fault.kind in CUTS for fault in faults))
         self.targets = Targets(self.hosts, self.submission.dnn_group)
         for fault in faults:
             self.targets.check(fault)

@@ -6,7 +6,7 @@ import contextlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import psutil
 
@@ -14,8 +14,10 @@ from tfhet import planes, strategies
 from tfhet.errors import TfhetError, UsageError, unknown
 from tfhet.launch import LAUNCHER_NAME
 from tfhet.process import Child
-from tfhet.simulate.fault import Fault
-from tfhet.simulate.host import SimulatedHost
+from tfhet.simulate.fault import CUTS, Fault
+
+if TYPE_CHECKING:
+    from tfhet.simulate.host import SimulatedHost
 
 Value = TypeVar("Value")
 
@@ -60,7 +62,7 @@ class Targets:
             raise UsageError(f"fault {fault}: no {fault.process} runs there; hosts that have one: {where}")
         if is_alone and self.leader not in hosts:
             raise UsageError(f"fault {fault}: the {fault.process} runs on dnn-1")
-        if fault.kind == "partition" and len(hosts) == len(self.hosts):
+        if fault.kind in CUTS and len(hosts) == len(self.hosts):
             raise UsageError(f"fault {fault}: that is every host of the cluster; no other is left to cut them off from")
 
 

@@ -199,6 +199,21 @@ def test_hosts_that_are_cut_off_see_each_other_and_nobody_else(bridge, hosts):
     assert post.arrives("algo-3", "algo-1") and post.arrives("algo-1", "algo-3") and post.arrives("algo-2", "algo-1")
 
 
+def test_a_cut_of_one_way_holds_what_hosts_hear_or_what_they_send(bridge, hosts, need):
+    need("nft", "packet loss")
+    post = Post(hosts)
+    bridge.cut(["algo-1", "algo-2"], "in")
+    post.send("algo-3", "algo-1", b"lost")
+    assert post.arrives("algo-1", "algo-3") and post.arrives("algo-1", "algo-2") and post.arrives("algo-2", "algo-1")
+    bridge.cut(["algo-1"], "out")
+    post.send("algo-1", "algo-3", b"lost")
+    bridge.heal(["algo-1", "algo-2"], "in")
+    post.send("algo-1", "algo-2", b"lost")
+    assert post.arrives("algo-3", "algo-1") and post.arrives("algo-2", "algo-1")
+    bridge.heal(["algo-1"], "out")
+    assert post.arrives("algo-1", "algo-3") and post.arrives("algo-1", "algo-2")
+
+
 def test_a_connection_outlives_a_cut(bridge, hosts):
     taken, calling = connect(hosts["algo-1"], hosts["algo-2"])
     bridge.cut(["algo-2"])

@@ -54,7 +54,7 @@ def test_with_all_that_a_purpose_needs_nothing_is_raised(probes):
 
 
 def test_an_unknown_purpose_is_refused_with_those_that_there_are():
-    with pytest.raises(UsageError, match="unknown purpose 'flying'; known: delay, limit, lose, namespace, slow-disk"):
+    with pytest.raises(UsageError, match="unknown purpose 'flying'; known: delay, limit, lose, namespace, preloaded"):
         kernel.missing("flying")
 
 

@@ -73,11 +73,11 @@ class Noted:
     def __init__(self):
         self.done: list[tuple] = []
 
-    def cut(self, names: Collection[str]) -> None:
-        self.done.append(("cut", *names))
+    def cut(self, names: Collection[str], way: str = "") -> None:
+        self.done.append(("cut", *names, way))
 
-    def heal(self, names: Collection[str]) -> None:
-        self.done.append(("heal", *names))
+    def heal(self, names: Collection[str], way: str = "") -> None:
+        self.done.append(("heal", *names, way))
 
     async def impair(self, kind: str, host: str, amount: float | None) -> None:
         self.done.append((kind, host, amount))
@@ -191,8 +191,9 @@ def test_sigterm_to_a_host_is_sent_to_every_launcher_at_once_and_to_nobody_else(
     assert "ended -15" not in said
 
 
-def test_the_workers_of_a_host_that_is_cut_off_stand_still_until_it_is_healed():
-    backend = Noted()
+@pytest.mark.parametrize("way", ["", "in", "out"])
+def test_the_workers_of_a_host_that_is_cut_off_stand_still_until_it_is_healed(way: str):
+    kind, backend = f"partition-{way}".rstrip("-"), Noted()
     watched = f"""{UP}
 while True:
     before = time.monotonic()
@@ -201,10 +202,10 @@ while True:
         print('stood still', flush=True)
 """
     said, told, _ = injected(
-        "partition:algo-1:for=0.6", ("worker", watched, "worker", watched), until="stood still", backend=backend
+        f"{kind}:algo-1:for=0.6", ("worker", watched, "worker", watched), until="stood still", backend=backend
     )
-    assert told == ["fault partition:algo-1:for=0.6: algo-1 cut off"]
-    assert backend.done == [("cut", "algo-1"), ("heal", "algo-1")]
+    assert told == [f"fault {kind}:algo-1:for=0.6: algo-1 cut off"]
+    assert backend.done == [("cut", "algo-1", way), ("heal", "algo-1", way)]
 
 
 @pytest.mark.parametrize(

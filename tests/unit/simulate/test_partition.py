@@ -57,7 +57,7 @@ def test_in_the_dark_nothing_passes_and_nothing_is_closed_and_all_arrives_afterw
         reader, writer = await asyncio.open_connection(HOME, forwarder.port)
         writer.write(b"a")
         assert await reader.readexactly(1) == b"a"
-        forwarder.pass_data(False)
+        forwarder.pass_data(False, False)
         later, to_later = await asyncio.open_connection(HOME, forwarder.port)  # taken, and held
         to_later.write(b"new")
         writer.write(b"b")
@@ -65,7 +65,7 @@ def test_in_the_dark_nothing_passes_and_nothing_is_closed_and_all_arrives_afterw
         writer.write(b"c")
         await asyncio.wait(waits, timeout=0.5)
         assert not any(wait.done() for wait in waits)
-        forwarder.pass_data(True)
+        forwarder.pass_data()
         assert [await wait for wait in waits] == [b"b", b"n"]
         assert await reader.readexactly(1) == b"c"
         assert await later.readexactly(2) == b"ew"
@@ -73,16 +73,38 @@ def test_in_the_dark_nothing_passes_and_nothing_is_closed_and_all_arrives_afterw
     through_a_forwarder(body)
 
 
+@pytest.mark.parametrize("there", [True, False])
+def test_one_way_may_be_in_the_dark_alone(there: bool):
+    async def body(forwarder: Forwarder) -> None:
+        reader, writer = await asyncio.open_connection(HOME, forwarder.port)
+        writer.write(b"a")
+        assert await reader.readexactly(1) == b"a"
+        forwarder.pass_data(there, not there)
+        later, to_later = await asyncio.open_connection(HOME, forwarder.port)
+        to_later.write(b"n")
+        writer.write(b"b")
+        wait, new = asyncio.create_task(reader.read(1)), asyncio.create_task(later.read(1))
+        await asyncio.wait([wait, new], timeout=0.3)
+        assert not wait.done() and not new.done()
+        forwarder.pass_data(not there, there)  # b arrives, unless it was held on its way there, and is on its way back
+        await asyncio.wait([wait], timeout=0.3 if not there else LIMIT_S)
+        assert wait.done() == there and not new.done()
+        forwarder.pass_data()
+        assert await wait == b"b" and await new == b"n"
+
+    through_a_forwarder(body)
+
+
 def test_who_goes_in_the_dark_is_seen_to_go_in_the_light():
     async def body(forwarder: Forwarder) -> None:
         reader, writer = await asyncio.open_connection(HOME, forwarder.port)
-        forwarder.pass_data(False)
+        forwarder.pass_data(False, False)
         writer.write(b"last")
         writer.write_eof()
         wait = asyncio.create_task(reader.read())
         await asyncio.wait([wait], timeout=0.2)
         assert not wait.done()
-        forwarder.pass_data(True)
+        forwarder.pass_data()
         assert await wait == b"last"
 
     through_a_forwarder(body)
@@ -115,7 +137,7 @@ def hosts() -> list[SimulatedHost]:
 
 
 def dark(network: Network) -> set[str]:
-    return {host for host, some in network._forwarders.items() if not all(one._is_open.is_set() for one in some)}
+    return {host for host, pair in ways(network).items() if pair != (True, True)}
 
 
 def test_a_host_alone_or_with_the_chiefs_host_all_are_cut_off():
@@ -139,6 +161,24 @@ def test_hosts_that_are_cut_off_together_with_the_chiefs_still_reach_it():
     assert dark(network) == {"algo-2"}
     network.heal(["algo-1", "algo-0"])
     assert dark(network) == set()
+
+
+def ways(network: Network) -> dict[str, tuple[bool, bool]]:
+    return {
+        host: (one._there.is_set(), one._back.is_set()) for host, some in network._forwarders.items() for one in some
+    }
+
+
+def test_a_cut_of_one_way_holds_what_goes_in_or_what_goes_out():
+    network = Network(hosts(), "dnn")
+    network.cut(["algo-0"], "in")
+    assert ways(network) == {"algo-0": (True, False), "algo-2": (True, True)}
+    network.cut(["algo-0"], "out")
+    network.heal(["algo-0"], "in")
+    assert ways(network) == {"algo-0": (False, True), "algo-2": (True, True)}
+    network.heal(["algo-0"], "out")
+    network.cut(["algo-1"], "in")  # the leader's host: what the others send it
+    assert ways(network) == {"algo-0": (False, True), "algo-2": (False, True)}
 
 
 def test_a_host_with_a_detour_is_given_its_ports():

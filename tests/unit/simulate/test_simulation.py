@@ -25,7 +25,7 @@ GROUPS = {"data_group": GroupFile(hosts=3), "dnn_group": GroupFile(hosts=2, rank
 TELLS = """
 import json, os, sys
 names = ("SM_CURRENT_HOST", "SM_CURRENT_INSTANCE_GROUP", "HOROVOD_RANK", "HOROVOD_LOCAL_RANK", "TFHET_PORTS",
-         "TFHET_ADDRESSES", "TFHET_SECRET", "SM_CHANNELS", "PYTHONPATH", "LD_PRELOAD", "TFHET_SLOW_DISK_FOLDERS")
+         "TFHET_ADDRESSES", "TFHET_SECRET", "SM_CHANNELS", "PYTHONPATH", "LD_PRELOAD", "TFHET_HOST_FAULTS")
 print(json.dumps({"arguments": sys.argv[1:], "cwd": os.getcwd(), **{name: os.environ.get(name) for name in names}}))
 """
 
@@ -106,14 +106,18 @@ def test_with_a_partition_every_host_but_the_chiefs_reaches_it_by_ports_of_its_o
     assert all(host.detour is None for host in hosts.values())  # without one it is the chief's own
 
 
-def test_only_a_host_with_a_slow_disk_has_the_library_that_slows_its_channels(command, tmp_path):
+def test_only_a_host_with_a_fault_of_its_disk_or_clock_has_the_library_that_does_it(command, tmp_path):
     cluster = ClusterFile("c", {"data_group": GroupFile(), "dnn_group": GroupFile()}, {"x": str(tmp_path)})
-    said = told(cluster, command, tmp_path / "run", faults=[Fault.parse("slow-disk:data-1")])
+    faults = [Fault.parse(text) for text in ("slow-disk:data-1", "clock=+5s:data-1")]
+    said = told(cluster, command, tmp_path / "run", faults=faults)
     by_group = {s["SM_CURRENT_INSTANCE_GROUP"]: s for s in said}
-    assert "slow_disk" in by_group["data_group"]["LD_PRELOAD"]
-    assert by_group["data_group"]["TFHET_SLOW_DISK_FOLDERS"] == str(tmp_path.resolve())
-    assert "slow_disk" not in (by_group["dnn_group"]["LD_PRELOAD"] or "")
-    assert by_group["dnn_group"]["TFHET_SLOW_DISK_FOLDERS"] is None
+    assert "host_faults" in by_group["data_group"]["LD_PRELOAD"]
+    control = Path(by_group["data_group"]["TFHET_HOST_FAULTS"])
+    host = control.with_suffix("")
+    lines = control.read_text().lstrip("\0").rstrip("\0").splitlines()
+    assert lines[:3] == [f"r{tmp_path.resolve()}", f"w{host}", f"w{host}/checkpoints"] and len(lines) == 4
+    assert "host_faults" not in (by_group["dnn_group"]["LD_PRELOAD"] or "")
+    assert by_group["dnn_group"]["TFHET_HOST_FAULTS"] is None
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system has no CPU affinity")

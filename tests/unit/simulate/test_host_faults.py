@@ -1,0 +1,264 @@
+from __future__ import annotations
+
+import errno
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tfhet.errors import UsageError
+from tfhet.simulate import host_faults
+from tfhet.simulate.host_faults import HostFaults, library
+
+pytestmark = pytest.mark.timeout(120)
+AN_HOUR_MS = 3_600_000
+LIMIT_S = 60.0
+READS = """
+import os, sys, time
+file = os.open(sys.argv[1], os.O_RDONLY)
+began = time.monotonic()
+assert os.pread(file, 4, 0) == os.read(file, 4) == b"data"
+print(time.monotonic() - began)
+"""
+# Prints the name of each way to write below a folder that fails, with the error. The files are open, or there, before.
+WRITES = """
+import ctypes, errno, os, sys, time
+folder, libc = sys.argv[1], ctypes.CDLL(None, use_errno=True)
+libc.fopen.restype, libc.fopen.argtypes = ctypes.c_void_p, [ctypes.c_char_p, ctypes.c_char_p]
+for name in ("fwrite", "fputs", "fflush", "fclose", "ferror"):
+    getattr(libc, name).argtypes = {"fwrite": [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_void_p],
+                                    "fputs": [ctypes.c_char_p, ctypes.c_void_p]}.get(name, [ctypes.c_void_p])
+file = os.open(f"{folder}/file", os.O_RDWR | os.O_CREAT)
+written, waiting = (libc.fopen(f"{folder}/{name}".encode(), b"w") for name in ("written", "waiting"))
+assert libc.fwrite(b"first", 1, 5, waiting) == 5
+print("up", flush=True)
+sys.stdin.readline()
+
+def see(name, call, failed):
+    ctypes.set_errno(0)
+    try:
+        code = ctypes.get_errno() if call() == failed else 0
+    except OSError as error:
+        code = error.errno
+    print(name, errno.errorcode.get(code, "-"), flush=True)
+
+see("write", lambda: os.write(file, b"x"), None)
+see("pwrite", lambda: os.pwrite(file, b"x", 0), None)
+see("writev", lambda: os.writev(file, [b"x"]), None)
+see("fsync", lambda: os.fsync(file), None)
+see("new", lambda: open(f"{folder}/new", "w").close(), None)
+see("there", lambda: os.close(os.open(f"{folder}/file", os.O_RDWR | os.O_CREAT)), None)
+see("mkdir", lambda: os.mkdir(f"{folder}/made"), None)
+see("fopen", lambda: libc.fopen(f"{folder}/opened".encode(), b"w"), None)
+see("fwrite", lambda: libc.fwrite(b"x" * 10_000, 1, 10_000, written), 0)
+see("fputs", lambda: libc.fputs(b"x", written), -1)
+see("fflush", lambda: libc.fflush(waiting), -1)
+see("fclose", lambda: libc.fclose(waiting), -1)
+see("ferror", lambda: os.strerror(5) and (ctypes.set_errno(errno.EIO) or bool(libc.ferror(written))), True)
+"""
+CLOCKS = """
+import sys, threading, time, datetime
+def look():
+    wall, steady = time.time(), time.monotonic()
+    print(round(wall), round(steady), int(datetime.datetime.now().timestamp()), time.time_ns() // 10**9, flush=True)
+look()
+sys.stdin.readline()
+look()
+began = time.monotonic()
+threading.Event().wait(0.2)
+print(time.monotonic() - began < 30)
+"""
+
+
+@pytest.fixture
+def faults(tmp_path: Path) -> HostFaults:
+    """Of a host that reads and writes below `tmp_path`/channel, reached by a link."""
+    for folder in ("channel", "channel-2"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "file").write_text("data")
+    made = HostFaults(tmp_path / "algo-1.faults")
+    made.open([tmp_path / "elsewhere", tmp_path / "channel"], [tmp_path / "elsewhere", tmp_path / "channel"])
+    return made
+
+
+def run(faults: HostFaults, code: str, *arguments: object, meanwhile: Callable[[], None] = lambda: None) -> list[str]:
+    """The lines of a process with the library. meanwhile: called before it is told to go on."""
+    command = [sys.executable, "-u", "-c", code, *map(str, arguments)]
+    env = {**os.environ, **faults.variables(os.environ)}
+    with subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            first = process.stdout.readline()
+            meanwhile()
+            rest, _ = process.communicate("\n", timeout=LIMIT_S)
+        finally:
+            process.kill()
+    assert process.returncode == 0
+    return [first.strip(), *rest.splitlines()]
+
+
+def test_reads_below_the_folders_take_longer_until_the_fault_ends(faults, tmp_path, monkeypatch):
+    file = tmp_path / "channel" / "file"
+    monkeypatch.setattr(host_faults, "READ_MS", 100)
+    faults.set("slow-disk")
+    assert float(run(faults, READS, file)[0]) >= 0.2
+    monkeypatch.setattr(host_faults, "READ_MS", AN_HOUR_MS)
+    faults.set("slow-disk")
+    run(faults, READS, tmp_path / "channel-2" / "file")  # files elsewhere are read as ever
+    faults.clear("slow-disk")
+    run(faults, READS, file)
+
+
+EVERY = ("write", "pwrite", "writev", "fsync", "new", "mkdir", "fopen", "fwrite", "fputs", "fflush", "fclose", "ferror")
+
+
+@pytest.mark.parametrize(("kind", "error"), [("full-disk", "ENOSPC"), ("failing-write", "EIO")])
+def test_whatever_is_written_below_the_folders_fails_and_what_is_there_stays(faults, tmp_path, kind, error):
+    told = run(faults, WRITES, tmp_path / "channel", meanwhile=lambda: faults.set(kind))
+    results = dict(line.split() for line in told[1:])
+    expected = {name: error if name != "ferror" else "EIO" for name in EVERY}
+    assert results == {**expected, "there": "-"}
+    assert sorted(path.name for path in (tmp_path / "channel").iterdir()) == ["file", "waiting", "written"]
+    assert (tmp_path / "channel" / "file").read_text() == "data"
+    assert (tmp_path / "channel" / "waiting").read_text() == ""
+
+
+def test_writes_elsewhere_and_those_after_the_fault_succeed(faults, tmp_path):
+    faults.set("full-disk")
+    assert {line.split()[1] for line in run(faults, WRITES, tmp_path / "channel-2")[1:]} == {"-"}
+    faults.clear("full-disk")
+    assert {line.split()[1] for line in run(faults, WRITES, tmp_path / "channel")[1:]} == {"-"}
+
+
+def test_slow_writes_take_longer_and_succeed(faults, tmp_path, monkeypatch):
+    slow = "import os, sys, time\nbegan = time.monotonic()\nos.write(os.open(sys.argv[1], os.O_RDWR), b'new!')\n"
+    monkeypatch.setattr(host_faults, "WRITE_MS", 200)
+    faults.set("slow-write")
+    told = run(faults, slow + "print(time.monotonic() - began)", tmp_path / "channel" / "file")
+    assert float(told[0]) >= 0.2
+    assert (tmp_path / "channel" / "file").read_text() == "new!"
+
+
+def test_a_look_up_of_a_name_takes_longer(faults):
+    code = "import socket, time\nbegan = time.monotonic()\nsocket.getaddrinfo('127.0.0.1', 80)\n"
+    faults.set("slow-dns", 0.3)
+    assert float(run(faults, code + "print(time.monotonic() - began)")[0]) >= 0.3
+
+
+@pytest.mark.parametrize("jump_s", [600.0, -600.0, 1e8])
+def test_the_wall_clock_jumps_and_no_other_and_waits_last_as_long_as_ever(faults, jump_s):
+    before, after, waited = run(faults, CLOCKS, meanwhile=lambda: faults.set("clock", jump_s))
+    (wall, steady, *_), (jumped, steady_later, *others) = (list(map(int, line.split())) for line in (before, after))
+    assert 0 <= jumped - wall - jump_s < 60 and 0 <= steady_later - steady < 60
+    assert all(abs(other - jumped) <= 2 for other in others)
+    assert waited == "True"
+
+
+def test_the_clock_jumps_back_when_the_fault_ends(faults):
+    faults.set("clock", 600.0)
+    before, after, _ = run(faults, CLOCKS, meanwhile=lambda: faults.clear("clock"))
+    assert 540 < int(before.split()[0]) - int(after.split()[0]) <= 600
+
+
+WAITS = """
+#include <errno.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdio.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+struct timespec until(clockid_t clock) {
+  struct timespec now;
+  clock_gettime(clock, &now);
+  now.tv_nsec += 100000000;
+  if (now.tv_nsec >= 1000000000) now.tv_sec += 1, now.tv_nsec -= 1000000000;
+  return now;
+}
+double steady() {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec + now.tv_nsec / 1e9;
+}
+int main() {
+  pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+  pthread_cond_t real = PTHREAD_COND_INITIALIZER, counting;
+  pthread_condattr_t how;
+  sem_t semaphore;
+  int futex = 0;
+  pthread_condattr_init(&how);
+  pthread_condattr_setclock(&how, CLOCK_MONOTONIC);
+  pthread_cond_init(&counting, &how);
+  sem_init(&semaphore, 0, 0);
+  pthread_mutex_lock(&mutex);
+  struct timespec t = until(CLOCK_REALTIME), u = until(CLOCK_MONOTONIC);
+  double at[5] = {steady()};
+  int fine = pthread_cond_timedwait(&real, &mutex, &t) == ETIMEDOUT;
+  at[1] = steady(), u = until(CLOCK_MONOTONIC);
+  fine += pthread_cond_timedwait(&counting, &mutex, &u) == ETIMEDOUT;
+  at[2] = steady(), t = until(CLOCK_REALTIME);
+  fine += sem_timedwait(&semaphore, &t) != 0 && errno == ETIMEDOUT;
+  at[3] = steady(), t = until(CLOCK_REALTIME);
+  long code = syscall(SYS_futex, &futex, FUTEX_WAIT_BITSET | FUTEX_CLOCK_REALTIME, 0, &t, NULL, ~0u);
+  fine += code != 0 && errno == ETIMEDOUT;
+  at[4] = steady();
+  for (int i = 0; i < 4; i++) fine += at[i + 1] - at[i] > 0.09;
+  printf("%d\\n", fine);
+  return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("jump_s", [600.0, -600.0])
+def test_a_wait_until_a_moment_of_the_wall_clock_is_as_long_as_it_was_meant(faults, tmp_path, jump_s):
+    (tmp_path / "waits.c").write_text(WAITS)
+    subprocess.run(["g++", "-x", "c++", "-o", tmp_path / "waits", tmp_path / "waits.c", "-pthread"], check=True)
+    faults.set("clock", jump_s)
+    env = {**os.environ, **faults.variables(os.environ)}
+    done = subprocess.run([tmp_path / "waits"], env=env, capture_output=True, text=True, timeout=LIMIT_S, check=True)
+    assert done.stdout == "8\n"
+
+
+def test_without_its_file_the_library_does_nothing(faults, tmp_path):
+    for number in ("slow-disk", "full-disk"):
+        faults.set(number)
+    faults.path.rename(tmp_path / "gone")
+    assert {line.split()[1] for line in run(faults, WRITES, tmp_path / "channel")[1:]} == {"-"}
+
+
+def test_what_is_preloaded_already_stays(faults):
+    variables = faults.variables({**os.environ, "LD_PRELOAD": "/lib/other.so"})
+    assert re.fullmatch(r"/.*host_faults.*\.so:/lib/other\.so", variables["LD_PRELOAD"])
+
+
+def test_it_is_built_once(tmp_path: Path):
+    env = {"XDG_CACHE_HOME": str(tmp_path)}
+    built = library(env)
+    made = built.stat().st_mtime_ns
+    assert library(env) == built
+    assert built.stat().st_mtime_ns == made
+    assert list(built.parent.iterdir()) == [built]
+
+
+def test_without_a_compiler_it_is_refused(tmp_path: Path):
+    with pytest.raises(UsageError, match="the library of the faults slow-disk, .* needs a C\\+\\+ compiler"):
+        library({"XDG_CACHE_HOME": str(tmp_path), "CXX": str(tmp_path / "none")})
+
+
+def test_a_compiler_that_fails_is_said(tmp_path: Path):
+    with pytest.raises(UsageError, match="/false .* failed"):
+        library({"XDG_CACHE_HOME": str(tmp_path), "CXX": "false"})
+    assert not list((tmp_path / "tfhet" / "simulate").iterdir())
+
+
+def test_every_kind_has_a_number_of_its_own(faults):
+    assert errno.ENOSPC != errno.EIO
+    for kind in host_faults.PRELOADED:
+        faults.set(kind, 1.0)
+    content = faults.path.read_bytes()
+    assert all(any(content[8 * place : 8 * place + 8]) for place in range(len(host_faults.PRELOADED)))
