@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchmarks.chaos.schedule import Aim
+from benchmarks.chaos.schedule import DISK, Aim
 from tfhet.simulate import Fault
 from tfhet.simulate.fault import CUTS
 
 GOES_ON, FAILURE, STOP, NEVER_JOINED = "goes on", "failure", "stop", "never joined"
 """Results of a job: it ends as without faults; it fails; it stops on request; it never begins."""
-DISK = ("full-disk", "failing-write")
 HARMLESS, HARMFUL = 0.6, 1.5
 """Silences as shares of the lease: up to the first no host is lost, beyond the second the silent host surely is."""
 

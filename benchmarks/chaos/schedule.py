@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tfhet.launch import LaunchSettings
 from tfhet.planes.tf_service import ServiceSettings
 from tfhet.simulate import ClusterFile, Fault
-from tfhet.simulate.fault import CUTS, LASTING, NETWORK, OF_A_HOST, ONCE, PRELOADED
+from tfhet.simulate.fault import CUTS, LASTING, NETWORK, OF_A_HOST, ONCE
 
 WEIGHTS = {
     ("kill", "worker"): 6,
@@ -48,13 +48,14 @@ AMOUNTS = {"loss": (0.005, 0.03), "delay": (0.01, 0.1), "rate": (20e6, 200e6), "
 """Range of the amount of a fault that a job may survive."""
 JUMPS = (-86400.0, -600.0, -5.0, 5.0, 600.0, 86400.0)
 """Of a clock, in seconds."""
+DISK = ("full-disk", "failing-write")
 SILENCES = (0.25, 3.0)
 """Range of the silence of a host or process as shares of the lease, unless it is for ever."""
 FULL_S = (0.4, 2.0)
 """Range of the seconds in which writing fails: it is over before the job writes down how it ended."""
 MOMENTS = {"steps": 8, "scripts": 6, "start": 4, "end": 2}
 """Relative frequency of the moments from which a fault counts, for kinds that may come at all of them."""
-WHILE_TRAINING = {"oom", "sigterm", "full-disk", "failing-write", *NETWORK}
+WHILE_TRAINING = {"oom", "sigterm", *NETWORK}
 """Kinds of which it is certain only then what a job does."""
 
 
@@ -123,8 +124,8 @@ def schedule(seed: int, aim: Aim, length_s: float) -> tuple[Fault, ...]:
     """One to three faults, each within `length_s` of its moment. The same for the same arguments."""
     draw = random.Random(f"chaos/{seed}")
     weights = WEIGHTS | (NETWORK_WEIGHTS if aim.data_group else {})
-    if aim.data_group:  # these are done to process hosts
-        weights = {what: weight for what, weight in weights.items() if what[0] not in PRELOADED}
+    if aim.data_group:  # in a container, the witness writes to the disk that would be full
+        weights = {what: weight for what, weight in weights.items() if what[0] not in DISK}
     possible = {
         what: weight
         for what, weight in weights.items()
@@ -155,7 +156,7 @@ def _fault(draw: random.Random, kind: str, process: str, aim: Aim, length_s: flo
         after_s = round(draw.uniform(0.5, min(4.0, ready_s / 4)), 1) if draw.random() < 0.75 else ready_s + 30.0
     elif kind in ONCE:
         after_s = 0.0
-    elif kind in ("full-disk", "failing-write"):
+    elif kind in DISK:
         for_s = round(draw.uniform(*FULL_S), 1)
     elif kind in LASTING and draw.random() < 0.75:
         shortest_s, longest_s = (aim.lease_s * share for share in SILENCES)
@@ -170,14 +171,12 @@ def _moment(draw: random.Random, kind: str, process: str, host: str) -> str:
     """The moment from which a fault counts: one at which it is known what the job may do."""
     possible = dict(MOMENTS)
     serves = process in ("worker", "dispatcher")
-    if kind in ONCE:
+    if kind in (*ONCE, *DISK):
         return "steps"
     if kind in WHILE_TRAINING or process == "script" or (kind == "hang" and serves):
         del possible["start"]
     if kind in WHILE_TRAINING or process == "script" or kind == "second-job" or (host.startswith("dnn") and not serves):
         del possible["end"]
-    if kind in ("full-disk", "failing-write"):
-        return "steps"
     return draw.choices(list(possible), list(possible.values()))[0]
 
 
