@@ -66,7 +66,7 @@ _MACHINES = (
     _goes_on("stall:dnn-1:from=start", arguments=_TALKS),
     _fails("stall:dnn-1:after=0.5", "kill:rank=1:after=1", named=("rank 1", "SIGKILL")),
     _goes_on("slow-write:data-1:from=start"),
-    _goes_on("slow-write:dnn-1:from=start", arguments=_SAVES),
+    _goes_on("slow-write:dnn-1:from=start"),
     _goes_on("full-disk:data-1:from=start"),
     _goes_on("full-disk:dnn-1:after=3:for=3", arguments=_SAVES),
     _goes_on("failing-write:data-1:from=start"),
