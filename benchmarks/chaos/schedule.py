@@ -44,7 +44,7 @@ WEIGHTS = {
 """Relative frequency of a fault, by kind and process."""
 NETWORK_WEIGHTS = {("partition", "group"): 4, ("loss", ""): 3, ("delay", ""): 3, ("rate", ""): 3}
 """More faults, for hosts that have networks of their own."""
-AMOUNTS = {"loss": (0.005, 0.03), "delay": (0.01, 0.1), "rate": (20e6, 200e6), "slow-dns": (0.2, 2.0)}
+AMOUNTS = {"loss": (0.005, 0.03), "delay": (0.01, 0.1), "rate": (20e6, 200e6), "slow-dns": (0.2, 1.0)}
 """Range of the amount of a fault that a job may survive."""
 JUMPS = (-86400.0, -600.0, -5.0, 5.0, 600.0, 86400.0)
 """Of a clock, in seconds."""

@@ -74,7 +74,7 @@ _MACHINES = (
     _fails("full-disk:dnn-1:after=3", "sigterm:launcher@dnn-1:after=4.5", named=("SIGTERM", "No space left")),
     _fails("failing-write:dnn-1:after=3", "sigterm:launcher@data-1:after=4.5", named=("SIGTERM", "output error")),
     _goes_on("slow-dns=3s:data-1:from=start"),
-    _goes_on("slow-dns=12s:dnn-1:after=0.5"),
+    _goes_on("slow-dns=12s:dnn-1:after=0.5:for=10"),
     _fails("slow-dns=12s:data-1:after=0.5", "kill:host@dnn-1:after=1", named=("lease",), exits=1),
     _fails("slow-dns=12s:dnn-1:after=0.5", "kill:host@data-1:after=1", named=("data-1",), exits=1),
     _goes_on("clock=+600s:data-1:after=0.5"),
