@@ -103,8 +103,8 @@ _ONE_WAY = (
 )
 # While the job starts, and while it leaves.
 _START_AND_END = (
-    _goes_on("kill:worker@data-1:from=start:after=0.5"),
-    _goes_on("kill:dispatcher:from=start:after=0.5"),
+    _fails("kill:worker@data-1:from=start:after=0.2", named=("worker-0", "data-1", "SIGKILL")),
+    _fails("kill:dispatcher:from=start:after=0.2", named=("dispatcher", "SIGKILL")),
     _goes_on("hang:launcher@data-1:from=start:after=1:for=2"),
     _never("kill:host@data-1:from=start:after=1", named=("data-1",)),
     _never("hang:host@data-1:from=start:after=1", named=("data-1",)),
