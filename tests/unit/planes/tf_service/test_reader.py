@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tfhet.clock import SYSTEM, FakeClock
 from tfhet.cluster import free_ports
@@ -205,6 +206,21 @@ def test_a_dispatcher_without_the_mark_is_not_read_from(renewed):
     reader.offer(0, None, 1)
     assert sum(len(delivery.ids) for delivery in reader.epoch(0, None, 1)) == 10
     assert not reader.was_cut_off
+
+
+@pytest.mark.parametrize(
+    ("error", "is_cut_off"),
+    [
+        (tf.errors.NotFoundError(None, None, "Failed to get split: Iteration id 2000 not found"), True),
+        (tf.errors.UnavailableError(None, None, "Connection reset by peer"), True),
+        (tf.errors.NotFoundError(None, None, "part-1.tfrecord; No such file or directory"), False),
+        (tf.errors.DataLossError(None, None, "corrupted record at 12"), False),
+    ],
+)
+def test_a_worker_with_work_of_an_earlier_dispatcher_cuts_a_reader_off_and_bad_data_do_not(renewed, error, is_cut_off):
+    reader = ServiceReader(pipeline(), renewed.job())
+    reader.agree()
+    assert reader.cut_off_by(error) == is_cut_off
 
 
 def test_a_reader_that_goes_local_needs_no_dispatcher(renewed):
