@@ -6,6 +6,7 @@ import asyncio
 import collections
 import contextlib
 import ctypes
+import fcntl
 import functools
 import os
 import re
@@ -13,7 +14,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from tfhet.deadline import Deadline
 
@@ -21,6 +22,8 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _PR_SET_NAME = 15
 _LINE_LIMIT_BYTES = 1 << 20
 _TAIL_LINES = 20
+_PIPE_BYTES = (1 << 12, 1 << 16)
+"""Room for output that is not read, the least that Linux gives, so that the child soon waits; and for output that is."""
 _DRAIN_S = 0.5
 _NO_MEMORY = re.compile(
     r"bad_alloc|MemoryError|OOM when allocating|[Oo]ut of memory|[Cc]annot allocate memory|failed to allocate memory"
@@ -121,6 +124,7 @@ class Child:
         """The last lines it printed."""
         self._transport: asyncio.SubprocessTransport | None = None
         self._reaped = False
+        self._is_read = True
         self._channel: Channel | None = None
 
     @classmethod
@@ -174,6 +178,7 @@ class Child:
     async def wait(self) -> int:
         """Its exit code, once it has ended and its output was read; what is left of its group is ended too."""
         await self._output.ended.wait()
+        self.read_output()
         if not self._reaped:  # later its number may be that of another process
             self._signal(signal.SIGKILL)
         with contextlib.suppress(asyncio.TimeoutError):
@@ -199,6 +204,15 @@ class Child:
             except asyncio.TimeoutError:
                 self._signal(signal.SIGKILL)
         return await self.wait()
+
+    def read_output(self, is_read: bool = True) -> None:
+        """Stops reading its output until it has ended, so that its pipe fills and it has to wait; or reads on."""
+        pipe: Any = None if self._transport is None else self._transport.get_pipe_transport(1)
+        if pipe is not None and is_read != self._is_read:
+            self._is_read = is_read
+            (pipe.resume_reading if is_read else pipe.pause_reading)()
+            with contextlib.suppress(OSError):  # more than that waits in it already
+                fcntl.fcntl(pipe.get_extra_info("pipe"), fcntl.F_SETPIPE_SZ, _PIPE_BYTES[is_read])
 
     def kill(self) -> None:
         """SIGKILL to its whole group; `wait` returns when it has ended."""

@@ -24,7 +24,7 @@ import ipaddress
 import itertools
 import json
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tfhet.container import delay
@@ -45,17 +45,8 @@ class Cut:
 
     def holds(self, sender: str, receiver: str) -> bool:
         """Whether it holds what one host sends to another."""
-        within = [(sender in self.hosts), (receiver in self.hosts)]
+        within = (sender in self.hosts, receiver in self.hosts)
         return within[0] != within[1] and (not self.way or within[self.way == "in"])
-
-
-Side = frozenset[frozenset[str]]
-"""The cuts that hold a host. Two hosts see each other if they are on the same side."""
-
-
-def side_of(host: str, cuts: Iterable[frozenset[str]]) -> Side:
-    """The side of a host. Each cut separates its hosts from all others; cuts may overlap."""
-    return frozenset(cut for cut in cuts if host in cut)
 
 
 class Bridge:
@@ -72,11 +63,12 @@ class Bridge:
         self._numbers = itertools.count(1)
         self._cables: dict[str, Cable] = {}
         self._cuts: list[Cut] = []
-        self._bridges: dict[Side, str] = {Side(): self._name}
         self._netem: bool | None = None
         self._switch = NetworkNamespace.new()
         try:
-            self._ip(*_bridge(self._name), *neighbours(self._subnet, self._subnet[-2], self._name))
+            # It passes packets on from the first moment.
+            made = f"link add {self._name} type bridge stp_state 0 forward_delay 0 mcast_snooping 0"
+            self._ip(made, f"link set {self._name} up", *neighbours(self._subnet, self._subnet[-2], self._name))
         except BaseException:
             self.close()
             raise
@@ -95,9 +87,9 @@ class Bridge:
         """Gives the network namespace of process `pid` an `eth0` with `address` and brings it up, and `lo`."""
         device, at = f"{self._name}{next(self._numbers)}", ipaddress.IPv4Address(address)
         cable = Cable(self._switch, device, NetworkNamespace.of(pid), at)
-        cable.lay(self._bridge_of(host), self._subnet)
+        cable.lay(self._name, self._subnet)
         self._cables[host] = cable
-        self._hold()
+        self._aim()
 
     def limit(self, host: str, bits_per_s: float | None) -> None:
         """Limits the bandwidth of its cable, in each direction; None lifts the limit."""
@@ -118,7 +110,7 @@ class Bridge:
         if self._has_netem():
             cable.reshape(delay_s=delay_s)
         else:
-            cable.delay_by_line(delay_s, self._bridge_of(host))
+            cable.delay_by_line(delay_s, self._name)
 
     def lose(self, host: str, share: float | None) -> None:
         """Loses a share (0 to 1) of its packets at random, in each direction; None lifts the loss."""
@@ -130,7 +122,7 @@ class Bridge:
         for host in made.hosts:
             self._cable(host)
         self._cuts.append(made)
-        self._rewire()
+        self._aim()
 
     def heal(self, hosts: Iterable[str], way: str = "") -> None:
         """Takes one cut of exactly these hosts back; does no more when the network is closed already."""
@@ -138,7 +130,7 @@ class Bridge:
         if made not in self._cuts:
             raise UsageError(f"nothing to heal: {', '.join(sorted(made.hosts))} was not cut off")
         self._cuts.remove(made)
-        self._rewire()
+        self._aim()
 
     def bytes(self, host: str) -> tuple[int, int]:
         """Bytes that it has sent and received since it was attached, Ethernet headers included."""
@@ -164,35 +156,8 @@ class Bridge:
     def _ip(self, *lines: str) -> None:
         self._switch.run(IP_BATCH, lines)
 
-    def _bridge_of(self, host: str) -> str:
-        return self._bridges[self._side_of(host)]
-
-    def _side_of(self, host: str) -> Side:
-        return side_of(host, (cut.hosts for cut in self._cuts if not cut.way))
-
-    def _rewire(self) -> None:
-        """Puts every port into the bridge of its side. A port that changes bridges does not go down."""
-        self._hold()
-        sides = {host: self._side_of(host) for host in self._cables}
-        lines: list[str] = []
-        for side in set(sides.values()) - set(self._bridges):
-            self._bridges[side] = f"{self._name}c{next(self._numbers)}"
-            lines += _bridge(self._bridges[side])
-        lines += [f"link set {cable.port} master {self._bridges[sides[host]]}" for host, cable in self._cables.items()]
-        for side in set(self._bridges) - set(sides.values()) - {Side()}:
-            lines.append(f"link delete {self._bridges.pop(side)}")
-        if self._switch.descriptor >= 0:
-            self._ip(*lines)
-
-    def _hold(self) -> None:
-        """Lets hosts drop what a cut of one way holds, when it arrives."""
-        one_way = [cut for cut in self._cuts if cut.way]
-        for receiver, cable in self._cables.items():
-            held = [sender for sender in self._cables if any(cut.holds(sender, receiver) for cut in one_way)]
-            cable.drop_from(self._cables[sender].address for sender in held)
-
-
-def _bridge(name: str) -> Iterator[str]:
-    """Lines for ip that make a bridge which passes packets on from the first moment."""
-    yield f"link add {name} type bridge stp_state 0 forward_delay 0 mcast_snooping 0"
-    yield f"link set {name} up"
+    def _aim(self) -> None:
+        """Lets each host reach all others, but for those that a cut keeps from hearing it."""
+        for sender, cable in self._cables.items():
+            held = [name for name in self._cables if any(cut.holds(sender, name) for cut in self._cuts)]
+            cable.miss({self._cables[name].address for name in held})

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from tfhet.container.delay import DelayLine
@@ -80,20 +80,11 @@ def losing(table: str, device: str, share: float | None) -> list[str]:
     """
     if share is not None and not 0 <= share <= 1:
         raise UsageError(f"share of a host's packets that are lost: {share:g}; give 0 to 1")
-    chance = f"numgen random mod {PARTS} < {round((share or 0.0) * PARTS)} drop" if share != 1 else "drop"
-    return _arriving(table, device, chance if share else "")
-
-
-def dropping(table: str, device: str, senders: Sequence[str]) -> list[str]:
-    """Lines for nft that drop what arrives at a device from these addresses; they replace earlier ones."""
-    return _arriving(table, device, f"ip saddr {{ {', '.join(senders)} }} drop" if senders else "")
-
-
-def _arriving(table: str, device: str, rule: str) -> list[str]:
     lines = [f"add table netdev {table}", f"delete table netdev {table}"]
-    if rule:
+    if share:
+        chance = f"numgen random mod {PARTS} < {round(share * PARTS)} " if share < 1 else ""
         hook = f'type filter hook ingress device "{device}" priority 0'
-        lines += [f"table netdev {table} {{", "chain arriving {", f"{hook}; policy accept;", rule, "}", "}"]
+        lines += [f"table netdev {table} {{", "chain arriving {", f"{hook}; policy accept;", f"{chance}drop", "}", "}"]
     return lines
 
 
@@ -122,8 +113,8 @@ class Cable:
         self._namespace = namespace
         self._shape = Shape()
         self._share: float | None = None
-        self._dropped: list[str] = []
         self._line: DelayLine | None = None
+        self._missed: set[ipaddress.IPv4Address] = set()
 
     @property
     def port(self) -> str:
@@ -187,12 +178,15 @@ class Cable:
             self._share = share
             self._lose()
 
-    def drop_from(self, senders: Iterable[ipaddress.IPv4Address]) -> None:
-        """Drops, where they arrive at the host, the packets of these senders and of no others."""
-        addresses = sorted(map(str, senders))
-        if addresses != self._dropped:
-            self._namespace.run(["nft", "-f", "-"], dropping(f"{self.device}cut", "eth0", addresses))
-            self._dropped = addresses
+    def miss(self, others: set[ipaddress.IPv4Address]) -> None:
+        """Lets nothing that the host sends to these addresses arrive, and what it sends to all others.
+
+        It sends to its own hardware address then, and no bridge passes a packet back to where it came from.
+        """
+        aims = {other: self.address if other in others else other for other in others ^ self._missed}
+        if aims:
+            self._namespace.run(IP_BATCH, [neighbour(other, aim, "eth0") for other, aim in aims.items()])
+        self._missed = others
 
     def _ip(self, *lines: str) -> None:
         self._switch.run(IP_BATCH, lines)
@@ -240,4 +234,9 @@ def neighbours(subnet: ipaddress.IPv4Network, address: ipaddress.IPv4Address, de
     yield f"address add {address}/{subnet.prefixlen} dev {device}"
     for other in subnet.hosts():
         if other != address:
-            yield f"neighbour replace {other} lladdr {hardware(other)} dev {device} nud permanent"
+            yield neighbour(other, other, device)
+
+
+def neighbour(other: ipaddress.IPv4Address, aim: ipaddress.IPv4Address, device: str) -> str:
+    """Line for ip: what goes to `other` by a device is sent to the hardware address of `aim`."""
+    return f"neighbour replace {other} lladdr {hardware(aim)} dev {device} nud permanent"

@@ -62,6 +62,8 @@ class Launcher:
         self._script = Script(assignment, self._hearing, log.say)
         self._record = self.place.paths.output_data / "tfhet"
         self._timeline = self._record / TIMELINE_FOLDER
+        if self.place.leads_host:
+            RunFolder(self._record).forget()
         # One launcher writes the events of the job: lines of several hosts would need one clock.
         self._events = Writer("events", self._write_event)
         self._observe: Observer = self._events.put if self.place.is_leader else ignore

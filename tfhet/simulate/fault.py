@@ -41,16 +41,18 @@ PROCESSES = ("script", "launcher", "host")
 MOMENTS = ("start", "scripts", "steps", "end")
 """What `after=` may count from: the hosts have started; the ranks' scripts are started; the ranks read their first
 batches, or ran for some time without a word; a rank's script has ended well, so that the job is leaving."""
-LONGEST_JUMP_S = 1e8
 _NUMBER = re.compile(r"(\d+(?:\.\d+)?)([a-z%]*)")
+_ELSE_CUT = "; to cut a host off write partition:data-1"
+_SECONDS = {"ms": "0.001", "s": "1"}
+_RATES = {"kbit": "1e3", "mbit": "1e6", "gbit": "1e9"}
 _AMOUNTS = {
-    "rate": ({"kbit": "1e3", "mbit": "1e6", "gbit": "1e9"}, "100mbit"),
-    "delay": ({"ms": "0.001", "s": "1"}, "50ms"),
-    "loss": ({"%": "0.01"}, "1%"),
-    "slow-dns": ({"ms": "0.001", "s": "1"}, "12s"),
-    "clock": ({"s": "1"}, "+600s"),
+    "rate": (_RATES, "100mbit", 10e3, 1e15, f"a rate is at least 10kbit{_ELSE_CUT}"),
+    "delay": (_SECONDS, "50ms", 0.0, 10.0, f"a delay is at most 10 s{_ELSE_CUT}"),
+    "loss": ({"%": "0.01"}, "1%", 0.0, 1.0, "no more than 100% can be lost"),
+    "slow-dns": (_SECONDS, "12s", 0.001, 600.0, "a look-up takes more than 0 and at most 600 s longer"),
+    "clock": ({"s": "1"}, "+600s", 0.001, 1e8, "a clock jumps by more than 0 and at most 1e8 s"),
 }
-"""Units of the amounts, and an example."""
+"""Units of the amounts, an example, the least, the most, and what is said of others."""
 
 
 @dataclass(frozen=True)
@@ -101,10 +103,8 @@ class Fault:
         process, host, rank = _target(text, kind, target)
         if "for_s" in times and kind not in LASTING:
             raise UsageError(f"fault {text!r}: for= belongs to {', '.join(LASTING)}")
-        if "every_s" in times and kind in ONCE:
-            raise UsageError(f"fault {text!r}: it comes once; every= does not belong to {kind}")
-        if "after_s" in times and kind in ONCE[1:]:
-            raise UsageError(f"fault {text!r}: it has its own moment; after= does not belong to {kind}")
+        if kind in ONCE and {*times} - ({"after_s"} if kind == "late-join" else set()):
+            raise UsageError(f"fault {text!r}: {kind} comes once, at a moment of its own; only late-join has after=")
         if "every_s" in times and kind in LASTING[1:] and "for_s" not in times:
             raise UsageError(f"fault {text!r}: a repeated fault must end first; give for= too")
         if times.get("every_s") == 0.0:
@@ -131,23 +131,15 @@ def _amount(text: str, kind: str, given: str) -> float | None:
         if given:
             raise UsageError(f"fault {text!r}: {kind} has no amount; only {', '.join(_AMOUNTS)} have")
         return None
-    units, example = _AMOUNTS[kind]
+    units, example, least, most, bounds = _AMOUNTS[kind]
     is_signed = kind == "clock" and given[:1] in ("+", "-")
     found = _NUMBER.fullmatch(given[is_signed:])
     if not found or found[2] not in units or (kind == "clock") != is_signed:
         raise UsageError(f"fault {text!r}: how much? write like {kind}={example}:data-1")
-    amount = float(Decimal(found[1]) * Decimal(units[found[2]])) * (-1 if given[0] == "-" else 1)
-    if kind == "clock" and not 0 < abs(amount) <= LONGEST_JUMP_S:
-        raise UsageError(f"fault {text!r}: a clock jumps by more than 0 and at most {LONGEST_JUMP_S:g} s")
-    if kind == "slow-dns" and not 0 < amount <= 600.0:
-        raise UsageError(f"fault {text!r}: a look-up takes more than 0 and at most 600 s longer")
-    if kind == "loss" and amount > 1:
-        raise UsageError(f"fault {text!r}: no more than 100% can be lost")
-    if kind == "rate" and amount < 10e3:
-        raise UsageError(f"fault {text!r}: a rate is at least 10kbit; to cut a host off write partition:data-1")
-    if kind == "delay" and amount > 10.0:
-        raise UsageError(f"fault {text!r}: a delay is at most 10 s; to cut a host off write partition:data-1")
-    return amount
+    amount = float(Decimal(found[1]) * Decimal(units[found[2]]))
+    if not least <= amount <= most:
+        raise UsageError(f"fault {text!r}: {bounds}")
+    return -amount if given[0] == "-" else amount
 
 
 def _target(text: str, kind: str, target: str) -> tuple[str, str, int | None]:

@@ -79,7 +79,7 @@ class SimulatedHost:
         seen = {self.paths.channel(name): directory.resolve() for name, directory in channels.items()}
         seen[self.paths.code] = code.resolve()
         if checkpoints is None:
-            self.paths.checkpoints.mkdir()
+            self.paths.checkpoints.mkdir(exist_ok=True)
         else:
             checkpoints.mkdir(parents=True, exist_ok=True)
             seen[self.paths.checkpoints] = checkpoints.resolve()
@@ -184,6 +184,9 @@ def resource_config(job: Submission, host: SimulatedHost, hosts: Sequence[Simula
     }
 
 
+Env = Mapping[str, str]
+Hosts = Sequence[SimulatedHost]
+Faults = Sequence[Fault]
 OnLine = Callable[[str], Callable[[str], None]]
 """Returns, by a host's name, the function that takes its lines."""
 
@@ -196,14 +199,7 @@ class HostBackend(abc.ABC):
     cuts_batches: bool
     """Whether `cut` stops batches between hosts too, not only the launchers' link."""
 
-    def __init__(
-        self,
-        job: Submission,
-        hosts: Sequence[SimulatedHost],
-        env: Mapping[str, str],
-        on_line: OnLine,
-        faults: Sequence[Fault] = (),
-    ):
+    def __init__(self, job: Submission, hosts: Hosts, env: Env, on_line: OnLine, faults: Faults = ()):
         """env: the simulator's environment. Raises UsageError for limits and faults that cannot be."""
         self.job, self.hosts, self.env, self.on_line = job, hosts, env, on_line
         self.channels: Mapping[str, Path] = {}
@@ -262,6 +258,11 @@ class HostBackend(abc.ABC):
     def restore(self, kind: str, host: str) -> None:
         """Takes the `impair` of this kind back: the host has its own limits again."""
         self.preloaded[host].clear(kind)
+
+    @abc.abstractmethod
+    def beside(self, host: SimulatedHost) -> tuple[Path, Path, dict[str, str], list[str]]:
+        """For another job's launcher on a host that runs: its base directory as seen from here, and from the host, its
+        variables, and the words before its command that bring it to the host."""
 
     @abc.abstractmethod
     async def connect(self, address: str, port: int) -> asyncio.StreamWriter:

@@ -51,7 +51,7 @@ def container(
         mounts.append(Mount(str(faults.path), str(CONTROL), SHARED))
         mounts.append(Mount(str(library(backend.env)), f"{CONTROL}.so", READ_ONLY))
         files[str(PRELOAD)] = f"{CONTROL}.so\n"
-    environment = _environment(backend, host, secret)
+    environment = environment_of(backend, host, secret)
     command = [sys.executable, "-m", "tfhet.launch.init"]
     if job.start == "toolkit":
         command += [str(Path(sys.executable).parent / "train")]
@@ -88,7 +88,7 @@ def _parameters(backend: HostBackend) -> dict[str, str]:
     }
 
 
-def _environment(backend: HostBackend, host: SimulatedHost, secret: str) -> dict[str, str]:
+def environment_of(backend: HostBackend, host: SimulatedHost, secret: str) -> dict[str, str]:
     """Variables that the platform gives a container, and those that the simulator's user meant for the job."""
     job = backend.job
     passed = {

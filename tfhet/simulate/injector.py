@@ -16,8 +16,10 @@ from tfhet.clock import SYSTEM
 from tfhet.deadline import Deadline
 from tfhet.errors import TfhetError
 from tfhet.process import Child
+from tfhet.simulate.between_runs import damage_newest, leave_earlier_job
 from tfhet.simulate.fault import CUTS, IMPAIRMENTS, ONCE, Fault
 from tfhet.simulate.host import HostBackend, SimulatedHost
+from tfhet.simulate.second_job import run_second_job
 from tfhet.simulate.targets import Population, Targets, lives
 
 _POLL_S = 0.1
@@ -46,7 +48,22 @@ class Injector:
     def delay_s(self, host: SimulatedHost) -> float:
         """Seconds that this host starts after the others."""
         late = [fault for fault in self.faults if fault.kind == "late-join"]
-        return max((fault.after_s for fault in late if host in self.targets.named(fault.host)), default=0.0)
+        return max((fault.after_s for fault in late if host in self._hosts(fault)), default=0.0)
+
+    def prepare(self, host: SimulatedHost) -> None:
+        """Does the faults that come before a host starts."""
+        for fault in self.faults:
+            if fault.kind == "same-base" and host in self._hosts(fault):
+                leave_earlier_job(host.paths, self.backend.job.checkpoints)
+                self.report(f"fault {fault}: {host.name}")
+
+    def conclude(self) -> None:
+        """Does the faults that come after the job has ended."""
+        for fault in self.faults:
+            if fault.kind == "half-checkpoint":
+                folder = self.backend.job.checkpoints or self._hosts(fault)[0].paths.checkpoints
+                done = damage_newest(folder, self._order(fault))
+                self.report(f"fault {fault}: {done}" if done else f"could not be done: fault {fault}: no checkpoint")
 
     async def run(self) -> None:
         """Returns once all faults are done."""
@@ -56,7 +73,7 @@ class Injector:
         while not self.has_come(fault.since):
             await asyncio.sleep(_POLL_S)
         await asyncio.sleep(fault.after_s)
-        order = random.Random(f"{self.seed}/{fault}")
+        order = self._order(fault)
         try:
             await self._harm(fault, order)
             while fault.every_s is not None:
@@ -73,6 +90,12 @@ class Injector:
             await self._cut_off(fault)
         elif fault.kind in IMPAIRMENTS:
             await self._impair(fault)
+        elif fault.kind == "stall":
+            await self._stall(fault)
+        elif fault.kind == "second-job":
+            self.report(f"fault {fault}")
+            for host in self._hosts(fault):
+                self.report(f"fault {fault}: {await run_second_job(self.backend, host)}")
         else:
             await self._signal_processes(fault, order)
 
@@ -115,7 +138,7 @@ class Injector:
         self.report(f"fault {fault}: process {process.pid} died of it")
 
     async def _cut_off(self, fault: Fault) -> None:
-        names = [host.name for host in self.targets.named(fault.host)]
+        names = [host.name for host in self._hosts(fault)]
         kinds = [kind for kind, is_alone in planes.kinds().items() if not is_alone and not self.backend.cuts_batches]
         serving = [Fault("hang", kind, name) for name in names for kind in kinds]
         way = fault.kind.partition("-")[2]
@@ -135,7 +158,7 @@ class Injector:
             self.backend.heal(names, way)
 
     async def _impair(self, fault: Fault) -> None:
-        names = [host.name for host in self.targets.named(fault.host)]
+        names = [host.name for host in self._hosts(fault)]
         self.report(f"fault {fault}: {', '.join(names)}")
         for name in names:
             await self.backend.impair(fault.kind, name, fault.amount)
@@ -144,8 +167,23 @@ class Injector:
             for name in names:
                 self.backend.restore(fault.kind, name)
 
+    async def _stall(self, fault: Fault) -> None:
+        self.report(f"fault {fault}")
+        names = [host.name for host in self._hosts(fault)]
+        stalled = [child for label, child in self.children.items() if label.split("/")[0] in names]
+        for is_read in (False, True):
+            for child in stalled:
+                child.read_output(is_read)
+            await asyncio.sleep(float("inf") if fault.for_s is None else fault.for_s * (not is_read))
+
+    def _hosts(self, fault: Fault) -> list[SimulatedHost]:
+        return self.targets.named(fault.host)
+
+    def _order(self, fault: Fault) -> random.Random:
+        return random.Random(f"{self.seed}/{fault}")
+
     def _processes(self, fault: Fault) -> list[psutil.Process]:
-        names = {host.name for host in self.targets.named(fault.host)}
+        names = {host.name for host in self._hosts(fault)}
         found: list[psutil.Process] = []
         for label, child in sorted(self.children.items()):
             if label.split("/")[0] not in names or child.code is not None:

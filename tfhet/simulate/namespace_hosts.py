@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,8 @@ from tfhet.errors import JobFailed, TfhetError, UsageError
 from tfhet.messages import ContainerFailureLine, parse_line
 from tfhet.process import Child, describe_exit
 from tfhet.simulate import host_container
-from tfhet.simulate.fault import CUTS, NETWORK, Fault
-from tfhet.simulate.host import HostBackend, OnLine, SimulatedHost
+from tfhet.simulate.fault import NETWORK
+from tfhet.simulate.host import Env, Faults, HostBackend, Hosts, OnLine, SimulatedHost
 from tfhet.simulate.submission import Submission
 
 _NAMESPACE_S = 30.0
@@ -37,20 +37,13 @@ class NamespaceHosts(HostBackend):
     starts_launchers = False
     cuts_batches = True
 
-    def __init__(
-        self,
-        job: Submission,
-        hosts: Sequence[SimulatedHost],
-        env: Mapping[str, str],
-        on_line: OnLine,
-        faults: Sequence[Fault] = (),
-    ):
+    def __init__(self, job: Submission, hosts: Hosts, env: Env, on_line: OnLine, faults: Faults = ()):
         """Raises UsageError naming all that this machine lacks, and for a fault that cannot be done to containers."""
         for fault in faults:
             if fault.kind == "stall" and fault.for_s is None and job.start == "toolkit":
                 raise UsageError(f"fault {fault}: the toolkit waits for the reader of its output; give for= too")
-            if fault.kind in NETWORK or fault.kind in CUTS[1:]:
-                container.require(NETWORK.get(fault.kind, NETWORK["loss"]))
+            if fault.kind in NETWORK:
+                container.require(NETWORK[fault.kind])
         container.require("toolkit" if job.start == "toolkit" else "namespace", _existing(hosts[0].paths.base))
         super().__init__(job, hosts, env, on_line, faults)
         for kind, purpose in NETWORK.items():
@@ -62,6 +55,7 @@ class NamespaceHosts(HostBackend):
         self._owner: Owner | None = None
         self._bridge: Bridge | None = None
         self._attached: list[str] = []
+        self._pids: dict[str, int] = {}
         self._use: dict[str, dict[str, int | None]] = {}
         self._is_limiting = job.limits_from == "start"
 
@@ -98,6 +92,7 @@ class NamespaceHosts(HostBackend):
             on_line=self.on_line(host.name),
         )
         children[host.name] = child
+        self._pids[host.name] = child.pid
         await _isolated(child)
         try:
             # Process 1 waits for its network, so that nothing runs before all of this is done.
@@ -113,6 +108,13 @@ class NamespaceHosts(HostBackend):
         self._attached.append(host.name)
         if self._is_limiting:
             self._limit(host.name)
+
+    def beside(self, host: SimulatedHost) -> tuple[Path, Path, dict[str, str], list[str]]:
+        assert self._scratch is not None
+        base, first = Path("/tmp/second"), psutil.Process(self._pids[host.name]).children()[0].pid
+        enter = ["nsenter", f"--target={first}", "--mount", "--uts", "--ipc", "--net", "--pid", "--root", "--wd"]
+        environment = host_container.environment_of(self, host, new_secret())
+        return self._scratch / host.name / str(base)[1:], base, environment, enter
 
     def limit(self) -> None:
         self._is_limiting = True

@@ -16,8 +16,8 @@ from tfhet.container import Cut
 from tfhet.control import SECRET_VARIABLE, new_secret
 from tfhet.errors import UsageError
 from tfhet.process import Child
-from tfhet.simulate.fault import NETWORK, Fault
-from tfhet.simulate.host import HostBackend, OnLine, SimulatedHost
+from tfhet.simulate.fault import NETWORK
+from tfhet.simulate.host import Env, Faults, HostBackend, Hosts, OnLine, SimulatedHost
 from tfhet.simulate.submission import Submission, hyperparameters
 from tfhet.strategies.horovod import Ring
 
@@ -28,14 +28,7 @@ class ProcessHosts(HostBackend):
     starts_launchers = True
     cuts_batches = False
 
-    def __init__(
-        self,
-        job: Submission,
-        hosts: Sequence[SimulatedHost],
-        env: Mapping[str, str],
-        on_line: OnLine,
-        faults: Sequence[Fault] = (),
-    ):
+    def __init__(self, job: Submission, hosts: Hosts, env: Env, on_line: OnLine, faults: Faults = ()):
         """Raises UsageError for a fault that cannot be done to process hosts."""
         for fault in faults:
             if fault.kind in NETWORK:
@@ -91,6 +84,10 @@ class ProcessHosts(HostBackend):
             )
             if cpu_set := self.limits[host.name].cpu_set:
                 os.sched_setaffinity(children[label].pid, cpu_set)
+
+    def beside(self, host: SimulatedHost) -> tuple[Path, Path, dict[str, str], list[str]]:
+        base = host.paths.base.parents[1] / f"second-{host.name}"
+        return base, base, {**self.env, **self.job.environment, SECRET_VARIABLE: new_secret()}, []
 
     def limit(self) -> None:
         """Does nothing: the limits that need no root hold from the start."""

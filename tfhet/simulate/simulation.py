@@ -141,6 +141,7 @@ class Simulation:
         at_s = begun_s + self._injector.delay_s(host)
         while not stop.is_set():
             if (left_s := at_s - SYSTEM.monotonic()) <= 0:
+                self._injector.prepare(host)
                 await self._backend.start(host, self._children)
                 return
             if self._children and all(child.code is not None for child in self._children.values()):
@@ -197,6 +198,7 @@ class Simulation:
 
     def _conclude(self, cause: str | None, began: float) -> RunSummary:
         """The leader's record, completed with what only the simulator saw."""
+        self._injector.conclude()
         gone_s, ended = self._launchers_gone_s or self._last_exit_s, SYSTEM.wall()
         self._note("launchers.gone", at_s=gone_s)
         summary = training_job.completed(self.hosts, self.codes, self._leader, cause, self._never_began)

@@ -62,6 +62,10 @@ class Targets:
             raise UsageError(f"fault {fault}: no {fault.process} runs there; hosts that have one: {where}")
         if is_alone and self.leader not in hosts:
             raise UsageError(f"fault {fault}: the {fault.process} runs on dnn-1")
+        if fault.kind == "second-job" and not any(host.serves or host is self.leader for host in hosts):
+            raise UsageError(f"fault {fault}: nothing listens there; hosts with ports: dnn-1, and those with workers")
+        if fault.kind == "half-checkpoint" and any(host.group != self.dnn_group for host in hosts):
+            raise UsageError(f"fault {fault}: checkpoints are written on dnn hosts; write half-checkpoint:dnn-1")
         if fault.kind in CUTS and len(hosts) == len(self.hosts):
             raise UsageError(f"fault {fault}: that is every host of the cluster; no other is left to cut them off from")
 

@@ -85,7 +85,7 @@ def test_a_fault_is_read_and_written(text: str, fault: Fault):
         ("kill:worker:from=noon", "'noon'; known: end, scripts, start, steps"),
         ("late-join:data-1:from=start", "'from=start' is not after="),
         ("same-base:data-1:every=5", "comes once"),
-        ("half-checkpoint:dnn-1:after=5", "its own moment"),
+        ("half-checkpoint:dnn-1:after=5", "a moment of its own"),
         ("second-job:data-1:for=5", "for= belongs to"),
         ("slow-dns:data-1", "write like slow-dns=12s:data-1"),
         ("slow-dns=0s:data-1", "more than 0 and at most 600 s"),

@@ -104,10 +104,10 @@ def run(faults: HostFaults, code: str, *arguments: object, meanwhile: Callable[[
 def test_reads_below_the_folders_take_longer_until_the_fault_ends(faults, tmp_path, monkeypatch):
     file = tmp_path / "channel" / "file"
     monkeypatch.setattr(host_faults, "READ_MS", 100)
-    faults.set("slow-disk")
+    faults.set("slow-disk", None)
     assert float(run(faults, READS, file)[0]) >= 0.2
     monkeypatch.setattr(host_faults, "READ_MS", AN_HOUR_MS)
-    faults.set("slow-disk")
+    faults.set("slow-disk", None)
     run(faults, READS, tmp_path / "channel-2" / "file")  # files elsewhere are read as ever
     faults.clear("slow-disk")
     run(faults, READS, file)
@@ -118,7 +118,7 @@ EVERY = ("write", "pwrite", "writev", "fsync", "new", "mkdir", "fopen", "fwrite"
 
 @pytest.mark.parametrize(("kind", "error"), [("full-disk", "ENOSPC"), ("failing-write", "EIO")])
 def test_whatever_is_written_below_the_folders_fails_and_what_is_there_stays(faults, tmp_path, kind, error):
-    told = run(faults, WRITES, tmp_path / "channel", meanwhile=lambda: faults.set(kind))
+    told = run(faults, WRITES, tmp_path / "channel", meanwhile=lambda: faults.set(kind, None))
     results = dict(line.split() for line in told[1:])
     expected = {name: error if name != "ferror" else "EIO" for name in EVERY}
     assert results == {**expected, "there": "-"}
@@ -128,7 +128,7 @@ def test_whatever_is_written_below_the_folders_fails_and_what_is_there_stays(fau
 
 
 def test_writes_elsewhere_and_those_after_the_fault_succeed(faults, tmp_path):
-    faults.set("full-disk")
+    faults.set("full-disk", None)
     assert {line.split()[1] for line in run(faults, WRITES, tmp_path / "channel-2")[1:]} == {"-"}
     faults.clear("full-disk")
     assert {line.split()[1] for line in run(faults, WRITES, tmp_path / "channel")[1:]} == {"-"}
@@ -137,7 +137,7 @@ def test_writes_elsewhere_and_those_after_the_fault_succeed(faults, tmp_path):
 def test_slow_writes_take_longer_and_succeed(faults, tmp_path, monkeypatch):
     slow = "import os, sys, time\nbegan = time.monotonic()\nos.write(os.open(sys.argv[1], os.O_RDWR), b'new!')\n"
     monkeypatch.setattr(host_faults, "WRITE_MS", 200)
-    faults.set("slow-write")
+    faults.set("slow-write", None)
     told = run(faults, slow + "print(time.monotonic() - began)", tmp_path / "channel" / "file")
     assert float(told[0]) >= 0.2
     assert (tmp_path / "channel" / "file").read_text() == "new!"
@@ -226,7 +226,7 @@ def test_a_wait_until_a_moment_of_the_wall_clock_is_as_long_as_it_was_meant(faul
 
 def test_without_its_file_the_library_does_nothing(faults, tmp_path):
     for number in ("slow-disk", "full-disk"):
-        faults.set(number)
+        faults.set(number, None)
     faults.path.rename(tmp_path / "gone")
     assert {line.split()[1] for line in run(faults, WRITES, tmp_path / "channel")[1:]} == {"-"}
 
