@@ -64,6 +64,8 @@ class ChaosOutcome:
     """`data-1` to the name of that host."""
     left: tuple[str, ...] = ()
     """What was there afterwards."""
+    odd: tuple[str, ...] = ()
+    """What happened beside the job, and should not have."""
     has_begun: bool = True
     """Whether the ranks' scripts were started."""
     resumed: RunSummary | None = None
@@ -175,7 +177,7 @@ class ChaosOutcome:
     @cached_property
     def breaches(self) -> list[str]:
         """What of the promises was not kept, in words."""
-        found = [f"left behind: {thing}" for thing in self.left]
+        found = [*(f"left behind: {thing}" for thing in self.left), *self.odd]
         if not self.ended:
             found.append("the job did not end by itself")
         elif self.hangs:

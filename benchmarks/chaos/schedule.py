@@ -55,7 +55,7 @@ FULL_S = (0.4, 2.0)
 """Range of the seconds in which writing fails: it is over before the job writes down how it ended."""
 MOMENTS = {"steps": 8, "scripts": 6, "start": 4, "end": 2}
 """Relative frequency of the moments from which a fault counts, for kinds that may come at all of them."""
-WHILE_TRAINING = {"oom", "sigterm", *NETWORK}
+WHILE_TRAINING = {"oom", "sigterm", "second-job", *NETWORK}
 """Kinds of which it is certain only then what a job does."""
 
 
@@ -175,7 +175,7 @@ def _moment(draw: random.Random, kind: str, process: str, host: str) -> str:
         return "steps"
     if kind in WHILE_TRAINING or process == "script" or (kind == "hang" and serves):
         del possible["start"]
-    if kind in WHILE_TRAINING or process == "script" or kind == "second-job" or (host.startswith("dnn") and not serves):
+    if kind in WHILE_TRAINING or process == "script" or (host.startswith("dnn") and not serves):
         del possible["end"]
     return draw.choices(list(possible), list(possible.values()))[0]
 

@@ -27,6 +27,7 @@ from benchmarks.cluster_runs.busy_cpus import busy_cpus
 from benchmarks.cluster_runs.clusters import CLUSTERS, cluster_named
 from benchmarks.cluster_runs.leftovers import Before, taken_away
 from benchmarks.cluster_runs.observed_job import ObservedJob, new_place
+from benchmarks.cluster_runs.second_jobs import not_refused
 from benchmarks.faults.case import EPOCHS, LEASE_S, READY_S, WITNESS
 from benchmarks.judge.runs_of_a_job import verdict
 from tfhet.bench.harness import report
@@ -121,6 +122,7 @@ def _outcome(
         trained_s=min(trained, default=None),
         gone_s=max(gone, default=None),
         hosts={place: job.named(place)[0].name for place in aim.hosts},
+        odd=tuple(not_refused(events)),
         has_begun=any(e["event"] == "training.started" for e in events),
         conditions={"hosts": planned.hosts, "busy": planned.busy},
     )

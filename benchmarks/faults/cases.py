@@ -82,7 +82,7 @@ _MACHINES = (
     _goes_on("clock=-600s:dnn-1:after=0.5:for=2", arguments=_SAVES),
     _goes_on("second-job:data-1:after=0.5"),
     _goes_on("second-job:dnn-1:after=0.5"),
-    _goes_on("second-job:dnn-1:from=start"),
+    _goes_on("second-job:dnn-1:from=scripts"),
     _goes_on("kill:dispatcher:after=0.5", "second-job:dnn-1:after=0.5"),
     _goes_on("same-base:dnn-1"),
     _fails("same-base:dnn-1", "same-base:data-1", "kill:rank=1:after=0.5", named=("rank 1", "SIGKILL")),
@@ -115,7 +115,7 @@ _START_AND_END = (
     _goes_on("hang:launcher@dnn-1:from=end:for=2", cluster=_TWO),
     _goes_on("hang:launcher@dnn-2:from=end:for=2", cluster=_TWO),
     _goes_on("partition:data-1:from=end:for=2"),
-    _goes_on("stall:dnn-1:from=end", arguments=_TALKS),
+    _goes_on("stall:dnn-1:from=end"),
     _goes_on("clock=+600s:dnn-1:from=end"),
     _goes_on("slow-write:dnn-1:from=end"),
 )

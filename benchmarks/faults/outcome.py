@@ -30,6 +30,8 @@ class FaultOutcome:
     """How often harm was done."""
     left: tuple[str, ...] = ()
     """What was there afterwards."""
+    odd: tuple[str, ...] = ()
+    """What happened beside the job, and should not have."""
     struck: frozenset[str] = frozenset()
     """Names of the hosts with launchers that a fault killed, froze or cut off for good."""
     hosts: Mapping[str, str] = field(default_factory=dict)
@@ -74,7 +76,7 @@ class FaultOutcome:
     @property
     def breaches(self) -> list[str]:
         """What of the promise was not kept, in words."""
-        found = [f"left behind: {thing}" for thing in self.left]
+        found = [*(f"left behind: {thing}" for thing in self.left), *self.odd]
         if not self.ended:
             found.append("the job did not end by itself")
         if self.happened < sum(not fault.startswith("late-join") for fault in self.case.faults):

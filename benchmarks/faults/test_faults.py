@@ -17,6 +17,7 @@ import pytest
 from benchmarks.cluster_runs import leftovers
 from benchmarks.cluster_runs.clusters import CLUSTERS
 from benchmarks.cluster_runs.observed_job import ObservedJob
+from benchmarks.cluster_runs.second_jobs import not_refused
 from benchmarks.faults import sabotage
 from benchmarks.faults import suite as faults
 from benchmarks.faults import table as fault_table
@@ -202,6 +203,21 @@ def test_what_never_happened_never_ended_or_was_left_is_a_breach() -> None:
     assert outcome(case, {"algo-1/0": 0}, happened=0).breaches == ["a fault never happened"]
     assert outcome(case, {"algo-1/0": 0}, ended=False).breaches == ["the job did not end by itself"]
     assert outcome(case, {"algo-1/0": 0}, left=("process 7: x",)).breaches == ["left behind: process 7: x"]
+
+
+def test_a_second_job_must_find_that_its_port_is_in_use() -> None:
+    name = "fault second-job:data-1:after=0.5"
+    told = [name, f"{name}: the second job ended: exit code 2: the port 6001 is in use by process 7"]
+    events = [{"event": "fault.injected", "fault": line} for line in told]
+    assert not_refused(events) == []
+    late = f"{name}: the second job found no port in use, and was ended after 60 s"
+    wrong = [
+        late,
+        f"{name}: the second job ended: exit code 1: the port",
+        f"{name}: the second job ended: exit code 0: ",
+    ]
+    assert not_refused([*events, *({"event": "fault.injected", "fault": line} for line in wrong)]) == wrong
+    assert outcome(case_of("goes on", "second-job:data-1"), {"algo-1/0": 0}, odd=(late,)).breaches == [late]
 
 
 def test_the_time_to_the_exit_counts_from_what_the_kind_of_case_says() -> None:
