@@ -8,6 +8,7 @@ _FOUR = "two-data-two-dnn"
 _TWO = "two-and-two"
 _TALKS = ("--log_every", "1")
 _SAVES = ("--checkpoint_every_steps", "10")
+_SLOWLY = ("--step_ms", "200", "--checkpoint_every_steps", "4")
 _BOTH = ("launcher", "host")
 _LOCAL = ("--on_data_loss", "local")
 _SKIP = ("--on_bad_record", "skip")
@@ -68,9 +69,9 @@ _MACHINES = (
     _goes_on("slow-write:data-1:from=start"),
     _goes_on("slow-write:dnn-1:from=start"),
     _goes_on("full-disk:data-1:from=start"),
-    _goes_on("full-disk:dnn-1:after=3:for=3", arguments=_SAVES),
+    _goes_on("full-disk:dnn-1:after=3:for=3", arguments=_SLOWLY),
     _goes_on("failing-write:data-1:from=start"),
-    _goes_on("failing-write:dnn-1:after=3:for=3", arguments=_SAVES),
+    _goes_on("failing-write:dnn-1:after=3:for=3", arguments=_SLOWLY),
     _fails("full-disk:dnn-1:after=3", "sigterm:launcher@dnn-1:after=4.5", named=("SIGTERM", "No space left")),
     _fails("failing-write:dnn-1:after=3", "sigterm:launcher@data-1:after=4.5", named=("SIGTERM", "output error")),
     _goes_on("slow-dns=3s:data-1:from=start"),
