@@ -19,6 +19,7 @@ LIMITS_S = {
     "goes on": None,
     "failure": LEASE_S + 5.0,
     "stop": 30.0,
+    "failed stop": 30.0,
     "never joined": READY_S + 5.0,
     "refused": LEASE_S + 5.0,
 }

@@ -8,7 +8,6 @@ _FOUR = "two-data-two-dnn"
 _TWO = "two-and-two"
 _TALKS = ("--log_every", "1")
 _SAVES = ("--checkpoint_every_steps", "10")
-_SLOWLY = ("--step_ms", "200", "--checkpoint_every_steps", "4")
 _BOTH = ("launcher", "host")
 _LOCAL = ("--on_data_loss", "local")
 _SKIP = ("--on_bad_record", "skip")
@@ -25,6 +24,10 @@ def _fails(*faults: str, named: tuple[str, ...], **more: object) -> FaultCase:
 
 def _stops(*faults: str, **more: object) -> FaultCase:
     return FaultCase(faults, "stop", ("SIGTERM",), **more)  # type: ignore[arg-type]
+
+
+def _failed_stop(*faults: str, named: tuple[str, ...], **more: object) -> FaultCase:
+    return FaultCase(faults, "failed stop", named, **more)  # type: ignore[arg-type]
 
 
 def _never(*faults: str, named: tuple[str, ...], **more: object) -> FaultCase:
@@ -69,11 +72,13 @@ _MACHINES = (
     _goes_on("slow-write:data-1:from=start"),
     _goes_on("slow-write:dnn-1:from=start"),
     _goes_on("full-disk:data-1:from=start"),
-    _goes_on("full-disk:dnn-1:after=3:for=3", arguments=_SLOWLY),
+    _goes_on("full-disk:dnn-2:after=0.5", cluster=_TWO),
+    _fails("full-disk:dnn-1:after=3", arguments=_SAVES, named=("No space left",)),
     _goes_on("failing-write:data-1:from=start"),
-    _goes_on("failing-write:dnn-1:after=3:for=3", arguments=_SLOWLY),
-    _fails("full-disk:dnn-1:after=3", "sigterm:launcher@dnn-1:after=4.5", named=("SIGTERM", "No space left")),
-    _fails("failing-write:dnn-1:after=3", "sigterm:launcher@data-1:after=4.5", named=("SIGTERM", "output error")),
+    _goes_on("failing-write:dnn-2:after=0.5", cluster=_TWO),
+    _fails("failing-write:dnn-1:after=3", arguments=_SAVES, named=("Input/output error",)),
+    _failed_stop("full-disk:dnn-1:after=3", "sigterm:launcher@dnn-1:after=4.5", named=("SIGTERM", "No space left")),
+    _failed_stop("failing-write:dnn-1:after=3", "sigterm:launcher@data-1:after=4.5", named=("SIGTERM", "exit code 1")),
     _goes_on("slow-dns=3s:data-1:from=start"),
     _goes_on("slow-dns=12s:dnn-1:after=0.5:for=10"),
     _fails("slow-dns=12s:data-1:after=0.5", "kill:host@dnn-1:after=1", named=("lease",), exits=1),

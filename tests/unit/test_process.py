@@ -258,6 +258,7 @@ def test_an_exit_code_is_said_in_words(code, words):
         (1, "MemoryError", "exit code 1 (out of memory)"),
         (1, "ResourceExhaustedError: OOM when allocating tensor with shape[9]", "exit code 1 (out of memory)"),
         (1, "tensorflow.python.framework.errors_impl.ResourceExhaustedError: x", "exit code 1 (out of memory?)"),
+        (1, "errors_impl.ResourceExhaustedError: a file; No space left on device", "exit code 1"),
         (-signal.SIGABRT, "Thread x creation via pthread_create() failed.", "SIGABRT (out of memory?)"),
         (-signal.SIGKILL, "OSError: [Errno 12] Cannot allocate memory", "SIGKILL (out of memory)"),
         (-signal.SIGABRT, "Aborted", "SIGABRT"),

@@ -17,7 +17,6 @@ LOG_LIMIT = 2000
 """Characters of log that travel with a job result."""
 FAILURE_LIMIT = 1024
 """Characters of the failure file that SageMaker shows."""
-
 STARTS_WITHIN_S = 10.0
 """Maximum seconds between the starts of the launchers of one host."""
 
@@ -56,7 +55,8 @@ class JobResult:
         """The result of a job that ends with a script. code: negative for a signal; whose: `train.py ended on algo-1,
         rank 0`; tail: the last lines of its log, without noise."""
         last = next((line.strip() for line in reversed(tail) if line.strip()), "")  # after a traceback, the error
-        cause = f"{whose}: {describe_exit(code, tail)}{f': {last[:300]}' if last else ''}"
+        last = last[:150] + " ... " * (len(last) > 300) + last[150:][-150:]  # TensorFlow's errors end with the reason
+        cause = f"{whose}: {describe_exit(code, tail)}{f': {last}' if last else ''}"
         return cls.of(_exit_code(code), cause, tail)
 
     @property
