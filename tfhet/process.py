@@ -28,7 +28,7 @@ _DRAIN_S = 0.5
 _NO_MEMORY = re.compile(
     r"bad_alloc|MemoryError|OOM when allocating|[Oo]ut of memory|[Cc]annot allocate memory|failed to allocate memory"
 )
-_PERHAPS_NO_MEMORY = re.compile(r"ResourceExhaustedError(?!.*No space left)|pthread_create\(\) failed")  # or no quota, or no threads
+_PERHAPS_NO_MEMORY = re.compile(r"ResourceExhaustedError(?!.*No space left)|pthread_create\(\) failed")  # or a quota
 
 OnLine = Callable[[str], None]
 
