@@ -103,7 +103,7 @@ _ONE_WAY = (
     _fails("partition-in:data-1:after=0.5", named=("data-1",), exits=1),
     _fails("partition-out:data-1:after=0.5", named=("data-1", "silent"), exits=1),
     _fails("partition-in:dnn-1:after=0.5", named=("lease",), cluster=_TWO, exits=1),
-    _fails("partition-out:dnn-1:after=0.5", named=("lease",), cluster=_TWO, exits=1),
+    _fails("partition-out:dnn-1:after=0.5", named=("was lost",), cluster=_TWO, exits=1),
     _fails("partition-in:dnn-2:after=0.5", named=("rank",), cluster=_TWO, exits=1),
     _fails("partition-out:dnn-2:after=0.5", named=("rank", "silent"), cluster=_TWO, exits=1),
 )
