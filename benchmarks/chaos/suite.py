@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -42,6 +43,8 @@ LENGTH_S = 5.0
 """Faults come within so long: about as long as a job trains."""
 MAX_RUN_S = 100.0
 GLOBAL_BATCH = 32
+NONE_WHOLE = re.compile(r"none of the \d+ checkpoints in \S+ is whole")
+"""What a job says that has lost its only checkpoint."""
 
 
 def arguments(ranks: int) -> list[str]:
@@ -99,11 +102,11 @@ class Planned:
         (place / "resumed").mkdir()
         (place / "resumed" / "checkpoints").symlink_to(job.checkpoints)
         again = ObservedJob(cluster, command, place / "resumed", **how)
-        summary = again.run()
-        left = (*outcome.left, *before.left_by(again))
-        return replace(
-            outcome, resumed=summary, verdict=verdict([job.folder.path, again.folder.path], EPOCHS), left=left
-        )
+        summary, left = again.run(), (*outcome.left, *before.left_by(again))
+        if NONE_WHOLE.search(summary.cause or "") and any(fault.kind == "half-checkpoint" for fault in faults):
+            return replace(outcome, left=left)  # it had only one, and says so: nothing is repeated in silence
+        judged = verdict([job.folder.path, again.folder.path], EPOCHS)
+        return replace(outcome, resumed=summary, verdict=judged, left=left)
 
 
 def _outcome(
