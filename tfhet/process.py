@@ -23,12 +23,13 @@ _PR_SET_NAME = 15
 _LINE_LIMIT_BYTES = 1 << 20
 _TAIL_LINES = 20
 _PIPE_BYTES = (1 << 12, 1 << 16)
-"""Room for output that is not read, the least that Linux gives, so that the child soon waits; and for output that is."""
+"""Room for output that is not read, the least that Linux gives, so that the child soon waits; and for what is."""
 _DRAIN_S = 0.5
 _NO_MEMORY = re.compile(
     r"bad_alloc|MemoryError|OOM when allocating|[Oo]ut of memory|[Cc]annot allocate memory|failed to allocate memory"
 )
-_PERHAPS_NO_MEMORY = re.compile(r"ResourceExhaustedError(?!.*No space left)|pthread_create\(\) failed")  # or a quota
+_DISK_FULL = re.compile(r"No space left|[Dd]isk quota exceeded")
+_PERHAPS_NO_MEMORY = re.compile(r"ResourceExhaustedError|pthread_create\(\) failed")  # or no quota, or no threads
 
 OnLine = Callable[[str], None]
 
@@ -236,6 +237,8 @@ def describe_exit(code: int, tail: Iterable[str] = ()) -> str:
         except ValueError:  # a real-time signal has no name
             name = f"signal {-code}"
     text = "\n".join(tail) if code else ""
+    if _DISK_FULL.search(text):  # which TensorFlow calls ResourceExhaustedError, too
+        return f"{name} (disk full)"
     if _NO_MEMORY.search(text):
         return f"{name} (out of memory)"
     if name == "SIGKILL" or _PERHAPS_NO_MEMORY.search(text):

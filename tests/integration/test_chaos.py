@@ -24,7 +24,7 @@ def test_slow_reads_and_a_short_partition_are_survived_and_a_rank_without_memory
     told = [event["fault"] for event in run.folder.events() if event["event"] == "fault.injected"]
     assert [line.split(": ")[0] for line in told] == [f"fault {text}" for text in [*faults, faults[-1]]]
     assert not moments(run, "link.member_lost")
-    assert [switch.name for switch in run.hosts.glob("*.slow")] == ["algo-1.slow"]
+    assert [control.name for control in run.hosts.glob("*.faults")] == ["algo-1.faults"]
 
 
 @pytest.mark.slow

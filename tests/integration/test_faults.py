@@ -52,10 +52,18 @@ def test_a_host_that_freezes_for_good_ends_the_job_within_its_lease(simulated):
 
 
 @pytest.mark.slow
-def test_bad_peers_and_a_late_host_change_nothing(simulated):
-    run = simulated(*JOB, "--epochs", 1, faults=["bad-peer:control", "late-join:data-1:after=3"])
+def test_bad_peers_a_late_host_a_second_job_and_a_wrong_clock_change_nothing(simulated):
+    faults = ["bad-peer:control", "late-join:data-1:after=3", "second-job:data-1", "same-base:dnn-1"]
+    faults += ["clock=+600s:dnn-1:from=scripts", "stall:dnn-1:for=3"]
+    run = simulated(*JOB, "--epochs", 4, faults=faults)
     assert run.summary.exit_code == 0, run.summary.cause
-    run.assert_each_example_once(1437, [0])
+    run.assert_each_example_once(1437, range(4))
+    assert not run.failures()
+    (ended,) = [event["fault"] for event in faults_told(run) if "the second job ended" in event["fault"]]
+    assert "exit code 2" in ended and "port" in ended
+    assert {text for text in faults if any(text in event["fault"] for event in faults_told(run))} == {
+        text for text in faults if "late-join" not in text
+    }
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import psutil
 import pytest
@@ -65,6 +66,55 @@ def ended(pid: int) -> bool:
 def test_stdout_and_stderr_come_line_by_line_in_order():
     code = "import sys; print('one'); print('two', file=sys.stderr); sys.stdout.write('three\\r\\nfour')"
     assert finish(code)[:2] == (0, ["one", "two", "three", "four"])
+
+
+FILLS = """
+import os, pathlib, sys, time
+go, full = map(pathlib.Path, (%r, %r))
+print("up", flush=True)
+while not go.exists():
+    time.sleep(0.01)
+os.set_blocking(1, False)
+try:
+    for _ in range(20_000):
+        os.write(1, b"x" * 99 + b"\\n")
+except BlockingIOError:
+    full.touch()
+os.set_blocking(1, True)
+print("x" * 5000 + "\\nlast", flush=True)
+"""
+
+
+def test_a_child_whose_output_is_not_read_waits_until_it_is(tmp_path: Path):
+    go, full = tmp_path / "go", tmp_path / "full"
+
+    async def run() -> tuple[int, list[str]]:
+        told = Told()
+        child = await start(FILLS % (str(go), str(full)), told)
+        await told.line()
+        child.read_output(False)
+        go.touch()
+        while not full.exists() and child.code is None:
+            await asyncio.sleep(0.02)
+        await asyncio.sleep(0.1)
+        assert told.lines == ["up"] and child.code is None
+        child.read_output()
+        return await asyncio.wait_for(child.wait(), 30), told.lines
+
+    code, lines = asyncio.run(run())
+    assert code == 0 and lines[-1] == "last" and len(lines) > 2 and full.exists()
+
+
+def test_what_was_not_read_is_read_once_the_child_has_ended():
+    async def run() -> list[str]:
+        told = Told()
+        child = await start("import time; print('up'); time.sleep(0.3); print('last')", told)
+        await told.line()
+        child.read_output(False)
+        await asyncio.wait_for(child.wait(), 30)
+        return told.lines
+
+    assert asyncio.run(run()) == ["up", "last"]
 
 
 def test_bytes_that_are_no_text_are_replaced():
@@ -258,7 +308,7 @@ def test_an_exit_code_is_said_in_words(code, words):
         (1, "MemoryError", "exit code 1 (out of memory)"),
         (1, "ResourceExhaustedError: OOM when allocating tensor with shape[9]", "exit code 1 (out of memory)"),
         (1, "tensorflow.python.framework.errors_impl.ResourceExhaustedError: x", "exit code 1 (out of memory?)"),
-        (1, "errors_impl.ResourceExhaustedError: a file; No space left on device", "exit code 1"),
+        (1, "errors_impl.ResourceExhaustedError: /opt/ml/x; No space left on device", "exit code 1 (disk full)"),
         (-signal.SIGABRT, "Thread x creation via pthread_create() failed.", "SIGABRT (out of memory?)"),
         (-signal.SIGKILL, "OSError: [Errno 12] Cannot allocate memory", "SIGKILL (out of memory)"),
         (-signal.SIGABRT, "Aborted", "SIGABRT"),

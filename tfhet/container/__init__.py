@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tfhet import lazy
 
 if TYPE_CHECKING:
-    from tfhet.container.bridge import SUBNET, Bridge, Cut
+    from tfhet.container.bridge import SUBNET, Bridge, Partition
     from tfhet.container.cgroup import LEAST_CPUS, Cgroup, Limits
     from tfhet.container.container import OVERLAY, READ_ONLY, SHARED, Container, Mount
     from tfhet.container.kernel import PURPOSES, KernelFeature, missing, probe, require
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 # fmt: off
 __all__ = [
-    "LEAST_CPUS", "OVERLAY", "PURPOSES", "READ_ONLY", "SHARED", "SUBNET", "Bridge", "Cgroup", "Container", "Cut",
+    "LEAST_CPUS", "OVERLAY", "PURPOSES", "READ_ONLY", "SHARED", "SUBNET", "Bridge", "Cgroup", "Container", "Partition",
     "KernelFeature", "Limits", "Mount", "Owner", "claim", "compiled", "missing", "probe", "require", "sweep",
 ]
 # fmt: on
@@ -27,7 +27,7 @@ __all__ = [
 lazy.names_on_demand(
     __name__,
     {
-        "bridge": "SUBNET Bridge Cut",
+        "bridge": "SUBNET Bridge Partition",
         "cgroup": "LEAST_CPUS Cgroup Limits",
         "container": "OVERLAY READ_ONLY SHARED Container Mount",
         "kernel": "PURPOSES KernelFeature missing probe require",

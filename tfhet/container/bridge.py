@@ -36,7 +36,7 @@ SUBNET = "10.77.0.0/24"
 
 
 @dataclass(frozen=True)
-class Cut:
+class Partition:
     """Some hosts, separated from all others."""
 
     hosts: frozenset[str]
@@ -62,7 +62,7 @@ class Bridge:
         self._subnet = ipaddress.IPv4Network(subnet)
         self._numbers = itertools.count(1)
         self._cables: dict[str, Cable] = {}
-        self._cuts: list[Cut] = []
+        self._cuts: list[Partition] = []
         self._netem: bool | None = None
         self._switch = NetworkNamespace.new()
         try:
@@ -117,8 +117,8 @@ class Bridge:
         self._cable(host).lose(share)
 
     def cut(self, hosts: Iterable[str], way: str = "") -> None:
-        """Separates `hosts`, which still see each other, from all other hosts. No link goes down. way: as in a Cut."""
-        made = Cut(frozenset(hosts), way)
+        """Separates `hosts`, which still see each other, from all other hosts. No link goes down. way: of a Partition."""
+        made = Partition(frozenset(hosts), way)
         for host in made.hosts:
             self._cable(host)
         self._cuts.append(made)
@@ -126,7 +126,7 @@ class Bridge:
 
     def heal(self, hosts: Iterable[str], way: str = "") -> None:
         """Takes one cut of exactly these hosts back; does no more when the network is closed already."""
-        made = Cut(frozenset(hosts), way)
+        made = Partition(frozenset(hosts), way)
         if made not in self._cuts:
             raise UsageError(f"nothing to heal: {', '.join(sorted(made.hosts))} was not cut off")
         self._cuts.remove(made)

@@ -185,7 +185,7 @@ class Cable:
         """
         aims = {other: self.address if other in others else other for other in others ^ self._missed}
         if aims:
-            self._namespace.run(IP_BATCH, [neighbour(other, aim, "eth0") for other, aim in aims.items()])
+            self._namespace.run(IP_BATCH, [_neighbour(other, aim, "eth0") for other, aim in aims.items()])
         self._missed = others
 
     def _ip(self, *lines: str) -> None:
@@ -234,9 +234,8 @@ def neighbours(subnet: ipaddress.IPv4Network, address: ipaddress.IPv4Address, de
     yield f"address add {address}/{subnet.prefixlen} dev {device}"
     for other in subnet.hosts():
         if other != address:
-            yield neighbour(other, other, device)
+            yield _neighbour(other, other, device)
 
 
-def neighbour(other: ipaddress.IPv4Address, aim: ipaddress.IPv4Address, device: str) -> str:
-    """Line for ip: what goes to `other` by a device is sent to the hardware address of `aim`."""
+def _neighbour(other: ipaddress.IPv4Address, aim: ipaddress.IPv4Address, device: str) -> str:
     return f"neighbour replace {other} lladdr {hardware(aim)} dev {device} nud permanent"

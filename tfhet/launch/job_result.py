@@ -5,13 +5,17 @@ The leader decides it.
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tfhet.clock import SYSTEM
+from tfhet.cluster import HostPaths
 from tfhet.errors import JobFailed, TfhetError
 from tfhet.process import describe_exit
+from tfhet.record import TIMELINE_FOLDER, RunFolder
 
 LOG_LIMIT = 2000
 """Characters of log that travel with a job result."""
@@ -55,7 +59,7 @@ class JobResult:
         """The result of a job that ends with a script. code: negative for a signal; whose: `train.py ended on algo-1,
         rank 0`; tail: the last lines of its log, without noise."""
         last = next((line.strip() for line in reversed(tail) if line.strip()), "")  # after a traceback, the error
-        last = last[:150] + " ... " * (len(last) > 300) + last[150:][-150:]  # TensorFlow's errors end with the reason
+        last = last if len(last) <= 300 else f"{last[:150]} ... {last[-150:]}"  # what went wrong may stand at its end
         cause = f"{whose}: {describe_exit(code, tail)}{f': {last}' if last else ''}"
         return cls.of(_exit_code(code), cause, tail)
 
@@ -73,6 +77,17 @@ class JobResult:
 def _exit_code(code: int) -> int:
     """A code that a process can exit with: for a signal 128 + its number, as in shells."""
     return code if code >= 0 else 128 - code
+
+
+def forget_earlier_job(paths: HostPaths, began_s: float) -> None:
+    """Removes the record and the failure file of an earlier job with the same directories: what an earlier job recorded
+    must not pass for this one's. began_s: as in `write_failure`."""
+    record = RunFolder(paths.output_data / "tfhet")
+    shutil.rmtree(record.path / TIMELINE_FOLDER, ignore_errors=True)
+    for path in (record.summary_path, record.events_path, paths.failure):
+        with contextlib.suppress(OSError):
+            if path != paths.failure or path.stat().st_mtime < began_s - STARTS_WITHIN_S:
+                path.unlink()
 
 
 def write_failure(

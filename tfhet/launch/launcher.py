@@ -24,7 +24,7 @@ from tfhet.launch.assignment import Assignment
 from tfhet.launch.follower import Follower
 from tfhet.launch.hearing import Hearing
 from tfhet.launch.init import STOP_SIGNALS
-from tfhet.launch.job_result import JobResult, write_failure
+from tfhet.launch.job_result import JobResult, forget_earlier_job, write_failure
 from tfhet.launch.leader import LINGER_S, STOP_S, Leader
 from tfhet.launch.output import LAST_LINES_S, Log, labels, metrics_of, write_outcome
 from tfhet.launch.script import Script, environment_of
@@ -63,7 +63,7 @@ class Launcher:
         self._record = self.place.paths.output_data / "tfhet"
         self._timeline = self._record / TIMELINE_FOLDER
         if self.place.leads_host:
-            RunFolder(self._record).forget()
+            forget_earlier_job(self.place.paths, self.began_s)
         # One launcher writes the events of the job: lines of several hosts would need one clock.
         self._events = Writer("events", self._write_event)
         self._observe: Observer = self._events.put if self.place.is_leader else ignore

@@ -10,10 +10,8 @@ RUN/
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -53,13 +51,6 @@ class RunFolder:
         """Makes the folder and its `logs`; keeps what is there."""
         self.logs_path.mkdir(parents=True, exist_ok=True)
         return self
-
-    def forget(self) -> None:
-        """Removes what an earlier job that used the same directory recorded: it must not pass for this job's."""
-        with contextlib.suppress(OSError):
-            for path in (self.summary_path, self.events_path):
-                path.unlink(missing_ok=True)
-            shutil.rmtree(self.path / TIMELINE_FOLDER, ignore_errors=True)
 
     def write_summary(self, summary: RunSummary) -> Path:
         """Writes `summary.json`, whole or not at all."""

@@ -25,7 +25,6 @@ from tfhet.simulate.fault import PRELOADED, Fault
 from tfhet.simulate.host_faults import HostFaults, library
 from tfhet.simulate.scale import limits_of
 from tfhet.simulate.submission import Submission
-from tfhet.simulate.targets import Targets
 
 
 @dataclass(frozen=True)
@@ -184,6 +183,15 @@ def resource_config(job: Submission, host: SimulatedHost, hosts: Sequence[Simula
     }
 
 
+def hosts_named(hosts: Sequence[SimulatedHost], name: str) -> list[SimulatedHost]:
+    """The hosts that a fault's `data-1`, `dnn-1`, `algo-1`, name of a group, or "" stands for."""
+    kind, _, number = name.partition("-")
+    group = [host for host in hosts if host.role == kind]
+    if number and group:
+        return group[int(number) - 1 : int(number)] if number.isdigit() and number != "0" else []
+    return [host for host in hosts if name in ("", host.name, host.group)]
+
+
 Env = Mapping[str, str]
 Hosts = Sequence[SimulatedHost]
 Faults = Sequence[Fault]
@@ -211,8 +219,7 @@ class HostBackend(abc.ABC):
         groups = {host.name: host.group for host in hosts}
         self.limits, self.notes = limits_of(job.cluster, groups, cpu_scale=job.cpu_scale)
         """Limits by host name, and what the user should know of them."""
-        named = Targets(hosts, job.dnn_group).named
-        some = {host.name: host for fault in faults if fault.kind in PRELOADED for host in named(fault.host)}
+        some = {one.name: one for fault in faults if fault.kind in PRELOADED for one in hosts_named(hosts, fault.host)}
         self.preloaded = {name: HostFaults(Path(f"{host.paths.base}.faults")) for name, host in some.items()}
         """By name, hosts whose processes preload a library that can harm them."""
         if some:  # compiled now, or refused
@@ -245,7 +252,7 @@ class HostBackend(abc.ABC):
 
     @abc.abstractmethod
     def cut(self, hosts: Collection[str], way: str = "") -> None:
-        """Separates these hosts, by name, from all others. way: as in a `container.Cut`."""
+        """Separates these hosts, by name, from all others. way: as in a `container.Partition`."""
 
     @abc.abstractmethod
     def heal(self, hosts: Collection[str], way: str = "") -> None:
@@ -257,7 +264,7 @@ class HostBackend(abc.ABC):
 
     def restore(self, kind: str, host: str) -> None:
         """Takes the `impair` of this kind back: the host has its own limits again."""
-        self.preloaded[host].clear(kind)
+        self.preloaded[host].set(kind, is_on=False)
 
     @abc.abstractmethod
     def beside(self, host: SimulatedHost) -> tuple[Path, Path, dict[str, str], list[str]]:

@@ -39,21 +39,15 @@ class HostFaults:
         lines = [*(f"r{folder}\n" for folder in reads), *(f"w{folder}\n" for folder in writes)]
         self.path.write_bytes(bytes(8 * len(PRELOADED)) + os.fsencode("".join(lines)) + b"\0")
 
-    def set(self, kind: str, amount: float | None) -> None:
-        """Begins a fault of a kind in PRELOADED, with the amount of a Fault."""
+    def set(self, kind: str, amount: float | None = None, *, is_on: bool = True) -> None:
+        """Begins, or ends, a fault of a kind in PRELOADED, with the amount of a Fault."""
+        place = PRELOADED.index(kind)
         numbers = (READ_MS, WRITE_MS, errno.ENOSPC, errno.EIO, (amount or 0.0) * 1e3, (amount or 0.0) * 1e9)
-        self._put(kind, round(numbers[PRELOADED.index(kind)]))
-
-    def clear(self, kind: str) -> None:
-        """Ends it."""
-        self._put(kind, 0)
+        with open(self.path, "r+b", buffering=0) as file:
+            file.seek(8 * place)
+            file.write(struct.pack("=q", round(is_on * numbers[place])))
 
     def variables(self, env: Mapping[str, str]) -> dict[str, str]:
         """Variables, in addition to `env`, of the host's processes."""
         preload = ":".join(filter(None, (str(library(env)), env.get("LD_PRELOAD", ""))))
         return {"LD_PRELOAD": preload, "TFHET_HOST_FAULTS": str(self.path)}
-
-    def _put(self, kind: str, number: int) -> None:
-        with open(self.path, "r+b", buffering=0) as file:
-            file.seek(8 * PRELOADED.index(kind))
-            file.write(struct.pack("=q", number))

@@ -62,7 +62,7 @@ class Injector:
         for fault in self.faults:
             if fault.kind == "half-checkpoint":
                 folder = self.backend.job.checkpoints or self._hosts(fault)[0].paths.checkpoints
-                done = damage_newest(folder, self._order(fault))
+                done = damage_newest(folder, random.Random(f"{self.seed}/{fault}"))
                 self.report(f"fault {fault}: {done}" if done else f"could not be done: fault {fault}: no checkpoint")
 
     async def run(self) -> None:
@@ -73,7 +73,7 @@ class Injector:
         while not self.has_come(fault.since):
             await asyncio.sleep(_POLL_S)
         await asyncio.sleep(fault.after_s)
-        order = self._order(fault)
+        order = random.Random(f"{self.seed}/{fault}")
         try:
             await self._harm(fault, order)
             while fault.every_s is not None:
@@ -178,9 +178,6 @@ class Injector:
 
     def _hosts(self, fault: Fault) -> list[SimulatedHost]:
         return self.targets.named(fault.host)
-
-    def _order(self, fault: Fault) -> random.Random:
-        return random.Random(f"{self.seed}/{fault}")
 
     def _processes(self, fault: Fault) -> list[psutil.Process]:
         names = {host.name for host in self._hosts(fault)}

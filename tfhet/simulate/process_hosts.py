@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from tfhet.container import Cut
+from tfhet.container import Partition
 from tfhet.control import SECRET_VARIABLE, new_secret
 from tfhet.errors import UsageError
 from tfhet.process import Child
@@ -184,7 +184,7 @@ class Network:
         leader = next(host for host in hosts if host.group == dnn_group)
         targets = [leader.ports.control, *(leader.ports.plane[name][0] for name in leader.shared)]
         self._leader = leader.name
-        self._cuts: list[Cut] = []
+        self._cuts: list[Partition] = []
         self._forwarders = {
             host.name: [
                 Forwarder(leader.address, port, target) for port, target in zip(host.detour, targets, strict=True)
@@ -201,12 +201,12 @@ class Network:
 
     def cut(self, hosts: Collection[str], way: str = "") -> None:
         """Stops data between these hosts and the leader's; if that is one of them, between it and all others."""
-        self._cuts.append(Cut(frozenset(hosts), way))
+        self._cuts.append(Partition(frozenset(hosts), way))
         self._apply()
 
     def heal(self, hosts: Collection[str], way: str = "") -> None:
         """Takes one `cut` of these back."""
-        self._cuts.remove(Cut(frozenset(hosts), way))
+        self._cuts.remove(Partition(frozenset(hosts), way))
         self._apply()
 
     def _apply(self) -> None:

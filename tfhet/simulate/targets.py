@@ -6,7 +6,7 @@ import contextlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import psutil
 
@@ -15,9 +15,7 @@ from tfhet.errors import TfhetError, UsageError, unknown
 from tfhet.launch import LAUNCHER_NAME
 from tfhet.process import Child
 from tfhet.simulate.fault import CUTS, Fault
-
-if TYPE_CHECKING:
-    from tfhet.simulate.host import SimulatedHost
+from tfhet.simulate.host import SimulatedHost, hosts_named
 
 Value = TypeVar("Value")
 
@@ -39,12 +37,8 @@ class Targets:
         return sum(host.ranks for host in self.hosts if host.group == self.dnn_group)
 
     def named(self, name: str) -> list[SimulatedHost]:
-        """The hosts that a fault's `data-1`, `dnn-1`, `algo-1`, name of a group, or "" stands for."""
-        kind, _, number = name.partition("-")
-        group = [host for host in self.hosts if host.role == kind]
-        if number and group:
-            return group[int(number) - 1 : int(number)] if number.isdigit() and number != "0" else []
-        return [host for host in self.hosts if name in ("", host.name, host.group)]
+        """As `hosts_named`."""
+        return hosts_named(self.hosts, name)
 
     def check(self, fault: Fault) -> None:
         """Raises UsageError for a fault whose target does not exist."""

@@ -43,6 +43,13 @@ def test_the_end_of_a_script_is_told_by_its_last_word():
     assert JobResult.of_script(-9, "train.py ended on algo-1, rank 0", []).code == 137
 
 
+def test_of_a_long_last_word_the_beginning_and_the_end_are_told():
+    last = f"OpError: {'/opt/ml' * 100} No space left on device"
+    headline = JobResult.of_script(1, "train.py ended", [last]).headline
+    assert headline.startswith("train.py ended: exit code 1 (disk full): OpError: /opt/ml")
+    assert headline.endswith("No space left on device") and len(headline) < 400
+
+
 @pytest.mark.parametrize(
     ("error", "code", "headline"),
     [

@@ -18,11 +18,13 @@ from types import SimpleNamespace
 import pytest
 from prometheus_text import read
 
-from tfhet.cluster import check_free, free_ports
+from tfhet.cluster import HostPaths, check_free, free_ports
+from tfhet.events import Event
 from tfhet.launch import main
 from tfhet.launch.launcher import Launcher
 from tfhet.planes.cpus import left_by, usable
 from tfhet.record import RunFolder, RunSummary, Timeline
+from tfhet.simulate.between_runs import leave_earlier_job
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -135,6 +137,19 @@ def test_the_record_of_an_earlier_job_with_the_same_directory_is_not_taken_for_t
     summary = folder.read_summary()
     assert (summary.exit_code, summary.steps, summary.examples_per_s) == (3, None, None)
     assert summary.job_id.startswith("job-") and summary.job_id != "an-earlier-job"
+
+
+def test_what_an_earlier_job_left_in_the_directory_is_gone_when_this_one_succeeds(launch, tmp_path):
+    leave_earlier_job(HostPaths(tmp_path / "t1"), None)
+    folder = RunFolder(tmp_path / "t1" / "output" / "data" / "tfhet")
+    folder.write_event(Event("of.the.earlier.job", 1.0))
+    (folder.path / "timeline").mkdir()
+    (folder.path / "timeline" / "earlier.jsonl").touch()
+    assert launch("print('trained')") == 0
+    assert not (tmp_path / "t1" / "output" / "failure").exists()
+    assert folder.read_summary().succeeded
+    assert "of.the.earlier.job" not in folder.events_path.read_text()
+    assert not (folder.path / "timeline" / "earlier.jsonl").exists()
 
 
 def test_a_record_that_cannot_be_written_costs_neither_the_training_nor_the_exit_code(launch, tmp_path, capfd):

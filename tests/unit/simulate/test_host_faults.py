@@ -38,7 +38,7 @@ assert libc.fwrite(b"first", 1, 5, waiting) == 5
 print("up", flush=True)
 sys.stdin.readline()
 
-def see(name, call, failed):
+def see(name, call, failed=None):
     ctypes.set_errno(0)
     try:
         code = ctypes.get_errno() if call() == failed else 0
@@ -46,14 +46,14 @@ def see(name, call, failed):
         code = error.errno
     print(name, errno.errorcode.get(code, "-"), flush=True)
 
-see("write", lambda: os.write(file, b"x"), None)
-see("pwrite", lambda: os.pwrite(file, b"x", 0), None)
-see("writev", lambda: os.writev(file, [b"x"]), None)
-see("fsync", lambda: os.fsync(file), None)
-see("new", lambda: open(f"{folder}/new", "w").close(), None)
-see("there", lambda: os.close(os.open(f"{folder}/file", os.O_RDWR | os.O_CREAT)), None)
-see("mkdir", lambda: os.mkdir(f"{folder}/made"), None)
-see("fopen", lambda: libc.fopen(f"{folder}/opened".encode(), b"w"), None)
+see("write", lambda: os.write(file, b"x"))
+see("pwrite", lambda: os.pwrite(file, b"x", 0))
+see("writev", lambda: os.writev(file, [b"x"]))
+see("fsync", lambda: os.fsync(file))
+see("new", lambda: open(f"{folder}/new", "w").close())
+see("there", lambda: os.close(os.open(f"{folder}/file", os.O_RDWR | os.O_CREAT)))
+see("mkdir", lambda: os.mkdir(f"{folder}/made"))
+see("fopen", lambda: libc.fopen(f"{folder}/opened".encode(), b"w"))
 see("fwrite", lambda: libc.fwrite(b"x" * 10_000, 1, 10_000, written), 0)
 see("fputs", lambda: libc.fputs(b"x", written), -1)
 see("fflush", lambda: libc.fflush(waiting), -1)
@@ -104,12 +104,12 @@ def run(faults: HostFaults, code: str, *arguments: object, meanwhile: Callable[[
 def test_reads_below_the_folders_take_longer_until_the_fault_ends(faults, tmp_path, monkeypatch):
     file = tmp_path / "channel" / "file"
     monkeypatch.setattr(host_faults, "READ_MS", 100)
-    faults.set("slow-disk", None)
+    faults.set("slow-disk")
     assert float(run(faults, READS, file)[0]) >= 0.2
     monkeypatch.setattr(host_faults, "READ_MS", AN_HOUR_MS)
-    faults.set("slow-disk", None)
+    faults.set("slow-disk")
     run(faults, READS, tmp_path / "channel-2" / "file")  # files elsewhere are read as ever
-    faults.clear("slow-disk")
+    faults.set("slow-disk", is_on=False)
     run(faults, READS, file)
 
 
@@ -118,7 +118,7 @@ EVERY = ("write", "pwrite", "writev", "fsync", "new", "mkdir", "fopen", "fwrite"
 
 @pytest.mark.parametrize(("kind", "error"), [("full-disk", "ENOSPC"), ("failing-write", "EIO")])
 def test_whatever_is_written_below_the_folders_fails_and_what_is_there_stays(faults, tmp_path, kind, error):
-    told = run(faults, WRITES, tmp_path / "channel", meanwhile=lambda: faults.set(kind, None))
+    told = run(faults, WRITES, tmp_path / "channel", meanwhile=lambda: faults.set(kind))
     results = dict(line.split() for line in told[1:])
     expected = {name: error if name != "ferror" else "EIO" for name in EVERY}
     assert results == {**expected, "there": "-"}
@@ -128,16 +128,16 @@ def test_whatever_is_written_below_the_folders_fails_and_what_is_there_stays(fau
 
 
 def test_writes_elsewhere_and_those_after_the_fault_succeed(faults, tmp_path):
-    faults.set("full-disk", None)
+    faults.set("full-disk")
     assert {line.split()[1] for line in run(faults, WRITES, tmp_path / "channel-2")[1:]} == {"-"}
-    faults.clear("full-disk")
+    faults.set("full-disk", is_on=False)
     assert {line.split()[1] for line in run(faults, WRITES, tmp_path / "channel")[1:]} == {"-"}
 
 
 def test_slow_writes_take_longer_and_succeed(faults, tmp_path, monkeypatch):
     slow = "import os, sys, time\nbegan = time.monotonic()\nos.write(os.open(sys.argv[1], os.O_RDWR), b'new!')\n"
     monkeypatch.setattr(host_faults, "WRITE_MS", 200)
-    faults.set("slow-write", None)
+    faults.set("slow-write")
     told = run(faults, slow + "print(time.monotonic() - began)", tmp_path / "channel" / "file")
     assert float(told[0]) >= 0.2
     assert (tmp_path / "channel" / "file").read_text() == "new!"
@@ -160,7 +160,7 @@ def test_the_wall_clock_jumps_and_no_other_and_waits_last_as_long_as_ever(faults
 
 def test_the_clock_jumps_back_when_the_fault_ends(faults):
     faults.set("clock", 600.0)
-    before, after, _ = run(faults, CLOCKS, meanwhile=lambda: faults.clear("clock"))
+    before, after, _ = run(faults, CLOCKS, meanwhile=lambda: faults.set("clock", is_on=False))
     assert 540 < int(before.split()[0]) - int(after.split()[0]) <= 600
 
 
@@ -226,7 +226,7 @@ def test_a_wait_until_a_moment_of_the_wall_clock_is_as_long_as_it_was_meant(faul
 
 def test_without_its_file_the_library_does_nothing(faults, tmp_path):
     for number in ("slow-disk", "full-disk"):
-        faults.set(number, None)
+        faults.set(number)
     faults.path.rename(tmp_path / "gone")
     assert {line.split()[1] for line in run(faults, WRITES, tmp_path / "channel")[1:]} == {"-"}
 

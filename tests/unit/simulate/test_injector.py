@@ -5,7 +5,9 @@ import os
 import signal
 import sys
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,6 +15,7 @@ from tfhet.cluster import HostPaths, Ports
 from tfhet.errors import UsageError
 from tfhet.process import Child
 from tfhet.simulate import Fault, injector
+from tfhet.simulate.fault import MOMENTS
 from tfhet.simulate.host import SimulatedHost
 from tfhet.simulate.injector import Injector
 from tfhet.simulate.targets import Targets
@@ -103,6 +106,10 @@ def checked(text: str, cluster: Sequence[SimulatedHost] | None = None) -> None:
         "partition:data",
         "loss=1%:dnn",
         "sigterm:host@dnn-2",
+        "second-job:dnn-1",
+        "second-job:data-1",
+        "half-checkpoint:dnn-2",
+        "partition-in:data-1",
     ],
 )
 def test_a_fault_at_what_is_there_is_taken(text: str):
@@ -120,6 +127,9 @@ def test_a_fault_at_what_is_there_is_taken(text: str):
         ("delay=50ms:cpu_group", "dnn-1, dnn-2"),
         ("kill:worker@dnn-1", "no worker runs there; hosts that have one: algo-1"),
         ("kill:dispatcher@data-1", "the dispatcher runs on dnn-1"),
+        ("second-job:dnn-2", "nothing listens there"),
+        ("half-checkpoint:data-1", "checkpoints are written on dnn hosts"),
+        ("full-disk:data-2", "known: "),
     ],
 )
 def test_a_fault_at_what_is_not_there_is_refused_with_what_is(text: str, words: str):
@@ -130,6 +140,8 @@ def test_a_fault_at_what_is_not_there_is_refused_with_what_is(text: str, words: 
 def test_a_host_alone_cannot_be_cut_off():
     with pytest.raises(UsageError, match="every host of the cluster"):
         checked("partition:dnn-1", hosts(data=0, dnn=1))
+    with pytest.raises(UsageError, match="every host of the cluster"):
+        checked("partition-out:dnn-1", hosts(data=0, dnn=1))
 
 
 def injected(
@@ -208,6 +220,47 @@ while True:
     assert backend.done == [("cut", "algo-1", way), ("heal", "algo-1", way)]
 
 
+def test_what_a_host_prints_is_not_read_for_a_while():
+    says = f"{UP}\nfor n in range(5): time.sleep(0.2), print('more', n, flush=True)"
+    said, told, _ = injected("stall:algo-1:for=1.5", ("script", says), until="more 4")
+    assert told == ["fault stall:algo-1:for=1.5"]
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_after_counts_from_the_moment_that_the_fault_names(moment: str):
+    backend, asked = Noted(), []
+
+    def has_come(which: str) -> bool:
+        asked.append(which)
+        return len(asked) > 1
+
+    doing = Injector(
+        [Fault.parse(f"clock=+5s:data-1:from={moment}")], Targets(hosts(), "dnn"), backend, {}, has_come, str
+    )
+    asyncio.run(asyncio.wait_for(doing.run(), LIMIT_S))
+    assert asked == [moment, moment] and backend.done == [("clock", "algo-1", 5.0)]
+
+
+def test_faults_between_two_runs_come_before_the_host_starts_and_after_the_job(tmp_path: Path):
+    lines: list[str] = []
+    faults = [Fault.parse(text) for text in ("same-base:dnn-1", "half-checkpoint:dnn-1")]
+    one, two, three = (replace(host, paths=HostPaths(tmp_path / host.name)) for host in hosts())
+    backend = Noted()
+    backend.job = SimpleNamespace(checkpoints=None)
+    doing = Injector(faults, Targets([one, two, three], "dnn"), backend, {}, lambda _: True, lines.append, 3)
+    for host in (one, two, three):
+        doing.prepare(host)
+    assert [path.name for path in tmp_path.iterdir()] == ["algo-2"] and lines == ["fault same-base:dnn-1: algo-2"]
+    asyncio.run(asyncio.wait_for(doing.run(), LIMIT_S))
+    doing.conclude()
+    assert lines[1:] == ["could not be done: fault half-checkpoint:dnn-1: no checkpoint"]
+    newest = two.paths.checkpoints / "checkpoint-0001-0000000020"
+    newest.mkdir()
+    (newest / "state").write_text("whole")
+    doing.conclude()
+    assert lines[2].startswith("fault half-checkpoint:dnn-1: checkpoint-0001-0000000020/state ")
+
+
 @pytest.mark.parametrize(
     ("fault", "harm"),
     [
@@ -215,6 +268,7 @@ while True:
         ("delay=50ms", ("delay", "algo-1", 0.05)),
         ("rate=1mbit", ("rate", "algo-1", 1e6)),
         ("slow-disk", ("slow-disk", "algo-1", None)),
+        ("slow-dns=2s", ("slow-dns", "algo-1", 2.0)),
     ],
 )
 @pytest.mark.parametrize("lasts", [True, False])
