@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 from rubbish import anything, json_bytes, mutated, numbers
 
 from tfhet.control import MAX_LINE_BYTES, Secret
+from tfhet.control.connection import Connection
 
 SECRET = Secret.from_text("the secret of these tests")
 DEADLINE_S = 30.0
 """Of one example; it takes milliseconds."""
 NONCE = "0123456789abcdef" * 4
 EXAMPLES: list[dict[str, Any]] = [
-    {"type": "hello", "version": 1, "nonce": NONCE},
+    {"type": "hello", "version": 2, "nonce": NONCE},
     {"type": "join", "name": "evil-0", "instance": "i", "nonce": NONCE, "proof": NONCE},
     {"type": "welcome", "proof": NONCE},
     {"type": "refused", "reason": "because"},
@@ -65,6 +66,14 @@ class Visit:
     """What it sends then, in so many writes."""
     ending: str
     """eof, close, abort or stay."""
+
+
+def written(connection: Connection, visit: Visit) -> tuple[bytes, ...]:
+    """What a visit writes: after a handshake each line with its mark, for a peer that knows the secret and is odd."""
+    if connection._seals is None:
+        return visit.pieces
+    *lines, rest = b"".join(visit.pieces).split(b"\n")
+    return (*(connection._seals[0].mark(line + b"\n") + line + b"\n" for line in lines), rest)
 
 
 def _visit(stage: str, name: str, chunks: list[bytes], cuts: list[int], ending: str) -> Visit:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 from rubbish import RAN, fuzz
-from siege import DEADLINE_S, NONCE, SECRET, Visit, run, visits
+from siege import DEADLINE_S, NONCE, SECRET, Visit, run, visits, written
 
 from tfhet.control import MAX_LINE_BYTES, LinkClient
 from tfhet.control.connection import Connection
@@ -46,14 +46,14 @@ class FalseCoordinator:
             RAN["member: a false coordinator"] += 1
         with contextlib.suppress(OSError, TfhetError, asyncio.CancelledError):
             if visit.stage == "hello":
-                connection.write({"type": "hello", "version": 1, "nonce": NONCE})
+                connection.write({"type": "hello", "version": 2, "nonce": NONCE})
                 await connection.read()
             elif visit.stage != "nothing":
                 await admit(connection, SECRET, lambda name, instance: None)
                 self.joins += 1
                 if visit.stage == "joined":
                     connection.write({"type": "joined", "lease_s": 0.1, "seen": 0})
-            for piece in visit.pieces:
+            for piece in written(connection, visit):
                 writer.write(piece)
                 await asyncio.sleep(0)
             if visit.ending == "stay":

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from rubbish import fuzz
-from siege import NONCE, SECRET, Visit, run, visits
+from siege import NONCE, SECRET, Visit, run, visits, written
 
 from tfhet.control import MAX_LINE_BYTES, LinkClient, LinkServer
 from tfhet.control.connection import Connection
-from tfhet.control.handshake import JoinRequest, introduce
+from tfhet.control.handshake import JoinRequest, _keys, introduce
 from tfhet.control.message import encode
 from tfhet.errors import TfhetError
 from tfhet.events import Event
@@ -35,9 +35,10 @@ async def _pay(visit: Visit, port: int) -> Connection:
             names = {"name": visit.name, "instance": said[1]}
             connection.write({"type": "join", **names, "nonce": NONCE, "proof": SECRET.proof("member", *said)})
             await connection.read()
+            connection.seal(*_keys(SECRET, "member", "coordinator", said))
         elif visit.stage == "hello":
             await connection.read()
-        for piece in visit.pieces:
+        for piece in written(connection, visit):
             writer.write(piece)
             await asyncio.sleep(0)
         if visit.ending == "eof":

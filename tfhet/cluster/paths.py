@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -61,6 +63,22 @@ def cache_dir(env: Mapping[str, str]) -> Path:
     A relative `XDG_CACHE_HOME` is ignored, as the XDG base directory specification asks.
     """
     return _user_dir(env, "XDG_CACHE_HOME", ".cache")
+
+
+def code_dir(env: Mapping[str, str], name: str) -> Path:
+    """The folder `name` of `cache_dir`, for code that this user's processes load or run; makes it.
+
+    Raises PermissionError where another user owns it or may write to it (root's are trusted), and other OSErrors.
+    """
+    folder = cache_dir(env) / name
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    if found.st_uid not in (0, os.geteuid()) or found.st_mode & 0o022 or not stat.S_ISDIR(found.st_mode):
+        raise PermissionError(
+            f"{folder}: others may put code there; remove it, or set XDG_CACHE_HOME to a folder of yours"
+        )
+    return folder
 
 
 def config_dir(env: Mapping[str, str]) -> Path:

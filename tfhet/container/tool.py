@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tfhet.cluster import cache_dir
+from tfhet.cluster import code_dir
 from tfhet.errors import TfhetError, UsageError
 
 TOOL_LIMIT_S, BUILD_LIMIT_S = 20.0, 120.0
@@ -73,15 +73,14 @@ def compiled(
         raise UsageError(f"{what} needs a C++ compiler, and there is none (Debian: g++); {instead}")
     words = [*compiler(env), *flags]
     key = hashlib.blake2b(source.read_bytes() + repr([words, platform.machine()]).encode(), digest_size=12).hexdigest()
-    result = cache_dir(env) / "simulate" / f"{source.stem}-{key}{suffix}"
-    if result.exists():
-        return result
     try:
-        result.parent.mkdir(parents=True, exist_ok=True)
+        result = code_dir(env, "simulate") / f"{source.stem}-{key}{suffix}"
+        if result.exists():
+            return result
         with tempfile.TemporaryDirectory(prefix=".build-", dir=result.parent) as scratch:
             made = Path(scratch) / result.name
             run([*words, "-o", str(made), str(source), "-ldl"], timeout=BUILD_LIMIT_S)
             os.replace(made, result)
     except (OSError, TfhetError) as error:
-        raise UsageError(f"{what}: {source.name} cannot be built in {result.parent}: {error}") from None
+        raise UsageError(f"{what}: {source.name} cannot be built: {error}") from None
     return result

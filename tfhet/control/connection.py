@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
+import hmac
 import socket
 from collections.abc import Mapping
 from typing import Any
@@ -14,6 +16,21 @@ from tfhet.units import MIB
 
 MAX_UNSENT_BYTES = 8 * MIB
 """Maximum of unsent bytes; the connection to a peer that does not read ends beyond it."""
+_LIMIT = MAX_LINE_BYTES + 2 * hashlib.sha256().digest_size
+"""Maximum length of a sealed line."""
+
+
+class Seal:
+    """Marks the lines of one direction of one connection, so that none can be changed, added, left out or repeated."""
+
+    def __init__(self, key: str):
+        self._key = key.encode("ascii")
+        self._lines = 0
+
+    def mark(self, line: bytes) -> bytes:
+        """The HMAC-SHA256 of the number of the next line and its text, 64 hexadecimal digits."""
+        self._lines += 1
+        return hmac.new(self._key, b"%d " % self._lines + line, hashlib.sha256).hexdigest().encode("ascii")
 
 
 class Connection:
@@ -22,6 +39,7 @@ class Connection:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter):
         self._reader = reader
         self._writer = writer
+        self._seals: tuple[Seal, Seal] | None = None
         peer = writer.get_extra_info("peername")
         self.peer = f"{peer[0]}:{peer[1]}" if peer else "unknown"
         """Address of the other side."""
@@ -32,7 +50,7 @@ class Connection:
     async def dial(cls, address: str, port: int) -> Connection:
         """Connects. Raises OSError when nothing listens there."""
         try:
-            reader, writer = await asyncio.open_connection(address, port, limit=MAX_LINE_BYTES)
+            reader, writer = await asyncio.open_connection(address, port, limit=_LIMIT)
         except UnicodeError as error:
             raise OSError(f"{address!r} is no name of a host ({error})") from error
         connection = cls(reader, writer)
@@ -46,7 +64,7 @@ class Connection:
     async def accept(cls, sock: socket.socket) -> Connection:
         """Takes over an accepted socket, and closes it if that fails."""
         loop = asyncio.get_running_loop()
-        reader = asyncio.StreamReader(limit=MAX_LINE_BYTES)
+        reader = asyncio.StreamReader(limit=_LIMIT)
         protocol = asyncio.StreamReaderProtocol(reader)
         try:
             sock.setblocking(False)
@@ -56,8 +74,13 @@ class Connection:
             raise
         return cls(reader, asyncio.StreamWriter(transport, protocol, reader, loop))
 
+    def seal(self, sends: str, reads: str) -> None:
+        """From here on every line begins with its mark, made with the key of its direction."""
+        self._seals = Seal(sends), Seal(reads)
+
     async def read(self) -> Message:
-        """Returns the next message. Raises ConnectionError at the end, ProtocolError for a line that is not one."""
+        """Returns the next message. Raises ConnectionError at the end, ProtocolError for a line that is not one, or
+        that the other side of the handshake has not written."""
         try:
             line = await self._reader.readuntil(b"\n")
         except asyncio.IncompleteReadError as error:
@@ -66,6 +89,12 @@ class Connection:
             raise ConnectionAbortedError("the other side closed the connection") from error
         except asyncio.LimitOverrunError as error:
             raise ProtocolError(f"a line of more than {MAX_LINE_BYTES} bytes") from error
+        if self._seals is not None:
+            mark, line = line[:64], line[64:]
+            if not hmac.compare_digest(mark, self._seals[1].mark(line)):
+                raise ProtocolError(
+                    "a line without the mark of the other side: somebody else has written or changed it"
+                )
         return decode(line)
 
     def write(self, message: Mapping[str, Any]) -> None:
@@ -78,7 +107,7 @@ class Connection:
         if transport.get_write_buffer_size() > MAX_UNSENT_BYTES:
             self.abort()
             return
-        self._writer.write(line)
+        self._writer.write(self._seals[0].mark(line) + line if self._seals is not None else line)
 
     def abort(self) -> None:
         """Ends the connection at once; unsent messages are lost."""

@@ -7,8 +7,9 @@
     server -> client    joined   the lease, and the number of the last message that it has; or `refused`
 
 Both nonces are fresh, so nothing can be replayed; the role is under the HMAC, so nothing can be reflected. A peer that
-fails gets no answer. A refusal comes after both proofs, so only the true server can send a member away. The caller sets
-the deadline.
+fails gets no answer. A refusal comes after both proofs, so only the true server can send a member away. From `facts` on
+each line carries a mark made with a key of this connection (`connection.Seal`), so that who passes the handshake on
+can neither speak nor repeat anything afterwards. Lines are not encrypted. The caller sets the deadline.
 """
 
 from __future__ import annotations
@@ -65,6 +66,7 @@ async def admit(connection: Connection, secret: Secret, objection: Callable[[str
     if not secret.proves(join["proof"], _CLIENT, *parts):
         raise Unauthenticated("wrong secret")
     connection.write({"type": "welcome", "proof": secret.proof(_SERVER, *parts)})
+    connection.seal(*_keys(secret, _SERVER, _CLIENT, parts))
     facts = _expect(await connection.read(), "facts")
     refuse_for(connection, name, objection(name, instance))
     return JoinRequest(name, instance, facts["facts"], facts["seen"])
@@ -94,8 +96,14 @@ async def introduce(connection: Connection, secret: Secret, request: JoinRequest
         raise Unauthenticated("it hung up on the proof; is the job's secret the same on both hosts?") from error
     if not secret.proves(welcome["proof"], _SERVER, *parts):
         raise Unauthenticated("what answers there does not know the job's secret")
+    connection.seal(*_keys(secret, _CLIENT, _SERVER, parts))
     connection.write({"type": "facts", "facts": dict(request.facts), "seen": request.seen})
     return _expect(await connection.read(), "joined")
+
+
+def _keys(secret: Secret, sends: str, reads: str, parts: tuple[str, ...]) -> tuple[str, str]:
+    """The keys of one connection, by the role that writes with them; nobody sends them."""
+    return secret.proof(f"lines of the {sends}", *parts), secret.proof(f"lines of the {reads}", *parts)
 
 
 def _expect(message: Message, kind: str) -> Message:

@@ -17,7 +17,7 @@ from typing import Any
 from tfhet.errors import TfhetError, shown
 from tfhet.units import KIB
 
-VERSION = 1
+VERSION = 2
 """Version of the link; the server says it first."""
 MAX_LINE_BYTES = 64 * KIB
 """Maximum length of a line, newline included."""

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tfhet import planes, strategies
-from tfhet.cluster import ROLES, Place, PortRange, Ports, Rank, Role, Roles, host_paths, identify, roles
+from tfhet.cluster import ROLES, Place, PortRange, Ports, Rank, Role, Roles, host_paths, identify, job_name, roles
+from tfhet.control import HYPERPARAMETER_VARIABLE, SECRET_VARIABLE, Secret
 from tfhet.errors import ClusterError, UsageError
 from tfhet.launch.settings import LaunchSettings
 from tfhet.planes import DataPlane
@@ -28,6 +29,8 @@ class Assignment:
     settings: LaunchSettings
     plane: DataPlane
     strategy: Strategy
+    secret: Secret
+    """Of the job's link; what the launcher starts does not get it in its environment."""
 
     @classmethod
     def of(cls, env: Mapping[str, str], settings: LaunchSettings) -> Assignment:
@@ -37,8 +40,10 @@ class Assignment:
         rank = _rank(env, parts, settings.strategy) if parts.current.trains else None
         plane = planes.chosen(settings.data_plane, settings.planes, parts)
         ports = Ports.from_env(env, control=settings.control_port, plane=_ports(settings, plane, parts.current))
-        place = Place(identity, parts, rank, ports, host_paths(env), env)
-        made = cls(place, settings, plane, strategies.chosen(settings.strategy, place.size))
+        secret = Secret.from_env(env, job_name(env), {*parts.other_hosts, *parts.dnn_hosts})
+        rest = {name: env[name] for name in env if name not in (SECRET_VARIABLE, HYPERPARAMETER_VARIABLE)}
+        place = Place(identity, parts, rank, ports, host_paths(env), rest)
+        made = cls(place, settings, plane, strategies.chosen(settings.strategy, place.size), secret)
         if made.metrics_port in ports.every:
             raise UsageError(f"--metrics_port {settings.metrics_port}: port {made.metrics_port} is taken by the job")
         return made

@@ -21,6 +21,7 @@ LOG_LIMIT = 2000
 """Characters of log that travel with a job result."""
 FAILURE_LIMIT = 1024
 """Characters of the failure file that SageMaker shows."""
+
 STARTS_WITHIN_S = 10.0
 """Maximum seconds between the starts of the launchers of one host."""
 

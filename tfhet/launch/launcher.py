@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tfhet.clock import SYSTEM
-from tfhet.cluster import DATA, job_name
-from tfhet.control import Secret
+from tfhet.cluster import DATA
 from tfhet.deadline import Deadline
 from tfhet.errors import TfhetError, UsageError
 from tfhet.events import Event, Observer, ignore
@@ -77,9 +76,8 @@ class Launcher:
         stopped: asyncio.Future[JobResult] = asyncio.get_running_loop().create_future()
         for number in STOP_SIGNALS:
             asyncio.get_running_loop().add_signal_handler(number, self._ask_to_stop, stopped, number, number.name)
-        hosts = {*place.roles.other_hosts, *place.roles.dnn_hosts}
-        secret = Secret.from_env(place.env, job_name(place.env), hosts)
-        self.say(self._introduction(secret))
+        secret = self.assignment.secret
+        self.say(self._introduction())
         self.say(str(self._host_line()))
         on_stop = self._script.request_stop
         if place.is_leader:
@@ -253,12 +251,16 @@ class Launcher:
         if self.assignment.source is not None:
             self.assignment.source.release(self.place)
 
-    def _introduction(self, secret: Secret) -> str:
+    def _introduction(self) -> str:
         place, rank, source = self.place, self.place.rank, self.assignment.source
         part = "delivers data" if place.roles.current is DATA else f"role {place.roles.current.name}"
         if rank is not None and source is not None:
             part = f"rank {rank.rank} of {rank.size} ({source.words})"
-        weak = "; secret derived from the job's name (set TFHET_SECRET for a real one)" if secret.derived else ""
+        weak = (
+            "; secret derived from the job's name (set TFHET_SECRET for a real one)"
+            if self.assignment.secret.derived
+            else ""
+        )
         facts = ", ".join(f"{name} {value}" for name, value in self._side.facts.items())
         plane = f"data plane {self.assignment.plane.name}" + (f" ({facts})" if facts else "")
         return f"{place.mode} job: {part}, {plane}, group {place.identity.current_group}{weak}"

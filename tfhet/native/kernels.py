@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from tfhet.cluster import cache_dir, environment
+from tfhet.cluster import code_dir, environment
 from tfhet.errors import UsageError
 
 HERE = Path(__file__).parent
@@ -40,22 +40,22 @@ def permitted(env: Mapping[str, str] | None = None) -> tuple[str, ...]:
 
 
 def folder(env: Mapping[str, str]) -> Path:
-    """Returns the folder of built libraries."""
-    return cache_dir(env) / "native"
+    """Returns the folder of built libraries. Raises OSError where other users may put libraries there."""
+    return code_dir(env, "native")
 
 
 def built(env: Mapping[str, str]) -> Mapping[str, Path] | None:
     """Returns the libraries of the permitted kernels by name, as `remember` saved them; None when one is missing."""
     try:
         index = json.loads(_index(env).read_text(encoding="utf-8"))
-        found = {name: folder(env) / str(index[name]) for name in permitted(env) if name in index}
+        found = {name: folder(env) / Path(index[name]).name for name in permitted(env) if name in index}
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return found if all(path.is_file() for path in found.values()) else None
 
 
 def remember(env: Mapping[str, str], libraries: Mapping[str, Path]) -> None:
-    """Saves the libraries for `built`, which processes without TensorFlow ask, unless the folder is not writable."""
+    """Saves the libraries for `built`, which processes without TensorFlow ask, unless the folder cannot be used."""
     with contextlib.suppress(OSError):
         part = _index(env).with_suffix(f".{os.getpid()}")
         part.write_text(json.dumps({name: path.name for name, path in libraries.items()}), encoding="utf-8")

@@ -117,12 +117,11 @@ def build(name: str) -> Path:
     parts = [source.read_bytes(), *headers, repr([*FLAGS, after, abi, found]).encode()]
     parts += [tf.__version__.encode(), _version(compiler).encode(), kernels.cpu().encode()]
     key = hashlib.blake2b(b"\0".join(parts), digest_size=12).hexdigest()
-    place = folder(environment())
-    library = place / f"{name}-{key}.so"
-    if library.exists():
-        return library
     try:
-        place.mkdir(parents=True, exist_ok=True)
+        place = folder(environment())
+        library = place / f"{name}-{key}.so"
+        if library.exists():
+            return library
         with _locked(place / f"{name}.lock"):
             for old in place.glob(".build-*"):  # left by a builder that was killed: this process holds its lock now
                 if SYSTEM.wall() - old.stat().st_mtime > BUILD_LIMIT_S:
@@ -131,7 +130,7 @@ def build(name: str) -> Path:
                 command = [*compiler, *FLAGS, *flags, f"-I{kernels.HERE}", str(source)]
                 _compile([*command, *tf.sysconfig.get_link_flags(), *after], library)
     except OSError as error:
-        raise BuildError(f"cannot write to {place}: {error}") from None
+        raise BuildError(f"cannot use the cache: {error}") from None
     return library
 
 

@@ -81,7 +81,7 @@ def test_a_false_coordinator_gets_no_member(run: Run) -> None:
     async def scenario() -> None:
         async def false_coordinator(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             connection = Connection(reader, writer)
-            connection.write({"type": "hello", "version": 1, "nonce": "0" * 64})
+            connection.write({"type": "hello", "version": 2, "nonce": "0" * 64})
             await connection.read()
             connection.write({"type": "welcome", "proof": "0" * 64})
             await connection.close()

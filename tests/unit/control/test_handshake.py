@@ -74,7 +74,7 @@ def test_a_member_is_refused_with_the_reason_once_it_has_proved_itself(run: Run)
 
 def test_a_refusal_without_proof_is_not_believed(run: Run) -> None:
     async def stranger(connection: Connection) -> None:
-        connection.write({"type": "hello", "version": 1, "nonce": "0" * 64})
+        connection.write({"type": "hello", "version": 2, "nonce": "0" * 64})
         await connection.read()
         connection.write({"type": "refused", "reason": "go away"})
 
@@ -85,7 +85,7 @@ def test_a_refusal_without_proof_is_not_believed(run: Run) -> None:
 
 def test_a_false_coordinator_is_found_out(run: Run) -> None:
     async def false_coordinator(connection: Connection) -> None:
-        connection.write({"type": "hello", "version": 1, "nonce": "0" * 64})
+        connection.write({"type": "hello", "version": 2, "nonce": "0" * 64})
         join = await connection.read()
         connection.write({"type": "welcome", "proof": join["proof"]})  # the member's own proof, sent back
         with pytest.raises(ConnectionError):
@@ -156,7 +156,7 @@ def test_a_wrong_proof_is_not_a_proof_whatever_it_holds(run: Run, proof: str) ->
 
 @pytest.mark.parametrize(
     "hello",
-    [{"type": "hello", "version": 2, "nonce": "0" * 64}, {"type": "hello", "version": 1, "nonce": ""}],
+    [{"type": "hello", "version": 1, "nonce": "0" * 64}, {"type": "hello", "version": 2, "nonce": ""}],
 )
 def test_another_version_or_a_malformed_nonce_is_a_protocol_error(run: Run, hello: dict[str, Any]) -> None:
     async def coordinator(connection: Connection) -> None:
@@ -164,3 +164,54 @@ def test_another_version_or_a_malformed_nonce_is_a_protocol_error(run: Run, hell
 
     _, here = run(_meet(coordinator, _introduce(SECRET)))
     assert isinstance(here, ProtocolError)
+
+
+@pytest.mark.parametrize("trick", ["adds", "changes", "repeats", "leaves out"])
+def test_one_who_passes_the_handshake_on_cannot_speak_after_it(run: Run, trick: str) -> None:
+    """A relay without the secret, between a member and the true server."""
+
+    def forged(lines: list[bytes]) -> list[bytes]:
+        first, second = lines
+        return {
+            "adds": [first, b'{"type":"end","code":0,"cause":"training is complete"}\n', second],
+            "changes": [first, second.replace(b'"seen":7', b'"seen":8')],
+            "repeats": [first, first, second],
+            "leaves out": [second],
+        }[trick]
+
+    async def scenario() -> list[dict[str, Any]]:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            connection = Connection(reader, writer)
+            await _admit(SECRET)(connection)
+            connection.write({"type": "lease", "seen": 6})
+            connection.write({"type": "lease", "seen": 7})
+            await connection.close()
+
+        async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            there, to_there = await asyncio.open_connection(*server.sockets[0].getsockname())
+            down, up = (there, writer), (reader, to_there)
+            for source, sink in (down, up, down, up, down):  # hello, join, welcome, facts, joined
+                sink.write(await source.readline())
+            for line in forged([await there.readline(), await there.readline()]):
+                writer.write(line)
+            for end in (writer, to_there):
+                end.close()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        between = await asyncio.start_server(relay, "127.0.0.1", 0)
+        connection = await Connection.dial(*between.sockets[0].getsockname())
+        heard = []
+        try:
+            assert (await introduce(connection, SECRET, JOINING))["type"] == "joined"
+            with pytest.raises(ProtocolError, match="somebody else"):
+                while True:
+                    heard.append(await connection.read())
+        finally:
+            await connection.close()
+            for each in (server, between):
+                each.close()
+                await each.wait_closed()
+        return heard
+
+    heard = run(scenario())
+    assert heard == ([] if trick == "leaves out" else [{"type": "lease", "seen": 6}])

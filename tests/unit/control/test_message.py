@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tfhet.control.message import MAX_LINE_BYTES, ProtocolError, check, decode, encode, valid_code
 
 EXAMPLES = [
-    {"type": "hello", "version": 1, "nonce": "n"},
+    {"type": "hello", "version": 2, "nonce": "n"},
     {"type": "join", "name": "a", "instance": "i", "nonce": "n", "proof": "p"},
     {"type": "welcome", "proof": "p"},
     {"type": "refused", "reason": "r"},

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from tfhet.control import Secret
 from tfhet.errors import ClusterError, UsageError
 from tfhet.events import ignore
 from tfhet.launch import LaunchSettings
@@ -197,3 +198,12 @@ def test_each_launcher_of_a_host_has_a_port_for_prometheus_of_its_own(assignment
 def test_a_port_for_prometheus_that_the_job_needs_is_an_error(assignment_of):
     with pytest.raises(UsageError, match="--metrics_port 6000: port 6001 is taken by the job"):
         assignment_of("t1", 1, "--metrics_port", 6000, "--dnn_host_workers", 1, ranks=2)
+
+
+@pytest.mark.parametrize("name", ["TFHET_SECRET", "SM_HP_TFHET_SECRET"])
+def test_what_a_launcher_starts_does_not_get_the_secret(environment_of, name):
+    env = environment_of("t1", 0)
+    text = env.pop("TFHET_SECRET")
+    found = Assignment.of(env | {name: text, "KEPT": "this"}, LaunchSettings())
+    assert found.secret == Secret.from_text(text)
+    assert text not in found.place.env.values() and found.place.env["KEPT"] == "this"

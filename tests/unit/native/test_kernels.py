@@ -80,8 +80,8 @@ def test_a_changed_source_is_not_what_was_built(cache):
 
 
 def test_a_folder_that_cannot_be_written_keeps_nothing(cache):
-    kernels.folder(cache).parent.mkdir(parents=True)
-    kernels.folder(cache).write_text("no folder")
+    kernels.folder(cache).rmdir()
+    Path(cache["XDG_CACHE_HOME"], "tfhet", "native").write_text("no folder")
     kernels.remember(cache, {"a": Path("a.so")})
     assert kernels.built(cache) is None
 
@@ -90,3 +90,31 @@ def test_the_index_names_files_and_no_paths_so_that_a_cache_may_move(cache):
     libraries(cache)
     (index,) = kernels.folder(cache).glob("index-*.json")
     assert json.loads(index.read_text()) == {"a": "a-123.so", "b": "b-123.so"}
+
+
+@pytest.mark.parametrize("whose", ["others may write to it", "it is another user's", "it is a link"])
+def test_libraries_that_others_may_have_put_there_are_not_loaded(cache, monkeypatch, tmp_path, whose):
+    libraries(cache)
+    place = kernels.folder(cache)
+    if whose == "others may write to it":
+        place.chmod(0o777)
+    elif whose == "it is a link":
+        place.rename(tmp_path / "elsewhere")
+        place.symlink_to(tmp_path / "elsewhere")
+    else:
+        found = place.lstat()
+        monkeypatch.setattr(os, "geteuid", lambda: found.st_uid + 1)
+        if not found.st_uid:  # root's folders are trusted
+            os.chown(place, 1, -1)
+            monkeypatch.setattr(os, "geteuid", lambda: 2)
+    assert kernels.built(cache) is None
+    with pytest.raises(PermissionError, match="others may put code there.*XDG_CACHE_HOME"):
+        kernels.folder(cache)
+
+
+def test_an_index_names_no_library_elsewhere(cache, tmp_path):
+    libraries(cache)
+    (tmp_path / "planted.so").write_bytes(b"")
+    (index,) = kernels.folder(cache).glob("index-*.json")
+    index.write_text(json.dumps(dict.fromkeys(kernels.names(), str(tmp_path / "planted.so"))))
+    assert kernels.built(cache) is None
