@@ -26,6 +26,8 @@ from tfhet.record import Figure, Record
 from tfhet.simulate import Fault
 from tfhet.simulate.fault import CUTS
 
+_BESIDE = ("fault same-base", "fault half-checkpoint")
+"""Faults before and after a run."""
 MAX_RUN_S = 120.0
 """The cause of a run that the user ended, and the table with it."""
 
@@ -114,7 +116,7 @@ def exit_s(kind: str, events: Sequence[Mapping[str, Any]], started_s: float | No
     begins = {
         "never joined": [] if started_s is None else [started_s],
         "refused": _times(events, "job.decided"),
-    }.get(kind, _times(events, "fault.injected"))
+    }.get(kind, _times([e for e in events if not str(e.get("fault")).startswith(_BESIDE)], "fault.injected"))
     return max(ends) - min(begins) if ends and begins else None
 
 

@@ -221,8 +221,9 @@ def test_a_second_job_must_find_that_its_port_is_in_use() -> None:
 
 
 def test_the_time_to_the_exit_counts_from_what_the_kind_of_case_says() -> None:
-    events = [
-        {"event": "fault.injected", "time_s": 12.0},
+    events: list[dict[str, Any]] = [
+        {"event": "fault.injected", "time_s": 2.0, "fault": "fault same-base:dnn-1: algo-1"},
+        {"event": "fault.injected", "time_s": 12.0, "fault": "fault kill:rank=1: SIGKILL to process 7"},
         {"event": "fault.injected", "time_s": 13.0},
         {"event": "job.decided", "time_s": 14.0},
         {"event": "launchers.gone", "time_s": 15.0},
@@ -231,7 +232,7 @@ def test_the_time_to_the_exit_counts_from_what_the_kind_of_case_says() -> None:
     assert fault_table.exit_s("stop", events, 10.0) == 3.0
     assert fault_table.exit_s("refused", events, 10.0) == 1.0
     assert fault_table.exit_s("never joined", events, 10.0) == 5.0
-    assert fault_table.exit_s("failure", events[2:], 10.0) is None
+    assert fault_table.exit_s("failure", events[3:], 10.0) is None
 
 
 def test_the_figures_count_cases_breaches_and_leftovers_and_the_worst_exit_of_failures_only() -> None:
