@@ -93,8 +93,8 @@ _MACHINES = (
     _goes_on("kill:dispatcher:after=0.5", "second-job:dnn-1:after=0.5"),
     _goes_on("same-base:dnn-1"),
     _fails("same-base:dnn-1", "same-base:data-1", "kill:rank=1:after=0.5", named=("rank 1", "SIGKILL")),
-    _stops("half-checkpoint:dnn-1", "sigterm:launcher@dnn-1:after=3.5", arguments=_OFTEN, resumes=True),
-    _stops("half-checkpoint:dnn-1", "sigterm:launcher@data-2:after=4", cluster=_FOUR, arguments=_OFTEN, resumes=True),
+    _stops("half-checkpoint:dnn-1", "sigterm:launcher@dnn-1:after=10", arguments=_OFTEN, resumes=True),
+    _stops("half-checkpoint:dnn-1", "sigterm:launcher@data-2:after=10", cluster=_FOUR, arguments=_OFTEN, resumes=True),
 )
 # Cuts of one way only.
 _ONE_WAY = (
