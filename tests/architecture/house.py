@@ -54,6 +54,7 @@ ENVIRONMENT_NAMES = {"environ", "environb", "getenv", "getenvb", "putenv", "unse
 CLOCK_READS = {"now", "utcnow", "today"}
 
 FOREIGN_TEXTS: Mapping[str, str] = {
+    "No space left": "the C library, for a full disk",
     "OOM when allocating": "TensorFlow, Python and the C library, when memory is short",
     "Unable to register cu": "TensorFlow's log",
     "Horovod has been shut down": "Horovod and Gloo, when another rank has died",

@@ -117,7 +117,7 @@ class Bridge:
         self._cable(host).lose(share)
 
     def cut(self, hosts: Iterable[str], way: str = "") -> None:
-        """Separates `hosts`, which still see each other, from all other hosts. No link goes down. way: of a Partition."""
+        """Separates `hosts`, which still see each other, from all others. No link goes down. way: of a Partition."""
         made = Partition(frozenset(hosts), way)
         for host in made.hosts:
             self._cable(host)
