@@ -25,22 +25,10 @@ if TYPE_CHECKING:
     from tfhet.stages import ImageSpec, Stage
     from tfhet.strategies import JobContext
 
+lazy.names_on_demand(__name__)
+
 # fmt: off
 __all__ = [
     "Cut", "Figure", "ImageSpec", "JobContext", "Pipeline", "Record", "RunFolder", "RunSummary", "Stage",
     "SyntheticSource", "TFRecordSource", "TfhetError", "UsageError", "distribute", "stages",
 ]
-# fmt: on
-
-lazy.names_on_demand(
-    __name__,
-    {
-        "stages": "stages ImageSpec Stage",
-        "errors": "TfhetError UsageError",
-        "placement": "Cut Pipeline",
-        "record": "Figure Record RunFolder RunSummary",
-        "planes": "distribute",
-        "source": "SyntheticSource TFRecordSource",
-        "strategies": "JobContext",
-    },
-)

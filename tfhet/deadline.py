@@ -1,9 +1,18 @@
-"""A limit on how long a block of a coroutine may take."""
+"""A limit on how long a block of a coroutine may take, blocking calls that outlast it, and calls after some time."""
 
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
+import threading
+from collections.abc import Callable
 from types import TracebackType
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+HEARING_S = 0.1
+"""Seconds in which a process that stood still reads the messages that came meanwhile."""
 
 
 class Deadline:
@@ -42,3 +51,25 @@ class Deadline:
         assert self._task is not None
         self._expired = True
         self._task.cancel()
+
+
+async def in_thread(call: Callable[..., T], *arguments: Any) -> T:
+    """The result of a blocking call that may hang. Neither the end of the event loop nor that of the process waits for
+    its thread, as both do for those of `asyncio.to_thread`."""
+    result: concurrent.futures.Future[T] = concurrent.futures.Future()
+
+    def run() -> None:
+        try:
+            result.set_result(call(*arguments))
+        except BaseException as error:  # noqa: BLE001  it is the caller's
+            result.set_exception(error)
+
+    result.set_running_or_notify_cancel()  # a caller that gives up does not cancel it
+    threading.Thread(target=run, name="tfhet-call", daemon=True).start()
+    return await asyncio.wrap_future(result)
+
+
+def later(seconds: float, call: Callable[..., object], *arguments: Any) -> None:
+    """Calls after `seconds`. A process that stood still for longer first hears what it was sent meanwhile."""
+    loop = asyncio.get_running_loop()
+    loop.call_later(seconds, loop.call_later, HEARING_S, call, *arguments)

@@ -3,35 +3,46 @@
     if TYPE_CHECKING:
         from tfhet.profile.advice import Advice, advise
 
+    lazy.names_on_demand(__name__)
+
     __all__ = ["Advice", "advise"]
 
-    lazy.names_on_demand(__name__, {"advice": "Advice advise"})
-
-The imports for TYPE_CHECKING show the names and their types to type checkers.
+The imports for TYPE_CHECKING show the names and their types to type checkers, and say here where each name is.
 """
 
 from __future__ import annotations
 
+import ast
+import functools
 import importlib
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 
-def names_on_demand(package: str, homes: Mapping[str, str]) -> None:
-    """Gives a package a `__getattr__` (PEP 562) that imports the module of a public name on first use.
+def names_on_demand(package: str) -> None:
+    """Gives a package a `__getattr__` (PEP 562) that does one of its imports for TYPE_CHECKING on first use.
 
-    homes: a module of the package -> the names that it provides, separated by spaces. A name that equals its module is
-    that module itself, which would hide another object of the name: the import system sets every loaded sub-module as
-    an attribute of its package.
+    A public name may equal a sub-module only where it is that module, imported from the package itself: the import
+    system sets every loaded sub-module as an attribute of its package.
     """
-    home_of = {name: home for home, names in homes.items() for name in names.split()}
+    facade = sys.modules[package]
+    homes = functools.cache(lambda: _imported_for_types(Path(str(facade.__file__)).read_text("utf-8")))
 
     def load(name: str) -> Any:
-        if name not in home_of:
+        home = homes().get(name)
+        if home is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        home = importlib.import_module(f"{package}.{home_of[name]}")
-        return home if name == home_of[name] else getattr(home, name)
+        if home == package:
+            return importlib.import_module(f"{package}.{name}")
+        return getattr(importlib.import_module(home), name)
 
-    facade = vars(sys.modules[package])
-    facade.update(__getattr__=load, __dir__=lambda: sorted({*facade, *home_of}))
+    vars(facade).update(__getattr__=load, __dir__=lambda: sorted({*vars(facade), *homes()}))
+
+
+def _imported_for_types(source: str) -> Mapping[str, str]:
+    """The module of each name that a source imports `if TYPE_CHECKING`."""
+    blocks = (node for node in ast.parse(source).body if isinstance(node, ast.If))
+    lines = (line for block in blocks if ast.unparse(block.test) == "TYPE_CHECKING" for line in block.body)
+    return {name.name: str(line.module) for line in lines if isinstance(line, ast.ImportFrom) for name in line.names}

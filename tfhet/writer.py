@@ -2,7 +2,7 @@
 
 log = Writer("log", write=functools.partial(write_whole, 1))
 log.put(b"a line\\n")
-log.close(limit_s=2.0)
+log.close()
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from tfhet.clock import SYSTEM
 
 MOST = 10_000
 """Entries that wait to be written; beyond that the oldest ones are dropped, so that the last words survive."""
+LAST_S = 2.0
+"""Seconds that a process waits at its end for a reader or a disk."""
 
 T = TypeVar("T")
 
@@ -24,7 +26,7 @@ T = TypeVar("T")
 class Writer(Generic[T]):
     """Hands entries to `write` one by one, in their order, from a daemon thread.
 
-    write: may block and may raise OSError, which loses the entry. on_dropped: makes the entry that is written in the
+    write: may block and may raise an error, which loses the entry. on_dropped: makes the entry that is written in the
     place of dropped ones, of their number; without it they are only counted.
     """
 
@@ -69,7 +71,7 @@ class Writer(Generic[T]):
                 self._changed.wait(left_s)
         return True
 
-    def close(self, limit_s: float) -> bool:
+    def close(self, limit_s: float = LAST_S) -> bool:
         """Writes what waits, for at most `limit_s` seconds, and ends the thread. Returns whether all was written."""
         done = self.flush(limit_s)
         with self._changed:
@@ -97,7 +99,7 @@ class Writer(Generic[T]):
             for entry in entries:
                 try:
                     self._write(entry)
-                except OSError:
+                except Exception:  # noqa: BLE001  the thread goes on
                     with self._changed:
                         self.dropped += 1
 

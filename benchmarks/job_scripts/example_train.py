@@ -13,8 +13,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.job_scripts import plain
 from benchmarks.job_scripts.stamp import stamp
-from tfhet.bench import plain
 from tfhet.clock import SYSTEM
 from tfhet.cluster import environment, host_paths
 from tfhet.process import end_with_parent

@@ -20,9 +20,9 @@ def main(argv: Sequence[str]) -> None:
     """Takes the steps."""
     given = _arguments(argv)
 
+    from benchmarks.job_scripts import plain
     from benchmarks.scaling.alone import datasets
     from tfhet import stages
-    from tfhet.bench import plain
     from tfhet.planes import distribute
     from tfhet.planes.tf_service import Transport
     from tfhet.record import RunFolder, RunSummary, StepTime

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from tfhet.bench.chain import ANTIALIAS as ANTIALIAS
-from tfhet.bench.chain import LINEAR as LINEAR
-
+LINEAR, ANTIALIAS = "linear", "antialias"
+"""Ways to resize: bilinear between the four nearest pixels, or over all source pixels that a result pixel covers. The
+pictures differ, so each way is compared only with itself."""
 AS_WRITTEN, COMPOSED = "as-written", "composed"
 """Each geometric step by itself, or all of them as one sampling."""
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)

@@ -88,8 +88,8 @@ def _measured(batches: Iterator[Any], moved: Iterator[Any], size: int) -> dict[s
 
 def datasets(channel: Path, chain: str, form: str, batch_size: int) -> tuple[tf.data.Dataset, tf.data.Dataset]:
     """Without end: all of the pipeline in one process, and the part of it that runs on workers."""
+    from benchmarks.job_scripts import plain
     from tfhet import stages
-    from tfhet.bench import plain
 
     if form == "example":
         files = sorted(str(path) for path in channel.glob("*.tfrecord*"))

@@ -328,8 +328,8 @@ def test_batches_that_were_ready_are_no_part_of_a_round() -> None:
 def test_photos_as_the_example_writes_them_are_whole_batches_of_normalized_crops(tmp_path: Path) -> None:
     import tensorflow as tf
 
+    from benchmarks.job_scripts import plain
     from tfhet import stages
-    from tfhet.bench import plain
 
     picture = tf.io.encode_jpeg(tf.constant(200, tf.uint8, [40, 60, 3])).numpy()
     feature = {

@@ -12,8 +12,8 @@ from benchmarks.peers.job import ANTIALIAS, LINEAR, Job
 from benchmarks.peers.peer import Peer
 from benchmarks.peers.place import INSTALL, NONE, Place
 from benchmarks.peers.process import PeerProcess
+from benchmarks.stages.forms import Form
 from tfhet.bench import Case
-from tfhet.bench.chain import Form
 from tfhet.clock import SYSTEM
 from tfhet.errors import TfhetError
 from tfhet.events import Event, Observer

@@ -1,4 +1,5 @@
-"""`tfhet bench stages` beside other libraries: each peer in a process of its own, in turns with tfhet's chain.
+"""`tfhet bench stages` in every form, beside the chain as plain TensorFlow and beside other libraries, each peer in a
+process of its own, in turns with tfhet's chain.
 
 With `--each`, every stage is held against its counterpart in TensorFlow, Keras or Addons instead.
 """
@@ -10,11 +11,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.charts.plot import drawn_bars
-from benchmarks.stages import each, peer_cases
+from benchmarks.job_scripts import plain
+from benchmarks.peers.job import LINEAR
+from benchmarks.stages import each, forms, peer_cases
 from benchmarks.stages.crop_decode import CROP, crop_cases
+from benchmarks.stages.forms import WAYS, Form
 from benchmarks.stages.peer_cases import Entry
-from tfhet.bench import Measurement, Suite, chain, harness, plain, stages
-from tfhet.bench.chain import LINEAR, WAYS, Course, Form
+from tfhet.bench import Measurement, Suite, chain, harness, stages
+from tfhet.bench.chain import Course
 from tfhet.events import Observer
 from tfhet.record import Figure, Record
 
@@ -53,9 +57,13 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
         counts = (course.examples, course.pipeline.batch_size, course.cores)
         task = peer_cases.Task(course.name, files, *counts, options.peers, cache)
         with peer_cases.started(task, observer) as found:
-            cases = [*made.cases, *crop_cases(course), *(entry.case for entry in found.entries)]
+            parts = [case for case in made.cases if case.name != chain.TFHET]
+            peer = [entry.case for entry in found.entries]
+            cases = [*forms.whole_cases(course), *parts, *crop_cases(course), *peer]
             taken = harness.measure(cases, repeats=options.repeats, warmup=options.warmup, observer=observer)
-    figures = figures_of(course, taken, found.entries, chain.figures_of(course, taken, made.steps))
+    shapes = forms.forms(course.pipeline)
+    own = forms.figures_of(course, shapes, taken, made.steps)
+    figures = figures_of(course, shapes, taken, found.entries, own)
     details = {**made.details(taken), "peers": found.versions, "peers_missing": found.missing}
     return Record.of(f"stages.{course.name}", figures, details=details, command=command)
 
@@ -85,11 +93,15 @@ def as_files(course: Course, directory: Path) -> tuple[str, ...]:
 
 
 def figures_of(
-    course: Course, taken: Mapping[str, Measurement], entries: Sequence[Entry], own: Mapping[str, Figure]
+    course: Course,
+    shapes: Sequence[Form],
+    taken: Mapping[str, Measurement],
+    entries: Sequence[Entry],
+    own: Mapping[str, Figure],
 ) -> dict[str, Figure]:
     """The figures `own` of the chain, with those of the peers and of the crops; ratios first."""
     prefix = f"stages.{course.name}"
-    ours = {form: taken[chain.name_of(form)] for form in course.forms}
+    ours = {form: taken[form.case] for form in shapes}
     peers = [
         (entry, ours[entry.form].cheaper_than(taken[entry.case.name], entry.words))
         for entry in entries

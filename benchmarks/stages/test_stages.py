@@ -1,4 +1,4 @@
-"""What the suite adds to `tfhet bench stages`: peers, beside the same chain."""
+"""What the suite adds to `tfhet bench stages`: forms, and peers beside the same chain."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import pytest
 from benchmarks import peers
 from benchmarks.peers.job import ANTIALIAS, AS_WRITTEN, COMPOSED, LINEAR, Job
 from benchmarks.peers.place import Place
+from benchmarks.stages import forms as shapes
 from benchmarks.stages import peer_cases
+from benchmarks.stages.forms import Form, forms, shaped
 from benchmarks.stages.suite import SUITE, as_files, figures_of
 from tfhet.bench import Case, Measurement, Sample, chain, run_suite
-from tfhet.bench.chain import Form
 from tfhet.errors import TfhetError, UsageError
 from tfhet.events import Event
 from tfhet.record import Record
@@ -30,15 +31,15 @@ EXAMPLES = 37
 SHAPE = (32, 32, 3)
 
 
-def course(
-    name: str, forms: tuple[Form, ...] = (Form(),), cores: int = 1, pipeline: Pipeline | None = None
-) -> chain.Course:
-    return chain.Course(name, pipeline, forms, 1, None, cores)  # type: ignore[arg-type]
+def course(name: str, cores: int = 1, pipeline: Pipeline | None = None) -> chain.Course:
+    return chain.Course(name, pipeline, 1, None, cores)  # type: ignore[arg-type]
 
 
-def figures(of: chain.Course, measured: dict[str, Measurement], entries: list[peer_cases.Entry], *steps: str):
-    own = chain.figures_of(of, measured, {step: Case(f"{step} alone", print) for step in steps})
-    return figures_of(of, measured, entries, own)
+def figures(
+    of: chain.Course, forms: tuple[Form, ...], measured: dict[str, Measurement], entries: list[peer_cases.Entry], *steps
+):
+    own = shapes.figures_of(of, forms, measured, {step: Case(f"{step} alone", print) for step in steps})
+    return figures_of(of, forms, measured, entries, own)
 
 
 def taken(name: str, cpu_s: float) -> Measurement:
@@ -56,7 +57,7 @@ def test_the_figures_of_a_small_chain_carry_the_names_that_were_agreed() -> None
     names |= {"opencv as-written": 3.0, "opencv composed": 1.5}
     entries = [entry("opencv", "aws-cifar", way, "float32") for way in (AS_WRITTEN, COMPOSED)]
     measured = {name: taken(name, cpu_s) for name, cpu_s in names.items()}
-    found = figures(course("aws-cifar", cores=2), measured, entries, "dilate")
+    found = figures(course("aws-cifar", cores=2), (Form(),), measured, entries, "dilate")
     prefix = "stages.aws-cifar."
     assert {name.removeprefix(prefix) for name in found} == {
         "vs_example",
@@ -82,16 +83,16 @@ def test_the_figures_of_a_small_chain_carry_the_names_that_were_agreed() -> None
 
 
 def test_a_peer_is_compared_only_with_what_resizes_and_ends_as_it_does() -> None:
-    forms = tuple(Form(way, dtype) for way in (LINEAR, ANTIALIAS) for dtype in ("uint8", "float32"))
-    times = dict(zip(forms, (1.0, 2.0, 4.0, 8.0), strict=True))
-    measured = {f"tfhet {form.words}": taken(f"tfhet {form.words}", times[form]) for form in forms}
+    every = tuple(Form(way, dtype) for way in (LINEAR, ANTIALIAS) for dtype in ("uint8", "float32"))
+    times = dict(zip(every, (1.0, 2.0, 4.0, 8.0), strict=True))
+    measured = {f"tfhet {form.words}": taken(f"tfhet {form.words}", times[form]) for form in every}
     measured |= {"crop decode": taken("crop decode", 0.8), "decode": taken("decode", 0.1)}
     entries = [
         entry("opencv", "imagenet-train", LINEAR, "float32"),
         entry("pillow", "imagenet-train", ANTIALIAS, "uint8"),
     ]
     measured |= {"opencv linear float32": taken("", 6.0), "pillow antialias uint8": taken("", 8.0)}
-    found = figures(course("imagenet-train", forms), measured, entries)
+    found = figures(course("imagenet-train"), every, measured, entries)
     prefix = "stages.imagenet-train."
     assert found[f"{prefix}vs_opencv"].value == pytest.approx(3.0)
     assert found[f"{prefix}vs_pillow"].value == pytest.approx(2.0)
@@ -100,6 +101,16 @@ def test_a_peer_is_compared_only_with_what_resizes_and_ends_as_it_does() -> None
     assert found[f"{prefix}over_crop_decode"].value == pytest.approx(1.25)
     assert found[f"{prefix}linear.float32.us_per_image"].unit == "us"
     assert found[f"{prefix}crop_decode_us"].value == pytest.approx(0.8e6)
+
+
+def test_a_chain_on_photos_is_measured_in_four_forms_and_each_is_what_it_says(tmp_path: Path) -> None:
+    photos = TFRecordSource.from_directory(photo_data.photos(count=3, cache=tmp_path))
+    pipeline = Pipeline(photos, "imagenet-train", 2)
+    assert forms(pipeline) == tuple(Form(w, d) for w in (LINEAR, ANTIALIAS) for d in ("uint8", "float32"))
+    levels = shaped(pipeline, Form(ANTIALIAS, "uint8"))
+    assert [stage.name for stage in levels.stages] == ["decode", "random_resized_crop", "random_flip"]
+    assert [getattr(stage, "antialias", None) for stage in levels.stages] == [None, True, None]
+    assert shaped(pipeline, Form(LINEAR, "float32")).output.dtype == "float32"
 
 
 def test_peers_get_the_same_images_as_files(tmp_path: Path) -> None:

@@ -6,8 +6,9 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from benchmarks.transport.end import sends
 from benchmarks.transport.raw_socket import WAIT_S, contents
-from tfhet.bench.wire.end import End, sends
+from tfhet.bench.wire.end import End
 
 METHOD = ("tfhet.Wire", "Next")
 _OPTIONS = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1))

@@ -12,7 +12,8 @@ import threading
 
 import numpy as np
 
-from tfhet.bench.wire.end import End, sends
+from benchmarks.transport.end import sends
+from tfhet.bench.wire.end import End
 from tfhet.bench.wire.reader import held_count
 
 WAIT_S = 60.0

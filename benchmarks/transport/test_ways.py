@@ -78,7 +78,7 @@ def test_a_process_that_the_loader_started_without_the_library_is_told(tmp_path)
 
 
 def ended(kind: str) -> AnsweringProcess:
-    return AnsweringProcess(kind, [sys.executable, "-m", "tfhet.bench.wire.end", kind], child_environment(), 60.0)
+    return AnsweringProcess(kind, [sys.executable, "-m", "benchmarks.transport.end", kind], child_environment(), 60.0)
 
 
 def test_a_socket_moves_as_many_batches_as_are_asked_for():

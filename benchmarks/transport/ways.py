@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib.util
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+import psutil
 
 from benchmarks.peers.place import INSTALL, NONE, Place
 from benchmarks.transport import allocator
@@ -14,13 +17,14 @@ from benchmarks.transport.allocator import SMALL_PAGES, TCMALLOC
 from tfhet.bench.child_process import AnsweringProcess
 from tfhet.bench.wire.lane import CLIENTS, WORKERS, Lane
 from tfhet.bench.wire.load import Load
-from tfhet.bench.wire.ways import Ways, quiet
+from tfhet.bench.wire.ways import GRACE_S, Ways, quiet
 from tfhet.cluster import environment
 from tfhet.errors import UsageError, unknown
 from tfhet.planes import in_huge_pages
 from tfhet.planes.tf_service import Moved
 
 RAW_SOCKET, RAW_GRPC = "raw_socket", "raw_grpc"
+END = "benchmarks.transport.end"
 
 
 @dataclass(frozen=True)
@@ -32,7 +36,7 @@ class Rival:
     imports: tuple[str, ...]
     """Modules that have to be there."""
     receiver: str
-    """The end that takes: MODULE:FUNCTION, as `tfhet.bench.wire.end` opens it."""
+    """The end that takes: MODULE:FUNCTION, as `benchmarks.transport.end` opens it."""
     sender: str | None = None
     """The end that gives; None where the other starts processes of its own for that."""
     requires: tuple[str, ...] = ()
@@ -105,15 +109,26 @@ class PeerWays(Ways):
                 allocator.check_runs_with(pid, self._library)
         return lane
 
+    def _end(self, process: AnsweringProcess) -> None:
+        """Ends a process with those that it has started."""
+        below: list[psutil.Process] = []
+        with contextlib.suppress(psutil.Error):
+            below = psutil.Process(process.pid).children(recursive=True)
+        super()._end(process)
+        for child in below:
+            with contextlib.suppress(psutil.Error):
+                child.kill()
+        psutil.wait_procs(below, timeout=GRACE_S)
+
     async def _rival(self, rival: Rival, size: str) -> Lane:
         count = Moved("uint8", size).bytes
         where, workers = {}, []
         env = quiet(rival.environment())
         if rival.sender is not None:
-            sender = self.end(rival.sender, env)
+            sender = self.end(env, END, rival.sender)
             where = await asyncio.to_thread(sender.ask, {"open": {"size": count}})
             workers = [sender.pid]
-        receiver = self.end(rival.receiver, env)
+        receiver = self.end(env, END, rival.receiver)
         told = await asyncio.to_thread(receiver.ask, {"open": {"size": count, **where}})
         sides = {CLIENTS: [receiver.pid], WORKERS: told.get("workers", workers)}
         return Lane(f"{rival.name}.{size}", count, [receiver], sides, ahead=int(told.get("ahead", 0)))

@@ -41,7 +41,7 @@ TENSORFLOW_WHEN_CALLED = {"bench"}
 
 ONLY_IN: Mapping[str, tuple[str, ...]] = {
     "horovod": ("tfhet/strategies/horovod/",),
-    "tensorflow_addons": ("tfhet/stages/", "tfhet/bench/plain.py"),
+    "tensorflow_addons": ("tfhet/stages/",),
     "sagemaker_training": ("tfhet/cluster/",),
     "boto3": ("tfhet/aws.py",),
     "botocore": ("tfhet/aws.py",),

@@ -109,7 +109,6 @@ def test_a_package_outside_its_place_is_found(path, source):
         ("tfhet/strategies/horovod/collective.py", "import horovod.tensorflow as hvd"),
         ("tfhet/strategies/horovod/rendezvous.py", "from horovod.runner import run"),
         ("tfhet/stages/addons.py", "import tensorflow_addons as tfa"),
-        ("tfhet/bench/plain.py", "import tensorflow_addons as tfa"),
         ("tfhet/cluster/toolkit.py", "from sagemaker_training import environment"),
         ("tfhet/aws.py", "import boto3"),
         ("tfhet/clock.py", "import time"),

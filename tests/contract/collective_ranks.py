@@ -47,6 +47,10 @@ def facts(together: Collective) -> dict[str, Any]:
     together.broadcast([])
     found["total"] = together.total([rank + 1, 0.5, BIG], "total")
     found["gather"] = together.gather(np.arange(rank * 2, dtype=np.int64) + BIG * (rank + 1), "gather")
+    if swap := getattr(together, "alltoall", None):
+        counts = np.array([to + 1 if to else 0 for to in range(together.size)])
+        found["alltoall"] = swap(np.repeat(np.arange(together.size) + BIG * rank, counts), counts, "alltoall")
+        found["alltoall nothing"] = swap(np.zeros(0, np.int64), 0 * counts, "alltoall")
     found["gather nothing"] = together.gather(np.zeros(0, np.int64), "nothing")
     return found
 

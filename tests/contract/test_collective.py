@@ -114,6 +114,16 @@ def test_what_is_gathered_comes_rank_by_rank_whatever_its_length(ranks):
         assert nothing.shape == (0,) and nothing.dtype == np.int64
 
 
+def test_what_is_for_one_rank_comes_there_from_all_in_their_order(ranks):
+    if "alltoall" not in ranks[0]["facts"]:
+        return  # a collective need not have it
+    for to, (found, nothing) in enumerate(zip(facts(ranks, "alltoall"), facts(ranks, "alltoall nothing"), strict=True)):
+        expected = [to + (rank << 40) for rank in range(len(ranks)) for _ in range(to + 1 if to else 0)]
+        np.testing.assert_array_equal(found, expected)
+        assert found.dtype == np.int64
+        assert nothing.shape == (0,) and nothing.dtype == np.int64
+
+
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 def test_unequal_ranks_and_dry_ones_learn_what_one_rank_learns_from_the_union(ranks, alone, optimizer):
     for counts, weights in zip(

@@ -30,9 +30,9 @@ from tfhet.events import ignore
 from tfhet.launch import LaunchSettings
 from tfhet.launch.assignment import Assignment
 from tfhet.messages import link
-from tfhet.placement import Pipeline
+from tfhet.placement import Pipeline, Rest
 from tfhet.planes import Delivery, LauncherSide, Outlets, Reader
-from tfhet.source import SyntheticSource
+from tfhet.source import IdSet, SyntheticSource
 from tfhet.strategies import JobContext
 from tfhet.telemetry import Metric
 
@@ -362,6 +362,19 @@ def test_two_ranks_read_every_example_of_a_pipeline_exactly_once(fleet):
         assert 0 < size <= BATCH and delivery.ids.dtype == np.int64
         assert delivery.images.shape == (size, 4, 4, 1) and delivery.labels.shape[0] == size
         assert delivery.wait_s >= 0 and delivery.epoch == 0
+
+
+def test_a_rest_is_read_without_what_was_seen_of_it_though_rank_0_alone_knows_what(fleet):
+    jobs, every = fleet.ranks("rest"), sorted(ids_of())
+    seen = IdSet.of(every[1::3])
+    readers = [fleet.plane.rank_side().reader(pipeline(), job, compression="none") for job in jobs]
+    splits = np.ones(pipeline().source.split_count(), bool)
+    rests = [Rest(splits, seen if not (rank and readers[0].is_served) else IdSet.of()) for rank in range(len(jobs))]
+    for reader in readers:
+        reader.agree()
+    readers[0].offer(0, rests[0], 1)
+    found = side_by_side(lambda rank: list(readers[rank].epoch(0, rests[rank], 1)))
+    assert every_id(found) == Counter(set(every) - set(every[1::3]))
 
 
 def test_the_same_examples_come_whatever_the_plane(fleet):

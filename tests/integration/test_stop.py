@@ -74,7 +74,7 @@ def interrupted(simulated: Any, checkpoints: Path, times: int, epochs: int, *arg
     Each leaves a checkpoint of its last step, with a ledger of what had been consumed.
     """
     runs: list[Any] = []
-    ledgers: list[Ledger | None] = []
+    ledgers: list[Ledger] = []
     for number in range(times):
         host, after_s = ("data-1", "dnn-1")[number % 2], 1.2 * (number + 0.5) / times
         fault = f"sigterm:launcher@{host}:after={after_s:.3f}"
@@ -85,8 +85,8 @@ def interrupted(simulated: Any, checkpoints: Path, times: int, epochs: int, *arg
         if runs[-1].summary.steps:
             newest = max(checkpoints.glob("checkpoint-*"))
             assert newest.name.endswith(f"-{runs[-1].summary.steps:010d}")
-            ledgers.append(Ledger.read(newest / "ledger.npz"))
-    assert any(ledger is not None and 0 < ledger.ids.size < EXAMPLES for ledger in ledgers)  # most splits were open
+            ledgers += map(Ledger.read, newest.glob("ledger.npz"))
+    assert any(0 < len(ledger.rest.seen.ids()) < EXAMPLES for ledger in ledgers)  # most splits were open
     runs.append(simulated(*JOB, "--epochs", epochs, *arguments, channels={}, checkpoints=checkpoints))
     assert not told_to_stop(runs[-1])
     return runs

@@ -43,7 +43,6 @@ COSTS = PlaneCosts(
     ("none",),
     "stated",
     request_s=Interval(0.0005, 0.0001, 0.001),
-    split_s=Interval(0.0002, 0.0001, 0.0005),
     most_servers_per_host=8,
 )
 
@@ -56,10 +55,9 @@ def law(examples: int) -> settings:
 
 
 def relaxed(demand: Demand, supply: Supply, resource: Resource, factor: float) -> tuple[Demand, Supply]:
-    """A step with `factor` times as much of one resource. A faster accelerator or coordinator needs less time."""
-    busy = {Resource.ACCELERATOR: "accelerator_s", Resource.COORDINATOR: "coordinator_s"}.get(resource)
-    if busy:
-        return replace(demand, **{busy: getattr(demand, busy) / factor}), supply
+    """A step with `factor` times as much of one resource. A faster accelerator needs less time."""
+    if resource is Resource.ACCELERATOR:
+        return replace(demand, accelerator_s=demand.accelerator_s / factor), supply
     return demand, replace(supply, **{name: factor * getattr(supply, name) for name in RELAXED[resource]})
 
 
@@ -94,7 +92,7 @@ def workloads(draw: st.DrawFn) -> Workload:
         CutCost("rescale", 2, whole, Interval.exact(0.0), size * draw(numbers(1.0, 4.0))),
     )
     wire = WireCost(draw(intervals(0.1, 10.0)), draw(intervals(0.1, 10.0)), draw(intervals(0.05, 10.0)))
-    pipeline = PipelineCost(cuts, draw(numbers(0.0, 1e6)), draw(st.sampled_from([0.0, 0.001, 1.0])))
+    pipeline = PipelineCost(cuts, draw(numbers(0.0, 1e6)))
     return Workload(
         pipeline,
         Trainer({"G": draw(intervals(0.1, 1000.0))}, draw(st.integers(1, 4096)), draw(intervals(0.0, 10.0))),

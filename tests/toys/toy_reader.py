@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -35,22 +36,37 @@ class ToyReader(Reader):
     def go_local(self) -> None:
         self._servers = []
 
+    def offer(self, epoch: int, rest: Rest | None = None, part: int = 0) -> None:
+        for index in range(len(self._servers)):
+            share = index, len(self._servers)
+            with self._connected(index) as connection:
+                toy_wire.send(connection, (self._name(epoch, part), self.pipeline, epoch, share, rest))
+                toy_wire.receive(connection)
+
     def dataset(self, epoch: int, rest: Rest | None, part: int) -> Any:
         if not self.is_served:
             return super().dataset(epoch, rest, part)
-        return self._batches(f"{self._job.job_id}/{epoch}/{part}", epoch, rest)
+        return self._batches(self._name(epoch, part))
 
-    def _batches(self, name: str, epoch: int, rest: Rest | None) -> Iterator[Mapping[str, tf.Tensor]]:
-        for index, server in enumerate(self._servers):
-            host, _, port = server.rpartition(":")
-            try:
-                with socket.create_connection((host, int(port))) as connection:
-                    toy_wire.send(connection, (name, self.pipeline, epoch, (index, len(self._servers)), rest))
-                    while (batch := toy_wire.receive(connection)) is not None:
-                        yield {part: tf.constant(value) for part, value in batch.items()}
-            except OSError as error:
-                self._clock.sleep(PATIENCE_S)
-                raise JobFailed(f"the toy server at {server} is gone: {error}") from None
+    def _name(self, epoch: int, part: int) -> str:
+        return f"{self._job.job_id}/{epoch}/{part}"
+
+    def _batches(self, name: str) -> Iterator[Mapping[str, tf.Tensor]]:
+        for index in range(len(self._servers)):
+            with self._connected(index) as connection:
+                toy_wire.send(connection, (name,))
+                while (batch := toy_wire.receive(connection)) is not None:
+                    yield {part: tf.constant(value) for part, value in batch.items()}
+
+    @contextlib.contextmanager
+    def _connected(self, index: int) -> Iterator[socket.socket]:
+        host, _, port = self._servers[index].rpartition(":")
+        try:
+            with socket.create_connection((host, int(port))) as connection:
+                yield connection
+        except OSError as error:
+            self._clock.sleep(PATIENCE_S)
+            raise JobFailed(f"the toy server at {host}:{port} is gone: {error}") from None
 
 
 class ToyRankSide(RankSide):

@@ -15,18 +15,19 @@ from tfhet.placement import one_epoch
 
 
 class Deal(socketserver.BaseRequestHandler):
-    """One rank that reads one epoch."""
+    """One rank that offers an epoch, or reads one that was offered."""
 
     streams: dict[str, tuple[threading.Lock, Iterator[Any]]] = {}
     """By the name of an epoch, what is left of it; the ranks share it, first come, first served."""
-    lock = threading.Lock()
 
     def handle(self) -> None:
-        name, pipeline, epoch, share, rest = toy_wire.receive(self.request)
-        with self.lock:
-            if name not in self.streams:
-                self.streams[name] = threading.Lock(), iter(one_epoch(pipeline, epoch, share, 1, rest))
-            lock, stream = self.streams[name]
+        name, *offered = toy_wire.receive(self.request)
+        if offered:
+            pipeline, epoch, share, rest = offered
+            self.streams[name] = threading.Lock(), iter(one_epoch(pipeline, epoch, share, 1, rest))
+            toy_wire.send(self.request, "offered")
+            return
+        lock, stream = self.streams[name]
         while True:
             with lock:
                 batch = next(stream, None)

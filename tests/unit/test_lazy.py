@@ -10,11 +10,17 @@ from types import ModuleType
 import pytest
 
 PACKAGE = """
+from typing import TYPE_CHECKING
+
 from tfhet import lazy
 
-__all__ = ["Heavy", "light", "tool"]
+if TYPE_CHECKING:
+    from NAME import tool
+    from NAME.heavy import Heavy, light
 
-lazy.names_on_demand(__name__, {"heavy": "Heavy light", "tool": "tool"})
+lazy.names_on_demand(__name__)
+
+__all__ = ["Heavy", "light", "tool"]
 """
 
 ROOMS = [
@@ -38,7 +44,7 @@ def package(tmp_path, monkeypatch, request):
     name = f"lazy_{abs(hash(request.node.name))}"
     folder = tmp_path / name
     folder.mkdir()
-    (folder / "__init__.py").write_text(PACKAGE)
+    (folder / "__init__.py").write_text(PACKAGE.replace("NAME", name))
     (folder / "heavy.py").write_text("class Heavy: pass\ndef light(): return 1\n")
     (folder / "tool.py").write_text("size = 3\n")
     monkeypatch.syspath_prepend(tmp_path)

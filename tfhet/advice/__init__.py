@@ -23,20 +23,10 @@ if TYPE_CHECKING:
     from tfhet.advice.plan import choice_of, of_plan
     from tfhet.advice.training_job import HostUtilisation, ObservedJob, of_training_job
 
+lazy.names_on_demand(__name__)
+
 # fmt: off
 __all__ = [
     "Diagnosis", "Finding", "HostUtilisation", "InputState", "ObservedJob", "choice_of", "feeding", "of_pipeline",
     "of_plan", "of_run", "of_training_job", "paragraph", "sentence", "sentences", "state_by_wait",
 ]
-# fmt: on
-
-lazy.names_on_demand(
-    __name__,
-    {
-        "finding": "Finding sentence sentences",
-        "input_bound": "Diagnosis InputState of_run paragraph state_by_wait",
-        "pipeline": "feeding of_pipeline",
-        "plan": "choice_of of_plan",
-        "training_job": "HostUtilisation ObservedJob of_training_job",
-    },
-)

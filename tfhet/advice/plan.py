@@ -20,7 +20,7 @@ def of_plan(plan: Plan, cheaper: Sequence[Finding] = ()) -> list[Finding]:
     choice = choice_of(None)
     if plan.chosen is not None:
         chosen = plan.candidates[plan.chosen]
-        binding, has_data = plan.name_of(chosen.prediction.binding), chosen.cluster.data is not None
+        binding, has_data = chosen.prediction.binding.value, chosen.cluster.data is not None
         is_today = plan.chosen == plan.today
         choice = choice_of(str(chosen.cluster), binding=binding, has_data=has_data, is_today=is_today)
     return [*_today(plan, cheaper), *_best(plan), choice]
@@ -41,7 +41,7 @@ def _today(plan: Plan, cheaper: Sequence[Finding]) -> Iterator[Finding]:
     prediction = today.prediction
     accelerator = prediction.ceilings_s[Resource.ACCELERATOR]
     wait_pct = 100.0 * max(0.0, 1.0 - accelerator.value / prediction.step_s.value)
-    limits = f"{_binds(plan.name_of(prediction.binding))}, {plan.name_of(prediction.runner_up)} next"
+    limits = f"{_binds(prediction.binding.value)}, {prediction.runner_up.value} next"
     yield Finding("today", f"today, {_cluster(today)}: {limits}")
     if state_by_wait(wait_pct) is InputState.NOT:
         neither = "neither cheaper stages nor more CPUs shorten a step"

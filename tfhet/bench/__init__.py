@@ -23,13 +23,4 @@ if TYPE_CHECKING:
 
 __all__ = ["Case", "Measurement", "ProcessMeter", "Sample", "Suite", "in_rounds", "measure", "run", "run_suite"]
 
-lazy.names_on_demand(
-    __name__,
-    {
-        "case": "Case Measurement",
-        "command": "run run_suite",
-        "harness": "in_rounds measure",
-        "meter": "ProcessMeter Sample",
-        "suite": "Suite",
-    },
-)
+lazy.names_on_demand(__name__)

@@ -1,16 +1,11 @@
-"""The cases of one chain: tfhet in every form, the chain as plain TensorFlow, reading alone, and each step alone.
-
-Only the same picture in the same dtype is compared, so chains that resize photos are measured in several forms.
-"""
+"""The cases of one chain: the whole, reading alone, and each step alone."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tfhet.bench import plain
 from tfhet.bench.case import Case, Measurement
 from tfhet.errors import TfhetError
 from tfhet.record import Figure
@@ -19,64 +14,15 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
     from tfhet.placement import Pipeline
-    from tfhet.stages import Stage
 
-PLAIN, TFHET, DECODE = "example", "tfhet", "decode"
-"""Names of cases: the chain as plain TensorFlow writes it, as AWS's example does; tfhet; reading and batching alone."""
+TFHET, DECODE = "tfhet", "decode"
+"""Names of cases: the chain; reading and batching alone."""
 PASSES = 4
 """Passes over the records in one run of the cheap cases."""
 PHOTO_PASSES = 2
 """The same for photos."""
 ALONE_IMAGES = {True: 16384, False: 512}
 """Minimum number of images in one run of a step alone, by whether they are small."""
-LINEAR, ANTIALIAS = "linear", "antialias"
-"""Ways to resize: bilinear between the four nearest pixels, or over all source pixels that a result pixel covers. The
-pictures differ, so each way is compared only with itself."""
-WAYS = (LINEAR, ANTIALIAS)
-
-
-@dataclass(frozen=True)
-class Form:
-    """One form of a chain. Chains that crop photos have several; the others have one, without a name."""
-
-    way: str = ""
-    """How it resizes; "" for a chain that does not."""
-    dtype: str = "float32"
-
-    @property
-    def key(self) -> str:
-        """Part of a figure's name: `linear.uint8`; "" for a chain with one form."""
-        return f"{self.way}.{self.dtype}" if self.way else ""
-
-    @property
-    def words(self) -> str:
-        """Part of a case's name: `linear uint8`."""
-        return self.key.replace(".", " ")
-
-
-def forms(pipeline: Pipeline) -> tuple[Form, ...]:
-    """Returns the forms of the pipeline's chain: with encoded images each way in uint8 and in float32."""
-    if pipeline.input.dtype != "encoded":
-        return (Form("", pipeline.output.dtype),)
-    return tuple(Form(way, dtype) for way in WAYS for dtype in ("uint8", "float32"))
-
-
-def shaped(pipeline: Pipeline, form: Form) -> Pipeline:
-    """Returns the pipeline in one of its forms: stages resize that way, and for uint8 it ends before they leave it."""
-    if not form.way:
-        return pipeline
-    stages = [_resizing(stage, form.way) for stage in pipeline.stages]  # type: ignore[arg-type]
-    made = pipeline.with_stages(tuple(stages))
-    while made.output.dtype != form.dtype and stages:
-        stages.pop()
-        made = pipeline.with_stages(tuple(stages))
-    return made
-
-
-def _resizing(stage: Stage, way: str) -> Stage:
-    if any(field.name == "antialias" for field in dataclasses.fields(stage)):
-        return dataclasses.replace(stage, antialias=way == ANTIALIAS)  # type: ignore[call-arg]
-    return stage
 
 
 @dataclass(frozen=True)
@@ -86,7 +32,6 @@ class Course:
     name: str
     """Name of the chain in figures."""
     pipeline: Pipeline
-    forms: tuple[Form, ...]
     examples: int
     """Number of records in the source."""
     threads: int | None
@@ -97,27 +42,15 @@ class Course:
     @property
     def small(self) -> bool:
         """Whether the images are not photos."""
-        return not self.forms[0].way
-
-    @property
-    def plain_form(self) -> Form:
-        """The form in which the chain is compared with plain TensorFlow."""
-        return self.forms[0] if self.small else Form(LINEAR, "float32")
-
-
-def name_of(form: Form) -> str:
-    """Returns the name of tfhet's case in a form."""
-    return f"{TFHET} {form.words}".strip()
+        return self.pipeline.input.dtype != "encoded"
 
 
 def whole_cases(course: Course) -> list[Case]:
-    """Returns the chain as plain TensorFlow where it can be written so, tfhet in every form, and reading alone."""
-    passes = PASSES if course.small else PHOTO_PASSES
-    cases = [_tfhet(course, name_of(form), shaped(course.pipeline, form), passes) for form in course.forms]
-    cases.append(_tfhet(course, DECODE, course.pipeline.with_stages(()), PASSES))
-    if plain.knows(course.pipeline.stages):
-        cases.insert(0, dataset_case(course, PLAIN, 1, lambda: _plain(course), lambda element: element[0]))
-    return cases
+    """Returns the chain, and reading and batching alone."""
+    return [
+        pipeline_case(course, TFHET, course.pipeline, PASSES if course.small else PHOTO_PASSES),
+        pipeline_case(course, DECODE, course.pipeline.with_stages(()), PASSES),
+    ]
 
 
 def dataset_case(
@@ -127,7 +60,8 @@ def dataset_case(
     return reading(name, course.examples * passes, lambda: threaded(build(), course.threads), images)
 
 
-def _tfhet(course: Course, name: str, pipeline: Pipeline, passes: int) -> Case:
+def pipeline_case(course: Course, name: str, pipeline: Pipeline, passes: int) -> Case:
+    """Returns a case that reads what tfhet makes of `pipeline`, which goes over the records `passes` times."""
     from tfhet.placement import one_epoch
 
     def build() -> tf.data.Dataset:
@@ -136,18 +70,12 @@ def _tfhet(course: Course, name: str, pipeline: Pipeline, passes: int) -> Case:
     return dataset_case(course, name, passes, build, lambda element: element["image"])
 
 
-def _plain(course: Course) -> tf.data.Dataset:
-    pipeline = shaped(course.pipeline, course.plain_form)
-    files, shape = pipeline.source.files, pipeline.source.spec["image"].shape[1:]  # type: ignore[attr-defined]
-    return plain.dataset(files, shape, pipeline.stages, pipeline.batch_size)  # type: ignore[arg-type]
-
-
 def step_cases(course: Course) -> dict[str, Case]:
     """Returns a case for each step, by stage names joined with a plus, on one batch that the steps before it made."""
     from tfhet.placement import one_epoch, steps
     from tfhet.stages import randomness
 
-    pipeline = shaped(course.pipeline, course.plain_form)
+    pipeline = course.pipeline
     element = next(iter(one_epoch(pipeline.with_stages(())).take(1)))
     images, ids = element["image"], element["id"]
     cases: dict[str, Case] = {}
@@ -217,20 +145,18 @@ def threaded(dataset: tf.data.Dataset, threads: int | None) -> tf.data.Dataset:
 
 
 def figures_of(course: Course, taken: Mapping[str, Measurement], steps: Mapping[str, Case]) -> dict[str, Figure]:
-    """Returns the figures of the chain, the ratio to plain TensorFlow first."""
-    prefix, figures = f"stages.{course.name}", dict[str, Figure]()
-    if PLAIN in taken:
-        ours = taken[name_of(course.plain_form)]
-        figures[f"{prefix}.vs_example"] = ours.cheaper_than(taken[PLAIN], plain.AGAINST)
-    for form in course.forms:
-        figures[".".join(filter(None, (prefix, form.key, "us_per_image")))] = taken[name_of(form)].figure()
-    for form in course.forms:
-        name = ".".join(filter(None, (prefix, form.key, "examples_per_s_core")))
-        figures[name] = rate(taken[name_of(form)], course.cores)
-    if PLAIN in taken:
-        figures[f"{prefix}.example_us_per_image"] = taken[PLAIN].figure()
-    figures[f"{prefix}.decode_us"] = taken[DECODE].figure()
-    return figures | {f"{prefix}.{step}_us": taken[case.name].figure() for step, case in steps.items()}
+    """Returns the figures of the chain."""
+    whole = {
+        f"stages.{course.name}.us_per_image": taken[TFHET].figure(),
+        f"stages.{course.name}.examples_per_s_core": rate(taken[TFHET], course.cores),
+    }
+    return whole | part_figures(course, taken, steps)
+
+
+def part_figures(course: Course, taken: Mapping[str, Measurement], steps: Mapping[str, Case]) -> dict[str, Figure]:
+    """Returns the figures of reading alone, and of each step alone."""
+    figures = {f"stages.{course.name}.decode_us": taken[DECODE].figure()}
+    return figures | {f"stages.{course.name}.{step}_us": taken[case.name].figure() for step, case in steps.items()}
 
 
 def rate(measured: Measurement, cores: int) -> Figure:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tfhet.bench import harness
-from tfhet.bench.suite import Suite, suite_named, suite_names
+from tfhet.bench.suite import NAMES, Suite, suite_named
 from tfhet.errors import TfhetError, UsageError
 from tfhet.events import Event
 from tfhet.report import duration, figure_table, show
@@ -61,7 +61,7 @@ def _run(suite: Suite, argv: list[str], program: str) -> int:
 
 
 def _overview() -> str:
-    known = "\n".join(f"  {name:<12}{suite_named(name).does}" for name in suite_names())
+    known = "\n".join(f"  {name:<12}{suite_named(name).does}" for name in NAMES)
     return f"usage: {PROGRAM} SUITE [options]   ({PROGRAM} SUITE --help lists them)\n\nSuites:\n{known}"
 
 

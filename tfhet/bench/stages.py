@@ -1,8 +1,8 @@
 """`tfhet bench stages`: CPU microseconds per image of a chain of stages, whole and stage by stage.
 
-The cases take turns on the same records: the chain in plain TensorFlow, tfhet's chain, reading and batching alone (the
-floor), and each step alone on a batch in memory. The cheap ones go over the records several times in one run, so that
-starting an iterator does not weigh in them more than in the others.
+The cases take turns on the same records: the chain, reading and batching alone (the floor), and each step alone on a
+batch in memory. The cheap ones go over the records several times in one run, so that starting an iterator does not
+weigh in them more than in the others. `python -m benchmarks.stages` adds the chain in plain TensorFlow, and peers.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def prepared(options: argparse.Namespace) -> Iterator[Prepared]:
         pipeline = Pipeline(source, tuple(stages), options.batch_size or (PHOTO_BATCH if is_photos else SMALL_BATCH))
         cores = options.threads or os.cpu_count() or 1
         name = OWN_CHAIN if is_written_out else options.chain
-        course = chain.Course(name, pipeline, chain.forms(pipeline), examples, options.threads, cores)
+        course = chain.Course(name, pipeline, examples, options.threads, cores)
         yield Prepared(course, chain.step_cases(course), folder)
 
 
@@ -128,7 +128,7 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
 
 SUITE = Suite(
     name="stages",
-    does="CPU per image of a chain of stages against plain TensorFlow, and of each stage",
+    does="CPU per image of a chain of stages, and of each stage",
     options=options_of_a_chain,
     run=_run,
 )

@@ -1,22 +1,19 @@
-"""Benchmark suites: what a suite is, and those that `tfhet bench` knows.
-
-Another package registers a suite by an entry point of the group `tfhet.bench`: `name = "its.module:SUITE"`.
-"""
+"""Benchmark suites: what a suite is, and those that `tfhet bench` knows."""
 
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
+import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfhet.errors import UsageError, unknown
+from tfhet.errors import unknown
 from tfhet.events import Observer
 from tfhet.record import Record
 
-GROUP = "tfhet.bench"
-_OWN = {name: f"tfhet.bench.{name}:SUITE" for name in ("stages", "transport", "cpu")}
+NAMES = ("stages", "transport", "cpu")
+"""Suites of `tfhet bench`, each a module of this room."""
 
 
 @dataclass(frozen=True)
@@ -38,23 +35,9 @@ class Suite:
     """Whether the promise that the suite tests is kept; the command fails otherwise."""
 
 
-def suite_names() -> tuple[str, ...]:
-    """Returns the names of all suites: the package's own first, then the registered ones in order."""
-    return tuple(_entries())
-
-
 def suite_named(name: str) -> Suite:
-    """Returns a suite. Raises UsageError that lists the known ones, and for an entry point that is not a suite."""
-    entries = _entries()
-    if name not in entries:
-        unknown("bench suite", name, entries)
-    suite = entries[name].load()
-    if not isinstance(suite, Suite):
-        raise UsageError(f"bench suite {name!r}: {entries[name].value} is not a tfhet.bench.Suite")
+    """Returns a suite of `tfhet bench`. Raises UsageError that lists the known ones."""
+    if name not in NAMES:
+        unknown("bench suite", name, NAMES)
+    suite: Suite = importlib.import_module(f"tfhet.bench.{name}").SUITE
     return suite
-
-
-def _entries() -> dict[str, importlib.metadata.EntryPoint]:
-    own = {name: importlib.metadata.EntryPoint(name, value, GROUP) for name, value in _OWN.items()}
-    others = sorted(importlib.metadata.entry_points(group=GROUP), key=lambda entry: entry.name)
-    return own | {entry.name: entry for entry in others if entry.name not in own}

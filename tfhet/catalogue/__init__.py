@@ -33,12 +33,4 @@ __all__ = ["AWS_POST", "EC2", "MARKETS", "REGION", "REGION_NAME", "TRAINING", "C
 __all__ += ["InstanceGroup", "Kind", "Node", "Price", "default", "instance", "matching", "one_of", "own_path"]
 __all__ += ["price", "read_text", "refresh", "refreshed_path", "shipped", "whole"]
 
-lazy.names_on_demand(
-    __name__,
-    {
-        "catalogue": "AWS_POST REGION Catalogue default instance own_path price refreshed_path shipped",
-        "instance_type": "EC2 MARKETS TRAINING Instance InstanceGroup Price",
-        "node": "REGION_NAME Kind Node matching one_of read_text whole",
-        "price_list": "refresh",
-    },
-)
+lazy.names_on_demand(__name__)

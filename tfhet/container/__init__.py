@@ -17,21 +17,10 @@ if TYPE_CHECKING:
     from tfhet.container.sweeper import Owner, claim, sweep
     from tfhet.container.tool import compiled
 
+lazy.names_on_demand(__name__)
+
 # fmt: off
 __all__ = [
     "LEAST_CPUS", "OVERLAY", "PURPOSES", "READ_ONLY", "SHARED", "SUBNET", "Bridge", "Cgroup", "Container", "Partition",
     "KernelFeature", "Limits", "Mount", "Owner", "claim", "compiled", "missing", "probe", "require", "sweep",
 ]
-# fmt: on
-
-lazy.names_on_demand(
-    __name__,
-    {
-        "bridge": "SUBNET Bridge Partition",
-        "cgroup": "LEAST_CPUS Cgroup Limits",
-        "container": "OVERLAY READ_ONLY SHARED Container Mount",
-        "kernel": "PURPOSES KernelFeature missing probe require",
-        "sweeper": "Owner claim sweep",
-        "tool": "compiled",
-    },
-)

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from tfhet.clock import SYSTEM, Clock
-from tfhet.control.connection import Connection
+from tfhet.control.connection import Connection, addresses_of
 from tfhet.control.handshake import JoinRequest, Refused, Unauthenticated, introduce
 from tfhet.control.inbox import Inbox
 from tfhet.control.lease import beats
@@ -127,24 +127,29 @@ class LinkClient:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _dial(self, until_s: float, allowed: str) -> Connection:
-        retry_s, why = FIRST_RETRY_S, "no answer"
+        retry_s, why, tries = FIRST_RETRY_S, "no answer", 0
         while (remaining_s := until_s - self._clock.monotonic()) > 0:
+            found: list[str] = []
             try:
-                async with Deadline(min(self._handshake_s, remaining_s)):
-                    return await self._dial_once()
+                async with Deadline(remaining_s):
+                    found = await addresses_of(self._address)  # however long it takes: the next try begins anew
+                    async with Deadline(self._handshake_s):
+                        return await self._dial_once(found[tries % len(found)])
             except asyncio.TimeoutError:
-                if remaining_s > self._handshake_s:  # a last try cut short hides no better reason
+                if not found:
+                    why = "the name service does not answer"
+                elif remaining_s > self._handshake_s:  # a last try cut short hides no better reason
                     why = "no answer"
             except ConnectionRefusedError:
                 why = "nothing listens there"
             except (OSError, ProtocolError, Unauthenticated) as error:
                 why = str(error)
             await asyncio.sleep(max(0.0, min(retry_s, until_s - self._clock.monotonic())))
-            retry_s = min(retry_s * 1.6, LAST_RETRY_S)
+            retry_s, tries = min(retry_s * 1.6, LAST_RETRY_S), tries + 1
         raise NotReady(f"the leader at {self._address}:{self._port} was not reached within {allowed}: {why}")
 
-    async def _dial_once(self) -> Connection:
-        connection = await Connection.dial(self._address, self._port)
+    async def _dial_once(self, address: str) -> Connection:
+        connection = await Connection.dial(address, self._port)
         asked_s = self._clock.monotonic()
         try:
             request = JoinRequest(self.name, self._instance, self._facts, self._outbox.seen)
@@ -207,16 +212,14 @@ class LinkClient:
 
     async def _renew(self) -> None:
         async for now_s, stood_still_s in beats(lambda: self.lease_s, self._clock, self._send_renewal, self._heard_s):
-            self._heard_s += stood_still_s
+            self._heard_s = min(now_s, self._heard_s + stood_still_s)  # it may have heard something since
             silent_s = now_s - self._heard_s
             if silent_s > self.lease_s and not self.end_reason and self._connection is not None:
                 self._lose(f"the leader was silent for {silent_s:.1f} s, the lease is {self.lease_s:g} s")
 
-    def _send_renewal(self) -> bool:
-        if self._connection is None:
-            return False
-        self._connection.write({"type": "alive", "seen": self._outbox.seen})
-        return True
+    def _send_renewal(self) -> None:
+        if self._connection is not None:
+            self._connection.write({"type": "alive", "seen": self._outbox.seen})
 
     def _lose(self, reason: str) -> None:
         if not self.end_reason:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfhet.control.message import MAX_LINE_BYTES, Message, ProtocolError, decode, encode
-from tfhet.deadline import Deadline
+from tfhet.deadline import Deadline, in_thread
 from tfhet.units import MIB
 
 MAX_UNSENT_BYTES = 8 * MIB
@@ -48,11 +48,8 @@ class Connection:
 
     @classmethod
     async def dial(cls, address: str, port: int) -> Connection:
-        """Connects. Raises OSError when nothing listens there."""
-        try:
-            reader, writer = await asyncio.open_connection(address, port, limit=_LIMIT)
-        except UnicodeError as error:
-            raise OSError(f"{address!r} is no name of a host ({error})") from error
+        """Connects to an IP address. Raises OSError when nothing listens there."""
+        reader, writer = await asyncio.open_connection(address, port, limit=_LIMIT)
         connection = cls(reader, writer)
         if writer.get_extra_info("sockname") == writer.get_extra_info("peername"):
             # TCP's simultaneous open: a dialler whose own ephemeral port is the dialled one is connected to itself.
@@ -120,3 +117,12 @@ class Connection:
             async with Deadline(flush_s):
                 await self._writer.wait_closed()
         self.abort()
+
+
+async def addresses_of(host: str) -> list[str]:
+    """The IP addresses of a host, given by name or address. Raises OSError for a name that is not known."""
+    try:
+        found = await in_thread(socket.getaddrinfo, host, None, 0, socket.SOCK_STREAM)
+    except UnicodeError as error:
+        raise OSError(f"{host!r} is no name of a host ({error})") from error
+    return list(dict.fromkeys(str(each[4][0]) for each in found))

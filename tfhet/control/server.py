@@ -68,7 +68,7 @@ class LinkServer:
         self._end: Message | None = None
         self._closed = False
         self._standstill = (-math.inf, 0.0)
-        """The last time that this process stood still for longer than the lease: its end, on the clock, and seconds."""
+        """End, on the clock, and seconds of the last standstill of this process that may have cost members a lease."""
         self._changed = asyncio.Event()
         self._inbox = Inbox()
         self._renewing: asyncio.Task[None] | None = None
@@ -248,25 +248,24 @@ class LinkServer:
     async def _renew(self) -> None:
         began_s = self._clock.monotonic()
         async for now_s, stood_still_s in beats(lambda: self._lease_s, self._clock, self._send_renewals, began_s):
-            if stood_still_s > self._lease_s:
+            if stood_still_s > 0.9 * self._lease_s:
                 self._standstill = (now_s, stood_still_s)
             for session in self._sessions.values():
-                session.heard_s += stood_still_s
-                session.broken_s += stood_still_s
+                session.heard_s = min(now_s, session.heard_s + stood_still_s)  # it may have been heard since
+                session.broken_s = min(now_s, session.broken_s + stood_still_s)
                 why = session.loss(now_s, self._lease_s, self._grace_s)
                 if why is not None and session.is_here and self._end is None:
                     self._give_up(session, why)
 
-    def _send_renewals(self) -> bool:
+    def _send_renewals(self) -> None:
         for session in self._sessions.values():
             if session.is_here and session.connection is not None:
                 session.connection.write({"type": "lease", "seen": session.outbox.seen})
-        return True
 
     def _give_up(self, session: Session, why: str) -> None:
         ended_s, seconds = self._standstill
         if self._clock.monotonic() - ended_s < 2 * self._lease_s:  # then the member has lost its lease, and ended
-            why += f"; this launcher had stood still for {seconds:.1f} s before"
+            why = f"the leader stood still for {seconds:.1f} s, the lease is {self._lease_s:g} s; then: {why}"
         session.lost_why = why
         if session.connection is not None:
             session.connection.abort()

@@ -19,4 +19,4 @@ if TYPE_CHECKING:
 
 __all__ = ["SUBJECTS", "Check", "Examination", "Rule", "Status", "examine"]
 
-lazy.names_on_demand(__name__, {"examination": "SUBJECTS Examination examine", "check": "Check Status", "rule": "Rule"})
+lazy.names_on_demand(__name__)

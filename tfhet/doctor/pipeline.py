@@ -71,17 +71,13 @@ def _summary(error: BaseException) -> str:
     return f"{text[:300]} ({place[1]}:{place[2]})" if place else text[:300]
 
 
-def _is_built(facts: PipelineFacts) -> bool:
-    return facts.anatomy is not None
-
-
 def _is_dataset(facts: PipelineFacts) -> bool:
     """Whether batching, order and cut are the user's own: for a Pipeline tfhet chooses them."""
     return facts.anatomy is not None and not facts.anatomy.is_declared
 
 
 PIPELINE: Subject[PipelineFacts] = Subject("pipeline")
-_graph_rule = functools.partial(PIPELINE.rule, when=_is_built)
+_graph_rule = functools.partial(PIPELINE.rule, when=lambda facts: facts.anatomy is not None)
 _dataset_rule = functools.partial(PIPELINE.rule, when=_is_dataset)
 
 

@@ -21,4 +21,4 @@ if TYPE_CHECKING:
 
 __all__ = ["Examined", "Followed", "examine", "follow"]
 
-lazy.names_on_demand(__name__, {"examination": "Examined examine", "following": "Followed follow"})
+lazy.names_on_demand(__name__)

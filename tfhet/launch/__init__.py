@@ -15,7 +15,4 @@ if TYPE_CHECKING:
 __all__ = ["LAUNCHER_NAME", "Assignment", "LaunchSettings", "known_roles", "main"]
 
 # Loaded when asked for: PID 1 of a container (init.py) has to be there at once, and to stay small.
-lazy.names_on_demand(
-    __name__,
-    {"assignment": "Assignment known_roles", "entry": "main", "init": "LAUNCHER_NAME", "settings": "LaunchSettings"},
-)
+lazy.names_on_demand(__name__)

@@ -25,7 +25,7 @@ from tfhet.launch.hearing import Hearing
 from tfhet.launch.init import STOP_SIGNALS
 from tfhet.launch.job_result import JobResult, forget_earlier_job, write_failure
 from tfhet.launch.leader import LINGER_S, STOP_S, Leader
-from tfhet.launch.output import LAST_LINES_S, Log, labels, metrics_of, write_outcome
+from tfhet.launch.output import Log, labels, metrics_of, write_outcome
 from tfhet.launch.script import Script, environment_of
 from tfhet.messages import HostLine, JobResultLine
 from tfhet.messages import link as reports
@@ -108,7 +108,7 @@ class Launcher:
             await self._stop_children()
             await link.leave(result.code, result.cause, stopped)
         await asyncio.gather(work, ended, *beside, return_exceptions=True)
-        self._events.close(LAST_LINES_S)
+        self._events.close()
         if isinstance(link, Leader):
             try:
                 write_outcome(RunFolder(self._record), self.assignment, link, result, self.began_s)

@@ -11,7 +11,7 @@ from typing import Any
 from tfhet.clock import SYSTEM
 from tfhet.cluster import job_name
 from tfhet.control import LinkServer, Message, Secret
-from tfhet.deadline import Deadline
+from tfhet.deadline import Deadline, in_thread, later
 from tfhet.errors import NotReady, shown
 from tfhet.events import Event, Observer
 from tfhet.launch.assignment import Assignment
@@ -88,19 +88,19 @@ class Leader:
     async def started(self) -> link.Start:
         """Waits until all hosts and their processes are ready, starts the ranks and returns the order that all
         launchers receive. Raises NotReady, and UsageError where the ranks need a package that is not installed."""
-        limit_s = self._settings.ready_timeout_s
-        if self._meeting is not None:
-            await asyncio.to_thread(self._meeting.load)  # in a thread, so that leases are renewed meanwhile
+        limit_s, meeting = self._settings.ready_timeout_s, self._meeting
+        where = self.place.leader_address, self.place.identity.cluster.network_interface
         try:
             async with Deadline(limit_s):
+                if meeting is not None:
+                    await in_thread(meeting.load)  # in a thread, so that leases are renewed meanwhile
                 await self._server.wait_joined(limit_s)
                 while self._side.missing():
                     self._changed.clear()
                     await self._changed.wait()
+                order = {} if meeting is None else await in_thread(meeting.open, *where)  # it may look names up
         except asyncio.TimeoutError:
             raise NotReady(f"not ready after {limit_s:g} s: {self._missing()}") from None
-        interface = self.place.identity.cluster.network_interface
-        order = {} if self._meeting is None else self._meeting.open(self.place.leader_address, interface)
         start = link.Start(self.job_id, dict(self._side.order()), dict(order))
         self._server.broadcast(link.to_json(start))
         self._begun = True
@@ -123,7 +123,7 @@ class Leader:
         If the job fails while hosts are still starting, the leader stays until the end of `ready_timeout_s`, because
         they look for it that long, but not once `hurry` is done.
         """
-        closing = [asyncio.to_thread(self._meeting.close)] if self._meeting is not None else []
+        closing = [in_thread(self._meeting.close)] if self._meeting is not None else []
         await asyncio.gather(self._end(code, cause, hurry), *closing)
 
     async def _end(self, code: int, cause: str, hurry: asyncio.Future[Any]) -> None:
@@ -146,7 +146,7 @@ class Leader:
     def _missing(self) -> str:
         absent = sorted(self._server.missing)
         parts = [f"{', '.join(absent)} did not join" if absent else None, self._side.missing()]
-        return "; ".join(part for part in parts if part) or "nothing is missing"
+        return "; ".join(part for part in parts if part) or "the ranks' meeting is not open"
 
     def _seen(self, event: Event) -> None:
         """Records an event of the link. A member that joins may show that its host starts another number of ranks."""
@@ -230,7 +230,7 @@ class Leader:
                 self._finish(self._stopping or result)
 
         # The failure of a rank ends the others, which may report it before its own launcher does.
-        asyncio.get_running_loop().call_later(self._settings.lease_s / 4 + 1.0, decide)
+        later(self._settings.lease_s / 4 + 1.0, decide)
 
     def _stop(self, result: JobResult) -> None:
         """Orders all scripts to stop; the job is over when all have stopped, or `STOP_S` later."""
@@ -243,7 +243,7 @@ class Leader:
         self._tell("job.stopping", cause=result.headline)
         self._server.broadcast(link.to_json(link.Stop()))
         self._on_stop()
-        asyncio.get_running_loop().call_later(STOP_S, self._decide, 1, f"not every rank had stopped after {STOP_S:g} s")
+        later(STOP_S, self._decide, 1, f"not every rank had stopped after {STOP_S:g} s")
 
     def _lost(self, member: str, reason: str) -> None:
         self._gone(member, reason, 1, f"{member} was lost: {reason}")

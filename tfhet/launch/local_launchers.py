@@ -12,7 +12,7 @@ from tfhet.clock import SYSTEM
 from tfhet.cluster import Rank, host_paths, identify
 from tfhet.launch.init import STOP_SIGNALS
 from tfhet.launch.job_result import write_failure
-from tfhet.launch.output import LAST_LINES_S, line_writer
+from tfhet.launch.output import line_writer
 from tfhet.launch.settings import LaunchSettings
 from tfhet.process import Child, describe_exit
 
@@ -56,7 +56,7 @@ class LocalLaunchers:
             self._fail(f"{self._host} cannot start the launcher of rank {rank.rank}: {error}", 1)
         finally:
             codes = await asyncio.gather(*(child.stop(STOP_GRACE_S) for child in self._children.values()))
-            self._lines.close(LAST_LINES_S)
+            self._lines.close()
         return self._failed or max(code if code >= 0 else 128 - code for code in codes)
 
     async def _watch(self) -> None:

@@ -17,8 +17,6 @@ from tfhet.record import RunFolder, RunSummary, machine, versions
 from tfhet.telemetry import UP, Metric, emf_line, training_metrics
 from tfhet.writer import Writer, write_whole
 
-LAST_LINES_S = 2.0
-"""Seconds that a launcher waits at its end for the reader of its log, and for the disk with the record."""
 STDOUT = 1
 
 
@@ -41,8 +39,8 @@ class Log:
             self._lines.put(emf_line(namespace, labels(self._assignment.place), line, SYSTEM.wall()))
 
     def close(self) -> None:
-        """Writes the last lines; waits at most LAST_LINES_S seconds for the reader."""
-        self._lines.close(LAST_LINES_S)
+        """Writes the last lines; waits for the reader as `Writer.close` does."""
+        self._lines.close()
 
 
 def line_writer() -> Writer[str]:

@@ -67,7 +67,9 @@ class Script:
                 "data, or for another rank, or hangs (--stall_timeout_s)",
                 log_tail=child.tail,
             )
-        whose = f"{settings.train_script or 'the built-in trainer'} ended on {place.host}, rank {place.rank.rank}"
+        late = self._is_stopping and code == -signal.SIGKILL
+        stop = f", which had {SCRIPT_GRACE_S:g} s to stop" if late else ""
+        whose = f"{settings.train_script or 'the built-in trainer'} ended on {place.host}, rank {place.rank.rank}{stop}"
         tail = [line for line in child.tail if not self._assignment.plane.is_noise(line)]
         return JobResult.of_script(code, whose, tail)
 

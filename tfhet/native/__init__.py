@@ -20,4 +20,4 @@ if TYPE_CHECKING:
 
 __all__ = ["SWITCH", "available", "built", "load_all", "names", "ops", "permitted", "shaped"]
 
-lazy.names_on_demand(__name__, {"library": "available load_all ops shaped"})
+lazy.names_on_demand(__name__)

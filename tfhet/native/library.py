@@ -123,9 +123,8 @@ def build(name: str) -> Path:
         if library.exists():
             return library
         with _locked(place / f"{name}.lock"):
-            for old in place.glob(".build-*"):  # left by a builder that was killed: this process holds its lock now
-                if SYSTEM.wall() - old.stat().st_mtime > BUILD_LIMIT_S:
-                    shutil.rmtree(old, ignore_errors=True)
+            for old in place.glob(f".build-{name}-*"):  # left by a builder that was killed, whose lock this process has
+                shutil.rmtree(old, ignore_errors=True)
             if not library.exists():
                 command = [*compiler, *FLAGS, *flags, f"-I{kernels.HERE}", str(source)]
                 _compile([*command, *tf.sysconfig.get_link_flags(), *after], library)
@@ -135,7 +134,8 @@ def build(name: str) -> Path:
 
 
 def _compile(command: list[str], library: Path) -> None:
-    with tempfile.TemporaryDirectory(prefix=".build-", dir=library.parent) as scratch:
+    kernel = library.stem.rpartition("-")[0]
+    with tempfile.TemporaryDirectory(prefix=f".build-{kernel}-", dir=library.parent) as scratch:
         made = Path(scratch) / library.name
         try:
             done = subprocess.run(

@@ -28,7 +28,7 @@ def batches(
     rest: the examples that are still to be read, None for all. Raises UsageError for a share that has no split.
     """
     pairs = _pairs(pipeline, epoch, share, rest)
-    if _in_blocks(pipeline) and (rest is None or not rest.seen.size):
+    if _in_blocks(pipeline) and (rest is None or not rest.seen.table.size):
         return _block_batches(pipeline, pairs), _parsed
     return _record_batches(pipeline, pairs, epoch, rest), functools.partial(_parse, pipeline.source)
 
@@ -42,7 +42,7 @@ def _pairs(pipeline: Declaration, epoch: int | None, share: tuple[int, int], res
     """Returns the stream of (epoch, split), both int64 []: one pass over the splits after another."""
     index, count = share
     every = pipeline.source.split_count()
-    splits = every if rest is None else rest.split_count
+    splits = every if rest is None else int(rest.splits.sum())
     if not 0 <= index < count:
         raise UsageError(f"share {index} of {count} does not exist")
     if count > splits and rest is None:
@@ -82,7 +82,7 @@ def _record_batches(
         return tf.data.Dataset.zip((constant, records))
 
     dataset = stream.read_side_by_side(pairs, read, pipeline.interleave)
-    if rest is not None and rest.seen.size:
+    if rest is not None and rest.seen.table.size:
         dataset = dataset.filter(_unseen(rest))
     if pipeline.shuffle:
         seed = _fold(pipeline.seed, 0 if epoch is None else epoch)
@@ -91,12 +91,13 @@ def _record_batches(
 
 
 def _unseen(rest: Rest) -> Callable[..., tf.Tensor]:
-    seen = tf.constant(rest.seen, tf.int64)
+    rows, table = tf.constant(rest.seen.table[:, 0]), tf.constant(rest.seen.table)
 
     def unseen(pair: tuple[tf.Tensor, tf.Tensor], record: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
         number = example_id(pair[1], record[0])
-        place = tf.minimum(tf.searchsorted(seen, number[tf.newaxis], out_type=tf.int64)[0], len(rest.seen) - 1)
-        return tf.gather(seen, place) != number
+        place = tf.minimum(tf.searchsorted(rows, number[None] // 512, out_type=tf.int64)[0], len(rest.seen.table) - 1)
+        word = tf.gather_nd(table, tf.stack([place, 1 + number // 64 % 8]))
+        return (tf.gather(rows, place) != number // 512) | (tf.bitwise.right_shift(word, number % 64) % 2 == 0)
 
     return unseen
 

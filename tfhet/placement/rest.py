@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from tfhet.source import split_of
+from tfhet.source import IdSet
 
 
 @dataclass(frozen=True, eq=False)
@@ -16,23 +15,5 @@ class Rest:
 
     splits: np.ndarray
     """bool [splits of the source]: whether a split is still to be read."""
-    seen: np.ndarray
-    """int64 [n], ascending: ids in those splits that are not read again."""
-
-    @classmethod
-    def after(cls, seen: np.ndarray, sizes: Sequence[int] | None, splits: int) -> Rest | None:
-        """Returns what is left after the ids `seen` (int64, any order, repetitions allowed), or None for nothing.
-
-        sizes: number of examples in each of the `splits` splits; None, where unknown, has every split read again.
-        """
-        ids = np.unique(np.asarray(seen, np.int64))
-        if sizes is None:
-            return cls(np.ones(splits, bool), ids)
-        counts = np.bincount(split_of(ids), minlength=splits)
-        open_ones = counts < np.asarray(sizes, np.int64)
-        return cls(open_ones, ids[open_ones[split_of(ids)]]) if open_ones.any() else None
-
-    @property
-    def split_count(self) -> int:
-        """Number of splits that are to be read."""
-        return int(self.splits.sum())
+    seen: IdSet
+    """Ids in those splits that are not read again."""

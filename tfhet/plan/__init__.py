@@ -28,23 +28,11 @@ if TYPE_CHECKING:
     from tfhet.plan.search import Space
     from tfhet.plan.workload import CutCost, PipelineCost, Trainer, Workload
 
+lazy.names_on_demand(__name__)
+
 # fmt: off
 __all__ = [
     "Candidate", "ClusterShape", "CutCost", "HostType", "Interval", "Layout", "Market", "PipelineCost", "Plan",
     "PlanLimits", "Prediction", "Resource", "Space", "Trainer", "Where", "Workload", "best_layout", "make_plan",
     "predict",
 ]
-# fmt: on
-
-lazy.names_on_demand(
-    __name__,
-    {
-        "ceiling": "Resource Where",
-        "decision": "Plan make_plan",
-        "host": "ClusterShape HostType",
-        "money": "Candidate Market PlanLimits",
-        "prediction": "Layout Prediction best_layout predict",
-        "search": "Space",
-        "workload": "CutCost PipelineCost Trainer Workload",
-    },
-)

@@ -7,7 +7,7 @@
 
 All numbers are for one training step of all ranks: its demand, the supply of the cluster, and the seconds that each
 resource needs. No ceiling grows when a supply grows, and none falls when a demand grows. *Servers* are the processes of
-a data plane that prepare batches; its *coordinator* hands out splits of the source to them.
+a data plane that prepare batches.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ class Resource(Enum):
     DNN_NETWORK = "network of the dnn hosts"
     REQUESTS = "batches in flight"
     SOURCE = "reading the source"
-    COORDINATOR = "the coordinator"
 
 
 class Where(Enum):
@@ -60,8 +59,6 @@ class Demand:
     """Seconds from the request for a batch that is ready to its arrival."""
     source_bytes: float = 0.0
     """Bytes that are read where examples are prepared."""
-    coordinator_s: float = 0.0
-    """CPU seconds of the coordinator, which answers on one thread."""
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -110,7 +107,6 @@ def ceilings(demand: Demand, supply: Supply, where: Where) -> dict[Resource, flo
         raise UsageError("no host prepares examples: there are no data hosts, and dnn hosts have no servers")
     found[Resource.DNN_CPUS] = demand.pinned_cpu_s / supply.dnn_cpus
     found[Resource.REQUESTS] = demand.batch_s / supply.batches_in_flight
-    found[Resource.COORDINATOR] = demand.coordinator_s
     if where is Where.DATA:
         found[Resource.DATA_CPUS] = demand.movable_cpu_s / supply.data_cpus
         found[Resource.DATA_NETWORK] = demand.wire_bytes / supply.data_bytes_per_s

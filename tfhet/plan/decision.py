@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tfhet.plan.ceiling import Resource, Where
+from tfhet.plan.ceiling import Where
 from tfhet.plan.host import ClusterShape
 from tfhet.plan.money import Candidate, Market, PlanLimits, break_even_usd_per_hour
 from tfhet.plan.prediction import best_layout
@@ -54,12 +54,6 @@ class Plan:
     notes: tuple[str, ...]
     """Assumptions, and what is not known."""
 
-    def name_of(self, resource: Resource) -> str:
-        """Returns the resource in words, with the plane's own word for its coordinator."""
-        if resource is Resource.COORDINATOR:
-            return next((f"the {kind}" for kind, is_single in self.plane.kinds.items() if is_single), resource.value)
-        return resource.value
-
     def to_json(self) -> dict[str, Any]:
         """Returns JSON values: an interval is `value`, `low` and `high`, a price that is not known is None."""
         even = self.break_even_usd_per_hour
@@ -100,9 +94,9 @@ class Plan:
             "examples_per_s": prediction.examples_per_s.to_json(),
             "usd_per_hour": one.usd_per_hour,
             "usd_per_million_examples": usd.to_json() if usd else None,
-            "binding": self.name_of(prediction.binding),
-            "runner_up": self.name_of(prediction.runner_up),
-            "ceilings_ms": {self.name_of(each): s.times(1e3).to_json() for each, s in prediction.ceilings_s.items()},
+            "binding": prediction.binding.value,
+            "runner_up": prediction.runner_up.value,
+            "ceilings_ms": {each.value: s.times(1e3).to_json() for each, s in prediction.ceilings_s.items()},
             "on_frontier": one.on_frontier,
             "fits": not one.missed,
             "misses": list(one.missed),
@@ -133,8 +127,8 @@ class Plan:
             round(prediction.examples_per_s.value),
             one.usd_per_hour,
             _text(usd) if usd else None,
-            self.name_of(prediction.binding),
-            self.name_of(prediction.runner_up),
+            prediction.binding.value,
+            prediction.runner_up.value,
             cut,
             servers,
         ]

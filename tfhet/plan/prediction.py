@@ -81,7 +81,6 @@ def demand(workload: Workload, cluster: ClusterShape, layout: Layout, view: View
         wire_bytes=1e9 * gb * ratio,
         batch_s=costs.request_s.demand(view) + batch_bytes / 1e9 / gb_per_s + carried_s,
         source_bytes=source_bytes,
-        coordinator_s=examples * pipeline.splits_per_example * costs.split_s.demand(view),
     )
 
 

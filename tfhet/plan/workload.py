@@ -40,8 +40,6 @@ class PipelineCost:
     """Places where it can be cut, in order; the last one has the whole pipeline before it."""
     source_bytes: float = 0.0
     """Bytes per example that the source reads."""
-    splits_per_example: float = 0.0
-    """1 where each example is a split of its own; about 0 where a split is a file of many."""
 
     def __post_init__(self) -> None:
         if not self.cuts:

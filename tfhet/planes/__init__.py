@@ -20,12 +20,11 @@ if TYPE_CHECKING:
     from tfhet.planes.distribution import distribute
     from tfhet.planes.reader import Delivery, RankSide, Reader
 
+# Readers need TensorFlow; a launcher starts in a moment without it.
+lazy.names_on_demand(__name__)
+
 # fmt: off
 __all__ = [
     "AUTO", "PREFERRED", "DataPlane", "Delivery", "LauncherSide", "Outlets", "PlaneCosts", "RankSide", "Reader",
     "WireCost", "candidates", "chosen", "distribute", "get", "in_huge_pages", "kind_of", "kinds", "names",
 ]
-# fmt: on
-
-# Readers need TensorFlow; a launcher starts in a moment without it.
-lazy.names_on_demand(__name__, {"distribution": "distribute", "reader": "Delivery RankSide Reader"})

@@ -1,7 +1,7 @@
-"""Costs of a data plane: what moving batches takes of servers, of readers and of the one that hands out splits.
+"""Costs of a data plane: what moving batches takes of servers and of readers.
 
-A *server* is a process that prepares batches, a *reader* is a rank that receives them, and a *coordinator* hands out
-splits of the source to servers. A plane without processes of its own has neither servers nor a coordinator.
+A *server* is a process that prepares batches, and a *reader* is a rank that receives them. A plane without processes of
+its own has no servers.
 """
 
 from __future__ import annotations
@@ -49,7 +49,5 @@ class PlaneCosts:
     """Source of the costs: the name of a record, or their assumptions."""
     request_s: Interval = Interval.exact(0.0)
     """Seconds for the request for a batch and its answer between two hosts, without the batch itself."""
-    split_s: Interval = Interval.exact(0.0)
-    """CPU seconds of the coordinator for each split that it hands out."""
     most_servers_per_host: int = 0
     """Maximum number of servers on a host that a plan tries; 0 where the plane has none."""

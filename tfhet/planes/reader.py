@@ -120,8 +120,8 @@ class Reader:
         """From now on this rank prepares its share of the data itself."""
 
     def offer(self, epoch: int, rest: Rest | None = None, part: int = 0) -> None:
-        """Registers an epoch, or the `rest` of one, with the plane. One rank calls it, and the others read after that:
-        what is offered while others read could be handed out twice by a plane that was restarted."""
+        """Registers an epoch, or the `rest` of one, with the plane. Rank 0 calls it, which alone knows what was seen of
+        it, and the others read after that: of what is offered while others read, a restart could serve a part twice."""
 
     def epoch(self, epoch: int, rest: Rest | None = None, part: int = 0) -> Iterator[Delivery]:
         """This rank's share of one pass, or of the `rest` of it, which is its `part`-th part; offered before. Ends

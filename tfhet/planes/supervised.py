@@ -186,6 +186,8 @@ class Supervised:
             report = messages.parse(values)
         except MessageError:
             return
+        if self._renewing:  # the last words of a process that is being replaced: its Ready, too
+            return
         if isinstance(report, messages.Ready):
             self._serves = True
             self.ready.set()

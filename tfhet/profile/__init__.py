@@ -23,20 +23,10 @@ if TYPE_CHECKING:
     from tfhet.profile.rounds import Effort, measure
     from tfhet.profile.target import load
 
+lazy.names_on_demand(__name__)
+
 # fmt: off
 __all__ = [
     "Anatomy", "Cost", "Effort", "PipelinePart", "Profile", "anatomy_of", "load", "measure", "parts_of_dataset",
     "parts_of_pipeline",
 ]
-# fmt: on
-
-lazy.names_on_demand(
-    __name__,
-    {
-        "anatomy": "Anatomy anatomy_of",
-        "parts": "PipelinePart parts_of_dataset parts_of_pipeline",
-        "result": "Cost Profile",
-        "rounds": "Effort measure",
-        "target": "load",
-    },
-)

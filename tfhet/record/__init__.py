@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from tfhet.record.entry import ClockOffset, Entry, HostUsage, TimelineFile, UsageSample
 from tfhet.record.figure import Figure, Spread
-from tfhet.record.folder import TIMELINE_FOLDER, EventTail, RunFolder
+from tfhet.record.folder import TIMELINE_FOLDER, EventTail, LineTail, RunFolder
 from tfhet.record.interval import Interval, View
 from tfhet.record.json_file import json_number, json_value, read_json, write_json, write_text
 from tfhet.record.json_object import check_schema
@@ -28,7 +28,8 @@ from tfhet.versions import versions
 # fmt: off
 __all__ = [
     "TIMELINE_FOLDER", "WARM_UP_STEPS", "ClockOffset", "Entry", "EventTail", "Figure", "HostUsage", "Interval",
-    "Pause", "Record", "RunFolder", "RunSummary", "Spread", "StepTime", "Timeline", "TimelineFile", "UsageSample",
-    "View", "check_schema", "json_number", "json_value", "machine", "measured_steps", "median", "natural",
-    "percentile", "read_json", "share_pct", "usable_cores", "versions", "wait_pct", "write_json", "write_text",
+    "LineTail", "Pause", "Record", "RunFolder", "RunSummary", "Spread", "StepTime", "Timeline", "TimelineFile",
+    "UsageSample", "View", "check_schema", "json_number", "json_value", "machine", "measured_steps", "median",
+    "natural", "percentile", "read_json", "share_pct", "usable_cores", "versions", "wait_pct", "write_json",
+    "write_text",
 ]

@@ -129,29 +129,42 @@ class RunFolder:
         return (found[1:] if start else found)[-lines:]
 
 
-class EventTail:
-    """Reads an `events.jsonl` that grows, each time from where it stopped; the file need not be there yet."""
+class LineTail:
+    """The whole lines of a file that grows; it need not be there yet."""
 
     def __init__(self, path: Path):
-        self.seen: dict[str, dict[str, Any]] = {}
-        """The first event of each name that was read so far."""
         self._path = path
         self._position = 0
 
-    def read(self) -> dict[str, dict[str, Any]]:
-        """Reads the whole lines that came since the last call; returns `seen`. Raises OSError, except for a missing
-        file."""
+    def new(self) -> Iterator[bytes]:
+        """Yields the lines that came since the last call; all lines of a file that became shorter. Raises OSError."""
         if not self._path.is_file():
-            return self.seen
+            return
         with open(self._path, "rb") as file:
+            if file.seek(0, os.SEEK_END) < self._position:
+                self._position = 0
             file.seek(self._position)
             for line in file:
                 if not line.endswith(b"\n"):
                     break
                 self._position += len(line)
-                event = _parsed(line)
-                if event is not None and isinstance(name := event.get("event"), str):
-                    self.seen.setdefault(name, event)
+                yield line
+
+
+class EventTail:
+    """The first event of each name in an `events.jsonl` that grows."""
+
+    def __init__(self, path: Path):
+        self.seen: dict[str, dict[str, Any]] = {}
+        """The first event of each name that was read so far."""
+        self._tail = LineTail(path)
+
+    def read(self) -> dict[str, dict[str, Any]]:
+        """Reads what came since the last call; returns `seen`. Raises OSError."""
+        for line in self._tail.new():
+            event = _parsed(line)
+            if event is not None and isinstance(name := event.get("event"), str):
+                self.seen.setdefault(name, event)
         return self.seen
 
 

@@ -23,22 +23,10 @@ if TYPE_CHECKING:
     from tfhet.report.run_view import RunView
     from tfhet.report.tables import compare, figure_table, run_table, show, table, text
 
+lazy.names_on_demand(__name__)
+
 # fmt: off
 __all__ = [
     "Given", "Picture", "PriceOf", "RunView", "Screen", "bill", "compare", "duration", "figure_table", "number", "page",
     "read_given", "run_table", "screen", "show", "table", "text", "usd", "write_html",
 ]
-# fmt: on
-
-lazy.names_on_demand(
-    __name__,
-    {
-        "cost": "PriceOf bill",
-        "html": "Given page read_given write_html",
-        "live": "Screen screen",
-        "numbers": "duration number usd",
-        "picture": "Picture",
-        "run_view": "RunView",
-        "tables": "compare figure_table run_table show table text",
-    },
-)

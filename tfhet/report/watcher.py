@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tfhet import clock as clocks
 from tfhet.messages import HostLine, MetricLine, parse_line
-from tfhet.record import RunFolder, RunSummary
+from tfhet.record import LineTail, RunFolder, RunSummary
 from tfhet.report.picture import INCIDENTS, Picture
 
 
@@ -18,7 +18,7 @@ class Watcher:
     def __init__(self, folder: RunFolder, clock: clocks.Clock = clocks.SYSTEM):
         self._folder = folder
         self._clock = clock
-        self._read: dict[Path, int] = {}
+        self._logs: dict[Path, LineTail] = {}
         self._steps: dict[int, MetricLine] = {}
         self._workers: int | None = None
 
@@ -26,8 +26,9 @@ class Watcher:
         """The picture now. Raises UsageError or DataError for a summary that cannot be read."""
         summary = self._folder.read_summary() if self._folder.summary_path.is_file() else None
         logs = sorted(self._folder.logs_path.glob("*.log"))
-        for line in (line for path in logs for line in self._new_lines(path)):
-            found = parse_line(line)
+        tails = (self._logs.setdefault(path, LineTail(path)) for path in logs)
+        for line in (line for tail in tails for line in tail.new()):
+            found = parse_line(line.decode("utf-8", errors="replace"))
             if isinstance(found, MetricLine):
                 self._steps[found.step] = found
             elif isinstance(found, HostLine) and found.plane.get("workers", "").isdecimal():
@@ -52,20 +53,6 @@ class Watcher:
             quiet_s=max(0.0, now - max(changed)) if changed else None,
             name=str(self._folder.path),
         )
-
-    def _new_lines(self, path: Path) -> Iterator[str]:
-        """Yields the whole lines that came since the last look; all lines of a file that became shorter."""
-        start = self._read.get(path, 0)
-        with open(path, "rb") as file:
-            if file.seek(0, 2) < start:
-                start = 0
-            file.seek(start)
-            for line in file:
-                if not line.endswith(b"\n"):
-                    break
-                start += len(line)
-                yield line.decode("utf-8", errors="replace")
-        self._read[path] = start
 
 
 def _state(summary: RunSummary | None, events: Sequence[Mapping[str, Any]]) -> str:

@@ -12,19 +12,10 @@ if TYPE_CHECKING:
     from tfhet.simulate.scale import BASE_BYTES, PROCESS_BYTES
     from tfhet.simulate.simulation import Simulation, run_dir, simulate
 
+lazy.names_on_demand(__name__)
+
 # fmt: off
 __all__ = [
     "BASE_BYTES", "DIGITS", "PROCESS_BYTES", "ClusterFile", "Fault", "GroupFile", "Simulation", "load", "presets",
     "run_dir", "simulate",
 ]
-# fmt: on
-
-lazy.names_on_demand(
-    __name__,
-    {
-        "cluster_file": "DIGITS ClusterFile GroupFile load presets",
-        "fault": "Fault",
-        "scale": "BASE_BYTES PROCESS_BYTES",
-        "simulation": "Simulation run_dir simulate",
-    },
-)

@@ -31,9 +31,12 @@ from tfhet.simulate.process_hosts import ProcessHosts
 from tfhet.simulate.submission import Submission, named_now
 from tfhet.simulate.targets import Targets, has_launchers, kill_all
 from tfhet.simulate.training_job import STOPPED_ON_REQUEST
+from tfhet.writer import Writer
 
 STOP_GRACE_S = {"process": 30.0, "namespace": 120.0}
 """Seconds from SIGTERM to SIGKILL by kind of hosts: what launchers promise, and what SageMaker gives."""
+READER_S = 600.0
+"""Seconds that a run waits, after its end, for the reader of its lines (a pager may pause)."""
 SILENT_SCRIPT_S = 30.0
 """Seconds after which a script that does not report, through tfhet, that it reads is taken to have begun."""
 
@@ -93,10 +96,15 @@ class Simulation:
         return self._backend.cgroups
 
     def run(self) -> RunSummary:
-        """Runs to the end of the last host, and returns the completed record."""
+        """Runs to the end of the last host, and returns the completed record. No slow reader of lines holds that up."""
         self.folder.create()
         began = SYSTEM.wall()
-        return self._conclude(drive(self._run), began)
+        lines = Writer("lines", self._on_line, lambda count: f"[simulate] {count} lines were read too late: see logs/")
+        self._on_line = lines.put
+        try:
+            return self._conclude(drive(self._run), began)
+        finally:
+            lines.close(READER_S)
 
     async def _run(self, stop: asyncio.Event) -> str | None:
         """Returns why the simulator ended the job, or None."""

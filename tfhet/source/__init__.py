@@ -19,32 +19,18 @@ if TYPE_CHECKING:
     from tfhet.source.damage import RECORD_ERRORS, Prepare, diagnose, error_text, find
     from tfhet.source.feature import Encoded, Feature, Fixed, Raw, Scalar
     from tfhet.source.folder import from_image_folder
+    from tfhet.source.id_set import IdSet
     from tfhet.source.sidecar import Sidecar
     from tfhet.source.source import BadRecord, BlockSource, Source, example_id, position_of, split_of
     from tfhet.source.synthetic import SyntheticSource
     from tfhet.source.tfrecord import TFRecordSource
     from tfhet.source.writing import write_tfrecords
 
+lazy.names_on_demand(__name__)
+
 # fmt: off
 __all__ = [
-    "RECORD_ERRORS", "BadRecord", "BlockSource", "Encoded", "Feature", "Fixed", "Prepare", "Raw", "Scalar", "Sidecar",
-    "Source", "SyntheticSource", "TFRecordSource", "diagnose", "digits", "error_text", "example_id", "find",
+    "RECORD_ERRORS", "BadRecord", "BlockSource", "Encoded", "Feature", "Fixed", "IdSet", "Prepare", "Raw", "Scalar",
+    "Sidecar", "Source", "SyntheticSource", "TFRecordSource", "diagnose", "digits", "error_text", "example_id", "find",
     "from_image_folder", "photos", "position_of", "split_of", "write_tfrecords",
 ]
-# fmt: on
-
-lazy.names_on_demand(
-    __name__,
-    {
-        "damage": "RECORD_ERRORS Prepare diagnose error_text find",
-        "digits": "digits",
-        "feature": "Encoded Feature Fixed Raw Scalar",
-        "folder": "from_image_folder",
-        "photos": "photos",
-        "sidecar": "Sidecar",
-        "source": "BadRecord BlockSource Source example_id position_of split_of",
-        "synthetic": "SyntheticSource",
-        "tfrecord": "TFRecordSource",
-        "writing": "write_tfrecords",
-    },
-)

@@ -44,7 +44,10 @@ class Meeting(Protocol):
 
 
 class Collective(Protocol):
-    """Operations that every rank takes part in, in the same order, in tfhet's own trainer and in readers."""
+    """Operations that every rank takes part in, in the same order, in tfhet's own trainer and in readers.
+
+    Best with `alltoall(values, counts, name)` too, which gives the first counts[0] of `values`, int64 [n], to rank 0,
+    the next counts[1] to rank 1, ...; returns what the ranks gave to this one, in their order."""
 
     rank: int
     size: int

@@ -26,14 +26,4 @@ if TYPE_CHECKING:
 __all__ = ["ALONE", "DEFINITIONS", "MPI_OPTIONS", "PIPE", "Archive", "Channel", "Code", "Job", "JobSubmission"]
 __all__ += ["check_code", "create_request", "parse", "read", "redacted", "with_plan"]
 
-lazy.names_on_demand(
-    __name__,
-    {
-        "job": "ALONE PIPE Channel Code Job",
-        "job_file": "parse read",
-        "planned": "with_plan",
-        "request": "DEFINITIONS MPI_OPTIONS create_request redacted",
-        "rules": "check_code",
-        "submission": "Archive JobSubmission",
-    },
-)
+lazy.names_on_demand(__name__)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 from tfhet.cluster import busy
+from tfhet.deadline import in_thread
 from tfhet.telemetry.metric import Metric
 
 READ_S = 5.0
@@ -41,7 +42,7 @@ async def serve_metrics(
         return asyncio.run_coroutine_threadsafe(current(), loop).result(READ_S)
 
     try:
-        server = await asyncio.to_thread(MetricsServer, host, port, read, labels)
+        server = await in_thread(MetricsServer, host, port, read, labels)
     except (OSError, OverflowError) as error:
         say(f"no metrics at --metrics_port: {busy(port, host, error)}")
         return
@@ -50,4 +51,4 @@ async def serve_metrics(
         say(f"metrics for Prometheus: http://{shown}:{server.server_port}/metrics")
         await loop.create_future()
     finally:
-        await asyncio.to_thread(server.end)
+        await in_thread(server.end)

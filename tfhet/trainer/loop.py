@@ -13,6 +13,7 @@ import numpy as np
 from tfhet.clock import SYSTEM, Clock
 from tfhet.errors import DataError
 from tfhet.messages import MetricLine
+from tfhet.placement import Rest
 from tfhet.planes import Delivery, Reader
 from tfhet.record import StepTime
 from tfhet.strategies import Collective
@@ -30,8 +31,8 @@ class Begun:
     """Steps taken in the epoch."""
     number: int = 0
     """Number of the pass: that of the epoch, unless an epoch is a number of steps."""
-    seen: np.ndarray | None = None
-    """int64 [n]: ids of the examples of the pass that all ranks have seen, the same on every rank; None: none."""
+    rest: Rest | None = None
+    """What is left of the pass, None for all of it; rank 0 alone has what was `seen`."""
 
 
 @dataclass
@@ -129,7 +130,7 @@ class Loop:
         course = Course(epoch, steps, self.step - begun.steps, steps or math.ceil(examples / per_step))
         if not steps or self._parts is None:
             self.close()
-            self._begin_pass(begun.number, begun.seen, endless=bool(steps))
+            self._begin_pass(begun.number, begun.rest, endless=bool(steps))
         was_done = course.is_done(self.step)
         while not self.stopped and not course.is_done(self.step):
             if self._part is None and not self._open_part(endless=bool(steps)):
@@ -151,11 +152,11 @@ class Loop:
             self._visits = []
         return result
 
-    def _begin_pass(self, number: int, seen: np.ndarray | None, endless: bool) -> None:
-        """Sets out on a pass. seen: ids of it that earlier runs have seen; endless: another one follows."""
-        bad = self.skipped.ids if self.skipped else None
+    def _begin_pass(self, number: int, rest: Rest | None, endless: bool) -> None:
+        """Sets out on a pass. rest: what earlier runs have left of it; endless: another one follows."""
+        bad = self.skipped.ids if self.skipped else ()
         self._pass_began = self.step
-        self._audit = Audit(self.reader.pipeline.source, seen, bad) if self.audit else None
+        self._audit = Audit(self.reader.pipeline.source, self.collective, rest, bad) if self.audit else None
         self._parts = Parts(
             self.reader, self.collective, number, self._audit, self.skipped, agree=self.agree, may_lose=endless
         )
@@ -183,12 +184,8 @@ class Loop:
 
     def _stand(self, course: Course) -> None:
         """Notes where the training stands; every rank does."""
-        seen = None
-        if self._audit is not None:
-            self._audit.exchange(self.collective)
-            seen = self._audit.seen
-        number = self._parts.number if self._parts else 0
-        self.begun = Begun(self.step - course.first, number, seen if seen is not None and seen.size else None)
+        rest = self._audit.standing() if self._audit else None
+        self.begun = Begun(self.step - course.first, self._parts.number if self._parts else 0, rest)
 
     def _take(self, course: Course) -> None:
         """Takes steps until every rank is dry, the steps of the epoch are done, or the ranks stop."""
@@ -230,7 +227,7 @@ class Loop:
     def evaluate(self, reader: Reader) -> dict[str, float]:
         """Loss and accuracy over a validation set, of which each rank reads its share, as `val_loss` and
         `val_accuracy`; and the number of skipped examples, if any, as `val_bad`."""
-        totals, audit = np.zeros(3), Audit(reader.pipeline.source) if self.skipped is not None else None
+        totals, audit = np.zeros(3), Audit(reader.pipeline.source, self.collective) if self.skipped else None
 
         def take(deliveries: Iterator[Delivery]) -> None:
             nonlocal totals
@@ -245,7 +242,7 @@ class Loop:
         with self.meter.pause("validation", self.clock):
             take(reader.epoch(0))  # not served, so no rank has to offer it
             if audit is not None:
-                audit.exchange(self.collective)
+                audit.exchange()
                 take(reader.singly(0, audit.missing()))
             everywhere = self.collective.total(totals.tolist(), "validation")
         bad = (reader.pipeline.source.example_count() or 0) - int(everywhere[0]) if audit is not None else 0

@@ -15,6 +15,7 @@ from tfhet.clock import SYSTEM, Clock
 from tfhet.messages import MetricLine, StepPartsLine, rank
 from tfhet.record import Pause, Spread, StepTime, TimelineFile, measured_steps, median, wait_pct
 from tfhet.strategies import JobContext
+from tfhet.writer import Writer
 
 log = logging.getLogger("tfhet")
 
@@ -106,26 +107,34 @@ class Meter:
 class Journal:
     """Writes each step and pause of a meter once to the run's timeline, where the launcher asked for step times.
 
-    Between two calls of `write` it costs nothing.
+    Between two calls of `write` it costs nothing, and a disk that stalls holds up no step.
     """
 
     def __init__(self, job: JobContext, meter: Meter, clock: Clock = SYSTEM):
         folder = job.timeline_dir
         self._file = TimelineFile(Path(folder) / f"steps-{job.rank}.jsonl") if folder else None
+        self._writer = Writer("journal", self._append) if folder else None
         self._job, self._meter = job, meter
         self._steps = self._pauses = 0
         # Taken once: if the system's clock were adjusted in between, steps would overlap.
         self._ahead_s = clock.wall() - clock.monotonic()
 
-    def write(self) -> None:
-        """Writes what is new since the last call. An error of the disk ends the journal, not the training."""
-        if self._file is None:
+    def write(self, is_last: bool = False) -> None:
+        """Writes what is new since the last call. The last call waits for the disk."""
+        if self._writer is None:
             return
         new: list[StepTime | Pause] = [*self._meter.steps[self._steps :], *self._meter.pauses[self._pauses :]]
         self._steps, self._pauses = len(self._meter.steps), len(self._meter.pauses)
         rank, host = self._job.rank, self._job.host
+        self._writer.put([replace(each, at_s=each.at_s + self._ahead_s, rank=rank, host=host) for each in new])
+        if is_last:
+            self._writer.close()
+
+    def _append(self, entries: Sequence[StepTime | Pause]) -> None:
+        """An error of the disk ends the journal, not the training."""
         try:
-            self._file.append([replace(each, at_s=each.at_s + self._ahead_s, rank=rank, host=host) for each in new])
+            if self._file is not None:
+                self._file.append(entries)
         except OSError as error:
             log.warning("the times of the steps are not written any more: %s", error)
             self._file = None

@@ -85,10 +85,10 @@ class Parts:
             self.reader.failure = None
             if audit is None or not audit.is_resumed:
                 return self._open(None, 0)
-            if (rest := audit.rest()) is not None:
+            if (rest := audit.rest(not self.reader.is_served)) is not None:
                 return self._open(rest, 0)
         if audit is not None:
-            audit.exchange(self.collective)
+            audit.exchange()
             self._empty_parts = 0 if audit.count > self._delivered else self._empty_parts + 1
             self._delivered = audit.count
         (cut_off,) = self.collective.total([float(self.reader.was_cut_off)], "cut off")
@@ -102,7 +102,7 @@ class Parts:
                     "what is left of the epoch is not known with --audit False"
                 )
             return None
-        rest = audit.rest() if self.was_cut_off or audit.sizes is not None else None
+        rest = audit.rest(not self.reader.is_served) if self.was_cut_off or audit.sizes is not None else None
         return None if rest is None else self._again(audit, rest)
 
     def _again(self, audit: Audit, rest: Rest) -> Iterator[Delivery] | None:
@@ -128,7 +128,7 @@ class Parts:
         return self.reader.singly(self.number, audit.missing())
 
     def _in_batches(self, audit: Audit) -> bool:
-        return self.skipped is None or (not self._empty_parts and len(audit.missing()) > FEW)
+        return self.skipped is None or (not self._empty_parts and (audit.visits().missing or 0) > FEW)
 
     def _open(self, rest: Rest | None, part: int) -> Iterator[Delivery]:
         if self.collective.rank == 0:

@@ -18,9 +18,10 @@ from tfhet.clock import SYSTEM, Clock
 from tfhet.cluster import HostPaths, environment
 from tfhet.errors import DataError, UsageError
 from tfhet.messages import EpochLine, MetricLine, ProcessChannel, inherited, rank
-from tfhet.placement import bytes_per_example
+from tfhet.placement import Rest, bytes_per_example
 from tfhet.planes import Reader
 from tfhet.record import RunFolder, RunSummary
+from tfhet.source import IdSet
 from tfhet.strategies import Collective, JobContext
 from tfhet.trainer.board import OFF, Board
 from tfhet.trainer.checkpoint import Checkpoints, Progress, export
@@ -86,9 +87,10 @@ class Training:
             if not self._is_chief:
                 return
             begun = begun or Begun(number=epoch)
+            ledger = Ledger(self.reader.pipeline.source.fingerprint(), begun.rest) if begun.rest else None
             try:
                 with self._meter.pause("checkpoint", self.clock):
-                    checkpoints.save(Progress(epoch, loop.step, begun.steps, begun.number), self._ledger(begun))
+                    checkpoints.save(Progress(epoch, loop.step, begun.steps, begun.number), ledger)
             except DataError as error:
                 if loop.stopped:
                     raise
@@ -155,7 +157,7 @@ class Training:
             if loop.stopped:
                 break
         loop.close()
-        self._journal.write()
+        self._journal.write(is_last=True)
         self.was_stopped = loop.stopped
         if self._is_chief:
             print(self._meter.parts_line(), flush=True)
@@ -195,13 +197,9 @@ class Training:
             flush=True,
         )
 
-    def _ledger(self, begun: Begun) -> Ledger | None:
-        source = self.reader.pipeline.source
-        return None if begun.seen is None else Ledger.of(source.fingerprint(), begun.seen, source.split_sizes())
-
     def _resume(self, checkpoints: Checkpoints) -> tuple[Progress, Begun | None]:
         """Gives all ranks the state of rank 0, from its newest checkpoint if there is one."""
-        progress, seen = Progress(), np.zeros(0, np.int64)
+        progress, rest = Progress(), None
         if self._is_chief:
             checkpoints.claim()
         if self._is_chief and not self.settings.resume:
@@ -215,20 +213,21 @@ class Training:
                 )
             source = self.reader.pipeline.source
             if ledger is not None and ledger.fingerprint == source.fingerprint():
-                seen = ledger.seen(source.split_sizes())
+                rest = ledger.rest
             elif ledger is not None:
                 log.warning("the data are not those of the checkpoint: epoch %d is read from its start", progress.epoch)
         if self._keras:
             self.collective.broadcast(self._keras.variables())
-        stand = [progress.epoch, progress.step, progress.begun, progress.number]
-        stand = [int(n) for n in self.collective.total(stand if self._is_chief else [0] * 4, "progress")]
-        progress, seen = Progress(*stand), self.collective.gather(seen, "ledger")
+        stand = [progress.epoch, progress.step, progress.begun, progress.number, rest is not None]
+        *stand, is_begun = [int(n) for n in self.collective.total(stand if self._is_chief else [0] * 5, "progress")]
+        progress = Progress(*stand)
+        rest = rest or (Rest(np.ones(0, bool), IdSet.of()) if is_begun else None)  # rank 0 has the true one
         if progress.step and self._is_chief:
             inside = f", {progress.begun} steps into it" if progress.begun else ""
-            inside += f", {len(seen)} examples of pass {progress.number} seen" if seen.size else ""
+            inside += f", {rest.splits.sum()} splits of pass {progress.number} to be read" if rest else ""
             print(f"[tfhet] resumed at epoch={progress.epoch} step={progress.step}{inside}", flush=True)
-        goes_on = progress.begun or seen.size or self.settings.steps_per_epoch
-        return progress, Begun(progress.begun, progress.number, seen if seen.size else None) if goes_on else None
+        goes_on = progress.begun or rest or self.settings.steps_per_epoch
+        return progress, Begun(progress.begun, progress.number, rest) if goes_on else None
 
     def _skipped(self) -> Skipped | None:
         """The bad records that the check of the sources found, if they are skipped. Raises DataError for too many."""

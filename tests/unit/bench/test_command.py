@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import dataclasses
 from collections.abc import Sequence
-from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 
-from tfhet.bench import Suite, command, run, run_suite, suite
-from tfhet.bench.suite import suite_named, suite_names
+from tfhet.bench import Suite, command, run, run_suite
+from tfhet.bench.suite import NAMES, suite_named
 from tfhet.errors import DataError, UsageError
 from tfhet.events import Observer
 from tfhet.record import Figure, Record
@@ -82,7 +81,7 @@ def test_a_suite_that_fails_ends_with_its_errors_code(capsys: pytest.CaptureFixt
 
 def test_an_unknown_suite_lists_the_known(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["speed"]) == 2
-    known = ", ".join(sorted(suite_names()))
+    known = ", ".join(sorted(NAMES))
     assert capsys.readouterr().err == f"tfhet bench: unknown bench suite 'speed'; known: {known}\n"
     with pytest.raises(UsageError):
         suite_named("speed")
@@ -97,22 +96,9 @@ def test_no_suite_is_wrong_use_and_help_is_not(capsys: pytest.CaptureFixture[str
 
 
 def test_every_listed_suite_is_there_under_its_name() -> None:
-    assert [suite_named(name).name for name in suite_names()] == list(suite_names())
+    assert [suite_named(name).name for name in NAMES] == list(NAMES)
 
 
 @pytest.mark.parametrize(("kept", "code"), [(True, 0), (False, 1)])
 def test_a_suite_that_does_not_find_what_it_looks_for_fails(kept: bool, code: int) -> None:
     assert run_suite(dataclasses.replace(TOY, is_kept=lambda record: kept), [], "toy") == code
-
-
-def test_another_package_can_register_a_suite(monkeypatch: pytest.MonkeyPatch) -> None:
-    entries = [
-        EntryPoint("toy", f"{__name__}:TOY", suite.GROUP),
-        EntryPoint("not-one", f"{__name__}:run", suite.GROUP),
-        EntryPoint("cpu", f"{__name__}:TOY", suite.GROUP),
-    ]
-    monkeypatch.setattr(suite.importlib.metadata, "entry_points", lambda group: entries)
-    assert suite_names() == ("stages", "transport", "cpu", "not-one", "toy")
-    assert suite_named("toy").name == "toy" and suite_named("cpu").name == "cpu"
-    with pytest.raises(UsageError, match="is not a tfhet.bench.Suite"):
-        suite_named("not-one")

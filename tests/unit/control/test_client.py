@@ -3,6 +3,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -48,6 +51,46 @@ def test_a_coordinator_that_never_comes_up_is_named_at_the_deadline(run: Run) ->
         with pytest.raises(NotReady, match=f"127.0.0.1:{port} was not reached within 0.2 s: nothing listens there"):
             await member.join({}, 0.2)
         await member.leave()
+
+    run(scenario())
+
+
+def test_a_name_service_that_hangs_outlasts_no_deadline_and_keeps_no_process() -> None:
+    code = """
+import asyncio, os, socket, time
+from tfhet.control import LinkClient, Secret
+
+def slow(*_):
+    time.sleep(3)
+    os.write(1, b"answered ")
+    return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 9))]
+
+socket.getaddrinfo = slow
+try:
+    asyncio.run(LinkClient("a", "algo-1", 9, Secret.from_text("the secret of these tests")).join({}, 0.2))
+except Exception as error:
+    os.write(1, str(error).encode())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    wanted = "the leader at algo-1:9 was not reached within 0.2 s: the name service does not answer"
+    assert (done.stdout, done.stderr) == (wanted, "")
+
+
+def test_a_name_service_may_take_longer_than_a_handshake_and_know_addresses_that_are_vain(
+    run: Run, link_of: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow(host: str, *_: object) -> object:
+        time.sleep(0.3)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (f"127.0.0.{last}", 0)) for last in (9, 1)]
+
+    async def scenario() -> None:
+        link = link_of("a", handshake_s=5)
+        await link.start()
+        client = LinkClient("a", "algo-1", link.port, SECRET, handshake_s=0.2)
+        monkeypatch.setattr(socket, "getaddrinfo", slow)
+        await client.join({}, 5.0)
+        await client.leave()
+        await link.close()
 
     run(scenario())
 

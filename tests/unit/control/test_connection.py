@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tfhet.control.connection import MAX_UNSENT_BYTES, Connection
+from tfhet.control.connection import MAX_UNSENT_BYTES, Connection, addresses_of
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
@@ -50,6 +50,6 @@ def test_a_dialler_that_reaches_itself_has_reached_nobody(run: Run, monkeypatch:
 def test_a_name_that_cannot_be_looked_up_is_a_broken_connection(run: Run) -> None:
     async def scenario() -> None:
         with pytest.raises(OSError, match="'a..b' is no name of a host"):
-            await Connection.dial("a..b", 1)
+            await addresses_of("a..b")
 
     run(scenario())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Coroutine
 from typing import Any
@@ -13,7 +14,7 @@ from tfhet.cluster import Rank, check_free
 from tfhet.control import Secret
 from tfhet.errors import ClusterError, NotReady, UsageError
 from tfhet.events import Event, ignore
-from tfhet.launch import LaunchSettings
+from tfhet.launch import LaunchSettings, leader
 from tfhet.launch.assignment import Assignment
 from tfhet.launch.follower import Follower
 from tfhet.launch.job_result import JobResult
@@ -135,6 +136,33 @@ def test_the_first_failure_decides_for_all(assignment_of, leader_of):
         job.chief.report(result(0, 4))
         assert await job.end() == [JobResult(3, "rank 1: exit code 3")] * 3
         assert job.chief.exit_codes == {"rank-1": 3, "d1": 3}
+
+    run(scenario())
+
+
+def test_a_chief_that_stood_still_hears_the_cause_before_it_decides(assignment_of, leader_of):
+    async def scenario() -> None:
+        job = Job(assignment_of, leader_of)
+        await job.join()
+        job.chief.report(link.RankResult(0, 129, "rank 0: ended by SIGHUP"))  # what another rank's failure may cause
+        job.rank.report(result(1, 3))
+        time.sleep(1.3)  # as if this process had been stopped; the report lies in the socket
+        assert await job.end() == [JobResult(3, "rank 1: exit code 3")] * 3
+
+    run(scenario())
+
+
+def test_a_chief_that_stood_still_during_a_stop_hears_who_has_stopped(assignment_of, leader_of, monkeypatch):
+    async def scenario() -> None:
+        monkeypatch.setattr(leader, "STOP_S", 0.2)
+        job = Job(assignment_of, leader_of)
+        await job.join()
+        job.chief._begun = True
+        job.chief.report(link.StopWish(143, "t1 was asked to stop"))
+        job.chief.report(result(0, 143))
+        job.rank.report(result(1, 143))
+        time.sleep(0.4)
+        assert [verdict.code for verdict in await job.end()] == [143] * 3
 
     run(scenario())
 
@@ -335,6 +363,31 @@ def test_ranks_that_something_else_started_are_told_of_no_meeting(assignment_of,
         job.chief.report(result(0))
         job.rank.report(result(1))
         await job.end()
+
+    run(scenario())
+
+
+def test_a_meeting_that_does_not_open_delays_no_lease_and_is_named_at_the_deadline(assignment_of, leader_of):
+    opens = threading.Event()
+
+    class Meeting:
+        load = close = staticmethod(lambda: None)
+
+        def open(self, address: str, interface: str) -> dict[str, object]:
+            opens.wait(5.0)  # its name service hangs
+            return {}
+
+    async def scenario() -> None:
+        job = Job(assignment_of, leader_of, "--ready_timeout_s", 2, "--lease_s", 0.5)
+        await job.join()
+        job.chief._meeting = Meeting()
+        job.ready()
+        with pytest.raises(NotReady, match="not ready after 2 s: the ranks' meeting is not open"):
+            await job.chief.started()
+        opens.set()
+        assert job.chief._server.here == {"rank-1", "d1"}
+        for one in (job.rank, job.data, job.chief):
+            await one.leave(1, "not ready", job.patient)
 
     run(scenario())
 

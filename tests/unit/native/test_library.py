@@ -6,11 +6,13 @@ import logging
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 import tensorflow as tf
 
+from tfhet.cluster import environment
 from tfhet.errors import UsageError
 from tfhet.native import kernels, library
 
@@ -67,6 +69,16 @@ def test_a_kernel_is_built_once_found_again_and_works(folder, monkeypatch):
 
     monkeypatch.setattr(library, "_compile", never)
     assert library.build("doubled") == path
+
+
+@needs_compiler
+def test_what_a_killed_builder_left_goes_and_the_build_of_another_kernel_stays_whatever_the_clock_says(folder):
+    place = kernels.folder(environment())
+    for name, age_s in (("doubled", 0.0), ("other", 1e6)):  # as after a jump of the clock
+        (place / f".build-{name}-x").mkdir(parents=True)
+        os.utime(place / f".build-{name}-x", (time.time() - age_s,) * 2)
+    library.build("doubled")
+    assert [each.name for each in place.glob(".build-*")] == [".build-other-x"]
 
 
 @needs_compiler

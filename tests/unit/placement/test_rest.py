@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfhet.placement import Cut, Pipeline, Rest, local_part, one_epoch, remote_part
-from tfhet.source import Raw, Scalar, SyntheticSource, TFRecordSource, example_id, write_tfrecords
+from tfhet.source import IdSet, Raw, Scalar, SyntheticSource, TFRecordSource, example_id, write_tfrecords
 
 CHAIN = "random_rotation(0.1); rescale(); random_flip()"
 SIZES = (4, 0, 3, 1, 6, 2)
@@ -50,48 +50,10 @@ def by_id(batches: Iterable[Mapping[str, tf.Tensor]]) -> dict[int, dict[str, np.
 
 
 def after(seen: Iterable[int], sizes: Any = SIZES) -> Rest | None:
-    return Rest.after(np.array(list(seen), np.int64), sizes, len(SIZES))
-
-
-# What is left
-
-
-def test_after_nothing_every_split_with_an_example_is_left():
-    rest = after([])
-    assert rest is not None
-    assert rest.splits.tolist() == [True, False, True, True, True, True]
-    assert rest.seen.size == 0 and rest.seen.dtype == np.int64
-    assert rest.split_count == 5
-
-
-def test_splits_that_were_seen_are_not_read_and_of_the_others_only_what_was_not():
-    rest = after([*whole(2), *whole(3), *whole(4)[1:3], whole(0)[3]])
-    assert rest is not None
-    assert rest.splits.tolist() == [True, False, False, False, True, True]
-    assert rest.seen.tolist() == [whole(0)[3], *whole(4)[1:3]]
-
-
-def test_order_and_repetitions_do_not_matter():
-    seen = [*whole(4)[:3], *whole(0)]
-    one, other = after(seen), after([*reversed(seen), *seen])
-    assert one is not None and other is not None
-    assert one.splits.tolist() == other.splits.tolist() and one.seen.tolist() == other.seen.tolist()
-
-
-def test_an_example_seen_twice_does_not_stand_for_another():
-    rest = after([whole(2)[0]] * 3)
-    assert rest is not None and rest.splits[2]
-
-
-def test_nothing_is_left_when_all_were_seen():
-    assert after(ALL) is None
-
-
-def test_where_the_sizes_are_not_known_every_split_is_looked_through():
-    rest = after(ALL, sizes=None)
-    assert rest is not None
-    assert rest.splits.all() and len(rest.splits) == len(SIZES)
-    assert rest.seen.tolist() == ALL
+    """What is left after these ids; None for nothing."""
+    ids = IdSet.of(sorted(seen))
+    splits = np.ones(len(SIZES), bool) if sizes is None else ids.per_split(len(SIZES)) < np.array(sizes)
+    return Rest(splits, IdSet.of([one for one in seen if splits[one >> 32]])) if splits.any() else None
 
 
 # What is read of it
@@ -164,7 +126,7 @@ def test_the_rest_of_files_whose_sizes_nobody_knows(tmp_path, cached: bool):
     declared = Pipeline(source, "rescale()", batch_size=4, **how)
     every = by_id(declared.dataset())
     seen = np.array(sorted(every)[4:17])
-    found = by_id(one_epoch(declared, 0, rest=Rest.after(seen, None, 5)))
+    found = by_id(one_epoch(declared, 0, rest=Rest(np.ones(5, bool), IdSet.of(seen))))
     assert found.keys() == every.keys() - set(seen.tolist())
     assert all((found[number]["image"] == every[number]["image"]).all() for number in found)
 

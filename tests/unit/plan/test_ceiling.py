@@ -10,9 +10,7 @@ import pytest
 from tfhet.errors import UsageError
 from tfhet.plan.ceiling import Demand, Resource, Supply, Where, ceilings
 
-NEEDS = Demand(
-    0.1, pinned_cpu_s=2.0, movable_cpu_s=10.0, wire_bytes=1e9, batch_s=0.4, source_bytes=3e8, coordinator_s=0.05
-)
+NEEDS = Demand(0.1, pinned_cpu_s=2.0, movable_cpu_s=10.0, wire_bytes=1e9, batch_s=0.4, source_bytes=3e8)
 
 
 def test_without_a_service_dnn_hosts_do_everything_and_nothing_travels():
@@ -28,7 +26,6 @@ def test_data_hosts_alone_do_what_can_be_moved_and_their_network_carries_all_of_
     assert found[Resource.DATA_NETWORK] == 0.5
     assert found[Resource.DNN_NETWORK] == pytest.approx(0.1)
     assert found[Resource.REQUESTS] == 0.2
-    assert found[Resource.COORDINATOR] == 0.05
     assert Resource.ALL_CPUS not in found
 
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -208,6 +209,29 @@ def test_drive_runs_inside_a_running_loop_too():
 
     assert drive(work) == threading.current_thread().name
     assert asyncio.run(notebook()).startswith("simulate")
+
+
+def test_a_reader_that_pauses_holds_up_neither_the_hosts_nor_their_record(tmp_path):
+    code = """
+import sys
+from pathlib import Path
+from tfhet.simulate import ClusterFile, GroupFile, simulate
+
+simulate(ClusterFile("c", {"only": GroupFile()}), [sys.argv[1]], Path(sys.argv[2]))
+"""
+    launcher, folder = tmp_path / "launcher.py", tmp_path / "run"
+    launcher.write_text("for line in range(2000):\n    print(line, '.' * 100)")  # more than two pipes hold
+    words = [sys.executable, "-c", code, str(launcher), str(folder)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as paused:
+        try:
+            until_s = time.monotonic() + 30
+            while not (folder / "summary.json").exists() and time.monotonic() < until_s:
+                time.sleep(0.05)
+            assert json.loads((folder / "summary.json").read_text())["exit_codes"] == {"algo-1/0": 0}
+            assert len(paused.communicate(timeout=30)[0].splitlines()) >= 2000  # now it reads on
+            assert paused.returncode == 0
+        finally:
+            paused.kill()
 
 
 def test_a_signal_while_the_demonstration_data_is_written_stops_it(tmp_path):

@@ -141,7 +141,8 @@ class ServedFeed:
         assert self._rank == 0 and (epoch, part) not in self._service.offered
         ids = self._service.ids()
         if rest is not None:
-            ids = [number for number in ids if rest.splits[split_of(number)] and number not in rest.seen]
+            seen = set(rest.seen.ids().tolist())
+            ids = [number for number in ids if rest.splits[split_of(number)] and number not in seen]
         self._service.offered[epoch, part] = ids
         self._service.rests[epoch, part] = rest
 

@@ -1,14 +1,19 @@
 from __future__ import annotations
 
+from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from hypothesis import given
+import pytest
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tfhet.source import example_id
+from tfhet.errors import DataError
+from tfhet.placement import Rest
+from tfhet.source import IdSet, example_id
 from tfhet.strategies.solo import SoloCollective
+from tfhet.trainer import audit as audits
 from tfhet.trainer.audit import Audit, Visits
 
 
@@ -24,75 +29,224 @@ def numbers(*ids: int) -> np.ndarray:
     return np.array(ids, np.int64)
 
 
+def left_after(ids: Any, *sizes: int, known: bool = True) -> Rest | None:
+    """What one rank leaves that saw these ids."""
+    audit = Audit(source(*sizes, known=known), SoloCollective())
+    audit.saw(np.array(sorted(ids), np.int64))
+    return audit.standing()
+
+
+def visits(ids: Any, *sizes: int, before: Any = (), bad: Any = (), known: bool = True, rereads: int = 0) -> Visits:
+    of = source(*sizes, known=known)
+    audit = Audit(of, SoloCollective(), left_after(before, *sizes, known=known) if before else None, bad)
+    audit.saw(np.array(ids, np.int64))
+    audit.exchange()
+    audit.rereads = rereads
+    return audit.visits()
+
+
 def test_ids_are_counted_by_how_often_they_came():
-    found = Visits.of(numbers(5, 7, 7, 9, 9, 9, 1 << 40), expected=6)
+    found = visits([0, 1, 1, 2, 2, 2, 1 << 32], 5, 1)
     assert found == Visits(expected=6, before=0, seen=7, once=2, repeated=2, bad=0, missing=2, rereads=0)
 
 
 def test_what_is_missing_is_unknown_where_the_number_of_examples_is():
-    found = Visits.of(numbers(5, 5), None)
+    found = visits([5, 5], 9, known=False)
     assert (found.expected, found.missing, found.repeated) == (None, None, 1)
 
 
 def test_an_example_that_an_earlier_run_saw_is_neither_once_nor_missing():
-    found = Visits.of(numbers(1, 2, 3, 4), 8, before=numbers(4, 5, 6, 6))
+    found = visits([1, 2, 3, 4], 8, before=[4, 5, 6])
     assert (found.before, found.once, found.repeated, found.missing, found.seen) == (2, 3, 1, 2, 4)
 
 
 def test_what_is_known_to_be_bad_is_not_missing_unless_it_came_after_all():
-    found = Visits.of(numbers(1, 2), 5, bad=numbers(2, 3))
+    found = visits([1, 2], 5, bad=[2, 3])
     assert (found.once, found.bad, found.missing) == (2, 1, 2)
 
 
-@given(
-    st.lists(st.integers(0, 11), max_size=20), st.lists(st.integers(0, 11), max_size=20), st.sets(st.integers(0, 11))
-)
-def test_every_example_is_in_exactly_one_column(ids: list[int], before: list[int], bad: set[int]):
-    found = Visits.of(numbers(*ids), 12, numbers(*before), numbers(*sorted(bad)))
-    assert found.missing is not None
-    assert found.before + found.once + found.repeated + found.bad + found.missing == 12
-    assert found.before == len(set(before) - set(ids))
-    assert found.seen == len(ids)
-    assert found.missing == len(set(range(12)) - set(ids) - set(before) - bad)
-
-
 def test_the_visits_of_several_passes_are_added_and_what_is_unknown_stays_so():
-    first, second = Visits.of(numbers(1, 2), 4), Visits.of(numbers(1, 1, 3, 4), 4, rereads=2)
+    first, second = visits([1, 2], 4), visits([1, 1, 2, 3], 4, rereads=2)
     assert Visits.total([first, second]) == Visits(8, 0, 6, 4, 1, 0, 3, 2)
-    assert Visits.total([first, Visits.of(numbers(1), None)]).missing is None
+    assert Visits.total([first, visits([1], 4, known=False)]).missing is None
 
 
 def test_what_was_not_exchanged_is_not_known_yet():
-    audit = Audit(source(4))
+    audit = Audit(source(4), SoloCollective())
+    assert audit.standing() is None
     audit.saw(numbers(1, 2))
-    assert audit.seen.tolist() == [] and audit.count == 0
-    audit.exchange(SoloCollective())
+    assert audit.visits().seen == audit.count == 0
+    audit.exchange()
     audit.saw(numbers(3))
-    assert audit.seen.tolist() == [1, 2]
-    audit.exchange(SoloCollective())
-    audit.exchange(SoloCollective())
-    assert audit.seen.tolist() == [1, 2, 3] and audit.count == 3
+    assert audit.missing().tolist() == [0, 3]
+    audit.exchange()
+    audit.exchange()
+    assert audit.missing().tolist() == [0] and audit.count == 3
     assert audit.visits().missing == 1
 
 
 def test_what_earlier_runs_saw_and_what_is_bad_is_no_rest():
-    audit = Audit(source(2, 3), before=numbers(0, 1), bad=numbers(example_id(1, 2)))
-    assert audit.is_resumed and not Audit(source(2)).is_resumed
-    rest = audit.rest()
-    assert rest is not None
-    assert rest.splits.tolist() == [False, True] and rest.seen.tolist() == [example_id(1, 2)]
+    audit = Audit(source(2, 3), SoloCollective(), left_after([0, 1], 2, 3), numbers(example_id(1, 2)))
+    assert audit.is_resumed and not Audit(source(2), SoloCollective()).is_resumed
+    rest, standing = audit.rest(True), audit.standing()
+    assert rest is not None and standing is not None
+    assert rest.splits.tolist() == standing.splits.tolist() == [False, True]
+    assert rest.seen.ids().tolist() == [example_id(1, 2)] and not standing.seen.table.size
     assert audit.missing().tolist() == [example_id(1, 0), example_id(1, 1)]
     audit.saw(numbers(example_id(1, 0), example_id(1, 1)))
-    audit.exchange(SoloCollective())
-    assert audit.rest() is None and audit.missing().size == 0
-    assert audit.seen.tolist() == [0, 1, example_id(1, 0), example_id(1, 1)]
+    audit.exchange()
+    assert audit.rest(True) is None and audit.missing().size == 0
+
+
+def test_whole_splits_of_an_earlier_run_need_their_sizes():
+    with pytest.raises(DataError, match="sizes are not known"):
+        Audit(source(2, 3, known=False), SoloCollective(), left_after([0, 1], 2, 3))
+
+
+def test_after_nothing_every_split_with_an_example_is_left_and_an_example_seen_twice_stands_for_no_other():
+    audit = Audit(source(4, 0, 3), SoloCollective())
+    audit.saw(numbers(*[example_id(2, 0)] * 3))
+    audit.exchange()
+    rest = audit.rest(True)
+    assert rest is not None and rest.splits.tolist() == [True, False, True]
+    assert rest.seen.ids().tolist() == [example_id(2, 0)]
+
+
+def test_where_the_sizes_are_not_known_every_split_is_left():
+    rest = left_after(range(4), 4, 0, known=False)
+    assert rest is not None and rest.splits.all() and rest.seen.ids().tolist() == [0, 1, 2, 3]
+
+
+def test_only_rank_0_is_told_what_was_seen_of_a_rest_that_is_served(each_rank):
+    def rank(together) -> tuple[list[int], list[int]]:
+        audit = Audit(source(200_000, 9), together)
+        audit.saw(np.arange(together.rank, 200_000, 40_000))
+        audit.exchange()
+        rests = audit.rest(True), audit.rest(False)
+        return tuple([] if rest is None else rest.seen.ids().tolist() for rest in rests)  # type: ignore[return-value]
+
+    seen = sorted(number + rank for number in range(0, 200_000, 40_000) for rank in range(3))
+    assert each_rank(3, rank) == [(seen, seen), (seen, []), (seen, [])]
+
+
+@pytest.mark.parametrize("has_alltoall", [False, True])
+def test_many_ids_are_sent_in_parts(each_rank, monkeypatch, has_alltoall: bool):
+    monkeypatch.setattr(audits, "MOST", 7)
+
+    def rank(together) -> tuple[Visits, int]:
+        sent: list[int] = []
+        gather = together.gather
+        together.gather = lambda values, name: (sent.append(len(values)), gather(values, name))[1]
+        if has_alltoall:
+            together.alltoall = lambda values, counts, name: alltoall(together, values, counts)
+        audit = Audit(source(500), together)
+        audit.saw(np.arange(together.rank * 100))
+        audit.exchange()
+        return audit.visits(), max(sent)
+
+    for found, most in each_rank(3, rank):
+        assert found == Visits(500, 0, 300, 100, 100, 0, 300, 0)
+        assert most <= (7 if has_alltoall else 2 * 8 * 7 // 3)
+
+
+SIZES = st.lists(st.one_of(st.integers(0, 6), st.just(66_000)), min_size=1, max_size=4)
+
+
+@st.composite
+def epochs(draw: st.DrawFn) -> dict[str, Any]:
+    """Ranks, splits, what each rank is given in each of several parts, what earlier runs saw, what is bad."""
+    sizes = draw(SIZES)
+    near = [[*range(min(size, 6)), *range(65_530, min(size, 65_542))] for size in sizes]
+    every = [example_id(split, place) for split, places in enumerate(near) for place in places]
+    some = st.lists(st.sampled_from(every), max_size=12) if every else st.just([])
+    ranks, parts = draw(st.integers(1, 3)), draw(st.integers(1, 3))
+    given = [[draw(some) for _ in range(ranks)] for _ in range(parts)]
+    given[0][0] += draw(st.sampled_from([[], every]))  # often whole splits
+    return {
+        "sizes": sizes,
+        "known": draw(st.booleans()),
+        "alltoall": draw(st.booleans()),
+        "given": given,
+        "before": draw(st.one_of(st.none(), some, st.just(every))),
+        "bad": draw(some),
+    }
+
+
+@given(epochs())
+@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_the_account_is_that_of_one_who_counts_all_ids(each_rank, epoch: dict[str, Any]):
+    sizes, known, given = epoch["sizes"], epoch["known"], epoch["given"]
+    before = None if epoch["before"] is None else left_after(epoch["before"], *sizes, known=known)
+    earlier = set(epoch["before"] or ())
+
+    def rank(together) -> list[Any]:
+        if epoch["alltoall"]:
+            together.alltoall = lambda values, counts, name: alltoall(together, values, counts)
+        told = before if before is None or together.rank == 0 else Rest(np.ones(0, bool), IdSet.of())
+        audit = Audit(source(*sizes, known=known), together, told, epoch["bad"])
+        found: list[Any] = []
+        for part in given:
+            for at in range(0, len(part[together.rank]), 5):
+                audit.saw(numbers(*part[together.rank][at : at + 5]))
+            audit.exchange()
+            rest, standing = audit.rest(True), audit.standing()
+            found.append([audit.visits(), audit.missing().tolist() if known else None])
+            found[-1] += [one and (one.splits.tolist(), one.seen.ids().tolist()) for one in (rest, standing)]
+        return found
+
+    results = each_rank(len(given[0]), rank)
+    came: Counter[int] = Counter()
+    for number, part in enumerate(given):
+        for ids in part:
+            came.update(ids)
+        again = {one for one, count in came.items() if count > 1 or one in earlier}
+        seen = earlier | set(came)
+        lost = set(epoch["bad"]) - seen
+        total = sum(sizes) if known else None
+        visits = Visits(
+            expected=total,
+            before=len(earlier - again),
+            seen=sum(came.values()),
+            once=len(set(came) - again),
+            repeated=len(again),
+            bad=len(lost),
+            missing=None if total is None else total - len(seen) - len(lost),
+            rereads=0,
+        )
+        for place, result in enumerate(results):
+            account, missing, rest, standing = result[number]
+            assert account == visits
+            read = sorted(seen | lost)
+            counts = Counter(one >> 32 for one in read)
+            left = [not known or counts[split] < size for split, size in enumerate(sizes)]
+            expected = (left, [one for one in read if left[one >> 32]]) if any(left) else None
+            assert rest == expected
+            if known and sum(sizes) < 100:
+                every = {example_id(split, place) for split, size in enumerate(sizes) for place in range(size)}
+                assert missing == sorted(every - seen - lost)
+            elif known:
+                assert len(missing) == visits.missing and not set(missing) & (seen | lost)
+            if before is None and not came:
+                assert standing is None
+                continue
+            counts = Counter(one >> 32 for one in seen)
+            left = [not known or counts[split] < size for split, size in enumerate(sizes)]
+            assert standing[0] == left
+            assert standing[1] == ([one for one in sorted(seen) if left[one >> 32]] if place == 0 else [])
+
+
+def alltoall(together: Any, values: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """By gathering everything, as Horovod's does it without."""
+    ends = np.cumsum(together.gather(counts, "counts"))
+    parts = np.split(together.gather(values, "values"), ends[:-1])
+    return np.concatenate(parts[together.rank :: together.size])
 
 
 def test_the_visits_are_those_of_all_ranks(each_rank):
     def rank(together) -> tuple[Visits, list[int]]:
-        audit = Audit(source(7))
+        audit = Audit(source(7), together)
         audit.saw(np.arange(together.rank * 3, dtype=np.int64))  # nothing; 0 1 2; 0 1 2 3 4 5
-        audit.exchange(together)
+        audit.exchange()
         return audit.visits(), audit.missing().tolist()
 
     expected = Visits(expected=7, before=0, seen=9, once=3, repeated=3, bad=0, missing=1, rereads=0)

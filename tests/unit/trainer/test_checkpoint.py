@@ -10,6 +10,8 @@ import pytest
 import tensorflow as tf
 
 from tfhet.errors import DataError, UsageError
+from tfhet.placement import Rest
+from tfhet.source import IdSet
 from tfhet.strategies.solo import SoloCollective
 from tfhet.trainer import checkpoint
 from tfhet.trainer.checkpoint import Checkpoints, Progress, Superseded, export
@@ -104,7 +106,7 @@ def test_a_checkpoint_of_another_model_is_refused_by_path(tmp_path, model):
         assert refused.value.path == str(tmp_path / "checkpoint-0000-0000000005")
 
 
-LEDGER = Ledger("abc", np.array([3]), np.array([1, 2]))
+LEDGER = Ledger("abc", Rest(np.arange(4) != 3, IdSet.of([1, 2])))
 
 
 def damage(path: Path, how: str) -> None:
@@ -132,7 +134,7 @@ def test_a_checkpoint_that_is_not_whole_is_passed_over_whatever_is_wrong_with_it
         caplog.clear()
         fresh = accelerator(model())
         progress, ledger = checkpoints(tmp_path, fresh).restore()
-        assert progress == Progress(1, 5, 2, 1) and ledger.splits.tolist() == [3]
+        assert progress == Progress(1, 5, 2, 1) and ledger.rest.splits.tolist() == [True] * 3 + [False]
         assert fresh.digest() == wanted
         assert broken.name in caplog.text
 
@@ -215,7 +217,7 @@ def test_what_was_seen_of_a_pass_is_kept_with_the_checkpoint(tmp_path, model):
     assert (saved.save(Progress(1, 5, 2, 1), LEDGER) / "ledger.npz").exists()
     progress, found = saved.restore()
     assert progress == Progress(1, 5, 2, 1) and found is not None
-    assert (found.fingerprint, found.splits.tolist(), found.ids.tolist()) == ("abc", [3], [1, 2])
+    assert (found.fingerprint, found.rest.splits.sum(), found.rest.seen.ids().tolist()) == ("abc", 3, [1, 2])
     saved.save(Progress(2, 5))  # the same step, at the end of the epoch
     assert saved.restore() == (Progress(2, 5), None)
 

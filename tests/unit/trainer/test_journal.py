@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from pathlib import Path
 
 from tfhet.clock import FakeClock
-from tfhet.record import Pause, StepTime, Timeline
+from tfhet.record import Pause, StepTime, Timeline, TimelineFile
 from tfhet.strategies import JobContext
 from tfhet.trainer.meter import Journal, Meter
 
@@ -35,7 +36,7 @@ def test_each_step_and_pause_is_written_once_by_the_time_of_day(tmp_path):
     journal.write()
     meter.add(StepTime(0.5, 0.125, 8, 0.0625, None, at_s=12.0, step=2, epoch=1))
     clock.ahead_s = 5000.0  # somebody puts the clock right
-    journal.write()
+    journal.write(is_last=True)
     found = read(tmp_path / "timeline")
     assert found.steps == (
         StepTime(
@@ -81,4 +82,24 @@ def test_a_full_disk_ends_the_journal_and_says_so_once(tmp_path, caplog):
     for _ in range(3):
         meter.add(StepTime(0.5, 0.125, 8))
         journal.write()
+    journal.write(is_last=True)
     assert len(caplog.records) == 1 and "not written any more" in caplog.text
+
+
+def test_a_disk_that_stalls_holds_up_no_step(tmp_path, monkeypatch):
+    goes_on, append = threading.Event(), TimelineFile.append
+
+    def slow(*given: object) -> None:
+        goes_on.wait(3)
+        append(*given)
+
+    monkeypatch.setattr(TimelineFile, "append", slow)
+    meter = Meter()
+    journal = Journal(replace(JOB, timeline_dir=str(tmp_path)), meter)
+    for step in range(3):
+        meter.add(StepTime(0.5, 0.125, 8, step=step))
+        journal.write()
+    assert not list(tmp_path.iterdir())
+    goes_on.set()
+    journal.write(is_last=True)
+    assert [step.step for step in read(tmp_path).steps] == [0, 1, 2]

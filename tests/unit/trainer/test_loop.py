@@ -10,6 +10,8 @@ import pytest
 
 from tfhet.clock import FakeClock
 from tfhet.messages import MetricLine
+from tfhet.placement import Rest
+from tfhet.source import IdSet
 from tfhet.strategies.solo import SoloCollective
 from tfhet.trainer.emulated import EmulatedAccelerator
 from tfhet.trainer.loop import Begun, Loop
@@ -292,7 +294,7 @@ def test_a_rank_whose_servers_are_all_gone_prepares_its_own_data(fake_feed):
 
 
 def test_a_training_that_was_stopped_just_at_the_end_of_an_epoch_of_steps_stands_where_it_stood(fake_feed):
-    begun = Begun(steps=2, number=7, seen=np.arange(5))
+    begun = Begun(steps=2, number=7, rest=Rest(np.ones(1, bool), IdSet.of(range(5))))
     loop = Loop(fake_feed([4, 4]), Recording(), SoloCollective(), step=40)
     result = loop.epoch(3, steps=2, begun=begun)
     assert (result["steps"], loop.step, loop.begun) == (0, 40, begun)

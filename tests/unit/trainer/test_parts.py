@@ -10,7 +10,9 @@ import pytest
 
 from tfhet.clock import FakeClock
 from tfhet.errors import DataError, NotReady
+from tfhet.placement import Rest
 from tfhet.strategies.solo import SoloCollective
+from tfhet.trainer.audit import Audit
 from tfhet.trainer.emulated import EmulatedAccelerator
 from tfhet.trainer.loop import Begun, Loop
 from tfhet.trainer.parts import MOST_EMPTY_PARTS
@@ -22,6 +24,19 @@ EXAMPLES = sum(SIZES)
 def loop_of(service: Any, served_feed: Any, together: Any, **how: Any) -> Loop:
     feed = served_feed(service, together.rank, together.size)
     return Loop(feed, EmulatedAccelerator(0.0, together, FakeClock()), together, **how)
+
+
+def left_after(served_feed: Any, service: Any, ids: list[int]) -> Rest:
+    """What an earlier run left that saw these ids."""
+    audit = Audit(served_feed(service).pipeline.source, SoloCollective())
+    audit.saw(np.array(ids, np.int64))
+    rest = audit.standing()
+    assert rest is not None
+    return rest
+
+
+def seen_of(rest: Rest) -> int:
+    return len(rest.seen.ids()) + sum(size for size, is_left in zip(SIZES, rest.splits, strict=True) if not is_left)
 
 
 def counts(result: dict[str, Any]) -> tuple[int, ...]:
@@ -164,22 +179,22 @@ def test_when_rank_0_hears_that_no_host_serves_all_ranks_prepare_their_own(each_
 
 def test_a_run_that_goes_on_reads_only_what_was_not_seen(each_rank, fake_service, served_feed):
     service = fake_service(SIZES)
-    seen = np.array(service.ids()[5:20], np.int64)
+    seen = service.ids()[5:20]
 
     def run(together: Any) -> tuple[Loop, dict[str, Any]]:
         loop = loop_of(service, served_feed, together, step=44)
-        return loop, loop.epoch(3, begun=Begun(4, 3, seen))
+        return loop, loop.epoch(3, begun=Begun(4, 3, left_after(served_feed, service, seen)))
 
     for loop, result in each_rank(2, run):
         assert counts(result) == (15, EXAMPLES - 15, 0, 0, 0)
         assert result["steps"] == loop.step - 44
-    assert sorted(service.offered[3, 0]) == sorted(set(service.ids()) - set(seen.tolist()))
+    assert sorted(service.offered[3, 0]) == sorted(set(service.ids()) - set(seen))
 
 
 def test_a_run_that_goes_on_behind_the_last_example_takes_no_step(fake_service, served_feed):
     service = fake_service(SIZES)
     loop = loop_of(service, served_feed, SoloCollective(), step=9)
-    result = loop.epoch(0, begun=Begun(9, 0, np.array(service.ids(), np.int64)))
+    result = loop.epoch(0, begun=Begun(9, 0, left_after(served_feed, service, service.ids())))
     assert counts(result) == (EXAMPLES, 0, 0, 0, 0)
     assert (result["steps"], loop.step, service.offered) == (0, 9, {})
 
@@ -187,7 +202,7 @@ def test_a_run_that_goes_on_behind_the_last_example_takes_no_step(fake_service, 
 def test_steps_that_were_taken_in_an_epoch_are_not_taken_again(fake_service, served_feed):
     service = fake_service(SIZES)
     loop = loop_of(service, served_feed, SoloCollective(), step=25)
-    result = loop.epoch(2, steps=10, begun=Begun(5, 6, np.array(service.ids()[:4], np.int64)))
+    result = loop.epoch(2, steps=10, begun=Begun(5, 6, left_after(served_feed, service, service.ids()[:4])))
     assert (result["steps"], loop.step) == (5, 30)
     assert list(service.offered) == [(6, 0)]  # the pass that was begun, whatever the epoch
     assert loop.epoch(3, steps=10)["steps"] == 10
@@ -218,10 +233,10 @@ def test_when_one_rank_is_told_to_stop_all_do_after_the_same_step(each_rank, fak
     assert [loop.stopped for loop in loops] == [True] * 3
     assert {loop.step for loop in loops} == {at + 2}  # the vote of a step is read in the next one
     assert all(loop.begun.steps == at + 2 and loop.begun.number == 0 for loop in loops)
-    seen = loops[0].begun.seen
-    assert seen is not None and len(seen) == results[0]["examples"] == results[0]["once"]
-    assert all((loop.begun.seen == seen).all() for loop in loops)
-    assert counts(results[0])[:3] == (0, len(seen), 0)
+    rest = loops[0].begun.rest
+    assert rest is not None and seen_of(rest) == results[0]["examples"] == results[0]["once"]
+    assert all(loop.begun.rest is not None and not loop.begun.rest.seen.table.size for loop in loops[1:])
+    assert counts(results[0])[:3] == (0, seen_of(rest), 0)
     assert len(service.offered) == 1
 
 
@@ -284,6 +299,6 @@ def test_it_is_saved_at_exact_multiples_with_what_was_seen_by_then(
         for epoch, step, begun in saved:
             first = first if epoch == 0 else loop.step // 2
             assert begun.steps == step - first
-            assert begun.seen is not None
+            assert begun.rest is not None
             if not steps and size == 1:
-                assert len(begun.seen) == min(EXAMPLES, 2 * begun.steps)
+                assert seen_of(begun.rest) == min(EXAMPLES, 2 * begun.steps)

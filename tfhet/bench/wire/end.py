@@ -1,4 +1,4 @@
-"""One end of a way: `python -m tfhet.bench.wire.end MODULE:FUNCTION` opens it, and moves batches on request.
+"""One end of a way: a process that moves batches on request.
 
 {"open": {...}}             -> what the other end, or the suite, has to know of it
 {"ahead": n, "count": m}    -> {"seconds": s}: it took n batches and then m more, and these m took s seconds
@@ -6,16 +6,13 @@
 
 from __future__ import annotations
 
-import importlib
 import os
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from tfhet.bench.child_process import answer_requests
 from tfhet.clock import SYSTEM
-from tfhet.errors import UsageError
 
 
 @dataclass(frozen=True)
@@ -30,23 +27,13 @@ class End:
     """Ends the processes and threads that it has started."""
 
 
-def sends(facts: dict[str, Any]) -> End:
-    """Returns the end that only gives, when the other end asks for batches."""
-
-    def never(count: int) -> None:
-        raise UsageError("this end sends")
-
-    return End(never, facts)
-
-
-def main(function: str) -> None:
-    """Serves until the requests end."""
-    module, _, name = function.partition(":")
+def serve(opens: Callable[..., End]) -> None:
+    """Opens an end by `opens` and moves batches until the requests end; then ends this process."""
     opened: list[End] = []
 
     def handle(request: dict[str, Any]) -> dict[str, Any]:
         if "open" in request:
-            opened.append(getattr(importlib.import_module(module), name)(**request["open"]))
+            opened.append(opens(**request["open"]))
             return opened[-1].facts
         end = opened[-1]
         end.pull(request["ahead"])
@@ -57,8 +44,4 @@ def main(function: str) -> None:
     answer_requests(handle)
     for end in opened:
         end.close()
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])
     os._exit(0)  # nothing is to be saved, and threads of libraries may wait for ever

@@ -9,7 +9,7 @@ import functools
 import math
 from typing import TYPE_CHECKING
 
-from tfhet.bench.wire.end import End
+from tfhet.bench.wire.end import End, serve
 from tfhet.bench.wire.load import SNAPPY
 
 if TYPE_CHECKING:
@@ -80,3 +80,7 @@ def compressed_bytes(element: tf.Tensor) -> int:
     from tensorflow.python.data.experimental.ops import compression_ops
 
     return int(tf.strings.length(tf.io.serialize_tensor(compression_ops.compress(element))))
+
+
+if __name__ == "__main__":
+    serve(read)

@@ -7,8 +7,6 @@ import contextlib
 import sys
 from collections.abc import Mapping, Sequence
 
-import psutil
-
 from tfhet.bench.child_process import AnsweringProcess
 from tfhet.bench.wire.lane import CLIENTS, DISPATCHER, WORKERS, Lane
 from tfhet.bench.wire.load import Load
@@ -19,8 +17,8 @@ from tfhet.planes.tf_service import Fleet
 READY_S = 60.0
 ANSWER_LIMIT_S = 180.0
 GRACE_S = 10.0
-"""Time for an end to leave, with the processes that it has started."""
-READER = "tfhet.bench.wire.reader:read"
+"""Time for an end to leave."""
+READER = "tfhet.bench.wire.reader"
 
 
 class Ways(contextlib.AsyncExitStack):
@@ -44,7 +42,7 @@ class Ways(contextlib.AsyncExitStack):
         self.push_async_callback(fleet.stop)
         await fleet.start_dispatcher(dispatcher, READY_S)
         await fleet.start_workers(ports, address, READY_S)
-        readers = [self.end(READER, env) for _ in range(load.ranks)]
+        readers = [self.end(env, READER) for _ in range(load.ranks)]
         moved = {"dtype": load.dtype, "size": load.bytes, "compression": load.compression}
         for rank, reader in enumerate(readers):
             reader.request({"open": {**moved, "dispatcher": address, "workers": load.workers, "rank": rank}})
@@ -61,25 +59,18 @@ class Ways(contextlib.AsyncExitStack):
         ratio = float(facts[0]["wire_bytes"]) / load.bytes
         return Lane(load.key, load.bytes, readers, sides, ahead=2 * load.workers + 2, wire_ratio=ratio)
 
-    def end(self, function: str, env: Mapping[str, str]) -> AnsweringProcess:
+    def end(self, env: Mapping[str, str], module: str, *arguments: str) -> AnsweringProcess:
         """Starts a process that is one end of a way."""
-        command = [sys.executable, "-m", "tfhet.bench.wire.end", function]
-        process = AnsweringProcess(function, command, env, ANSWER_LIMIT_S)
-        self.callback(_end_with_children, process)
+        process = AnsweringProcess(
+            " ".join((module, *arguments)), [sys.executable, "-m", module, *arguments], env, ANSWER_LIMIT_S
+        )
+        self.callback(self._end, process)
         return process
+
+    def _end(self, process: AnsweringProcess) -> None:
+        process.close(GRACE_S)
 
 
 def quiet(env: Mapping[str, str]) -> dict[str, str]:
     """Returns `env` for processes that log little and see no GPU."""
     return {**env, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
-
-
-def _end_with_children(process: AnsweringProcess) -> None:
-    below: list[psutil.Process] = []
-    with contextlib.suppress(psutil.Error):
-        below = psutil.Process(process.pid).children(recursive=True)
-    process.close(GRACE_S)
-    for child in below:
-        with contextlib.suppress(psutil.Error):
-            child.kill()
-    psutil.wait_procs(below, timeout=GRACE_S)

@@ -82,10 +82,9 @@ ASSUMED = PlaneCosts(
     (PLAIN,),  # what a compression saves depends on the data
     "assumed: TensorFlow 2.15.1 on loopback, one run",
     request_s=Interval(0.0005, 0.0001, 0.001),
-    split_s=Interval(0.0002, 0.0001, 0.0005),
     most_servers_per_host=8,
 )
-"""Costs until `tfhet bench transport` has measured them. Seconds of requests and of splits are assumed. More than 8
+"""Costs until `tfhet bench transport` has measured them. Seconds of requests are assumed. More than 8
 workers on a host were never seen to help."""
 
 

@@ -12,12 +12,16 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterable, Iterator, Set
+
+from tfhet.clock import SYSTEM
 
 _AFTER_S = 0.3
 """Seconds after which the reader's destructor has begun, so that it sends no further request."""
 _LIMIT_S = 10.0
 """Seconds that the other process may take."""
+_RETRY_S = 5.0
 _END = f"""
 import socket, sys, time
 time.sleep({_AFTER_S})
@@ -29,13 +33,21 @@ for fd in map(int, sys.argv[1:]):
 """
 
 
-def addresses(hosts: Iterable[str]) -> frozenset[str]:
-    """The IP addresses of hosts, given by name or address; none of a host that cannot be resolved."""
-    found = set()
-    for host in hosts:
-        with contextlib.suppress(OSError, UnicodeError):
-            found |= {_plain(str(one[4][0])) for one in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
-    return frozenset(found)
+def addresses(hosts: Iterable[str]) -> Set[str]:
+    """The IP addresses of hosts, given by name or address: a set that grows, because a thread looks them up, again
+    every `_RETRY_S` until each is known. Nothing waits for a name service that hangs."""
+    found: set[str] = set()
+
+    def look_up(unknown: list[str]) -> None:
+        while unknown:
+            for host in tuple(unknown):
+                with contextlib.suppress(OSError, UnicodeError):
+                    found.update(_plain(str(one[4][0])) for one in socket.getaddrinfo(host, None))
+                    unknown.remove(host)
+            SYSTEM.sleep(_RETRY_S if unknown else 0.0)
+
+    threading.Thread(target=look_up, args=(list(hosts),), name="tfhet-addresses", daemon=True).start()
+    return found
 
 
 @contextlib.contextmanager

@@ -55,5 +55,9 @@ class HorovodCollective:
     def gather(self, values: np.ndarray, name: str) -> np.ndarray:
         return np.asarray(self._hvd.allgather(tf.constant(values, tf.int64), name=name).numpy())
 
+    def alltoall(self, values: np.ndarray, counts: np.ndarray, name: str) -> np.ndarray:
+        splits = tf.constant(counts, tf.int32)
+        return np.asarray(self._hvd.alltoall(tf.constant(values, tf.int64), splits, name)[0].numpy())
+
     def shutdown(self) -> None:
         self._hvd.shutdown()

@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -357,6 +358,36 @@ def test_a_dispatcher_that_is_renewed_keeps_its_port_and_has_another_journal(ser
     assert all(f"--port {port} " in line for line in heard.lines)
     assert not journals[0].parent.exists()
     assert not [event for event, _ in heard.events if event == "Died"]
+
+
+def test_what_a_dispatcher_said_before_it_was_renewed_does_not_count(server, tmp_path):
+    """Two hosts lost within a second: the dispatcher of the first renewal is ready, and replaced before it is heard."""
+    words = SAYS.format('{"type": "ready", "port": 1}') + SAYS.format('{"type": "registered", "workers": 7}')
+    server(f"sleep 0.3\n{words}touch {tmp_path}/said-$$\nexec sleep 60\n")
+    heard = Heard()
+
+    async def scenario() -> None:
+        fleet = heard.fleet()
+        try:
+            await fleet.start_dispatcher(free_ports(1)[0], 30)
+            await _until(lambda: fleet.workers_registered == 7)
+            before = heard.pids()["dispatcher"]
+            fleet.renew_dispatcher()
+            await _until(lambda: heard.pids()["dispatcher"] != before)
+            until_s, said = time.monotonic() + 30, tmp_path / f"said-{heard.pids()['dispatcher']}"
+            while not said.exists() and time.monotonic() < until_s:
+                time.sleep(0.01)  # the event loop stands still: its words lie in the channel
+            assert said.exists()
+            told = len(heard.events)
+            fleet.renew_dispatcher()
+            assert fleet.workers_registered == 0
+            await _until(lambda: [event for event, _ in heard.events].count("Started") == 3)
+            between = [event for event, _ in heard.events[told:]]
+            assert between[: between.index("Started")] == []
+        finally:
+            await fleet.stop()
+
+    run(scenario())
 
 
 def test_a_death_after_a_renewal_counts_again(server):

@@ -19,7 +19,7 @@ from tfhet.placement import Pipeline, Rest
 from tfhet.planes import Delivery
 from tfhet.planes.tf_service.engine import whole_engine
 from tfhet.planes.tf_service.reader import WORKERS_S, ServiceReader
-from tfhet.source import SyntheticSource
+from tfhet.source import IdSet, SyntheticSource
 from tfhet.strategies import JobContext
 from tfhet.strategies.solo import SoloCollective
 from tfhet.trainer.emulated import EmulatedAccelerator
@@ -230,7 +230,7 @@ def test_a_reader_that_goes_local_needs_no_dispatcher(renewed):
     assert not reader.is_served
     reader.agree()
     reader.offer(0)
-    rest = Rest.after(np.arange(2**32, 2**32 + 2), (5, 5), 2)
+    rest = Rest(np.ones(2, bool), IdSet.of(range(2**32, 2**32 + 2)))
     # The second of two ranks: of the splits 0 and 1 in the order of the epoch it has the second.
     found = [int(i) for rank in (0, 1) for d in local(renewed, rank).epoch(0, rest) for i in d.ids]
     assert sorted(found) == [*range(5), *(2**32 + position for position in (2, 3, 4))]

@@ -1,0 +1,1 @@
+"""What the account of which examples were seen costs a host."""
