@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchmarks.chaos.schedule import Aim
+from benchmarks.chaos.schedule import DISK, Aim
 from tfhet.simulate import Fault
+from tfhet.simulate.fault import CUTS
 
 GOES_ON, FAILURE, STOP, NEVER_JOINED = "goes on", "failure", "stop", "never joined"
 """Results of a job: it ends as without faults; it fails; it stops on request; it never begins."""
@@ -14,15 +15,14 @@ HARMLESS, HARMFUL = 0.6, 1.5
 
 
 def allowed(faults: Sequence[Fault], aim: Aim) -> frozenset[str]:
-    """Possible results of a job to which all of `faults` are done while it trains.
+    """Possible results of a job to which all of `faults` are done while it starts or trains.
 
     Faults name hosts as `data-1` and `dnn-2`. "goes on" is among the results only if no fault must end the job.
     """
     silent_s = sum(fault.for_s or 0.0 for fault in faults if silences(fault))
     each = [_alone(fault, aim, silent_s) for fault in faults] + [_without_data(faults, aim, silent_s)]
-    never = [kinds for kinds in each if NEVER_JOINED in kinds]
-    if any(GOES_ON not in kinds for kinds in never):
-        return frozenset({NEVER_JOINED})  # and nothing else is done to it
+    if frozenset({NEVER_JOINED}) in each:
+        return frozenset({NEVER_JOINED})  # and what is done to it while it trains never is
     kinds = frozenset().union(*each)
     return kinds if all(GOES_ON in one for one in each) else kinds - {GOES_ON}
 
@@ -39,33 +39,38 @@ def _alone(fault: Fault, aim: Aim, silent_s: float) -> frozenset[str]:
             return frozenset({GOES_ON})
         early = fault.after_s < aim.ready_timeout_s
         return frozenset({GOES_ON, NEVER_JOINED} if early else {NEVER_JOINED})
-    if fault.kind == "oom" and fault.process != "script":
-        # A server without memory may refuse a request, which is an error of the rank's, before it dies.
+    is_data = aim.named(fault.host)[0].startswith("data-")
+    if (fault.kind == "oom" and fault.process != "script") or (fault.kind in DISK and not is_data):
+        # A server without memory or disk may refuse a request, which is an error of the rank's.
         return frozenset({GOES_ON, FAILURE})
+    if fault.kind == "kill" and fault.process in ("worker", "dispatcher") and fault.since == "start":
+        return frozenset({GOES_ON, FAILURE, NEVER_JOINED})  # one that was never ready is not started again
     if fault.process == "script":
         return frozenset({GOES_ON if fault.kind == "hang" and fault.for_s is not None else FAILURE})
     if fault.kind == "sigterm" and fault.process in ("launcher", "host"):
         return frozenset({STOP})
-    if aim.named(fault.host)[0].startswith("data-"):
-        return frozenset({GOES_ON})
-    return _by_loss(_loss(fault, silent_s, aim))
+    return frozenset({GOES_ON}) if is_data else _by_loss(_loss(fault, silent_s, aim), fault)
 
 
 def _without_data(faults: Sequence[Fault], aim: Aim, silent_s: float) -> frozenset[str]:
     """Possible results of the loss of data hosts."""
     losses = dict.fromkeys(aim.serving, 0.0)
+    early = frozenset[str]()
     for fault in faults:
         for host in aim.named(fault.host):
             if host in losses and host.startswith("data-"):
-                losses[host] = max(losses[host], _loss(fault, silent_s, aim))
+                loss = _loss(fault, silent_s, aim)
+                losses[host] = max(losses[host], loss)
+                early |= _by_loss(loss, fault) if fault.since == "start" else early
     if not losses or (aim.built_in and aim.on_data_loss == "local"):
-        return frozenset({GOES_ON})
-    return _by_loss(min(losses.values()) if aim.built_in else max(losses.values()))
+        return early | {GOES_ON}
+    kinds = _by_loss(min(losses.values()) if aim.built_in else max(losses.values()))
+    return kinds | early if early else kinds
 
 
 def silences(fault: Fault) -> bool:
     """Whether a fault puts a host's launchers out of reach."""
-    return fault.kind == "partition" or (fault.kind == "hang" and fault.process in ("launcher", "host"))
+    return fault.kind in CUTS or (fault.kind == "hang" and fault.process in ("launcher", "host"))
 
 
 def _loss(fault: Fault, silent_s: float, aim: Aim) -> float:
@@ -82,5 +87,8 @@ def _loss(fault: Fault, silent_s: float, aim: Aim) -> float:
     return 0.5 if silent_s > HARMLESS * aim.lease_s else 0.0
 
 
-def _by_loss(loss: float) -> frozenset[str]:
-    return frozenset({GOES_ON} if loss == 0.0 else {FAILURE} if loss == 1.0 else {GOES_ON, FAILURE})
+def _by_loss(loss: float, fault: Fault | None = None) -> frozenset[str]:
+    """Possible results of the loss of a host that the job needs, so surely; `fault`: that does it, perhaps before the
+    host has joined."""
+    early = {NEVER_JOINED} if fault is not None and fault.since == "start" and loss else set()
+    return frozenset({GOES_ON} if loss == 0.0 else {FAILURE} if loss == 1.0 else {GOES_ON, FAILURE}) | early

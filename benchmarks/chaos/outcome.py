@@ -11,10 +11,13 @@ from typing import Any
 from benchmarks.chaos.expectation import FAILURE, GOES_ON, NEVER_JOINED, STOP, allowed, harmful, silences
 from benchmarks.chaos.schedule import Aim
 from benchmarks.faults.case import EPOCHS, LIMITS_S, bare
+from benchmarks.judge.judge import Verdict
 from tfhet.record import RunSummary
 from tfhet.simulate import Fault
 from tfhet.simulate.training_job import NO_REASON
 
+AWAKE_S = 5.0
+"""So long may a launcher that was frozen take to end."""
 BOUNDARY_S = 2.0
 """A fault that comes so shortly before the ranks have finished may come too late to matter."""
 OUT_OF_TIME = "the job ran longer than"
@@ -46,7 +49,8 @@ def strikes(faults: Sequence[Fault], events: Sequence[Mapping[str, Any]]) -> tup
 class ChaosOutcome:
     """One schedule."""
 
-    seed: int
+    seed: int | str
+    """The seed, or the name of a schedule that is kept."""
     cluster: str
     faults: tuple[Fault, ...]
     aim: Aim
@@ -60,22 +64,34 @@ class ChaosOutcome:
     """`data-1` to the name of that host."""
     left: tuple[str, ...] = ()
     """What was there afterwards."""
+    odd: tuple[str, ...] = ()
+    """What happened beside the job, and should not have."""
+    has_begun: bool = True
+    """Whether the ranks' scripts were started."""
     resumed: RunSummary | None = None
     """Of a job that was told to stop: the one that took up where it left off, without faults."""
-    judged: tuple[str, ...] = ()
-    """What `benchmarks.judge` found of a job that went on, or was taken up."""
+    verdict: Verdict | None = None
+    """The judge's, of a job that went on, or was taken up."""
+    conditions: Mapping[str, Any] = field(default_factory=dict)
+    """Under which it ran: `hosts`, `busy`."""
+
+    @cached_property
+    def _silent(self) -> dict[str, bool]:
+        """The hosts that were out of reach, by name, and whether for ever."""
+        found: dict[str, bool] = {}
+        for fault in (strike.fault for strike in self.strikes if silences(strike.fault)):
+            for name in (self.hosts.get(host, "") for host in self.aim.named(fault.host)):
+                found[name] = found.get(name, False) or fault.for_s is None
+        return found
 
     @property
     def codes(self) -> dict[str, int | None]:
         """Exit codes, by label, of the launchers that were neither killed nor out of reach."""
-        struck = [strike.fault for strike in self.strikes if strike.fault.process in ("launcher", "host", "")]
-        cut_off = [host for fault in struck if silences(fault) for host in self.aim.named(fault.host)]
-        apart = {self.hosts.get(host) for host in cut_off}
-        killed = {self.hosts.get(fault.host) for fault in struck if fault.kind == "kill"}
+        killed = {self.hosts.get(s.fault.host) for s in self.strikes if s.fault.kind == "kill"}
         return {
             label: code
             for label, code in self.summary.exit_codes.items()
-            if (host := label.split("/")[0]) not in apart and not (host in killed and code in _KILLED)
+            if (host := label.split("/")[0]) not in self._silent and not (host in killed and code in _KILLED)
         }
 
     @cached_property
@@ -86,8 +102,7 @@ class ChaosOutcome:
             return GOES_ON if self.codes else FAILURE
         if codes == {128 + signal.SIGTERM}:
             return STOP
-        waited = any(fault.kind == "late-join" for fault in self.faults) and not self.strikes
-        return NEVER_JOINED if waited else FAILURE
+        return FAILURE if self.has_begun else NEVER_JOINED
 
     @cached_property
     def allowed(self) -> frozenset[str]:
@@ -95,11 +110,12 @@ class ChaosOutcome:
         last_s = float("inf") if self.trained_s is None else self.trained_s - BOUNDARY_S
         late_joins = [fault for fault in self.faults if fault.kind == "late-join"]
         every = [fault for fault in self.faults if any(strike.fault is fault for strike in self.strikes)] + late_joins
-        early = [
-            fault
-            for fault in every
-            if fault in late_joins or min(s.at_s for s in self.strikes if s.fault is fault) < last_s
-        ]
+
+        def is_early(fault: Fault) -> bool:
+            noticed_s = self.aim.lease_s if silences(fault) else 0.0
+            return fault in late_joins or min(s.at_s for s in self.strikes if s.fault is fault) < last_s - noticed_s
+
+        early = [fault for fault in every if is_early(fault)]
         kinds = allowed(early, self.aim)
         return kinds if len(early) == len(every) else kinds | allowed(every, self.aim)
 
@@ -109,17 +125,30 @@ class ChaosOutcome:
         return not (self.summary.cause or "").startswith(OUT_OF_TIME)
 
     @property
-    def exit_s(self) -> float | None:
-        """To the last exit: from the last harm done, or from the start of a job that never began."""
+    def _begun_s(self) -> float | None:
+        """From when the exit counts: the last harm done, or the start of a job that never began."""
         ended_by = [strike.at_s for strike in self.strikes if harmful(strike.fault, self.aim)]
-        begun_s = self.summary.started if self.kind == NEVER_JOINED else max(ended_by, default=None)
-        return None if begun_s is None or self.gone_s is None else max(0.0, self.gone_s - begun_s)
+        return self.summary.started if self.kind == NEVER_JOINED else max(ended_by, default=None)
+
+    @property
+    def exit_s(self) -> float | None:
+        """To the last exit."""
+        return None if self._begun_s is None or self.gone_s is None else max(0.0, self.gone_s - self._begun_s)
+
+    @property
+    def limit_s(self) -> float | None:
+        """What is promised of `exit_s`. A launcher that was frozen can only end when it is no longer."""
+        limit_s, begun_s = LIMITS_S[self.kind], self._begun_s
+        if limit_s is None or begun_s is None:
+            return limit_s
+        frozen = [s for s in self.strikes if s.fault.kind == "hang" and silences(s.fault)]
+        return max([limit_s, *(s.at_s + (s.fault.for_s or 0.0) + AWAKE_S - begun_s for s in frozen)])
 
     @property
     def hangs(self) -> bool:
         """Whether it did not end within its promise."""
-        limit_s = LIMITS_S[self.kind]
-        return not self.ended or (limit_s is not None and self.exit_s is not None and self.exit_s > limit_s)
+        is_late = self.limit_s is not None and self.exit_s is not None and self.exit_s > self.limit_s
+        return is_late or not self.ended
 
     @property
     def epochs(self) -> list[Mapping[str, Any]]:
@@ -142,19 +171,23 @@ class ChaosOutcome:
         return lacking + sum(abs(a - b) for a, b in zip(expected, said, strict=True))
 
     def sum(self, name: str) -> int:
-        """Of all epochs."""
+        """Of all epochs, by the audit."""
         return sum(int(epoch.get(name) or 0) for epoch in self.epochs)
 
     @cached_property
     def breaches(self) -> list[str]:
         """What of the promises was not kept, in words."""
-        found = [f"left behind: {thing}" for thing in self.left]
+        found = [*(f"left behind: {thing}" for thing in self.left), *self.odd]
         if not self.ended:
             found.append("the job did not end by itself")
         elif self.hangs:
-            found.append(f"the last exit came after {self.exit_s:.1f} s, the limit is {LIMITS_S[self.kind]:g} s")
+            found.append(f"the last exit came after {self.exit_s:.1f} s, the limit is {self.limit_s:.3g} s")
         if len(set(self.codes.values())) > 1:
             found.append(f"the launchers do not agree: {self.codes}")
+        may = {*self.codes.values(), 1}
+        for label, code in self.summary.exit_codes.items():
+            if label.split("/")[0] in self._silent and code not in {*may, *_KILLED, None}:
+                found.append(f"{label}, which was out of reach, ended with {code}")
         if self.kind not in self.allowed:
             words = f"{self.kind} ({bare(str(self.summary.cause))})"
             found.append(f"the job's end: {words}; it might have been: {', '.join(sorted(self.allowed))}")
@@ -163,19 +196,24 @@ class ChaosOutcome:
             found.append(f"no cause is named: {cause}")
         if self.resumed is not None and self.resumed.exit_code:
             found.append(f"the job that took it up failed: {bare(str(self.resumed.cause))}")
-        found += [f"by the judge: {words}" for words in self.judged]
-        counts = {"uncounted": self.uncounted, "missing": self.sum("missing"), "repeated": self.sum("repeated")}
-        return found + [f"{count} examples {what}" for what, count in counts.items() if count]
+        if self.verdict is not None:
+            found += [f"by the judge: {words}" for words in self.verdict.words]
+            for name, count in (("missing", self.verdict.missing), ("repeated", self.verdict.repeated)):
+                if self.sum(name) != count:
+                    found.append(f"the audit counts {self.sum(name)} examples {name}, the judge {count}")
+        return found + ([f"{self.uncounted} examples uncounted"] if self.uncounted else [])
 
     def to_json(self) -> dict[str, Any]:
         return {
             "seed": self.seed,
+            **self.conditions,
             "cluster": self.cluster,
             "faults": [str(fault) for fault in self.faults],
             "struck": sorted({str(strike.fault) for strike in self.strikes}),
             "kind": self.kind,
             "allowed": sorted(self.allowed),
             "exit_s": self.exit_s,
+            "hangs": self.hangs,
             "duration_s": self.summary.duration_s,
             "exit_codes": dict(self.summary.exit_codes),
             "cause": bare(self.summary.cause or "") or None,
@@ -184,7 +222,9 @@ class ChaosOutcome:
             "epochs": [dict(epoch) for epoch in self.summary.epochs],
             "resumed": None if self.resumed is None else [dict(epoch) for epoch in self.resumed.epochs],
             "uncounted": self.uncounted,
-            "judged": list(self.judged),
+            "missing": self.verdict.missing if self.verdict else 0,
+            "repeated": self.verdict.repeated if self.verdict else 0,
+            "judged": None if self.verdict is None else list(self.verdict.words),
             "left": list(self.left),
             "breaches": self.breaches,
         }

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tfhet.launch import LaunchSettings
 from tfhet.planes.tf_service import ServiceSettings
 from tfhet.simulate import ClusterFile, Fault
-from tfhet.simulate.fault import LASTING, NETWORK, OF_A_HOST
+from tfhet.simulate.fault import CUTS, LASTING, NETWORK, OF_A_HOST, ONCE
 
 WEIGHTS = {
     ("kill", "worker"): 6,
@@ -21,22 +21,42 @@ WEIGHTS = {
     ("oom", "script"): 1,
     ("hang", "worker"): 4,
     ("hang", "dispatcher"): 3,
-    ("hang", "launcher"): 2,
-    ("hang", "host"): 2,
-    ("sigterm", "launcher"): 2,
+    ("hang", "launcher"): 4,
+    ("hang", "host"): 3,
+    ("sigterm", "launcher"): 3,
     ("sigterm", "host"): 1,
-    ("partition", ""): 4,
+    ("partition", ""): 3,
+    ("partition-in", ""): 2,
+    ("partition-out", ""): 2,
+    ("stall", ""): 3,
     ("slow-disk", ""): 3,
+    ("slow-write", ""): 2,
+    ("full-disk", ""): 2,
+    ("failing-write", ""): 1,
+    ("slow-dns", ""): 2,
+    ("clock", ""): 3,
+    ("second-job", ""): 2,
+    ("same-base", ""): 2,
+    ("half-checkpoint", ""): 2,
     ("late-join", ""): 3,
     ("bad-peer", "control"): 3,
 }
 """Relative frequency of a fault, by kind and process."""
 NETWORK_WEIGHTS = {("partition", "group"): 4, ("loss", ""): 3, ("delay", ""): 3, ("rate", ""): 3}
 """More faults, for hosts that have networks of their own."""
-AMOUNTS = {"loss": (0.005, 0.03), "delay": (0.01, 0.1), "rate": (20e6, 200e6)}
+AMOUNTS = {"loss": (0.005, 0.03), "delay": (0.01, 0.1), "rate": (20e6, 200e6), "slow-dns": (0.2, 1.0)}
 """Range of the amount of a fault that a job may survive."""
-SHORT = 0.25
-"""Longest drawn silence as a share of the lease, so that it ends before the host is taken for lost."""
+JUMPS = (-86400.0, -600.0, -5.0, 5.0, 600.0, 86400.0)
+"""Of a clock, in seconds."""
+DISK = ("full-disk", "failing-write")
+SILENCES = (0.25, 3.0)
+"""Range of the silence of a host or process as shares of the lease, unless it is for ever."""
+FULL_S = (0.4, 2.0)
+"""Range of the seconds in which writing fails: it is over before the job writes down how it ended."""
+MOMENTS = {"steps": 8, "scripts": 6, "start": 4, "end": 2}
+"""Relative frequency of the moments from which a fault counts, for kinds that may come at all of them."""
+WHILE_TRAINING = {"oom", "sigterm", "second-job", *NETWORK}
+"""Kinds of which it is certain only then what a job does."""
 
 
 @dataclass(frozen=True)
@@ -101,16 +121,16 @@ class Aim:
 
 
 def schedule(seed: int, aim: Aim, length_s: float) -> tuple[Fault, ...]:
-    """One to three faults, all within `length_s` of the beginning of training. The same for the same arguments."""
+    """One to three faults, each within `length_s` of its moment. The same for the same arguments."""
     draw = random.Random(f"chaos/{seed}")
     weights = WEIGHTS | (NETWORK_WEIGHTS if aim.data_group else {})
-    if aim.data_group:
-        del weights["slow-disk", ""]  # disks belong to process hosts
+    if aim.data_group:  # in a container, the witness writes to the disk that would be full
+        weights = {what: weight for what, weight in weights.items() if what[0] not in DISK}
     possible = {
         what: weight
         for what, weight in weights.items()
         if (aim.serving or what[1] not in ("worker", "dispatcher"))
-        and (len(aim.hosts) > 1 or what[0] not in ("partition", "late-join"))
+        and (len(aim.hosts) > 1 or what[0] not in (*CUTS, "late-join"))
     }
     (count,) = draw.choices((1, 2, 3), (3, 4, 3))
     drawn = draw.choices(list(possible), list(possible.values()), k=count)
@@ -125,23 +145,46 @@ def _fault(draw: random.Random, kind: str, process: str, aim: Aim, length_s: flo
         host = draw.choice(aim.serving)
     elif process == "group":
         process, host = "", aim.data_group
+    elif kind == "half-checkpoint":
+        host = "dnn-1"
     elif kind in OF_A_HOST or process in ("launcher", "host"):
         host = draw.choice(aim.hosts)
-    after_s, every_s, for_s = round(draw.uniform(0.1, length_s), 1), None, None
+    since = _moment(draw, kind, process, host)
+    after_s, every_s, for_s = round(draw.uniform(0.1, 1.0 if since == "end" else length_s), 1), None, None
     if kind == "late-join":
         ready_s = aim.ready_timeout_s
         after_s = round(draw.uniform(0.5, min(4.0, ready_s / 4)), 1) if draw.random() < 0.75 else ready_s + 30.0
-    elif kind in LASTING and draw.random() < 0.7:
-        longest_s = length_s if kind in ("slow-disk", *NETWORK) else SHORT * aim.lease_s
-        for_s = round(draw.uniform(0.4, max(0.5, longest_s)), 1)
+    elif kind in ONCE:
+        after_s = 0.0
+    elif kind in DISK:
+        for_s = round(draw.uniform(*FULL_S), 1)
+    elif kind in LASTING and draw.random() < 0.75:
+        shortest_s, longest_s = (aim.lease_s * share for share in SILENCES)
+        harmless = kind not in (*CUTS, "hang")
+        for_s = round(draw.uniform(0.4, length_s) if harmless else draw.uniform(shortest_s, longest_s), 1)
     elif (kind, process) in (("kill", "worker"), ("bad-peer", "control")) and draw.random() < 0.3:
         every_s = round(draw.uniform(5.0, 8.0), 1)
-    return Fault(kind, process, host, rank, after_s, every_s, for_s, _amount(draw, kind))
+    return Fault(kind, process, host, rank, after_s, every_s, for_s, _amount(draw, kind), since)
+
+
+def _moment(draw: random.Random, kind: str, process: str, host: str) -> str:
+    """The moment from which a fault counts: one at which it is known what the job may do."""
+    possible = dict(MOMENTS)
+    serves = process in ("worker", "dispatcher")
+    if kind in (*ONCE, *DISK):
+        return "steps"
+    if kind in WHILE_TRAINING or process == "script" or (kind == "hang" and serves):
+        del possible["start"]
+    if kind in WHILE_TRAINING or process == "script" or (host.startswith("dnn") and not serves):
+        del possible["end"]
+    return draw.choices(list(possible), list(possible.values()))[0]
 
 
 def _amount(draw: random.Random, kind: str) -> float | None:
     """Rounded to the digits of a fault's text."""
+    if kind == "clock":
+        return draw.choice(JUMPS)
     if kind not in AMOUNTS:
         return None
-    amount, digits = draw.uniform(*AMOUNTS[kind]), {"loss": 3, "delay": 2, "rate": -6}[kind]
+    amount, digits = draw.uniform(*AMOUNTS[kind]), {"loss": 3, "delay": 2, "rate": -6, "slow-dns": 1}[kind]
     return round(amount, digits)

@@ -1,49 +1,50 @@
 """`benchmarks.chaos`: jobs to which faults are done at random, one schedule for each seed.
 
-Two schedules count from the start of the ranks' scripts, the next two from their first batches.
 Of every job: whether it ended within the promise for what was done to it, in a way that this allows, with launchers
-that agree; whether every example is accounted for, by the job's own audit and by `benchmarks.judge`, which shares no
-code with it; and what it left behind. A job that was told to stop is taken up by another one, which has to account for
-the examples of both.
+that agree; whether every example was seen exactly once, by `benchmarks.judge`, which shares no code with the job's own
+audit, and whether the audit says the same; and what it left behind. A job that was told to stop is taken up by another
+one, which has to account for the examples of both.
+
+The record is written after each schedule. `--more` adds to it: further seeds, the same ones in containers or beside a
+process that keeps the CPUs busy, or what is left of a run that was broken off.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import re
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from benchmarks.chaos.expectation import GOES_ON, STOP
 from benchmarks.chaos.outcome import ChaosOutcome, strikes
+from benchmarks.chaos.regressions import REGRESSIONS
 from benchmarks.chaos.schedule import Aim, schedule
+from benchmarks.cluster_runs.busy_cpus import busy_cpus
+from benchmarks.cluster_runs.clusters import CLUSTERS, cluster_named
 from benchmarks.cluster_runs.leftovers import Before, taken_away
 from benchmarks.cluster_runs.observed_job import ObservedJob, new_place
-from benchmarks.faults.case import EPOCHS, LEASE_S, READY_S
-from benchmarks.judge.judge import Run, content_of, judge
+from benchmarks.cluster_runs.second_jobs import not_refused
+from benchmarks.faults.case import EPOCHS, LEASE_S, READY_S, WITNESS
+from benchmarks.judge.runs_of_a_job import verdict
 from tfhet.bench.harness import report
 from tfhet.bench.suite import Suite
 from tfhet.errors import UsageError
 from tfhet.events import Observer
 from tfhet.launch.settings import LaunchSettings
 from tfhet.record import Figure, Record, RunFolder, RunSummary
-from tfhet.simulate import ClusterFile, Fault, GroupFile
-from tfhet.simulate.fault import ONCE
-from tfhet.source.digits import digits
+from tfhet.simulate import ClusterFile, Fault
 
-CHANNELS = {"training": "digits/train"}
-CLUSTERS = (
-    ClusterFile("one-and-one", {"data_group": GroupFile(1), "dnn_group": GroupFile(1, ranks=2)}, CHANNELS),
-    ClusterFile("two-and-two", {"data_group": GroupFile(2), "dnn_group": GroupFile(2, ranks=1)}, CHANNELS),
-)
-"""The seeds take turns with them: two ranks on one host, and on two."""
 LENGTH_S = 5.0
 """Faults come within so long: about as long as a job trains."""
 MAX_RUN_S = 100.0
 GLOBAL_BATCH = 32
+NONE_WHOLE = re.compile(r"none of the \d+ checkpoints in \S+ is whole")
+"""What a job says that has lost its only checkpoint."""
 
 
 def arguments(ranks: int) -> list[str]:
@@ -51,48 +52,71 @@ def arguments(ranks: int) -> list[str]:
     return [
         *f"--model emulated --step_ms 50 --batch_size {GLOBAL_BATCH // ranks} --epochs {EPOCHS} --shuffle 0".split(),
         *f"--chain none --validation none --export false --lease_s {LEASE_S:g}".split(),
-        *f"--ready_timeout_s {READY_S:g} --log_every 5 --train_script benchmarks/job_scripts/witness_train.py".split(),
+        *f"--ready_timeout_s {READY_S:g} --log_every 5 --train_script {WITNESS}".split(),
     ]
 
 
-def run_seed(seed: int, launcher: Path, place: Path, hosts: str = "process") -> ChaosOutcome:
-    """Runs one schedule in `place`, which must be new."""
-    cluster = CLUSTERS[seed % len(CLUSTERS)]
-    command = [str(launcher), *arguments(Aim.of(cluster, LaunchSettings()).ranks)]
-    settings, _ = LaunchSettings.parse([*cluster.arguments(), *command[1:]])
-    networks = hosts == "namespace"
-    # The script with the witness is the built-in one.
-    aim = replace(Aim.of(cluster, settings, networks=networks), built_in=True)
-    how: dict[str, Any] = {"hosts": hosts, "start": "alone" if networks else "ranks", "max_run_s": MAX_RUN_S}
-    faults = schedule(seed, aim, LENGTH_S)
-    if seed // len(CLUSTERS) % 2 == 0:  # also while data sets are registered and graphs are built, which takes longer
-        faults = tuple(fault if fault.kind in ONCE else replace(fault, since="scripts") for fault in faults)
-    before = Before.now()
-    job = ObservedJob(cluster, command, place, faults=faults, **how)
-    outcome = _outcome(seed, job, job.run(), faults, aim)
-    gone = set().union(*(taken_away(strike.fault, job) for strike in outcome.strikes))
-    outcome = replace(outcome, left=before.left_by(job, gone))
-    if outcome.kind == GOES_ON:
-        return replace(outcome, judged=_judged(job))
-    if outcome.kind != STOP:
-        return outcome
-    (place / "resumed").mkdir()
-    (place / "resumed" / "checkpoints").symlink_to(job.checkpoints)
-    again = ObservedJob(cluster, command, place / "resumed", **how)
-    return replace(outcome, resumed=again.run(), judged=_judged(job, again))
+@dataclass(frozen=True)
+class Planned:
+    """One schedule that is to be run."""
+
+    name: int | str
+    """Its seed, or its name in REGRESSIONS."""
+    hosts: str = "process"
+    """Kind of hosts."""
+    busy: bool = False
+    """Whether another process keeps the CPUs busy."""
+
+    @property
+    def cluster(self) -> ClusterFile:
+        """The seeds take turns with CLUSTERS."""
+        return (
+            CLUSTERS[self.name % len(CLUSTERS)]
+            if isinstance(self.name, int)
+            else cluster_named(REGRESSIONS[self.name][0])
+        )
+
+    def faults(self, aim: Aim) -> tuple[Fault, ...]:
+        """What is done to a job with this aim."""
+        if isinstance(self.name, int):
+            return schedule(self.name, aim, LENGTH_S)
+        return tuple(map(Fault.parse, REGRESSIONS[self.name][1]))
+
+    def run(self, launcher: Path, place: Path) -> ChaosOutcome:
+        """Runs it in `place`, which must be new."""
+        cluster, networks = self.cluster, self.hosts == "namespace"
+        command = [str(launcher), *arguments(Aim.of(cluster, LaunchSettings()).ranks)]
+        settings, _ = LaunchSettings.parse([*cluster.arguments(), *command[1:]])
+        # The script with the witness is the built-in one.
+        aim = replace(Aim.of(cluster, settings, networks=networks), built_in=True)
+        how: dict[str, Any] = {"hosts": self.hosts, "start": "alone" if networks else "ranks", "max_run_s": MAX_RUN_S}
+        faults, before = self.faults(aim), Before.now()
+        job = ObservedJob(cluster, command, place, faults=faults, **how)
+        outcome = _outcome(self, job, job.run(), faults, aim)
+        gone = set().union(*(taken_away(strike.fault, job) for strike in outcome.strikes))
+        outcome = replace(outcome, left=before.left_by(job, gone))
+        if outcome.kind == GOES_ON:
+            return replace(outcome, verdict=verdict([job.folder.path], EPOCHS))
+        if outcome.kind != STOP:
+            return outcome
+        (place / "resumed").mkdir()
+        (place / "resumed" / "checkpoints").symlink_to(job.checkpoints)
+        again = ObservedJob(cluster, command, place / "resumed", **how)
+        summary, left = again.run(), (*outcome.left, *before.left_by(again))
+        if NONE_WHOLE.search(summary.cause or "") and any(fault.kind == "half-checkpoint" for fault in faults):
+            return replace(outcome, left=left)  # it had only one, and says so: nothing is repeated in silence
+        judged = verdict([job.folder.path, again.folder.path], EPOCHS)
+        return replace(outcome, resumed=summary, verdict=judged, left=left)
 
 
-def _judged(*jobs: ObservedJob) -> tuple[str, ...]:
-    expected = content_of(digits() / "train")
-    return tuple(judge([Run.read(job.folder.path) for job in jobs], expected, EPOCHS))
-
-
-def _outcome(seed: int, job: ObservedJob, summary: RunSummary, faults: tuple[Fault, ...], aim: Aim) -> ChaosOutcome:
+def _outcome(
+    planned: Planned, job: ObservedJob, summary: RunSummary, faults: tuple[Fault, ...], aim: Aim
+) -> ChaosOutcome:
     events = list(RunFolder(job.folder.path).events())
     trained = [float(e["time_s"]) for e in events if e["event"] == "rank.ended" and not e["code"]]
     gone = [float(e["time_s"]) for e in events if e["event"] == "launchers.gone"]
     return ChaosOutcome(
-        seed,
+        planned.name,
         job.cluster.name,
         faults,
         aim,
@@ -101,39 +125,65 @@ def _outcome(seed: int, job: ObservedJob, summary: RunSummary, faults: tuple[Fau
         trained_s=min(trained, default=None),
         gone_s=max(gone, default=None),
         hosts={place: job.named(place)[0].name for place in aim.hosts},
+        odd=tuple(not_refused(events)),
+        has_begun=any(e["event"] == "training.started" for e in events),
+        conditions={"hosts": planned.hosts, "busy": planned.busy},
     )
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--seeds", type=int, default=10, metavar="N", help="how many (default %(default)s)")
-    parser.add_argument("--first", type=int, default=0, metavar="SEED", help="the first of them (default %(default)s)")
-    parser.add_argument(
+    add = parser.add_argument
+    add("--seeds", type=int, metavar="N", help="how many (default 10, with --regressions 0)")
+    add("--first", type=int, default=0, metavar="SEED", help="the first of them (default %(default)s)")
+    add("--regressions", action="store_true", help="run the schedules that broke a promise once, too")
+    add(
         "--hosts",
         choices=("process", "namespace"),
         default="process",
         help="namespace: containers, whose networks are harmed, too (needs root); default %(default)s",
     )
-    parser.add_argument("--launcher", type=Path, default=Path("scripts/launcher.py"), help="default %(default)s")
-    parser.add_argument("--folder", type=Path, metavar="DIR", help="keep the runs that broke a promise here")
+    add("--busy", action="store_true", help="another process keeps all CPUs busy meanwhile")
+    add("--more", action="store_true", help="add to the record that --json names what it does not have yet")
+    add("--launcher", type=Path, default=Path("scripts/launcher.py"), help="default %(default)s")
+    add("--folder", type=Path, metavar="DIR", help="keep the runs that broke a promise here")
+
+
+def _planned(options: argparse.Namespace) -> list[Planned]:
+    seeds = options.seeds if options.seeds is not None else 0 if options.regressions else 10
+    if seeds < 0 or not (seeds or options.regressions):
+        raise UsageError(f"--seeds {seeds}: give at least 1")
+    names = [*(REGRESSIONS if options.regressions else ()), *range(options.first, options.first + seeds)]
+    return [Planned(name, options.hosts, options.busy) for name in names]
 
 
 def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]) -> Record:
-    if options.seeds < 1:
-        raise UsageError(f"--seeds {options.seeds}: give at least 1")
     if not options.launcher.is_file():
         raise UsageError(f"--launcher {options.launcher}: no such file; run it in the checkout")
-    outcomes = []
-    with new_place("chaos") as place:
-        for index in range(options.seeds):
-            seed = options.first + index
-            outcome = run_seed(seed, options.launcher, place / str(seed), options.hosts)
-            outcomes.append(outcome)
-            _tell(observer, outcome, index + 1, options.seeds)
+    if options.more and options.json is None:
+        raise UsageError("--more adds to a record: name its file by --json")
+    planned, record = _planned(options), Record.of("chaos", {}, details={"schedules": [], "commands": []})
+    if options.more and options.json.exists():
+        record = Record.read(options.json)
+    schedules, commands = [*record.details["schedules"]], [*record.details["commands"], list(command)]
+    done = {(job["seed"], job["hosts"], job["busy"]) for job in schedules}
+    left = [each for each in planned if (each.name, each.hosts, each.busy) not in done]
+    with new_place("chaos") as place, busy_cpus() if options.busy else contextlib.nullcontext():
+        for index, each in enumerate(left):
+            outcome = each.run(options.launcher, place / str(each.name))
+            schedules.append(outcome.to_json())
+            _tell(observer, outcome, index + 1, len(left))
             if outcome.breaches and options.folder is not None:
-                _keep(place / str(seed), options.folder / f"seed-{seed}")
-            shutil.rmtree(place / str(seed), ignore_errors=True)
-    details = {"hosts": options.hosts, "schedules": [outcome.to_json() for outcome in outcomes]}
-    return Record.of("chaos", figures_of(outcomes), details=details, command=command)
+                _keep(place / str(each.name), options.folder / f"seed-{each.name}")
+            shutil.rmtree(place / str(each.name), ignore_errors=True)
+            record = _record(schedules, commands, command)
+            if options.json is not None:
+                record.write(options.json)
+    return record if left else _record(schedules, commands, command)
+
+
+def _record(schedules: Sequence[Mapping[str, Any]], commands: Sequence[Any], command: Sequence[str]) -> Record:
+    details = {"schedules": list(schedules), "commands": list(commands)}
+    return Record.of("chaos", figures_of(schedules), details=details, command=command)
 
 
 def _tell(observer: Observer, outcome: ChaosOutcome, number: int, seeds: int) -> None:
@@ -149,16 +199,19 @@ def _keep(run: Path, folder: Path) -> None:
     shutil.copytree(run, folder, symlinks=True)
 
 
-def figures_of(outcomes: Sequence[ChaosOutcome]) -> Mapping[str, Figure]:
-    """The flat table."""
-    failures = [o.exit_s for o in outcomes if o.kind == "failure" and o.exit_s is not None]
+def figures_of(schedules: Sequence[Mapping[str, Any]]) -> Mapping[str, Figure]:
+    """The flat table, of schedules as `ChaosOutcome.to_json` writes them."""
+    failures = [job["exit_s"] for job in schedules if job["kind"] == "failure" and job["exit_s"] is not None]
     counts = {
-        "schedules": (len(outcomes), "schedules"),
-        "hangs": (sum(o.hangs for o in outcomes), "schedules"),
-        "leaks": (sum(len(o.left) for o in outcomes), "things"),
-        "uncounted_examples": (sum(o.uncounted for o in outcomes), "examples"),
-        "missing_examples": (sum(o.sum("missing") for o in outcomes), "examples"),
-        "broken": (sum(bool(o.breaches) for o in outcomes), "schedules"),
+        "schedules": (len(schedules), "schedules"),
+        "schedules_in_containers": (sum(job["hosts"] == "namespace" for job in schedules), "schedules"),
+        "schedules_on_busy_cpus": (sum(job["busy"] for job in schedules), "schedules"),
+        "hangs": (sum(job["hangs"] for job in schedules), "schedules"),
+        "leaks": (sum(len(job["left"]) for job in schedules), "things"),
+        "uncounted_examples": (sum(job["uncounted"] for job in schedules), "examples"),
+        "missing_examples": (sum(job["missing"] for job in schedules), "examples"),
+        "repeated_examples": (sum(job["repeated"] for job in schedules), "examples"),
+        "broken": (sum(bool(job["breaches"]) for job in schedules), "schedules"),
     }
     figures = {f"chaos.{name}": Figure.of([float(count)], unit=unit) for name, (count, unit) in counts.items()}
     return figures | ({"chaos.worst_exit_s": Figure.of([max(failures)], unit="s")} if failures else {})

@@ -1,19 +1,22 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 from pathlib import Path
 
 import pytest
 
 from benchmarks.chaos import suite as chaos
 from benchmarks.chaos.outcome import ChaosOutcome, Strike, strikes
+from benchmarks.chaos.regressions import REGRESSIONS
 from benchmarks.chaos.schedule import Aim
 from benchmarks.chaos.suite import figures_of
 from benchmarks.faults.case import LEASE_S, READY_S
+from benchmarks.judge.judge import Verdict
 from tfhet.errors import UsageError
 from tfhet.events import Event
 from tfhet.launch.settings import LaunchSettings
-from tfhet.record import RunSummary
+from tfhet.record import Record, RunSummary
 from tfhet.simulate import Fault, load
 
 AIM = Aim.of(load("two-data-two-dnn"), LaunchSettings(lease_s=LEASE_S, ready_timeout_s=READY_S))
@@ -31,7 +34,8 @@ def outcome(*struck: tuple[str, float], code: int = 0, gone_s: float = 110.0, **
         started=80.0, exit_codes=codes, exit_code=code, cause=cause, epochs=given.pop("epochs", [WELL, WELL])
     )
     at = tuple(Strike(fault, at_s) for fault, (_, at_s) in zip(faults, struck, strict=True) if at_s)
-    values = {"trained_s": None if code else 100.0, "gone_s": gone_s, "hosts": HOSTS, **given}
+    values = {"trained_s": None if code else 100.0, "gone_s": gone_s, "hosts": HOSTS}
+    values |= {"conditions": {"hosts": "process", "busy": False}, "verdict": None if code else Verdict(), **given}
     return ChaosOutcome(1, "two-data-two-dnn", faults, AIM, summary, at, **values)
 
 
@@ -60,7 +64,13 @@ def test_strikes_are_told_by_the_name_of_the_fault():
         outcome(("kill:host@dnn-1", 92.0), code=1, codes={"algo-2/0": -9, "algo-2/1": -9}, gone_s=100.0),
         outcome(("sigterm:host@data-1", 92.0), code=143, gone_s=121.0),
         outcome(("sigterm:host@data-1", 92.0), ("kill:rank=0", 92.0), code=137, gone_s=101.0),
-        outcome(("late-join:data-1:after=50", 0.0), code=1, gone_s=104.0, cause="algo-3 did not join"),
+        outcome(("late-join:data-1:after=50", 0.0), code=1, gone_s=104.0, cause="algo-3 did not join", has_begun=False),
+        outcome(("kill:host@data-1:from=start", 82.0), code=1, gone_s=104.0, has_begun=False),
+        outcome(("hang:host@dnn-2:for=12", 92.0), code=1, gone_s=108.0),
+        outcome(("partition-in:dnn-2:for=12", 92.0), code=1, gone_s=100.0),
+        outcome(("hang:launcher@data-1:for=12", 92.0), codes={"algo-3": 1}),
+        outcome(("hang:launcher@dnn-1:for=12", 95.0)),  # too late to be noticed
+        outcome(("clock=+600s:dnn-1", 92.0), ("second-job:data-1", 92.0), ("stall:dnn-2", 92.0)),
     ],
 )
 def test_what_keeps_the_promises_is_no_breach(seen: ChaosOutcome):
@@ -81,14 +91,28 @@ def test_what_keeps_the_promises_is_no_breach(seen: ChaosOutcome):
         (outcome(("kill:launcher@dnn-1", 92.0), code=1, codes={"algo-2/0": -9, "algo-2/1": 2}), "do not agree"),
         (outcome(("kill:rank=1", 92.0), code=137, gone_s=101.5), "after 9.5 s, the limit is 9 s"),
         (outcome(("sigterm:host@data-1", 92.0), code=143, gone_s=123.0), "after 31.0 s, the limit is 30 s"),
-        (outcome(("late-join:data-1:after=50", 0.0), code=1, gone_s=106.0), "after 26.0 s, the limit is 25 s"),
+        (
+            outcome(("late-join:data-1:after=50", 0.0), code=1, gone_s=106.0, has_begun=False),
+            "after 26.0 s, the limit is 25 s",
+        ),
         (outcome(("kill:rank=1", 92.0), code=137, gone_s=93.0, cause=""), "no cause is named"),
         (outcome(("kill:rank=1", 92.0), code=1, gone_s=93.0, cause="no launcher said why ()"), "no cause is named"),
         (outcome(cause="the job ran longer than 100 s", code=143), "did not end by itself"),
         (outcome(epochs=[WELL]), "100 examples uncounted"),
         (outcome(epochs=[WELL, {**WELL, "once": 77}]), "3 examples uncounted"),
-        (outcome(epochs=[WELL, {**WELL, "once": 77, "missing": 3}]), "3 examples missing"),
-        (outcome(epochs=[WELL, {**WELL, "once": 77, "repeated": 3}]), "3 examples repeated"),
+        (outcome(epochs=[WELL, {**WELL, "once": 77, "missing": 3}]), "audit counts 3 examples missing, the judge 0"),
+        (
+            outcome(verdict=Verdict(("epoch 1: 3 examples repeated",), 0, 3)),
+            "audit counts 0 examples repeated, the judge 3",
+        ),
+        (
+            outcome(verdict=Verdict(("epoch 1: 3 examples repeated",), 0, 3)),
+            "by the judge: epoch 1: 3 examples repeated",
+        ),
+        (outcome(("hang:host@dnn-2:for=12", 92.0), code=1, gone_s=110.0), "after 18.0 s, the limit is 17 s"),
+        (outcome(("partition-in:dnn-2:for=12", 92.0), code=1, gone_s=102.0), "after 10.0 s, the limit is 9 s"),
+        (outcome(("hang:launcher@data-1:for=12", 92.0), codes={"algo-3": 143}), "out of reach, ended with 143"),
+        (outcome(("hang:launcher@dnn-1:for=12", 92.0), code=143), r"stop .rank 1 died.; it might have been: failure"),
     ],
 )
 def test_what_does_not_is_said(seen: ChaosOutcome, words: str):
@@ -105,14 +129,16 @@ def test_a_job_that_was_stopped_is_accounted_for_by_the_one_that_takes_it_up():
     first, second = {**WELL, "epoch": 0}, {**WELL, "epoch": 1}
 
     def breaches(taken_up: RunSummary) -> str:
-        stopped = outcome(("sigterm:host@data-1", 92.0), code=143, epochs=[first], resumed=taken_up)
+        more = {"epochs": [first], "resumed": taken_up, "verdict": Verdict()}
+        stopped = outcome(("sigterm:host@data-1", 92.0), code=143, **more)
         return "; ".join(stopped.breaches)
 
     assert breaches(resumed(first, second)) == ""
     assert breaches(resumed(second)) == ""  # the stop came in the last epoch
     assert breaches(resumed(first)) == "100 examples uncounted"
     assert breaches(resumed({**second, "before": 9})) == "1 examples uncounted"
-    assert breaches(resumed({**second, "before": 9, "repeated": 1})) == "1 examples repeated"
+    repeated = breaches(resumed({**second, "before": 9, "repeated": 1}))
+    assert repeated == "the audit counts 1 examples repeated, the judge 0"
     assert "the job that took it up failed: it died" in breaches(resumed(code=3))
 
 
@@ -124,17 +150,20 @@ def test_the_figures_sum_up():
     seen = [
         outcome(),
         outcome(epochs=[WELL, {**WELL, "once": 77}], left=("a", "b")),
-        outcome(epochs=[WELL, {**WELL, "once": 77, "missing": 3}]),
-        outcome(("kill:rank=1", 92.0), code=137, gone_s=99.0),
-        outcome(("kill:rank=1", 92.0), code=137, gone_s=105.0),
+        outcome(verdict=Verdict(("epoch 0: 3 missing, 2 repeated",), 3, 2)),
+        outcome(("kill:rank=1", 92.0), code=137, gone_s=99.0, conditions={"hosts": "namespace", "busy": False}),
+        outcome(("kill:rank=1", 92.0), code=137, gone_s=105.0, conditions={"hosts": "process", "busy": True}),
     ]
-    values = {name: figure.value for name, figure in figures_of(seen).items()}
+    values = {name: figure.value for name, figure in figures_of([each.to_json() for each in seen]).items()}
     assert values == {
         "chaos.schedules": 5,
+        "chaos.schedules_in_containers": 1,
+        "chaos.schedules_on_busy_cpus": 1,
         "chaos.hangs": 1,
         "chaos.leaks": 2,
         "chaos.uncounted_examples": 3,
         "chaos.missing_examples": 3,
+        "chaos.repeated_examples": 2,
         "chaos.broken": 3,
         "chaos.worst_exit_s": 13.0,
     }
@@ -151,33 +180,78 @@ def test_an_outcome_is_written_with_all_that_was_seen():
 def options(tmp_path: Path, **given) -> argparse.Namespace:
     launcher = tmp_path / "launcher.py"
     launcher.touch()
-    return argparse.Namespace(
-        **{"seeds": 2, "first": 5, "launcher": launcher, "folder": None, "hosts": "process", **given}
-    )
+    usual = {"seeds": 2, "first": 5, "regressions": False, "hosts": "process", "busy": False, "more": False}
+    return argparse.Namespace(**{**usual, "launcher": launcher, "folder": None, "json": None, **given})
 
 
-def test_seeds_are_run_in_order_and_the_runs_that_broke_a_promise_are_kept(tmp_path: Path, monkeypatch):
-    def run(seed: int, launcher: Path, place: Path, hosts: str) -> ChaosOutcome:
-        assert hosts == "process"
+@pytest.fixture
+def ran(tmp_path: Path, monkeypatch) -> list[chaos.Planned]:
+    """What was run; the job of seed 6 leaves a process."""
+    found: list[chaos.Planned] = []
+
+    def run(self: chaos.Planned, launcher: Path, place: Path) -> ChaosOutcome:
+        found.append(self)
         place.mkdir(parents=True)
-        (place / "log").write_text(str(seed))
+        (place / "log").write_text(str(self.name))
         (place / "channel").symlink_to(tmp_path)
-        return outcome(left=("process 7",) if seed == 6 else ())
+        conditions = {"hosts": self.hosts, "busy": self.busy}
+        seen = outcome(left=("process 7",) if self.name == 6 else (), conditions=conditions)
+        return dataclasses.replace(seen, seed=self.name)
 
-    monkeypatch.setattr(chaos, "run_seed", run)
+    monkeypatch.setattr(chaos.Planned, "run", run)
+    return found
+
+
+def test_seeds_are_run_in_order_and_the_runs_that_broke_a_promise_are_kept(tmp_path: Path, ran):
     told: list[Event] = []
     kept = tmp_path / "kept"
     (kept / "seed-6" / "old").mkdir(parents=True)
     record = chaos.SUITE.run(options(tmp_path, folder=kept), told.append, ("tfhet",))
+    assert [(each.name, each.hosts, each.busy) for each in ran] == [(5, "process", False), (6, "process", False)]
     assert [path.name for path in kept.iterdir()] == ["seed-6"]
     assert sorted(path.name for path in (kept / "seed-6").iterdir()) == ["channel", "log"]
     assert (kept / "seed-6" / "channel").is_symlink()
     assert [event.fields["said"] for event in told] == [[], ["left behind: process 7"]]
     assert record.figures["chaos.broken"].value == 1
-    assert list(chaos.SUITE.notes(record)) == ["goes on: 2", "not kept: seed 1: left behind: process 7"]
+    assert list(chaos.SUITE.notes(record)) == ["goes on: 2", "not kept: seed 6: left behind: process 7"]
 
 
-@pytest.mark.parametrize("given", [{"seeds": 0}, {"launcher": Path("none.py")}])
+def test_schedules_that_broke_once_are_run_by_name_before_the_seeds(tmp_path: Path, ran):
+    chaos.SUITE.run(options(tmp_path, regressions=True, seeds=None), lambda event: None, ())
+    assert [each.name for each in ran] == list(REGRESSIONS)
+    chaos.SUITE.run(options(tmp_path, regressions=True, seeds=1), lambda event: None, ())
+    assert [each.name for each in ran[len(REGRESSIONS) :]] == [*REGRESSIONS, 5]
+    for name in REGRESSIONS:
+        planned = chaos.Planned(name)
+        assert [str(fault) for fault in planned.faults(AIM)] == list(REGRESSIONS[name][1])
+        assert planned.cluster.name == REGRESSIONS[name][0]
+
+
+def test_what_was_done_is_in_the_record_though_the_rest_is_broken_off_and_is_not_done_again(
+    tmp_path: Path, ran, monkeypatch
+):
+    run, file = chaos.Planned.run, tmp_path / "chaos.json"
+
+    def broken_off(self: chaos.Planned, *where: Path) -> ChaosOutcome:
+        if self.name == 7 and len(ran) == 2:
+            raise KeyboardInterrupt
+        return run(self, *where)
+
+    monkeypatch.setattr(chaos.Planned, "run", broken_off)
+    with pytest.raises(KeyboardInterrupt):
+        chaos.SUITE.run(options(tmp_path, seeds=4, json=file), lambda event: None, ("first",))
+    assert Record.read(file).figures["chaos.schedules"].value == 2
+    ran.append(chaos.Planned(0))
+    chaos.SUITE.run(options(tmp_path, seeds=4, json=file, more=True), lambda event: None, ("second",))
+    chaos.SUITE.run(options(tmp_path, seeds=1, json=file, more=True, hosts="namespace"), lambda event: None, ("third",))
+    assert [(each.name, each.hosts) for each in ran[3:]] == [(7, "process"), (8, "process"), (5, "namespace")]
+    record = Record.read(file)
+    assert [job["seed"] for job in record.details["schedules"]] == [5, 6, 7, 8, 5]
+    assert record.details["commands"] == [["first"], ["second"], ["third"]]
+    assert (record.figures["chaos.schedules"].value, record.figures["chaos.broken"].value) == (5, 1)
+
+
+@pytest.mark.parametrize("given", [{"seeds": 0}, {"launcher": Path("none.py")}, {"more": True}])
 def test_wrong_use_is_refused(tmp_path: Path, given):
     with pytest.raises(UsageError):
         chaos.SUITE.run(options(tmp_path, **given), lambda event: None, ())

@@ -33,6 +33,18 @@ def kinds(aim: Aim, *faults: str) -> set[str]:
         (["partition:dnn-1:for=7"], {FAILURE}),
         (["partition:dnn-1:for=3"], {GOES_ON, FAILURE}),
         (["partition:dnn-1:for=1.5", "hang:host@dnn-1:for=1.5"], {GOES_ON, FAILURE}),  # may add up
+        (["partition-in:dnn-1"], {FAILURE}),
+        (["partition-out:data-1:for=12"], {FAILURE}),
+        (["hang:launcher@dnn-1:for=12"], {FAILURE}),
+        (["stall:dnn-1", "slow-write:dnn-1", "clock=-600s:dnn-1", "slow-dns=2s:data-1"], {GOES_ON}),
+        (["second-job:dnn-1", "same-base:data-1", "half-checkpoint:dnn-1", "full-disk:data-1"], {GOES_ON}),
+        (["full-disk:dnn-1:for=2"], {GOES_ON, FAILURE}),
+        (["failing-write:dnn-1:for=2", "sigterm:launcher@data-1"], {STOP, FAILURE}),
+        (["kill:worker:from=start"], {GOES_ON, FAILURE, NEVER_JOINED}),
+        (["kill:worker:from=end", "stall:dnn-1:from=start", "hang:host@dnn-1:from=start:for=1"], {GOES_ON}),
+        (["kill:host@data-1:from=start"], {FAILURE, NEVER_JOINED}),
+        (["hang:launcher@dnn-1:from=start"], {FAILURE, NEVER_JOINED}),
+        (["partition:data-1:from=start:for=3"], {GOES_ON, FAILURE, NEVER_JOINED}),
         (["kill:host@data-1"], {FAILURE}),
         (["partition:data-1"], {FAILURE}),
         (["partition:data-1:for=3"], {GOES_ON, FAILURE}),
@@ -57,6 +69,8 @@ def test_what_may_become_of_the_demo(faults: list[str], may: set[str]):
         (["kill:host@data-1", "partition:data-2:for=3"], {GOES_ON, FAILURE}),
         (["kill:host@data-1", "partition:data-2:for=1"], {GOES_ON}),
         (["kill:host@data-1", "kill:host@dnn-2"], {FAILURE}),
+        (["hang:launcher@data-1:for=12"], {GOES_ON}),
+        (["kill:host@data-1:from=start"], {GOES_ON, FAILURE, NEVER_JOINED}),
     ],
 )
 def test_a_data_host_that_is_lost_costs_the_job_nothing_while_another_serves(faults: list[str], may: set[str]):

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.chaos.schedule import WEIGHTS, Aim, schedule
+from benchmarks.chaos.schedule import DISK, MOMENTS, WEIGHTS, Aim, schedule
 from tfhet.launch.settings import LaunchSettings
 from tfhet.simulate import Fault, load
 
@@ -40,20 +40,41 @@ def test_what_is_drawn_can_be_written_down_and_is_within_the_job(aim: Aim):
             assert fault.after_s <= 8.0 or fault.kind == "late-join"
 
 
-def test_every_kind_is_drawn_also_repeated_short_and_too_late():
-    drawn = [fault for seed in range(200) for fault in schedule(seed, TWO, 8.0)]
+def test_every_kind_is_drawn_also_repeated_for_a_while_and_too_late():
+    drawn = [fault for seed in range(400) for fault in schedule(seed, TWO, 8.0)]
     assert {(fault.kind, fault.process) for fault in drawn} == set(WEIGHTS)
     assert any(fault.every_s for fault in drawn)
-    for kind in ("hang", "partition", "slow-disk"):
+    for kind in ("hang", "partition", "partition-in", "slow-disk", "stall", "clock"):
         assert {fault.for_s is None for fault in drawn if fault.kind == kind} == {True, False}
     assert {fault.after_s > 20.0 for fault in drawn if fault.kind == "late-join"} == {True, False}
+
+
+def test_silences_are_of_a_quarter_of_the_lease_to_three_leases():
+    drawn = [fault for seed in range(400) for fault in schedule(seed, TWO, 8.0)]
+    silent = [f.for_s / 4.0 for f in drawn if f.kind == "hang" and f.process in ("launcher", "host") and f.for_s]
+    assert all(0.2 < share <= 3.0 for share in silent)
+    assert all(sum(least < share <= least + 0.5 for share in silent) > 3 for least in (0.2, 0.75, 1.25, 2.5))
+
+
+def test_faults_come_at_every_moment_but_only_where_it_is_known_what_they_may_do():
+    drawn = [fault for seed in range(400) for fault in schedule(seed, TWO, 8.0)]
+    assert {fault.since for fault in drawn} == set(MOMENTS)
+    for fault in drawn:
+        if fault.since == "start":
+            assert fault.kind not in ("oom", "sigterm", *DISK) and fault.process != "script"
+        if fault.since == "end":
+            assert fault.process in ("worker", "dispatcher", "control") or fault.host.startswith("data")
+            assert fault.kind != "second-job"
+        if fault.kind in DISK:  # the job must be able to write down how it ended
+            assert fault.since == "steps" and fault.for_s is not None
 
 
 def test_where_hosts_have_networks_these_are_harmed_too_and_the_group_is_cut_off():
     drawn = [fault for seed in range(300) for fault in schedule(seed, NETWORKS, 8.0)]
     kinds_drawn = {fault.kind for fault in drawn}
     assert {"loss", "delay", "rate", "partition"} <= kinds_drawn
-    assert "slow-disk" not in kinds_drawn
+    assert not kinds_drawn & {*DISK}
+    assert {"slow-disk", "slow-write", "clock", "partition-out", "stall"} <= kinds_drawn
     cut = {fault.host for fault in drawn if fault.kind == "partition"}
     assert cut == {"data_group", *NETWORKS.hosts}
     assert "data_group" not in {fault.host for fault in drawn if fault.kind != "partition"}

@@ -19,6 +19,9 @@ from tfhet.simulate import ClusterFile, Fault
 from tfhet.simulate.host import SimulatedHost
 from tfhet.simulate.simulation import Simulation
 
+WITNESS_VARIABLE = "TFHET_WITNESS"
+"""Tells `job_scripts/witness_train.py` a folder that is none of the host's own, which a fault may fill."""
+
 
 @dataclass(frozen=True)
 class Moment:
@@ -58,6 +61,9 @@ class ObservedJob(Simulation):
         """Called once, when the first metric line has come."""
         self._clock = clock
         self.temporary.mkdir(parents=True)
+        env = {**environment(), "TMPDIR": str(self.temporary.resolve())}
+        if how.get("hosts") != "namespace":  # containers see only their own folders
+            env[WITNESS_VARIABLE] = str((place / "run" / "witness").resolve())
         super().__init__(
             cluster,
             command,
@@ -66,7 +72,7 @@ class ObservedJob(Simulation):
             checkpoints=self.checkpoints,
             faults=faults,
             on_line=self.hear,
-            env={**environment(), "TMPDIR": str(self.temporary.resolve())},
+            env=env,
             **how,
         )
 

@@ -6,15 +6,20 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from tfhet.simulate import Fault
+
 LEASE_S = 4.0
 """Of the jobs here: short, so that the table takes minutes. The promise moves with it."""
 READY_S = 20.0
+WITNESS = "benchmarks/job_scripts/witness_train.py"
+"""The script of the jobs: the built-in one, whose ranks note what they train on, for the judge."""
 EPOCHS = 2
 """Of a job that is to go on."""
 LIMITS_S = {
     "goes on": None,
     "failure": LEASE_S + 5.0,
     "stop": 30.0,
+    "failed stop": 30.0,
     "never joined": READY_S + 5.0,
     "refused": LEASE_S + 5.0,
 }
@@ -46,6 +51,8 @@ class FaultCase:
     """Records that are skipped in each epoch."""
     resumes: bool = False
     """Whether a second run with the same checkpoints goes on where this one was stopped."""
+    exits: int | None = None
+    """The exit code of a failure, where one is promised."""
     linked: bool = True
     """Whether the launchers can tell each other how it ended; else they only have to fail, all of them."""
 
@@ -56,8 +63,11 @@ class FaultCase:
 
     @property
     def limit_s(self) -> float | None:
-        """Seconds to the last exit, from the moment that LIMITS_S says."""
-        return LIMITS_S[self.kind]
+        """Seconds to the last exit, from the moment that LIMITS_S says. A launcher that was frozen can only end when it
+        is no longer."""
+        frozen_s = [f.for_s for f in map(Fault.parse, self.faults) if f.kind == "hang" and f.for_s is not None]
+        limit_s = LIMITS_S[self.kind]
+        return None if limit_s is None else max([limit_s, *(seconds + 5.0 for seconds in frozen_s)])
 
     def command(self, again: bool = False) -> list[str]:
         """Arguments of the launcher; `again`: of the run after the stop."""
@@ -66,14 +76,19 @@ class FaultCase:
         return [
             *f"--model emulated --step_ms 50 --batch_size 8 --epochs {epochs} --shuffle 0 --chain none".split(),
             *f"--validation none --export false --log_every 5 --lease_s {LEASE_S:g}".split(),
-            *f"--ready_timeout_s {READY_S:g}".split(),
+            *f"--ready_timeout_s {READY_S:g} --train_script {WITNESS}".split(),
             *self.arguments,
         ]
 
     @property
     def code(self) -> int | None:
-        """The exit code of every launcher that lives; None: any but 0."""
-        return {"goes on": 0, "stop": 143}.get(self.kind)
+        """The exit code of every launcher that lives; None: that of a failure."""
+        return {"goes on": 0, "stop": 143}.get(self.kind, self.exits)
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether all examples have to be seen exactly once, by the job or by the one that takes it up."""
+        return self.kind == "goes on" or self.resumes
 
     def row(self) -> dict[str, Any]:
         """What `--list` prints of it."""

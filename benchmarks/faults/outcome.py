@@ -9,7 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.faults.case import EPOCHS, FaultCase, bare
+from benchmarks.judge.judge import Verdict
 from tfhet.record import RunSummary
+
+_STOPPED = {128 + number for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)}
+"""Codes of jobs that were told to stop, and saved what they had."""
 
 
 @dataclass(frozen=True)
@@ -26,12 +30,16 @@ class FaultOutcome:
     """How often harm was done."""
     left: tuple[str, ...] = ()
     """What was there afterwards."""
+    odd: tuple[str, ...] = ()
+    """What happened beside the job, and should not have."""
     struck: frozenset[str] = frozenset()
     """Names of the hosts with launchers that a fault killed, froze or cut off for good."""
     hosts: Mapping[str, str] = field(default_factory=dict)
     """`data-1` to the name of that host."""
     resumed: RunSummary | None = None
     """The run after the stop."""
+    verdict: Verdict | None = None
+    """The judge's, of a job that went on or was taken up."""
     checkpoints: int | None = None
     """How many files there were in the folder for checkpoints afterwards."""
 
@@ -47,18 +55,19 @@ class FaultOutcome:
 
     @property
     def _delivered(self) -> Sequence[Mapping[str, Any]]:
-        """The epochs of a job that came to its end."""
-        if self.resumed is not None:
-            return self.resumed.epochs
-        return self.summary.epochs if self.case.kind == "goes on" else ()
+        """The epochs of a job that came to its end, by its audit: those of the last run that read them."""
+        if self.resumed is None:
+            return self.summary.epochs if self.case.kind == "goes on" else ()
+        again = {epoch["epoch"] for epoch in self.resumed.epochs}
+        return [*(epoch for epoch in self.summary.epochs if epoch["epoch"] not in again), *self.resumed.epochs]
 
     @property
     def missing(self) -> int:
-        return _sum(self._delivered, "missing")
+        return self.verdict.missing if self.verdict else 0
 
     @property
     def repeated(self) -> int:
-        return _sum(self._delivered, "repeated")
+        return self.verdict.repeated if self.verdict else 0
 
     @property
     def bad(self) -> int:
@@ -67,7 +76,7 @@ class FaultOutcome:
     @property
     def breaches(self) -> list[str]:
         """What of the promise was not kept, in words."""
-        found = [f"left behind: {thing}" for thing in self.left]
+        found = [*(f"left behind: {thing}" for thing in self.left), *self.odd]
         if not self.ended:
             found.append("the job did not end by itself")
         if self.happened < sum(not fault.startswith("late-join") for fault in self.case.faults):
@@ -89,7 +98,7 @@ class FaultOutcome:
         said = f"exit codes {_counted(list(self.codes.values()))}: {self.summary.cause}"
         if not codes or (len(codes) > 1 and self.case.linked):
             return [f"the launchers do not agree: {said}"]
-        if (wanted is None and 0 in codes) or (wanted is not None and codes != {wanted}):
+        if (wanted is None and codes & {0, *_STOPPED}) or (wanted is not None and codes != {wanted}):
             return [said]
         return []
 
@@ -105,17 +114,17 @@ class FaultOutcome:
         return [f"the cause does not name {word!r}: {cause}" for word in words if word not in cause]
 
     def _wrong_data(self) -> list[str]:
-        """Breaches of what is promised of the examples of a job that comes to its end."""
-        found, epochs = [], self._delivered
+        """Breaches of what is promised of the examples of a job that comes to its end: the judge decides, and the audit
+        must not say otherwise."""
+        assert self.verdict is not None
+        found, epochs = [f"by the judge: {words}" for words in self.verdict.words], self._delivered
         if len(epochs) != EPOCHS:
-            found.append(f"{len(epochs)} of {EPOCHS} epochs")
-        for name, count, promised in (
-            ("not seen", self.missing, 0),
-            ("seen more than once", self.repeated, 0),
-            ("skipped", self.bad, self.case.bad * EPOCHS),
-        ):
-            if count != promised:
-                found.append(f"{count} examples were {name}, {promised} expected")
+            found.append(f"{len(epochs)} of {EPOCHS} epochs in the record")
+        for name, counted in (("missing", self.missing), ("repeated", self.repeated)):
+            if (said := _sum(epochs, name)) != counted:
+                found.append(f"the audit counts {said} examples {name}, the judge {counted}")
+        if self.bad != self.case.bad * EPOCHS:
+            found.append(f"{self.bad} examples were skipped, {self.case.bad * EPOCHS} expected")
         for epoch in epochs:
             parts = [int(epoch.get(name) or 0) for name in ("before", "once", "repeated", "missing", "bad")]
             if sum(parts) != int(epoch["expected"]):
@@ -168,6 +177,7 @@ class FaultOutcome:
             "duration_s": self.summary.duration_s,
             "epochs": [dict(epoch) for epoch in self.summary.epochs],
             "epochs_of_the_next_run": None if self.resumed is None else [dict(e) for e in self.resumed.epochs],
+            "judged": None if self.verdict is None else list(self.verdict.words),
             "missing": self.missing,
             "repeated": self.repeated,
             "bad": self.bad,

@@ -13,6 +13,8 @@ from tfhet.cluster import cache_dir, environment
 from tfhet.errors import unknown
 from tfhet.simulate.host import SimulatedHost
 
+DAMAGED = (5, 1)
+"""The record that is damaged, as numbers of its file and in it."""
 _HEADER = struct.Struct("<QI")  # of a TFRecord: length, checksum of the length
 
 
@@ -24,7 +26,7 @@ def damaged_digits(folder: Path, damage: str) -> Path:
     from tfhet.source import digits
 
     shutil.copytree(digits.digits(cache_dir(environment()) / "digits" / "16-shards") / "train", folder)
-    file = sorted(folder.glob("*.tfrecord*"))[5]
+    file = sorted(folder.glob("*.tfrecord*"))[DAMAGED[0]]
     content = bytearray(file.read_bytes())
     if damage == "truncated":
         del content[-10:]

@@ -10,18 +10,24 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.cluster_runs.clusters import cluster_named
 from benchmarks.cluster_runs.leftovers import Before, taken_away
 from benchmarks.cluster_runs.observed_job import ObservedJob, new_place
-from benchmarks.faults.case import BUSY, DAMAGES, FaultCase
+from benchmarks.cluster_runs.second_jobs import not_refused
+from benchmarks.faults.case import BUSY, DAMAGES, EPOCHS, FaultCase
 from benchmarks.faults.cases import CASES
 from benchmarks.faults.outcome import FaultOutcome
-from benchmarks.faults.sabotage import damaged_digits, taken
+from benchmarks.faults.sabotage import DAMAGED, damaged_digits, taken
+from benchmarks.judge.runs_of_a_job import verdict
 from tfhet.bench.harness import report
 from tfhet.errors import unknown
 from tfhet.events import Observer
 from tfhet.record import Figure, Record
-from tfhet.simulate import Fault, load
+from tfhet.simulate import Fault
+from tfhet.simulate.fault import CUTS
 
+_BESIDE = ("fault same-base", "fault half-checkpoint")
+"""Faults before and after a run."""
 MAX_RUN_S = 120.0
 """The cause of a run that the user ended, and the table with it."""
 
@@ -56,41 +62,38 @@ def chosen(only: str) -> list[FaultCase]:
 def run_case(case: FaultCase, launcher: Path, place: Path) -> FaultOutcome:
     """Runs one case in `place`, which must be new. Raises JobFailed when the user ends it."""
     place.mkdir(parents=True)
-    cluster = load(case.cluster)
-    if case.before in DAMAGES:
+    cluster, damaged = cluster_named(case.cluster), case.before in DAMAGES
+    if damaged:
         channel = damaged_digits(place / "data", case.before)
         cluster = dataclasses.replace(cluster, channels={"training": str(channel)})
-    before = Before.now()
-    job = ObservedJob(
-        cluster,
-        [str(launcher), *case.command()],
-        place,
-        faults=[Fault.parse(text) for text in case.faults],
-        max_run_s=MAX_RUN_S,
-    )
+    before, faults = Before.now(), [Fault.parse(text) for text in case.faults]
+    job = ObservedJob(cluster, [str(launcher), *case.command()], place, faults=faults, max_run_s=MAX_RUN_S)
     hosts = places(job)
     busy = case.before.removeprefix(BUSY) if case.before.startswith(BUSY) else ""
     with taken(job.hosts, job.named("dnn-1")[0], busy) if busy else contextlib.nullcontext():
         summary = job.run()
-    again = None
+    jobs, resumed = [job], None
     if case.resumes:
         command = [str(launcher), *case.command(again=True)]
         again = ObservedJob(cluster, command, place / "again", checkpoints=job.checkpoints, max_run_s=MAX_RUN_S)
-    faults = [Fault.parse(text) for text in case.faults]
+        jobs, resumed = [job, again], again.run()
     gone = set().union(*(taken_away(fault, job) for fault in faults))
-    # A host that is cut off for good can clean up, and cannot hear how the job ended.
-    apart = {host.name for f in faults if f.kind == "partition" and f.for_s is None for host in job.named(f.host)}
+    # A host that is cut off for good, or was silent for too long, can clean up, and cannot hear how the job ended.
+    apart = {host.name for f in faults if f.kind in CUTS and f.for_s is None for host in job.named(f.host)}
     events = list(job.folder.events())
     files = [path for path in job.checkpoints.rglob("*") if path.is_file() and path.name != "owner.json"]
+    folders = [each.folder.path for each in jobs]
     return FaultOutcome(
         case=case,
         summary=summary,
-        resumed=again.run() if again else None,
+        resumed=resumed,
+        verdict=verdict(folders, EPOCHS, [DAMAGED] * damaged) if case.is_judged else None,
         ended=(summary.duration_s or 0.0) < MAX_RUN_S,
         exit_s=exit_s(case.kind, events, summary.started),
         happened=sum(event["event"] == "fault.injected" for event in events),
-        left=(*before.left_by(job, gone), *(before.left_by(again) if again else ())),
-        struck=frozenset(gone | apart),
+        odd=tuple(not_refused(events)),
+        left=tuple(thing for each in jobs for thing in before.left_by(each, gone if each is job else ())),
+        struck=frozenset({*gone, *apart, *(hosts[place] for place in case.lost)}),
         hosts=hosts,
         checkpoints=len(files),
     )
@@ -113,7 +116,7 @@ def exit_s(kind: str, events: Sequence[Mapping[str, Any]], started_s: float | No
     begins = {
         "never joined": [] if started_s is None else [started_s],
         "refused": _times(events, "job.decided"),
-    }.get(kind, _times(events, "fault.injected"))
+    }.get(kind, _times([e for e in events if not str(e.get("fault")).startswith(_BESIDE)], "fault.injected"))
     return max(ends) - min(begins) if ends and begins else None
 
 

@@ -2,37 +2,24 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
-import os
-import socket
-import subprocess
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from benchmarks.cluster_runs import leftovers
-from benchmarks.cluster_runs.observed_job import ObservedJob
-from benchmarks.faults import sabotage
+from benchmarks.cluster_runs.clusters import CLUSTERS
+from benchmarks.cluster_runs.second_jobs import not_refused
 from benchmarks.faults import suite as faults
 from benchmarks.faults import table as fault_table
 from benchmarks.faults.case import BUSY, DAMAGES, EPOCHS, LIMITS_S, FaultCase
 from benchmarks.faults.cases import CASES
 from benchmarks.faults.outcome import FaultOutcome
+from benchmarks.judge.judge import Verdict
 from tfhet.bench import run_suite
-from tfhet.cluster import HostPaths, Ports
-from tfhet.container.cgroup import Cgroup
-from tfhet.container.hierarchy import Hierarchy
-from tfhet.errors import DataError, JobFailed, UsageError
-from tfhet.events import Event
-from tfhet.record import Figure, Record, RunSummary
-from tfhet.simulate import Fault, load, presets
+from tfhet.record import Record, RunSummary
+from tfhet.simulate import Fault, presets
 from tfhet.simulate.fault import KINDS, NETWORK
-from tfhet.simulate.host import SimulatedHost
-from tfhet.simulate.simulation import STOPPED_ON_REQUEST, Simulation
 
 HOSTS = {"data-1": "algo-2", "dnn-1": "algo-1"}
 GOOD_EPOCH = {"expected": 100, "seen": 100, "once": 100, "repeated": 0, "missing": 0}
@@ -41,7 +28,8 @@ GOOD_EPOCH = {"expected": 100, "seen": 100, "once": 100, "repeated": 0, "missing
 def outcome(case: FaultCase, codes: dict[str, int | None], cause: str | None = None, **more: Any) -> FaultOutcome:
     """An outcome that keeps every promise of a job that goes on, but for what is given."""
     epochs = more.pop("epochs", [{"epoch": n, **GOOD_EPOCH} for n in range(EPOCHS)])
-    given = {"ended": True, "exit_s": 1.0, "happened": len(case.faults), "hosts": HOSTS, "checkpoints": 1, **more}
+    given = {"ended": True, "exit_s": 1.0, "happened": len(case.faults), "hosts": HOSTS, "checkpoints": 1}
+    given |= {"verdict": Verdict() if case.is_judged else None, **more}
     summary = RunSummary(
         exit_codes=codes, exit_code=max((c or 0 for c in codes.values()), default=0), cause=cause, epochs=epochs
     )
@@ -53,11 +41,11 @@ def case_of(kind: str, *faults: str, **more: Any) -> FaultCase:
 
 
 def test_every_case_can_be_read_and_has_a_name_of_its_own() -> None:
-    assert len(CASES) >= 34
+    assert len(CASES) >= 90
     assert len({case.name for case in CASES}) == len(CASES)
     assert {case.kind for case in CASES} == set(LIMITS_S)
     for case in CASES:
-        assert case.cluster in presets()
+        assert case.cluster in {*presets(), *(cluster.name for cluster in CLUSTERS)}
         assert not case.before or case.before in DAMAGES or case.before.startswith(BUSY)
         for text in case.faults:
             Fault.parse(text)
@@ -77,19 +65,37 @@ def test_a_job_that_goes_on_and_saw_everything_keeps_its_promise() -> None:
     assert outcome(case_of("goes on", "kill:worker"), {"algo-1/0": 0, "algo-2": 0}).breaches == []
 
 
+def test_what_the_judge_finds_is_a_breach_and_so_is_an_audit_that_does_not_say_it() -> None:
+    case, codes = case_of("goes on"), {"algo-1/0": 0}
+    verdict = Verdict(("epoch 1: 1 examples missing",), missing=1)
+    lost = [{"epoch": 0, **GOOD_EPOCH}, {"epoch": 1, **GOOD_EPOCH, "missing": 1, "once": 99}]
+    judged = ["by the judge: epoch 1: 1 examples missing"]
+    assert outcome(case, codes, epochs=lost, verdict=verdict).breaches == judged
+    differ = "the audit counts 0 examples missing, the judge 1"
+    assert outcome(case, codes, verdict=verdict).breaches == [*judged, differ]
+    assert outcome(case, codes, epochs=lost).breaches == ["the audit counts 1 examples missing, the judge 0"]
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"missing": 1, "once": 99}, "examples were not seen, 0 expected"),
-        ({"repeated": 1, "once": 99}, "examples were seen more than once, 0 expected"),
+        ({"repeated": 1, "once": 99}, "the audit counts 1 examples repeated, the judge 0"),
         ({"bad": 1, "once": 99}, "examples were skipped, 0 expected"),
         ({"once": 99}, "99 of 100 examples are accounted for"),
     ],
 )
-def test_an_example_that_is_lost_or_comes_twice_is_a_breach(change: dict[str, int], said: str) -> None:
+def test_what_the_audit_says_beyond_the_judge_is_a_breach(change: dict[str, int], said: str) -> None:
     epochs = [{"epoch": 0, **GOOD_EPOCH}, {"epoch": 1, **GOOD_EPOCH, **change}]
     breaches = outcome(case_of("goes on"), {"algo-1/0": 0}, epochs=epochs).breaches
     assert len(breaches) == 1 and said in breaches[0]
+
+
+def test_a_silence_that_ends_ends_with_the_code_that_is_promised_and_in_its_own_time() -> None:
+    case = case_of("failure", "hang:launcher@dnn-1:for=12", named=("stood still",), exits=1)
+    assert case.limit_s == 17.0 and case_of("failure", "hang:host@data-1:for=2").limit_s == LIMITS_S["failure"]
+    assert outcome(case, {"algo-1/0": 1, "algo-2": 1}, "it had stood still", exit_s=13.0).breaches == []
+    (breach,) = outcome(case, {"algo-1/0": 143, "algo-2": 143}, "it had stood still").breaches
+    assert breach.startswith("exit codes 143 x2")
 
 
 def test_records_that_are_to_be_skipped_must_be_counted() -> None:
@@ -172,7 +178,7 @@ def test_the_run_after_a_stop_must_go_on_where_it_was_and_read_only_the_rest() -
     assert breaches({}) == ["the next run began its epoch anew"]
     assert breaches({"before": 40, "once": 60}, code=1) == ["the next run ended with 1: a disk"]
     lost = breaches({"before": 40, "once": 59, "missing": 1})
-    assert lost == ["1 examples were not seen, 0 expected"]
+    assert lost == ["the audit counts 1 examples missing, the judge 0"]
     assert breaches({"before": 40, "once": 100}) == ["epoch 0: 140 of 100 examples are accounted for"]
 
 
@@ -183,9 +189,25 @@ def test_what_never_happened_never_ended_or_was_left_is_a_breach() -> None:
     assert outcome(case, {"algo-1/0": 0}, left=("process 7: x",)).breaches == ["left behind: process 7: x"]
 
 
+def test_a_second_job_must_find_that_its_port_is_in_use() -> None:
+    name = "fault second-job:data-1:after=0.5"
+    told = [name, f"{name}: the second job ended: exit code 2: the port 6001 is in use by process 7"]
+    events = [{"event": "fault.injected", "fault": line} for line in told]
+    assert not_refused(events) == []
+    late = f"{name}: the second job found no port in use, and was ended after 60 s"
+    wrong = [
+        late,
+        f"{name}: the second job ended: exit code 1: the port",
+        f"{name}: the second job ended: exit code 0: ",
+    ]
+    assert not_refused([*events, *({"event": "fault.injected", "fault": line} for line in wrong)]) == wrong
+    assert outcome(case_of("goes on", "second-job:data-1"), {"algo-1/0": 0}, odd=(late,)).breaches == [late]
+
+
 def test_the_time_to_the_exit_counts_from_what_the_kind_of_case_says() -> None:
-    events = [
-        {"event": "fault.injected", "time_s": 12.0},
+    events: list[dict[str, Any]] = [
+        {"event": "fault.injected", "time_s": 2.0, "fault": "fault same-base:dnn-1: algo-1"},
+        {"event": "fault.injected", "time_s": 12.0, "fault": "fault kill:rank=1: SIGKILL to process 7"},
         {"event": "fault.injected", "time_s": 13.0},
         {"event": "job.decided", "time_s": 14.0},
         {"event": "launchers.gone", "time_s": 15.0},
@@ -194,7 +216,7 @@ def test_the_time_to_the_exit_counts_from_what_the_kind_of_case_says() -> None:
     assert fault_table.exit_s("stop", events, 10.0) == 3.0
     assert fault_table.exit_s("refused", events, 10.0) == 1.0
     assert fault_table.exit_s("never joined", events, 10.0) == 5.0
-    assert fault_table.exit_s("failure", events[2:], 10.0) is None
+    assert fault_table.exit_s("failure", events[3:], 10.0) is None
 
 
 def test_the_figures_count_cases_breaches_and_leftovers_and_the_worst_exit_of_failures_only() -> None:
@@ -232,179 +254,3 @@ def test_an_unknown_case_or_a_launcher_that_is_not_there_is_refused(capsys: pyte
     assert "earthquake" in capsys.readouterr().err
     assert run_suite(faults.SUITE, ["--launcher", "nowhere.py"], "faults") == 2
     assert "nowhere.py" in capsys.readouterr().err
-
-
-def host(name: str, group: str, tmp_path: Path, ports: Ports) -> SimulatedHost:
-    serves = bool(ports.plane.get("workers"))
-    return SimulatedHost(name, group, "ml.c5.xlarge", "127.0.0.2", ports, 1, HostPaths(tmp_path / name), serves=serves)
-
-
-def watched(tmp_path: Path, *faults: str) -> ObservedJob:
-    launcher = tmp_path / "launcher.py"
-    launcher.write_text("", encoding="utf-8")
-    parsed = [Fault.parse(text) for text in faults]
-    return ObservedJob(load("two-data-two-dnn"), [str(launcher)], tmp_path / "place", faults=parsed)
-
-
-def test_places_are_the_hosts_in_order_and_a_host_that_is_gone_for_good_cannot_clean_up(
-    tmp_path: Path,
-) -> None:
-    job = watched(tmp_path)
-    names = fault_table.places(job)
-    assert list(names) == ["data-1", "data-2", "dnn-1", "dnn-2"] and len(set(names.values())) == 4
-
-    for text in ("kill:host@data-2", "hang:launcher@data-2"):
-        assert leftovers.taken_away(Fault.parse(text), job) == {names["data-2"]}
-    for text in ("partition:data-2", "hang:host@data-2:for=2", "kill:worker@data-2", "sigterm:host@data-2"):
-        assert leftovers.taken_away(Fault.parse(text), job) == set()
-
-
-def test_a_case_that_is_run_comes_out_with_its_times_hosts_and_checkpoints(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Lost(ObservedJob):
-        def run(self) -> RunSummary:
-            self.folder.create()
-            for name, at_s in (("fault.injected", 10.0), ("job.decided", 11.0), ("launchers.gone", 12.5)):
-                self.folder.write_event(Event(name, at_s))
-            self.checkpoints.mkdir()
-            (self.checkpoints / "state").touch()
-            data = self.named("data-1")[0].name
-            codes = {host.name: -9 if host.name == data else 1 for host in self.hosts}
-            return RunSummary(exit_codes=codes, exit_code=1, cause=f"{data} was lost", started=5.0, duration_s=8.0)
-
-    monkeypatch.setattr(fault_table, "ObservedJob", Lost)
-    monkeypatch.setattr(leftovers, "PATIENCE_S", 0.0)
-    monkeypatch.setattr(leftovers.Before, "left_by", lambda *_: ())
-    case = case_of("failure", "kill:host@data-1", named=("data-1",))
-    found = fault_table.run_case(case, _launcher(tmp_path), tmp_path / "case")
-    assert found.breaches == []
-    assert (found.exit_s, found.happened, found.checkpoints, found.ended) == (2.5, 1, 1, True)
-    assert found.struck == {found.hosts["data-1"]} and set(found.hosts) == {"data-1", "dnn-1"}
-
-
-def test_a_user_who_stops_a_case_stops_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Simulation, "run", lambda self: RunSummary(exit_code=1, cause=STOPPED_ON_REQUEST))
-    with pytest.raises(JobFailed, match="stopped on request"):
-        fault_table.run_case(case_of("goes on", "kill:worker"), _launcher(tmp_path), tmp_path / "case")
-
-
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_one_data_file_is_damaged_where_a_reader_finds_it(
-    damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from tfhet.source import TFRecordSource, digits, find
-
-    whole = digits.digits(tmp_path / "digits", shards=8)
-    monkeypatch.setattr(digits, "digits", lambda directory: whole)
-    folder = sabotage.damaged_digits(tmp_path / "data", damage)
-    source = TFRecordSource.from_directory(folder)
-    if damage == "truncated":
-        with pytest.raises(DataError, match="00005"):
-            source.check()
-    else:
-        source.check()
-        found = find(source)
-        assert found is not None and "00005" in found.file and found.offset > 0
-
-
-def _launcher(tmp_path: Path) -> Path:
-    path = tmp_path / "launcher.py"
-    path.touch()
-    return path
-
-
-def test_the_lines_of_rank_0_are_noted_with_the_first_one_told(tmp_path: Path) -> None:
-    job, told = watched(tmp_path), []
-    job.on_first_step = lambda: told.append(len(job.steps))
-    job.hear("[algo-1/0] [tfhet] step=10 epoch=0 step_ms=1.0 examples_per_s=3 wait_pct=0.0")
-    job.hear("[algo-1/0] [tfhet] step=20 epoch=1 step_ms=1.0 examples_per_s=3 wait_pct=0.0")
-    job.hear("[algo-1/0] [tfhet] end of epoch=1 steps=20")
-    assert [(moment.step, moment.epoch) for moment in job.steps] == [(10, 0), (20, 1)]
-    assert [moment.epoch for moment in job.epoch_ends] == [1] and told == [1]
-
-
-def test_a_process_with_the_runs_folder_in_its_environment_is_found(tmp_path: Path) -> None:
-    env = {**os.environ, "HERE": str(tmp_path / "hosts")}
-    with subprocess.Popen([sys.executable, "-c", "input()"], env=env, stdin=subprocess.PIPE) as process:
-        assert any(f"process {process.pid}:" in thing for thing in leftovers.processes(tmp_path))
-        process.communicate(b"\n", timeout=30)
-    assert leftovers.processes(tmp_path) == ()
-
-
-def test_a_socket_that_listens_is_found_unless_its_process_is_older_than_the_run() -> None:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        listening.listen()
-        port = listening.getsockname()[1]
-        (found,) = leftovers.sockets([port], 0.0, 1e12)
-        assert found == f"port {port}: process {os.getpid()} listens"
-        assert leftovers.sockets([port], 1e11, 1e12) == ()
-    assert leftovers.sockets([port], 0.0, 1e12) == ()
-
-
-def test_journals_and_temporary_folders_are_found_but_not_those_of_a_host_that_was_taken_away(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(leftovers, "PATIENCE_S", 0.0)
-    job = watched(tmp_path)
-    before = leftovers.Before.now()
-    (job.temporary / "tfhet-journal-1").mkdir()
-    (job.hosts[0].paths.base / "tfhet" / "tfhet-journal-2").mkdir(parents=True)
-    left = before.left_by(job)
-    assert len([thing for thing in left if thing.startswith("folder")]) == 2
-    left = before.left_by(job, {job.hosts[0].name})
-    assert [thing for thing in left if thing.startswith("folder")] == [f"folder {job.temporary / 'tfhet-journal-1'}"]
-
-
-def test_a_control_group_that_was_not_removed_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leftovers, "PATIENCE_S", 0.0)
-    trees = [Hierarchy(tmp_path / name, 1, (name,)) for name in ("cpu", "memory")]
-    for tree in trees:
-        (tree.top / "tfhet-abcd-algo-1").mkdir(parents=True)
-    cgroups = {"algo-1": Cgroup("tfhet-abcd-algo-1", trees)}
-    monkeypatch.setattr(ObservedJob, "cgroups", cgroups)
-    job, before = watched(tmp_path), leftovers.Before.now()
-    left = {thing for thing in before.left_by(job) if thing.startswith("cgroup")}
-    assert left == {f"cgroup {tree.top / 'tfhet-abcd-algo-1'}" for tree in trees}
-    for tree in trees:
-        (tree.top / "tfhet-abcd-algo-1").rmdir()
-    assert not [thing for thing in before.left_by(job) if thing.startswith("cgroup")]
-
-
-def test_a_taken_port_is_the_one_that_was_asked_for(tmp_path: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    chief = host("algo-1", "dnn_group", tmp_path, Ports(1, {"dispatcher": (port,), "workers": ()}))
-    data = host("algo-2", "data_group", tmp_path, Ports(1, {"dispatcher": (2,), "workers": (3,)}))
-    with sabotage.taken([chief, data], chief, "dispatcher") as taken, socket.socket() as other:
-        assert taken == port
-        with pytest.raises(OSError):
-            other.bind(("0.0.0.0", port))
-    with pytest.raises(UsageError), sabotage.taken([chief, data], chief, "door"):
-        pass
-
-
-def test_options_that_exclude_each_other_are_refused() -> None:
-    parser = argparse.ArgumentParser(exit_on_error=False)
-    faults.SUITE.options(parser)
-    with pytest.raises((SystemExit, argparse.ArgumentError)):
-        parser.parse_args(["--endurance", "--overhead"])
-
-
-def test_a_record_names_files_without_their_places():
-    from benchmarks.faults.case import bare
-
-    assert bare("bad record in /tmp/x-1/run/part-0.tfrecord at byte 5") == "bad record in part-0.tfrecord at byte 5"
-    assert (
-        bare("process 6 (/opt/venv/bin/python -m tfhet) / 3 s; and/or") == "process 6 (python -m tfhet) / 3 s; and/or"
-    )
-
-
-def test_the_command_fails_when_any_run_broke_a_promise() -> None:
-    is_kept = faults.SUITE.is_kept
-    assert is_kept is not None
-    for breaches, kept in (([], True), (["it waits for data"], False)):
-        details = {"cases": [{"case": "nothing", "breaches": []}, {"case": "calibration", "breaches": breaches}]}
-        assert is_kept(Record.of("faults.endurance", {"x": Figure.of([1.0], unit="x")}, details=details)) is kept

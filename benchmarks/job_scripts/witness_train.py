@@ -1,8 +1,8 @@
 """The built-in training script, with a witness: what each rank trained on goes into a log of its own, which the audit
 never sees and `benchmarks.judge` reads.
 
-`$SAGEMAKER_BASE_DIR/output/data/witness/RANK.jsonl`, a line for each call of the accelerator: the epoch that was asked
-for, and for each example a digest of its pixels and its label.
+`RANK.jsonl` in the folder `$TFHET_WITNESS`, or else in `$SAGEMAKER_BASE_DIR/output/data/witness`, has a line for each
+call of the accelerator: the epoch that was asked for, and for each example a digest of its pixels and its label.
 """
 
 from __future__ import annotations
@@ -82,7 +82,8 @@ def main(argv: Sequence[str]) -> int:
 
     def witnessed(settings: Any, job: JobContext, paths: Any) -> Any:
         training = build(settings, job, paths)
-        witness = Witness(paths.output_data / "witness" / f"{job.rank}.jsonl", training.reader, training.accelerator)
+        folder = Path(environment().get("TFHET_WITNESS") or paths.output_data / "witness")
+        witness = Witness(folder / f"{job.rank}.jsonl", training.reader, training.accelerator)
         training.reader, training.accelerator = witness.reader, witness.accelerator
         return training
 

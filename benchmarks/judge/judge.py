@@ -14,7 +14,7 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,7 +35,7 @@ class Run:
         """The run in the run folder of a simulation."""
         resumed = [int(step) for log in folder.glob("logs/*.log") for step in _RESUMED.findall(log.read_text())]
         calls: dict[int, tuple[int, Counter[str]]] = {}
-        for path in sorted(folder.glob("hosts/*/output/data/witness/*.jsonl")):
+        for path in sorted([*folder.glob("hosts/*/output/data/witness/*.jsonl"), *folder.glob("witness/*.jsonl")]):
             for number, line in enumerate(path.read_text().splitlines()):
                 told = json.loads(line)
                 epoch, content = calls.setdefault(number, (told["epoch"], Counter()))
@@ -45,13 +45,27 @@ class Run:
         return cls(max(resumed, default=0), tuple(calls[number] for number in sorted(calls) if calls[number][1]))
 
 
-def judge(runs: Sequence[Run], expected: Counter[str], epochs: int) -> list[str]:
-    """What the runs of a job, oldest first, did not keep of exactly-once in `epochs` epochs, in words.
+@dataclass(frozen=True)
+class Verdict:
+    """What the runs of a job did not keep of exactly-once."""
 
-    expected: digests of the examples of the source. The last run has trained to the end.
+    words: tuple[str, ...] = ()
+    """All of it, in words; empty when all was kept."""
+    missing: int = 0
+    """Examples of all epochs that no step that counts was taken on."""
+    repeated: int = 0
+    """Visits of all epochs beyond the first one of each example."""
+    foreign: int = 0
+    """Visits of all epochs to what is no example of the source."""
+
+
+def judge(runs: Sequence[Run], expected: Counter[str], epochs: int) -> Verdict:
+    """Judges the runs of a job, oldest first, of which the last has trained to the end of `epochs` epochs.
+
+    expected: digests of the examples of the source.
     """
     seen: dict[int, Counter[str]] = {epoch: Counter() for epoch in range(epochs)}
-    found = []
+    found, totals = [], [0, 0, 0]
     for number, run in enumerate(runs):
         until = runs[number + 1].first if number + 1 < len(runs) else run.first + len(run.steps)
         if not run.first <= until <= run.first + len(run.steps):
@@ -60,23 +74,32 @@ def judge(runs: Sequence[Run], expected: Counter[str], epochs: int) -> list[str]
         for epoch, content in run.steps[: max(0, until - run.first)]:
             seen.setdefault(epoch, Counter()).update(content)
     for epoch, content in sorted(seen.items()):
-        foreign = sum((content - Counter(dict.fromkeys(expected, content.total()))).values())
-        counts = {"missing": (expected - content).total(), "repeated": (content - expected).total() - foreign}
-        counts["not of the source"] = foreign
-        found += [f"epoch {epoch}: {count} examples {what}" for what, count in counts.items() if count]
-    return found
+        foreign = (content - Counter(dict.fromkeys(expected, content.total()))).total()
+        counts = ((expected - content).total(), (content - expected).total() - foreign, foreign)
+        totals = [total + count for total, count in zip(totals, counts, strict=True)]
+        what = ("missing", "repeated", "not of the source")
+        found += [f"epoch {epoch}: {n} examples {name}" for n, name in zip(counts, what, strict=True) if n]
+    return Verdict(tuple(found), *totals)
 
 
-def content_of(channel: Path, image: str = "image", label: str = "label") -> Counter[str]:
-    """Digests of the examples in the TFRecord files of a folder: features `image` of raw bytes, `label` int64."""
+def content_of(
+    channel: Path, image: str = "image", label: str = "label", left_out: Collection[tuple[int, int]] = ()
+) -> Counter[str]:
+    """Digests of the examples in the TFRecord files of a folder: features `image` of raw bytes, `label` int64.
+
+    left_out: examples that do not count, as numbers of the file and of the record in it, from 0.
+    """
     import tensorflow as tf
 
     features = {image: tf.io.FixedLenFeature([], tf.string), label: tf.io.FixedLenFeature([], tf.int64)}
     found: Counter[str] = Counter()
-    for record in tf.data.TFRecordDataset([str(path) for path in sorted(channel.glob("*.tfrecord*"))]):
-        parsed = tf.io.parse_single_example(record, features)
-        content = parsed[image].numpy() + parsed[label].numpy().tobytes()
-        found[hashlib.sha256(content).hexdigest()[:16]] += 1
+    for file, path in enumerate(sorted(channel.glob("*.tfrecord*"))):
+        for number, record in enumerate(tf.data.TFRecordDataset(str(path))):
+            if (file, number) in left_out:
+                continue
+            parsed = tf.io.parse_single_example(record, features)
+            content = parsed[image].numpy() + parsed[label].numpy().tobytes()
+            found[hashlib.sha256(content).hexdigest()[:16]] += 1
     return found
 
 
@@ -88,7 +111,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--epochs", required=True, type=int, metavar="N", help="epochs of the job")
     options = parser.parse_args(argv)
     expected = content_of(options.channel)
-    found = judge([Run.read(folder) for folder in options.runs], expected, options.epochs)
+    found = judge([Run.read(folder) for folder in options.runs], expected, options.epochs).words
     for line in found or [f"each of {expected.total()} examples exactly once in each of {options.epochs} epochs"]:
         print(line)
     return 1 if found else 0

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.judge.judge import Run, content_of, judge
+from benchmarks.judge.judge import Run, Verdict, content_of, judge
 from tfhet.record import RunSummary
 from tfhet.simulate import ClusterFile, Fault, GroupFile, simulate
 from tfhet.source.digits import digits
@@ -51,7 +51,7 @@ def test_every_example_comes_once_though_the_newest_checkpoint_was_cut(repositor
         assert again.exit_code == 0, f"{where}: {again.cause}"
         runs = [Run.read(tmp_path / "first"), Run.read(tmp_path / f"again-{number}")]
         assert 0 < runs[1].first < len(runs[0].steps), where
-        assert judge(runs, expected, EPOCHS) == [], where
+        assert judge(runs, expected, EPOCHS) == Verdict(), where
         logs = "".join(path.read_text() for path in (tmp_path / f"again-{number}").glob("logs/*.log"))
         assert f"{newest.name} is not whole" in logs, where
         shutil.rmtree(checkpoints)

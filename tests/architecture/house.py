@@ -59,6 +59,7 @@ FOREIGN_TEXTS: Mapping[str, str] = {
     "Unable to register cu": "TensorFlow's log",
     "Horovod has been shut down": "Horovod and Gloo, when another rank has died",
     "not found": "tf.data service",
+    "Iteration id": "tf.data service",
     "singleton tf.Variables": "tf.function",
     "created on a non-first call": "tf.function",
     "user code:": "AutoGraph",

@@ -60,7 +60,7 @@ class JobResult:
         """The result of a job that ends with a script. code: negative for a signal; whose: `train.py ended on algo-1,
         rank 0`; tail: the last lines of its log, without noise."""
         last = next((line.strip() for line in reversed(tail) if line.strip()), "")  # after a traceback, the error
-        last = last if len(last) <= 300 else f"{last[:150]} ... {last[-150:]}"  # what went wrong may stand at its end
+        last = last if len(last) <= 300 else f"{last[:220]} ... {last[-80:]}"  # what went wrong may stand at its end
         cause = f"{whose}: {describe_exit(code, tail)}{f': {last}' if last else ''}"
         return cls.of(_exit_code(code), cause, tail)
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from tfhet import strategies
 from tfhet.errors import JobFailed, UsageError
 from tfhet.launch.job_result import LOG_LIMIT, JobResult
 
@@ -41,6 +42,17 @@ def test_of_a_long_last_word_the_beginning_and_the_end_are_told():
     headline = JobResult.of_script(1, "train.py ended", [last]).headline
     assert headline.startswith("train.py ended: exit code 1 (disk full): OpError: /opt/ml")
     assert headline.endswith("No space left on device") and len(headline) < 400
+
+
+def test_a_long_error_that_another_rank_caused_is_still_known_for_one():
+    text = (
+        "tensorflow.python.framework.errors_impl.UnknownError: {{function_node __wrapped__HorovodAllreduce_device_"
+        "/job:localhost/replica:0/task:0/device:CPU:0}} Horovod has been shut down. This was caused by an exception on "
+        "one of the ranks or an attempt to allreduce, allgather or broadcast a tensor after one of the ranks finished "
+        "execution. If the shutdown was caused by an exception, you should see the exception in the log before the "
+        "first shutdown message. [Op:HorovodAllreduce] name: progress"
+    )
+    assert strategies.get("horovod").is_consequence(JobResult.of_script(1, "train.py ended", [text]).headline)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,8 @@ from tfhet.planes.tensorflow_process import is_noise
         "W tensorflow/core/grappler/costs/op_level_cost_estimator.cc:699] Error in PredictCost() for the op: op: ...",
         "WARNING: All log messages before absl::InitializeLog() is called are written to STDERR",
         "W tensorflow/core/framework/local_rendezvous.cc:404] Local rendezvous: OUT_OF_RANGE: End of sequence",
+        "W0000 data_service_client.cc:450] Failed to heartbeat to dispatcher from iteration client id 3000. Dispatcher",
+        "W0000 data_service_client.cc:93] Failed to release iteration client id: UNAVAILABLE: Failed to release",
     ],
 )
 def test_lines_that_mean_nothing_are_noise(line):

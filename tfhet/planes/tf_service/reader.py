@@ -165,7 +165,7 @@ class ServiceReader(Reader):
             return False
         if not self.stands():
             return True
-        if not isinstance(error, _SERVICE_ERRORS):
+        if not isinstance(error, _SERVICE_ERRORS) and "Iteration id" not in str(error):  # of an earlier dispatcher
             return False
         # A worker or the dispatcher was dying when it was asked; what this reader held is read again.
         log.warning("the data service failed, and is asked again: %s", error_text(error))

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tfhet.clock import SYSTEM, FakeClock
 from tfhet.cluster import free_ports
@@ -246,6 +247,21 @@ def test_a_rank_that_waits_for_an_epoch_to_be_offered_ends_when_it_is_closed(ren
 
 def _threads() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("tfhet-")]
+
+
+@pytest.mark.parametrize(
+    ("error", "is_cut_off"),
+    [
+        (tf.errors.NotFoundError(None, None, "Failed to get split: Iteration id 2000 not found"), True),
+        (tf.errors.UnavailableError(None, None, "Connection reset by peer"), True),
+        (tf.errors.NotFoundError(None, None, "part-1.tfrecord; No such file or directory"), False),
+        (tf.errors.DataLossError(None, None, "corrupted record at 12"), False),
+    ],
+)
+def test_a_worker_with_work_of_an_earlier_dispatcher_cuts_a_reader_off_and_bad_data_do_not(renewed, error, is_cut_off):
+    reader = ServiceReader(pipeline(), renewed.job())
+    reader.agree()
+    assert reader.cut_off_by(error) == is_cut_off
 
 
 def test_a_reader_that_goes_local_needs_no_dispatcher(renewed):
