@@ -246,7 +246,7 @@ def test_a_rank_that_waits_for_an_epoch_to_be_offered_ends_when_it_is_closed(ren
 
 
 def _threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("tfhet-")]
+    return [thread.name for thread in threading.enumerate() if thread.name == "tfhet-ahead"]
 
 
 @pytest.mark.parametrize(
