@@ -202,8 +202,8 @@ class Leader:
             return
         if report.code in STOPPED_CODES:
             self._stopped.add(member)
-        else:
-            self._stop_failure = self._stop_failure or result
+        elif self._stop_failure is None or self._assignment.strategy.is_consequence(self._stop_failure.headline):
+            self._stop_failure = result
         is_failing = self._stopping is None and any(self._results.values())
         if len(self._results) == self.place.size and not is_failing:
             self.trained_s = SYSTEM.monotonic()

@@ -6,6 +6,7 @@ import atexit
 import contextlib
 import logging
 import os
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 
@@ -28,6 +29,11 @@ def main(argv: Sequence[str], env: Mapping[str, str]) -> int:
     training = build(settings, job, paths)
     try:
         training.run()
+    except BaseException:
+        with contextlib.suppress(ValueError):  # not the main thread
+            # Python ends with the default action for signals: a stop would now make a failure look like one in order.
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise
     finally:
         training.collective.shutdown()
     return STOP_CODE if training.was_stopped else 0

@@ -300,6 +300,24 @@ def test_a_stop_that_a_script_did_not_survive_in_order_has_another_code_and_says
     run(scenario())
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_of_failures_during_a_stop_the_one_that_another_caused_is_not_the_cause(assignment_of, leader_of, first):
+    async def scenario() -> None:
+        job = Job(assignment_of, leader_of)
+        await job.begin()
+        job.data[0].report(stop())
+        await until(lambda: len(job.stops) == 4)
+        full = link.RankResult(0, 1, "rank 0: exit code 1: No space left on device")
+        shut = link.RankResult(1, 1, "rank 1: exit code 1: Horovod has been shut down")
+        reports = [(job.chief, full), (job.rank, shut)]
+        for member, report in reports if first == 0 else reversed(reports):
+            member.report(report)
+            await until(lambda: job.chief._stop_failure is not None)
+        assert (await job.end()).cause.endswith("then: rank 0: exit code 1: No space left on device")
+
+    run(scenario())
+
+
 def test_the_launcher_of_a_rank_that_has_stopped_may_go_while_another_rank_saves(assignment_of, leader_of):
     async def scenario() -> None:
         job = Job(assignment_of, leader_of)

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -43,3 +45,24 @@ def test_outside_the_main_thread_nothing_is_heard_and_nothing_fails():
     thread.start()
     thread.join(10)
     assert failed == [] and signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_training_that_has_failed_does_not_look_stopped_when_it_is_asked_to_stop_while_it_ends():
+    script = """
+import os, signal
+from types import SimpleNamespace
+from tfhet.trainer import __main__ as script
+def run():
+    signal.signal(signal.SIGTERM, lambda number, frame: None)  # as a training does
+    raise RuntimeError("the data are gone")
+collective = SimpleNamespace(shutdown=lambda: None)
+script.build = lambda *_: SimpleNamespace(run=run, collective=collective)
+class Late:  # goes when Python has given up its handlers
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+script.late = late = Late()
+late.itself = late
+script.main([], {})
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and "the data are gone" in done.stderr, (done.returncode, done.stderr)

@@ -5,11 +5,15 @@ The dispatcher runs beside the leader, whose loss ends the job anyway, so that t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tfhet.clock import SYSTEM
 from tfhet.cluster import Place
+from tfhet.deadline import in_thread
 from tfhet.errors import shown
 from tfhet.events import Event
 from tfhet.messages import RestartLine, link
@@ -51,7 +55,8 @@ class ServiceLauncherSide(LauncherSide):
             folder=place.paths.base / "tfhet",
             gives_way=place.rank is not None,  # to the training, beside which it runs
         )
-        self._recovery = Recovery(self._fleet, workers, outlets.tell_script, self._failed)
+        self._recovery = Recovery(self._fleet, workers, outlets.tell_script, self._failed, self._when_gone)
+        self._watch: asyncio.Task[None] | None = None
         self._ready: set[str] = set()
         self._registered = 0
         self._native: set[str] | None = None
@@ -169,8 +174,26 @@ class ServiceLauncherSide(LauncherSide):
             self._outlets.say(str(RestartLine(process, code)))
             self._outlets.report(link.Restarted(self._place.host, process, code, cause))
 
+    def _when_gone(self, hosts: Sequence[str], then: Callable[[], None]) -> None:
+        self._watch = asyncio.create_task(self._see_gone(hosts, then))
+
+    async def _see_gone(self, hosts: Sequence[str], then: Callable[[], None]) -> None:
+        ports, address = self._place.ports.plane[WORKERS], self._place.address
+        every = [(address(host), port) for host in hosts for port in ports]
+        living = [place for place in every if await in_thread(_listens, place)]
+        while living and all([await in_thread(_listens, place) for place in living]):
+            await asyncio.sleep(1.0)
+        then()
+
     def _tell(self, facts: Mapping[str, object]) -> None:
         self._outlets.report(link.PlaneReport(facts))
 
     def _failed(self, cause: str) -> None:
         self._outlets.report(link.Failed(1, cause))
+
+
+def _listens(place: tuple[str, int]) -> bool:
+    """Whether a process listens there; a frozen one does."""
+    with contextlib.suppress(OSError), socket.create_connection(place, timeout=2.0):
+        return True
+    return False

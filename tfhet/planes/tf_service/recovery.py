@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from tfhet.messages import rank
 from tfhet.planes.tf_service.fleet import Fleet
 
 RENEWALS = 3
-"""Maximum number of dispatcher renewals caused by workers of one lost host; after that they are accepted."""
+"""Maximum number of renewals caused by workers of one lost host; after that they are accepted and watched."""
 
 
 class Recovery:
@@ -20,14 +20,18 @@ class Recovery:
         workers: Mapping[str, int],
         tell_script: Callable[[rank.Order], None],
         fail: Callable[[str], None],
+        when_gone: Callable[[Sequence[str], Callable[[], None]], None],
     ):
         """fleet: the one with the dispatcher. workers: their number on each host that serves. tell_script: sends a
-        message to the script of this rank. fail: ends the job, with a cause."""
+        message to the script of this rank. fail: ends the job, with a cause. when_gone: makes a call as soon as a
+        worker of these hosts that lives is gone."""
         self._fleet = fleet
         self._workers = dict(workers)
         self._tell_script = tell_script
         self._fail = fail
-        self._lost = False
+        self._when_gone = when_gone
+        self._lost: list[str] = []
+        self._is_watching = False
         self._reads: list[bool] = []
         self._renewals = 0
 
@@ -46,7 +50,7 @@ class Recovery:
 
     def lost(self, host: str) -> None:
         """Lets the ranks read the rest of their epoch from the hosts that are left."""
-        self._lost = True
+        self._lost.append(host)
         self._workers.pop(host, None)
         # An endless data set goes on with the workers that are left; another dispatcher would end it.
         if not (self._reads_endlessly and self._workers):
@@ -58,7 +62,8 @@ class Recovery:
         left are registered.
 
         A frozen worker of the lost host that returns would be given work and be lost again, so the dispatcher is
-        renewed once more.
+        renewed once more. One that lives on without its launcher is accepted in the end; when that host's launcher ends
+        it, the dispatcher would keep its work for it, so it is renewed then.
         """
         if not self._lost or self._reads_endlessly:
             return
@@ -67,7 +72,14 @@ class Recovery:
             self._renewals += 1
             self._renew()
         elif surplus >= 0:
+            if surplus and not self._is_watching:
+                self._is_watching = True
+                self._when_gone(self._lost, self._worker_gone)
             self.tell()
+
+    def _worker_gone(self) -> None:
+        self._is_watching = False
+        self._renew()
 
     def tell(self, is_complete: bool = True) -> None:
         """Sends the script the hosts that serve and are not lost, and whether the dispatcher knows all their workers,

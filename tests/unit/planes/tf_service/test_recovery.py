@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import pytest
 
 from tfhet.messages.rank import ServingHosts
@@ -28,7 +30,12 @@ class Case:
         self.sent: list[ServingHosts] = []
         self.failures: list[str] = []
         self.fleet = Fleet(error)
-        self.recovery = Recovery(self.fleet, {"a": 2, "b": 2}, self._send, self.failures.append)
+        self.gone: list[tuple[list[str], Callable[[], None]]] = []
+        """What is to be called when a worker of which hosts is gone."""
+        self.recovery = Recovery(self.fleet, {"a": 2, "b": 2}, self._send, self.failures.append, self._when_gone)
+
+    def _when_gone(self, hosts: Sequence[str], then: Callable[[], None]) -> None:
+        self.gone.append((list(hosts), then))
 
     def _send(self, hosts: ServingHosts) -> None:
         if not hosts.is_complete:
@@ -57,9 +64,25 @@ def test_workers_of_the_lost_host_that_come_back_are_refused_and_at_last_accepte
         case.know(3)
         assert case.sent[-1] == ServingHosts(("a",), False)
     assert case.fleet.renewed == 1 + RENEWALS
+    assert not case.gone
     case.know(4)
     assert case.fleet.renewed == 1 + RENEWALS
     assert case.sent[-1] == ServingHosts(("a",))
+
+
+def test_a_worker_of_the_lost_host_that_was_accepted_and_then_ends_does_not_keep_its_work():
+    case = Case()
+    case.recovery.lost("b")
+    for known in (3, 3, 3, 3, 4):  # by then its launcher is frozen, and it serves
+        case.know(known)
+    ((hosts, worker_gone),) = case.gone
+    assert hosts == ["b"] and case.fleet.renewed == 1 + RENEWALS
+    worker_gone()
+    assert case.fleet.renewed == 2 + RENEWALS and case.sent[-1] == ServingHosts(("a",), False)
+    case.know(2)
+    assert case.sent[-1] == ServingHosts(("a",)) and len(case.gone) == 1
+    case.know(3)  # another of its workers has come again
+    assert len(case.gone) == 2
 
 
 @pytest.mark.parametrize(("reads", "renewed"), [((), 1), ((True, True), 0), ((True, False), 1)])
