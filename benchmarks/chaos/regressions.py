@@ -12,5 +12,7 @@ REGRESSIONS = {
             "kill:host@data-1:from=scripts:after=1.6",
         ),
     ),
+    # The worker of the lost host lived on until its launcher thawed, and the epoch waited for what it had held.
+    "thawed-after-loss": ("two-and-two", ("hang:launcher@data-1:after=0.5:for=12",)),
 }
 """Cluster and faults."""

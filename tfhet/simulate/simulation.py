@@ -158,8 +158,9 @@ class Simulation:
 
     async def _stop(self) -> None:
         """Ends every host: SIGTERM, and after the grace period SIGKILL."""
-        grace_s = STOP_GRACE_S[self.submission.host_kind]
-        await asyncio.gather(*(child.stop(grace_s) for child in self._children.values()))
+        await asyncio.gather(
+            *(child.stop(STOP_GRACE_S[self.submission.host_kind]) for child in self._children.values())
+        )
 
     async def _watch(self) -> None:
         """Notes when the ranks begin to read, when they have ended, and when the last launcher has ended."""
@@ -191,11 +192,10 @@ class Simulation:
 
     async def _ends(self) -> None:
         """Waits for the end of all launchers. One that was frozen for ever is killed when the others have ended."""
-        frozen = self._injector.frozen
         ends = {label: asyncio.create_task(self._see_end(label, child)) for label, child in self._children.items()}
-        while not all(end.done() for label, end in ends.items() if label not in frozen):
+        while not all(end.done() for label, end in ends.items() if label not in self._injector.frozen):
             await asyncio.wait([end for end in ends.values() if not end.done()], timeout=0.2)
-        await asyncio.gather(*(kill_all(child) for label, child in self._children.items() if label in frozen))
+        await asyncio.gather(*(kill_all(self._children[label]) for label in self._injector.frozen))
         await asyncio.gather(*ends.values())
 
     async def _see_end(self, label: str, child: Child) -> None:
@@ -237,10 +237,8 @@ class Simulation:
 
     def _collected(self) -> Mapping[str, Path]:
         """Archives that a platform would store; none for process hosts, whose directories stay."""
-        if self.submission.host_kind == "process":
-            return {}
         try:
-            return training_job.collect(self.hosts, self.folder.path)
+            return {} if self.submission.host_kind == "process" else training_job.collect(self.hosts, self.folder.path)
         except OSError as error:  # a full disk: the record must not be lost over it
             self._on_line(f"[simulate] the hosts' files cannot be packed: {error}")
             return {}
@@ -267,10 +265,10 @@ class Simulation:
             return self._are_up
         with contextlib.suppress(OSError):
             found = self._events.read()
-            if "training.started" in found and self._started_s is None:
-                self._started_s = SYSTEM.monotonic()
             if moment == "end":
                 return found.get("rank.ended", {}).get("code") == 0
+            if "training.started" in found and self._started_s is None:
+                self._started_s = SYSTEM.monotonic()
             silent = self._started_s is not None and SYSTEM.monotonic() > self._started_s + SILENT_SCRIPT_S
             return silent or ("training.started" if moment == "scripts" else "training.reading") in found
         return False
@@ -281,7 +279,7 @@ class Simulation:
 
         def write(line: str) -> None:
             with open(path, "a", encoding="utf-8") as log:
-                log.write(line + "\n")
+                print(line, file=log)
             self._on_line(f"{tag}{line}")
 
         return write
