@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Iterable, Iterator, Set
 
 from tfhet.clock import SYSTEM
@@ -33,16 +34,24 @@ for fd in map(int, sys.argv[1:]):
 """
 
 
+class _Addresses(set[str]):
+    """A set that a thread fills as long as somebody has it."""
+
+
 def addresses(hosts: Iterable[str]) -> Set[str]:
     """The IP addresses of hosts, given by name or address: a set that grows, because a thread looks them up, again
     every `_RETRY_S` until each is known. Nothing waits for a name service that hangs."""
-    found: set[str] = set()
+    found = _Addresses()
+    place = weakref.ref(found)
 
     def look_up(unknown: list[str]) -> None:
-        while unknown:
+        while unknown and place() is not None:
             for host in tuple(unknown):
                 with contextlib.suppress(OSError, UnicodeError):
-                    found.update(_plain(str(one[4][0])) for one in socket.getaddrinfo(host, None))
+                    known = {_plain(str(one[4][0])) for one in socket.getaddrinfo(host, None)}
+                    if (still := place()) is not None:
+                        still.update(known)
+                    del still
                     unknown.remove(host)
             SYSTEM.sleep(_RETRY_S if unknown else 0.0)
 

@@ -72,3 +72,18 @@ def test_a_name_that_cannot_be_looked_up_at_first_is_looked_up_again_and_nothing
     assert not found
     answers.set()
     assert _grows_to(found, {"10.0.0.1"}) and tries == ["algo-1", "algo-1"]
+
+
+def test_nobody_looks_up_names_for_a_reader_that_is_gone(monkeypatch):
+    def fails(host: str, port: None) -> object:
+        raise socket.gaierror("Name or service not known")
+
+    before = set(threading.enumerate())
+    monkeypatch.setattr(socket, "getaddrinfo", fails)
+    monkeypatch.setattr(hangup, "_RETRY_S", 0.01)
+    found = addresses(["algo-1"])
+    (thread,) = set(threading.enumerate()) - before
+    assert thread.is_alive() and not found
+    del found
+    thread.join(30)
+    assert not thread.is_alive()
