@@ -158,11 +158,13 @@ def _notes(record: Record) -> list[str]:
     return [*notes, "--peers install installs what a package index has"] if notes else []
 
 
-SUITE = Suite(
-    name="stages",
-    does="CPU per image of a chain of stages, against other libraries, and of each stage",
-    options=_options,
-    run=_run,
-    draw=drawn_bars(bars),
-    notes=_notes,
+SUITE = drawn_bars(
+    Suite(
+        name="stages",
+        does="CPU per image of a chain of stages, against other libraries, and of each stage",
+        options=_options,
+        run=_run,
+        notes=_notes,
+    ),
+    bars,
 )
