@@ -127,8 +127,5 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
 
 
 SUITE = Suite(
-    name="stages",
-    does="CPU per image of a chain of stages, and of each stage",
-    options=options_of_a_chain,
-    run=_run,
+    name="stages", does="CPU per image of a chain of stages, and of each stage", options=options_of_a_chain, run=_run
 )
