@@ -45,7 +45,6 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]) -> Record:
-    stages.check(options)
     peers = peer_cases.wanted(options.peers)
     if options.each is not None:
         stages.without_gpu()

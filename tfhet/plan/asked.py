@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Callable
 
 from tfhet import catalogue
+from tfhet.arguments import check_positive
 from tfhet.errors import UsageError
 from tfhet.plan.decision import Plan, make_plan
 from tfhet.plan.host import ClusterShape, HostType
@@ -62,8 +63,7 @@ def _workload(args: argparse.Namespace, profile: Profile, plane: DataPlane, toda
     else:
         rate = _range("accelerator_examples_per_s", args.accelerator_examples_per_s)
         step_ms = Interval(*(1e3 * batch_size / each for each in (rate.value, rate.high, rate.low)))
-    if args.source_mb_per_s is not None and not args.source_mb_per_s > 0:
-        raise UsageError(f"--source_mb_per_s {args.source_mb_per_s}: give more than 0")
+    check_positive(args, "source_mb_per_s")
     return Workload(
         PipelineCost.of(profile),
         Trainer({today.dnn.gpu_kind or "": step_ms}, batch_size, Interval.exact(args.trainer_cpu_ms)),
