@@ -64,11 +64,8 @@ class Ways(contextlib.AsyncExitStack):
         process = AnsweringProcess(
             " ".join((module, *arguments)), [sys.executable, "-m", module, *arguments], env, ANSWER_LIMIT_S
         )
-        self.callback(self._end, process)
+        self.callback(process.close, GRACE_S)
         return process
-
-    def _end(self, process: AnsweringProcess) -> None:
-        process.close(GRACE_S)
 
 
 def quiet(env: Mapping[str, str]) -> dict[str, str]:
