@@ -1,7 +1,4 @@
-"""Arguments of a command as the fields of a frozen dataclass: `--NAME VALUE` for each field, all with defaults.
-
-settings, rest = arguments.parse(LaunchSettings, sys.argv[1:], "launcher.py")
-"""
+"""Arguments of a command as the fields of a frozen dataclass: `--NAME VALUE` for each field, all with defaults."""
 
 from __future__ import annotations
 

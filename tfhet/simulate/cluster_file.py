@@ -1,14 +1,4 @@
-"""The cluster file: groups, channels and launcher arguments of a simulated cluster, in YAML.
-
-name: demo
-groups:
-  data_group: {hosts: 1, instance_type: ml.c5.xlarge, cpus: 0.2, memory_mib: 1536, mbit_per_s: 100}
-  dnn_group:  {hosts: 1, ranks: 2, instance_type: ml.p3.8xlarge}
-channels:                        # name: directory; "digits/..." is the demonstration data
-  training: digits/train
-launcher:                        # arguments of the launcher, before those of the command line
-  data_host_workers: 1
-"""
+"""The cluster file: groups, channels and launcher arguments of a simulated cluster, in YAML, like the `presets`."""
 
 from __future__ import annotations
 
