@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
+from fake_clock import FakeClock
 
 from benchmarks.cluster_runs import batch_cpu, host_cpu
 from benchmarks.cluster_runs import point as scaling_point
@@ -21,7 +22,6 @@ from benchmarks.cluster_runs.stopped import Stopped
 from benchmarks.job_scripts import SOURCE_DIR
 from benchmarks.scaling import suite as scaling
 from benchmarks.scaling.alone import Alone
-from tfhet.clock import FakeClock
 from tfhet.container import Limits
 from tfhet.errors import JobFailed, UsageError
 from tfhet.launch.settings import LaunchSettings

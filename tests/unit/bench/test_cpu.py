@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
+from fake_clock import FakeClock
 
 from tfhet.bench import cpu, cpu_work
 from tfhet.bench.cpu import ALONE, PASS_MS, SPEED, SUITE, Turn
-from tfhet.clock import FakeClock
 from tfhet.errors import TfhetError, UsageError
 from tfhet.events import Event
 from tfhet.record import Figure, Record

@@ -7,12 +7,13 @@ import sys
 from dataclasses import asdict
 
 import pytest
+from fake_clock import FakeClock
 
 from tfhet.bench.transport import figures_of
 from tfhet.bench.wire import lane
 from tfhet.bench.wire.lane import CLIENTS, DISPATCHER, LEAST, WORKERS, Lane, Turn, rounds
 from tfhet.bench.wire.load import SELECTION, SIZES, SNAPPY, Load, combined
-from tfhet.clock import FakeClock, cpu_of
+from tfhet.clock import cpu_of
 from tfhet.errors import TfhetError, UsageError
 from tfhet.events import Event
 from tfhet.planes.tf_service import TF_SERVICE

@@ -13,8 +13,9 @@ import pytest
 
 boto3 = pytest.importorskip("boto3")
 
+from fake_clock import FakeClock  # noqa: E402
+
 from tfhet import aws, catalogue  # noqa: E402
-from tfhet.clock import FakeClock  # noqa: E402
 from tfhet.errors import UsageError  # noqa: E402
 from tfhet.follow.command import add  # noqa: E402
 from tfhet.follow.examination import examine  # noqa: E402

@@ -5,8 +5,8 @@ import contextlib
 from pathlib import Path
 
 import pytest
+from fake_clock import FakeClock
 
-from tfhet.clock import FakeClock
 from tfhet.record import HostUsage, Timeline, TimelineFile, UsageSample
 from tfhet.telemetry import sampler
 from tfhet.telemetry.host_counters import HostCounts

@@ -64,8 +64,11 @@ class Ways(contextlib.AsyncExitStack):
         process = AnsweringProcess(
             " ".join((module, *arguments)), [sys.executable, "-m", module, *arguments], env, ANSWER_LIMIT_S
         )
-        self.callback(process.close, GRACE_S)
+        self.callback(self._end, process)
         return process
+
+    def _end(self, process: AnsweringProcess) -> None:
+        process.close(GRACE_S)
 
 
 def quiet(env: Mapping[str, str]) -> dict[str, str]:
