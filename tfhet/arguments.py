@@ -1,11 +1,9 @@
-"""Arguments of a command as the fields of a frozen dataclass: `--NAME VALUE` for each field, all with defaults.
-
-settings, rest = arguments.parse(LaunchSettings, sys.argv[1:], "launcher.py")
-"""
+"""Arguments of a command as the fields of a frozen dataclass: `--NAME VALUE` for each field, all with defaults."""
 
 from __future__ import annotations
 
 import argparse
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, fields
@@ -49,6 +47,14 @@ def declared(kind: type[Any]) -> list[Field[Any]]:
 def underscored(argv: Sequence[str]) -> list[str]:
     """The same words with `_` for `-` in the names of arguments."""
     return [re.sub(r"^--[^=]*", lambda found: "--" + found.group()[2:].replace("-", "_"), word) for word in argv]
+
+
+def check_positive(options: object, *names: str) -> None:
+    """Raises UsageError for an attribute, named like its option, that is given and is not a number above 0."""
+    for name in names:
+        value = getattr(options, name)
+        if value is not None and not 0 < value < math.inf:
+            raise UsageError(f"--{name} {value:g}: give more than 0")
 
 
 def truth(word: str) -> bool:

@@ -1,8 +1,4 @@
-"""A registry: implementations of one protocol by name, with those of third parties by entry points.
-
-PLANES = Registry("data plane", "tfhet.planes", {"local": "tfhet.planes.local:LOCAL"})
-PLANES.get("local")
-"""
+"""A registry: implementations of one protocol by name, with those of third parties by entry points."""
 
 from __future__ import annotations
 

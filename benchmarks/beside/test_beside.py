@@ -3,9 +3,9 @@ from __future__ import annotations
 import os
 
 import pytest
+from fake_clock import FakeClock
 
 from benchmarks.beside import suite as beside
-from tfhet.clock import FakeClock
 from tfhet.events import Event
 from tfhet.record import Figure, Record
 

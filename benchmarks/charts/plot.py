@@ -2,26 +2,51 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tfhet.bench.command import PICTURES
+from tfhet.bench import Suite
+from tfhet.bench.command import check_output
 from tfhet.errors import UsageError
+from tfhet.events import Observer
 from tfhet.record import Figure, Record
 from tfhet.report import numbers
 from tfhet.report.bars import LOG_FROM
 
+PICTURES = (".png", ".svg", ".pdf")
 
-def drawn_bars(bars: Callable[[Record], tuple[str, Mapping[str, Figure]]]) -> Callable[[Record, Path], Path]:
-    """A suite's `draw` that draws bars. bars: a record to a title and figures of one unit."""
+
+def drawn(suite: Suite, draw: Callable[[Record, Path], Path]) -> Suite:
+    """The suite with the option `--plot FILE`: what it measured as a picture. draw: writes it, and returns the file."""
+
+    def options(parser: argparse.ArgumentParser) -> None:
+        suite.options(parser)
+        parser.add_argument("--plot", type=Path, metavar="FILE", help=f"write a picture ({', '.join(PICTURES)})")
+
+    def run(options: argparse.Namespace, observer: Observer, command: Sequence[str]) -> Record:
+        if options.plot:
+            check_plot(options.plot)
+            check_output("--plot", options.plot)
+        record = suite.run(options, observer, command)
+        if options.plot:
+            print(f"plot: {draw(record, options.plot)}")
+        return record
+
+    return replace(suite, options=options, run=run)
+
+
+def drawn_bars(suite: Suite, bars: Callable[[Record], tuple[str, Mapping[str, Figure]]]) -> Suite:
+    """The suite with the option `--plot FILE` for bars. bars: a record to a title and figures of one unit."""
 
     def draw(record: Record, path: Path) -> Path:
         title, figures = bars(record)
         return plot_bars(figures, path, title=title)
 
-    return draw
+    return drawn(suite, draw)
 
 
 def check_plot(path: Path | str) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from benchmarks.charts.plot import plot_bars
+from benchmarks.charts.plot import drawn, plot_bars
+from tfhet.bench import Suite, run_suite
 from tfhet.errors import UsageError
-from tfhet.record import Figure
+from tfhet.events import Observer
+from tfhet.record import Figure, Record
 
 
 def figures(*values: float) -> dict[str, Figure]:
@@ -43,3 +47,18 @@ def test_without_matplotlib_the_extra_is_named(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(UsageError, match=r"pip install 'tfhet\[demo\]'"):
         plot_bars(figures(1.0), tmp_path / "bars.png")
+
+
+def test_a_suite_that_draws_has_the_option_for_it_and_says_before_it_measures_what_no_picture_can_be(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("matplotlib")
+
+    def measured(options: argparse.Namespace, observer: Observer, command: Sequence[str]) -> Record:
+        return Record.of("toy", {"toy.us": Figure.of([1.0], unit="us")})
+
+    suite = drawn(Suite("toy", "nothing", lambda parser: None, measured), lambda record, path: path)
+    assert run_suite(suite, ["--plot", str(tmp_path / "toy.png")], "toy") == 0
+    assert f"plot: {tmp_path / 'toy.png'}" in capsys.readouterr().out
+    assert run_suite(suite, ["--plot", "toy.gif"], "toy") == 2
+    assert "must end with one of .png, .svg, .pdf" in capsys.readouterr().err

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import chosen
+from benchmarks.charts.plot import drawn
 from benchmarks.cluster.case import CASES, ClusterCase, Variant
 from benchmarks.cluster.chart import draw
 from benchmarks.cluster.run import measured
@@ -208,12 +209,14 @@ def _notes(record: Record) -> list[str]:
     return [*lines, *(f"not kept: {breach}" for breach in breaches(record))]
 
 
-SUITE = Suite(
-    name="cluster",
-    does="training without data hosts, with them, and from memory, on scaled instances, and its price (root)",
-    options=_options,
-    run=_run,
-    draw=draw,
-    notes=_notes,
-    is_kept=lambda record: not breaches(record),
+SUITE = drawn(
+    Suite(
+        name="cluster",
+        does="training without data hosts, with them, and from memory, on scaled instances, and its price (root)",
+        options=_options,
+        run=_run,
+        notes=_notes,
+        is_kept=lambda record: not breaches(record),
+    ),
+    draw,
 )

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from benchmarks.cluster import suite as cluster
 from benchmarks.cluster import table as cluster_table
 from benchmarks.cluster.case import CASES, ClusterCase, Variant
+from benchmarks.cluster.chart import draw
 from benchmarks.cluster.run import point_from_json
 from benchmarks.cluster.table import pays_until, saving_pct
 from benchmarks.cluster.unfinished import Unfinished
@@ -237,22 +238,20 @@ def test_all_variants_take_turns_with_the_accelerator_that_the_first_one_asks_fo
     assert run.asked[0][1] == 0.0 and [step for _, step in run.asked[1:]] == [pytest.approx(0.38 * FIRST_S)] * 12
     assert record.name == "cluster.aws-post" and record.figures["cluster.aws-post.example_speedup"].n == 8
     assert record.details["accelerator_ms"] == pytest.approx(114.0) and "38 %" in record.details["accelerator"]
-    assert cluster.SUITE.draw is not None
     assert cluster.SUITE.is_kept(record)
     notes = cluster.SUITE.notes(Record.from_json(json.loads(json.dumps(record.to_json()))))
     assert any("1/160 of their vCPUs" in line for line in notes) and not any("not kept" in line for line in notes)
     pytest.importorskip("matplotlib")
-    assert cluster.SUITE.draw(record, tmp_path / "cluster.svg").stat().st_size > 1000
+    assert draw(record, tmp_path / "cluster.svg").stat().st_size > 1000
 
 
 def test_a_sweep_is_measured_and_drawn_and_an_accelerator_can_be_named(run: Fake, tmp_path: Path) -> None:
     record = run("--case", "imagenet-224", "--repeats", "1", "--step_ms", "300")
     assert {step for _, step in run.asked[1:]} == {0.3} and record.details["accelerator"] == "as --step_ms says"
-    assert cluster.SUITE.draw is not None
     assert not cluster.SUITE.is_kept(record)
     assert "not kept: pays_until_data_hosts is 0, not between 1 and inf" in cluster.SUITE.notes(record)
     pytest.importorskip("matplotlib")
-    assert cluster.SUITE.draw(record, tmp_path / "cluster.svg").stat().st_size > 1000
+    assert draw(record, tmp_path / "cluster.svg").stat().st_size > 1000
 
 
 def test_warm_up_rounds_enter_no_figure(run: Fake) -> None:

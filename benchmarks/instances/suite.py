@@ -16,6 +16,7 @@ from pathlib import Path
 import psutil
 
 from benchmarks import chosen
+from benchmarks.charts.plot import drawn
 from benchmarks.cluster_runs.awake_cpus import awake
 from benchmarks.cluster_runs.observed_job import new_place
 from benchmarks.instances.candidate import TYPES, Candidate, candidates, parse_speeds
@@ -133,11 +134,13 @@ def _notes(record: Record) -> list[str]:
     return [*lines, *([f"runs: {details['runs']}"] if details["runs"] else [])]
 
 
-SUITE = Suite(
-    name="instances",
-    does="which instance type is best for a job, by what binds it: time, cost and use of each, simulated (root)",
-    options=_options,
-    run=_run,
-    draw=draw,
-    notes=_notes,
+SUITE = drawn(
+    Suite(
+        name="instances",
+        does="which instance type is best for a job, by what binds it: time, cost and use of each, simulated (root)",
+        options=_options,
+        run=_run,
+        notes=_notes,
+    ),
+    draw,
 )

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_clock import FakeClock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,7 +24,6 @@ from benchmarks.instances.run import InstanceRun, result_of
 from benchmarks.instances.table import best, draw, figures_of, rows
 from benchmarks.job_scripts.instances_train import INPUTS, paced
 from tfhet.catalogue import shipped
-from tfhet.clock import FakeClock
 from tfhet.container import kernel
 from tfhet.errors import JobFailed, UsageError
 from tfhet.record import Record, RunSummary

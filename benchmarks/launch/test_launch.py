@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from fake_clock import FakeClock
 
 from benchmarks.job_scripts import SOURCE_DIR, stamp
 from benchmarks.launch import suite as launch
 from benchmarks.launch.flow_run import FLOWS, Flow, FlowRun, Load, times
 from benchmarks.launch.listener import JobListener
-from tfhet.clock import FakeClock
 from tfhet.errors import JobFailed, UsageError
 from tfhet.events import Event
 from tfhet.launch.settings import LaunchSettings

@@ -8,13 +8,13 @@ import socket
 import threading
 
 import pytest
+from fake_clock import FakeClock
 
 from benchmarks import child_environment
 from benchmarks.limits import busy_process
 from benchmarks.limits import suite as limits
 from benchmarks.limits.suite import BANDWIDTH, CPU, SUITE, Trial
 from tfhet.bench.child_process import AnsweringProcess
-from tfhet.clock import FakeClock
 from tfhet.container import kernel
 from tfhet.errors import TfhetError, UsageError
 from tfhet.events import Event

@@ -15,10 +15,10 @@ from benchmarks.plan.phase import DRAWN
 from benchmarks.plan.yardstick import Pace, Yardstick
 from tfhet.bench.harness import report
 from tfhet.clock import SYSTEM
+from tfhet.errors import UsageError
 from tfhet.events import Observer
 from tfhet.plan import Interval
 from tfhet.plan import Where as Place
-from tfhet.plan.asked import over_ideal
 from tfhet.plan.ceiling import Resource
 from tfhet.record import Record, median
 
@@ -84,6 +84,15 @@ def freeze(
         extra_ms=_spread([one.extra_ms for one in tried if one.is_fed]),
         runs=[one.outcome.told() for one in tried],
     )
+
+
+def over_ideal(record: Record) -> Interval:
+    """Returns the CPU of a job over that of its parts alone: the median, minimum and maximum of all points in a record
+    of the scaling benchmark. Raises UsageError for another record."""
+    ratios = [record.figures[point["figure"]].value for point in record.details.get("over_ideal", ())]
+    if not ratios:
+        raise UsageError(f"the record is of {record.name!r}; give one of the scaling benchmark")
+    return Interval(median(ratios), min(ratios), max(ratios))
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from benchmarks.charts.plot import drawn
 from benchmarks.charts.scatter import plot_points
 from benchmarks.cluster_runs import job_data
 from benchmarks.cluster_runs.observed_job import new_place
@@ -168,12 +169,14 @@ def _is_kept(record: Record) -> bool:
     )
 
 
-SUITE = Suite(
-    name="plan",
-    does="the step that the plan's model predicts, against that of simulated clusters drawn by seed (root)",
-    options=_options,
-    run=_run,
-    draw=_draw,
-    notes=_notes,
-    is_kept=_is_kept,
+SUITE = drawn(
+    Suite(
+        name="plan",
+        does="the step that the plan's model predicts, against that of simulated clusters drawn by seed (root)",
+        options=_options,
+        run=_run,
+        notes=_notes,
+        is_kept=_is_kept,
+    ),
+    _draw,
 )

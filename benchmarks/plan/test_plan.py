@@ -29,7 +29,7 @@ from tfhet.plan import Interval
 from tfhet.plan import Where as Place
 from tfhet.plan.ceiling import Resource
 from tfhet.planes.tf_service import ServiceSettings
-from tfhet.record import Record, RunSummary
+from tfhet.record import Figure, Record, RunSummary
 from tfhet.simulate.simulation import STOPPED_ON_REQUEST
 from tfhet.trainer.settings import Settings
 
@@ -329,7 +329,7 @@ def test_the_suite_measures_what_a_job_takes_over_its_parts_before_it_draws(
     assert [words.split(":")[0] for words in record.details["failed"]] == ["case 1"]
     assert not plan.SUITE.is_kept(record)
     assert any("case 1: a host died" in line for line in plan.SUITE.notes(record))
-    drawn = plan.SUITE.draw(record, tmp_path / "plan.svg")  # type: ignore[misc]
+    drawn = plan._draw(record, tmp_path / "plan.svg")
     assert drawn.stat().st_size > 0
 
 
@@ -346,3 +346,14 @@ def test_finished_cases_and_the_model_are_kept_when_a_suite_goes_on(simulated: l
         plan.SUITE.run(options(path, 5, "--resume", "--seed", "1"), lambda event: None, [])
     with pytest.raises(UsageError, match="name it"):
         plan.SUITE.run(options(None, 5, "--resume"), lambda event: None, [])
+
+
+def test_what_a_job_takes_over_its_parts_comes_from_the_record_of_scaling():
+    figures = {
+        f"scaling.aws_cifar.own.data_hosts_{n}": Figure.single(x, unit="x") for n, x in enumerate((1.01, 1.02, 1.04))
+    }
+    record = Record("scaling", figures, details={"over_ideal": [{"figure": name} for name in figures]})
+    found = plan_freeze.over_ideal(record)
+    assert (found.value, found.low, found.high) == (1.02, 1.01, 1.04)
+    with pytest.raises(UsageError, match="scaling benchmark"):
+        plan_freeze.over_ideal(Record("stages"))

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from benchmarks import chosen
 from benchmarks.charts.panels import Panel, plot_panels
+from benchmarks.charts.plot import drawn
 from benchmarks.cluster_runs import job_data
 from benchmarks.cluster_runs.awake_cpus import awake
 from benchmarks.cluster_runs.limited_child import LimitedChild
@@ -333,12 +334,14 @@ def _draw(record: Record, path: Path) -> Path:
     return plot_panels(panels, path, across="data hosts")
 
 
-SUITE = Suite(
-    name="scaling",
-    does="step time over the number of data hosts, against what their CPUs allow at best (emulated accelerator; root)",
-    options=_options,
-    run=_run,
-    draw=_draw,
-    notes=_notes,
-    is_kept=lambda record: record.figures[WORST].value <= TARGET,
+SUITE = drawn(
+    Suite(
+        name="scaling",
+        does="step time by number of data hosts, against what their CPUs allow at best (emulated accelerator; root)",
+        options=_options,
+        run=_run,
+        notes=_notes,
+        is_kept=lambda record: record.figures[WORST].value <= TARGET,
+    ),
+    _draw,
 )

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
+from fake_clock import FakeClock
 
 from benchmarks.cluster_runs import batch_cpu, host_cpu
 from benchmarks.cluster_runs import point as scaling_point
@@ -21,7 +22,6 @@ from benchmarks.cluster_runs.stopped import Stopped
 from benchmarks.job_scripts import SOURCE_DIR
 from benchmarks.scaling import suite as scaling
 from benchmarks.scaling.alone import Alone
-from tfhet.clock import FakeClock
 from tfhet.container import Limits
 from tfhet.errors import JobFailed, UsageError
 from tfhet.launch.settings import LaunchSettings
@@ -145,8 +145,7 @@ def test_all_points_of_all_loads_are_measured_and_drawn(suite: Callable[..., Rec
     assert record.figures[scaling.WORST].value == pytest.approx(1.0)
     assert [row["data hosts"] for row in record.details["rows"]] == [0, 2, 0, 2]
     pytest.importorskip("matplotlib")
-    assert scaling.SUITE.draw is not None
-    assert scaling.SUITE.draw(record, tmp_path / "scaling.svg").stat().st_size > 1000
+    assert scaling._draw(record, tmp_path / "scaling.svg").stat().st_size > 1000
 
 
 def test_a_point_is_held_against_what_its_parts_cost_right_before_and_right_after_it(

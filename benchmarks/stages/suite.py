@@ -45,7 +45,6 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]) -> Record:
-    stages.check(options)
     peers = peer_cases.wanted(options.peers)
     if options.each is not None:
         stages.without_gpu()
@@ -158,11 +157,13 @@ def _notes(record: Record) -> list[str]:
     return [*notes, "--peers install installs what a package index has"] if notes else []
 
 
-SUITE = Suite(
-    name="stages",
-    does="CPU per image of a chain of stages, against other libraries, and of each stage",
-    options=_options,
-    run=_run,
-    draw=drawn_bars(bars),
-    notes=_notes,
+SUITE = drawn_bars(
+    Suite(
+        name="stages",
+        does="CPU per image of a chain of stages, against other libraries, and of each stage",
+        options=_options,
+        run=_run,
+        notes=_notes,
+    ),
+    bars,
 )

@@ -128,7 +128,7 @@ def note_cost(folder: Path, notes: int = NOTES) -> NoteCost:
     for number in range(notes):
         sampler.sample()
         if number % BATCH == 0:
-            sampler.write()
+            sampler.file.append(sampler._taken())
     sampled_s = SYSTEM.cpu()
     meter = Meter()
     journal = Journal(JobContext("job", "homogeneous", host="host", timeline_dir=str(folder)), meter)

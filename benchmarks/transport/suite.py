@@ -126,11 +126,13 @@ def bars(record: Record) -> tuple[str, dict[str, Figure]]:
     return "transport: CPU seconds of the reading side per GB", {text: found[name] for text, name in words.items()}
 
 
-SUITE = Suite(
-    name=PREFIX,
-    does="tf.data service's CPU per GB, and GB/s, against a socket, gRPC and other loaders, by allocator",
-    options=_options,
-    run=_run,
-    draw=drawn_bars(bars),
-    notes=_notes,
+SUITE = drawn_bars(
+    Suite(
+        name=PREFIX,
+        does="tf.data service's CPU per GB, and GB/s, against a socket, gRPC and other loaders, by allocator",
+        options=_options,
+        run=_run,
+        notes=_notes,
+    ),
+    bars,
 )

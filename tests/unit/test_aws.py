@@ -9,9 +9,9 @@ import pytest
 boto3 = pytest.importorskip("boto3")
 
 import botocore.exceptions as wrong  # noqa: E402
+from fake_clock import FakeClock  # noqa: E402
 
 from tfhet.aws import PATIENCE_S, AwsRefused, Patient, client  # noqa: E402
-from tfhet.clock import FakeClock  # noqa: E402
 from tfhet.errors import NotReady, UsageError  # noqa: E402
 
 

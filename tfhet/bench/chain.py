@@ -114,10 +114,7 @@ def _alone(course: Course, name: str, work: Callable[..., Any], images: tf.Tenso
 
 
 def reading(
-    name: str,
-    count: int,
-    build: Callable[[], Iterable[Any]],
-    images: Callable[[Any], Any] = lambda element: element,
+    name: str, count: int, build: Callable[[], Iterable[Any]], images: Callable[[Any], Any] = lambda element: element
 ) -> Case:
     """Returns a case whose run reads the data set that `build` makes, in whose elements `images` finds the images.
 

@@ -15,7 +15,6 @@ from tfhet.events import Event
 from tfhet.report import duration, figure_table, show
 
 PROGRAM = "tfhet bench"
-PICTURES = (".png", ".svg", ".pdf")
 
 
 def run(argv: Sequence[str]) -> int:
@@ -47,16 +46,14 @@ def _run(suite: Suite, argv: list[str], program: str) -> int:
     for name, least in (("repeats", 1), ("warmup", 0)):
         if getattr(options, name) < least:
             raise UsageError(f"--{name} {getattr(options, name)}: must be at least {least}")
-    for flag, path in (("--json", options.json), ("--plot", options.plot)):
-        _check_output(flag, path)
+    if options.json:
+        check_output("--json", options.json)
     record = suite.run(options, show_progress, (*program.split(), *argv))
     show(figure_table(record.figures, title=record.name))
     for note in suite.notes(record):
         print(note)
     if options.json:
         print(f"record: {record.write(options.json)}")
-    if options.plot and suite.draw:
-        print(f"plot: {suite.draw(record, options.plot)}")
     return 0 if suite.is_kept(record) else 1
 
 
@@ -72,19 +69,12 @@ def parser(suite: Suite, program: str) -> argparse.ArgumentParser:
     for name, default, words in counts:
         made.add_argument(f"--{name}", type=int, default=default, metavar="N", help=f"{words} (default %(default)s)")
     made.add_argument("--json", type=Path, metavar="FILE", help="write the record, raw samples included")
-    made.set_defaults(plot=None)
-    if suite.draw is not None:
-        made.add_argument("--plot", type=Path, metavar="FILE", help=f"write a picture ({', '.join(PICTURES)})")
     suite.options(made)
     return made
 
 
-def _check_output(flag: str, path: Path | None) -> None:
+def check_output(flag: str, path: Path) -> None:
     """Raises UsageError, before minutes of measuring, for a file that could not be written."""
-    if path is None:
-        return
-    if flag == "--plot" and path.suffix.lower() not in PICTURES:
-        raise UsageError(f"--plot {path}: the name must end with one of {', '.join(PICTURES)}")
     if path.is_dir():
         raise UsageError(f"{flag} {path} is a folder: name a file in it")
     try:

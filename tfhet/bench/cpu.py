@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from tfhet.arguments import check_positive
 from tfhet.bench import cpu_work
 from tfhet.bench.child_process import AnsweringProcess
 from tfhet.bench.harness import in_rounds
@@ -90,8 +91,7 @@ def _reference(path: Path | None) -> Record | None:
 
 
 def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]) -> Record:
-    if options.passes < 1 or (options.processes is not None and options.processes < 1):
-        raise UsageError(f"--passes {options.passes} --processes {options.processes}: give at least 1")
+    check_positive(options, "passes", "processes")
     reference = _reference(options.reference)
     count = options.processes or int(machine()["cores_usable"])
     with contextlib.ExitStack() as stack:

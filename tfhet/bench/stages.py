@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tfhet.arguments import check_positive
 from tfhet.bench import chain
 from tfhet.bench.case import Case, Measurement
 from tfhet.bench.harness import measure
 from tfhet.bench.suite import Suite
-from tfhet.errors import UsageError
 from tfhet.events import Observer
 from tfhet.record import Record
 
@@ -76,17 +76,10 @@ def options_of_a_chain(parser: argparse.ArgumentParser) -> None:
     add("--cache", type=Path, metavar="DIR", help="folder where data are kept (default ~/.cache)")
 
 
-def check(options: argparse.Namespace) -> None:
-    """Raises UsageError for numbers below 1."""
-    for name in ("examples", "batch_size", "threads"):
-        value = getattr(options, name)
-        if value is not None and value < 1:
-            raise UsageError(f"--{name} {value}: give at least 1")
-
-
 @contextlib.contextmanager
 def prepared(options: argparse.Namespace) -> Iterator[Prepared]:
     """Yields the chain that the options name, on records in a folder that goes with the context. Raises UsageError."""
+    check_positive(options, "examples", "batch_size", "threads")
     from tfhet import source as source_room
     from tfhet import stages as stage_room
     from tfhet.placement import Pipeline
@@ -119,7 +112,6 @@ def without_gpu() -> None:
 
 
 def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]) -> Record:
-    check(options)
     with prepared(options) as made:
         taken = measure(made.cases, repeats=options.repeats, warmup=options.warmup, observer=observer)
     figures = chain.figures_of(made.course, taken, made.steps)
@@ -127,8 +119,5 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
 
 
 SUITE = Suite(
-    name="stages",
-    does="CPU per image of a chain of stages, and of each stage",
-    options=options_of_a_chain,
-    run=_run,
+    name="stages", does="CPU per image of a chain of stages, and of each stage", options=options_of_a_chain, run=_run
 )

@@ -6,7 +6,6 @@ import argparse
 import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from tfhet.errors import unknown
 from tfhet.events import Observer
@@ -27,8 +26,6 @@ class Suite:
     """Adds the suite's own options; `--json`, `--repeats` and `--warmup` are every suite's."""
     run: Callable[[argparse.Namespace, Observer, Sequence[str]], Record]
     """Measures: (options, observer, command line) -> record. Raises UsageError for options that do not fit."""
-    draw: Callable[[Record, Path], Path] | None = None
-    """Writes a picture of the record to a file and returns the file; with it the suite has the option `--plot`."""
     notes: Callable[[Record], Sequence[str]] = lambda record: ()
     """Lines below the printed table, such as what could not be measured."""
     is_kept: Callable[[Record], bool] = lambda record: True

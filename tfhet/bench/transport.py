@@ -14,6 +14,7 @@ from typing import Any
 
 import psutil
 
+from tfhet.arguments import check_positive
 from tfhet.bench.suite import Suite
 from tfhet.bench.wire.lane import CLIENTS, WORKERS, Turn, rounds
 from tfhet.bench.wire.load import COMPRESSIONS, DTYPES, SELECTION, Load, combined
@@ -62,8 +63,7 @@ def loads_of(
     options: argparse.Namespace, usual: Mapping[str, Any] = USUAL, selection: Sequence[Load] = SELECTION
 ) -> tuple[Load, ...]:
     """Returns the loads that the options ask for. Raises UsageError."""
-    if not options.seconds > 0:
-        raise UsageError(f"--seconds {options.seconds:g}: give more than 0")
+    check_positive(options, "seconds")
     given = {flag: getattr(options, flag) for flag in usual}
     for flag, value in given.items():
         if value == ():
@@ -127,15 +127,10 @@ def details_of(loads: Sequence[Load], turns: Mapping[str, Sequence[Turn]], secon
     return {
         "network": "loopback",
         "seconds": seconds,
-        "moved": rows_of(loads),
+        "moved": [asdict(load) for load in loads],  # `tfhet plan` looks for these
         "order": "rounds over all that moves batches of one size; the i-th turns of two of them are a pair",
         "turns": {key: [asdict(turn) for turn in taken] for key, taken in turns.items()},
     }
-
-
-def rows_of(loads: Sequence[Load]) -> list[dict[str, Any]]:
-    """Returns the fields of each load, which `tfhet plan` looks for."""
-    return [asdict(load) for load in loads]
 
 
 def machine_now() -> dict[str, Any]:

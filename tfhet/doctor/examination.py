@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,7 @@ from tfhet.versions import versions
 
 SCHEMA = 2
 COLUMNS = ("what", "is", "found", "why it matters", "what to do")
-SUBJECTS: tuple[Subject[Any], ...] = (
-    host.MACHINE,
-    software.VERSIONS,
-    cluster.CLUSTER,
-    pipeline.PIPELINE,
-    script.SCRIPT,
-)
+SUBJECTS: Sequence[Subject[Any]] = (host.MACHINE, software.VERSIONS, cluster.CLUSTER, pipeline.PIPELINE, script.SCRIPT)
 
 
 @dataclass(frozen=True)

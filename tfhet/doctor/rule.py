@@ -1,11 +1,4 @@
-"""Rules of the doctor, grouped by subject. A rule judges facts and looks at nothing else.
-
-MACHINE: Subject[HostFacts] = Subject("machine")
-
-@MACHINE.rule("disk", "run records need room")
-def disk(host: HostFacts) -> RuleAnswer:
-    return limited(f"{host.disk_free_bytes / GIB:.1f} GiB", "make room", when=host.disk_free_bytes < GIB)
-"""
+"""Rules of the doctor, grouped by subject. A rule judges facts and looks at nothing else."""
 
 from __future__ import annotations
 

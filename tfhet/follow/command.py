@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import math
 from pathlib import Path
 
-from tfhet.errors import UsageError
+from tfhet.arguments import check_positive
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -31,10 +30,7 @@ def run_follow(args: argparse.Namespace) -> int:
     from tfhet.follow.following import follow
     from tfhet.record import write_json
 
-    for name in ("every_s", "deadline_s"):
-        value = getattr(args, name)
-        if value is not None and not 0 < value < math.inf:
-            raise UsageError(f"--{name} {value:g}: give a number of seconds above 0")
+    check_positive(args, "every_s", "deadline_s")
     services = [client(service, args.region) for service in ("sagemaker", "logs")]
     limits = {"every_s": args.every_s, "deadline_s": args.deadline_s}
     followed = follow(args.job_name, *services, run_dir=args.run_dir, **limits)

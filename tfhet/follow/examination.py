@@ -21,7 +21,7 @@ from tfhet.errors import UsageError
 from tfhet.follow.heard import Heard, placed
 from tfhet.follow.log_streams import LogStreams
 from tfhet.follow.state import JobState
-from tfhet.record import Spread, median
+from tfhet.record import Spread, json_value, median
 from tfhet.report import number
 
 SCHEMA = 1
@@ -52,20 +52,13 @@ class Examined:
     @property
     def rows(self) -> list[list[object]]:
         """A row for each host, in the order of COLUMNS: medians with the tenth and ninetieth percentile."""
-        rows: list[list[object]] = []
-        for use in self.hosts:
-            spreads = [getattr(use, name) for name in METRICS]
-            rows.append([use.host, use.group or None, use.instance_type or None, *map(_in_words, spreads)])
-        return rows
+        words = ([_in_words(getattr(use, name)) for name in METRICS] for use in self.hosts)
+        pairs = zip(self.hosts, words, strict=True)
+        return [[use.host, use.group or None, use.instance_type or None, *found] for use, found in pairs]
 
     def to_json(self) -> dict[str, Any]:
         """The diagnosis in JSON values, with the raw samples."""
         found = self.diagnosis
-        hosts = []
-        for use in self.hosts:
-            spreads = {name: getattr(use, name) for name in METRICS}
-            samples = {name: spread and spread.to_json() for name, spread in spreads.items()}
-            hosts.append({"host": use.host, "group": use.group, "instance_type": use.instance_type, **samples})
         return {
             "schema": SCHEMA,
             "job": self.state.name,
@@ -76,7 +69,7 @@ class Examined:
             "levers": sentences(found.levers),
             "next_run": sentences(found.next_run),
             "findings": [each.to_json() for each in (found.verdict, *found.evidence, *found.levers, *found.next_run)],
-            "hosts": hosts,
+            "hosts": [{name: json_value(value) for name, value in vars(use).items()} for use in self.hosts],
         }
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from tfhet.follow.heard import Heard, cluster_of, number
+from tfhet.follow.heard import Heard, cluster_of
 from tfhet.follow.job_cost import JobCost, usd_per_million
 from tfhet.follow.state import COMPLETED, JobState
 from tfhet.messages import MetricLine
-from tfhet.record import RunSummary, Spread
+from tfhet.record import RunSummary, Spread, natural
 
 _EXIT_CODE = re.compile(r"exit ?code:? *(\d{1,3})", re.IGNORECASE)
 
@@ -91,8 +91,8 @@ def _exit_code(state: JobState, heard: Heard) -> int | None:
 def _exit_codes(state: JobState, heard: Heard) -> dict[str, int | None]:
     """Returns the code of each host that named one; 0 for all hosts of a completed job."""
     if state.status == COMPLETED:
-        return dict.fromkeys(sorted(heard.hosts, key=number), 0)
-    return {host: heard.ends[host][0] for host in sorted(heard.ends, key=number)}
+        return dict.fromkeys(sorted(heard.hosts, key=natural), 0)
+    return {host: heard.ends[host][0] for host in sorted(heard.ends, key=natural)}
 
 
 def _cause(state: JobState, heard: Heard) -> str | None:

@@ -12,6 +12,7 @@ from typing import Any
 from tfhet import messages
 from tfhet.catalogue import InstanceGroup
 from tfhet.follow.log_line import LogLine
+from tfhet.record import natural
 
 
 @dataclass
@@ -91,7 +92,7 @@ def cluster_of(groups: Sequence[InstanceGroup], heard: Heard) -> dict[str, dict[
     ranking = sum(group.count for group in groups if group.name in training or len(groups) == 1)
     found = {}
     for group in groups:
-        hosts = sorted((host for host, name in places.items() if name == group.name), key=number)[: group.count]
+        hosts = sorted((host for host, name in places.items() if name == group.name), key=natural)[: group.count]
         hosts += [f"{group.name} host {n + 1}" for n in range(len(hosts), group.count)]
         roles = {line.role for line in introduced if line.group == group.name}
         role = roles.pop() if len(roles) == 1 else "dnn" if len(groups) == 1 else None
@@ -102,9 +103,3 @@ def cluster_of(groups: Sequence[InstanceGroup], heard: Heard) -> dict[str, dict[
             "ranks_per_host": ranks // ranking if role == "dnn" and ranking else 0,
         }
     return found
-
-
-def number(host: str) -> tuple[int, str]:
-    """Sorts hosts: algo-2 before algo-10."""
-    digits = host.rpartition("-")[2]
-    return (int(digits) if digits.isdecimal() else 0, host)

@@ -1,17 +1,5 @@
 """One channel between a launcher and a process that it starts: messages in both directions, apart from the log.
 
-In the launcher, on its event loop:
-
-    channel = Channel(lambda values: ...)
-    child = await Child.start("rank 0", command, env=env, on_line=print, channel=channel)
-    channel.send({"type": "serving_hosts", "hosts": ["algo-1"]})
-
-In the process, from any thread:
-
-    channel = inherited(environment())
-    channel.send({"type": "progress", "steps": 7})
-    values = channel.receive(limit_s=1.0)                   # None when no message has come
-
 The channel is a pair of connected sockets of type SOCK_SEQPACKET (Linux): one message is one packet, taken whole or
 not at all, so a writer never leaves half a message and two writers never mix. The process inherits one end; the
 variable TFHET_CHANNEL holds its number and inode, so that a program that inherits the variable alone does not write

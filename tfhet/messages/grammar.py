@@ -1,14 +1,4 @@
-"""Messages as frozen dataclasses: their annotations say which JSON values each field takes, and one reader checks them.
-
-@dataclass(frozen=True)
-class Restarted:
-    host: str
-    code: Code | None = None
-
-grammar = Grammar({"restarted": Restarted})
-grammar.to_json(Restarted("algo-1", -9))       # {"type": "restarted", "host": "algo-1", "code": -9}
-grammar.parse({"type": "restarted"})           # MessageError: restarted: host is missing
-"""
+"""Messages as frozen dataclasses: their annotations say which JSON values a field takes, and one reader checks them."""
 
 from __future__ import annotations
 

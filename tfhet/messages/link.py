@@ -1,8 +1,5 @@
 """The messages between launchers, over the link: followers report to the leader, and the leader gives orders.
 
-    report = link.parse_report(body)                    # in the leader; raises MessageError
-    client.send(link.to_json(link.RankResult(3, 0)))    # in a follower
-
 Only the data plane or training strategy reads what stands in a mapping of its own.
 """
 

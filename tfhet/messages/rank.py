@@ -1,8 +1,4 @@
-"""The messages between a launcher and the script of its rank, over the channel between them.
-
-channel.send(rank.to_json(rank.Progress(steps=7)))      # in the script
-message = rank.parse_report(values)                     # in the launcher; raises MessageError
-"""
+"""The messages between a launcher and the script of its rank, over the channel between them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The messages from a process of a data plane to the launcher that started it, over the channel between them.
-
-channel.send(server.to_json(server.Ready(port=6000)))   # in the process
-message = server.parse(values)                          # in the launcher; raises MessageError
-"""
+"""The messages from a process of a data plane to the launcher that started it, over the channel between them."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Callable
 
 from tfhet import catalogue
+from tfhet.arguments import check_positive
 from tfhet.errors import UsageError
 from tfhet.plan.decision import Plan, make_plan
 from tfhet.plan.host import ClusterShape, HostType
@@ -14,7 +15,7 @@ from tfhet.plan.search import Space
 from tfhet.plan.workload import PipelineCost, Trainer, Workload
 from tfhet.planes import DataPlane
 from tfhet.profile import Profile
-from tfhet.record import Interval, Record, median
+from tfhet.record import Interval, Record
 
 INTERRUPTION_PCT = 5.0
 """Percentage by which interruptions of spot hosts lengthen training, unless an option says another."""
@@ -62,24 +63,13 @@ def _workload(args: argparse.Namespace, profile: Profile, plane: DataPlane, toda
     else:
         rate = _range("accelerator_examples_per_s", args.accelerator_examples_per_s)
         step_ms = Interval(*(1e3 * batch_size / each for each in (rate.value, rate.high, rate.low)))
-    if args.source_mb_per_s is not None and not args.source_mb_per_s > 0:
-        raise UsageError(f"--source_mb_per_s {args.source_mb_per_s}: give more than 0")
+    check_positive(args, "source_mb_per_s")
     return Workload(
         PipelineCost.of(profile),
         Trainer({today.dnn.gpu_kind or "": step_ms}, batch_size, Interval.exact(args.trainer_cpu_ms)),
         plane.costs(Record.read(args.transport) if args.transport else None),
-        over_ideal(Record.read(args.scaling)) if args.scaling else Interval.exact(1.0),
-        args.source_mb_per_s and 1e6 * args.source_mb_per_s,
+        source_bytes_per_s=args.source_mb_per_s and 1e6 * args.source_mb_per_s,
     )
-
-
-def over_ideal(record: Record) -> Interval:
-    """Returns the CPU of a job over that of its parts alone: the median, minimum and maximum of all points in a record
-    of the scaling benchmark. Raises UsageError for another record."""
-    ratios = [record.figures[point["figure"]].value for point in record.details.get("over_ideal", ())]
-    if not ratios:
-        raise UsageError(f"the record is of {record.name!r}; give one of the scaling benchmark")
-    return Interval(median(ratios), min(ratios), max(ratios))
 
 
 def _range(name: str, text: str) -> Interval:
@@ -119,10 +109,9 @@ def _types(text: str, known: catalogue.Catalogue, type_of: Callable[[str], HostT
 def _notes(args: argparse.Namespace, workload: Workload, market: str) -> list[str]:
     """Returns the assumptions that the plan makes beside what was measured."""
     notes = [f"the wire: {workload.plane_costs.source}", f"prices: {market}, {args.region or catalogue.REGION}"]
+    notes.append("assumed: a job takes no more CPU than its parts alone")
     if not args.vcpu_speed:
         notes.append("assumed: a vCPU of every type is as fast as one of the machine that was profiled (--vcpu_speed)")
-    if not args.scaling:
-        notes.append("assumed: a job takes no more CPU than its parts alone (--scaling)")
     if workload.source_bytes_per_s is None:
         notes.append("assumed: the source is never the limit (--source_mb_per_s)")
     if args.spot_discount:

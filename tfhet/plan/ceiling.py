@@ -1,10 +1,5 @@
 """The ceiling model: a step takes as long as the resource that needs longest for its share of it.
 
-    needs = Demand(accelerator_s=0.1, pinned_cpu_s=2.0, movable_cpu_s=10.0)
-    has = Supply(dnn_cpus=4.0, data_cpus=20.0)
-    found = ceilings(needs, has, Where.EVERYWHERE)
-    max(found, key=found.get), max(found.values())      # (Resource.ALL_CPUS, 0.5)
-
 All numbers are for one training step of all ranks: its demand, the supply of the cluster, and the seconds that each
 resource needs. No ceiling grows when a supply grows, and none falls when a demand grows. *Servers* are the processes of
 a data plane that prepare batches.

@@ -29,7 +29,6 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     flag("batch_size", type=int, metavar="N", help="batch size of one rank (default: that of the profile)")
     flag("trainer_cpu_ms", type=float, default=0.0, metavar="X", help="CPU of one rank's process per step (default 0)")
     flag("transport", type=Path, metavar="FILE", help="a record of tfhet bench transport, for the CPU of the wire")
-    flag("scaling", type=Path, metavar="FILE", help="a record of the scaling benchmark, for CPU beyond the model")
     flag("source_mb_per_s", type=float, metavar="X", help="MB per second that one host can read (default: no limit)")
     flag("vcpu_speed", default="", metavar="TEXT", help="relative to the profiled CPU: ml.c5=1.1,ml.g5=0.9 (default 1)")
     flag("dnn", metavar="TYPES", help="types or families that may train (default: today's family)")

@@ -60,11 +60,7 @@ class Plan:
         return {
             "schema": SCHEMA,
             "candidates": [self._candidate(one) for one in self.candidates],
-            "chosen": self.chosen,
-            "runner_up": self.runner_up,
-            "today": self.today,
-            "alone": self.alone,
-            "mixed": self.mixed,
+            **{name: getattr(self, name) for name in ("chosen", "runner_up", "today", "alone", "mixed")},
             "break_even_usd_per_hour": even.to_json() if even else None,
             "sensitivity": [change.to_json() for change in self.changes],
             "notes": list(self.notes),

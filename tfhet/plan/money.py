@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from tfhet.arguments import check_positive
 from tfhet.errors import UsageError
 from tfhet.plan.host import ClusterShape
 from tfhet.plan.prediction import Prediction
@@ -76,9 +77,7 @@ class PlanLimits:
     budget_usd: float | None = None
 
     def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if value is not None and not value > 0:
-                raise UsageError(f"--{name} {value}: give more than 0")
+        check_positive(self, *vars(self))
         if self.examples is None and (self.deadline_h or self.budget_usd):
             raise UsageError("a deadline or a budget needs --examples: the number of examples of all epochs together")
 

@@ -1,10 +1,4 @@
-"""All clusters that could do a workload, each with its best layout, and which of them are best.
-
-space = Space(dnn=[p4d], data=[c5], ranks=[8], max_hosts=4)
-order = ranking(candidates(workload, space.clusters(), Market(usd_per_hour.get)))
-order[0].cluster, order[0].prediction.layout, order[0].usd_per_million
-[str(one.cluster) for one in frontier(order)]       # none of these is both dearer and slower than another
-"""
+"""All clusters that could do a workload, each with its best layout, and which of them are best."""
 
 from __future__ import annotations
 

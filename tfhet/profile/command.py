@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfhet.errors import UsageError
+from tfhet.arguments import check_positive
 from tfhet.events import Event
 
 if TYPE_CHECKING:
@@ -35,9 +35,7 @@ def run(args: argparse.Namespace) -> int:
     from tfhet import advice, profile
     from tfhet.placement import Pipeline
 
-    for name in ("batch_size", "repeats", "budget_s", "accelerator_examples_per_s"):
-        if getattr(args, name) is not None and not getattr(args, name) > 0:
-            raise UsageError(f"--{name} {getattr(args, name)}: give more than 0")
+    check_positive(args, "batch_size", "repeats", "budget_s", "accelerator_examples_per_s")
     target = profile.load(args.target, args.stages, args.batch_size)
     if isinstance(target, Pipeline):
         name, parts = "pipeline", profile.parts_of_pipeline(target)

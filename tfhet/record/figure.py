@@ -1,9 +1,4 @@
-"""Numbers that were measured: a figure, with its interval, and a spread, of a run's steps.
-
->>> from tfhet.record import Figure
->>> Figure.ratio([40.0, 44.0, 42.0], [10.0, 11.0, 10.5], against="the library").value
-4.0
-"""
+"""Numbers that were measured: a figure, with its interval, and a spread, of a run's steps."""
 
 from __future__ import annotations
 

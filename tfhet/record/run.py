@@ -1,10 +1,5 @@
 """The summary of one run of a job: the content of `summary.json`.
 
-    >>> from tfhet.record import RunFolder
-    >>> run = RunFolder("runs/a").read_summary()
-    >>> run.exit_code, run.steps, run.step_ms.median, run.wait_pct
-    (0, 390, 86.1, 3.1)
-
 The JSON has a schema version. Adding a field does not raise it, because readers ignore fields that they do not know.
 Renaming, removing or redefining a field raises it, and readers refuse versions that they do not know.
 """

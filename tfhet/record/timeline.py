@@ -1,12 +1,6 @@
 """The timeline of a run: every step of every rank, and what hosts used, in the order of time.
 
 Ranks and launchers each append to a `TimelineFile`, by their host's clock; `Timeline.join` puts all on the leader's.
-
-    >>> from tfhet.record import RunFolder
-    >>> timeline = RunFolder("runs/a").timeline()
-    >>> slowest = max(timeline.steps, key=lambda step: step.dur_s)
-    >>> slowest.host, slowest.step, slowest.wait_s
-    ('algo-2', 1, 0.31)
 """
 
 from __future__ import annotations

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tfhet.arguments import check_positive
 from tfhet.errors import UsageError, unknown
 
 if TYPE_CHECKING:
@@ -119,7 +119,5 @@ def run_top(args: argparse.Namespace) -> int:
     from tfhet.record import RunFolder
     from tfhet.report.live import top
 
-    for name, value in (("every_s", args.every_s), ("stale_s", args.stale_s)):
-        if not 0 < value < math.inf:
-            raise UsageError(f"--{name} {value:g}: give a number of seconds above 0")
+    check_positive(args, "every_s", "stale_s")
     return top(RunFolder(args.run_dir), sys.stdout, once=args.once, every_s=args.every_s, stale_s=args.stale_s)

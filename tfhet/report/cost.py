@@ -80,7 +80,7 @@ def cost_rows(runs: Mapping[str, RunSummary], price_of: PriceOf | None) -> list[
     rows: list[CostRow] = []
     first: tuple[float | None, float | None, int | None] | None = None
     for name, run in runs.items():
-        paid, count = bill(run, price_of), _examples(run)
+        paid, count = bill(run, price_of), max(0, (run.batch_size or 0) * (run.ranks or 1))  # examples in one step
         step_ms = _positive(run.step_ms.median if run.step_ms else None)
         usd = _positive(paid.usd_per_hour * step_ms / MS_PER_HOUR) if paid.usd_per_hour and step_ms else None
         first = first or (step_ms, usd, count)
@@ -118,12 +118,6 @@ def headline(rows: list[CostRow]) -> str:
         return f"{best.name} is {pace} {rows[0].name}; what it costs is not known."
     saved = f"{abs(best.saving_pct):.0f} % {'less' if best.saving_pct >= 0 else 'more'}"
     return f"{best.name} is {pace} {rows[0].name}, and an example costs {saved}."
-
-
-def _examples(run: RunSummary) -> int | None:
-    """Examples in one step, over all ranks."""
-    count = (run.batch_size or 0) * (run.ranks or 1)
-    return count if count > 0 else None
 
 
 def _positive(value: float | None) -> float | None:

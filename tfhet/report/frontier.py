@@ -9,7 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from tfhet.advice import Finding, choice_of
 from tfhet.errors import DataError
@@ -22,49 +22,18 @@ DRAWN = 300
 """Maximum number of clusters drawn; those on the frontier and those with a number always are."""
 
 
-@dataclass(frozen=True)
-class PlannedCluster:
-    """A cluster that the plan considered."""
-
-    text: str
-    """`ml.p4d.24xlarge+2*ml.c5.18xlarge`."""
-    hosts: Mapping[str, int]
-    """Number of hosts by `dnn TYPE` and `data TYPE`."""
-    step_ms: Interval
-    examples_per_s: Interval | None
-    usd_per_hour: float | None
-    usd_per_million: Interval | None
-    """USD per million examples; None where a price is not known."""
-    binding: str
-    """The resource that limits it."""
-    cut: str
-    """The part after which the pipeline is cut, and which hosts run what is before it."""
-    is_on_frontier: bool
-    fits: bool
-    """Whether it keeps the limits that were asked for."""
-
-    @classmethod
-    def read(cls, content: Mapping[str, Any]) -> PlannedCluster:
-        """The cluster in a JSON object. Raises KeyError, TypeError or ValueError for anything else."""
-        cluster, layout, usd_per_hour = content["cluster"], content.get("layout") or {}, content.get("usd_per_hour")
-        groups = ((role, int(cluster[f"{role}_hosts"])) for role in ("dnn", "data"))
-        speed, usd = content.get("examples_per_s"), content.get("usd_per_million_examples")
-        return cls(
-            text=str(cluster["text"]),
-            hosts={f"{role} {cluster[role]}": count for role, count in groups if count},
-            step_ms=_interval(content["step_ms"]),
-            examples_per_s=_interval(speed) if speed else None,
-            usd_per_hour=None if usd_per_hour is None else float(usd_per_hour),
-            usd_per_million=_interval(usd) if usd else None,
-            binding=str(content.get("binding") or ""),
-            cut=", ".join(str(layout[key]) for key in ("behind", "where") if layout.get(key)),
-            is_on_frontier=bool(content.get("on_frontier")),
-            fits=bool(content.get("fits", True)),
-        )
+PlannedCluster: TypeAlias = Mapping[str, Any]
+"""A cluster that the plan considered: its JSON with that of `cluster` in it, its intervals as `Interval`."""
 
 
-def _interval(content: Mapping[str, Any]) -> Interval:
-    return Interval(*(float(content[end]) for end in ("value", "low", "high")))
+def _planned(content: Mapping[str, Any]) -> PlannedCluster:
+    """The cluster in a JSON object. Raises KeyError, TypeError or ValueError for anything else."""
+    cluster, found = content["cluster"], {"layout": {}, "usd_per_million_examples": None, "fits": True, **content}
+    for name in ("step_ms", "examples_per_s", "usd_per_million_examples"):
+        if found[name] or name == "step_ms":
+            found[name] = Interval(*(float(found[name][end]) for end in ("value", "low", "high")))
+    hosts = {f"{role} {cluster[role]}": int(cluster[f"{role}_hosts"]) for role in ("dnn", "data")}
+    return {**found, "text": str(cluster["text"]), "hosts": {name: count for name, count in hosts.items() if count}}
 
 
 @dataclass(frozen=True)
@@ -89,12 +58,12 @@ class PlanView:
         if self.chosen is None:
             return choice_of(None)
         one, is_today = self.candidates[self.chosen], "today" in self.roles[self.chosen]
-        return choice_of(one.text, binding=one.binding, has_data=len(one.hosts) > 1, is_today=is_today)
+        return choice_of(one["text"], binding=one["binding"], has_data=len(one["hosts"]) > 1, is_today=is_today)
 
     @property
     def numbered(self) -> list[int]:
         """The candidates that have a number in the plot and a line in the table: the roles, then the frontier."""
-        frontier = [index for index, one in enumerate(self.candidates) if one.is_on_frontier]
+        frontier = [index for index, one in enumerate(self.candidates) if one["on_frontier"]]
         return list(dict.fromkeys([*self.roles, *frontier]))
 
 
@@ -105,7 +74,7 @@ def read_plan(content: Mapping[str, Any], where: str = "") -> PlanView:
     """
     check_schema(content, KIND, SCHEMA, where)
     try:
-        candidates = tuple(PlannedCluster.read(one) for one in content["candidates"])
+        candidates = tuple(_planned(one) for one in content["candidates"])
         roles: dict[int, str] = {}
         for field, role in (("chosen", "chosen"), ("runner_up", "runner-up"), ("today", "today")):
             index = content.get(field)
@@ -148,9 +117,9 @@ class FrontierChart:
 def frontier_chart(plan: PlanView) -> FrontierChart | None:
     """The plot of the plan; None where fewer than two of its clusters have a speed and a price."""
     points = {
-        index: (one.examples_per_s, one.usd_per_million)
+        index: (one["examples_per_s"], one["usd_per_million_examples"])
         for index, one in enumerate(plan.candidates)
-        if one.examples_per_s and one.usd_per_million
+        if one["examples_per_s"] and one["usd_per_million_examples"]
     }
     if len(points) < 2:
         return None
@@ -177,8 +146,8 @@ def frontier_chart(plan: PlanView) -> FrontierChart | None:
                 costs=(upward.at(usd.low), upward.at(usd.high)),
                 number=listed.index(index) + 1 if index in listed else None,
                 role=role,
-                is_on_frontier=one.is_on_frontier,
-                words=f"{one.text}{f' ({role})' if role else ''}: {rate} examples/s, ${price} per million examples",
+                is_on_frontier=one["on_frontier"],
+                words=f"{one['text']}{f' ({role})' if role else ''}: {rate} examples/s, ${price} per million examples",
             )
         )
     return FrontierChart(marks, _ticks(across), _ticks(upward), len(points) - len(shown))
@@ -203,7 +172,7 @@ def projected(plan: PlanView, runs: Mapping[str, RunSummary]) -> list[tuple[str,
         hosts: Counter[str] = Counter()
         for group in run.cluster.values():
             hosts[f"{group.get('role')} {group.get('instance_type')}"] += len(group.get("hosts") or ())
-        one = next((each for each in plan.candidates if each.hosts == hosts and each.step_ms.value > 0), None)
+        one = next((each for each in plan.candidates if each["hosts"] == hosts and each["step_ms"].value > 0), None)
         if one and run.step_ms and 0 < run.step_ms.median < MOST:
             found.append((name, one, run.step_ms))
     return found

@@ -1,21 +1,11 @@
-"""The cluster file: groups, channels and launcher arguments of a simulated cluster, in YAML.
-
-name: demo
-groups:
-  data_group: {hosts: 1, instance_type: ml.c5.xlarge, cpus: 0.2, memory_mib: 1536, mbit_per_s: 100}
-  dnn_group:  {hosts: 1, ranks: 2, instance_type: ml.p3.8xlarge}
-channels:                        # name: directory; "digits/..." is the demonstration data
-  training: digits/train
-launcher:                        # arguments of the launcher, before those of the command line
-  data_host_workers: 1
-"""
+"""The cluster file: groups, channels and launcher arguments of a simulated cluster, in YAML, like the `presets`."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from importlib import resources
 from pathlib import Path
@@ -25,11 +15,10 @@ import yaml
 
 from tfhet.cluster import DNN_GROUP, cache_dir
 from tfhet.errors import JobFailed, UsageError, shown
-from tfhet.process import Child, describe_exit
+from tfhet.process import Child, OnLine, describe_exit
 
 DIGITS = "digits"
 """First part of a channel's directory that is demonstration data: `digits/train`."""
-OnLine = Callable[[str], None]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 MOST_HOSTS = 100
 _OF_CONSTRUCTORS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
@@ -115,15 +104,8 @@ class ClusterFile:
             raise UsageError(f"{where}: groups is empty; a cluster needs at least one group")
         if not 1 <= sum(group.hosts for group in groups.values()) <= MOST_HOSTS:
             raise UsageError(f"{where}: a simulated cluster has 1 to {MOST_HOSTS} hosts")
-        channels = _mapping(document.get("channels") or {}, f"{where}: channels")
-        for channel, directory in channels.items():
-            if not _is_name(channel) or not isinstance(directory, str):
-                given = f"{shown(channel)}: expected NAME: DIRECTORY, not {shown(directory)}"
-                raise UsageError(f"{where}: channels: {given}")
-        launcher = _mapping(document.get("launcher") or {}, f"{where}: launcher")
-        for argument, value in launcher.items():
-            if not _is_name(argument) or not isinstance(value, (str, int, float)):
-                raise UsageError(f"{where}: launcher: {shown(argument)}: expected ARGUMENT: VALUE, not {shown(value)}")
+        channels = _named(document.get("channels"), f"{where}: channels", str, "NAME: DIRECTORY")
+        launcher = _named(document.get("launcher"), f"{where}: launcher", str | int | float, "ARGUMENT: VALUE")
         return cls(name, groups, channels, launcher)
 
 
@@ -167,6 +149,14 @@ def _group(name: object, value: object, where: str) -> GroupFile:
         if not is_number or not least <= amount <= most:
             raise UsageError(f"{at}: {entry} must be a number from {least:g} to {most:g}, not {shown(amount)}")
     return GroupFile(**given)
+
+
+def _named(value: object, where: str, kind: Any, wanted: str) -> dict[str, Any]:
+    found = _mapping(value or {}, where)
+    for name, each in found.items():
+        if not _is_name(name) or not isinstance(each, kind):
+            raise UsageError(f"{where}: {shown(name)}: expected {wanted}, not {shown(each)}")
+    return found
 
 
 def _mapping(value: object, where: str, known: set[str] | None = None) -> dict[str, Any]:

@@ -53,7 +53,8 @@ def limits_of(
     hosts: group by host. cpu_scale: None takes nothing from instance types. cpus, memory_bytes: of the machine, by
     default. Raises UsageError for an unknown instance type, for a wrong scale, and where nothing is left to fit into.
     """
-    cpus = _usable() if cpus is None else cpus
+    usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
+    cpus = sorted(usable) if cpus is None else cpus
     memory_bytes = psutil.virtual_memory().total if memory_bytes is None else memory_bytes
     groups = {host: cluster.groups[name] for host, name in hosts.items()}
     notes: list[str] = []
@@ -70,12 +71,6 @@ def limits_of(
             " than their quota"
         )
     return _placed(limits, cpus, notes), notes
-
-
-def _usable() -> list[int]:
-    if hasattr(os, "sched_getaffinity"):
-        return sorted(os.sched_getaffinity(0))
-    return list(range(os.cpu_count() or 1))
 
 
 def _row(name: str, group: GroupFile) -> Instance:

@@ -61,15 +61,14 @@ class Submission:
     request, if the toolkit's own are among them."""
 
     def __post_init__(self) -> None:
-        if self.host_kind not in STARTS:
-            unknown("kind of hosts", self.host_kind, STARTS)
-        if self.start not in STARTS[self.host_kind]:
-            unknown(f"start on {self.host_kind} hosts", self.start, STARTS[self.host_kind])
-        for mode in (self.input_mode, *self.input_modes.values()):
-            if mode not in INPUT_MODES:
-                unknown("input mode", mode, INPUT_MODES)
-        if self.limits_from not in LIMIT_TIMES:
-            unknown("time of limits", self.limits_from, LIMIT_TIMES)
+        for kind, name, known in (
+            ("kind of hosts", self.host_kind, STARTS),
+            (f"start on {self.host_kind} hosts", self.start, STARTS.get(self.host_kind, ())),
+            *(("input mode", mode, INPUT_MODES) for mode in (self.input_mode, *self.input_modes.values())),
+            ("time of limits", self.limits_from, LIMIT_TIMES),
+        ):
+            if name not in known:
+                unknown(kind, name, known)
         if not self.command or not self.program.is_file():
             raise UsageError(
                 f"the command {' '.join(self.command) or '(none)'}: expected a Python file, like scripts/launcher.py"

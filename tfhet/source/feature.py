@@ -157,11 +157,14 @@ class Encoded(Feature):
             return values
         size = self.spec.shape[1:3]
 
+        def resized(image: tf.Tensor) -> tf.Tensor:
+            return tf.saturate_cast(tf.round(tf.image.resize(image, size, antialias=True)), tf.uint8)
+
         def one(content: tf.Tensor) -> tf.Tensor:
             image = tf.io.decode_image(content, channels=self.channels, expand_animations=False)
             image = tf.ensure_shape(image, [None, None, self.channels])
             fits = tf.reduce_all(tf.shape(image)[:2] == tf.constant(size.as_list()))
-            image = tf.cond(fits, lambda: image, lambda: _resized(image, size))
+            image = tf.cond(fits, lambda: image, lambda: resized(image))
             return tf.ensure_shape(image, [*size, self.channels])
 
         return tf.map_fn(one, values, fn_output_signature=tf.uint8)
@@ -176,11 +179,6 @@ class Encoded(Feature):
         if self.height is None:
             return tf.TensorSpec([None], tf.string)
         return tf.TensorSpec([None, self.height, self.width, self.channels], tf.uint8)
-
-
-def _resized(image: tf.Tensor, size: Any) -> tf.Tensor:
-    resized = tf.image.resize(image, size, antialias=True)
-    return tf.saturate_cast(tf.round(resized), tf.uint8)
 
 
 @dataclass(frozen=True)

@@ -158,9 +158,7 @@ def _is_jpeg(content: tf.Tensor) -> tf.Tensor:
 def _size(content: tf.Tensor) -> tf.Tensor:
     """Returns rows and columns, int32 [2], of a file, string []; a file that is not JPEG is decoded for that."""
     return tf.cond(
-        _is_jpeg(content),
-        lambda: tf.io.extract_jpeg_shape(content)[:2],
-        lambda: tf.shape(_whole(content, 3))[:2],
+        _is_jpeg(content), lambda: tf.io.extract_jpeg_shape(content)[:2], lambda: tf.shape(_whole(content, 3))[:2]
     )
 
 

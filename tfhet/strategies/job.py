@@ -1,9 +1,4 @@
-"""The place of a rank in its job, which a launcher passes to the rank's process in one variable.
-
-job = JobContext.from_env(environment())
-job.rank, job.size           # also without a launcher, under mpirun or alone
-job.plane, job.order         # name of its data plane, and what that says to its readers
-"""
+"""The place of a rank in its job, which a launcher passes to the rank's process in one variable."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """Rank sources: programs that start a process as one of several ranks, and the variables by which they say so.
 
-    rank = rank_of(environment())     # None where no source gave this process a rank
-    source_of(rank).words             # "started by mpirun"
-
 tfhet's own launcher is one source; MPI is another (`tfhet.strategies.mpi`); a strategy brings those of its own.
 """
 

@@ -1,18 +1,4 @@
-"""The job file: JOB.yaml, as a Job.
-
-name: digits
-image: 123456789012.dkr.ecr.us-east-1.amazonaws.com/tfhet:0.1
-role: arn:aws:iam::123456789012:role/training
-output: s3://my-bucket/jobs
-code: {directory: src, script: launcher.py}
-hyperparameters: {train_script: train.py}
-channels:
-  training: {uri: s3://my-bucket/digits/train, local: digits/train}
-groups:
-  data_group: {type: ml.c5.18xlarge, count: 2}
-  dnn_group: {type: ml.p4d.24xlarge, count: 1}
-limits: {max_run_s: 14400}
-"""
+"""The job file: JOB.yaml, as a Job; `docs/submit.md` shows one."""
 
 from __future__ import annotations
 

@@ -61,12 +61,9 @@ class Archive:
         return cls(gzip.compress(packed.getvalue(), mtime=0), f"{code.uri}/{named}/{ARCHIVE_NAME}")
 
     @property
-    def bucket(self) -> str:
-        return self.uri.split("/", 3)[2]
-
-    @property
-    def key(self) -> str:
-        return self.uri.split("/", 3)[3]
+    def place(self) -> dict[str, str]:
+        """Bucket and key, as boto3's `put_object` takes them."""
+        return dict(zip(("Bucket", "Key"), self.uri.split("/", 3)[2:], strict=True))
 
 
 def _files(directory: Path) -> Iterator[tuple[str, Path]]:
@@ -126,7 +123,7 @@ class JobSubmission:
         """
         patient = Patient(self.clock)
         try:
-            patient(s3.put_object, Bucket=self.archive.bucket, Key=self.archive.key, Body=self.archive.content)
+            patient(s3.put_object, **self.archive.place, Body=self.archive.content)
             return str(patient(sagemaker.create_training_job, **self.request)["TrainingJobArn"])
         except TfhetError as error:
             if self.secret in str(error):

@@ -121,11 +121,8 @@ class Sampler:
             self._held.append(UsageSample(self.host, self.clock.wall() - took_s, took_s, self.member, cpus, machine))
         self._at_s, self._spent_s, self._counts = now_s, spent_s, counts
 
-    def write(self) -> None:
-        """Writes the samples taken since the last write, and the clock's offset if it has changed. Raises OSError."""
-        self.file.append(self._taken())
-
     def _taken(self) -> list[Entry]:
+        """The samples since the last call, and the clock's offset if it has changed."""
         held, self._held = self._held, []
         offset = self.offset()
         if offset is not None and offset != self._offset:

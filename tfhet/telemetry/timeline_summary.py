@@ -100,19 +100,12 @@ def host_summaries(timeline: Timeline) -> list[HostSummary]:
     for host in timeline.hosts:
         samples = [(use.machine, use.dur_s) for use in timeline.usage if use.host == host and use.machine is not None]
         if samples:
-            gpus = [(busy, dur_s) for machine, dur_s in samples for busy in machine.gpus_busy_pct]
-            found.append(
-                HostSummary(
-                    host,
-                    samples[-1][0].counted,
-                    _mean([(machine.cpus, dur_s) for machine, dur_s in samples]),
-                    samples[-1][0].of_cpus,
-                    max(machine.memory_bytes for machine, _ in samples) / MIB,
-                    _mean([(machine.received_bytes_per_s, dur_s) for machine, dur_s in samples]) / MIB,
-                    _mean([(machine.sent_bytes_per_s, dur_s) for machine, dur_s in samples]) / MIB,
-                    _mean(gpus) if gpus else None,
-                )
-            )
+            last, names = samples[-1][0], ("cpus", "received_bytes_per_s", "sent_bytes_per_s")
+            cpus, received, sent = (_mean([(getattr(use, name), dur_s) for use, dur_s in samples]) for name in names)
+            memory_mib = max(use.memory_bytes for use, _ in samples) / MIB
+            gpus = [(busy, dur_s) for use, dur_s in samples for busy in use.gpus_busy_pct]
+            gpu_pct, network = _mean(gpus) if gpus else None, (received / MIB, sent / MIB)
+            found.append(HostSummary(host, last.counted, cpus, last.of_cpus, memory_mib, *network, gpu_pct))
     return found
 
 

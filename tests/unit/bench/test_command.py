@@ -32,7 +32,6 @@ TOY = Suite(
     does="nothing, quickly",
     options=_options,
     run=_measured,
-    draw=lambda record, path: path,
 )
 
 
@@ -55,16 +54,8 @@ def test_the_table_is_printed_and_the_record_written_with_its_command(
 
 
 @pytest.mark.usefixtures("toy")
-def test_a_suite_that_draws_has_the_option_for_it_and_no_other_has(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["toy", "--plot", "toy.png"]) == 0
-    assert "plot: toy.png" in capsys.readouterr().out
-    plain = dataclasses.replace(TOY, draw=None)
-    assert run_suite(plain, ["--plot", "toy.png"], "toy") == 2
-
-
-@pytest.mark.usefixtures("toy")
 @pytest.mark.parametrize(
-    "wrong", [["--repeats", "0"], ["--repeats", "x"], ["--nonsense"], ["--json", "."], ["--plot", "a.gif"]]
+    "wrong", [["--repeats", "0"], ["--repeats", "x"], ["--nonsense"], ["--json", "."], ["--plot", "a.png"]]
 )
 def test_wrong_options_end_with_2_before_anything_is_measured(
     wrong: list[str], capsys: pytest.CaptureFixture[str]

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
+from fake_clock import FakeClock
 
 from tfhet.bench import cpu, cpu_work
 from tfhet.bench.cpu import ALONE, PASS_MS, SPEED, SUITE, Turn
-from tfhet.clock import FakeClock
 from tfhet.errors import TfhetError, UsageError
 from tfhet.events import Event
 from tfhet.record import Figure, Record
@@ -112,7 +112,7 @@ def test_the_processes_end_with_an_error_too(monkeypatch):
 
 @pytest.mark.parametrize("wrong", [{"passes": 0}, {"processes": 0}])
 def test_nothing_is_not_measured(wrong):
-    with pytest.raises(UsageError, match="give at least 1"):
+    with pytest.raises(UsageError, match="give more than 0"):
         cpu._run(options(**wrong), lambda event: None, ("tfhet",))
 
 

@@ -7,10 +7,11 @@ import sys
 from collections.abc import Callable
 
 import pytest
+from fake_clock import FakeClock
 
 from tfhet.bench import Case, ProcessMeter, Sample, harness, measure
 from tfhet.bench.meter import children_cpu_s
-from tfhet.clock import FakeClock, cpu_of
+from tfhet.clock import cpu_of
 from tfhet.errors import UsageError
 from tfhet.events import Event
 

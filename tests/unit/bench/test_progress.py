@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from fake_clock import FakeClock
 
 from tfhet.bench import Case, ProcessMeter, measure
 from tfhet.bench.command import show_progress
-from tfhet.clock import FakeClock
 from tfhet.events import Event
 
 

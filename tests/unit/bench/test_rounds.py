@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from fake_clock import FakeClock
 
 from tfhet.bench.harness import in_rounds
-from tfhet.clock import FakeClock
 from tfhet.errors import JobFailed
 from tfhet.events import Event
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import asdict
 
 import pytest
+from fake_clock import FakeClock
 
-from tfhet.bench.transport import figures_of, rows_of
+from tfhet.bench.transport import figures_of
 from tfhet.bench.wire import lane
 from tfhet.bench.wire.lane import CLIENTS, DISPATCHER, LEAST, WORKERS, Lane, Turn, rounds
 from tfhet.bench.wire.load import SELECTION, SIZES, SNAPPY, Load, combined
-from tfhet.clock import FakeClock, cpu_of
+from tfhet.clock import cpu_of
 from tfhet.errors import TfhetError, UsageError
 from tfhet.events import Event
 from tfhet.planes.tf_service import TF_SERVICE
@@ -150,5 +152,5 @@ def test_figures_and_rows_are_named_after_what_was_moved_and_held_against_the_pl
     assert figures["transport.vs_plain.uint8.19MB.snappy"].value == pytest.approx(3.0)
     assert "transport.vs_plain.uint8.19MB.none" not in figures
     assert "transport.uint8.19MB.none.wire_ratio" not in figures
-    record = Record("transport", figures, details={"moved": rows_of([plain, packed])})
+    record = Record("transport", figures, details={"moved": [asdict(load) for load in (plain, packed)]})
     assert TF_SERVICE.costs(record).wire("uint8", 19_000_000, SNAPPY).wire_ratio.value == 0.9

@@ -15,10 +15,10 @@ boto3 = pytest.importorskip("boto3")
 
 import botocore.exceptions as wrong  # noqa: E402
 from botocore.stub import Stubber  # noqa: E402
+from fake_clock import FakeClock  # noqa: E402
 
 from tfhet import catalogue  # noqa: E402
 from tfhet.catalogue import TRAINING, price_list  # noqa: E402
-from tfhet.clock import FakeClock  # noqa: E402
 from tfhet.errors import DataError, NotReady, TfhetError, UsageError  # noqa: E402
 
 REQUEST = {

@@ -10,8 +10,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
+from fake_clock import FakeClock
 
-from tfhet.clock import FakeClock
 from tfhet.control import LinkClient, ProtocolError, Secret
 from tfhet.control.connection import Connection
 from tfhet.control.handshake import admit

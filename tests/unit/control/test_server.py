@@ -7,8 +7,8 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from fake_clock import FakeClock
 
-from tfhet.clock import FakeClock
 from tfhet.control import LinkServer, ProtocolError, Secret
 from tfhet.control.connection import Connection
 from tfhet.control.handshake import JoinRequest, Refused, introduce

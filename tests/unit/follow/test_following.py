@@ -15,9 +15,9 @@ boto3 = pytest.importorskip("boto3")
 
 from botocore.exceptions import ClientError  # noqa: E402
 from botocore.stub import Stubber  # noqa: E402
+from fake_clock import FakeClock  # noqa: E402
 
 from tfhet.catalogue import TRAINING, Price  # noqa: E402
-from tfhet.clock import FakeClock  # noqa: E402
 from tfhet.errors import NotReady, UsageError  # noqa: E402
 from tfhet.follow import following as followed_module  # noqa: E402
 from tfhet.follow.following import STOP_S, Followed, follow  # noqa: E402

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from fake_clock import FakeClock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfhet.clock import FakeClock
 from tfhet.follow.log_line import LogLine, LogWindow
 
 

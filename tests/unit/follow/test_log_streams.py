@@ -10,11 +10,11 @@ import pytest
 boto3 = pytest.importorskip("boto3")
 
 from botocore.stub import Stubber  # noqa: E402
+from fake_clock import FakeClock  # noqa: E402
 from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
 from tfhet.aws import AwsRefused, Patient  # noqa: E402
-from tfhet.clock import FakeClock  # noqa: E402
 from tfhet.errors import UsageError  # noqa: E402
 from tfhet.follow.log_line import LogLine, host_of  # noqa: E402
 from tfhet.follow.log_streams import GROUP, LogStreams  # noqa: E402

@@ -15,9 +15,10 @@ import pytest
 moto = pytest.importorskip("moto", reason="needs moto: pip install 'moto>=5'")
 boto3 = pytest.importorskip("boto3")
 
+from fake_clock import FakeClock  # noqa: E402
+
 from tfhet.aws import Patient  # noqa: E402
 from tfhet.catalogue import TRAINING, Price  # noqa: E402
-from tfhet.clock import FakeClock  # noqa: E402
 from tfhet.follow.following import Followed, follow  # noqa: E402
 from tfhet.follow.log_streams import GROUP  # noqa: E402
 from tfhet.follow.state import JobState  # noqa: E402
@@ -124,7 +125,7 @@ def test_what_is_sent_is_described_and_its_code_lies_where_it_says(cloud, submis
     told = cloud.sagemaker.describe_training_job(TrainingJobName=submission.name)
     assert told["TrainingJobArn"] == arn
     assert told["HyperParameters"] == submission.request["HyperParameters"]
-    stored = cloud.s3.get_object(Bucket="my-bucket", Key=submission.archive.key)["Body"].read()
+    stored = cloud.s3.get_object(Bucket="my-bucket", Key=submission.archive.place["Key"])["Body"].read()
     assert stored == submission.archive.content
     assert [group.name for group in state(cloud, submission).groups] == ["data_group", "dnn_group"]
 

@@ -10,12 +10,12 @@ import pytest
 boto3 = pytest.importorskip("boto3")
 
 from botocore.stub import ANY, Stubber  # noqa: E402
+from fake_clock import FakeClock  # noqa: E402
 
 from tfhet import catalogue  # noqa: E402
 from tfhet.advice import HostUtilisation  # noqa: E402
 from tfhet.aws import Patient  # noqa: E402
 from tfhet.catalogue import InstanceGroup  # noqa: E402
-from tfhet.clock import FakeClock  # noqa: E402
 from tfhet.cluster import HOMOGENEOUS_GROUP  # noqa: E402
 from tfhet.follow.examination import METRICS, measured  # noqa: E402
 from tfhet.follow.state import JobState  # noqa: E402

@@ -4,10 +4,10 @@ import asyncio
 from typing import Any
 
 import pytest
+from fake_clock import FakeClock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfhet.clock import FakeClock
 from tfhet.launch.hearing import Hearing
 from tfhet.messages import MetricLine, rank
 from tfhet.record import StepTime

@@ -13,10 +13,9 @@ import pytest
 
 from tfhet.__main__ import main
 from tfhet.errors import UsageError
-from tfhet.plan.asked import _range, _speeds, over_ideal
+from tfhet.plan.asked import _range, _speeds
 from tfhet.plan.command import add
 from tfhet.profile import Cost, Profile
-from tfhet.record import Figure, Record
 
 OWN = """
 instances:
@@ -101,7 +100,7 @@ def test_limits_that_nothing_keeps_end_the_command_with_1(profile, capsys):
 def test_what_is_not_measured_is_said_to_be_assumed(profile, capsys):
     main(words(profile))
     said = capsys.readouterr().out
-    for what in ("the wire: assumed", "--vcpu_speed", "--scaling", "--source_mb_per_s"):
+    for what in ("the wire: assumed", "--vcpu_speed", "its parts alone", "--source_mb_per_s"):
         assert what in said
 
 
@@ -116,17 +115,6 @@ def test_a_range_is_a_number_or_two():
 def test_the_speed_of_a_type_is_that_of_the_longest_name_that_fits():
     speed = _speeds("ml.c5=1.1,ml.c5.xlarge=1.2")
     assert [speed(name).value for name in ("ml.c5.xlarge", "ml.c5.large", "ml.c5n.large")] == [1.2, 1.1, 1.0]
-
-
-def test_what_a_job_takes_over_its_parts_comes_from_the_record_of_scaling():
-    figures = {
-        f"scaling.aws_cifar.own.data_hosts_{n}": Figure.single(x, unit="x") for n, x in enumerate((1.01, 1.02, 1.04))
-    }
-    record = Record("scaling", figures, details={"over_ideal": [{"figure": name} for name in figures]})
-    found = over_ideal(record)
-    assert (found.value, found.low, found.high) == (1.02, 1.01, 1.04)
-    with pytest.raises(UsageError, match="scaling benchmark"):
-        over_ideal(Record("stages"))
 
 
 def test_a_plan_loads_no_tensorflow():

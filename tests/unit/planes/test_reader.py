@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from fake_clock import FakeClock
 
-from tfhet.clock import FakeClock
 from tfhet.errors import DataError, UsageError
 from tfhet.placement import Cut, Pipeline
 from tfhet.planes import Reader

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
+from fake_clock import FakeClock
 
-from tfhet.clock import FakeClock
 from tfhet.errors import DataError, UsageError
 from tfhet.record import Figure, Record
 

@@ -72,7 +72,7 @@ def test_a_record_gets_a_page_and_a_table(tmp_path, monkeypatch, capsys) -> None
         (["report", "a", "--plan", "nowhere.json"], "no plan at nowhere.json"),
         (["report", "a", "--region", "moon"], "unknown region 'moon'; known: "),
         (["top", "nowhere"], "no run at nowhere"),
-        (["top", "a", "--every_s", "0"], "--every_s 0: give a number of seconds above 0"),
+        (["top", "a", "--every_s", "0"], "--every_s 0: give more than 0"),
         (["top", "a", "--stale_s", "nan"], "--stale_s nan"),
     ],
 )

@@ -78,7 +78,7 @@ def test_a_run_stands_beside_what_its_own_cluster_was_projected() -> None:
             "other": run(100.0, a=("dnn", "big", 2)),
         },
     )
-    assert [(name, one.text, measured.median) for name, one, measured in found] == [
+    assert [(name, one["text"], measured.median) for name, one, measured in found] == [
         ("near", "m", 105.0),
         ("far", "a", 150.0),
     ]
@@ -90,10 +90,10 @@ def test_what_a_plan_writes_is_read() -> None:
     choice = of_plan(made)[-1]
     found = read_plan(json.loads(json.dumps(json_value(made.to_json() | {"decision": [sentence(choice)]}))))
     chosen = next(index for index, role in found.roles.items() if "chosen" in role)
-    assert found.candidates[chosen].text == str(made.candidates[made.chosen].cluster)
+    assert found.candidates[chosen]["text"] == str(made.candidates[made.chosen].cluster)
     assert found.choice == choice and found.decision == (sentence(choice),)
     assert found.notes == made.notes
-    assert {"dnn ml.gpu.small": 1, "data ml.cpu.large": 1} in [one.hosts for one in found.candidates]
+    assert {"dnn ml.gpu.small": 1, "data ml.cpu.large": 1} in [one["hosts"] for one in found.candidates]
     assert frontier_chart(found) is not None
 
 

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 import pytest
+from fake_clock import FakeClock
 
-from tfhet.clock import FakeClock
 from tfhet.errors import DataError
 from tfhet.events import Event
 from tfhet.messages import HostLine

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from fake_clock import FakeClock
 
-from tfhet.clock import FakeClock
 from tfhet.errors import UsageError
 from tfhet.events import Event
 from tfhet.record import RunFolder, RunSummary

@@ -10,8 +10,8 @@ import damaged
 import numpy as np
 import pytest
 import tensorflow as tf
+from fake_clock import FakeClock
 
-from tfhet.clock import FakeClock
 from tfhet.errors import DataError, UsageError
 from tfhet.source import (
     BadRecord,

@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
+from fake_clock import FakeClock
 
-from tfhet.clock import FakeClock
 from tfhet.errors import DataError, UsageError
 from tfhet.source import Sidecar, TFRecordSource, from_image_folder
 

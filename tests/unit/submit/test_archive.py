@@ -58,8 +58,8 @@ def test_other_files_go_to_another_place_so_that_a_job_that_runs_keeps_its_own(c
     (code.directory / "launcher.py").write_text("print('starts otherwise')\n")
     second = Archive.of(code)
     assert first.uri != second.uri
-    assert (second.bucket, second.key) == ("my-bucket", second.uri.removeprefix("s3://my-bucket/"))
-    assert second.key.startswith("some/code/") and second.key.endswith("/sourcedir.tar.gz")
+    assert second.place == {"Bucket": "my-bucket", "Key": second.uri.removeprefix("s3://my-bucket/")}
+    assert second.place["Key"].startswith("some/code/") and second.place["Key"].endswith("/sourcedir.tar.gz")
 
 
 def test_a_link_to_a_file_is_packed_as_the_file_and_one_to_a_directory_is_refused(code, tmp_path):

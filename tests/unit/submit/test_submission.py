@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_clock import FakeClock
 
-from tfhet.clock import FakeClock
 from tfhet.control import SECRET_VARIABLE
 from tfhet.errors import TfhetError, UsageError
 from tfhet.submit import JobSubmission, read

@@ -5,8 +5,8 @@ import contextlib
 from pathlib import Path
 
 import pytest
+from fake_clock import FakeClock
 
-from tfhet.clock import FakeClock
 from tfhet.record import HostUsage, Timeline, TimelineFile, UsageSample
 from tfhet.telemetry import sampler
 from tfhet.telemetry.host_counters import HostCounts
@@ -63,7 +63,7 @@ def test_what_processes_used_since_the_last_look_is_noted_per_second(tmp_path):
     made.sample()
     clock.sleep(1.0)
     made.sample()
-    made.write()
+    made.file.append(made._taken())
     assert read(tmp_path).usage == (
         UsageSample("algo-1", 100.0, 2.0, "rank-0", {"rank-0": 0.5, "worker-0": 0.25}),
         UsageSample("algo-1", 102.0, 1.0, "rank-0", {"rank-0": 0.5, "worker-0": 0.25}),
@@ -86,7 +86,7 @@ def test_a_process_that_has_begun_counts_from_its_beginning_and_one_that_is_gone
     gone.add(1)
     clock.sleep(1.0)
     made.sample()
-    made.write()
+    made.file.append(made._taken())
     assert [use.processes for use in read(tmp_path).usage] == [{"worker-1": 0.25}]
 
 
@@ -96,7 +96,7 @@ def test_what_is_used_of_the_host_is_noted_by_the_launcher_that_leads_it(tmp_pat
     for _ in range(2):
         made.sample()
         clock.sleep(2.0)
-    made.write()
+    made.file.append(made._taken())
     assert [use.machine for use in read(tmp_path).usage] == [
         HostUsage(1.5, 4, "cgroup", 1002, 100.0, 50.0, (75.0, 25.0), (2048, 1024))
     ]
@@ -109,7 +109,7 @@ def test_the_offset_of_the_clock_is_noted_when_it_is_known_and_when_it_changes(t
         told[0] = offset
         made.sample()
         clock.sleep(1.0)
-        made.write()
+        made.file.append(made._taken())
     lines = [line for line in (tmp_path / "use.jsonl").read_text().splitlines() if '"clock"' in line]
     assert len(lines) == 2
     assert [(each.offset_s, each.error_s) for each in read(tmp_path).clocks] == [(1.5, 0.25)]

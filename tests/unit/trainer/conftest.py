@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from fake_clock import FakeClock
 
-from tfhet.clock import FakeClock
 from tfhet.placement import Rest
 from tfhet.planes import Delivery
 from tfhet.source import example_id, split_of

@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from fake_clock import FakeClock
 
-from tfhet.clock import FakeClock
 from tfhet.messages import MetricLine
 from tfhet.trainer.board import OFF, Board
 

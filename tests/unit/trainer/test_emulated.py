@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from fake_clock import FakeClock
 
-from tfhet.clock import FakeClock
 from tfhet.trainer.emulated import EmulatedDevice
 
 

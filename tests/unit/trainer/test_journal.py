@@ -4,7 +4,8 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 
-from tfhet.clock import FakeClock
+from fake_clock import FakeClock
+
 from tfhet.record import Pause, StepTime, Timeline, TimelineFile
 from tfhet.strategies import JobContext
 from tfhet.trainer.meter import Journal, Meter

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fake_clock import FakeClock
 
-from tfhet.clock import FakeClock
 from tfhet.messages import MetricLine
 from tfhet.placement import Rest
 from tfhet.source import IdSet

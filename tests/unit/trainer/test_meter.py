@@ -3,8 +3,8 @@ from __future__ import annotations
 import re
 
 import pytest
+from fake_clock import FakeClock
 
-from tfhet.clock import FakeClock
 from tfhet.messages import rank
 from tfhet.record import WARM_UP_STEPS, StepTime
 from tfhet.trainer.meter import Meter

@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
+from fake_clock import FakeClock
 
-from tfhet.clock import FakeClock
 from tfhet.strategies.solo import SoloCollective
 from tfhet.trainer.emulated import EmulatedAccelerator
 from tfhet.trainer.step import KerasAccelerator, shares

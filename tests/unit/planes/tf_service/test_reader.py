@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from fake_clock import FakeClock
 
-from tfhet.clock import SYSTEM, FakeClock
+from tfhet.clock import SYSTEM
 from tfhet.cluster import free_ports
 from tfhet.errors import DataError
 from tfhet.messages import ProcessChannel, rank

@@ -3,8 +3,8 @@ from __future__ import annotations
 import psutil
 import pytest
 import tensorflow as tf
+from fake_clock import FakeClock
 
-from tfhet.clock import FakeClock
 from tfhet.cluster import free_ports
 from tfhet.errors import NotReady
 from tfhet.planes.tf_service.engine import whole_engine
