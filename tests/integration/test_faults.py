@@ -40,18 +40,6 @@ def test_a_worker_and_the_dispatcher_that_are_killed_are_started_again_and_no_ex
 
 
 @pytest.mark.slow
-def test_a_host_that_freezes_for_good_ends_the_job_within_its_lease(simulated):
-    run = simulated(*JOB, "--epochs", 50, "--lease_s", 3, faults=["hang:host@data-1:after=0.5"])
-    assert run.summary.exit_code == 1
-    assert "silent" in run.summary.cause
-    codes = run.summary.exit_codes
-    assert sorted(codes.values()) == [-9, 1, 1]  # nobody can end a frozen host but the simulator
-    (fault,) = faults_told(run)
-    (gone,) = [event for event in run.folder.events() if event["event"] == "launchers.gone"]
-    assert gone["time_s"] - fault["time_s"] < 3 + 5
-
-
-@pytest.mark.slow
 def test_bad_peers_a_late_host_a_second_job_and_a_wrong_clock_change_nothing(simulated):
     faults = ["bad-peer:control", "late-join:data-1:after=3", "second-job:data-1", "same-base:dnn-1"]
     faults += ["clock=+600s:dnn-1:from=scripts", "stall:dnn-1:for=3"]

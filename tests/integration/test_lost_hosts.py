@@ -51,19 +51,6 @@ def assert_each_example_once(run: Any, epochs: int) -> None:
 
 
 @pytest.mark.slow
-def test_of_two_data_hosts_one_dies_and_every_epoch_has_every_example_once(simulated):
-    run = simulated(*JOB, "--epochs", 3, data=2, channels={}, faults=["kill:host@data-2:after=1.5"])
-    first, second = names(run)
-    assert run.summary.exit_code == 0, run.summary.cause
-    assert living(run, second) == {0}
-    assert list(run.summary.lost_hosts) == [second]
-    assert_each_example_once(run, 3)
-    (told,) = events(run, "host.lost")
-    assert (told["host"], told["serving"]) == (second, [first])
-    assert any(f"{second} was lost: " in line and f"{first} serves data" in line for line in run.lines)
-
-
-@pytest.mark.slow
 def test_data_hosts_that_die_one_after_the_other_in_the_first_epoch_cost_no_example(simulated):
     faults = ["kill:host@data-2:after=0.2", "kill:host@data-3:after=3"]
     run = simulated(*JOB, "--step_ms", 120, "--epochs", 1, data=3, channels={}, faults=faults)

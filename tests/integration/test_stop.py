@@ -101,5 +101,5 @@ def test_a_training_interrupted_anywhere_sees_every_example_of_each_epoch_exactl
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_shuffled_training_goes_on_with_what_its_buffer_held_however_often_it_is_interrupted(simulated, tmp_path):
-    runs = interrupted(simulated, tmp_path, 6, 6, "--shuffle", 500)
+    runs = interrupted(simulated, tmp_path, 3, 6, "--shuffle", 500)
     assert_every_example_once(runs, 6)
