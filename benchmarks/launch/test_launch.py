@@ -172,6 +172,7 @@ def test_a_script_loads_nothing_of_the_harness_before_it_runs() -> None:
         "tfhet.bench",
         "tfhet.clock",
         "tfhet.cluster",
+        "tfhet.errors",
         "tfhet.process",
         "tfhet.launch",
         "tfhet.strategies",

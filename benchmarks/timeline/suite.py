@@ -136,6 +136,7 @@ def note_cost(folder: Path, notes: int = NOTES) -> NoteCost:
         meter.add(StepTime(0.02, 0.01, 128, 0.001, 0.002, SYSTEM.monotonic(), number, 0))
         if number % STEPS_A_WRITE == 0:
             journal.write()
+    journal.write(is_last=True)  # waits for the thread that writes
     ended_s = SYSTEM.cpu()
     each = MICROSECOND_S * notes
     return NoteCost((sampled_s - began_s) / each, (ended_s - sampled_s) / each)
