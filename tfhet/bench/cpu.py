@@ -2,8 +2,7 @@
 
 Processes with one thread each do the same work (cpu_work.py): one of them alone, then as many as there are vCPUs, in
 turns. Two vCPUs are mostly two threads of one core, and all share caches and memory: with all of them busy, which is
-how an input pipeline finds them, each is slower. CPU time is compared, which other programs on the machine change
-little.
+how an input pipeline finds them, each is slower. CPU time is compared, which other programs hardly change.
 """
 
 from __future__ import annotations

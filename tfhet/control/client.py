@@ -61,8 +61,7 @@ class LinkClient:
         self.lease_s = lease_s
         """Seconds; the server's, once joined."""
         self.clock_offset: tuple[float, float] | None = None
-        """Seconds that the server's clock is ahead of this one, and their error, from the quickest handshake; None
-        before it."""
+        """Seconds that the server's clock is ahead, and their error, from the quickest handshake; None before it."""
         self._address, self._port, self._secret = address, port, secret
         self._on_message, self._on_end, self._on_lease_lost = on_message, on_end, on_lease_lost
         self._handshake_s, self._clock = handshake_s, clock

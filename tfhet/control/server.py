@@ -112,8 +112,7 @@ class LinkServer:
     async def wait_joined(self, deadline_s: float) -> None:
         """Returns once every expected member has joined.
 
-        Raises NotReady, naming the missing members, after `deadline_s` seconds, and as soon as one of them is lost or
-        the job ends.
+        Raises NotReady, naming the missing members, after `deadline_s` seconds, or when one is lost or the job ends.
         """
         await self._until(lambda: not self.missing or bool(self.lost or self._end), deadline_s)
         if self.lost:

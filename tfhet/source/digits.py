@@ -1,7 +1,6 @@
 """scikit-learn's handwritten digits as TFRecords: real data without a download. `python -m tfhet.source.digits DIR`.
 
-1797 images by 43 people, 8x8 pixels of 17 grey levels (UCI "Optical Recognition of Handwritten Digits"), here as
-32x32 RGB.
+1797 images by 43 people, 8x8 pixels of 17 grey levels (UCI "Optical Recognition of Handwritten Digits"), as 32x32 RGB.
 """
 
 from __future__ import annotations

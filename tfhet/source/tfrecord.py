@@ -88,8 +88,7 @@ class TFRecordSource:
         """Returns the source of a directory's `*.tfrecord*` files; `tfhet.json` gives counts, and features by default.
 
         size: height and width to which encoded images are resized. Raises UsageError when the directory is missing or
-        holds no such file, when a file is missing that `tfhet.json` lists, or when neither it nor the caller names the
-        features.
+        holds no such file, when a file is missing that `tfhet.json` lists, or when nothing names the features.
         """
         files = files_of(directory)
         sidecar = Sidecar.read(directory)

@@ -90,8 +90,7 @@ class RandomErasing(_Painting):
     def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
         """Returns `erase`, bool [batch], and `area`, `ratio`, `top` and `left`, float32 [batch].
 
-        They are a fraction of the image, height / width, and fractions of the room that the rectangle leaves, from 0 to
-        below 1.
+        They are a fraction of the image, height / width, and fractions, below 1, of the room that the rectangle leaves.
         """
         # From a table, because tf.exp rounds differently at the end of a batch than within it.
         shares = (np.arange(RATIOS) + 0.5) / RATIOS

@@ -24,8 +24,7 @@ from tfhet.trainer.audit import Audit
 MOST_EMPTY_PARTS = 5
 """Maximum number of consecutive parts without an example; after that the rest is given up."""
 FEW = 4096
-"""Up to this number of missing examples are read one by one, where records may be skipped, without another try in
-batches."""
+"""Up to this number of missing examples are read one by one, not in batches once more, where records are skipped."""
 LISTED = 20
 """Number of bad records of an epoch that are diagnosed and listed; the others are only counted."""
 
