@@ -61,9 +61,8 @@ def turn(processes: Sequence[AnsweringProcess], passes: int) -> Turn:
     answers = [process.answer() for process in processes]
     for answer in answers:
         if answer["checksum"] != cpu_work.CHECKSUM:
-            raise TfhetError(
-                f"the work made {answer['checksum']}, not {cpu_work.CHECKSUM}: report it with numpy's version"
-            )
+            made = answer["checksum"]
+            raise TfhetError(f"the work made {made}, not {cpu_work.CHECKSUM}: report it with numpy's version")
     return Turn(tuple(answer["cpu_s"] for answer in answers), max(answer["wall_s"] for answer in answers))
 
 

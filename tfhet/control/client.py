@@ -1,10 +1,4 @@
-"""The client of the link, in every follower's launcher: joins the leader, holds a lease, hears of the end of the job.
-
-client = LinkClient("rank-1", "algo-2", 16000, secret, on_message=order, on_end=end, on_lease_lost=give_up)
-await client.join({"host": "algo-3"}, deadline_s=300.0)
-client.send({"type": "result", "rank": 1, "code": 0, "cause": ""})
-await client.leave(0)
-"""
+"""The client of the link, in every follower's launcher: joins the leader, holds a lease, hears of its end."""
 
 from __future__ import annotations
 

@@ -1,11 +1,5 @@
 """The server of the link, in the leader's launcher: who belongs to the job, who holds a lease, and the end of the job.
 
-    server = LinkServer({"algo-1", "rank-1"}, secret, on_message=report, on_lost=give_up)
-    await server.start("0.0.0.0", 16000)
-    await server.wait_joined(300.0)
-    server.broadcast({"type": "start", "job_id": "job-1"})
-    await server.end(0, "training is complete")
-
 Every other launcher is a member, whose LinkClient (client.py) dials the server.
 """
 

@@ -204,9 +204,8 @@ class TFRecordSource:
         with ThreadPoolExecutor(os.cpu_count()) as pool:  # the walk is compiled, or waits for the disk
             walked = [one for group in pool.map(self._walked, groups) for one in group]
         damages = [damage for _, damage in walked if damage is not None]
-        ids = gather(
-            np.array([example_id(split, found[0]) for split, found in zip(mine, walked, strict=True)], np.int64)
-        )
+        found = [example_id(split, count) for split, (count, _) in zip(mine, walked, strict=True)]
+        ids = gather(np.array(found, np.int64))
         reached = {self.files[split_of(number)]: position_of(number) for number in ids.tolist()}
         self._reached, self._damages = reached, tuple(damages)
         if not self.example_count():

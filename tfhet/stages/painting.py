@@ -131,8 +131,7 @@ def painted(
     rows, columns = (tf.range(tf.cast(length, tf.float32)) for length in (shape[1], shape[2]))
     in_rows = (rows >= top[:, tf.newaxis]) & (rows < bottom[:, tf.newaxis])
     in_columns = (columns >= left[:, tf.newaxis]) & (columns < right[:, tf.newaxis])
-    # A mask over lines of width * channels, multiplied: broadcasting over channels, or a tf.where, takes ten times as
-    # long.
+    # A mask over lines of width * channels, multiplied: broadcasting over channels, or tf.where, takes ten times that.
     along = tf.repeat(tf.cast(in_columns, images.dtype), shape[3], axis=1)
     mask = tf.cast(in_rows, images.dtype)[:, :, tf.newaxis] * along[:, tf.newaxis, :]
     lines = tf.reshape(images, [shape[0], shape[1], shape[2] * shape[3]])

@@ -132,9 +132,7 @@ class Parts:
             if self.reader.failure is not None:
                 raise self.reader.failure
             if self.was_cut_off:
-                raise NotReady(
-                    f"the data service was restarted {MOST_EMPTY_PARTS} times and delivered nothing in between"
-                )
+                raise NotReady(f"the data service was restarted {MOST_EMPTY_PARTS} times without delivering anything")
             return None
         if self.was_cut_off or (self.reader.is_served and self._in_batches(audit)):
             audit.rereads += 1

@@ -61,14 +61,10 @@ class Ways(contextlib.AsyncExitStack):
 
     def end(self, env: Mapping[str, str], module: str, *arguments: str) -> AnsweringProcess:
         """Starts a process that is one end of a way."""
-        process = AnsweringProcess(
-            " ".join((module, *arguments)), [sys.executable, "-m", module, *arguments], env, ANSWER_LIMIT_S
-        )
-        self.callback(self._end, process)
+        words = [module, *arguments]
+        process = AnsweringProcess(" ".join(words), [sys.executable, "-m", *words], env, ANSWER_LIMIT_S)
+        self.callback(process.close, GRACE_S)
         return process
-
-    def _end(self, process: AnsweringProcess) -> None:
-        process.close(GRACE_S)
 
 
 def quiet(env: Mapping[str, str]) -> dict[str, str]:
