@@ -63,8 +63,11 @@ class Ways(contextlib.AsyncExitStack):
         """Starts a process that is one end of a way."""
         words = [module, *arguments]
         process = AnsweringProcess(" ".join(words), [sys.executable, "-m", *words], env, ANSWER_LIMIT_S)
-        self.callback(process.close, GRACE_S)
+        self.callback(self._end, process)
         return process
+
+    def _end(self, process: AnsweringProcess) -> None:
+        process.close(GRACE_S)
 
 
 def quiet(env: Mapping[str, str]) -> dict[str, str]:
