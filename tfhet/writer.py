@@ -1,9 +1,4 @@
-"""Writes in a thread of their own, so that a reader or a disk that stalls never holds up the process that writes.
-
-log = Writer("log", write=functools.partial(write_whole, 1))
-log.put(b"a line\\n")
-log.close()
-"""
+"""Writes in a thread of their own, so that a reader or a disk that stalls never holds up the process that writes."""
 
 from __future__ import annotations
 
@@ -31,11 +26,7 @@ class Writer(Generic[T]):
     """
 
     def __init__(
-        self,
-        name: str,
-        write: Callable[[T], None],
-        on_dropped: Callable[[int], T] | None = None,
-        most: int = MOST,
+        self, name: str, write: Callable[[T], None], on_dropped: Callable[[int], T] | None = None, most: int = MOST
     ):
         self.dropped = 0
         """Number of entries that were never written, because too many waited or because `write` failed."""

@@ -1,5 +1,4 @@
-"""When a run counts as input-bound, and what to do first: the only place that decides it, for measured, predicted and
-paid runs alike."""
+"""When a run counts as input-bound, and what to do first: decided here for measured, predicted and paid runs alike."""
 
 from __future__ import annotations
 

@@ -250,9 +250,7 @@ def _next_run(job: ObservedJob) -> Iterator[Finding]:
         lines = "run the script with tfhet's launcher, whose trainer prints the metric line that has `wait_pct`"
         yield Finding("print_metric_lines", lines)
     if not job.has_step_timeline:
-        shows = (
-            "where the time of each step goes, and what each host sends and receives, which SageMaker does not publish"
-        )
+        shows = "where the time of each step goes, and what each host sends and receives: SageMaker publishes neither"
         yield Finding("switch_timeline_on", f"hyperparameter timeline=steps: {shows}")
     if not job.has_profiler:
         place = f"{job.output_path.rstrip('/') or 's3://BUCKET'}/profiler"

@@ -2,8 +2,7 @@
 
 Processes with one thread each do the same work (cpu_work.py): one of them alone, then as many as there are vCPUs, in
 turns. Two vCPUs are mostly two threads of one core, and all share caches and memory: with all of them busy, which is
-how an input pipeline finds them, each is slower. CPU time is compared, which other programs on the machine change
-little.
+how an input pipeline finds them, each is slower. CPU time is compared, which other programs hardly change.
 """
 
 from __future__ import annotations
@@ -62,9 +61,8 @@ def turn(processes: Sequence[AnsweringProcess], passes: int) -> Turn:
     answers = [process.answer() for process in processes]
     for answer in answers:
         if answer["checksum"] != cpu_work.CHECKSUM:
-            raise TfhetError(
-                f"the work made {answer['checksum']}, not {cpu_work.CHECKSUM}: report it with numpy's version"
-            )
+            made = answer["checksum"]
+            raise TfhetError(f"the work made {made}, not {cpu_work.CHECKSUM}: report it with numpy's version")
     return Turn(tuple(answer["cpu_s"] for answer in answers), max(answer["wall_s"] for answer in answers))
 
 

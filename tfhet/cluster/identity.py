@@ -107,8 +107,7 @@ class Identity:
 def identify(env: Mapping[str, str]) -> Identity:
     """This host's identity, from resourceconfig.json, or where there is none from the `SM_*` variables.
 
-    A file that is there and wrong is an error, not a reason to look elsewhere. Raises ClusterError when there is
-    neither.
+    A file that is there and wrong is an error, not a reason to look elsewhere. Raises ClusterError without either.
     """
     path = host_paths(env).resource_config
     try:

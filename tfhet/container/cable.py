@@ -8,9 +8,9 @@ eth0 -------------------- device = delay line = b -- a -- bridge     a delay on 
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from ipaddress import IPv4Address, IPv4Network
 
 from tfhet.container.delay import DelayLine
 from tfhet.container.netns import NetworkNamespace
@@ -103,9 +103,7 @@ def has_netem(namespace: NetworkNamespace) -> bool:
 class Cable:
     """The cable of one host. Its calls raise UsageError and TfhetError as those of a Bridge."""
 
-    def __init__(
-        self, switch: NetworkNamespace, device: str, namespace: NetworkNamespace, address: ipaddress.IPv4Address
-    ):
+    def __init__(self, switch: NetworkNamespace, device: str, namespace: NetworkNamespace, address: IPv4Address):
         """device: its end in the namespace `switch`. namespace: the host's, which stays when its processes are gone."""
         self.device = device
         self.address = address
@@ -114,14 +112,14 @@ class Cable:
         self._shape = Shape()
         self._share: float | None = None
         self._line: DelayLine | None = None
-        self._missed: set[ipaddress.IPv4Address] = set()
+        self._missed: set[IPv4Address] = set()
 
     @property
     def port(self) -> str:
         """The device that is in the bridge."""
         return self.device if self._line is None else f"{self.device}a"
 
-    def lay(self, bridge: str, subnet: ipaddress.IPv4Network) -> None:
+    def lay(self, bridge: str, subnet: IPv4Network) -> None:
         """Makes both ends, the near one in a bridge, the far one with the address. Leaves nothing when it raises."""
         ends = [
             f"link add {self.device} group {GROUP} master {bridge} type veth"
@@ -178,7 +176,7 @@ class Cable:
             self._share = share
             self._lose()
 
-    def miss(self, others: set[ipaddress.IPv4Address]) -> None:
+    def miss(self, others: set[IPv4Address]) -> None:
         """Lets nothing that the host sends to these addresses arrive, and what it sends to all others.
 
         It sends to its own hardware address then, and no bridge passes a packet back to where it came from.
@@ -210,9 +208,8 @@ class Cable:
 
     def _inserted_line(self, bridge: str) -> DelayLine:
         near, far = f"{self.device}a", f"{self.device}b"
-        self._ip(
-            f"link add {near} master {bridge} type veth peer name {far}", f"link set {near} up", f"link set {far} up"
-        )
+        pair = f"link add {near} master {bridge} type veth peer name {far}"
+        self._ip(pair, f"link set {near} up", f"link set {far} up")
         try:
             line = DelayLine(self._switch, (self.device, far))
         except BaseException:
@@ -222,12 +219,12 @@ class Cable:
         return line
 
 
-def hardware(address: ipaddress.IPv4Address) -> str:
+def hardware(address: IPv4Address) -> str:
     """The hardware address that belongs to an address: locally administered, so no other device has it."""
     return ":".join(f"{byte:02x}" for byte in (0x02, 0x74, *address.packed))
 
 
-def neighbours(subnet: ipaddress.IPv4Network, address: ipaddress.IPv4Address, device: str) -> Iterator[str]:
+def neighbours(subnet: IPv4Network, address: IPv4Address, device: str) -> Iterator[str]:
     """Lines for ip that give a device its address, and the hardware addresses of all others."""
     if device != "eth0":
         yield f"link set {device} address {hardware(address)}"
@@ -237,5 +234,5 @@ def neighbours(subnet: ipaddress.IPv4Network, address: ipaddress.IPv4Address, de
             yield _neighbour(other, other, device)
 
 
-def _neighbour(other: ipaddress.IPv4Address, aim: ipaddress.IPv4Address, device: str) -> str:
+def _neighbour(other: IPv4Address, aim: IPv4Address, device: str) -> str:
     return f"neighbour replace {other} lladdr {hardware(aim)} dev {device} nud permanent"

@@ -28,11 +28,9 @@ def run(words: Sequence[str], text: str = "", *, before: Sequence[str] = (), **o
     where the command is not installed, TfhetError where it fails or takes longer than TOOL_LIMIT_S.
     """
     command = " ".join(words)
-    options = {"timeout": TOOL_LIMIT_S, **options}
+    options = {"timeout": TOOL_LIMIT_S, "errors": "replace", **options}
     try:
-        done = subprocess.run(
-            [*before, *words], input=text, capture_output=True, text=True, errors="replace", **options
-        )
+        done = subprocess.run([*before, *words], input=text, capture_output=True, text=True, **options)
     except FileNotFoundError as error:
         raise _not_installed(str(error.filename)) from None
     except subprocess.TimeoutExpired:

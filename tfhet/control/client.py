@@ -1,10 +1,4 @@
-"""The client of the link, in every follower's launcher: joins the leader, holds a lease, hears of the end of the job.
-
-client = LinkClient("rank-1", "algo-2", 16000, secret, on_message=order, on_end=end, on_lease_lost=give_up)
-await client.join({"host": "algo-3"}, deadline_s=300.0)
-client.send({"type": "result", "rank": 1, "code": 0, "cause": ""})
-await client.leave(0)
-"""
+"""The client of the link, in every follower's launcher: joins the leader, holds a lease, hears of its end."""
 
 from __future__ import annotations
 
@@ -61,8 +55,7 @@ class LinkClient:
         self.lease_s = lease_s
         """Seconds; the server's, once joined."""
         self.clock_offset: tuple[float, float] | None = None
-        """Seconds that the server's clock is ahead of this one, and their error, from the quickest handshake; None
-        before it."""
+        """Seconds that the server's clock is ahead, and their error, from the quickest handshake; None before it."""
         self._address, self._port, self._secret = address, port, secret
         self._on_message, self._on_end, self._on_lease_lost = on_message, on_end, on_lease_lost
         self._handshake_s, self._clock = handshake_s, clock

@@ -89,9 +89,7 @@ class Connection:
         if self._seals is not None:
             mark, line = line[:64], line[64:]
             if not hmac.compare_digest(mark, self._seals[1].mark(line)):
-                raise ProtocolError(
-                    "a line without the mark of the other side: somebody else has written or changed it"
-                )
+                raise ProtocolError("a line without the mark of the other side: somebody else wrote or changed it")
         return decode(line)
 
     def write(self, message: Mapping[str, Any]) -> None:

@@ -1,11 +1,5 @@
 """The server of the link, in the leader's launcher: who belongs to the job, who holds a lease, and the end of the job.
 
-    server = LinkServer({"algo-1", "rank-1"}, secret, on_message=report, on_lost=give_up)
-    await server.start("0.0.0.0", 16000)
-    await server.wait_joined(300.0)
-    server.broadcast({"type": "start", "job_id": "job-1"})
-    await server.end(0, "training is complete")
-
 Every other launcher is a member, whose LinkClient (client.py) dials the server.
 """
 
@@ -112,8 +106,7 @@ class LinkServer:
     async def wait_joined(self, deadline_s: float) -> None:
         """Returns once every expected member has joined.
 
-        Raises NotReady, naming the missing members, after `deadline_s` seconds, and as soon as one of them is lost or
-        the job ends.
+        Raises NotReady, naming the missing members, after `deadline_s` seconds, or when one is lost or the job ends.
         """
         await self._until(lambda: not self.missing or bool(self.lost or self._end), deadline_s)
         if self.lost:

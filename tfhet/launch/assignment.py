@@ -1,8 +1,5 @@
 """The part of one launcher in its job: its place, its settings, the data plane and the strategy.
 
-    assignment = Assignment.of(environment(), settings)    # raises ClusterError, UsageError
-    assignment.serving_hosts
-
 Every launcher of a job comes to the same plane and strategy, each from its own side.
 """
 
@@ -95,8 +92,6 @@ def _rank(env: Mapping[str, str], parts: Roles, strategy: str) -> Rank:
     rank = strategies.rank_of(env, strategy)
     if rank is not None:
         return rank
-    if len(parts.dnn_hosts) > 1:
-        raise ClusterError(
-            f"{len(parts.dnn_hosts)} dnn hosts ({', '.join(parts.dnn_hosts)}) and no rank for this process"
-        )
+    if len(hosts := parts.dnn_hosts) > 1:
+        raise ClusterError(f"{len(hosts)} dnn hosts ({', '.join(hosts)}) and no rank for this process")
     return Rank(0, 1, 0, 1, "one process on one dnn host")

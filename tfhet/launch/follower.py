@@ -1,5 +1,4 @@
-"""A follower: every launcher but the leader. It joins the leader, which sends it the order to start and the job
-result."""
+"""A follower: every launcher but the leader. It joins the leader, which sends the order to start and the job result."""
 
 from __future__ import annotations
 
@@ -61,8 +60,7 @@ class Follower:
         return await asyncio.shield(self._result)
 
     def clock_offset(self) -> tuple[float, float] | None:
-        """Seconds by which the leader's clock is ahead of this one, and their error; None before the first
-        comparison."""
+        """Seconds by which the leader's clock is ahead of this one, and their error; None at first."""
         return self._client.clock_offset
 
     async def leave(self, code: int, cause: str, hurry: asyncio.Future[Any]) -> None:

@@ -14,8 +14,7 @@ class Hearing:
     """Takes the messages and the log of one script.
 
     on_line: receives each line of the log. on_metrics: receives each metric line, from the messages of a script that
-    sends them, else from its log. on_reading: called when the script begins to read, with whether the data set is
-    endless.
+    sends them, else from its log. on_reading: called with whether a data set is endless, once it is read.
     """
 
     def __init__(

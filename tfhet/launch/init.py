@@ -27,8 +27,7 @@ STOP_S = 110.0
 """Seconds that command and launchers may take to end after the signal; SageMaker's SIGKILL comes after 120 s."""
 SETTLE_S = 5.0
 """Seconds that the command may take to end by itself after the launchers, before it gets the signal too: the hosts get
-it within moments of each other, and the program that started the ranks may end those of all hosts when its daemon on
-one host ends."""
+it within moments of each other, and what started the ranks may end all of them when its daemon on one host ends."""
 LEFT_S = 2.0
 """Seconds that the command's remaining children may take to end after SIGTERM, before SIGKILL."""
 _POLL_S = 0.1

@@ -1,8 +1,4 @@
-"""One host's life: find the place, join, serve or train, report, leave. Every wait in it has a deadline.
-
-settings, rest = LaunchSettings.parse(sys.argv[1:])
-code = asyncio.run(Launcher(Assignment.of(environment(), settings), rest).run())
-"""
+"""One host's life: find the place, join, serve or train, report, leave. Every wait in it has a deadline."""
 
 from __future__ import annotations
 
@@ -245,9 +241,8 @@ class Launcher:
 
     def _report_failure(self, result: JobResult) -> None:
         self.say(str(JobResultLine(result.code, result.headline)))
-        write_failure(
-            self.place.paths.failure, result.headline, self.place.label, result.code, result.log, self.began_s
-        )
+        file, label = self.place.paths.failure, self.place.label
+        write_failure(file, result.headline, label, result.code, result.log, self.began_s)
         if self.assignment.source is not None:
             self.assignment.source.release(self.place)
 

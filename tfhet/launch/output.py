@@ -50,9 +50,7 @@ def line_writer() -> Writer[str]:
     def write(line: str) -> None:
         write_whole(STDOUT, f"{line}\n".encode(errors="replace"))
 
-    return Writer(
-        "log", write, lambda count: f"[tfhet] {count} lines were dropped: the reader of this log was too slow"
-    )
+    return Writer("log", write, lambda lost: f"[tfhet] {lost} lines were dropped: the reader of this log was too slow")
 
 
 def metrics_of(

@@ -105,8 +105,7 @@ def environment_of(
     assignment: Assignment, side: LauncherSide, start: link.Start, record: Path, timeline: Path | None
 ) -> dict[str, str]:
     """The variables of the script. start: the leader's order. record: folder of the run record. timeline: folder for
-    the times of its steps; None: it does not write them. Raises ClusterError where this host cannot follow the
-    order."""
+    the times of its steps; None: it does not write them. Raises ClusterError where it cannot follow the order."""
     place, rank = assignment.place, assignment.place.rank
     assert rank is not None
     job = JobContext(

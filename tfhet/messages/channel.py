@@ -179,8 +179,7 @@ class ProcessChannel:
         return False
 
     def receive(self, limit_s: float = 0.0) -> dict[str, Any] | None:
-        """The next message, waiting at most `limit_s` for it; None when none has come. Skips packets that are no
-        messages."""
+        """The next message, waiting at most `limit_s` for it; None when none has come. Skips other packets."""
         until_s = SYSTEM.monotonic() + limit_s
         while (end := self._end) is not None:
             try:

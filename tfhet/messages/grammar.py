@@ -80,8 +80,7 @@ class Grammar(Generic[M]):
     def parse(self, values: object) -> M:
         """The message in some JSON values; fields that its kind does not have are ignored.
 
-        Raises MessageError, and nothing else, for values that are not a message; UnknownKind where only the kind is
-        new.
+        Raises MessageError, and nothing else, for values that are not a message; UnknownKind for a new kind.
         """
         if not isinstance(values, Mapping):
             raise MessageError(f"a message is an object, not {shown(values)}")

@@ -96,8 +96,7 @@ class RunLine:
 
 @dataclass(frozen=True)
 class MetricLine(RunLine, kind=""):
-    """The numbers that rank 0 prints now and then: step and epoch reached, and means over the steps since the last
-    metric line.
+    """The numbers that rank 0 prints now and then: step and epoch reached, and means since the last such line.
 
         [tfhet] step=500 epoch=2 step_ms=86.1 examples_per_s=95143 loss=2.3000 wait_pct=3.1
 

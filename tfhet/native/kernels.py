@@ -18,8 +18,7 @@ from tfhet.errors import UsageError
 HERE = Path(__file__).parent
 SWITCH = "TFHET_NATIVE"
 """The environment variable that switches compiled ops: `auto` uses those that can be built, `off` none, `on` raises an
-error where one cannot be built. Names with commas select kernels: a launcher gives its rank those that every data
-worker has."""
+error where one cannot be built. Names with commas select kernels: a rank gets those that every data worker has."""
 CHOICES = ("auto", "off", "on")
 
 

@@ -63,12 +63,8 @@ def preparation(pipeline: Declaration, epoch: int) -> Callable[[tf.Tensor, Any],
     """Returns a function that runs the whole pipeline on (ids int64 [n], records [n] as the source reads them)."""
 
     def prepare(ids: tf.Tensor, records: Any) -> dict:
-        element = {
-            **pipeline.source.parse(records),
-            ID: ids,
-            EPOCH: tf.fill(tf.shape(ids), tf.constant(epoch, tf.int64)),
-        }
-        return _run_stages(pipeline, element, 0, None)
+        epochs = tf.fill(tf.shape(ids), tf.constant(epoch, tf.int64))
+        return _run_stages(pipeline, {**pipeline.source.parse(records), ID: ids, EPOCH: epochs}, 0, None)
 
     return prepare
 

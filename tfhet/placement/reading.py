@@ -90,7 +90,7 @@ def _record_batches(
             records = records.ignore_errors()
         return tf.data.Dataset.zip((constant, records))
 
-    dataset = stream.read_side_by_side(pairs, read, pipeline.interleave)
+    dataset = stream.side_by_side(pairs, read, pipeline.interleave)
     if seen.table.size:
         dataset = dataset.filter(_unseen(seen))
     if pipeline.shuffle:
@@ -127,9 +127,7 @@ def _block_batches(pipeline: Declaration, pairs: tf.data.Dataset) -> tf.data.Dat
     """Returns the same batches as (ids, epochs, features) from blocks, without an iterator step for each example."""
     source = pipeline.source
     assert isinstance(source, BlockSource)
-    blocks = pairs.interleave(
-        lambda epoch, split: source.read_blocks(split, epoch), cycle_length=1, num_parallel_calls=None
-    )
+    blocks = pairs.interleave(lambda epoch, split: source.read_blocks(split, epoch), cycle_length=1)
     return blocks.rebatch(pipeline.batch_size)
 
 

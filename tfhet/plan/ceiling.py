@@ -91,10 +91,8 @@ def ceilings(demand: Demand, supply: Supply, where: Where) -> dict[Resource, flo
 
     Raises UsageError where only data hosts are to prepare examples and there are none.
     """
-    found = {
-        Resource.ACCELERATOR: demand.accelerator_s,
-        Resource.SOURCE: demand.source_bytes / supply.source_bytes_per_s,
-    }
+    source_s = demand.source_bytes / supply.source_bytes_per_s
+    found = {Resource.ACCELERATOR: demand.accelerator_s, Resource.SOURCE: source_s}
     if where is Where.TRAINER:
         found[Resource.DNN_CPUS] = (demand.pinned_cpu_s + demand.movable_cpu_s) / supply.dnn_cpus
         return found

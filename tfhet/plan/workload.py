@@ -53,9 +53,7 @@ class PipelineCost:
             position += cost.name.count("; ") + 1 if index else 0
             if cost.kind not in DECLARED and index < len(costs) - 1:
                 continue
-            rest_us = [
-                whole - before for whole, before in zip(costs[-1].cumulative_us, cost.cumulative_us, strict=True)
-            ]
+            rest_us = [all_of - us for all_of, us in zip(costs[-1].cumulative_us, cost.cumulative_us, strict=True)]
             remote_us, local_us = (Interval.of(Figure.of(us, unit="us")) for us in (cost.cumulative_us, rest_us))
             size = float(cost.bytes_per_example)
             cuts.append(CutCost(cost.name, position, remote_us, local_us, size, cost.dtype or "float32"))

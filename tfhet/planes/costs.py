@@ -1,7 +1,6 @@
 """Costs of a data plane: what moving batches takes of servers and of readers.
 
-A *server* is a process that prepares batches, and a *reader* is a rank that receives them. A plane without processes of
-its own has no servers.
+A *server* is a process that prepares batches, and a *reader* a rank that receives them. Some planes have no servers.
 """
 
 from __future__ import annotations

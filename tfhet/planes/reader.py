@@ -67,8 +67,7 @@ class RankSide:
         return _share(data, job) if job.size > 1 else data
 
     def declared(self, pipeline: Pipeline, job: JobContext, ordinal: int, transport: Any) -> tf.data.Dataset:
-        """This rank's share of a declared pipeline, pass after pass without end, as elements with `image`, `label`,
-        `id` and `epoch`."""
+        """This rank's share of a declared pipeline, without end: elements with `image`, `label`, `id` and `epoch`."""
         return one_epoch(pipeline, None, (job.rank, job.size), job.threads)
 
 
@@ -91,9 +90,7 @@ class Reader:
         """on_first_batch: called once, with the seconds from the first request to the first batch. Raises UsageError
         for a pipeline that repeats."""
         if pipeline.repeat != 1:
-            raise UsageError(
-                f"a pipeline with repeat={pipeline.repeat}: the trainer counts its epochs itself (--epochs)"
-            )
+            raise UsageError(f"pipeline with repeat={pipeline.repeat}: the trainer counts its epochs itself (--epochs)")
         self.pipeline = pipeline
         self.cut = (cut or Cut.smallest(pipeline)).checked(pipeline)
         self.first_batch_s: float | None = None

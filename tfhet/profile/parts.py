@@ -98,7 +98,5 @@ def _with_batch(part: PipelinePart, dataset: tf.data.Dataset, endless: tf.data.D
     """Joins a parallel map and the batch after it, which tf.data runs as one."""
     mapped, batched = part.alone, applied_alone(dataset, [])
     assert mapped is not None and batched is not None
-    name = f"{part.name}, {kind_of(dataset)}"
-    return dataclasses.replace(
-        part, name=name, upto=endless, examples=examples, alone=lambda given: batched(mapped(given))
-    )
+    name, both = f"{part.name}, {kind_of(dataset)}", lambda given: batched(mapped(given))
+    return dataclasses.replace(part, name=name, upto=endless, examples=examples, alone=both)

@@ -136,9 +136,8 @@ def measure(
     UsageError for a data set without elements and for an effort out of range.
     """
     if effort.repeats < 1 or effort.budget_s <= 0:
-        raise UsageError(
-            f"a profile needs at least 1 round and some time, not {effort.repeats} and {effort.budget_s} s"
-        )
+        given = f"{effort.repeats} and {effort.budget_s} s"
+        raise UsageError(f"a profile needs at least 1 round and some time, not {given}")
     rows: list[_Row] = []
     for part in parts:
         row = _row(part)

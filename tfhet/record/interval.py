@@ -11,8 +11,7 @@ from tfhet.record.figure import Figure
 
 
 class View(Enum):
-    """End of every interval that a prediction takes. A model that is monotone in each input is at its worst where every
-    input is."""
+    """End of every interval that a prediction takes. A model monotone in each input is worst where all are."""
 
     EXPECTED = "expected"
     BEST = "best"

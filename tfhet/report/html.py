@@ -27,9 +27,8 @@ _TEMPLATES = jinja2.Environment(
     lstrip_blocks=True,
 )
 _SHOWN = (numbers.number, numbers.percent, numbers.duration, numbers.size, numbers.moment, numbers.exit_code)
-_TEMPLATES.filters |= {
-    each.__name__: each for each in (*_SHOWN, numbers.interval, numbers.usd, paragraph, numbers.value)
-}
+_FILTERS = (*_SHOWN, numbers.interval, numbers.usd, paragraph, numbers.value)
+_TEMPLATES.filters |= {each.__name__: each for each in _FILTERS}
 _TEMPLATES.filters["place"] = "{:.2f}".format
 
 

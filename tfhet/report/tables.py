@@ -1,5 +1,4 @@
-"""Tables on the terminal, of rows, figures and runs: in colour and fitted to its width there, plain and never cut in a
-log or a file."""
+"""Tables on the terminal, of rows, figures and runs: in colour and fitted to its width, plain and whole in a file."""
 
 from __future__ import annotations
 

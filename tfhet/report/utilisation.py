@@ -63,9 +63,8 @@ def use_of_hosts(summary: RunSummary, lasted_s: float | None = None) -> list[Hos
 
 def chart_of_use(hosts: Sequence[HostCpu]) -> BarChart | None:
     """CPUs used by each host, with its limit where it has one; None where none is known."""
-    used = {
-        f"{host.name} ({host.group})" if host.group else host.name: host for host in hosts if host.cpus_used is not None
-    }
+    known = [host for host in hosts if host.cpus_used is not None]
+    used = {f"{host.name} ({host.group})" if host.group else host.name: host for host in known}
     figures = {name: Figure.single(host.cpus_used or 0.0, unit="CPUs") for name, host in used.items()}
     limits = {name: cpus for name, host in used.items() if (cpus := _real(host.limits.get("cpus"))) is not None}
     return bar_chart("CPUs used by each host, in the mean", figures, limits=limits, is_linear=True)

@@ -58,9 +58,7 @@ class SimulatedHost:
             ports = Ports(self.detour[0], {**ports.plane, **others})
         return ports.to_env(self.shared)
 
-    def write(
-        self, resource_config: Mapping[str, object], modes: Mapping[str, str], parameters: Mapping[str, str]
-    ) -> None:
+    def write(self, resources: Mapping[str, object], modes: Mapping[str, str], parameters: Mapping[str, str]) -> None:
         """Lays out the base directory, without `directories`. modes: input mode by channel."""
         paths = self.paths
         for directory in (paths.input_config, paths.input_data, paths.model, paths.output_data):
@@ -68,7 +66,7 @@ class SimulatedHost:
         channels = {name: {"TrainingInputMode": mode, "RecordWrapperType": "None"} for name, mode in modes.items()}
         for file, content in (
             (paths.input_config / "inputdataconfig.json", channels),
-            (paths.resource_config, resource_config),
+            (paths.resource_config, resources),
             (paths.hyperparameters, parameters),
         ):
             file.write_text(json.dumps(content, indent=1), encoding="utf-8")

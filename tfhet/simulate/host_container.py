@@ -91,9 +91,8 @@ def _parameters(backend: HostBackend) -> dict[str, str]:
 def environment_of(backend: HostBackend, host: SimulatedHost, secret: str) -> dict[str, str]:
     """Variables that the platform gives a container, and those that the simulator's user meant for the job."""
     job = backend.job
-    passed = {
-        name: value for name, value in backend.env.items() if name.startswith(_PASSED_ON) or name in _PASSED_ON_NAMES
-    }
+    names = [name for name in backend.env if name.startswith(_PASSED_ON) or name in _PASSED_ON_NAMES]
+    passed = {name: backend.env[name] for name in names}
     return {
         "LANG": "C.UTF-8",
         # Hosts share CPUs here: a rank that polls for others would take theirs (4 ranks on 2 CPUs: steps x 2.5).

@@ -16,10 +16,9 @@ from tfhet.clock import SYSTEM
 from tfhet.deadline import Deadline
 from tfhet.errors import TfhetError
 from tfhet.process import Child
-from tfhet.simulate.between_runs import damage_newest, leave_earlier_job
 from tfhet.simulate.fault import CUTS, IMPAIRMENTS, ONCE, Fault
 from tfhet.simulate.host import HostBackend, SimulatedHost
-from tfhet.simulate.second_job import run_second_job
+from tfhet.simulate.other_jobs import damage_newest, leave_earlier_job, run_second_job
 from tfhet.simulate.targets import Population, Targets, lives
 
 _POLL_S = 0.1
@@ -115,10 +114,8 @@ class Injector:
             return
         if fault.for_s is None:
             if fault.process in ("host", "launcher"):
-                running = [(label, child) for label, child in self.children.items() if child.code is None]
-                self.frozen |= {
-                    label for label, child in running if {*Population.below(child.pid).everything} & {*chosen}
-                }
+                running = [(label, child.pid) for label, child in self.children.items() if child.code is None]
+                self.frozen |= {label for label, pid in running if {*Population.below(pid).everything} & {*chosen}}
             return
         await asyncio.sleep(fault.for_s)
         _signal(chosen, signal.SIGCONT)

@@ -1,7 +1,6 @@
 """The share of the machine that each host of a cluster gets.
 
-It is the host's instance type times a scale, since no machine is as large as the cluster. Limits in the cluster file
-win.
+It is the host's instance type times a scale, since no machine is as large as the cluster. Limits in its file win.
 """
 
 from __future__ import annotations

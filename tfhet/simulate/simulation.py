@@ -86,9 +86,8 @@ class Simulation:
         self._children: dict[str, Child] = {}
         kind = ProcessHosts if self.submission.host_kind == "process" else NamespaceHosts
         self._backend: HostBackend = kind(self.submission, self.hosts, self._env, self._logger, faults)
-        self._injector = Injector(
-            faults, targets, self._backend, self._children, self._has_come, self._report_fault, seed
-        )
+        has_come, report = self._has_come, self._report_fault
+        self._injector = Injector(faults, targets, self._backend, self._children, has_come, report, seed)
 
     @property
     def cgroups(self) -> Mapping[str, Any]:
@@ -158,9 +157,8 @@ class Simulation:
 
     async def _stop(self) -> None:
         """Ends every host: SIGTERM, and after the grace period SIGKILL."""
-        await asyncio.gather(
-            *(child.stop(STOP_GRACE_S[self.submission.host_kind]) for child in self._children.values())
-        )
+        grace_s = STOP_GRACE_S[self.submission.host_kind]
+        await asyncio.gather(*(child.stop(grace_s) for child in self._children.values()))
 
     async def _watch(self) -> None:
         """Notes when the ranks begin to read, when they have ended, and when the last launcher has ended."""

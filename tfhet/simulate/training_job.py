@@ -30,8 +30,7 @@ def completed(
 ) -> RunSummary:
     """The leader's summary with exit codes, cause, status and failure reason.
 
-    codes: by `host` or `host/rank`. cause: why the simulator stopped the job. never_began: why a host could not be
-    made.
+    codes: by `host` or `host/rank`. cause: why the simulator stopped the job. never_began: why a host was not made.
     """
     try:
         summary = leader.read_summary()

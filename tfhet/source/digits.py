@@ -1,7 +1,6 @@
 """scikit-learn's handwritten digits as TFRecords: real data without a download. `python -m tfhet.source.digits DIR`.
 
-1797 images by 43 people, 8x8 pixels of 17 grey levels (UCI "Optical Recognition of Handwritten Digits"), here as
-32x32 RGB.
+1797 images by 43 people, 8x8 pixels of 17 grey levels (UCI "Optical Recognition of Handwritten Digits"), as 32x32 RGB.
 """
 
 from __future__ import annotations
@@ -74,10 +73,9 @@ def _loaded() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     except ImportError:
         raise UsageError("the digits come with scikit-learn: pip install 'tfhet[demo]'") from None
     images, labels = load_digits(return_X_y=True)
-    _, held_out = train_test_split(
-        np.arange(len(labels)), test_size=VALIDATION_EXAMPLES, stratify=labels, random_state=SEED
-    )
-    return enlarged(images.reshape(-1, 8, 8)), labels, np.isin(np.arange(len(labels)), held_out)
+    every = np.arange(len(labels))
+    _, held_out = train_test_split(every, test_size=VALIDATION_EXAMPLES, stratify=labels, random_state=SEED)
+    return enlarged(images.reshape(-1, 8, 8)), labels, np.isin(every, held_out)
 
 
 def enlarged(images: np.ndarray) -> np.ndarray:

@@ -45,8 +45,7 @@ def files_of(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -
 def identities(files: Sequence[str]) -> list[list[str | int]]:
     """Returns for each file its path below the files' common directory, its size in bytes, and a digest of its ends.
 
-    The common directory is left out because it may differ from host to host. Raises DataError for a file that cannot be
-    opened.
+    The common directory is left out: hosts may differ in it. Raises DataError for a file that cannot be opened.
     """
     shared = os.path.commonprefix(files).rfind("/") + 1
     return [[file[shared:], size := _size(file), _edges(file, size)] for file in files]

@@ -88,8 +88,7 @@ def _reached(file: str, most: int) -> tuple[int, int, bool]:
 def walk(file: str, offset: int = 0) -> Iterator[Frame]:
     """Yields the place of every record from byte `offset` on by seeking from length to length, without their data.
 
-    Raises UsageError for a missing file, DataError (path, offset) for a wrong checksum of a length or a file that ends
-    inside a record.
+    Raises UsageError for a missing file, DataError (path, offset) for a length's wrong checksum or an early end.
     """
     with _opened(file) as stream:
         size = _size(stream)

@@ -88,8 +88,7 @@ class TFRecordSource:
         """Returns the source of a directory's `*.tfrecord*` files; `tfhet.json` gives counts, and features by default.
 
         size: height and width to which encoded images are resized. Raises UsageError when the directory is missing or
-        holds no such file, when a file is missing that `tfhet.json` lists, or when neither it nor the caller names the
-        features.
+        holds no such file, when a file is missing that `tfhet.json` lists, or when nothing names the features.
         """
         files = files_of(directory)
         sidecar = Sidecar.read(directory)
@@ -205,9 +204,8 @@ class TFRecordSource:
         with ThreadPoolExecutor(os.cpu_count()) as pool:  # the walk is compiled, or waits for the disk
             walked = [one for group in pool.map(self._walked, groups) for one in group]
         damages = [damage for _, damage in walked if damage is not None]
-        ids = gather(
-            np.array([example_id(split, found[0]) for split, found in zip(mine, walked, strict=True)], np.int64)
-        )
+        found = [example_id(split, count) for split, (count, _) in zip(mine, walked, strict=True)]
+        ids = gather(np.array(found, np.int64))
         reached = {self.files[split_of(number)]: position_of(number) for number in ids.tolist()}
         self._reached, self._damages = reached, tuple(damages)
         if not self.example_count():

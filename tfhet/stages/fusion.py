@@ -190,8 +190,7 @@ class Table(Step):
 
 
 KINDS: tuple[type[Step], ...] = (Decoding, Resampling, Sampling, Straight, Table)
-"""The kinds of fused steps. Of several that join equally many stages the first is taken: a line costs less than a
-look-up."""
+"""The kinds of fused steps. Of those that join as many stages the first is taken: a line costs less than a look-up."""
 
 
 def fuse(placed: Sequence[PlacedStage], source: ImageSpec, together: bool = True) -> tuple[Step, ...]:

@@ -90,8 +90,7 @@ class RandomErasing(_Painting):
     def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
         """Returns `erase`, bool [batch], and `area`, `ratio`, `top` and `left`, float32 [batch].
 
-        They are a fraction of the image, height / width, and fractions of the room that the rectangle leaves, from 0 to
-        below 1.
+        They are a fraction of the image, height / width, and fractions, below 1, of the room that the rectangle leaves.
         """
         # From a table, because tf.exp rounds differently at the end of a batch than within it.
         shares = (np.arange(RATIOS) + 0.5) / RATIOS
@@ -132,8 +131,7 @@ def painted(
     rows, columns = (tf.range(tf.cast(length, tf.float32)) for length in (shape[1], shape[2]))
     in_rows = (rows >= top[:, tf.newaxis]) & (rows < bottom[:, tf.newaxis])
     in_columns = (columns >= left[:, tf.newaxis]) & (columns < right[:, tf.newaxis])
-    # A mask over lines of width * channels, multiplied: broadcasting over channels, or a tf.where, takes ten times as
-    # long.
+    # A mask over lines of width * channels, multiplied: broadcasting over channels, or tf.where, takes ten times that.
     along = tf.repeat(tf.cast(in_columns, images.dtype), shape[3], axis=1)
     mask = tf.cast(in_rows, images.dtype)[:, :, tf.newaxis] * along[:, tf.newaxis, :]
     lines = tf.reshape(images, [shape[0], shape[1], shape[2] * shape[3]])

@@ -42,8 +42,7 @@ def translation(down: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
 def shearing(shears: tf.Tensor, height: tf.Tensor) -> tf.Tensor:
     """Shears about the centre, like Addons' `shear_x` about the top.
 
-    shears: float32 [batch], columns by which the input of a row lies further right than that of the row above. height:
-    in pixels.
+    shears: float32 [batch], columns by which a row's input lies right of that of the row above. height: in pixels.
     """
     x_offset = (tf.cast(height, tf.float32) - 1.0) / 2.0 * -shears
     zero, one = tf.zeros_like(shears), tf.ones_like(shears)

@@ -60,9 +60,8 @@ class RandomCrop(Bordered):
         """Returns `top` and `left`, the window's first row and column in the padded image: int32 [batch]."""
         cut = self.spec(spec)
         drawn = {}
-        for draw, (name, there, wanted) in enumerate(
-            (("top", spec.height, cut.height), ("left", spec.width, cut.width)),
-        ):
+        sides = (("top", spec.height, cut.height), ("left", spec.width, cut.width))
+        for draw, (name, there, wanted) in enumerate(sides):
             assert there is not None and wanted is not None  # `spec` refuses sizes that are not known
             places = there + 2 * self.padding - wanted + 1
             # Truncated to whole numbers, never to `places` itself: (1 - 2**-24) * n < n in float32 for all n < 2**24.

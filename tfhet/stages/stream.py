@@ -54,8 +54,7 @@ class Cache(Stream):
     """Writes the records of a split to a directory at the first reading, and reads them from there afterwards.
 
     It is for slow or remote sources; the results of image stages are never kept. Each host has a cache of its own with
-    the splits that its workers have read, so with several data workers it takes some passes until it holds nearly all
-    of them.
+    the splits that its workers have read, so with several data workers it takes some passes to hold nearly all.
     """
 
     directory: str
@@ -113,8 +112,7 @@ class Batch(Stream):
 class Prefetch(Stream):
     """Holds batches ready, in each data worker and again in each trainer.
 
-    More batches bridge longer pauses of the source and take more memory. Other trainers cannot get the batches that one
-    holds.
+    More batches bridge longer pauses of the source and take more memory. No trainer gets the batches of another.
     """
 
     batches: Count = 2

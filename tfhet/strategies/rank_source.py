@@ -34,8 +34,7 @@ class RankSource:
 
     async def gone(self, place: Place) -> str:
         """Returns once the process that started the ranks of this host has ended, with a description of it; the
-        launcher takes that for a request to stop. Most sources end their ranks themselves, so this one never
-        returns."""
+        launcher takes that for a request to stop. Never here: most sources end their ranks themselves."""
         return await asyncio.get_running_loop().create_future()
 
     def release(self, place: Place) -> None:

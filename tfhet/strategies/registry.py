@@ -40,8 +40,7 @@ def sources(strategy: str = AUTO) -> Mapping[str, RankSource]:
 def rank_of(env: Mapping[str, str], strategy: str = AUTO) -> Rank | None:
     """The rank that some source gave this process; None when none did. strategy: the job's.
 
-    Raises ClusterError for variables that are no numbers, incomplete or contradictory, and for two sources that
-    disagree.
+    Raises ClusterError for variables that are no numbers, incomplete or contradictory, and where two sources differ.
     """
     every = sources(strategy)
     found = [rank for source in every.values() if (rank := source.read(env)) is not None]

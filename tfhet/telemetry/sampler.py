@@ -65,8 +65,7 @@ class Sampler:
     ) -> Sampler:
         """The sampler of one launcher, which writes to a file of its own in `folder`.
 
-        leads_host: whether this launcher also measures the host; one launcher per host does. gpus: number of GPUs of
-        the host.
+        leads_host: whether this launcher also measures the host, as one per host does. gpus: GPUs of the host.
         """
         file = TimelineFile(folder / f"use-{member}.jsonl")
         if not leads_host:

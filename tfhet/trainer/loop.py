@@ -148,8 +148,7 @@ class Loop:
     def _open_part(self, endless: bool) -> bool:
         """Opens the next part of the pass, or of the next pass if `endless`; False at the end of the pass.
 
-        Every rank calls it when all ranks are dry. Raises DataError for a pass without an example: no other would have
-        one.
+        Every rank calls it when all ranks are dry. Raises DataError for a pass without an example.
         """
         while True:
             assert self._parts is not None

@@ -24,8 +24,7 @@ from tfhet.trainer.audit import Audit
 MOST_EMPTY_PARTS = 5
 """Maximum number of consecutive parts without an example; after that the rest is given up."""
 FEW = 4096
-"""Up to this number of missing examples are read one by one, where records may be skipped, without another try in
-batches."""
+"""Up to this number of missing examples are read one by one, not in batches once more, where records are skipped."""
 LISTED = 20
 """Number of bad records of an epoch that are diagnosed and listed; the others are only counted."""
 
@@ -133,9 +132,7 @@ class Parts:
             if self.reader.failure is not None:
                 raise self.reader.failure
             if self.was_cut_off:
-                raise NotReady(
-                    f"the data service was restarted {MOST_EMPTY_PARTS} times and delivered nothing in between"
-                )
+                raise NotReady(f"the data service was restarted {MOST_EMPTY_PARTS} times without delivering anything")
             return None
         if self.was_cut_off or (self.reader.is_served and self._in_batches(audit)):
             audit.rereads += 1

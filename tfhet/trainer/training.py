@@ -73,8 +73,7 @@ class Training:
         self._is_chief = self.collective.rank == 0
 
     def run(self) -> RunSummary:
-        """Trains to the end, or until all ranks stop; rank 0 leaves checkpoints, model, TensorBoard logs and the
-        record."""
+        """Trains to the end, or until all ranks stop; rank 0 leaves checkpoints, model, TensorBoard logs and record."""
         settings, keras = self.settings, self._keras
         state = keras.state() if keras else {}
         checkpoints = Checkpoints(self.paths.checkpoints, settings.keep_checkpoints, self.job.job_id, **state)

@@ -24,7 +24,7 @@ from tfhet.launch import main
 from tfhet.launch.launcher import Launcher
 from tfhet.planes.cpus import left_by, usable
 from tfhet.record import RunFolder, RunSummary, Timeline
-from tfhet.simulate.between_runs import leave_earlier_job
+from tfhet.simulate.other_jobs import leave_earlier_job
 
 pytestmark = pytest.mark.timeout(60)
 

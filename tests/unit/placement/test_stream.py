@@ -33,7 +33,7 @@ def records(split: tf.Tensor) -> tf.data.Dataset:
 
 
 def read(interleave: int, order: tuple[int, ...] = (0, 1, 2, 3, 4)) -> list[tuple[int, int]]:
-    data = stream.read_side_by_side(splits(order), records, interleave)
+    data = stream.side_by_side(splits(order), records, interleave)
     return [(int(split), int(position)) for split, position in data]
 
 
@@ -153,7 +153,7 @@ def test_dealt_out_splits_are_read_once_each_whoever_reads_them():
     address = dispatcher.target.split("://")[1]
     config = tf.data.experimental.service.WorkerConfig
     workers = [tf.data.experimental.service.WorkerServer(config(dispatcher_address=address)) for _ in range(2)]
-    data = stream.read_side_by_side(tf.data.Dataset.range(5), records, 2)
+    data = stream.side_by_side(tf.data.Dataset.range(5), records, 2)
     service = tf.data.experimental.service.distribute(
         tf.data.experimental.service.ShardingPolicy.DYNAMIC, dispatcher.target, job_name="once"
     )
@@ -177,7 +177,7 @@ def kept(source: TFRecordSource, directory: Path, fingerprint: str = "") -> tf.d
     def read(split: tf.Tensor) -> tf.data.Dataset:
         return stream.cached(source.read(split), str(directory), fingerprint or source.fingerprint(), split)
 
-    return stream.read_side_by_side(tf.data.Dataset.range(source.split_count()), read, 1)
+    return stream.side_by_side(tf.data.Dataset.range(source.split_count()), read, 1)
 
 
 def rows(data: tf.data.Dataset) -> list[tuple[int, bytes]]:

@@ -61,9 +61,8 @@ class Ways(contextlib.AsyncExitStack):
 
     def end(self, env: Mapping[str, str], module: str, *arguments: str) -> AnsweringProcess:
         """Starts a process that is one end of a way."""
-        process = AnsweringProcess(
-            " ".join((module, *arguments)), [sys.executable, "-m", module, *arguments], env, ANSWER_LIMIT_S
-        )
+        words = [module, *arguments]
+        process = AnsweringProcess(" ".join(words), [sys.executable, "-m", *words], env, ANSWER_LIMIT_S)
         self.callback(self._end, process)
         return process
 

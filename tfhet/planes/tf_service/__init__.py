@@ -11,17 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfhet import lazy
-from tfhet.planes.tf_service.costs import (
-    CLIENT,
-    DEFAULT,
-    DTYPES,
-    PLAIN,
-    PREFIX,
-    RATE,
-    RATIO,
-    WORKER,
-    Moved,
-)
+from tfhet.planes.tf_service.costs import CLIENT, DEFAULT, DTYPES, PLAIN, PREFIX, RATE, RATIO, WORKER, Moved
 from tfhet.planes.tf_service.fleet import Fleet
 from tfhet.planes.tf_service.order import Order
 from tfhet.planes.tf_service.plane import TF_SERVICE

@@ -66,8 +66,7 @@ _ASSUMED_WIRE = {
     ("float32", "snappy"): WireCost.one_in_flight(Interval(8.3, 8.3, 8.3), Interval(4.1, 4.1, 4.1)),
 }
 """Costs by dtype and compression, on loopback between two cores (Xeon at 2.5 GHz, TensorFlow 2.15.1), one run each.
-Values: uint8 in batches of 19 MB, float32 in batches of 12.6 MB. Ends: float32 of 77 MB with two allocators, images of
-150 kB."""
+Values: uint8 in batches of 19 MB, float32 of 12.6 MB. Ends: float32 of 77 MB, two allocators; 150 kB images."""
 
 
 def _assumed_wire(dtype: str, batch_bytes: int, compression: str) -> WireCost:

@@ -1,19 +1,55 @@
-"""A second job, which somebody starts on a host of a job that runs, with the same ports."""
+"""Other jobs on a host: one that failed before, one that starts beside; and a checkpoint that lost a part meanwhile."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import random
 import sys
 from dataclasses import replace
+from pathlib import Path
 
+from tfhet.clock import SYSTEM
 from tfhet.cluster import DNN, HostPaths, Ports, free_ports
 from tfhet.deadline import Deadline
 from tfhet.process import Child, describe_exit
+from tfhet.record import RunFolder, RunSummary
 from tfhet.simulate.cluster_file import GroupFile
 from tfhet.simulate.host import HostBackend, SimulatedHost, resource_config
 
+CAUSE = "an earlier job failed"
+_AGO_S = 3600.0
+_DAMAGES = ("cut to half", "zeroed", "removed")
 LIMIT_S, GRACE_S = 60.0, 5.0
 """Seconds after which a second job that found no port in use is ended, and that it may take to end."""
+
+
+def leave_earlier_job(paths: HostPaths, checkpoints: Path | None) -> None:
+    """Leaves in the base directory of a host what a job that failed an hour ago would have: its record, its failure
+    file, and a checkpoint that it had not finished. checkpoints: where the host has them, if not in that directory."""
+    began_s = SYSTEM.wall() - _AGO_S
+    summary = RunSummary(job_id="earlier-0", started=began_s, exit_code=1, cause=CAUSE)
+    RunFolder(paths.output_data / "tfhet").create().write_summary(summary)
+    paths.failure.write_text(f"{CAUSE}\n", encoding="utf-8")
+    os.utime(paths.failure, (began_s, began_s))
+    half = (checkpoints or paths.checkpoints) / ".checkpoint-0001-0000000020.1"
+    half.mkdir(parents=True, exist_ok=True)
+    (half / "state.index").write_bytes(b"half of it")
+
+
+def damage_newest(checkpoints: Path, draw: random.Random) -> str:
+    """Cuts, zeroes or removes a file of the newest checkpoint in a directory. Returns what it did; "" without one."""
+    newest = max(checkpoints.glob("checkpoint-*"), default=checkpoints / "none")
+    files = sorted(path for path in newest.rglob("*") if path.is_file() and any(path.read_bytes()))
+    if not files:
+        return ""
+    path, damage = draw.choice(files), draw.choice(_DAMAGES)
+    content = path.read_bytes()
+    if damage == "removed":
+        path.unlink()
+    else:
+        path.write_bytes(content[: len(content) // 2] if damage == _DAMAGES[0] else bytes(len(content)))
+    return f"{path.relative_to(checkpoints)} {damage}"
 
 
 async def run_second_job(backend: HostBackend, host: SimulatedHost) -> str:
@@ -29,14 +65,12 @@ async def run_second_job(backend: HostBackend, host: SimulatedHost) -> str:
     alone = replace(job, cluster=replace(job.cluster, groups={job.dnn_group: GroupFile()}))
     outside, inside, env, before = backend.beside(host)
     second = replace(host, group=job.dnn_group, role=DNN.name, ports=ports, detour=None, paths=HostPaths(outside))
-    config = resource_config(alone, second, [second])
-    second.write(config, {}, {})
+    second.write(config := resource_config(alone, second, [second]), {}, {})
     command = [*job.command, "--processes_per_host", "1", "--dnn_host_workers", str(workers)]
     variables = replace(second, paths=HostPaths(inside)).variables(config, [], f"{job.job}-second", command[1:])
     env = {**env, **variables, **second.sees}
-    child = await Child.start(
-        "second", [*before, sys.executable, *command], env=env, on_line=lambda line: None, cwd=job.code
-    )
+    started = [*before, sys.executable, *command]
+    child = await Child.start("second", started, env=env, on_line=lambda line: None, cwd=job.code)
     try:
         async with Deadline(LIMIT_S):
             code = await child.wait()

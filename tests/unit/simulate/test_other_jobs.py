@@ -7,7 +7,7 @@ import pytest
 
 from tfhet.cluster import HostPaths
 from tfhet.record import RunFolder
-from tfhet.simulate.between_runs import CAUSE, damage_newest, leave_earlier_job
+from tfhet.simulate.other_jobs import CAUSE, damage_newest, leave_earlier_job
 
 CONTENT = bytes(range(1, 101))
 
