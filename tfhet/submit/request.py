@@ -35,6 +35,10 @@ class MetricDefinition(NamedTuple):
     """Unit, in CloudWatch's words."""
     says: str
 
+    def to_request(self) -> dict[str, str]:
+        """Returns an element of AlgorithmSpecification.MetricDefinitions in CreateTrainingJob."""
+        return {"Name": self.name, "Regex": self.regex}
+
 
 def _of_line(name: str, says: str) -> MetricDefinition:
     """A number of the metric line (`messages.MetricLine`), which rank 0 alone prints."""
@@ -72,7 +76,7 @@ def create_request(job: Job, job_name: str, archive_uri: str, secret: str) -> di
         "AlgorithmSpecification": {
             "TrainingImage": job.image,
             "TrainingInputMode": "File",
-            "MetricDefinitions": [{"Name": each.name, "Regex": each.regex} for each in DEFINITIONS],
+            "MetricDefinitions": [definition.to_request() for definition in DEFINITIONS],
         },
         "HyperParameters": hyperparameters(job, job_name, archive_uri),
         "Environment": {**job.environment, SECRET_VARIABLE: secret},

@@ -73,7 +73,7 @@ def test_other_lines_hold_no_metrics(line):
 
 
 def test_the_request_keeps_the_limits_of_sagemaker():
-    request = [{"Name": each.name, "Regex": each.regex} for each in DEFINITIONS]
+    request = [definition.to_request() for definition in DEFINITIONS]
     assert len(request) <= 40 and len({each["Name"] for each in request}) == len(request)
     for each in request:
         assert set(each) == {"Name", "Regex"}

@@ -3,13 +3,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from pathlib import Path
 
 import pytest
 
 from tfhet.errors import UsageError
 from tfhet.plan import command as plan_command
-from tfhet.submit import command, job_file, planned
+from tfhet.submit import command, planned
 
 
 def run(*words: object) -> int:
@@ -69,8 +68,3 @@ def test_a_plan_is_written_into_the_job_file_that_is_named(tmp_path, monkeypatch
     assert capsys.readouterr().out == ""
     assert run("plan", *needed, "--write", tmp_path / "job.yaml") == 0
     assert capsys.readouterr().out == f"job file: {tmp_path / 'job.yaml'}\n"
-
-
-def test_the_example_at_the_head_of_the_code_is_a_job_file():
-    example = Path(str(job_file.__file__)).read_text().split("\n\n", 1)[1].split('"""')[0]
-    assert job_file.parse(example, "JOB.yaml").name == "digits"
