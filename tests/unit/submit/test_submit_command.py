@@ -8,7 +8,7 @@ import pytest
 
 from tfhet.errors import UsageError
 from tfhet.plan import command as plan_command
-from tfhet.submit import command, planned
+from tfhet.submit import command, job_file, planned
 
 
 def run(*words: object) -> int:
@@ -68,3 +68,8 @@ def test_a_plan_is_written_into_the_job_file_that_is_named(tmp_path, monkeypatch
     assert capsys.readouterr().out == ""
     assert run("plan", *needed, "--write", tmp_path / "job.yaml") == 0
     assert capsys.readouterr().out == f"job file: {tmp_path / 'job.yaml'}\n"
+
+
+def test_the_example_of_the_guide_is_a_job_file(repository):
+    example = (repository / "docs" / "submit.md").read_text().split("```yaml job\n", 1)[1].split("```")[0]
+    assert job_file.parse(example, "JOB.yaml").name == "digits"
