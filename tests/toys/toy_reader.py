@@ -43,6 +43,14 @@ class ToyReader(Reader):
                 toy_wire.send(connection, (self._name(epoch, part), self.pipeline, epoch, share, rest))
                 toy_wire.receive(connection)
 
+    def is_offered(self, epoch: int) -> bool:
+        for index in range(len(self._servers)):
+            with self._connected(index) as connection:
+                toy_wire.send(connection, (self._name(epoch, 0), "?"))
+                if not toy_wire.receive(connection):
+                    return False
+        return True
+
     def dataset(self, epoch: int, rest: Rest | None, part: int) -> Any:
         if not self.is_served:
             return super().dataset(epoch, rest, part)

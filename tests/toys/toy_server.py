@@ -15,13 +15,16 @@ from tfhet.placement import one_epoch
 
 
 class Deal(socketserver.BaseRequestHandler):
-    """One rank that offers an epoch, or reads one that was offered."""
+    """One rank that offers an epoch, asks whether one is offered, or reads one that was."""
 
     streams: dict[str, tuple[threading.Lock, Iterator[Any]]] = {}
     """By the name of an epoch, what is left of it; the ranks share it, first come, first served."""
 
     def handle(self) -> None:
         name, *offered = toy_wire.receive(self.request)
+        if offered == ["?"]:
+            toy_wire.send(self.request, name in self.streams)
+            return
         if offered:
             pipeline, epoch, share, rest = offered
             self.streams[name] = threading.Lock(), iter(one_epoch(pipeline, epoch, share, 1, rest))

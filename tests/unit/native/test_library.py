@@ -161,6 +161,7 @@ def test_another_word_is_refused(folder, monkeypatch):
         library.ops("doubled")
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_of_processes_that_build_at_once_one_does_and_all_load_it(folder):
     code = (

@@ -92,6 +92,7 @@ def test_a_directory_that_holds_something_else_is_refused_and_kept(tmp_path):
         digits(tmp_path / "new", shards=0)
 
 
+@pytest.mark.slow
 def test_two_processes_that_race_both_get_the_one_complete_set(written, tmp_path):
     command = [sys.executable, "-m", "tfhet.source.digits", str(tmp_path / "set")]
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}

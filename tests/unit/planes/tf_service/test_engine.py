@@ -88,6 +88,7 @@ def built() -> tuple[str, ...]:
     return kernels
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_lean_and_whole_workers_give_the_same_bits(start, built):
     declared = Pipeline(SyntheticSource(60, 12, (16, 12, 3)), CHAIN, batch_size=8)
