@@ -93,12 +93,6 @@ def interrupted(simulated: Any, checkpoints: Path, times: int, epochs: int, *arg
 
 
 @pytest.mark.slow
-def test_a_training_interrupted_anywhere_sees_every_example_of_each_epoch_exactly_once(simulated, tmp_path):
-    runs = interrupted(simulated, tmp_path, 2, 4, "--shuffle", 0)
-    assert_every_example_once(runs, 4)
-
-
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_shuffled_training_goes_on_with_what_its_buffer_held_however_often_it_is_interrupted(simulated, tmp_path):
     runs = interrupted(simulated, tmp_path, 3, 6, "--shuffle", 500)
