@@ -51,15 +51,6 @@ def assert_each_example_once(run: Any, epochs: int) -> None:
 
 
 @pytest.mark.slow
-def test_data_hosts_that_die_one_after_the_other_in_the_first_epoch_cost_no_example(simulated):
-    faults = ["kill:host@data-2:after=0.2", "kill:host@data-3:after=3"]
-    run = simulated(*JOB, "--step_ms", 120, "--epochs", 1, data=3, channels={}, faults=faults)
-    assert run.summary.exit_code == 0, run.summary.cause
-    assert len(run.summary.lost_hosts) == 2 and living(run, *run.summary.lost_hosts) == {0}
-    assert_each_example_once(run, 1)
-
-
-@pytest.mark.slow
 def test_without_any_data_host_the_ranks_prepare_the_data_where_that_is_allowed(simulated):
     faults = ["kill:host@data-1:after=1", "kill:host@data-2:after=2"]
     run = simulated(*JOB, "--epochs", 3, "--on_data_loss", "local", data=2, channels={}, faults=faults)
