@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
-import time
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any
 
 from hypothesis import strategies as st
 from rubbish import anything, json_bytes, mutated, numbers
+from sockets import check_left, open_sockets
 
 from tfhet.control import MAX_LINE_BYTES, Secret
 from tfhet.control.connection import Connection
@@ -93,22 +91,6 @@ def visits(*stages: str) -> st.SearchStrategy[list[Visit]]:
     return st.lists(st.builds(_visit, st.sampled_from(stages), name, chunks, cuts, ending), min_size=3, max_size=8)
 
 
-def _sockets() -> set[str]:
-    found = set()
-    for fd in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError):
-            found.add(os.readlink(f"/proc/self/fd/{fd}"))
-    return {name for name in found if name.startswith("socket:")}
-
-
-def check_left(before: set[str]) -> None:
-    """No socket may be left that was not there before; those of another thread's look-ups go by themselves."""
-    until_s = time.monotonic() + 10.0
-    while _sockets() - before:
-        assert time.monotonic() < until_s, "sockets left open"
-        time.sleep(0.01)
-
-
 def run(scenario: Coroutine[Any, Any, None]) -> None:
     """Runs a coroutine in a loop of its own; no task may be left, none may have failed unseen, and no socket."""
 
@@ -130,6 +112,6 @@ def run(scenario: Coroutine[Any, Any, None]) -> None:
         assert [task for task in tasks if not task.cancelled() and task.exception() is not None] == []
         assert complaints == []
 
-    before = _sockets()
+    before = open_sockets()
     asyncio.run(main())
     check_left(before)

@@ -102,7 +102,7 @@ async def introduce(connection: Connection, secret: Secret, request: JoinRequest
 
 
 def _keys(secret: Secret, sends: str, reads: str, parts: tuple[str, ...]) -> tuple[str, str]:
-    """The keys of one connection, by the role that writes with them; nobody sends them."""
+    """The keys of one connection, by the role that writes with them; they are never sent."""
     return secret.proof(f"lines of the {sends}", *parts), secret.proof(f"lines of the {reads}", *parts)
 
 

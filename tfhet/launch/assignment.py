@@ -27,7 +27,7 @@ class Assignment:
     plane: DataPlane
     strategy: Strategy
     secret: Secret
-    """Of the job's link; what the launcher starts does not get it in its environment."""
+    """The secret of the job's link; what the launcher starts does not get it in its environment."""
 
     @classmethod
     def of(cls, env: Mapping[str, str], settings: LaunchSettings) -> Assignment:

@@ -24,7 +24,8 @@ class Ahead(threading.Thread):
 
     def run(self) -> None:
         with contextlib.suppress(Exception):
-            self._found = self._work(self)
+            found = self._work(self)
+            self._found = None if self.ends.is_set() else found  # a reader that is never read would hold its share
 
     def taken(self) -> Iterator[Any] | None:
         """Returns the batches, once, when they are there; None where they could not be had."""

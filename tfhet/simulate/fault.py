@@ -39,7 +39,7 @@ KINDS = ("kill", "oom", "sigterm", *LASTING, "second-job", "bad-peer", *ONCE)
 PROCESSES = ("script", "launcher", "host")
 """Targets beside the processes of data planes."""
 MOMENTS = ("start", "scripts", "steps", "end")
-"""What `after=` may count from: the hosts have started; the ranks' scripts are started; the ranks read their first
+"""Moments that `after=` counts from: the hosts have started; the ranks' scripts are started; the ranks read their first
 batches, or ran for some time without a word; a rank's script has ended well, so that the job is leaving."""
 _NUMBER = re.compile(r"(\d+(?:\.\d+)?)([a-z%]*)")
 _ELSE_CUT = "; to cut a host off write partition:data-1"

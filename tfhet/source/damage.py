@@ -21,7 +21,7 @@ from tfhet.source.examples import held
 from tfhet.source.source import BadRecord, Source, example_id, position_of, split_of
 
 Prepare = Callable[[tf.Tensor, tf.Tensor], Any]
-"""What prepares examples in a pipeline: (ids int64 [n], records [n] as the source reads them) -> nested tensors."""
+"""Prepares examples in a pipeline: (ids int64 [n], records [n] as the source reads them) -> nested tensors."""
 
 SOUND = "readable now, but it was missing when the epoch was read"
 """Reason of a record with which nothing is wrong."""

@@ -90,12 +90,12 @@ class Audit:
             self._found = IdSet.union(self._found, new)
 
     def rest(self, everywhere: bool) -> Rest | None:
-        """What can still be read, or None for nothing. Unless `everywhere`, rank 0 alone gets what of it was seen."""
+        """The rest that can be read, None for nothing. Unless `everywhere`, rank 0 alone gets what of it was seen."""
         rest = self._left(self._known(self.bad), everywhere)
         return rest if rest.splits.any() else None
 
     def standing(self) -> Rest | None:
-        """What is left for a later run, None for all, after an exchange; rank 0 alone gets what of it was seen."""
+        """The rest for a later run, None for all, after an exchange; rank 0 alone gets what of it was seen."""
         self.exchange()
         return self._left(self._known(), False) if self.count or self.is_resumed else None
 
@@ -124,7 +124,7 @@ class Audit:
         return IdSet.union(self._found, self._before, IdSet.of(ids[self._owner(ids >> 16) == self._collective.rank]))
 
     def _left(self, known: IdSet, everywhere: bool) -> Rest:
-        """What is left after the ids that are known to their owners."""
+        """Returns what is left after the ids that are known to their owners."""
         together, counts, splits = self._collective, known.per_split(self._splits), np.ones(self._splits, bool)
         for at in range(0, len(self.sizes or ()), MOST):
             sums = together.total(counts[at : at + MOST], "rest splits")  # type: ignore[arg-type]

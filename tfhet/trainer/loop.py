@@ -33,7 +33,7 @@ class Begun:
     number: int = 0
     """Number of the pass: that of the epoch, unless an epoch is a number of steps."""
     rest: Rest | None = None
-    """What is left of the pass, None for all of it; rank 0 alone has what was `seen`."""
+    """The rest of the pass, None for all of it; rank 0 alone has what was `seen`."""
 
 
 @dataclass

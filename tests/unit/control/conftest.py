@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import os
-import time
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
+from sockets import check_left, open_sockets
 
 from tfhet.control import LinkClient, LinkServer, Secret
 
@@ -19,27 +18,11 @@ DEADLINE_S = 20.0
 """Of a whole test; what a test waits for comes in a fraction of it."""
 
 
-def _sockets() -> set[str]:
-    found = set()
-    for fd in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError):
-            found.add(os.readlink(f"/proc/self/fd/{fd}"))
-    return {name for name in found if name.startswith("socket:")}
-
-
-def check_left(before: set[str]) -> None:
-    """No socket may be left that was not there before; those of another thread's look-ups go by themselves."""
-    until_s = time.monotonic() + 10.0
-    while _sockets() - before:
-        assert time.monotonic() < until_s, "sockets left open"
-        time.sleep(0.01)
-
-
 @pytest.fixture
 def run() -> Iterator[Callable[[Coroutine[Any, Any, Any]], Any]]:
     """Runs a coroutine in a fresh loop and checks that it leaves nothing behind."""
     gc.collect()  # sockets that an earlier test left to the collector would close meanwhile
-    before = _sockets()
+    before = open_sockets()
 
     def run_it(coroutine: Coroutine[Any, Any, Any]) -> Any:
         async def main() -> Any:
