@@ -209,7 +209,7 @@ class Child:
     def read_output(self, is_read: bool = True) -> None:
         """Stops reading its output until it has ended, so that its pipe fills and it has to wait; or reads on."""
         pipe: Any = None if self._transport is None else self._transport.get_pipe_transport(1)
-        if pipe is not None and is_read != self._is_read:
+        if pipe is not None and not pipe.is_closing() and is_read != self._is_read:
             self._is_read = is_read
             (pipe.resume_reading if is_read else pipe.pause_reading)()
             with contextlib.suppress(OSError):  # more than that waits in it already

@@ -117,6 +117,19 @@ def test_what_was_not_read_is_read_once_the_child_has_ended():
     assert asyncio.run(run()) == ["up", "last"]
 
 
+def test_the_output_of_a_child_that_has_closed_it_may_be_held_up():
+    async def run() -> int:
+        told = Told()
+        child = await start("import os, time; print('up', flush=True); os.close(1); os.close(2); time.sleep(0.5)", told)
+        await told.line()
+        await asyncio.sleep(0.2)
+        child.read_output(False)
+        child.read_output()
+        return await asyncio.wait_for(child.wait(), 30)
+
+    assert asyncio.run(run()) == 0
+
+
 def test_bytes_that_are_no_text_are_replaced():
     assert finish("import os; os.write(1, b'\\xff\\xfe ok\\n')")[1] == ["\ufffd\ufffd ok"]
 
