@@ -16,8 +16,6 @@ from tfhet.record import RunSummary
 from tfhet.simulate import Fault
 from tfhet.simulate.training_job import NO_REASON
 
-AWAKE_S = 5.0
-"""So long may a launcher that was frozen take to end."""
 BOUNDARY_S = 2.0
 """A fault that comes so shortly before the ranks have finished may come too late to matter."""
 OUT_OF_TIME = "the job ran longer than"
@@ -137,12 +135,14 @@ class ChaosOutcome:
 
     @property
     def limit_s(self) -> float | None:
-        """What is promised of `exit_s`. A launcher that was frozen can only end when it is no longer."""
+        """What is promised of `exit_s`. A launcher that was frozen can only end when it is no longer, and then waits for
+        the leader as long as any other."""
         limit_s, begun_s = LIMITS_S[self.kind], self._begun_s
         if limit_s is None or begun_s is None:
             return limit_s
         frozen = [s for s in self.strikes if s.fault.kind == "hang" and silences(s.fault)]
-        return max([limit_s, *(s.at_s + (s.fault.for_s or 0.0) + AWAKE_S - begun_s for s in frozen)])
+        failed_s = LIMITS_S[FAILURE] or 0.0
+        return max([limit_s, *(s.at_s + (s.fault.for_s or 0.0) + failed_s - begun_s for s in frozen)])
 
     @property
     def hangs(self) -> bool:

@@ -111,6 +111,11 @@ class Aim:
         data = self._names("data", self.data_hosts) if self.data_workers else ()
         return data + (self._names("dnn", self.dnn_hosts) if self.dnn_workers else ())
 
+    @property
+    def listening(self) -> tuple[str, ...]:
+        """Hosts with ports that others know: the leader's, and those that serve."""
+        return tuple(dict.fromkeys(("dnn-1", *self.serving)))
+
     def named(self, host: str) -> tuple[str, ...]:
         """The hosts that a fault's host stands for."""
         return self._names("data", self.data_hosts) if host and host == self.data_group else (host,)
@@ -147,6 +152,8 @@ def _fault(draw: random.Random, kind: str, process: str, aim: Aim, length_s: flo
         process, host = "", aim.data_group
     elif kind == "half-checkpoint":
         host = "dnn-1"
+    elif kind == "second-job":
+        host = draw.choice(aim.listening)
     elif kind in OF_A_HOST or process in ("launcher", "host"):
         host = draw.choice(aim.hosts)
     since = _moment(draw, kind, process, host)

@@ -66,7 +66,7 @@ def test_strikes_are_told_by_the_name_of_the_fault():
         outcome(("sigterm:host@data-1", 92.0), ("kill:rank=0", 92.0), code=137, gone_s=101.0),
         outcome(("late-join:data-1:after=50", 0.0), code=1, gone_s=104.0, cause="algo-3 did not join", has_begun=False),
         outcome(("kill:host@data-1:from=start", 82.0), code=1, gone_s=104.0, has_begun=False),
-        outcome(("hang:host@dnn-2:for=12", 92.0), code=1, gone_s=108.0),
+        outcome(("hang:host@dnn-2:for=12", 92.0), code=1, gone_s=112.0),
         outcome(("partition-in:dnn-2:for=12", 92.0), code=1, gone_s=100.0),
         outcome(("hang:launcher@data-1:for=12", 92.0), codes={"algo-3": 1}),
         outcome(("hang:launcher@dnn-1:for=12", 95.0)),  # too late to be noticed
@@ -109,7 +109,7 @@ def test_what_keeps_the_promises_is_no_breach(seen: ChaosOutcome):
             outcome(verdict=Verdict(("epoch 1: 3 examples repeated",), 0, 3)),
             "by the judge: epoch 1: 3 examples repeated",
         ),
-        (outcome(("hang:host@dnn-2:for=12", 92.0), code=1, gone_s=110.0), "after 18.0 s, the limit is 17 s"),
+        (outcome(("hang:host@dnn-2:for=12", 92.0), code=1, gone_s=114.0), "after 22.0 s, the limit is 21 s"),
         (outcome(("partition-in:dnn-2:for=12", 92.0), code=1, gone_s=102.0), "after 10.0 s, the limit is 9 s"),
         (outcome(("hang:launcher@data-1:for=12", 92.0), codes={"algo-3": 143}), "out of reach, ended with 143"),
         (outcome(("hang:launcher@dnn-1:for=12", 92.0), code=143), r"stop .rank 1 died.; it might have been: failure"),

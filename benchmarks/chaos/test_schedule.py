@@ -38,6 +38,7 @@ def test_what_is_drawn_can_be_written_down_and_is_within_the_job(aim: Aim):
             assert fault.host in ("", *aim.hosts, aim.data_group)
             assert fault.rank is None or fault.rank < aim.ranks
             assert fault.after_s <= 8.0 or fault.kind == "late-join"
+            assert fault.kind != "second-job" or fault.host in ("dnn-1", *aim.serving)
 
 
 def test_every_kind_is_drawn_also_repeated_for_a_while_and_too_late():
