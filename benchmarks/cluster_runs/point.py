@@ -21,7 +21,7 @@ from tfhet.simulate import ClusterFile, GroupFile, Simulation
 WINDOWS = 4
 """Into so many parts the measured steps of a run are divided: the mean of each is a sample."""
 RECORD_SKIPS = 3
-"""First steps of a run that the trainer's record leaves out (`tfhet.trainer.meter`, which needs TensorFlow)."""
+"""First steps of a run that the trainer's record leaves out (`tfhet.steps.meter`, which needs TensorFlow)."""
 MODE: Mapping[str, Any] = {"hosts": "namespace", "start": "alone", "limits_from": "reading", "code": SOURCE_DIR}
 """How hosts are simulated. Nobody starts ranks by MPI, whose own processes would take part of the CPU."""
 

@@ -27,7 +27,7 @@ def main(argv: Sequence[str]) -> None:
     from tfhet.planes.tf_service import Transport
     from tfhet.record import RunFolder, RunSummary, StepTime
     from tfhet.trainer.emulated import EmulatedDevice
-    from tfhet.trainer.meter import Meter
+    from tfhet.steps.meter import Meter
 
     env = environment()
     job = JobContext.from_env(env)

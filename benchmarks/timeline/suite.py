@@ -119,7 +119,7 @@ def note_cost(folder: Path, notes: int = NOTES) -> NoteCost:
     from tfhet.strategies import JobContext
     from tfhet.telemetry.host_counters import host_counters
     from tfhet.telemetry.sampler import BATCH, Sampler
-    from tfhet.trainer.meter import Journal, Meter
+    from tfhet.steps.meter import Journal, Meter
 
     folder.mkdir(parents=True, exist_ok=True)
     processes = dict.fromkeys(("launcher", "dispatcher", "worker-0", "rank-0"), os.getpid())

@@ -18,7 +18,7 @@ ROOMS = (
     "lazy", "errors", "units", "clock", "aws", "events", "writer", "deadline", "process", "registry", "arguments",
     "versions",
     "record", "cluster", "catalogue", "control", "messages", "telemetry",
-    "native", "source", "stages", "placement", "strategies", "planes", "trainer", "profile",
+    "native", "source", "stages", "placement", "strategies", "steps", "planes", "trainer", "profile",
     "plan", "advice", "report", "submit", "follow", "launch", "container", "simulate", "bench", "doctor", "__main__",
 )
 # fmt: on
@@ -35,7 +35,7 @@ FACADE = "__init__"
 """tfhet/__init__.py offers names of all rooms, loaded when asked for; no room imports it."""
 
 TENSORFLOW = ("tensorflow", "keras", "tf_keras")
-TENSORFLOW_ROOMS = {"native", "source", "stages", "placement", "strategies", "planes", "trainer", "profile"}
+TENSORFLOW_ROOMS = {"native", "source", "stages", "placement", "strategies", "steps", "planes", "trainer", "profile"}
 TENSORFLOW_WHEN_CALLED = {"bench"}
 """These import TensorFlow inside functions only: their tables and arguments are there in a moment."""
 

@@ -179,7 +179,7 @@ def test_the_guide_of_developing_says_what_draws_each_picture():
 
 def test_the_metric_definitions_find_the_numbers_of_the_metric_lines():
     from tfhet.record import StepTime
-    from tfhet.trainer.meter import Meter
+    from tfhet.steps.meter import Meter
 
     guide = ROOT / "docs" / "training.md"
     names: dict[str, list[dict[str, str]]] = {}

@@ -13,8 +13,9 @@ from tfhet.messages import MessageError, MetricLine, rank
 class Hearing:
     """Takes the messages and the log of one script.
 
-    on_line: receives each line of the log. on_metrics: receives each metric line, from the messages of a script that
-    sends them, else from its log. on_reading: called with whether a data set is endless, once it is read.
+    on_line: receives each line of the log, and each metric line that comes as a message. on_metrics: receives each
+    metric line, from the messages of a script that sends them, else from its log. on_reading: called with whether a
+    data set is endless, once it is read.
     """
 
     def __init__(
@@ -53,9 +54,8 @@ class Hearing:
             self._on_reading(report.endless)
         else:
             self._sends_metrics = True
-            # The line of the same step may have come first, when it was not known yet that messages follow.
-            if self.metrics is None or report.step > self.metrics.step:
-                self._count(report)
+            self._on_line(str(report))
+            self._count(report)
 
     def expect_progress(self) -> None:
         """Counts a script that sends no progress from now on as stalled."""

@@ -40,7 +40,7 @@ class ServingHosts:
 
 
 Report = Progress | Reading | MetricLine
-"""A script that sends the metric lines of rank 0 as messages prints them, too."""
+"""Metric lines that a script sends as messages are printed by its launcher."""
 Order = ServingHosts
 
 REPORTS: Grammar[Report] = Grammar({"progress": Progress, "reading": Reading, "metrics": MetricLine})

@@ -17,6 +17,7 @@ from tfhet.errors import UsageError
 from tfhet.messages import inherited, rank
 from tfhet.placement import Pipeline, without_autotune, without_last_assertion
 from tfhet.planes.registry import get
+from tfhet.steps import ScriptSteps
 from tfhet.strategies import JobContext
 
 log = logging.getLogger("tfhet")
@@ -31,12 +32,13 @@ def distribute(
     transport: Any = None,
     job: JobContext | None = None,
 ) -> tf.data.Dataset:
-    """This rank's share of `data`: from the job's data plane, or prepared in this process where the job has none.
+    """This rank's share of `data`: from the job's data plane, or prepared in this process where the job has none. A
+    launcher learns of the script's steps by it, and how long they wait (`tfhet.steps`).
 
-    Without a data plane and with one rank, a plain data set comes back unchanged. Otherwise every rank gets the same
-    number of batches in each pass, so that `model.fit` never leaves a rank alone in an allreduce: `steps_per_epoch`,
-    or the data set's cardinality divided by the ranks. Batches that one pass leaves over come first in the next. An
-    endless data set stays endless. One of unknown cardinality becomes endless with several ranks: give
+    Without a data plane and with one rank, a plain data set keeps its elements as they are. Otherwise every rank gets
+    the same number of batches in each pass, so that `model.fit` never leaves a rank alone in an allreduce:
+    `steps_per_epoch`, or the data set's cardinality divided by the ranks. Batches that one pass leaves over come first
+    in the next. An endless data set stays endless. One of unknown cardinality becomes endless with several ranks: give
     `steps_per_epoch`, here or to `model.fit`.
 
     All ranks must call this in the same order. `sharding`: "dynamic" (each file, or other source element, goes to one
@@ -47,6 +49,12 @@ def distribute(
     if steps_per_epoch is not None and steps_per_epoch < 1:
         raise UsageError(f"steps_per_epoch must be at least 1, not {steps_per_epoch}; omit it for a whole pass")
     job = job or JobContext.from_env(environment())
+    share = _share(data, steps_per_epoch, sharding, transport, job)
+    steps = ScriptSteps.of_process(job)
+    return share if steps is None else steps.watch(share)
+
+
+def _share(data: Any, steps_per_epoch: int | None, sharding: str, transport: Any, job: JobContext) -> tf.data.Dataset:
     ordinal = next(_ordinals)  # counted in every shape, so that scripts may mix served and local data sets
     if isinstance(data, Pipeline):
         return _pipeline(data, steps_per_epoch, transport, job, ordinal)

@@ -56,6 +56,9 @@ class RunSummary:
     """Duration of a measured step of rank 0, in milliseconds (`record.step_time`)."""
     wait_ms: Spread | None = None
     """Wait for data in each of those steps, in milliseconds (`record.step_time`)."""
+    delivery_ms: Spread | None = None
+    """Milliseconds that the data of `distribute` took for a batch, where a script of one's own made more of them: what
+    the script's own `prefetch` hides of it is no wait."""
     step_parts_ms: Mapping[str, float] = field(default_factory=dict)
     """Median milliseconds of the components of rank 0's steps: `wait`, `copy`, `compute`, and `allreduce` where it is
     known (`record.step_time`)."""
@@ -107,7 +110,7 @@ class RunSummary:
     def __post_init__(self) -> None:
         if self.mode not in MODES:
             errors.unknown("run mode", self.mode, MODES)
-        for name in ("step_ms", "wait_ms"):
+        for name in ("step_ms", "wait_ms", "delivery_ms"):
             value = getattr(self, name)
             if isinstance(value, Mapping):
                 object.__setattr__(self, name, Spread.from_json(value))

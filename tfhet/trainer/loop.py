@@ -16,10 +16,10 @@ from tfhet.messages import MetricLine
 from tfhet.placement import Rest
 from tfhet.planes import Delivery, Reader
 from tfhet.record import StepTime
+from tfhet.steps.meter import Meter
 from tfhet.strategies import Collective
 from tfhet.trainer.audit import Audit, Visits
 from tfhet.trainer.course import AHEAD_S, Course
-from tfhet.trainer.meter import Meter
 from tfhet.trainer.parts import Parts, Skipped
 from tfhet.trainer.step import Accelerator, Batch
 
@@ -51,7 +51,7 @@ class Loop:
     """Called before each step with the number of epochs done, fractions included, for the learning rate."""
     on_line: Callable[[str], None] = lambda line: None
     on_metrics: Callable[[MetricLine], None] = lambda line: None
-    """Called with each metric line after it was printed; on rank 0."""
+    """Called with each metric line; on rank 0."""
     on_epoch_end: Callable[[], None] = lambda: None
     """Called on every rank after the steps of an epoch."""
     on_progress: Callable[[], None] = lambda: None
@@ -265,9 +265,7 @@ class Loop:
         self.meter.add(replace(time, examples=counts[0], allreduce_s=known_s, step=self.step))
         if self.step % self.log_every == 0 and self.collective.rank == 0:
             loss = _means(course.totals).get("loss") if self.accelerator.learns else None
-            line = self.meter.line(self.step, course.epoch, loss)
-            self.on_line(str(line))
-            self.on_metrics(line)
+            self.on_metrics(self.meter.line(self.step, course.epoch, loss))
         return True
 
     def _collect(self, part: Iterator[Delivery]) -> tuple[Batch | None, float]:

@@ -22,12 +22,12 @@ from tfhet.placement import Rest, bytes_per_example
 from tfhet.planes import Reader
 from tfhet.record import RunFolder, RunSummary
 from tfhet.source import IdSet
+from tfhet.steps.meter import Journal, Meter
 from tfhet.strategies import Collective, JobContext
 from tfhet.trainer.board import OFF, Board
 from tfhet.trainer.checkpoint import Checkpoints, Progress, export
 from tfhet.trainer.ledger import Ledger
 from tfhet.trainer.loop import Begun, Loop
-from tfhet.trainer.meter import Journal, Meter
 from tfhet.trainer.parts import Skipped
 from tfhet.trainer.settings import Settings
 from tfhet.trainer.step import Accelerator, KerasAccelerator
@@ -98,7 +98,8 @@ class Training:
         board = Board.of(settings.tensorboard if self._is_chief else OFF, self.paths.output / "tensorboard", self.clock)
 
         def on_metrics(line: MetricLine) -> None:
-            self.channel.send(rank.to_json(line))
+            if not self.channel.send(rank.to_json(line)):  # the launcher prints it
+                print(line, flush=True)
             board.line(line)
 
         def set_epoch(epoch: float) -> None:
@@ -252,18 +253,12 @@ class Training:
         mine = meter.wait_pct()
         (waited,) = self.collective.total([mine or 0.0], "waiting")
         final = results[-1] if results else {}
-        return RunSummary(
-            job_id=job.job_id,
-            mode=job.mode,
+        return meter.summary(
+            job,
             steps=loop.step,
             batch_size=pipeline.batch_size,
             ranks=self.collective.size,
-            step_ms=meter.step_ms(),
-            wait_ms=meter.wait_ms(),
-            step_parts_ms=meter.parts_ms(),
-            checkpoint_s=meter.paused_s("checkpoint"),
             wait_pct=None if mine is None else waited / self.collective.size,
-            examples_per_s=meter.examples_per_s(),
             bytes_per_example=float(bytes_per_example(self.reader.cut.spec(pipeline))) if job.is_served else None,
             first_batch_s=self.reader.first_batch_s,
             epochs=results,

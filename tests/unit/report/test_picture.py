@@ -13,7 +13,7 @@ from tfhet.events import Event
 from tfhet.messages import HostLine
 from tfhet.record import RunFolder, RunSummary, StepTime
 from tfhet.report.watcher import Watcher
-from tfhet.trainer.meter import Meter
+from tfhet.steps.meter import Meter
 
 
 @pytest.fixture

@@ -10,10 +10,11 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from tfhet.clock import SYSTEM, Clock
 from tfhet.messages import MetricLine, StepPartsLine, rank
-from tfhet.record import Pause, Spread, StepTime, TimelineFile, measured_steps, median, wait_pct
+from tfhet.record import Pause, RunSummary, Spread, StepTime, TimelineFile, measured_steps, median, wait_pct
 from tfhet.strategies import JobContext
 from tfhet.writer import Writer
 
@@ -84,6 +85,20 @@ class Meter:
         """The line at the end of a run with the median of each component of a step."""
         parts = self.parts_ms()
         return str(StepPartsLine(parts)) if parts else "[tfhet] no step was taken"
+
+    def summary(self, job: JobContext, **more: Any) -> RunSummary:
+        """The summary of a run with these steps; `more` of its fields win."""
+        measured: dict[str, Any] = {
+            "ranks": job.size,
+            "steps": len(self.steps),
+            "step_ms": self.step_ms(),
+            "wait_ms": self.wait_ms(),
+            "step_parts_ms": self.parts_ms(),
+            "checkpoint_s": self.paused_s("checkpoint"),
+            "wait_pct": self.wait_pct(),
+            "examples_per_s": self.examples_per_s(),
+        }
+        return RunSummary(job_id=job.job_id, mode=job.mode, **(measured | more))
 
     def paused_s(self, name: str) -> float:
         """Seconds of all pauses of one name."""

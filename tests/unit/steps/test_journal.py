@@ -7,8 +7,8 @@ from pathlib import Path
 from fake_clock import FakeClock
 
 from tfhet.record import Pause, StepTime, Timeline, TimelineFile
+from tfhet.steps.meter import Journal, Meter
 from tfhet.strategies import JobContext
-from tfhet.trainer.meter import Journal, Meter
 
 JOB = JobContext("job", "heterogeneous", rank=1, size=2, host="algo-2")
 

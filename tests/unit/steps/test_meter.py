@@ -7,7 +7,7 @@ from fake_clock import FakeClock
 
 from tfhet.messages import rank
 from tfhet.record import WARM_UP_STEPS, StepTime
-from tfhet.trainer.meter import Meter
+from tfhet.steps.meter import Meter
 
 # The documented line: `[tfhet] step=500 epoch=2 step_ms=86.1 examples_per_s=95143 loss=2.30 wait_pct=3.1`
 NUMBER = r"([0-9.]+)"

@@ -1,0 +1,21 @@
+"""The steps of one rank: where their time goes, in the built-in trainer and in any script.
+
+from tfhet import steps
+
+with steps.step() as step:      # optional, in a script that reads by tfhet.distribute: where a step begins and ends
+    step.loss = train(batch)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfhet import lazy
+
+if TYPE_CHECKING:
+    from tfhet.steps.meter import Journal, Meter
+    from tfhet.steps.script_steps import ScriptSteps, step
+
+__all__ = ["Journal", "Meter", "ScriptSteps", "step"]
+
+lazy.names_on_demand(__name__)

@@ -1,0 +1,159 @@
+"""Data sets that note when each of their elements was asked for and delivered.
+
+`tfhet.distribute` returns one. What the consumer waits for shows only at the end of what a script makes of it (`map`,
+`prefetch`, `cache`): so an iterator over any data set made of a noted one notes its own deliveries, too. Keras' `fit`
+asks inside of a graph, where no Python runs; a compiled op notes there, which costs less than a microsecond. Without it
+(no compiler) plain operations note at the consumer's end only, which costs tens of microseconds.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tfhet import native
+from tfhet.clock import SYSTEM
+
+_ASYNCHRONOUS = ("_ParallelMapDataset", "_ParallelBatchDataset", "_ParallelInterleaveDataset", "_MapAndBatchDataset")
+"""Transformations after which tf.data puts a prefetch of its own, if they are the last (`inject_prefetch`)."""
+_MARK = "_tfhet_noted"
+
+
+@dataclass(frozen=True)
+class Note:
+    """One delivery, or the end of a pass."""
+
+    asked_s: float
+    """When the element was asked for, in seconds on the monotonic clock; `delivered_s`: when it was there."""
+    delivered_s: float
+    examples: int | None
+    """Length of the element's first axis; None at the end of a pass."""
+    index: int
+    """Number of elements that its iterator delivered before."""
+
+
+class NotedDataset:
+    """One data set of a script, with the notes of its deliveries."""
+
+    def __init__(self, dataset: tf.data.Dataset):
+        self._ops = native.ops("deliveries")
+        self._plain: list[_PlainNotes] = []
+        self._number, self._end = next(_numbers), next(_numbers)
+        self._has_end = False
+        self.dataset = _compiled(dataset, self._ops, self._number) if self._ops else _copied(dataset)
+        """The same elements; deliveries are noted."""
+        setattr(self.dataset, _MARK, self)
+        _note_iterators()
+
+    def at_the_end(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
+        """`dataset`, which is made of this one and about to be iterated over, with notes of its own deliveries."""
+        if self._ops and dataset is self.dataset:
+            return dataset
+        self._has_end = True
+        if self._ops:
+            return _compiled(dataset, self._ops, self._end)
+        self._plain.append(_PlainNotes())
+        return self._plain[-1].of(dataset)
+
+    def take(self) -> list[Note]:
+        """Takes the consumer's notes since the last call, in the order of time."""
+        if self._ops is None:
+            return sorted(itertools.chain(*(each.take() for each in self._plain)), key=lambda note: note.asked_s)
+        return _notes(self._ops.tfhet_take_notes(number=self._end if self._has_end else self._number).numpy())
+
+    def take_deliveries(self) -> list[Note]:
+        """Takes the notes of what `distribute` delivered, where a script made another data set of it and a compiler is
+        there; nothing elsewhere."""
+        return _notes(self._ops.tfhet_take_notes(number=self._number).numpy()) if self._ops and self._has_end else []
+
+
+_numbers = itertools.count()
+
+
+def _notes(rows: np.ndarray) -> list[Note]:
+    return [Note(asked, got, None if n < 0 else int(n), int(index)) for asked, got, n, index in rows.tolist()]
+
+
+def _copied(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    """The same data set as another object, which can carry a mark."""
+    return dataset.with_options(tf.data.Options())
+
+
+def _compiled(dataset: tf.data.Dataset, ops: Any, number: int) -> tf.data.Dataset:
+    # The public API makes no data set of an op; these names are the same in TensorFlow 2.15.1 and 2.21.
+    from tensorflow.python.data.ops.dataset_ops import UnaryUnchangedStructureDataset
+
+    options = dataset.options()
+    injects = options.experimental_optimization.inject_prefetch is not False and options.autotune.enabled is not False
+    if injects and type(dataset).__name__ in _ASYNCHRONOUS:
+        dataset = dataset.prefetch(tf.data.AUTOTUNE)
+    variant = ops.tfhet_noted_dataset(dataset._variant_tensor, number=number, **dataset._flat_structure)
+    return UnaryUnchangedStructureDataset(dataset, variant)
+
+
+class _PlainNotes:
+    """Notes by plain operations, of one iterator: two rows in a queue for each element."""
+
+    def __init__(self) -> None:
+        self._queue = tf.queue.FIFOQueue(-1, [tf.float64], [[3]])
+        self._ahead_s = SYSTEM.wall() - SYSTEM.monotonic()
+        self._asked: tuple[float, int] | None = None
+
+    def of(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
+        def row(index: tf.Tensor, examples: Any) -> tf.Operation:
+            values = [tf.cast(value, tf.float64) for value in (index, tf.timestamp(), examples)]
+            return self._queue.enqueue([tf.stack(values)])
+
+        def asked(index: tf.Tensor) -> tf.Tensor:
+            with tf.control_dependencies([row(index, -1)]):
+                return tf.identity(index)
+
+        def delivered(index: tf.Tensor, element: Any) -> Any:
+            first = tf.nest.flatten(element, expand_composites=True)[0]
+            with tf.control_dependencies([row(index, tf.shape(first)[0] if first.shape.rank else 1)]):
+                return tf.nest.map_structure(tf.identity, element)
+
+        counted = tf.data.Dataset.range(2**62).map(asked)  # zip asks its inputs in their order
+        return tf.data.Dataset.zip((counted, dataset)).map(delivered)
+
+    def take(self) -> Iterator[Note]:
+        waiting = int(self._queue.size())
+        for index, at_s, examples in self._queue.dequeue_many(waiting).numpy().tolist() if waiting else ():
+            now_s = at_s - self._ahead_s
+            if examples >= 0 and self._asked is not None:
+                yield Note(self._asked[0], now_s, int(examples), int(index))
+                self._asked = None
+            else:
+                if self._asked is not None:
+                    yield Note(self._asked[0], now_s, None, self._asked[1])
+                self._asked = now_s, int(index)
+
+
+_patching = threading.Lock()
+
+
+def _note_iterators() -> None:
+    """From now on, iterators over what is made of a noted data set note their deliveries, Keras' own among them."""
+    with _patching:
+        iterate = tf.data.Dataset.__iter__
+        if hasattr(iterate, _MARK):
+            return
+
+        def noting(dataset: tf.data.Dataset) -> Any:
+            found = _noted_in(dataset) if tf.executing_eagerly() else None
+            return iterate(found.at_the_end(dataset) if found else dataset)
+
+        setattr(noting, _MARK, True)
+        tf.data.Dataset.__iter__ = noting
+
+
+def _noted_in(dataset: tf.data.Dataset) -> NotedDataset | None:
+    """The noted data set of which `dataset` is made: the first, where there are several."""
+    found: NotedDataset | None = getattr(dataset, _MARK, None)
+    return found or next((each for each in map(_noted_in, dataset._inputs()) if each), None)

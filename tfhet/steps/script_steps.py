@@ -1,0 +1,175 @@
+"""The steps of a training script, as the launcher and the run's record have them: nothing in the script calls this.
+
+`tfhet.distribute` notes the deliveries of its data sets; a thread turns the notes into steps, and reports them as the
+built-in trainer does: totals and metric lines to the launcher, the timeline, and the summary of the run.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import logging
+import math
+import threading
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from tfhet.clock import SYSTEM, Clock
+from tfhet.cluster import environment
+from tfhet.messages import ProcessChannel, inherited, rank
+from tfhet.record import Pause, RunFolder, RunSummary, Spread, StepTime
+from tfhet.steps.finder import Event, StepFinder
+from tfhet.steps.meter import Journal, Meter
+from tfhet.steps.noted import NotedDataset
+from tfhet.strategies import JobContext
+
+TAKE_S = 0.5
+"""Seconds between two looks at the notes."""
+LINE_S = 10.0
+"""Seconds between two metric lines, and between two summaries: a script that is killed has left the last one."""
+log = logging.getLogger("tfhet")
+
+
+@dataclass
+class Step:
+    """One step of a script that says where it begins and ends."""
+
+    loss: Any = None
+    """Loss of the step, a number or a scalar tensor; it is read when a metric line is due."""
+
+
+class ScriptSteps:
+    """Steps of the script in this process. The first data set of `distribute` is the training data."""
+
+    _of_process: ScriptSteps | None = None
+
+    def __init__(self, job: JobContext, channel: ProcessChannel, clock: Clock = SYSTEM):
+        self.meter = Meter()
+        self._job, self._channel, self._clock = job, channel, clock
+        self._journal = Journal(job, self.meter, clock)
+        self._finder = StepFinder()
+        self._sets: list[NotedDataset] = []
+        self._ends: deque[float] = deque()
+        self._delivery_ms: list[float] = []
+        self._loss: Any = None
+        self._first_batch_s: float | None = None
+        self._line_s = clock.monotonic()
+        self._batch_size = 0
+        self._taking, self._closes = threading.Lock(), threading.Event()
+
+    @classmethod
+    def of_process(cls, job: JobContext) -> ScriptSteps | None:
+        """Those of this process; None where no launcher hears of them."""
+        if cls._of_process is None and (job.record_dir or job.timeline_dir):
+            cls._of_process = found = cls(job, inherited(environment()))
+            atexit.register(found.close)
+            threading.Thread(target=found._run, name="tfhet-steps", daemon=True).start()
+        return cls._of_process
+
+    def watch(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
+        """The same data set; its deliveries, and those of what is made of it, are noted."""
+        noted = NotedDataset(dataset)
+        self._sets.append(noted)
+        return noted.dataset
+
+    def end_step(self, loss: Any = None) -> None:
+        """Ends a step here; the script ends all of its steps so, or none."""
+        self._loss = loss
+        self._ends.append(self._clock.monotonic())
+
+    def take(self, is_last: bool = False) -> None:
+        """Takes what happened since the last call, and reports it."""
+        with self._taking:
+            events = sorted(self._events(), key=lambda event: event.at_s)
+            found = [each for event in events for each in self._finder.add(event)]
+            if is_last:
+                found += self._finder.close(self._clock.monotonic())
+            for each in found:
+                if isinstance(each, Pause):
+                    self.meter.pauses.append(each)
+                else:
+                    self._count(each)
+            if events:
+                self._channel.send(rank.to_json(self.meter.totals()), limit_s=0.1)
+            self._journal.write(is_last)
+            is_due = is_last or self._clock.monotonic() >= self._line_s + LINE_S
+            if self._job.rank == 0 and is_due and self.meter.steps:
+                self._report()
+
+    def close(self) -> None:
+        """Reports the last steps."""
+        self._closes.set()
+        with contextlib.suppress(Exception):  # the exit code of the script must not change
+            self.take(is_last=True)
+
+    def _run(self) -> None:
+        while not self._closes.wait(TAKE_S):
+            try:
+                self.take()
+            except (OSError, RuntimeError, ValueError, tf.errors.OpError) as error:
+                log.warning("the steps of this script are not measured any more: %s: %s", type(error).__name__, error)
+                return
+
+    def _events(self) -> Iterator[Event]:
+        for number, noted in enumerate(self._sets):
+            for note in noted.take():
+                wait_s = note.delivered_s - note.asked_s
+                begins = note.index == 0 and note.examples is not None
+                yield Event(note.asked_s, number == 0, wait_s, note.examples, begins)
+                if self._first_batch_s is None and number == 0:
+                    self._first_batch_s = wait_s
+            if number == 0:
+                deliveries = (each for each in noted.take_deliveries() if each.examples is not None)
+                self._delivery_ms += [1e3 * (each.delivered_s - each.asked_s) for each in deliveries]
+        while self._ends:
+            yield Event(self._ends.popleft(), ends_step=True)
+
+    def _count(self, step: StepTime) -> None:
+        self._batch_size = max(self._batch_size, int(step.examples))
+        self.meter.add(replace(step, step=len(self.meter.steps) + 1, examples=step.examples * self._job.size))
+
+    def _report(self) -> None:
+        """Sends a metric line, which the launcher prints, and writes the summary."""
+        self._line_s = self._clock.monotonic()
+        line = self.meter.line(len(self.meter.steps), self._finder.epoch, _number(self._loss))
+        self._channel.send(rank.to_json(line), limit_s=0.1)
+        if self._job.record_dir:
+            RunFolder(Path(self._job.record_dir)).create().write_summary(self._summary())
+
+    def _summary(self) -> RunSummary:
+        epochs: dict[int, dict[str, Any]] = {}
+        for step in self.meter.steps:
+            epoch = epochs.setdefault(step.epoch, {"epoch": step.epoch, "steps": 0, "examples": 0})
+            epoch["steps"] += 1
+            epoch["examples"] += int(step.examples)
+        return self.meter.summary(
+            self._job,
+            batch_size=self._batch_size,
+            delivery_ms=Spread.of(self._delivery_ms) if self._delivery_ms else None,
+            first_batch_s=self._first_batch_s,
+            epochs=list(epochs.values()),
+        )
+
+
+def _number(loss: Any) -> float | None:
+    with contextlib.suppress(TypeError, ValueError):
+        value = float(loss)
+        return value if math.isfinite(value) else None
+    return None
+
+
+@contextlib.contextmanager
+def step() -> Iterator[Step]:
+    """A step of a training script: several batches may belong to it, and what follows it is not part of it.
+
+    Optional. Without it, a step is what a script does between two batches. Costs nothing without a launcher.
+    """
+    this = Step()
+    yield this
+    if ScriptSteps._of_process is not None:
+        ScriptSteps._of_process.end_step(this.loss)
