@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tfhet.record import Figure, Record, RunFolder, RunSummary
     from tfhet.source import SyntheticSource, TFRecordSource
     from tfhet.stages import ImageSpec, Stage
+    from tfhet.steps import StepCallback, step
     from tfhet.strategies import JobContext
 
 lazy.names_on_demand(__name__)
@@ -30,5 +31,5 @@ lazy.names_on_demand(__name__)
 # fmt: off
 __all__ = [
     "Cut", "Figure", "ImageSpec", "JobContext", "Pipeline", "Record", "RunFolder", "RunSummary", "Stage",
-    "SyntheticSource", "TFRecordSource", "TfhetError", "UsageError", "distribute", "stages",
+    "StepCallback", "SyntheticSource", "TFRecordSource", "TfhetError", "UsageError", "distribute", "stages", "step",
 ]

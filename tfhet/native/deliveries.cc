@@ -16,7 +16,7 @@
 
 namespace {
 
-using tensorflow::DatasetBase;
+using tensorflow::data::DatasetBase;
 namespace data = tensorflow::data;
 
 constexpr int kColumns = 4;

@@ -15,7 +15,7 @@ import tensorflow as tf
 from tfhet.cluster import environment
 from tfhet.errors import UsageError
 from tfhet.messages import inherited, rank
-from tfhet.placement import Pipeline, without_autotune, without_last_assertion
+from tfhet.placement import Pipeline, inspect, without_autotune, without_last_assertion
 from tfhet.planes.registry import get
 from tfhet.steps import ScriptSteps
 from tfhet.strategies import JobContext
@@ -28,6 +28,7 @@ def distribute(
     data: tf.data.Dataset | Pipeline,
     *,
     steps_per_epoch: int | None = None,
+    training: bool = True,
     sharding: str = "auto",
     transport: Any = None,
     job: JobContext | None = None,
@@ -41,25 +42,37 @@ def distribute(
     in the next. An endless data set stays endless. One of unknown cardinality becomes endless with several ranks: give
     `steps_per_epoch`, here or to `model.fit`.
 
+    `training=False` is for validation data: a pass delivers every example once, to one of the ranks, and then ends, as
+    `model.fit` and `model.evaluate` expect it. Ranks may get different numbers of batches, so that the steps of such a
+    pass must not wait for other ranks; nothing in Keras' evaluation does.
+
     All ranks must call this in the same order. `sharding`: "dynamic" (each file, or other source element, goes to one
     worker, once), "off" (every worker delivers everything), or "auto". `transport`: settings of the data plane's wire;
     its own defaults otherwise. `job`: for tests; the environment otherwise.
-    Raises UsageError for what the data plane cannot run (Python functions), and for less than one batch per rank.
+    Raises UsageError for what the data plane cannot run (Python functions), for less than one batch per rank, and for
+    validation data that never end or would come more than once.
     """
     if steps_per_epoch is not None and steps_per_epoch < 1:
         raise UsageError(f"steps_per_epoch must be at least 1, not {steps_per_epoch}; omit it for a whole pass")
+    if not (training or (steps_per_epoch is None and sharding == "auto")):
+        raise UsageError("training=False delivers every example once: omit steps_per_epoch and sharding")
     job = job or JobContext.from_env(environment())
-    share = _share(data, steps_per_epoch, sharding, transport, job)
-    steps = ScriptSteps.of_process(job)
-    return share if steps is None else steps.watch(share)
-
-
-def _share(data: Any, steps_per_epoch: int | None, sharding: str, transport: Any, job: JobContext) -> tf.data.Dataset:
     ordinal = next(_ordinals)  # counted in every shape, so that scripts may mix served and local data sets
     if isinstance(data, Pipeline):
-        return _pipeline(data, steps_per_epoch, transport, job, ordinal)
-    if not isinstance(data, tf.data.Dataset):
+        share = _pipeline(data, steps_per_epoch, training, transport, job, ordinal)
+    elif not isinstance(data, tf.data.Dataset):
         raise UsageError(f"tfhet.distribute takes a tf.data.Dataset or a tfhet.Pipeline, not {type(data).__name__}")
+    elif training:
+        share = _plain(data, steps_per_epoch, sharding, transport, job, ordinal)
+    else:
+        share = _validation(data, transport, job, ordinal)
+    steps = ScriptSteps.of_process(job)
+    return share if steps is None else steps.watch(share, training)
+
+
+def _plain(
+    data: tf.data.Dataset, steps_per_epoch: int | None, sharding: str, transport: Any, job: JobContext, ordinal: int
+) -> tf.data.Dataset:
     if job.size == 1 and not job.is_served and steps_per_epoch is None:
         _say_reading(data)
         return data
@@ -78,17 +91,33 @@ def _share(data: Any, steps_per_epoch: int | None, sharding: str, transport: Any
     return share if steps is None else _passes(share, steps)
 
 
+def _validation(data: tf.data.Dataset, transport: Any, job: JobContext, ordinal: int) -> tf.data.Dataset:
+    if data.cardinality() == tf.data.INFINITE_CARDINALITY:
+        raise UsageError("training=False, but the data set repeats without end: omit its repeat()")
+    if job.is_served and inspect(data).roots != 1:
+        raise UsageError(
+            "training=False, but the data set has several sources (zip, or the like), of which workers cannot deliver "
+            "every example once: let every rank read all of it, without distribute"
+        )
+    data = without_last_assertion(data) if job.size > 1 else data
+    return get(job.plane).rank_side().plain(data, job, ordinal, sharding="auto", transport=transport)
+
+
 def _say_reading(data: tf.data.Dataset) -> None:
     """Informs the launcher, which needs to know whether losing a host for good would keep the data from ever ending."""
     endless = bool(data.cardinality() == tf.data.INFINITE_CARDINALITY)
     inherited(environment()).send(rank.to_json(rank.Reading(endless)), limit_s=1.0)
 
 
-def _pipeline(pipeline: Pipeline, steps: int | None, transport: Any, job: JobContext, ordinal: int) -> tf.data.Dataset:
+def _pipeline(
+    pipeline: Pipeline, steps: int | None, training: bool, transport: Any, job: JobContext, ordinal: int
+) -> tf.data.Dataset:
+    if not (training or pipeline.repeat == 1):
+        raise UsageError(f"training=False, but the pipeline has repeat={pipeline.repeat}: a pass ends after one")
     count = pipeline.source.example_count()
-    if steps is None and count is not None and pipeline.repeat:
+    if training and steps is None and count is not None and pipeline.repeat:
         steps = _steps(-(-count * pipeline.repeat // pipeline.batch_size), job.size)
-    data = get(job.plane).rank_side().declared(pipeline, job, ordinal, transport)
+    data = get(job.plane).rank_side().declared(pipeline, job, ordinal, transport, None if training else 0)
     _say_reading(data)
     pairs = data.map(lambda element: (element["image"], element["label"]))
     return pairs if steps is None else _passes(pairs, steps)

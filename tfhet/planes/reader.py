@@ -66,9 +66,12 @@ class RankSide:
         """This rank's share of a plain data set. ordinal: the number of the data set in its script."""
         return _share(data, job) if job.size > 1 else data
 
-    def declared(self, pipeline: Pipeline, job: JobContext, ordinal: int, transport: Any) -> tf.data.Dataset:
-        """This rank's share of a declared pipeline, without end: elements with `image`, `label`, `id` and `epoch`."""
-        return one_epoch(pipeline, None, (job.rank, job.size), job.threads)
+    def declared(
+        self, pipeline: Pipeline, job: JobContext, ordinal: int, transport: Any, epoch: int | None = None
+    ) -> tf.data.Dataset:
+        """This rank's share of an epoch of a declared pipeline, or without end for None: elements with `image`,
+        `label`, `id` and `epoch`."""
+        return one_epoch(pipeline, epoch, (job.rank, job.size), job.threads)
 
 
 class Reader:

@@ -59,7 +59,7 @@ class Pause:
     """Time that a rank spends between two steps on something else. It is part of no step."""
 
     name: str
-    """`checkpoint` or `validation`."""
+    """`checkpoint` or `validation`; in a script of one's own also `between epochs`."""
     at_s: float
     """Beginning, on the clock of `StepTime.at_s`."""
     dur_s: float

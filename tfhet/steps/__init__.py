@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 from tfhet import lazy
 
 if TYPE_CHECKING:
+    from tfhet.steps.callback import StepCallback
     from tfhet.steps.meter import Journal, Meter
     from tfhet.steps.script_steps import ScriptSteps, step
 
-__all__ = ["Journal", "Meter", "ScriptSteps", "step"]
+__all__ = ["Journal", "Meter", "ScriptSteps", "StepCallback", "step"]
 
 lazy.names_on_demand(__name__)

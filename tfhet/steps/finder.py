@@ -1,12 +1,13 @@
 """The steps of a training script, found in the notes of its data sets' deliveries.
 
 A step begins when the script asks its training data set for a batch. It ends where the script asks for the next one,
-for the end of the pass, or for validation data; or where the script says that it ends (`tfhet.step`). Two or more
-batches of another data set between two steps are a validation, which is a pause; a single one belongs to the step.
+or for the end of the pass; or where the script says that it ends (`tfhet.step`). Batches of a data set for validation
+between two steps are a pause. So are two or more batches of another training data set; a single one belongs to the
+step.
 
-Keras counts the batches of a pass and does not ask for its end: the last step of such a pass has no end that can be
-seen. It counts as long as its wait and the median of the computing of the steps before it, and what is left until the
-next step is a pause `between epochs`.
+Keras counts the batches of a pass and does not ask for its end: the last step of such a pass, and the one before a
+validation, have no end that can be seen. Such a step counts as long as its wait and the median of the computing of the
+steps before it; what is left until the next step is a pause, `between epochs` or the validation.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 
 from tfhet.record import Pause, StepTime, median
 
+TRAINING, VALIDATION, OTHER = "training", "validation", "other"
 RECENT = 32
 """Number of steps before a step without an end that say how long it computed."""
 
@@ -26,8 +28,8 @@ class Event:
     """What a script did, in the order of `at_s`, which is on the monotonic clock."""
 
     at_s: float
-    is_training: bool = True
-    """Whether it concerns the training data, rather than other data."""
+    of: str = TRAINING
+    """What it concerns: TRAINING, VALIDATION, or OTHER training data."""
     wait_s: float = 0.0
     examples: int | None = None
     """Number of examples in a batch that was delivered; None for the end of a pass, or of a step."""
@@ -57,53 +59,54 @@ class StepFinder:
         self._paused_s: tuple[str, float] | None = None
         """Name and beginning of the pause that goes on."""
         self._compute_s: deque[float] = deque(maxlen=RECENT)
-        self._is_told = self._has_begun = False
+        self.is_told = self._has_begun = False
+        """Whether the script says where its steps end."""
 
     def add(self, event: Event) -> Iterator[StepTime | Pause]:
         """Takes an event; yields the steps and pauses that it ends. `examples` of a step are those of this rank."""
         if event.ends_step:
-            self._is_told = True
+            self.is_told = True
             yield from self._end(event.at_s)
-        elif not event.is_training:
+        elif event.of != TRAINING:
             yield from self._other(event)
         elif event.examples is not None:
             yield from self._batch(event)
-        elif not self._is_told:
+        elif not self.is_told:
             yield from self._end(event.at_s)
+            self._paused_s = self._paused_s or ("between epochs", event.at_s)
 
     def close(self, at_s: float) -> Iterator[StepTime | Pause]:
         """Ends the last step, which nothing else ends."""
-        if not self._is_told:
-            yield from self._end_unseen(at_s)
+        if not self.is_told:
+            yield from self._end_unseen(at_s, "")
 
     def _batch(self, event: Event) -> Iterator[StepTime | Pause]:
         assert event.examples is not None
-        wait_s = event.wait_s
-        if len(self._others) == 1:
-            wait_s += self._others[0].wait_s
+        if self._open is not None and len(self._others) == 1 and self._others[0].of == OTHER:
+            self._open.wait_s += self._others[0].wait_s
         self._others.clear()
-        if not self._is_told:
-            yield from self._end_unseen(event.at_s) if event.begins_pass else self._end(event.at_s)
+        if not self.is_told:
+            yield from self._end_unseen(event.at_s, "between epochs") if event.begins_pass else self._end(event.at_s)
         self.epoch += event.begins_pass and self._has_begun
         self._has_begun = True
         if self._paused_s is not None:
             name, began_s = self._paused_s
-            yield Pause(name, began_s, event.at_s - began_s)
+            yield Pause(name, began_s, max(0.0, event.at_s - began_s))
             self._paused_s = None
         if self._open is None:
-            self._open = _Open(event.at_s, wait_s, event.examples)
+            self._open = _Open(event.at_s, event.wait_s, event.examples)
         else:  # more than one batch in a step
-            self._open.wait_s += wait_s
+            self._open.wait_s += event.wait_s
             self._open.examples += event.examples
 
     def _other(self, event: Event) -> Iterator[StepTime | Pause]:
         if event.examples is None:
             return
         self._others.append(event)
-        if len(self._others) == 2:
-            began_s = self._others[0].at_s
-            yield from self._end(began_s)
-            self._paused_s = "validation", began_s
+        if event.of == VALIDATION or len(self._others) == 2:
+            name, began_s = self._paused_s or ("", self._others[0].at_s)
+            if name != "validation":
+                yield from self._end_unseen(began_s, "validation")
 
     def _end(self, at_s: float) -> Iterator[StepTime]:
         step, self._open = self._open, None
@@ -112,12 +115,12 @@ class StepFinder:
             self._compute_s.append(dur_s - step.wait_s)
             yield StepTime(dur_s, step.wait_s, step.examples, at_s=step.at_s, epoch=self.epoch, allreduce_s=None)
 
-    def _end_unseen(self, at_s: float) -> Iterator[StepTime | Pause]:
+    def _end_unseen(self, at_s: float, pause: str) -> Iterator[StepTime]:
+        """Ends a step of which nothing shows the end, at `at_s` at the latest; a pause of that name begins there."""
         step = self._open
-        if step is None or not self._compute_s:
-            yield from self._end(at_s)
-            return
-        end_s = min(at_s, step.at_s + step.wait_s + median(list(self._compute_s)))
-        yield from self._end(end_s)
-        if self._paused_s is None:
-            self._paused_s = "between epochs", end_s
+        if step is not None and self._compute_s:
+            at_s = min(at_s, step.at_s + step.wait_s + median(list(self._compute_s)))
+        if step is not None or self._paused_s is not None:
+            name, began_s = self._paused_s or (pause, at_s)
+            self._paused_s = name if name == "validation" else pause, began_s
+        yield from self._end(at_s)

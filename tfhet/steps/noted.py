@@ -64,7 +64,9 @@ class NotedDataset:
     def take(self) -> list[Note]:
         """Takes the consumer's notes since the last call, in the order of time."""
         if self._ops is None:
-            return sorted(itertools.chain(*(each.take() for each in self._plain)), key=lambda note: note.asked_s)
+            over, self._plain = self._plain[:-1], self._plain[-1:]
+            found = itertools.chain(*(each.take(each in over) for each in (*over, *self._plain)))
+            return sorted(found, key=lambda note: note.asked_s)
         return _notes(self._ops.tfhet_take_notes(number=self._end if self._has_end else self._number).numpy())
 
     def take_deliveries(self) -> list[Note]:
@@ -122,17 +124,18 @@ class _PlainNotes:
         counted = tf.data.Dataset.range(2**62).map(asked)  # zip asks its inputs in their order
         return tf.data.Dataset.zip((counted, dataset)).map(delivered)
 
-    def take(self) -> Iterator[Note]:
+    def take(self, is_over: bool) -> Iterator[Note]:
+        """Takes the notes since the last call. is_over: whether another iterator has taken the place of this one."""
         waiting = int(self._queue.size())
         for index, at_s, examples in self._queue.dequeue_many(waiting).numpy().tolist() if waiting else ():
             now_s = at_s - self._ahead_s
-            if examples >= 0 and self._asked is not None:
+            if examples < 0:
+                self._asked = now_s, int(index)
+            elif self._asked is not None:
                 yield Note(self._asked[0], now_s, int(examples), int(index))
                 self._asked = None
-            else:
-                if self._asked is not None:
-                    yield Note(self._asked[0], now_s, None, self._asked[1])
-                self._asked = now_s, int(index)
+        if is_over and self._asked is not None:
+            yield Note(self._asked[0], self._asked[0], None, self._asked[1])
 
 
 _patching = threading.Lock()

@@ -23,7 +23,7 @@ from tfhet.clock import SYSTEM, Clock
 from tfhet.cluster import environment
 from tfhet.messages import ProcessChannel, inherited, rank
 from tfhet.record import Pause, RunFolder, RunSummary, Spread, StepTime
-from tfhet.steps.finder import Event, StepFinder
+from tfhet.steps.finder import OTHER, TRAINING, VALIDATION, Event, StepFinder
 from tfhet.steps.meter import Journal, Meter
 from tfhet.steps.noted import NotedDataset
 from tfhet.strategies import JobContext
@@ -44,7 +44,7 @@ class Step:
 
 
 class ScriptSteps:
-    """Steps of the script in this process. The first data set of `distribute` is the training data."""
+    """Steps of the script in this process. Its first data set for training is the one whose batches are steps."""
 
     _of_process: ScriptSteps | None = None
 
@@ -53,7 +53,7 @@ class ScriptSteps:
         self._job, self._channel, self._clock = job, channel, clock
         self._journal = Journal(job, self.meter, clock)
         self._finder = StepFinder()
-        self._sets: list[NotedDataset] = []
+        self._sets: list[tuple[str, NotedDataset]] = []
         self._ends: deque[float] = deque()
         self._delivery_ms: list[float] = []
         self._loss: Any = None
@@ -64,21 +64,31 @@ class ScriptSteps:
 
     @classmethod
     def of_process(cls, job: JobContext) -> ScriptSteps | None:
-        """Those of this process; None where no launcher hears of them."""
+        """As `here`, which it makes if a launcher has started this process."""
         if cls._of_process is None and (job.record_dir or job.timeline_dir):
             cls._of_process = found = cls(job, inherited(environment()))
             atexit.register(found.close)
             threading.Thread(target=found._run, name="tfhet-steps", daemon=True).start()
         return cls._of_process
 
-    def watch(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
+    @classmethod
+    def here(cls) -> ScriptSteps | None:
+        """Those of this process, once it has called `tfhet.distribute`; None where no launcher hears of them."""
+        return cls._of_process
+
+    def watch(self, dataset: tf.data.Dataset, training: bool = True) -> tf.data.Dataset:
         """The same data set; its deliveries, and those of what is made of it, are noted."""
         noted = NotedDataset(dataset)
-        self._sets.append(noted)
+        is_first = all(of != TRAINING for of, _ in self._sets)
+        self._sets.append((VALIDATION if not training else TRAINING if is_first else OTHER, noted))
         return noted.dataset
 
+    def expect_ends(self) -> None:
+        """From now on, steps end where `end_step` is called, and nowhere else."""
+        self._finder.is_told = True
+
     def end_step(self, loss: Any = None) -> None:
-        """Ends a step here; the script ends all of its steps so, or none."""
+        """Ends a step here."""
         self._loss = loss
         self._ends.append(self._clock.monotonic())
 
@@ -116,14 +126,14 @@ class ScriptSteps:
                 return
 
     def _events(self) -> Iterator[Event]:
-        for number, noted in enumerate(self._sets):
+        for of, noted in self._sets:
             for note in noted.take():
                 wait_s = note.delivered_s - note.asked_s
                 begins = note.index == 0 and note.examples is not None
-                yield Event(note.asked_s, number == 0, wait_s, note.examples, begins)
-                if self._first_batch_s is None and number == 0:
+                yield Event(note.asked_s, of, wait_s, note.examples, begins)
+                if self._first_batch_s is None and of == TRAINING:
                     self._first_batch_s = wait_s
-            if number == 0:
+            if of == TRAINING:
                 deliveries = (each for each in noted.take_deliveries() if each.examples is not None)
                 self._delivery_ms += [1e3 * (each.delivered_s - each.asked_s) for each in deliveries]
         while self._ends:
@@ -169,7 +179,9 @@ def step() -> Iterator[Step]:
 
     Optional. Without it, a step is what a script does between two batches. Costs nothing without a launcher.
     """
-    this = Step()
+    this, steps = Step(), ScriptSteps.here()
+    if steps is not None:
+        steps.expect_ends()
     yield this
-    if ScriptSteps._of_process is not None:
-        ScriptSteps._of_process.end_step(this.loss)
+    if steps is not None:
+        steps.end_step(this.loss)

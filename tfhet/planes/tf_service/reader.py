@@ -64,11 +64,11 @@ class ServiceRankSide(RankSide):
         return without_autotune(served.prefetch(2))
 
     def declared(
-        self, pipeline: Pipeline, job: JobContext, ordinal: int, transport: Transport | None
+        self, pipeline: Pipeline, job: JobContext, ordinal: int, transport: Transport | None, epoch: int | None = None
     ) -> tf.data.Dataset:
         cut = Cut.smallest(pipeline)
         dataset_id = f"{job.job_id}.pipeline-{ordinal}.{pipeline.fingerprint()[:16]}"
-        remote, order = remote_part(pipeline, None, cut), Order.parse(job.order)
+        remote, order = remote_part(pipeline, epoch, cut), Order.parse(job.order)
         return local_part(pipeline, _served(remote, dataset_id, job, order, transport or Transport(), "dynamic"), cut)
 
 

@@ -269,6 +269,34 @@ def test_data_of_unknown_length_repeat_without_end_for_several_ranks_and_say_so(
     assert caplog.text.count("does not know its number of batches") == 2
 
 
+@pytest.mark.parametrize("jobs", ["served", "homogeneous"])
+@pytest.mark.parametrize("kind", ["files", "elements", "pipeline"])
+def test_a_pass_over_validation_data_delivers_every_example_once_and_ends(served, each_rank, files, jobs, kind):
+    make: Callable[[], object] = {
+        "files": lambda: from_files(files),
+        "elements": lambda: tensors(39),
+        "pipeline": lambda: Pipeline(SyntheticSource(39, 6, shape=(2, 2, 1)), batch_size=5, repeat=1),
+    }[kind]
+    shares = each_rank(served.ranks(2) if jobs == "served" else homogeneous(2), make, training=False)
+    for _ in range(2):
+        if kind == "pipeline":
+            assert sum(len(images) for share in shares for images, _ in share.as_numpy_iterator()) == 39
+        else:
+            assert sorted(passes(shares, 1)[0]) == list(range(39))
+
+
+def test_validation_data_that_would_not_come_once_are_refused(served):
+    job = served.job()
+    with pytest.raises(UsageError, match="several sources"):
+        distribute(tf.data.Dataset.zip((tensors(), tensors())), training=False, job=job)
+    with pytest.raises(UsageError, match="omit its repeat"):
+        distribute(tensors().repeat(), training=False, job=job)
+    with pytest.raises(UsageError, match="repeat=0"):
+        distribute(Pipeline(SyntheticSource(9, 3), batch_size=3, repeat=0), training=False, job=job)
+    with pytest.raises(UsageError, match="omit steps_per_epoch"):
+        distribute(tensors(), training=False, steps_per_epoch=3, job=job)
+
+
 def test_zipped_data_are_served_whole_by_every_worker(served, each_rank, sharding):
     (data,) = each_rank([served.job()], lambda: tf.data.Dataset.zip((tensors(), tensors())))
     assert sharding == ["off"]

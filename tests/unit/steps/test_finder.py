@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import pytest
+
+from tfhet.record import Pause, StepTime
+from tfhet.steps.finder import OTHER, TRAINING, VALIDATION, Event, StepFinder
+
+
+def batch(at_s: float, wait_s: float = 0.01, of: str = TRAINING, begins: bool = False, examples: int = 32) -> Event:
+    return Event(at_s, of, wait_s, examples, begins)
+
+
+def found(*events: Event, close_s: float | None = None) -> tuple[list[tuple[float, float, float]], list[Pause]]:
+    """Steps as (beginning, duration, wait), and pauses."""
+    finder = StepFinder()
+    every = [each for event in events for each in finder.add(event)]
+    if close_s is not None:
+        every += finder.close(close_s)
+    steps = [each for each in every if isinstance(each, StepTime)]
+    rounded = [(round(s.at_s, 6), round(s.dur_s, 6), round(s.wait_s, 6)) for s in steps]
+    return rounded, [each for each in every if isinstance(each, Pause)]
+
+
+def test_a_step_lasts_from_one_request_to_the_next_one_and_the_last_to_the_end_of_the_pass():
+    steps, pauses = found(batch(0.0, begins=True), batch(0.1, 0.04), Event(0.3), batch(1.0, begins=True))
+    assert steps == [(0.0, 0.1, 0.01), (0.1, 0.2, 0.04)]
+    assert pauses == [Pause("between epochs", 0.3, 0.7)]
+
+
+def test_the_last_step_of_a_pass_whose_end_is_not_asked_for_computes_as_long_as_those_before_it():
+    steps, pauses = found(batch(0.0, begins=True), batch(0.1), batch(0.2), batch(5.0, begins=True), close_s=9.0)
+    assert steps == [(0.0, 0.1, 0.01), (0.1, 0.1, 0.01), (0.2, 0.1, 0.01), (5.0, 0.1, 0.01)]
+    (pause,) = pauses
+    assert (pause.name, round(pause.at_s, 6), round(pause.dur_s, 6)) == ("between epochs", 0.3, 4.7)
+
+
+def test_a_first_step_alone_lasts_as_long_as_is_seen():
+    assert found(batch(0.0, begins=True), close_s=2.0)[0] == [(0.0, 2.0, 0.01)]
+
+
+@pytest.mark.parametrize(("of", "count"), [(VALIDATION, 1), (VALIDATION, 3), (OTHER, 2), (OTHER, 5)])
+def test_batches_of_other_data_between_two_steps_are_a_validation(of, count):
+    others = [batch(0.25 + 0.1 * number, of=of, begins=number == 0) for number in range(count)]
+    steps, pauses = found(
+        batch(0.0, begins=True), batch(0.1), *others, Event(0.9, of), batch(1.0, begins=True), batch(1.1)
+    )
+    assert steps == [(0.0, 0.1, 0.01), (0.1, 0.1, 0.01), (1.0, 0.1, 0.01)]
+    assert [(pause.name, round(pause.at_s, 6), round(pause.dur_s, 6)) for pause in pauses] == [("validation", 0.2, 0.8)]
+
+
+def test_one_batch_of_other_training_data_belongs_to_the_step():
+    steps, pauses = found(
+        batch(0.0, begins=True), batch(0.02, 0.03, OTHER), batch(0.1), batch(0.12, 0.03, OTHER), batch(0.2)
+    )
+    assert steps == [(0.0, 0.1, 0.04), (0.1, 0.1, 0.04)]
+    assert pauses == []
+
+
+def test_a_script_that_says_where_its_steps_end_may_take_several_batches_in_one():
+    told = Event(0.35, ends_step=True), Event(0.8, ends_step=True)
+    steps, pauses = found(
+        batch(0.0, begins=True), batch(0.1), batch(0.2), told[0], batch(0.5), batch(0.6), told[1], Event(0.9)
+    )
+    assert steps[-1] == (0.5, 0.3, 0.02)
+    assert pauses == []
+
+
+def test_passes_are_epochs():
+    finder = StepFinder()
+    for start in (0.0, 1.0, 2.0):
+        for event in (batch(start, begins=True), batch(start + 0.1)):
+            list(finder.add(event))
+    assert finder.epoch == 2

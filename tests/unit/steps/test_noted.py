@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfhet import native
+from tfhet.steps import noted as room
+from tfhet.steps.noted import NotedDataset
+
+
+@pytest.fixture(params=["compiled", "plain"])
+def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    if request.param == "plain":
+        monkeypatch.setattr(native, "ops", lambda name: None)
+    elif native.ops("deliveries") is None:
+        pytest.skip("a C++ compiler is missing (Debian: g++)")
+    return str(request.param)
+
+
+def pairs(count: int = 10, batch: int = 4) -> tf.data.Dataset:
+    return tf.data.Dataset.range(count).map(lambda number: (tf.fill([3], number), number)).batch(batch)
+
+
+def test_elements_types_and_cardinality_stay(kind):
+    data = NotedDataset(pairs()).dataset
+    assert data.element_spec == pairs().element_spec
+    assert int(data.cardinality()) == int(pairs().cardinality()) == 3
+    for ours, theirs in zip(data.as_numpy_iterator(), pairs().as_numpy_iterator(), strict=True):
+        for left, right in zip(ours, theirs, strict=True):
+            np.testing.assert_array_equal(left, right)
+
+
+def test_each_delivery_is_noted_with_its_examples_and_each_end_of_a_pass(kind):
+    noted = NotedDataset(pairs())
+    before_s = time.monotonic()
+    for _ in range(2):
+        for _ in noted.dataset:
+            pass
+    notes = noted.take()
+    last = [None] if kind == "compiled" else []  # with plain operations, only the next pass shows the end of one
+    assert [note.examples for note in notes] == [4, 4, 2, None, 4, 4, 2, *last]
+    assert [note.index for note in notes] == [0, 1, 2, 3, 0, 1, 2, 3][: len(notes)]
+    assert all(before_s - 0.1 <= note.asked_s <= note.delivered_s <= time.monotonic() + 0.1 for note in notes)
+    assert noted.take() == []
+
+
+def slow(element: tf.Tensor) -> tf.Tensor:
+    def wait(value: np.ndarray) -> np.ndarray:
+        time.sleep(0.05)
+        return value
+
+    return tf.ensure_shape(tf.numpy_function(wait, [element], element.dtype), [None])
+
+
+def test_what_the_consumer_waits_for_is_noted_after_all_that_a_script_adds(kind):
+    noted = NotedDataset(tf.data.Dataset.range(6).batch(2))
+    for _ in noted.dataset.map(slow):
+        pass
+    waits_s = [note.delivered_s - note.asked_s for note in noted.take() if note.examples]
+    assert len(waits_s) == 3 and min(waits_s) > 0.04
+    delivered = [note.delivered_s - note.asked_s for note in noted.take_deliveries() if note.examples]
+    assert len(delivered) == (3 if kind == "compiled" else 0) and all(each < 0.04 for each in delivered)
+
+
+@pytest.mark.parametrize("after", [lambda data: data, lambda data: data.prefetch(2), lambda data: data.cache()])
+def test_the_batches_of_keras_are_noted_in_every_epoch(kind, after):
+    noted = NotedDataset(tf.data.Dataset.range(8).map(lambda n: (tf.fill([3], n), n)).batch(2))
+    model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    model.fit(after(noted.dataset), epochs=2, verbose=0)
+    notes = [note for note in noted.take() if note.examples]
+    assert [note.index for note in notes] == [0, 1, 2, 3] * 2
+    assert all(note.examples == 2 for note in notes)
+
+
+def test_a_pipeline_that_ends_with_parallel_work_keeps_the_prefetch_that_tf_data_gives_it():
+    if native.ops("deliveries") is None:
+        pytest.skip("a C++ compiler is missing (Debian: g++)")
+    parallel = pairs().map(lambda a, b: (a, b), num_parallel_calls=2)
+    (inner,) = NotedDataset(parallel).dataset._inputs()
+    assert type(inner).__name__ == "_PrefetchDataset"
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    (inner,) = NotedDataset(parallel.with_options(options)).dataset._inputs()
+    assert type(inner).__name__ == "_OptionsDataset"
+    (inner,) = NotedDataset(pairs()).dataset._inputs()
+    assert type(inner).__name__ == "_BatchDataset"
+
+
+def test_other_data_sets_are_iterated_over_as_before(kind):
+    NotedDataset(pairs())
+    assert list(tf.data.Dataset.range(3).as_numpy_iterator()) == [0, 1, 2]
+    assert room._noted_in(tf.data.Dataset.range(3)) is None

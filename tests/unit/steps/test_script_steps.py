@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tensorflow as tf
+from fake_clock import FakeClock
+
+from tfhet.messages import ProcessChannel, rank
+from tfhet.planes import distribute
+from tfhet.record import RunFolder, Timeline
+from tfhet.steps import ScriptSteps, StepCallback, step
+from tfhet.steps import script_steps as room
+from tfhet.steps.noted import Note
+from tfhet.strategies import JobContext
+
+JOB = JobContext("job", "homogeneous", rank=0, size=2, local_size=2, host="algo-1")
+
+
+class Sent(ProcessChannel):
+    """A channel whose messages are kept."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+        self.reports: list[rank.Report] = []
+
+    def send(self, values: Mapping[str, Any], limit_s: float = 0.0) -> bool:
+        self.reports.append(rank.parse_report(values))
+        return True
+
+
+class Played:
+    """A data set whose notes are written by the test."""
+
+    def __init__(self, dataset: tf.data.Dataset):
+        self.dataset = dataset
+        self.notes: list[Note] = []
+
+    def take(self) -> list[Note]:
+        taken, self.notes = self.notes, []
+        return taken
+
+    def take_deliveries(self) -> list[Note]:
+        return []
+
+
+@pytest.fixture
+def steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ScriptSteps:
+    monkeypatch.setattr(room, "NotedDataset", Played)
+    folders = {"record_dir": str(tmp_path / "record"), "timeline_dir": str(tmp_path / "record" / "timeline")}
+    made = ScriptSteps(JobContext(**{**vars(JOB), **folders}), Sent(), FakeClock(100.0))
+    monkeypatch.setattr(ScriptSteps, "_of_process", made)
+    return made
+
+
+def play(steps: ScriptSteps, *notes: Note, of: int = 0) -> None:
+    steps._sets[of][1].notes += notes  # type: ignore[attr-defined]
+
+
+def epoch(start_s: float, steps: int = 10) -> list[Note]:
+    """Steps of 0.1 s, of which 0.025 s are wait, and the end of the pass."""
+    batches = [Note(start_s + 0.1 * n, start_s + 0.1 * n + 0.025, 16, n) for n in range(steps)]
+    return [*batches, Note(start_s + 0.1 * steps, start_s + 0.1 * steps, None, steps)]
+
+
+def test_a_script_leaves_the_summary_and_timeline_that_the_built_in_trainer_leaves(steps, tmp_path):
+    steps.watch(tf.data.Dataset.range(3))
+    play(steps, *epoch(100.0), *epoch(102.0))
+    steps.close()
+    summary = RunFolder(tmp_path / "record").read_summary()
+    assert (summary.job_id, summary.mode, summary.ranks) == ("job", "homogeneous", 2)
+    assert (summary.steps, summary.batch_size) == (20, 16)
+    assert summary.step_ms is not None and summary.step_ms.median == pytest.approx(100.0)
+    assert summary.wait_ms is not None and summary.wait_ms.median == pytest.approx(25.0)
+    assert summary.wait_pct == pytest.approx(25.0)
+    assert summary.examples_per_s == pytest.approx(320.0)
+    assert summary.first_batch_s == pytest.approx(0.025)
+    assert list(summary.epochs) == [{"epoch": n, "steps": 10, "examples": 320} for n in (0, 1)]
+    timeline = Timeline.join((tmp_path / "record" / "timeline").glob("*.jsonl"))
+    assert [each.step for each in timeline.steps] == list(range(1, 21))
+    assert [pause.name for pause in timeline.pauses] == ["between epochs"]
+
+
+def test_the_launcher_hears_totals_and_a_metric_line_every_ten_seconds(steps):
+    steps.watch(tf.data.Dataset.range(3))
+    sent = steps._channel.reports
+    play(steps, *epoch(100.0))
+    steps.take()
+    assert [type(each) for each in sent] == [rank.Progress] and sent[0].steps == 10
+    steps.take()
+    assert len(sent) == 1  # nothing happened
+    steps._clock.sleep(room.LINE_S)
+    play(steps, *epoch(102.0))
+    steps.take()
+    line = sent[-1]
+    assert (line.step, line.epoch, line.loss) == (20, 1, None)
+    assert line.step_ms == pytest.approx(100.0) and line.wait_pct == pytest.approx(25.0)
+
+
+def test_validation_is_told_apart_and_counts_as_progress(steps):
+    steps.watch(tf.data.Dataset.range(3))
+    steps.watch(tf.data.Dataset.range(3), training=False)
+    play(steps, *epoch(100.0)[:-1])
+    play(steps, *epoch(101.5), of=1)
+    play(steps, *epoch(103.0))
+    steps.take()
+    steps.close()
+    assert [pause.name for pause in steps.meter.pauses] == ["validation"]
+    assert len(steps.meter.steps) == 20
+
+
+def test_a_script_may_say_where_its_steps_end_and_their_loss(steps):
+    steps.watch(tf.data.Dataset.range(3))
+    clock = steps._clock
+    for number in range(4):
+        at_s = clock.monotonic()
+        with step() as this:
+            play(steps, Note(at_s, at_s + 0.1, 16, 2 * number), Note(at_s + 0.5, at_s + 0.6, 16, 2 * number + 1))
+            clock.sleep(1.0)
+            this.loss = tf.constant(0.25)
+        clock.sleep(3.0)  # part of no step
+    steps.close()
+    assert [round(each.dur_s, 6) for each in steps.meter.steps] == [1.0] * 4
+    assert [each.examples for each in steps.meter.steps] == [64] * 4
+    assert steps._channel.reports[-1].loss == 0.25
+
+
+def test_the_callback_ends_a_step_of_keras(steps):
+    steps.watch(tf.data.Dataset.range(3))
+    StepCallback().on_train_batch_end(0, {"loss": 2.0})
+    assert len(steps._ends) == 1 and steps._loss == 2.0
+
+
+def test_without_a_launcher_nothing_is_noted(monkeypatch):
+    monkeypatch.setattr(ScriptSteps, "_of_process", None)
+    data = tf.data.Dataset.range(3)
+    assert distribute(data, job=JobContext("job", "local")) is data
+    with step():
+        pass
+    assert ScriptSteps.here() is None
