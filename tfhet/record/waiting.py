@@ -42,8 +42,8 @@ LEAST_STEPS = 5
 """Number of steps outside of epoch starts below which the wait is not divided: too few to say what is usual."""
 _NORMAL = 1.4826
 """Standard deviation of a normal distribution over its median absolute deviation."""
-_MOST_S = 1e12
-"""A step that lasts longer holds a broken number, and counts as none."""
+_MOST_S, _LEAST_S = 1e12, 1e-12
+"""A step that lasts longer holds a broken number, and counts as none; the least time that anything is a share of."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class Waiting:
         return cls(
             mean_pct,
             median(shares),
-            min(100.0, 100.0 * steady_s / (whole_s - out_s)) if out_s else mean_pct,
+            min(100.0, 100.0 * steady_s / max(whole_s - out_s, _LEAST_S)) if out_s else mean_pct,
             WaitPart(tuple(usual), steady_s, 100.0 * steady_s / whole_s, steady_s / (stretch * len(steps))),
             part(starts),
             part(stalls),
@@ -143,7 +143,7 @@ class Waiting:
             return cls.of(measured_steps(first), mean_pct=run.wait_pct)
         durs_ms, waits_ms = (spread.samples if spread else () for spread in (run.step_ms, run.wait_ms))
         counts = [epoch.get("steps") for epoch in run.epochs]
-        ends = list(itertools.accumulate(n if isinstance(n, (int, float)) else 0 for n in counts))
+        ends = list(itertools.accumulate(n for n in counts if isinstance(n, (int, float)) and 0 < n < _MOST_S))
         taken, found = (ends[-1] if ends else 0) or run.steps or 0, min(len(durs_ms), len(waits_ms))
         # A followed job has a sample for each metric line but the first; other runs have one for each measured step.
         stretch = max(1, round(taken / (found + 1))) if found + WARM_UP_STEPS < taken else 1

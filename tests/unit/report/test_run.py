@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import html
+from pathlib import Path
+
 import pytest
 
 from tfhet.errors import UsageError
-from tfhet.record import RunSummary, Spread
+from tfhet.events import Event
+from tfhet.record import Pause, RunFolder, RunSummary, Spread, StepTime, Timeline
 from tfhet.report import compare, run_table, text
 from tfhet.report.html import Given, page
 from tfhet.report.run_view import RunView
@@ -70,6 +74,21 @@ def test_the_table_tells_epoch_starts_from_the_steady_state() -> None:
     assert cost in shown and "Not input-bound in the steady state: waiting for data is 2.0 %" in shown
     assert "epoch starts cost 50.0 % of the time (1 wait, 3.7 s)" in shown and 'class="mark"' in shown
     assert text(compare({"run": run})).count("2.00") == 2, "the median and the steady state"
+
+
+def test_a_stall_is_named_with_the_event_beside_it(tmp_path: Path) -> None:
+    waits_s = [2.0 if at == 23 else 0.001 for at in range(40)]
+    steps = [StepTime(0.1 + wait_s, wait_s, at_s=1000.0 + at) for at, wait_s in enumerate(waits_s)]
+    folder = RunFolder(tmp_path)
+    Timeline.of([*steps, Pause("checkpoint", 1019.0, 3.5)]).write(folder.timeline_path)
+    folder.write_event(Event("service.restarted", 1024.0, {"name": "worker-1"}))
+    folder.write_event(Event("host.lost", 1030.0, {}))
+    run = RunSummary()
+    view = RunView.of(run, folder)
+    shown = html.unescape(page(Given((view,))))
+    named = 'the longest first: 2 s at measured step 21 beside a checkpoint, service.restarted name="worker-1". Where'
+    assert named in shown
+    assert lines(run, str(tmp_path))["in stalls"].startswith(f"{view.waits.stalls.share_pct:.1f} % of the time (2.00 s")
 
 
 def test_a_failure_shows_its_cause() -> None:
