@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 
-from tfhet.advice.finding import Finding, sentences
-from tfhet.record import Figure, RunSummary
+from tfhet.advice.finding import Finding, counted, sentences
+from tfhet.record import Figure, RunSummary, Waiting, WaitPart
 
 INPUT_BOUND_PCT = 10.0
 """Share of a step spent waiting for data from which a run is input-bound: without the wait it is 1.1 times faster."""
@@ -18,6 +18,10 @@ BUSY_PCT = 80.0
 """Utilisation from which a resource is used up: one-minute means of bursty work do not reach 100 %."""
 IDLE_PCT = 50.0
 """Utilisation below which most of a resource is unused: half of the data hosts' CPUs would do, for one."""
+STALLS_NAMED = 3
+"""Number of stalls that advice names, the longest."""
+AROUND_S = 5.0
+"""Seconds before a stall within which what happened may be its cause: a server that ends is noticed after the wait."""
 SHORTEN_STEP = Finding(
     "shorten_step", "first shorten the training step itself: neither cheaper stages nor more CPUs do that"
 )
@@ -68,37 +72,106 @@ def state_by_use(gpu_pct: float | None, cpus_are_busy: bool) -> InputState:
     return InputState.HARDLY if gpu_pct >= IDLE_PCT and not cpus_are_busy else InputState.BOUND
 
 
-def waiting(wait_pct: float, reason: str = "") -> Finding:
-    """The finding that says how long a run waits, how much faster it would be without the wait, and the reason."""
-    share, why = min(100.0, max(0.0, wait_pct)), f"; {reason}" if reason else ""
-    waits = f"{share:.1f} % of the step is waiting for data"
-    if share >= 99.95:
-        return Finding("only_waiting", f"input-bound: {waits}, all of it{why}")
-    faster = f"{100.0 / (100.0 - share):.2f} times faster{why}"
+def waiting(wait_pct: float, reason: str = "", waits: Waiting | None = None) -> Finding:
+    """The finding that says how long a run waits, how much faster it would be without the wait, and the reason.
+
+    wait_pct: of the steady state. waits: the parts of the wait; those that cost something are named with what they do.
+    """
+    parts = peaks(waits)
+    share, where = min(100.0, max(0.0, wait_pct)), " in the steady state" if parts else ""
+    middle = f" (median {waits.median_pct:.1f} %)" if waits and waits.median_pct is not None else ""
+    why = "".join(f"; {name} cost {cost_of(part)}" for name, part in parts.items()) + (f"; {reason}" if reason else "")
+    some = f"{share:.1f} % of the step{middle}"
     state = state_by_wait(wait_pct)
+    if share >= 99.95:
+        return Finding("only_waiting", f"input-bound{where}: {some} is waiting for data, all of it{why}")
+    faster = f"{100.0 / (100.0 - share):.2f} times faster{why}"
     if state is InputState.BOUND:
-        return Finding("input_bound", f"{state.value}: {waits}, without which it would be {faster}")
+        clause = f"{state.value}{where}: {some} is waiting for data, without which it would be {faster}"
+        return Finding("input_bound", clause)
     return Finding(
         "hardly_input_bound" if state is InputState.HARDLY else "keeps_up",
-        f"{state.value}: waiting for data is {share:.1f} % of the step, so a perfect input would make it {faster}",
+        f"{state.value}{where}: waiting for data is {some}, so a perfect input would make it {faster}",
     )
+
+
+def cost_of(part: WaitPart) -> str:
+    """The cost of epoch starts or stalls in words, and what their cure would gain."""
+    cost = f"{part.share_pct:.1f} % of the time ({counted(len(part.waits_s), 'wait')}, {part.total_s:.3g} s)"
+    return f"{cost}, without which the run would be {part.faster:.2f} times faster"
+
+
+def peaks(waits: Waiting | None) -> dict[str, WaitPart]:
+    """The epoch starts and the stalls, if they cost something, the dearer first."""
+    parts = {"epoch starts": waits.epoch_starts, "stalls": waits.stalls} if waits else {}
+    dear = [(name, part) for name, part in parts.items() if part.share_pct >= INPUT_KEEPS_UP_PCT]
+    return dict(sorted(dear, key=lambda item: -item[1].share_pct))
+
+
+def peak_levers(waits: Waiting | None, events: Sequence[tuple[float, str]] = ()) -> Iterator[Finding]:
+    """The advice for epoch starts and for stalls, the dearer first. events: time in seconds since 1970, and words."""
+    for name, part in peaks(waits).items():
+        if waits and name == "stalls":
+            longest = sorted(zip(part.waits_s, part.steps, strict=True), reverse=True)[:STALLS_NAMED]
+            named = ", ".join(_moment(wait_s, at, waits, events) for wait_s, at in longest)
+            yield Finding(
+                "look_at_stalls",
+                f"for the stalls look at their moments, the longest first: {named}. Where nothing happened then, look"
+                " for a file that is slow to open or large, and a shuffle buffer that fills again; more workers do not"
+                " help, batches prefetched for that long do",
+            )
+        else:
+            yield Finding(
+                "bridge_epochs",
+                "for the epoch starts read on over the end of the epoch, so that the pipeline need not fill again:"
+                " repeat the data, keep one iterator, and count epochs in steps (`steps_per_epoch`); then cache what"
+                " each epoch reads and decodes anew, make shuffle buffers smaller, or have the next epoch made ready",
+            )
+
+
+def in_order(
+    state: InputState, steady: Sequence[Finding], waits: Waiting | None, events: Sequence[tuple[float, str]] = ()
+) -> list[Finding]:
+    """The advice for all that costs something, the dearest first. steady: the advice for the steady state."""
+    for_peaks = list(peak_levers(waits, events))
+    if waits is None or not for_peaks:
+        return list(steady)
+    if state is InputState.NOT:
+        return for_peaks
+    if waits.steady.share_pct >= max(waits.epoch_starts.share_pct, waits.stalls.share_pct):
+        return [*steady, *for_peaks]
+    then = [replace(each, clause=f"then {each.clause.removeprefix('first ').removeprefix('then ')}") for each in steady]
+    return [*for_peaks, *then]
+
+
+def _moment(wait_s: float, at: int, waits: Waiting, events: Sequence[tuple[float, str]]) -> str:
+    step = waits.entries[at]
+    what = [words for time_s, words in events if -AROUND_S <= time_s - step.at_s <= step.dur_s] if step.at_s else []
+    meanwhile = f" beside {', '.join(dict.fromkeys(what))}" if what else ""
+    where = "metric line" if waits.stretch > 1 else "measured step"
+    return f"{wait_s:.3g} s at {where} {at + 1}{meanwhile}"
 
 
 def of_run(
     summary: RunSummary,
-    *,
     costs: Sequence[tuple[str, Figure]] = (),
     busiest_data_host: tuple[str, float] | None = None,
     choice: Finding | None = None,
+    *,
+    waits: Waiting | None = None,
+    events: Sequence[tuple[float, str]] = (),
 ) -> Diagnosis:
     """The diagnosis of a run; what else is known makes its advice better.
 
     costs: the parts of the pipeline in order, the source first, with their CPU time per example.
     busiest_data_host: its name, and the share of its CPUs that it used, 0 to 100.
     choice: what a plan chose (`choice_of`).
+    waits: the wait of its steps, by default as far as the summary tells.
+    events: what happened, with its time in seconds since 1970.
     """
-    state = state_by_wait(summary.wait_pct)
-    if summary.wait_pct is None or state is InputState.UNKNOWN:
+    waits = waits or Waiting.of_run(summary)
+    state = state_by_wait(waits.steady_pct)
+    if waits.steady_pct is None or state is InputState.UNKNOWN:
         no_steps = "whether this run waited for its input is not known: no step of it was measured"
         return Diagnosis(state, Finding("no_steps", no_steps))
     lever = SHORTEN_STEP if state is InputState.NOT else _cheaper(costs)
@@ -109,7 +182,10 @@ def of_run(
         elif state is InputState.BOUND:
             lever = Finding("find_the_wait", f"first find out why, {since} its CPUs")
     plan = (Finding("plan_says", f"the plan says: {choice.clause}"),) if choice else ()
-    return Diagnosis(state, waiting(summary.wait_pct), levers=(lever, *plan))
+    few = f"{counted(len(waits.entries), 'step')} are too few to tell stalls and epoch starts from the steady state"
+    is_few = state is not InputState.NOT and waits.entries and not waits.is_divided
+    levers = (*in_order(state, [lever], waits, events), *plan)
+    return Diagnosis(state, waiting(waits.steady_pct, few if is_few else "", waits), levers=levers)
 
 
 def _cheaper(costs: Sequence[tuple[str, Figure]]) -> Finding:

@@ -12,13 +12,14 @@ from tfhet.advice.input_bound import (
     SHORTEN_STEP,
     Diagnosis,
     InputState,
+    in_order,
     state_by_use,
     state_by_wait,
     waiting,
 )
 from tfhet.catalogue import Catalogue, Instance, InstanceGroup
 from tfhet.errors import UsageError
-from tfhet.record import Spread, median
+from tfhet.record import Spread, Waiting, median
 
 PROFILING_MS = 500
 """Interval of SageMaker's profiler, in the request that switches it on."""
@@ -62,8 +63,10 @@ class ObservedJob:
     groups: Sequence[InstanceGroup] = ()
     hosts: Sequence[HostUtilisation] = ()
     wait_pct: float | None = None
-    """Median share of a step that ranks wait for data, 0 to 100; None without metric lines. Only the start and the end
-    of a long log are read."""
+    """Share of the steady state's steps that ranks wait for data, 0 to 100; None without metric lines. Only the start
+    and the end of a long log are read."""
+    waits: Waiting | None = None
+    """The wait and its parts, of the same lines."""
     metric_lines: int = 0
     """Number of metric lines that `wait_pct` rests on."""
     has_step_timeline: bool = False
@@ -87,8 +90,10 @@ def of_training_job(job: ObservedJob, known: Catalogue) -> Diagnosis:
             reason = "the GPUs rest inside the step, which leaves them too little to do"
         elif state is not InputState.BOUND:
             reason = ""
-        verdict = waiting(job.wait_pct, reason)
+        verdict = waiting(job.wait_pct, reason, job.waits)
         waited = f"waiting for data: {job.wait_pct:.1f} % of the step, of {counted(job.metric_lines, 'metric line')}"
+        if job.waits and job.waits.mean_pct is not None:
+            waited += f" (with epoch starts and stalls {job.waits.mean_pct:.1f} %, median {job.waits.median_pct:.1f} %)"
     else:
         state = state_by_use(gpu_pct, cpus_are_busy)
         verdict = _by_use(state, gpu_pct, reason)
@@ -100,7 +105,7 @@ def of_training_job(job: ObservedJob, known: Catalogue) -> Diagnosis:
     elif state is not InputState.UNKNOWN:
         grown = training if not data or (cpu_pct or 0.0) >= BUSY_PCT else []
         levers = _changes(job, grown, known, cpus_are_busy=cpus_are_busy, has_data=bool(data))
-    return Diagnosis(state, verdict, tuple(evidence), tuple(levers), next_run)
+    return Diagnosis(state, verdict, tuple(evidence), tuple(in_order(state, [*levers], job.waits)), next_run)
 
 
 def _nothing(job: ObservedJob) -> Finding:

@@ -21,7 +21,7 @@ from tfhet.errors import UsageError
 from tfhet.follow.heard import Heard, placed
 from tfhet.follow.log_streams import LogStreams
 from tfhet.follow.state import JobState
-from tfhet.record import Spread, json_value, median
+from tfhet.record import Spread, StepTime, Waiting, json_value, median
 from tfhet.report import number
 
 SCHEMA = 1
@@ -103,13 +103,18 @@ def examine(
             between_s = (heard.trained_ms[0] / 1000, heard.trained_ms[1] / 1000)
         hosts = measured(state, heard.groups, cloudwatch, aws, known, between_s, now_s)
     lines = heard.steps[1:] or heard.steps  # the first has the warm-up in it
+    spans = [after.step - line.step for line, after in itertools.pairwise(heard.steps)]
+    times_s = [(line.step_ms / 1e3, line.wait_pct / 100, line.epoch) for line in lines]
+    steps = [StepTime(step_s, step_s * share, epoch=epoch) for step_s, share, epoch in times_s]
+    waits = Waiting.of(steps, stretch=median(spans) if spans else 1)
     job = ObservedJob(
         name=state.name,
         status=state.status if state.is_over else str(state).rstrip(". "),
         is_over=state.is_over,
         groups=state.groups,
         hosts=hosts,
-        wait_pct=median([line.wait_pct for line in lines]) if lines else None,
+        wait_pct=waits.steady_pct,
+        waits=waits,
         metric_lines=len(lines),
         has_step_timeline=state.hyperparameter("timeline") == "steps",
         has_profiler=bool(state.profiler) and not state.profiler.get("DisableProfiler"),

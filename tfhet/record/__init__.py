@@ -23,13 +23,14 @@ from tfhet.record.run import RunSummary
 from tfhet.record.statistics import median, percentile
 from tfhet.record.step_time import WARM_UP_STEPS, Pause, StepTime, measured_steps, share_pct, wait_pct
 from tfhet.record.timeline import Timeline, natural
+from tfhet.record.waiting import Waiting, WaitPart
 from tfhet.versions import versions
 
 # fmt: off
 __all__ = [
     "TIMELINE_FOLDER", "WARM_UP_STEPS", "ClockOffset", "Entry", "EventTail", "Figure", "HostUsage", "Interval",
     "LineTail", "Pause", "Record", "RunFolder", "RunSummary", "Spread", "StepTime", "Timeline", "TimelineFile",
-    "UsageSample", "View", "check_schema", "json_number", "json_value", "machine", "measured_steps", "median",
-    "natural", "percentile", "read_json", "share_pct", "usable_cores", "versions", "wait_pct", "write_json",
-    "write_text",
+    "UsageSample", "View", "WaitPart", "Waiting", "check_schema", "json_number", "json_value", "machine",
+    "measured_steps", "median", "natural", "percentile", "read_json", "share_pct", "usable_cores", "versions",
+    "wait_pct", "write_json", "write_text",
 ]

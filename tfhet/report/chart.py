@@ -7,7 +7,7 @@ text, so that they keep their size at any width.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tfhet.record import median, percentile
@@ -92,12 +92,21 @@ class LineChart:
     """Omissions of the drawing; "" where there are none."""
     described: str
     """The chart in one sentence, for those who do not see it."""
+    marks: Sequence[Tick] = ()
+    """Places across that are marked, each with the name of its kind."""
 
 
-def line_chart(title: str, samples: Sequence[float], unit: str, *, top: float | None = None) -> LineChart | None:
+def line_chart(
+    title: str,
+    samples: Sequence[float],
+    unit: str,
+    *,
+    top: float | None = None,
+    marks: Mapping[str, Sequence[int]] | None = None,
+) -> LineChart | None:
     """The chart of `samples` in order; `top` fixes the upper end of the axis (100 for percent). None without samples.
 
-    Samples that are not finite are left out and counted in the note.
+    Samples that are not finite are left out and counted in the note. marks: the indices to mark, by what they are.
     """
     steps = [index for index, value in enumerate(samples) if abs(value) < MOST]
     if not steps:
@@ -127,6 +136,9 @@ def line_chart(title: str, samples: Sequence[float], unit: str, *, top: float | 
     if above := sum(value > upward.high for value in values):
         plural = "s" * (above != 1)
         notes.append(f"{above} step{plural} above the axis, the highest {numbers.number(slowest, unit=unit)}")
+    marked = {name: [index for index in found if first <= index <= last] for name, found in (marks or {}).items()}
+    if any(marked.values()):
+        notes.append(f"marked: {', '.join(f'{name} ({len(found)})' for name, found in marked.items())}")
     if groups < len(values):
         notes.append("line: median of neighbouring steps, band: their extremes")
     x_values = nice_ticks(last + 1, 5, whole=True) if last > first else [first + 1]
@@ -141,4 +153,5 @@ def line_chart(title: str, samples: Sequence[float], unit: str, *, top: float | 
         numbers.number(middle, unit=unit),
         "; ".join(notes),
         f"{title} over {numbers.number(len(values))} steps: {summary}.",
+        [Tick(across.at(index), name) for name, found in marked.items() for index in found],
     )

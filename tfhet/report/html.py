@@ -27,7 +27,7 @@ _TEMPLATES = jinja2.Environment(
     lstrip_blocks=True,
 )
 _SHOWN = (numbers.number, numbers.percent, numbers.duration, numbers.size, numbers.moment, numbers.exit_code)
-_FILTERS = (*_SHOWN, numbers.interval, numbers.usd, paragraph, numbers.value)
+_FILTERS = (*_SHOWN, numbers.interval, numbers.usd, paragraph, numbers.value, numbers.parts_of_wait)
 _TEMPLATES.filters |= {each.__name__: each for each in _FILTERS}
 _TEMPLATES.filters["place"] = "{:.2f}".format
 
@@ -84,7 +84,7 @@ def page(given: Given) -> str:
     parts = [(part.name, part.added) for part in costs.parts] if costs else []
     return _TEMPLATES.get_template("page.html.j2").render(
         views=[
-            (view, of_run(view.run, costs=parts, busiest_data_host=view.busiest_data_host, choice=choice))
+            (view, of_run(view.run, parts, view.busiest_data_host, choice, waits=view.waits, events=view.happened))
             for view in given.runs
         ],
         cost_rows=rows,

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from tfhet.errors import TfhetError
-from tfhet.record import Figure, RunFolder, RunSummary, Timeline
+from tfhet.record import Figure, RunFolder, RunSummary, Timeline, Waiting
 from tfhet.report.bars import BarChart, bar_chart
 from tfhet.report.chart import LineChart, line_chart
+from tfhet.report.picture import INCIDENTS, event_line
 from tfhet.report.utilisation import HostCpu, chart_of_use, reading_s, use_of_hosts
 from tfhet.telemetry import process_summaries
 
@@ -35,6 +36,9 @@ class RunView:
     """Number of events in the middle that are left out."""
     timeline: Timeline = Timeline()
     """Steps and usage that its hosts recorded; may be empty."""
+    waits: Waiting = Waiting()
+    happened: Sequence[tuple[float, str]] = ()
+    """Incidents, and what held the steps up, with their times in seconds since 1970."""
 
     @classmethod
     def of(cls, run: RunSummary, folder: RunFolder | None = None) -> RunView:
@@ -47,7 +51,11 @@ class RunView:
         with contextlib.suppress(TfhetError, OSError):  # a page of the rest is better than none
             timeline = folder.timeline() if folder else timeline
         shown = found[:half] + found[-half:] if hidden else found
-        return cls(run, name, folder, use_of_hosts(run, reading_s(found)), shown, hidden, timeline)
+        happened = [(pause.at_s + pause.dur_s, f"a {pause.name}") for pause in timeline.pauses]
+        incidents = [event for event in found if event.get("event") in INCIDENTS and "time_s" in event]
+        happened += [(event["time_s"], event_line(event)) for event in incidents]
+        waits, use = Waiting.of_run(run, timeline.steps), use_of_hosts(run, reading_s(found))
+        return cls(run, name, folder, use, shown, hidden, timeline, waits, happened)
 
     @property
     def is_simulated(self) -> bool:
@@ -60,9 +68,11 @@ class RunView:
         steps, waits = (spread.samples if spread else () for spread in (self.run.step_ms, self.run.wait_ms))
         pairs = zip(waits, steps, strict=False)
         shares = [100.0 * min(1.0, max(0.0, wait / step)) if step > 0 else 0.0 for wait, step in pairs]
+        parts = {"epoch starts": self.waits.epoch_starts, "stalls": self.waits.stalls}
+        marks = {name: part.steps for name, part in parts.items() if part.steps}
         charts = {
             "step": line_chart("Step time (ms)", steps, "ms"),
-            "wait": line_chart("Share of the step waiting for data (%)", shares, "%", top=100.0),
+            "wait": line_chart("Share of the step waiting for data (%)", shares, "%", top=100.0, marks=marks),
         }
         return [(kind, chart) for kind, chart in charts.items() if chart]
 

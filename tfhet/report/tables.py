@@ -14,8 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 from tfhet.errors import UsageError
-from tfhet.record import Figure, RunSummary
+from tfhet.record import Figure, RunFolder, RunSummary, Waiting
 from tfhet.report import numbers
+from tfhet.report.run_view import RunView
 
 PLACES = ("data_group", "dnn_group", "trainer")
 _COUNTS = ("seen", "before", "missing", "repeated", "bad")
@@ -153,11 +154,12 @@ def run_table(summary: RunSummary, folder: Path | str | None = None) -> Table:
 
     folder: the run's folder, which the last line names. What was not measured shows as a dash.
     """
-    wait_pct = summary.wait_pct
+    waits = Waiting.of_run(summary, RunView.of(summary, RunFolder(folder)).timeline.steps if folder else ())
     rows: list[tuple[object, object]] = [
         ("cluster", _groups(summary)),
         ("step time", numbers.spread(summary.step_ms, "ms")),
-        ("waiting for data", f"{numbers.percent(wait_pct)} of the step" if wait_pct is not None else None),
+        ("waiting for data", numbers.waiting(waits)),
+        *numbers.parts_of_wait(waits),
         ("examples/s", numbers.number(summary.examples_per_s)),
     ]
     if summary.epochs:
@@ -196,6 +198,8 @@ _COMPARED: tuple[tuple[str, Callable[[RunSummary], float | None]], ...] = (
     ("step time, p10 (ms)", lambda run: run.step_ms.p10 if run.step_ms else None),
     ("step time, p90 (ms)", lambda run: run.step_ms.p90 if run.step_ms else None),
     ("waiting for data (%)", lambda run: run.wait_pct),
+    ("waiting for data, median (%)", lambda run: Waiting.of_run(run).median_pct),
+    ("waiting in the steady state (%)", lambda run: Waiting.of_run(run).steady_pct),
     ("examples/s", lambda run: run.examples_per_s),
     ("bytes/example on the wire", lambda run: run.bytes_per_example),
     ("first batch (s)", lambda run: run.first_batch_s),

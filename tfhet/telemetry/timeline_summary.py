@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tfhet.record import StepTime, Timeline, measured_steps, median, natural, share_pct
+from tfhet.record import StepTime, Timeline, Waiting, measured_steps, median, natural, share_pct
 from tfhet.units import MIB
 
 
@@ -21,6 +21,8 @@ class RankSummary:
     step_ms: float
     """Median duration of a step."""
     wait_pct: float
+    wait_median_pct: float
+    """Median over the steps of the share of a step."""
     copy_pct: float
     compute_pct: float
     allreduce_pct: float | None
@@ -76,6 +78,7 @@ def _of_rank(timeline: Timeline, rank: int, host: str, steps: Sequence[StepTime]
         len(steps),
         1e3 * median([step.dur_s for step in steps]),
         share_pct(steps, lambda step: step.wait_s) or 0.0,
+        Waiting.of(steps).median_pct or 0.0,
         share_pct(steps, lambda step: step.copy_s) or 0.0,
         share_pct(steps, lambda step: step.compute_s) or 0.0,
         share_pct(steps, lambda step: step.allreduce_s or 0.0) or 0.0 if is_known else None,
@@ -116,7 +119,7 @@ def _mean(samples: Sequence[tuple[float, float]]) -> float:
 
 
 _COLUMNS = {
-    "ranks": ("rank", "host", "steps", "ms", "wait %", "copy %", "compute %", "allreduce %", "checkpoints s"),
+    "ranks": ("rank", "host", "steps", "ms", "wait %", "median", "copy %", "compute %", "allreduce %", "checkpoints s"),
     "processes": ("host", "process", "CPUs", "at most"),
     "hosts": ("host", "counted", "CPUs", "of", "memory MiB", "received MiB/s", "sent MiB/s", "GPU %"),
 }

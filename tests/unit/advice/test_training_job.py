@@ -15,7 +15,7 @@ from tfhet.catalogue import InstanceGroup
 from tfhet.cluster import HOMOGENEOUS_GROUP
 from tfhet.follow.log_line import WINDOW_S
 from tfhet.follow.log_streams import HORIZON_S
-from tfhet.record import Spread
+from tfhet.record import Spread, StepTime, Waiting
 
 INPUT, PARTLY, STEP, UNKNOWN = InputState.BOUND, InputState.HARDLY, InputState.NOT, InputState.UNKNOWN
 ALONE = ObservedJob(
@@ -161,6 +161,18 @@ def test_before_the_first_minute_it_says_to_ask_again() -> None:
         assert found.kind == UNKNOWN and "There is nothing of demo yet (InProgress, Downloading)" in found.verdict
         assert "Ask again" in found.verdict and not found.levers
     assert "CloudWatch has no utilisation of demo (Completed)" in judged([]).verdict
+
+
+def test_waits_that_stand_out_are_advised_on_beside_the_steady_state() -> None:
+    """Metric lines of 10 steps each; the fifteenth holds a stall of 20 s, the ninth an epoch start of 10 s."""
+    waits_s = {14: 2.0, 8: 1.0}
+    lines = [StepTime(0.1 + waits_s.get(at, 0.0), waits_s.get(at, 0.0), epoch=at // 8) for at in range(24)]
+    waits = Waiting.of(lines, stretch=10, mean_pct=None)
+    found = judged([trains(90, 40)], waits.steady_pct, replace(ALONE, waits=waits))
+    assert found.kind == STEP and "stalls cost 37.0 % of the time (1 wait, 20 s)" in found.verdict
+    assert "epoch starts cost 18.5 % of the time (1 wait, 10 s)" in found.verdict
+    assert "the longest first: 20 s at metric line 15." in found.levers[0] and "read on" in found.levers[1]
+    assert "12 metric lines (with epoch starts and stalls 55.6 %, median 0.0 %)" in found.evidence[0]
 
 
 def test_what_is_off_is_to_be_switched_on_for_the_next_run() -> None:

@@ -98,6 +98,20 @@ def test_diagnose_prints_the_hosts_the_verdict_and_what_to_do(
     assert len(found["levers"]) == 3 and found["evidence"]
 
 
+def test_diagnose_tells_epoch_starts_from_the_steady_state(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cloud = Cloud()
+    times = [(600.0, 83.3) if n in (4, 8) else (100.0, 1.0) for n in range(13)]
+    lines = [MetricLine(10 * (n + 1), n // 4, step_ms, 640.0, pct) for n, (step_ms, pct) in enumerate(times)]
+    cloud._lines = [(T0 + 300 + 60 * n, str(line)) for n, line in enumerate(lines)]
+    assert run(monkeypatch, cloud, "diagnose", "demo") == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "Not input-bound in the steady state: waiting for data is 1.0 % of the step (median 1.0 %)" in out
+    assert "epoch starts cost 45.3 % of the time (2 waits, 9.98 s), without which the run would be 1.83" in out
+    assert "1. For the epoch starts read on over the end of the epoch" in out
+
+
 def test_diagnose_of_a_job_that_has_not_begun_says_to_ask_again(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

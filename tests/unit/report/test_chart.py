@@ -52,6 +52,17 @@ def test_a_share_runs_from_nothing_to_all() -> None:
     assert [tick.label for tick in chart.y_ticks] == ["0", "25", "50", "75", "100"]
 
 
+def test_what_stands_out_is_marked_and_counted() -> None:
+    chart = line_chart("w", [1.0] * 11, "%", top=100.0, marks={"epoch starts": (5, 10), "stalls": (0,), "none": (99,)})
+    assert chart is not None
+    assert [(tick.at, tick.label) for tick in chart.marks] == [
+        (50.0, "epoch starts"),
+        (100.0, "epoch starts"),
+        (0.0, "stalls"),
+    ]
+    assert "marked: epoch starts (2), stalls (1), none (0)" in chart.note
+
+
 @pytest.mark.parametrize("samples", [[], [math.nan]])
 def test_nothing_to_draw_is_no_chart(samples: list[float]) -> None:
     assert line_chart("t", samples, "ms") is None

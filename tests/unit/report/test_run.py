@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import html
+from pathlib import Path
+
 import pytest
 
 from tfhet.errors import UsageError
-from tfhet.record import RunSummary, Spread
+from tfhet.events import Event
+from tfhet.record import Pause, RunFolder, RunSummary, Spread, StepTime, Timeline
 from tfhet.report import compare, run_table, text
+from tfhet.report.html import Given, page
+from tfhet.report.run_view import RunView
 from tfhet.report.tables import places
 
 
@@ -46,6 +52,43 @@ def test_the_demo_ends_with_what_was_promised() -> None:
     assert told["exit code of algo-2/1 (dnn_group)"] == "signal 9"
     assert told["exit code of the job"] == "0"
     assert told["run record"] == "runs/demo"
+
+
+def test_the_table_tells_epoch_starts_from_the_steady_state() -> None:
+    """Two epochs of 20 steps, whose first 3 steps are the warm-up; the second epoch begins with a wait."""
+    wait_ms = [2.0] * 17 + [3700.0] + [2.0] * 19
+    run = summary(
+        step_ms=Spread.of([98.0 + wait for wait in wait_ms]),
+        wait_ms=Spread.of(wait_ms),
+        wait_pct=None,
+        epochs=[{"epoch": 0, "steps": 20}, {"epoch": 1, "steps": 20}],
+    )
+    told = lines(run)
+    assert told["waiting for data"] == "51.0 % of the step, median 2.0 %"
+    cost = "50.0 % of the time (3.70 s in 1; median 3.70 s, mean 3.70 s); without it 2.00 times faster"
+    assert told["at epoch starts"] == cost
+    assert told["in the steady state"].startswith("1.0 % of the time (74.0 ms in all steps; median 2.00 ms, mean")
+    assert "in stalls" not in told
+    view = RunView.of(run)
+    shown = page(Given((view,)))
+    assert cost in shown and "Not input-bound in the steady state: waiting for data is 2.0 %" in shown
+    assert "epoch starts cost 50.0 % of the time (1 wait, 3.7 s)" in shown and 'class="mark"' in shown
+    assert text(compare({"run": run})).count("2.00") == 2, "the median and the steady state"
+
+
+def test_a_stall_is_named_with_the_event_beside_it(tmp_path: Path) -> None:
+    waits_s = [2.0 if at == 23 else 0.001 for at in range(40)]
+    steps = [StepTime(0.1 + wait_s, wait_s, at_s=1000.0 + at) for at, wait_s in enumerate(waits_s)]
+    folder = RunFolder(tmp_path)
+    Timeline.of([*steps, Pause("checkpoint", 1019.0, 3.5)]).write(folder.timeline_path)
+    folder.write_event(Event("service.restarted", 1024.0, {"name": "worker-1"}))
+    folder.write_event(Event("host.lost", 1030.0, {}))
+    run = RunSummary()
+    view = RunView.of(run, folder)
+    shown = html.unescape(page(Given((view,))))
+    named = 'the longest first: 2 s at measured step 21 beside a checkpoint, service.restarted name="worker-1". Where'
+    assert named in shown
+    assert lines(run, str(tmp_path))["in stalls"].startswith(f"{view.waits.stalls.share_pct:.1f} % of the time (2.00 s")
 
 
 def test_a_failure_shows_its_cause() -> None:

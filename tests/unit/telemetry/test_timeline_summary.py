@@ -91,4 +91,5 @@ def test_the_json_names_what_the_tables_show():
     assert json.loads(json.dumps(content)) == content
     assert [found["rank"] for found in content["ranks"]] == [0, 1]
     assert content["ranks"][0]["wait_pct"] == pytest.approx(25.0)
+    assert content["ranks"][0]["wait_median_pct"] == pytest.approx(25.0)
     assert content["hosts"] == content["processes"] == []
