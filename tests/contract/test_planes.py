@@ -168,6 +168,21 @@ class Fleet:
         ]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _workers_report_often(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A new data set reaches a worker of tf.data service with its next report: each epoch would wait for up to 1 s."""
+    folder = tmp_path_factory.mktemp("often")
+    (folder / "sitecustomize.py").write_text(
+        "import sys\n"
+        "if 'tfhet.planes.tf_service.server' in sys.orig_argv:\n"
+        "    import tfhet.planes.tf_service.engine as engine\n"
+        "    engine.HEARTBEAT_MS = 100\n"
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH", "")))))
+        yield
+
+
 @pytest.fixture(scope="module", params=NAMES)
 def fleet(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     """All of a job's processes of the plane, ready."""
