@@ -110,10 +110,14 @@ def test_another():
 
 
 class Session:
-    """A pytest session over made-up test modules, under a copy of our conftest."""
+    """A pytest session over made-up test modules, under a copy of our conftest.
 
-    def __init__(self, folder: Path, modules: dict[str, str], repository: Path, *arguments: str):
-        conftest, found = re.subn(r"(?m)^GRACE_S = .*", "GRACE_S = 1.0", (repository / "tests/conftest.py").read_text())
+    It has no plug-in but pytest-xdist: each of its processes would load all that are installed.
+    """
+
+    def __init__(self, folder: Path, modules: dict[str, str], repository: Path, *arguments: str, grace_s: float):
+        grace, text = f"GRACE_S = {grace_s}", (repository / "tests/conftest.py").read_text()
+        conftest, found = re.subn(r"(?m)^GRACE_S = .*", grace, text)
         assert found == 1
         (folder / "conftest.py").write_text(conftest)
         (folder / "pytest.ini").write_text("[pytest]\n")
@@ -121,8 +125,9 @@ class Session:
             path = folder / f"{name}.py"
             path.parent.mkdir(exist_ok=True)
             path.write_text(HEADER.format(folder=folder) + body)
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments, str(folder)]
-        env = {**os.environ, "BEGUN": str(folder / "begun")}
+        plugins = ["-p", "no:cacheprovider", *(["-p", "xdist"] if arguments else [])]
+        command = [sys.executable, "-m", "pytest", "-q", *plugins, *arguments, str(folder)]
+        env = {**os.environ, "BEGUN": str(folder / "begun"), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
         result = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=120, check=False)
         self.code, self.output = result.returncode, result.stdout + result.stderr
         self.living = [
@@ -135,8 +140,12 @@ class Session:
 
 @pytest.fixture
 def session(tmp_path, repository):
-    """`session({module: text}, *pytest_arguments)`."""
-    return lambda modules, *arguments: Session(tmp_path, modules, repository, *arguments)
+    """`session({module: text}, *pytest_arguments, grace_s=)`; a test whose modules leave something waits it out."""
+
+    def run(modules: dict[str, str], *arguments: str, grace_s: float = 0.2) -> Session:
+        return Session(tmp_path, modules, repository, *arguments, grace_s=grace_s)
+
+    return run
 
 
 @pytest.mark.parametrize("processes", [[], ["-n", "2", "--dist", "loadfile"]], ids=["one process", "two processes"])
@@ -159,14 +168,14 @@ def test_a_test_that_starts_clusters_is_blamed_itself(session):
 
 
 def test_tidy_tests_pass(session):
-    ended = session({"test_made_up": TIDY, "integration/test_tidy": TIDY})
+    ended = session({"test_made_up": TIDY, "integration/test_tidy": TIDY}, grace_s=5.0)
     assert ended.code == 0, ended.output
     assert ended.living == []
 
 
 def test_a_worker_is_not_blamed_for_what_another_has_running(session):
     pytest.importorskip("xdist")
-    ended = session({"test_beside": BESIDE, "test_meanwhile": MEANWHILE}, "-n", "2", "--dist", "loadfile")
+    ended = session({"test_beside": BESIDE, "test_meanwhile": MEANWHILE}, "-n", "2", "--dist", "loadfile", grace_s=1.0)
     assert ended.code == 0, ended.output
 
 

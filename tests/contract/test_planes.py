@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import FrozenInstanceError, fields
+from functools import partial
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from tfhet.launch.assignment import Assignment
 from tfhet.messages import link
 from tfhet.placement import Pipeline, Rest
 from tfhet.planes import Delivery, LauncherSide, Outlets, Reader
+from tfhet.planes.supervised import RestartPolicy
 from tfhet.source import IdSet, SyntheticSource
 from tfhet.strategies import JobContext
 from tfhet.telemetry import Metric
@@ -166,6 +168,21 @@ class Fleet:
             JobContext(job_id, "heterogeneous", rank, 2, rank, 2, plane=self.plane.name, order=order)
             for rank in range(2)
         ]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _workers_report_often(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A new data set reaches a worker of tf.data service with its next report: each epoch would wait for up to 1 s."""
+    folder = tmp_path_factory.mktemp("often")
+    (folder / "sitecustomize.py").write_text(
+        "import sys\n"
+        "if 'tfhet.planes.tf_service.server' in sys.orig_argv:\n"
+        "    import tfhet.planes.tf_service.engine as engine\n"
+        "    engine.HEARTBEAT_MS = 100\n"
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH", "")))))
+        yield
 
 
 @pytest.fixture(scope="module", params=NAMES)
@@ -314,7 +331,9 @@ def test_stop_leaves_no_process_and_no_port_and_may_come_twice(idle):
     idle.stop()
 
 
-def test_a_side_that_serves_ends_by_raising_when_its_process_is_gone_for_good(idle):
+def test_a_side_that_serves_ends_by_raising_when_its_process_is_gone_for_good(idle, monkeypatch):
+    # Else the pauses between restarts take 3 s together.
+    monkeypatch.setattr("tfhet.planes.supervised.RestartPolicy", partial(RestartPolicy, backoff_s=0.01))
     idle.start()
     if not idle.serving:
         return

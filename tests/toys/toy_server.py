@@ -11,8 +11,6 @@ from typing import Any
 import toy_plane
 import toy_wire
 
-from tfhet.placement import one_epoch
-
 
 class Deal(socketserver.BaseRequestHandler):
     """One rank that offers an epoch, asks whether one is offered, or reads one that was."""
@@ -26,6 +24,8 @@ class Deal(socketserver.BaseRequestHandler):
             toy_wire.send(self.request, name in self.streams)
             return
         if offered:
+            from tfhet.placement import one_epoch  # it listens at once, and loads TensorFlow when there is an epoch
+
             pipeline, epoch, share, rest = offered
             self.streams[name] = threading.Lock(), iter(one_epoch(pipeline, epoch, share, 1, rest))
             toy_wire.send(self.request, "offered")

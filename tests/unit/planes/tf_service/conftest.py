@@ -44,6 +44,14 @@ class Cluster:
         return [self.job(rank, size, job_id) for rank in range(size)]
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _workers_report_often() -> Iterator[None]:
+    """A new data set reaches a worker with its next report: each epoch would wait for up to 1 s."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tfhet.planes.tf_service.engine.HEARTBEAT_MS", 100)
+        yield
+
+
 @contextlib.contextmanager
 def serving(workers: int) -> Iterator[Cluster]:
     ports = free_ports(workers + 1)

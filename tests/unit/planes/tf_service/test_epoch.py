@@ -57,10 +57,9 @@ def by_id(batches: Iterable[Mapping[str, tf.Tensor]], *names: str) -> dict[int, 
     }
 
 
-@pytest.mark.parametrize("workers", [1, 3])
-@pytest.mark.parametrize("readers", [1, 2, 3])
-def test_readers_together_get_every_example_exactly_once_however_unequal_they_are(serve, workers, readers):
-    declared = pipeline()
+@pytest.mark.parametrize(("readers", "workers"), [(1, 3), (3, 1), (3, 3)])
+def test_readers_together_get_every_example_exactly_once_however_unequal_they_are(serve, readers, workers):
+    declared = pipeline("")
     jobs = serve(workers).ranks(readers)
     # Each reader begins when the one before has read two batches, the last one first of all.
     turn = [threading.Event() for _ in range(readers + 1)]
@@ -84,14 +83,13 @@ def test_readers_together_get_every_example_exactly_once_however_unequal_they_ar
 def test_served_examples_are_those_of_a_local_run_to_the_pixel(serve):
     declared = pipeline(record_parameters=True, shuffle=10)
     names = ("image", "label", "epoch", "random_rotation:1/angle", "random_flip:3/flip_horizontal")
-    for epoch in (0, 1):
+    for epoch, workers in ((0, 1), (1, 3)):
         expected = by_id(declared.dataset(epoch), *names)
-        for workers in (1, 3):
-            found = by_id(epoch_dataset(declared, epoch, serve(workers).job()), *names)
-            assert found.keys() == expected.keys()
-            for key, row in found.items():
-                for value, known in zip(row, expected[key], strict=True):
-                    np.testing.assert_array_equal(value, known)
+        found = by_id(epoch_dataset(declared, epoch, serve(workers).job()), *names)
+        assert found.keys() == expected.keys()
+        for key, row in found.items():
+            for value, known in zip(row, expected[key], strict=True):
+                np.testing.assert_array_equal(value, known)
 
 
 def test_epochs_follow_each_other_under_one_job(served):
@@ -107,10 +105,9 @@ def test_epochs_follow_each_other_under_one_job(served):
 
 def test_two_cuts_of_one_declaration_are_two_data_sets(served):
     declared, job = pipeline(), served.job()
-    found = [by_id(epoch_dataset(declared, 0, job, cut=Cut(at)), "image") for at in (0, 2, 4)]
-    for other in found[1:]:
-        assert other.keys() == found[0].keys()
-        assert all((value[0] == found[0][key][0]).all() for key, value in other.items())
+    found = [by_id(epoch_dataset(declared, 0, job, cut=Cut(at)), "image") for at in (0, 2)]
+    assert found[1].keys() == found[0].keys()
+    assert all((value[0] == found[0][key][0]).all() for key, value in found[1].items())
 
 
 def test_a_rank_that_is_an_epoch_ahead_of_rank_0_waits_for_nobody(served):
@@ -121,7 +118,7 @@ def test_a_rank_that_is_an_epoch_ahead_of_rank_0_waits_for_nobody(served):
 
 
 def test_compressed_data_arrive_unharmed(served):
-    declared = pipeline(examples=20, splits=4)
+    declared = pipeline("rescale()", examples=20, splits=4)
     found = by_id(epoch_dataset(declared, 0, served.job(), Transport(compression="AUTO")), "image")
     expected = by_id(declared.dataset(), "image")
     assert found.keys() == expected.keys()
