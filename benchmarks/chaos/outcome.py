@@ -135,8 +135,8 @@ class ChaosOutcome:
 
     @property
     def limit_s(self) -> float | None:
-        """What is promised of `exit_s`. A launcher that was frozen can only end when it is no longer, and then waits for
-        the leader as long as any other."""
+        """What is promised of `exit_s`. A launcher that was frozen can only end when it is no longer, and then waits
+        for the leader as long as any other."""
         limit_s, begun_s = LIMITS_S[self.kind], self._begun_s
         if limit_s is None or begun_s is None:
             return limit_s

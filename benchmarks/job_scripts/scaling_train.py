@@ -26,8 +26,8 @@ def main(argv: Sequence[str]) -> None:
     from tfhet.planes import distribute
     from tfhet.planes.tf_service import Transport
     from tfhet.record import RunFolder, RunSummary, StepTime
+    from tfhet.steps import Meter
     from tfhet.trainer.emulated import EmulatedDevice
-    from tfhet.steps.meter import Meter
 
     env = environment()
     job = JobContext.from_env(env)

@@ -116,10 +116,10 @@ def note_cost(folder: Path, notes: int = NOTES) -> NoteCost:
     """Makes so many notes of both kinds in files of `folder`, one behind the other."""
     # Here: the command lists its suites without what a trainer needs.
     from tfhet.record import StepTime, TimelineFile
+    from tfhet.steps import Journal, Meter
     from tfhet.strategies import JobContext
     from tfhet.telemetry.host_counters import host_counters
     from tfhet.telemetry.sampler import BATCH, Sampler
-    from tfhet.steps.meter import Journal, Meter
 
     folder.mkdir(parents=True, exist_ok=True)
     processes = dict.fromkeys(("launcher", "dispatcher", "worker-0", "rank-0"), os.getpid())

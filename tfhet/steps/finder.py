@@ -24,7 +24,7 @@ RECENT = 32
 
 
 @dataclass(frozen=True)
-class Event:
+class Moment:
     """What a script did, in the order of `at_s`, which is on the monotonic clock."""
 
     at_s: float
@@ -54,7 +54,7 @@ class StepFinder:
         self.epoch = 0
         """Number of the pass over the training data."""
         self._open: _Open | None = None
-        self._others: list[Event] = []
+        self._others: list[Moment] = []
         """Other data's events since the step began."""
         self._paused_s: tuple[str, float] | None = None
         """Name and beginning of the pause that goes on."""
@@ -62,7 +62,7 @@ class StepFinder:
         self.is_told = self._has_begun = False
         """Whether the script says where its steps end."""
 
-    def add(self, event: Event) -> Iterator[StepTime | Pause]:
+    def add(self, event: Moment) -> Iterator[StepTime | Pause]:
         """Takes an event; yields the steps and pauses that it ends. `examples` of a step are those of this rank."""
         if event.ends_step:
             self.is_told = True
@@ -80,7 +80,7 @@ class StepFinder:
         if not self.is_told:
             yield from self._end_unseen(at_s, "")
 
-    def _batch(self, event: Event) -> Iterator[StepTime | Pause]:
+    def _batch(self, event: Moment) -> Iterator[StepTime | Pause]:
         assert event.examples is not None
         if self._open is not None and len(self._others) == 1 and self._others[0].of == OTHER:
             self._open.wait_s += self._others[0].wait_s
@@ -99,7 +99,7 @@ class StepFinder:
             self._open.wait_s += event.wait_s
             self._open.examples += event.examples
 
-    def _other(self, event: Event) -> Iterator[StepTime | Pause]:
+    def _other(self, event: Moment) -> Iterator[StepTime | Pause]:
         if event.examples is None:
             return
         self._others.append(event)

@@ -23,7 +23,7 @@ from tfhet.clock import SYSTEM, Clock
 from tfhet.cluster import environment
 from tfhet.messages import ProcessChannel, inherited, rank
 from tfhet.record import Pause, RunFolder, RunSummary, Spread, StepTime
-from tfhet.steps.finder import OTHER, TRAINING, VALIDATION, Event, StepFinder
+from tfhet.steps.finder import OTHER, TRAINING, VALIDATION, Moment, StepFinder
 from tfhet.steps.meter import Journal, Meter
 from tfhet.steps.noted import NotedDataset
 from tfhet.strategies import JobContext
@@ -36,7 +36,7 @@ log = logging.getLogger("tfhet")
 
 
 @dataclass
-class Step:
+class OwnStep:
     """One step of a script that says where it begins and ends."""
 
     loss: Any = None
@@ -60,6 +60,7 @@ class ScriptSteps:
         self._first_batch_s: float | None = None
         self._line_s = clock.monotonic()
         self._batch_size = 0
+        self._written: bytes | None = None
         self._taking, self._closes = threading.Lock(), threading.Event()
 
     @classmethod
@@ -125,19 +126,19 @@ class ScriptSteps:
                 log.warning("the steps of this script are not measured any more: %s: %s", type(error).__name__, error)
                 return
 
-    def _events(self) -> Iterator[Event]:
+    def _events(self) -> Iterator[Moment]:
         for of, noted in self._sets:
             for note in noted.take():
                 wait_s = note.delivered_s - note.asked_s
                 begins = note.index == 0 and note.examples is not None
-                yield Event(note.asked_s, of, wait_s, note.examples, begins)
+                yield Moment(note.asked_s, of, wait_s, note.examples, begins)
                 if self._first_batch_s is None and of == TRAINING:
                     self._first_batch_s = wait_s
             if of == TRAINING:
                 deliveries = (each for each in noted.take_deliveries() if each.examples is not None)
                 self._delivery_ms += [1e3 * (each.delivered_s - each.asked_s) for each in deliveries]
         while self._ends:
-            yield Event(self._ends.popleft(), ends_step=True)
+            yield Moment(self._ends.popleft(), ends_step=True)
 
     def _count(self, step: StepTime) -> None:
         self._batch_size = max(self._batch_size, int(step.examples))
@@ -149,7 +150,10 @@ class ScriptSteps:
         line = self.meter.line(len(self.meter.steps), self._finder.epoch, _number(self._loss))
         self._channel.send(rank.to_json(line), limit_s=0.1)
         if self._job.record_dir:
-            RunFolder(Path(self._job.record_dir)).create().write_summary(self._summary())
+            folder = RunFolder(Path(self._job.record_dir)).create()
+            there = folder.summary_path.read_bytes() if folder.summary_path.exists() else None
+            if there == self._written:  # else the script writes its own
+                self._written = folder.write_summary(self._summary()).read_bytes()
 
     def _summary(self) -> RunSummary:
         epochs: dict[int, dict[str, Any]] = {}
@@ -174,12 +178,12 @@ def _number(loss: Any) -> float | None:
 
 
 @contextlib.contextmanager
-def step() -> Iterator[Step]:
+def step() -> Iterator[OwnStep]:
     """A step of a training script: several batches may belong to it, and what follows it is not part of it.
 
     Optional. Without it, a step is what a script does between two batches. Costs nothing without a launcher.
     """
-    this, steps = Step(), ScriptSteps.here()
+    this, steps = OwnStep(), ScriptSteps.here()
     if steps is not None:
         steps.expect_ends()
     yield this

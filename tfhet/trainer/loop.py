@@ -16,7 +16,7 @@ from tfhet.messages import MetricLine
 from tfhet.placement import Rest
 from tfhet.planes import Delivery, Reader
 from tfhet.record import StepTime
-from tfhet.steps.meter import Meter
+from tfhet.steps import Meter
 from tfhet.strategies import Collective
 from tfhet.trainer.audit import Audit, Visits
 from tfhet.trainer.course import AHEAD_S, Course

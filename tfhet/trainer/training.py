@@ -22,7 +22,7 @@ from tfhet.placement import Rest, bytes_per_example
 from tfhet.planes import Reader
 from tfhet.record import RunFolder, RunSummary
 from tfhet.source import IdSet
-from tfhet.steps.meter import Journal, Meter
+from tfhet.steps import Journal, Meter
 from tfhet.strategies import Collective, JobContext
 from tfhet.trainer.board import OFF, Board
 from tfhet.trainer.checkpoint import Checkpoints, Progress, export

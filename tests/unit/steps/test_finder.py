@@ -3,14 +3,14 @@ from __future__ import annotations
 import pytest
 
 from tfhet.record import Pause, StepTime
-from tfhet.steps.finder import OTHER, TRAINING, VALIDATION, Event, StepFinder
+from tfhet.steps.finder import OTHER, TRAINING, VALIDATION, Moment, StepFinder
 
 
-def batch(at_s: float, wait_s: float = 0.01, of: str = TRAINING, begins: bool = False, examples: int = 32) -> Event:
-    return Event(at_s, of, wait_s, examples, begins)
+def batch(at_s: float, wait_s: float = 0.01, of: str = TRAINING, begins: bool = False, examples: int = 32) -> Moment:
+    return Moment(at_s, of, wait_s, examples, begins)
 
 
-def found(*events: Event, close_s: float | None = None) -> tuple[list[tuple[float, float, float]], list[Pause]]:
+def found(*events: Moment, close_s: float | None = None) -> tuple[list[tuple[float, float, float]], list[Pause]]:
     """Steps as (beginning, duration, wait), and pauses."""
     finder = StepFinder()
     every = [each for event in events for each in finder.add(event)]
@@ -22,7 +22,7 @@ def found(*events: Event, close_s: float | None = None) -> tuple[list[tuple[floa
 
 
 def test_a_step_lasts_from_one_request_to_the_next_one_and_the_last_to_the_end_of_the_pass():
-    steps, pauses = found(batch(0.0, begins=True), batch(0.1, 0.04), Event(0.3), batch(1.0, begins=True))
+    steps, pauses = found(batch(0.0, begins=True), batch(0.1, 0.04), Moment(0.3), batch(1.0, begins=True))
     assert steps == [(0.0, 0.1, 0.01), (0.1, 0.2, 0.04)]
     assert pauses == [Pause("between epochs", 0.3, 0.7)]
 
@@ -42,7 +42,7 @@ def test_a_first_step_alone_lasts_as_long_as_is_seen():
 def test_batches_of_other_data_between_two_steps_are_a_validation(of, count):
     others = [batch(0.25 + 0.1 * number, of=of, begins=number == 0) for number in range(count)]
     steps, pauses = found(
-        batch(0.0, begins=True), batch(0.1), *others, Event(0.9, of), batch(1.0, begins=True), batch(1.1)
+        batch(0.0, begins=True), batch(0.1), *others, Moment(0.9, of), batch(1.0, begins=True), batch(1.1)
     )
     assert steps == [(0.0, 0.1, 0.01), (0.1, 0.1, 0.01), (1.0, 0.1, 0.01)]
     assert [(pause.name, round(pause.at_s, 6), round(pause.dur_s, 6)) for pause in pauses] == [("validation", 0.2, 0.8)]
@@ -57,9 +57,9 @@ def test_one_batch_of_other_training_data_belongs_to_the_step():
 
 
 def test_a_script_that_says_where_its_steps_end_may_take_several_batches_in_one():
-    told = Event(0.35, ends_step=True), Event(0.8, ends_step=True)
+    told = Moment(0.35, ends_step=True), Moment(0.8, ends_step=True)
     steps, pauses = found(
-        batch(0.0, begins=True), batch(0.1), batch(0.2), told[0], batch(0.5), batch(0.6), told[1], Event(0.9)
+        batch(0.0, begins=True), batch(0.1), batch(0.2), told[0], batch(0.5), batch(0.6), told[1], Moment(0.9)
     )
     assert steps[-1] == (0.5, 0.3, 0.02)
     assert pauses == []
