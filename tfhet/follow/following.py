@@ -187,7 +187,7 @@ class _Following:
 
     def _show(self, lines: list[LogLine]) -> None:
         """Hears all lines, then shows them: an introduction names the group of the lines before it, too."""
-        heard = [(line, self.heard.hear(line)) for line in lines if not is_noise(line.text)]
+        heard = [(line, self.heard.hear(line)) for line in lines if not is_noise(line.text, gpus=1)]
         texts = gathered([line.text for line, _ in heard])
         self._waiting.extend((replace(heard[at][0], text=text), heard[at][1]) for at, text in texts.items())
         for host in dict.fromkeys(line.host for line in lines):

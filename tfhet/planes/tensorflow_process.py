@@ -23,7 +23,7 @@ _NOISE = re.compile(
     r"|\bop_level_cost_estimator\.cc:\d+\] Error in PredictCost\(\) for the op: "
     # The end of an epoch of a served data set is reported as a cancelled read.
     r"|\bdata_service\w*\.cc:\d+\] .*Cancelled|\blocal_rendezvous\.cc:\d+\] .*: OUT_OF_RANGE: End of sequence$"
-    # A served data set without autotuning, and one whose dispatcher is started again: 30 and 10 lines a second.
+    # A served data set without autotuning, and one whose dispatcher is started again: 30 and 10 lines a second (2.15.1).
     r"|\w+\.cc:\d+\] tf\.data Model is null in DataServiceIteratorContext"
     r"|\bdata_service_client\.cc:\d+\] Failed to (heartbeat to dispatcher from|release) iteration client id"
     # The servers of tf.data service begin and end, and count the workers that they might have (2.15.1 and 2.21).
@@ -36,6 +36,8 @@ _NOISE = re.compile(
     # A worker asks again, which takes a moment when its dispatcher is started again (2.15.1).
     r"|\bgrpc_util\.cc:\d+\] Failed to Worker heartbeat\.: UNAVAILABLE: .* Will retry in \d+ms\.$"
     r"|\bworker_impl\.cc:\d+\] Failed to send heartbeat to dispatcher: UNAVAILABLE: "
+    # Where there is no GPU; where there is one, it says what is wrong (2.15.1).
+    r"|(?P<no_gpu>\bcudart_stub\.cc:\d+\] Could not find cuda drivers on )"
     r")|WARNING: All log messages before absl::InitializeLog\(\) is called are written to STDERR$"
     r"|To enable the following instructions: .* rebuild TensorFlow with the appropriate compiler flags\.$)"
     # The configuration of a server, a line each (2.21).
@@ -43,8 +45,6 @@ _NOISE = re.compile(
     r"(job_gc|client|worker|dispatcher|heartbeat|data_transfer|snapshot)_\w+): (\"[^\"]*\"|\d+|true)$"
 )
 """Lines that look like errors and are none, from their beginning."""
-_NO_GPU = re.compile(rf"{_BEFORE}{_STAMP}\bcudart_stub\.cc:\d+\] Could not find cuda drivers on ")
-"""A line that is noise where there is no GPU (2.15.1 and 2.21), and says what is wrong where there is one."""
 
 
 def in_huge_pages(env: Mapping[str, str], wanted: bool = True) -> dict[str, str]:
@@ -63,4 +63,5 @@ def in_huge_pages(env: Mapping[str, str], wanted: bool = True) -> dict[str, str]
 
 def is_noise(line: str, gpus: int = 0) -> bool:
     """Whether a screen can omit a line that a process has printed on a host with this number of GPUs."""
-    return (_NOISE.match(line) or (None if gpus else _NO_GPU.match(line))) is not None
+    found = _NOISE.match(line)
+    return found is not None and not (gpus and found["no_gpu"])

@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from tfhet.messages import JobResultLine
+from tfhet.messages import JobResultLine, parse_line
 from tfhet.report import gathered, has_colours, painted, place_of
 from tfhet.report.log_lines import hue, is_error
 
@@ -26,6 +26,8 @@ def test_a_line_of_several_ranks_stands_once_and_none_is_lost() -> None:
 def test_lines_that_each_host_has_merged_are_merged_again() -> None:
     lines = ["[a/0] Epoch 1 (8 ranks)", "b | [b/8] Epoch 1 (7 ranks)", "[1,15]<stdout>:[b/15] Epoch 1"]
     assert gathered(lines) == {0: "[a/0] Epoch 1 (16 ranks)"}
+    ends = [f"[a/{rank}] {JobResultLine(1, 'it ended')}" for rank in range(2)]
+    assert parse_line(gathered(ends)[0]) == JobResultLine(1, "it ended"), "programs read it as before"
     assert gathered(["[a/0] made of parts (3 ranks)"]) == {0: "[a/0] made of parts (3 ranks)"}
 
 
