@@ -96,30 +96,27 @@ def file_writer(folder: RunFolder, host: str) -> Writer[tuple[str, bool]]:
 async def load_page() -> None:
     """Loads what draws a page, 0.2 s of CPU time, so that the end of a job need not wait for it. Raises nothing."""
     with contextlib.suppress(Exception):  # `write_page` meets it too, and says it
-        await in_thread(_load_page)
-
-
-def _load_page() -> None:
-    from tfhet.report import Given, RunView, page  # a launcher starts without them
-
-    page(Given([RunView.of(RunSummary())]))  # compiles the templates
+        await in_thread(_draw, None)
 
 
 async def write_page(folder: RunFolder, say: Callable[[str], None]) -> None:
     """Writes the page of the run into its record. Says in one line why it cannot; raises nothing."""
     try:
         async with Deadline(PAGE_S):
-            await in_thread(_write_page, folder)
+            await in_thread(_draw, folder)
     except asyncio.TimeoutError:
         say(f"the page of the run was not made within {PAGE_S:g} s: `tfhet report` on its record makes it")
     except Exception as error:  # noqa: BLE001  the exit code must not be lost over it
         say(f"the page of the run cannot be written: {' '.join(str(error).split())}")
 
 
-def _write_page(folder: RunFolder) -> None:
-    from tfhet.report import write_html
+def _draw(folder: RunFolder | None) -> None:
+    from tfhet.report import Given, RunView, page, write_html  # a launcher starts without them
 
-    write_html(folder)
+    if folder is None:
+        page(Given([RunView.of(RunSummary())]))  # which compiles the templates
+    else:
+        write_html(folder)
 
 
 def metrics_of(

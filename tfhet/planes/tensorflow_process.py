@@ -23,7 +23,7 @@ _NOISE = re.compile(
     r"|\bop_level_cost_estimator\.cc:\d+\] Error in PredictCost\(\) for the op: "
     # The end of an epoch of a served data set is reported as a cancelled read.
     r"|\bdata_service\w*\.cc:\d+\] .*Cancelled|\blocal_rendezvous\.cc:\d+\] .*: OUT_OF_RANGE: End of sequence$"
-    # A served data set without autotuning, and one whose dispatcher is started again: 30 and 10 lines a second (2.15.1).
+    # A data set that is served without autotuning, or whose dispatcher is started again: 30 and 10 lines/s (2.15.1).
     r"|\w+\.cc:\d+\] tf\.data Model is null in DataServiceIteratorContext"
     r"|\bdata_service_client\.cc:\d+\] Failed to (heartbeat to dispatcher from|release) iteration client id"
     # The servers of tf.data service begin and end, and count the workers that they might have (2.15.1 and 2.21).

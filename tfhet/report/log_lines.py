@@ -9,10 +9,8 @@ from typing import IO
 
 from tfhet.messages import JobResultLine, parse_line
 
-HUES = ("cyan", "yellow", "magenta", "green", "blue")
-"""Colours of hosts, by name."""
-_ESCAPES = dict(zip(HUES, (36, 33, 35, 32, 34), strict=True))
-_RED = 31
+HUES = ("green", "yellow", "blue", "magenta", "cyan")
+"""Colours of hosts, by name, in the order of their escape sequences, from 32 on; 31 is red."""
 _PLACE = re.compile(r"(?:[\w.-]+ \| )?(?:\[\d+,[^\]]*\]<std\w+>:)?\[(?!tfhet\])([\w.-]+(?:/\d+)?)\] ")
 _COUNT = re.compile(r" \((\d+) ranks\)$")
 _ERROR = re.compile(
@@ -68,8 +66,8 @@ def painted(line: str, is_coloured: bool) -> str:
     is_bad = is_error(text)
     text = f"! {text}" if is_bad else text
     if is_coloured:
-        text = f"\x1b[{_RED}m{text}\x1b[0m" if is_bad else text
-        place = f"\x1b[{_ESCAPES[hue(place)]}m[{place}]\x1b[0m" if place else ""
+        text = f"\x1b[31m{text}\x1b[0m" if is_bad else text
+        place = f"\x1b[{32 + HUES.index(hue(place))}m[{place}]\x1b[0m" if place else ""
         return f"{place} {text}" if place else text
     return f"[{place}] {text}" if place else text
 

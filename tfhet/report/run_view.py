@@ -97,7 +97,7 @@ class RunView:
     def logs(self) -> list[tuple[str, list[str]]]:
         """The last lines of every host's log, without noise."""
         tails = {host: self.folder.log_tail(host, 9 * LOG_LINES) for host in self.folder.hosts()} if self.folder else {}
-        return [(host, [line for line in tail if not is_noise(line, gpus=1)][-LOG_LINES:]) for host, tail in tails.items()]
+        return [(host, [each for each in tail if not is_noise(each, 1)][-LOG_LINES:]) for host, tail in tails.items()]
 
 
 def views(runs: Iterable[tuple[RunSummary, Path | None]]) -> list[RunView]:

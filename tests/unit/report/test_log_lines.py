@@ -67,7 +67,7 @@ def test_errors_are_marked(text: str, is_bad: bool) -> None:
 
 def test_a_host_has_one_colour_and_its_neighbour_another() -> None:
     assert hue("algo-1/0") == hue("algo-1/7") == hue("algo-1") != hue("algo-2")
-    assert painted("[algo-1/0] text", True) == "\x1b[32m[algo-1/0]\x1b[0m text"
+    assert painted("[algo-1/0] text", True) == "\x1b[35m[algo-1/0]\x1b[0m text"
     assert painted("algo-1 | [algo-1/0] Error: no", True).endswith("[algo-1/0]\x1b[0m \x1b[31m! Error: no\x1b[0m")
     assert painted("text", True) == "text"
 
