@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, TypeVar
 
 from tfhet.clock import SYSTEM
@@ -15,6 +15,9 @@ MOST = 10_000
 LAST_S = 2.0
 """Seconds that a process waits at its end for a reader or a disk."""
 
+GATHER_S = 0.5
+"""Seconds for which an entry waits for others that may be merged with it."""
+
 T = TypeVar("T")
 
 
@@ -22,18 +25,24 @@ class Writer(Generic[T]):
     """Hands entries to `write` one by one, in their order, from a daemon thread.
 
     write: may block and may raise an error, which loses the entry. on_dropped: makes the entry that is written in the
-    place of dropped ones, of their number; without it they are only counted.
+    place of dropped ones, of their number; without it they are only counted. gather: merges the entries that come
+    within GATHER_S; without it none waits for another one.
     """
 
     def __init__(
-        self, name: str, write: Callable[[T], None], on_dropped: Callable[[int], T] | None = None, most: int = MOST
+        self,
+        name: str,
+        write: Callable[[T], None],
+        on_dropped: Callable[[int], T] | None = None,
+        most: int = MOST,
+        gather: Callable[[Sequence[T]], Iterable[T]] | None = None,
     ):
         self.dropped = 0
         """Number of entries that were never written, because too many waited or because `write` failed."""
-        self._write, self._on_dropped, self._most = write, on_dropped, most
+        self._write, self._on_dropped, self._most, self._gather = write, on_dropped, most, gather
         self._waiting: deque[T] = deque()
         self._unsaid = 0
-        self._is_busy = self._is_closing = False
+        self._is_busy = self._is_closing = self._is_hurried = False
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -55,6 +64,8 @@ class Writer(Generic[T]):
         """Waits until all entries are written, at most `limit_s` seconds. Returns whether they are."""
         until_s = SYSTEM.monotonic() + limit_s
         with self._changed:
+            self._is_hurried = True
+            self._changed.notify_all()
             while self._waiting or self._is_busy:
                 left_s = until_s - SYSTEM.monotonic()
                 if left_s <= 0:
@@ -82,17 +93,25 @@ class Writer(Generic[T]):
                 while not self._waiting:
                     if self._is_closing:
                         return
+                    self._is_hurried = False
                     self._changed.wait()
-                entries = [self._waiting.popleft()]
+                entries = [self._waiting.popleft()] if self._gather is None else self._gathered()
                 if self._unsaid and self._on_dropped is not None:
                     entries.insert(0, self._on_dropped(self._unsaid))
                 self._unsaid, self._is_busy = 0, True
-            for entry in entries:
+            for entry in entries if self._gather is None else self._gather(entries):
                 try:
                     self._write(entry)
                 except Exception:  # noqa: BLE001  the thread goes on
                     with self._changed:
                         self.dropped += 1
+
+    def _gathered(self) -> list[T]:
+        """Takes all that waits, once GATHER_S are over, much waits, or the end must not wait."""
+        self._changed.wait_for(lambda: self._is_hurried or len(self._waiting) > self._most // 2, GATHER_S)
+        entries = list(self._waiting)
+        self._waiting.clear()
+        return entries
 
 
 def write_whole(descriptor: int, content: bytes) -> None:

@@ -117,7 +117,6 @@ _START_AND_END = (
     _never("hang:host@data-1:from=start:after=1", named=("data-1",)),
     _never("kill:host@dnn-2:from=start:after=1", named=("rank-1",), cluster=_TWO),
     _goes_on("kill:worker@data-1:from=end"),
-    _goes_on("kill:dispatcher:from=end"),
     _goes_on("hang:launcher@data-1:from=end:for=3"),
     _goes_on("hang:launcher@dnn-1:from=end:for=2", cluster=_TWO),
     _goes_on("hang:launcher@dnn-2:from=end:for=2", cluster=_TWO),

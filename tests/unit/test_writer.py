@@ -41,6 +41,27 @@ def test_a_place_that_stalls_holds_nobody_and_loses_the_oldest_entries_which_are
     assert place.written == ["first", "7 dropped", "7", "8", "9"] and writer.dropped == 7
 
 
+def test_entries_that_come_together_are_merged_and_none_waits_when_the_writer_closes(monkeypatch):
+    monkeypatch.setattr("tfhet.writer.GATHER_S", 600.0)
+    batches: list[list[str]] = []
+    written: list[str] = []
+    writer = Writer(
+        "test", written.append, gather=lambda entries: batches.append(list(entries)) or sorted(set(entries))
+    )
+    for entry in "abab":
+        writer.put(entry)
+    assert writer.close(30) and written == ["a", "b"] and batches == [["a", "b", "a", "b"]]
+
+
+def test_many_entries_are_not_held_until_some_must_be_dropped(monkeypatch):
+    monkeypatch.setattr("tfhet.writer.GATHER_S", 600.0)
+    heard = threading.Event()
+    writer = Writer("test", lambda entry: heard.set(), most=10, gather=list)
+    for number in range(6):
+        writer.put(number)
+    assert heard.wait(30) and writer.close(30) and writer.dropped == 0
+
+
 def test_closing_does_not_wait_longer_than_its_limit():
     place = Stalled()
     writer = Writer("test", place)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -18,8 +18,9 @@ from tfhet.follow.job_cost import JobCost, cost_of, training_prices
 from tfhet.follow.log_line import LogLine, LogWindow
 from tfhet.follow.log_streams import LogStreams
 from tfhet.follow.state import JobState
+from tfhet.planes import is_noise
 from tfhet.record import RunFolder, RunSummary
-from tfhet.report import Picture, PriceOf, Screen, run_table, screen, show
+from tfhet.report import Picture, PriceOf, Screen, gathered, place_of, run_table, screen, show
 
 START_S = 86400.0
 """Seconds that a job may wait for its instances, in addition to its own time limit."""
@@ -186,7 +187,9 @@ class _Following:
 
     def _show(self, lines: list[LogLine]) -> None:
         """Hears all lines, then shows them: an introduction names the group of the lines before it, too."""
-        self._waiting.extend((line, self.heard.hear(line)) for line in lines)
+        heard = [(line, self.heard.hear(line)) for line in lines if not is_noise(line.text, gpus=1)]
+        texts = gathered([line.text for line, _ in heard])
+        self._waiting.extend((replace(heard[at][0], text=text), heard[at][1]) for at, text in texts.items())
         for host in dict.fromkeys(line.host for line in lines):
             path = self.folder.create().log_path(host)
             with open(path, "a" if host in self._hosts_with_logs else "w", encoding="utf-8", errors="replace") as file:
@@ -195,7 +198,10 @@ class _Following:
         places = self._places()
         while self._waiting:
             line, is_metric = self._waiting[0]
-            self.shown.log(f"{line.host} {places.get(line.host, '')}".rstrip(), line.text, is_metric=is_metric)
+            place, text = place_of(line.text)
+            who = place if place.partition("/")[0] == line.host else line.host
+            text = text if who == place else line.text
+            self.shown.log(f"{who} {places.get(line.host, '')}".rstrip(), text, is_metric=is_metric)
             self._waiting.popleft()  # after it was shown, so that Ctrl-C loses no line
 
     def _stop(self) -> bool:

@@ -85,9 +85,10 @@ def forget_earlier_job(paths: HostPaths, began_s: float) -> None:
     must not pass for this one's. began_s: as in `write_failure`."""
     record = RunFolder(paths.output_data / "tfhet")
     shutil.rmtree(record.path / TIMELINE_FOLDER, ignore_errors=True)
-    for path in (record.summary_path, record.events_path, paths.failure):
+    of_all = (paths.failure, *record.logs_path.glob("*.log"))  # all launchers of this host write them
+    for path in (record.summary_path, record.events_path, record.report_path, *of_all):
         with contextlib.suppress(OSError):
-            if path != paths.failure or path.stat().st_mtime < began_s - STARTS_WITHIN_S:
+            if path not in of_all or path.stat().st_mtime < began_s - STARTS_WITHIN_S:
                 path.unlink()
 
 

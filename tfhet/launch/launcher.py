@@ -21,7 +21,7 @@ from tfhet.launch.hearing import Hearing
 from tfhet.launch.init import STOP_SIGNALS
 from tfhet.launch.job_result import JobResult, forget_earlier_job, write_failure
 from tfhet.launch.leader import LINGER_S, STOP_S, Leader
-from tfhet.launch.output import Log, labels, metrics_of, write_outcome
+from tfhet.launch.output import Log, labels, load_page, metrics_of, write_outcome, write_page
 from tfhet.launch.script import Script, environment_of
 from tfhet.messages import HostLine, JobResultLine
 from tfhet.messages import link as reports
@@ -51,14 +51,14 @@ class Launcher:
         self._arguments = list(script_arguments)
         self._link: Link | None = None
         self._has_read = False
-        log = Log(assignment)
+        self._record = RunFolder(self.place.paths.output_data / "tfhet")
+        if self.place.leads_host:
+            forget_earlier_job(self.place.paths, self.began_s)
+        log = Log(assignment, self._record)
         self.say, self._log = log.say, log
         self._hearing = Hearing(log.say, log.write_emf, self._reads)
         self._script = Script(assignment, self._hearing, log.say)
-        self._record = self.place.paths.output_data / "tfhet"
-        self._timeline = self._record / TIMELINE_FOLDER
-        if self.place.leads_host:
-            forget_earlier_job(self.place.paths, self.began_s)
+        self._timeline = self._record.path / TIMELINE_FOLDER
         # One launcher writes the events of the job: lines of several hosts would need one clock.
         self._events = Writer("events", self._write_event)
         self._observe: Observer = self._events.put if self.place.is_leader else ignore
@@ -107,9 +107,11 @@ class Launcher:
         self._events.close()
         if isinstance(link, Leader):
             try:
-                write_outcome(RunFolder(self._record), self.assignment, link, result, self.began_s)
+                write_outcome(self._record, self.assignment, link, result, self.began_s)
             except OSError as error:  # a full disk: the exit code must not be lost over it
                 self.say(f"the record cannot be written: {error}")
+            else:
+                await write_page(self._record, self.say)
         self._log.close()
         return result.code
 
@@ -156,14 +158,16 @@ class Launcher:
         assert rank is not None
         command = [sys.executable, *([script] if script else ["-m", "tfhet.trainer"]), *self._arguments]
         timeline = self._timeline if self._settings.timeline == "steps" else None
-        env = environment_of(self.assignment, self._side, start, self._record, timeline)
+        env = environment_of(self.assignment, self._side, start, self._record.path, timeline)
         self._observe(Event("training.started", SYSTEM.wall(), {"command": command, "job_id": start.job_id}))
         pid = await self._script.start(command, env)
-        beside = asyncio.create_task(self._side.beside(pid), name="beside")
+        beside = [asyncio.create_task(self._side.beside(pid), name="beside")]
+        beside += [asyncio.create_task(load_page(), name="page")] if place.is_leader else []
         try:
             result = await self._script.ended()
         finally:
-            beside.cancel()
+            for task in beside:
+                task.cancel()
         link.report(reports.RankResult(rank.rank, result.code, result.cause))
 
     def _reads(self, endlessly: bool) -> None:
@@ -266,6 +270,6 @@ class Launcher:
 
     def _write_event(self, event: Event) -> None:
         try:
-            RunFolder(self._record).write_event(event)
+            self._record.write_event(event)
         except OSError as error:
             self.say(f"the event {event.name} cannot be recorded: {error}")

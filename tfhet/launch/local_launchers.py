@@ -23,13 +23,13 @@ PATIENCE_S = 5.0
 
 
 class LocalLaunchers:
-    """The launchers of one host. Their lines come through as they are."""
+    """The launchers of one host. Their lines come through; those that several print at a time, once."""
 
     def __init__(self, ranks: Sequence[Rank], command: Sequence[str], env: Mapping[str, str], settings: LaunchSettings):
         self._ranks, self._command, self._env = tuple(ranks), list(command), dict(env)
         self._host = identify(env).current_host
         self._children: dict[int, Child] = {}
-        self._lines, self._began_s = line_writer(), SYSTEM.wall()
+        self._lines, self._began_s = line_writer(gathers=True), SYSTEM.wall()
         self._stopped = asyncio.Event()
         self._failed = 0
         """The exit code for a failure that no launcher could report."""

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import dataclasses
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tfhet.clock import SYSTEM
-from tfhet.cluster import DATA, Place, job_name
+from tfhet.cluster import DATA, Place, environment, job_name
+from tfhet.deadline import Deadline, in_thread
 from tfhet.errors import TfhetError
 from tfhet.launch.assignment import Assignment, known_roles
 from tfhet.launch.hearing import Hearing
@@ -14,23 +18,34 @@ from tfhet.launch.job_result import JobResult
 from tfhet.launch.leader import Leader
 from tfhet.messages import MetricLine
 from tfhet.record import RunFolder, RunSummary, machine, versions
-from tfhet.telemetry import UP, Metric, emf_line, training_metrics
+from tfhet.report import gathered, has_colours, painted
+from tfhet.telemetry import UP, Metric, emf_line, gpu_count, training_metrics
 from tfhet.writer import Writer, write_whole
 
 STDOUT = 1
+PAGE_S = 3.0
+"""Seconds that the leader may take, at its end, to make the page of the run."""
+LOG_BYTES, NOISE_BYTES = 64 << 20, 8 << 20
+"""Sizes of what a launcher has written into its host's log file after which it writes no more of its output there, and
+no more of the noise in it."""
 
 
 class Log:
-    """Standard output of one launcher. Nothing waits for its reader, and nothing raises when the reader is gone."""
+    """Standard output of one launcher, and its host's log file in the record, which holds the noise, too. Nothing waits
+    for a reader or the disk, and nothing raises when the reader is gone."""
 
-    def __init__(self, assignment: Assignment):
+    def __init__(self, assignment: Assignment, record: RunFolder):
         self._assignment = assignment
-        self._lines = line_writer()
+        self._gpus = gpu_count(assignment.place.env)
+        self._lines, self._file = line_writer(), file_writer(record, assignment.place.host)
 
     def say(self, line: str) -> None:
-        """Writes one line, prefixed with the host, unless it is noise."""
-        if not self._assignment.plane.is_noise(line):
-            self._lines.put(f"[{self._assignment.place.label}] {line}")
+        """Writes one line, prefixed with the host; one that is noise into the file only."""
+        is_noise = self._assignment.plane.is_noise(line, self._gpus)
+        line = f"[{self._assignment.place.label}] {line}"
+        self._file.put((line, is_noise))
+        if not is_noise:
+            self._lines.put(line)
 
     def write_emf(self, line: MetricLine) -> None:
         """Writes the numbers of a metric line for CloudWatch, where the settings ask for it. CloudWatch wants a line of
@@ -39,18 +54,69 @@ class Log:
             self._lines.put(emf_line(namespace, labels(self._assignment.place), line, SYSTEM.wall()))
 
     def close(self) -> None:
-        """Writes the last lines; waits for the reader as `Writer.close` does."""
+        """Writes the last lines; waits for reader and disk as `Writer.close` does."""
+        self._file.close()
         self._lines.close()
 
 
-def line_writer() -> Writer[str]:
+def line_writer(*, gathers: bool = False) -> Writer[str]:
     """Prints lines from a thread, each in one write: a program that puts a prefix before what it reads would tear the
-    line from its end. If the reader is too slow, the oldest lines are dropped, and their number is printed."""
+    line from its end. If the reader is too slow, the oldest lines are dropped, and their number is printed.
+
+    gathers: whether a line waits for a moment, so that equal ones of several ranks are printed once.
+    """
+    is_terminal = has_colours(sys.stdout, environment())
 
     def write(line: str) -> None:
-        write_whole(STDOUT, f"{line}\n".encode(errors="replace"))
+        write_whole(STDOUT, f"{painted(line, True) if is_terminal else line}\n".encode(errors="replace"))
 
-    return Writer("log", write, lambda lost: f"[tfhet] {lost} lines were dropped: the reader of this log was too slow")
+    def once(lines: Sequence[str]) -> Iterable[str]:
+        return gathered(lines).values()
+
+    dropped: Callable[[int], str] = "[tfhet] {} lines were dropped: the reader of this log was too slow".format
+    return Writer("log", write, dropped, gather=once if gathers else None)
+
+
+def file_writer(folder: RunFolder, host: str) -> Writer[tuple[str, bool]]:
+    """Appends lines, each with whether it is noise, to a host's log file, up to LOG_BYTES and NOISE_BYTES."""
+    size = 0
+
+    def write(entry: tuple[str, bool]) -> None:
+        nonlocal size
+        line, is_noise = entry
+        if size < (NOISE_BYTES if is_noise else LOG_BYTES):
+            content = f"{line}\n".encode(errors="replace")
+            size += len(content)
+            full = b"" if size < LOG_BYTES else b"[tfhet] this file is full: standard output has the rest\n"
+            folder.write_log(host, content + full)
+
+    return Writer("log file", write, lambda lost: (f"[tfhet] {lost} lines were dropped: the disk was too slow", False))
+
+
+async def load_page() -> None:
+    """Loads what draws a page, 0.2 s of CPU time, so that the end of a job need not wait for it. Raises nothing."""
+    with contextlib.suppress(Exception):  # `write_page` meets it too, and says it
+        await in_thread(_draw, None)
+
+
+async def write_page(folder: RunFolder, say: Callable[[str], None]) -> None:
+    """Writes the page of the run into its record. Says in one line why it cannot; raises nothing."""
+    try:
+        async with Deadline(PAGE_S):
+            await in_thread(_draw, folder)
+    except asyncio.TimeoutError:
+        say(f"the page of the run was not made within {PAGE_S:g} s: `tfhet report` on its record makes it")
+    except Exception as error:  # noqa: BLE001  the exit code must not be lost over it
+        say(f"the page of the run cannot be written: {' '.join(str(error).split())}")
+
+
+def _draw(folder: RunFolder | None) -> None:
+    from tfhet.report import Given, RunView, page, write_html  # a launcher starts without them
+
+    if folder is None:
+        page(Given([RunView.of(RunSummary())]))  # which compiles the templates
+    else:
+        write_html(folder)
 
 
 def metrics_of(

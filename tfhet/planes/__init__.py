@@ -14,7 +14,7 @@ from tfhet import lazy
 from tfhet.planes.costs import PlaneCosts, WireCost
 from tfhet.planes.plane import DataPlane, LauncherSide, Outlets
 from tfhet.planes.registry import AUTO, PREFERRED, candidates, chosen, get, kind_of, kinds, names
-from tfhet.planes.tensorflow_process import in_huge_pages
+from tfhet.planes.tensorflow_process import in_huge_pages, is_noise
 
 if TYPE_CHECKING:
     from tfhet.planes.distribution import distribute
@@ -26,5 +26,6 @@ lazy.names_on_demand(__name__)
 # fmt: off
 __all__ = [
     "AUTO", "PREFERRED", "DataPlane", "Delivery", "LauncherSide", "Outlets", "PlaneCosts", "RankSide", "Reader",
-    "WireCost", "candidates", "chosen", "distribute", "get", "in_huge_pages", "kind_of", "kinds", "names",
+    "WireCost", "candidates", "chosen", "distribute", "get", "in_huge_pages", "is_noise", "kind_of", "kinds",
+    "names",
 ]

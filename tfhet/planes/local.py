@@ -29,8 +29,8 @@ class Local(DataPlane):
     def launcher_side(self, settings: Any, place: Place, outlets: Outlets) -> LauncherSide:
         return LocalLauncherSide()
 
-    def is_noise(self, line: str) -> bool:
-        return is_noise(line)
+    def is_noise(self, line: str, gpus: int = 0) -> bool:
+        return is_noise(line, gpus)
 
 
 LOCAL = Local()

@@ -158,6 +158,8 @@ class DataPlane:
         """Which of `kinds` a command line is of; None where it is no process of this plane."""
         return None
 
-    def is_noise(self, line: str) -> bool:
-        """Whether the log can omit a line that a process of the plane, or a script that reads from it, prints."""
+    def is_noise(self, line: str, gpus: int = 0) -> bool:
+        """Whether a screen can omit a line that a process of the plane, or a script that reads from it, prints.
+
+        gpus: number of GPUs of its host. Log files hold such lines too."""
         return False

@@ -4,7 +4,7 @@ RUN/
   summary.json      the run in numbers (RunSummary)
   events.jsonl      events, one JSON object per line
   timeline.jsonl    steps and usage, joined from the `timeline` folders of its hosts (Timeline)
-  logs/<host>.log   output of each host
+  logs/<host>.log   output of each host; those that launchers write hold noise, too
   report.html       the page made of the above
 """
 
@@ -65,13 +65,11 @@ class RunFolder:
 
         Each line is a single write to a file opened for appending, so lines of different processes do not mix.
         """
-        self.path.mkdir(parents=True, exist_ok=True)
-        line = _line(event.as_json())
-        descriptor = os.open(self.events_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        try:
-            os.write(descriptor, line.encode("utf-8", "backslashreplace"))  # as `write_text`
-        finally:
-            os.close(descriptor)
+        _append(self.events_path, _line(event.as_json()).encode("utf-8", "backslashreplace"))  # as `write_text`
+
+    def write_log(self, host: str, lines: bytes) -> None:
+        """Appends whole lines to a host's log, as `write_event` does. Raises UsageError as `log_path` does, OSError."""
+        _append(self.log_path(host), lines)
 
     def events(self) -> list[dict[str, Any]]:
         """All events so far in the order of time, as JSON objects: the run's own and those of its hosts.
@@ -166,6 +164,15 @@ class EventTail:
             if event is not None and isinstance(name := event.get("event"), str):
                 self.seen.setdefault(name, event)
         return self.seen
+
+
+def _append(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    try:
+        os.write(descriptor, content)
+    finally:
+        os.close(descriptor)
 
 
 def _events(path: Path) -> Iterator[dict[str, Any]]:

@@ -18,6 +18,7 @@ from tfhet.errors import UsageError
 from tfhet.messages import MetricLine
 from tfhet.record import RunFolder
 from tfhet.report import numbers
+from tfhet.report.log_lines import hue, is_error
 from tfhet.report.picture import Picture, event_line
 from tfhet.report.tables import show, table
 from tfhet.report.watcher import Watcher
@@ -49,7 +50,8 @@ class Plain:
 
     def log(self, who: str, text: str, *, is_metric: bool) -> None:
         """Shows a line of the run's log. who: its host and group. is_metric: whether pictures show its numbers too."""
-        self._write(f"{who} | {printable(text)}")
+        shown = printable(text)
+        self._write(f"{who} | {'! ' if is_error(shown) else ''}{shown}")
 
     def say(self, text: str) -> None:
         """Shows a sentence of the command's own."""
@@ -92,10 +94,15 @@ class Redrawn:
 
     def log(self, who: str, text: str, *, is_metric: bool) -> None:
         if not is_metric:
-            self.say(f"{who} | {printable(text)}")
+            shown = printable(text)
+            marked = (f"! {shown}", "red") if is_error(shown) else (shown, "")
+            self._print(Text.assemble((who, hue(who.partition(" ")[0])), " | ", marked))
 
     def say(self, text: str) -> None:
-        self.live.console.print(Text(text), highlight=False, soft_wrap=True)
+        self._print(Text(text))
+
+    def _print(self, text: Text) -> None:
+        self.live.console.print(text, highlight=False, soft_wrap=True)
 
     def show(self, picture: Picture, now_s: float) -> None:
         self.live.update(Group(*parts(picture, self._stale_s)), refresh=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tfhet.errors import TfhetError
+from tfhet.planes import is_noise
 from tfhet.record import Figure, RunFolder, RunSummary, Timeline, Waiting
 from tfhet.report.bars import BarChart, bar_chart
 from tfhet.report.chart import LineChart, line_chart
@@ -104,8 +105,9 @@ class RunView:
 
     @property
     def logs(self) -> list[tuple[str, list[str]]]:
-        """The last lines of every host's log."""
-        return [(host, self.folder.log_tail(host, LOG_LINES)) for host in self.folder.hosts()] if self.folder else []
+        """The last lines of every host's log, without noise."""
+        tails = {host: self.folder.log_tail(host, 9 * LOG_LINES) for host in self.folder.hosts()} if self.folder else {}
+        return [(host, [each for each in tail if not is_noise(each, 1)][-LOG_LINES:]) for host, tail in tails.items()]
 
 
 def views(runs: Iterable[tuple[RunSummary, Path | None]]) -> list[RunView]:

@@ -67,6 +67,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def run(args: argparse.Namespace) -> int:
     """The exit code: 0, or 1 when the job failed. Raises UsageError for what cannot be run."""
     from tfhet import report, submit
+    from tfhet.cluster import environment
+    from tfhet.planes import is_noise
     from tfhet.simulate import Fault, load, presets, run_dir, simulate
     from tfhet.simulate.submission import of_job
 
@@ -85,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         cluster, command = load(args.cluster), args.command
     how |= {name: value for name, value in (("start", args.start), ("code", args.source_dir)) if value is not None}
-    folder = args.run_dir or run_dir(cluster)
+    folder, colours = args.run_dir or run_dir(cluster), report.has_colours(sys.stdout, environment())
     summary = simulate(
         cluster,
         command,
@@ -94,7 +96,8 @@ def run(args: argparse.Namespace) -> int:
         checkpoints=args.checkpoints,
         seed=args.seed,
         faults=[Fault.parse(text) for text in args.fault],
-        on_line=(lambda line: None) if args.quiet else (lambda line: print(line, flush=True)),
+        on_line=(lambda line: None) if args.quiet else (lambda line: print(report.painted(line, colours), flush=True)),
+        gather=lambda lines: report.gathered([line for line in lines if not is_noise(line)]).values(),
         hosts=args.hosts,
         input_mode=args.input_mode,
         cpu_scale=args.cpu_scale,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,10 +54,11 @@ class Simulation:
         seed: int = 0,
         faults: Sequence[Fault] = (),
         on_line: Callable[[str], None] = print,
+        gather: Callable[[Sequence[str]], Iterable[str]] | None = None,
         env: Mapping[str, str] | None = None,
         **how: Any,
     ):
-        """how: options of `Submission`: hosts, start, code, checkpoints, input_mode, cpu_scale, limits_from."""
+        """gather: merges lines for `on_line`. how: options of `Submission`, such as hosts, start, code, checkpoints."""
         self.submission = Submission.of(cluster, command, **how)
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise UsageError(f"--run-dir {folder} is there already; give a folder that is new or empty")
@@ -67,7 +68,7 @@ class Simulation:
         """Exit codes by label: `host` or `host/rank` of a launcher, `host` of a container."""
         self._env = dict(environment() if env is None else env)
         self._max_run_s = max_run_s
-        self._on_line = on_line
+        self._on_line, self._gather = on_line, gather
         self._last_exit_s = 0.0
         self._launchers_gone_s: float | None = None
         self._started_s: float | None = None
@@ -98,7 +99,8 @@ class Simulation:
         """Runs to the end of the last host, and returns the completed record. No slow reader of lines holds that up."""
         self.folder.create()
         began = SYSTEM.wall()
-        lines = Writer("lines", self._on_line, lambda count: f"[simulate] {count} lines were read too late: see logs/")
+        late = "[simulate] {} lines were read too late: see logs/".format
+        lines = Writer("lines", self._on_line, late, gather=self._gather)
         self._on_line = lines.put
         try:
             return self._conclude(drive(self._run), began)

@@ -30,7 +30,7 @@ from tfhet.messages import (  # noqa: E402
     StepPartsLine,
 )
 from tfhet.record import RunFolder, RunSummary  # noqa: E402
-from tfhet.report import compare, text  # noqa: E402
+from tfhet.report import compare, place_of, text  # noqa: E402
 from tfhet.report.run_view import RunView  # noqa: E402
 
 T0 = 1_700_000_000.0
@@ -169,8 +169,8 @@ def test_a_job_is_followed_from_its_start_and_each_line_shown_once_in_the_order_
     found, out = run(tmp_path, Cloud(clock), clock)
     assert found.exit_code == 0
     shown = [line.partition(" | ") for line in out.splitlines() if " | " in line]
-    assert Counter(said for _, _, said in shown) == Counter(said for *_, said in RECORDED)
-    at_s = {said: at_s for _, _, at_s, said in RECORDED}
+    assert Counter(said for _, _, said in shown) == Counter(place_of(said)[1] for *_, said in RECORDED)
+    at_s = {place_of(said)[1]: at_s for _, _, at_s, said in RECORDED}
     for host in ("algo-1", "algo-2"):
         times = [at_s[said] for who, _, said in shown if who.startswith(host)]
         assert times == sorted(times) and times
@@ -271,7 +271,7 @@ def test_a_terminal_shows_the_steps_in_a_table_and_asks_on_it(tmp_path: Path) ->
 
     found = follow("demo", cloud, cloud, run_dir=tmp_path, out=out, ask=ask, price_of=price, clock=clock)
     said = out.getvalue()
-    assert "algo-1 data_group | the same" in said and "waiting for data" in said and "so far" in said
+    assert "algo-1 data_group\x1b[0m | the same" in said and "waiting for data" in said and "so far" in said
     assert "step_ms=100.0" not in said, "metric lines stand in the table only"
     assert len(asked) == 1 and found.summary.status == "Stopped" and said.startswith(asked[0])
 

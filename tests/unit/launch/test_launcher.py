@@ -22,6 +22,7 @@ from tfhet.cluster import HostPaths, check_free, free_ports
 from tfhet.events import Event
 from tfhet.launch import main
 from tfhet.launch.launcher import Launcher
+from tfhet.launch.output import file_writer
 from tfhet.planes.cpus import left_by, usable
 from tfhet.record import RunFolder, RunSummary, Timeline
 from tfhet.simulate.other_jobs import leave_earlier_job
@@ -107,10 +108,52 @@ def test_a_script_that_fails_gives_the_launcher_its_code_and_the_failure_file_it
 
 
 def test_the_last_lines_of_the_log_are_in_the_failure_file_without_noise(launch, tmp_path):
-    noise = "W x.cc:1] OUT_OF_RANGE: End of sequence"
+    noise = "2026-11-23 05:45:41.5: I tensorflow/core/util/port.cc:113] oneDNN custom operations are on."
     launch(f"import sys\nfor i in range(50): print('line', i)\nprint({noise!r})\nsys.exit(1)")
     assert failure(tmp_path).endswith("\nline 48\nline 49")
     assert "exit code 1: line 49\n" in failure(tmp_path)
+
+
+def test_noise_is_in_the_log_file_of_the_host_and_not_on_standard_output(launch, tmp_path, capfd):
+    noise = "2026-11-23 05:45:41.5: I tensorflow/core/util/port.cc:113] oneDNN custom operations are on."
+    assert launch(f"print({noise!r})\nprint('trained')") == 0
+    out = capfd.readouterr().out.splitlines()
+    assert f"[t1/0] {noise}" not in out and "[t1/0] trained" in out
+    record = RunFolder(tmp_path / "t1" / "output" / "data" / "tfhet")
+    logged = record.log_path("t1").read_text().splitlines()
+    assert (
+        logged[-2:] == [f"[t1/0] {noise}", "[t1/0] trained"] and [line for line in logged if noise not in line] == out
+    )
+    page = record.report_path.read_text()
+    assert "[t1/0] trained" in page and "oneDNN" not in page
+
+
+@pytest.mark.parametrize("trouble", ["cannot be written: no template", "was not made within 0.01 s"])
+def test_a_page_that_cannot_be_made_is_said_in_a_line_and_costs_nothing(launch, tmp_path, capfd, monkeypatch, trouble):
+    def draw(given: object) -> str:
+        if "within" in trouble:
+            time.sleep(0.5)
+        raise RuntimeError("no\ntemplate")
+
+    monkeypatch.setattr("tfhet.report.html.page", draw)
+    monkeypatch.setattr("tfhet.launch.output.PAGE_S", 0.01 if "within" in trouble else 30.0)
+    assert launch("print('trained')") == 0
+    (said,) = [line for line in capfd.readouterr().out.splitlines() if "the page of the run" in line]
+    assert trouble in said
+    record = RunFolder(tmp_path / "t1" / "output" / "data" / "tfhet")
+    assert record.read_summary().succeeded and not record.report_path.exists()
+
+
+def test_a_log_file_has_an_end_and_noise_reaches_it_sooner(tmp_path, monkeypatch):
+    monkeypatch.setattr("tfhet.launch.output.LOG_BYTES", 40)
+    monkeypatch.setattr("tfhet.launch.output.NOISE_BYTES", 20)
+    record = RunFolder(tmp_path)
+    writer = file_writer(record, "t1")
+    for entry in [("x" * 9, True), ("y" * 9, False), ("noise", True), ("z" * 19, False), ("late", False)]:
+        writer.put(entry)
+    assert writer.close(30)
+    lines = record.log_path("t1").read_text().splitlines()
+    assert lines == ["x" * 9, "y" * 9, "z" * 19, "[tfhet] this file is full: standard output has the rest"]
 
 
 def test_a_script_that_is_not_there_is_wrong_use(launch, environment_of, tmp_path):

@@ -55,9 +55,11 @@ def test_a_terminal_has_the_last_step_in_a_table_and_the_rest_of_the_log_above_i
         assert isinstance(shown, Redrawn)
         shown.log("algo-1", "[tfhet] step=100 epoch=0", is_metric=True)
         shown.log("algo-1", "[bold]not markup[/bold]", is_metric=False)
+        shown.log("algo-2/0 dnn_group", "ValueError: no", is_metric=False)
         shown.show(picture(9), 0.0)
     said = out.getvalue()
-    assert "algo-1 | [bold]not markup[/bold]" in said and "[tfhet] step=100 epoch=0" not in said
+    assert "algo-1\x1b[0m | [bold]not markup[/bold]" in said and "[tfhet] step=100 epoch=0" not in said
+    assert "\x1b[31m! ValueError: no" in said, "an error is marked, and red"
     assert "$7.25 so far" in said and "step time" in said
     assert "900, epoch 0" in said and "94.1 ms" in said and "86.1" not in said, "only the last step"
 

@@ -69,8 +69,8 @@ class TfService(DataPlane):
     def kind_of(self, command: Sequence[str]) -> str | None:
         return next((kind for kind in self.kinds if kind in command), None) if SERVER in command else None
 
-    def is_noise(self, line: str) -> bool:
-        return is_noise(line)
+    def is_noise(self, line: str, gpus: int = 0) -> bool:
+        return is_noise(line, gpus)
 
 
 def _workers(settings: ServiceSettings, role: Role) -> int:

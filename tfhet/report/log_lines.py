@@ -1,0 +1,77 @@
+"""Lines of a job's log as a screen shows them: equal lines of several ranks once, hosts in colours, errors marked."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import IO
+
+from tfhet.messages import JobResultLine, parse_line
+
+HUES = ("green", "yellow", "blue", "magenta", "cyan")
+"""Colours of hosts, by name, in the order of their escape sequences, from 32 on; 31 is red."""
+_PLACE = re.compile(r"(?:[\w.-]+ \| )?(?:\[\d+,[^\]]*\]<std\w+>:)?\[(?!tfhet\])([\w.-]+(?:/\d+)?)\] ")
+_COUNT = re.compile(r" \((\d+) ranks\)$")
+_ERROR = re.compile(
+    r"(\[[\w.-]+\] )?(Traceback \(|([A-Za-z_]\w*\.)*([A-Z]\w*)?(Error|Exception)(: |$)|\d{4}-\S+ \S+: [EF] |[EF]0000 )"
+)
+
+
+def place_of(line: str) -> tuple[str, str]:
+    """The place that a launcher put before a line, `algo-2` or `algo-2/0` (with the rank), and the rest of the line.
+
+    The place is "" where there is none. What mpirun or the simulator put before it is omitted.
+    """
+    found = _PLACE.match(line)
+    return (found[1], line[found.end() :]) if found else ("", line)
+
+
+def gathered(lines: Sequence[str]) -> dict[int, str]:
+    """The lines in their order, by their index, with those that several ranks printed once, as `... (2 ranks)`.
+
+    A line that one rank printed twice stays twice.
+    """
+    seen: Counter[tuple[str, str]] = Counter()
+    first: dict[tuple[str, object], int] = {}
+    ranks: Counter[int] = Counter()
+    for index, line in enumerate(lines):
+        place, text = place_of(line)
+        count = _COUNT.search(text)
+        text = text[: count.start()] if count else text
+        seen[place, text] += 1
+        at = first.setdefault((text, seen[place, text]), index) if "/" in place else index
+        ranks[at] += int(count[1]) if count else 1
+    return {
+        at: f"{_COUNT.sub('', lines[at])} ({number} ranks)" if number > 1 else lines[at] for at, number in ranks.items()
+    }
+
+
+def is_error(text: str) -> bool:
+    """Whether a line, without its place, begins an error of a script, of TensorFlow or of a launcher."""
+    return _ERROR.match(text) is not None or isinstance(parse_line(text), JobResultLine)
+
+
+def hue(place: str) -> str:
+    """The colour of a host, the same for all its ranks."""
+    return HUES[sum(place.partition("/")[0].encode()) % len(HUES)]
+
+
+def painted(line: str, is_coloured: bool) -> str:
+    """The line with its place in the colour of its host, and red where it begins an error, which has a `!` in any case.
+
+    is_coloured: whether with escape sequences, or as plain text.
+    """
+    place, text = place_of(line)
+    is_bad = is_error(text)
+    text = f"! {text}" if is_bad else text
+    if is_coloured:
+        text = f"\x1b[31m{text}\x1b[0m" if is_bad else text
+        place = f"\x1b[{32 + HUES.index(hue(place))}m[{place}]\x1b[0m" if place else ""
+        return f"{place} {text}" if place else text
+    return f"[{place}] {text}" if place else text
+
+
+def has_colours(out: IO[str], env: Mapping[str, str]) -> bool:
+    """Whether a screen takes colours: a terminal, whose user has not set NO_COLOR."""
+    return out.isatty() and not env.get("NO_COLOR")
