@@ -61,9 +61,7 @@ def test_it_runs_on_clusters_with_equal_weights_on_all_ranks(simulated, script, 
     assert {fit["steps"] for fit in found} == {2 * (1437 // 32 // ranks)}
     steps = 1437 // 32 // ranks
     assert (run.summary.steps, run.summary.batch_size, run.summary.ranks) == (2 * steps, 32, ranks)
-    assert [(each["epoch"], each["steps"], each["examples"]) for each in run.summary.epochs] == [
-        (epoch, steps, steps * 32 * ranks) for epoch in range(2)
-    ]
+    assert [(each["epoch"], each["steps"]) for each in run.summary.epochs] == [(0, steps), (1, steps)]
     assert None not in (run.summary.step_ms, run.summary.wait_ms, run.summary.examples_per_s, run.summary.first_batch_s)
     assert 0.0 <= run.summary.wait_pct <= 100.0
     assert any(f"step={2 * steps} " in line and "wait_pct=" in line for line in run.lines)
