@@ -25,15 +25,13 @@ from typing import ClassVar
 import tensorflow as tf
 
 from tfhet.stages import decoding
-from tfhet.stages.geometric import Geometric
 from tfhet.stages.levels import lookup
 from tfhet.stages.line import Line, apply_line
-from tfhet.stages.projection import composed, project
-from tfhet.stages.random_flip import RandomFlip
-from tfhet.stages.resampling import resize_windows
+from tfhet.stages.motion import RandomFlip
+from tfhet.stages.projection import Geometric, composed, project
+from tfhet.stages.resampling import Window, resize_windows
 from tfhet.stages.spec import ImageSpec
 from tfhet.stages.stage import Stage
-from tfhet.stages.window import Window
 
 Drawn = Mapping[str, tf.Tensor]
 """The random parameters of one stage."""
