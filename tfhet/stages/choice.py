@@ -149,19 +149,9 @@ class Choice(Stage):
             return labels
         return routed(self.branches, labels, parameters, lambda branch, part, own: branch.labels(part, own))
 
-    def config(self) -> dict[str, object]:
-        """Returns the fields by name; a stage as its name and its own fields."""
-        return {name: _as_json(value) for name, value in super().config().items()}
-
 
 def _named(branch: Stage | None) -> str:
     return "leaving an image unchanged" if branch is None else branch.name
-
-
-def _as_json(value: object) -> object:
-    if isinstance(value, Stage):
-        return {"name": value.name, **value.config()}
-    return [_as_json(each) for each in value] if isinstance(value, (list, tuple)) else value
 
 
 @register("one_of")

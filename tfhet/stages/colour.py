@@ -105,16 +105,11 @@ class Grayscale(Stage):
     Images may have any range; the dtype stays. The weights of `tf.image.rgb_to_grayscale` sum to 0.9999.
     """
 
-    channels: int = 1
+    channels: Annotated[int, (1, 3)] = 1
     """Channels of the result: 1, or 3 equal ones."""
 
     keeps_shape: ClassVar[bool] = False
     commutes_with_rescale: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.channels not in (1, 3):
-            self.refuse(f"channels is 1 or 3, not {self.channels}")
 
     def spec(self, spec: ImageSpec) -> ImageSpec:
         return replace(levels.grey_or_rgb(self, spec), channels=self.channels)
@@ -147,12 +142,8 @@ class RandomSaturation(FullRange):
     """Largest factor. From `lower`."""
 
     random: ClassVar[bool] = True
+    ordered: ClassVar[tuple[str, ...]] = ("lower", "upper")
     of_colours: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.lower > self.upper:
-            self.refuse(f"lower is at most upper, not {self.lower}, {self.upper}")
 
     def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
         """Returns `saturation`, the factor: float32 [batch]."""

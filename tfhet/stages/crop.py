@@ -22,8 +22,6 @@ FILLS = {"constant": "constant", "edge": "nearest", "symmetric": "reflect"}
 
 
 class Bordered(Stage):
-    """A stage that may add a border."""
-
     keeps_shape: ClassVar[bool] = False
 
     mode: str

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import tensorflow as tf
 
@@ -33,17 +33,12 @@ class Decode(Stage):
     image that is used is decoded.
     """
 
-    channels: int = 3
+    channels: Annotated[int, (1, 3)] = 3
     """Channels of the result: 1 (grey) or 3 (RGB)."""
 
     keeps_shape: ClassVar[bool] = False
     keeps_range: ClassVar[bool] = False
     takes: ClassVar[tuple[str, ...]] = ("encoded",)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.channels not in (1, 3):
-            self.refuse(f"channels are 1 or 3, not {self.channels}")
 
     def spec(self, spec: ImageSpec) -> ImageSpec:
         self.admit(spec)

@@ -196,11 +196,7 @@ class RandomAffine(Filled):
     fill_value: float = 0.0
 
     random: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.scale_low > self.scale_high:
-            self.refuse(f"scale_low is at most scale_high, not {self.scale_low}, {self.scale_high}")
+    ordered: ClassVar[tuple[str, ...]] = ("scale_low", "scale_high")
 
     def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
         """Returns `angle`, `down`, `right`, `scale` and `shear`, each float32 [batch].

@@ -189,11 +189,7 @@ class RandomContrast(_Stretching):
     """Largest factor. From `lower`."""
 
     random: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.lower > self.upper:
-            self.refuse(f"lower is at most upper, not {self.lower}, {self.upper}")
+    ordered: ClassVar[tuple[str, ...]] = ("lower", "upper")
 
     def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
         """Returns `contrast`, the factor: float32 [batch]."""

@@ -93,7 +93,7 @@ def test_stages_that_make_one_size_do_so_and_want_decoded_images(stage):
 def test_what_is_decoded_is_not_decoded_again_and_channels_are_1_or_3():
     with pytest.raises(UsageError, match="stage decode: the images are already decoded"):
         Decode().spec(ImageSpec(32, 32, 3, "uint8", 0, 255))
-    with pytest.raises(UsageError, match="channels are 1 or 3, not 4"):
+    with pytest.raises(UsageError, match="unknown channels of stage decode 4; known: 1, 3"):
         Decode(4)
     with pytest.raises(UsageError, match="after decode the method must be bilinear, not area"):
         Resize(method="area").spec(RAGGED)
