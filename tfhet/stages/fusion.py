@@ -95,7 +95,7 @@ class Resampling(Step):
         window, shape = _window(self), tf.shape(images)
         place = window.windows(drawn[0], tf.tile(shape[tf.newaxis, 1:3], [shape[0], 1]))
         flips = drawn[-1].get("flip_horizontal")
-        return resize_windows(images, place, flips, window.height, window.width, window.antialias, window.confined)
+        return resize_windows(images, place, flips, window.scaling)
 
 
 class Decoding(Step):
@@ -115,11 +115,8 @@ class Decoding(Step):
             images,
             window.windows(drawn[1], decoding.sizes(images)),
             drawn[-1].get("flip_horizontal"),
-            window.height,
-            window.width,
+            window.scaling,
             self.stages[-1].output.channels,
-            window.antialias,
-            window.confined,
         )
 
 

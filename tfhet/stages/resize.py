@@ -87,7 +87,7 @@ class Resize(Window, Geometric):
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
         if self.method == "bilinear" and native.available("resize") and isinstance(images, tf.Tensor):
             windows = self.windows(parameters, tf.shape(images)[tf.newaxis, 1:3])  # one for all images
-            return resize_windows(images, windows, None, self.height, self.width, self.antialias, self.confined)
+            return resize_windows(images, windows, None, self.scaling)
         if isinstance(images, tf.RaggedTensor):
             return super().apply(images, parameters)
         resized = tf.image.resize(images, [self.height, self.width], self.method, antialias=self.antialias)
