@@ -71,27 +71,19 @@ def sizes(contents: tf.Tensor) -> tf.Tensor:
 
 
 def decode_windows(
-    contents: tf.Tensor,
-    windows: tf.Tensor,
-    flips: tf.Tensor | None,
-    scaling: Scaling,
-    channels: int = 3,
-    fast: bool = False,
+    contents: tf.Tensor, windows: tf.Tensor, flips: tf.Tensor | None, scaling: Scaling, channels: int = 3
 ) -> tf.Tensor:
     """Returns what `resampling.resize_windows` does for images in their files: uint8 [batch, height, width, channels].
 
-    contents: string [batch], as for `decode`. fast: whether the JPEG transform may shrink an image by 2, 4 or 8 before
-    it is resized, where its window is at least that much larger than the result. Raises InvalidArgumentError for a file
-    that cannot be decoded and for a window outside its image, with the place in the batch of a JPEG image.
+    contents: string [batch], as for `decode`. Raises InvalidArgumentError for a file that cannot be decoded and for a
+    window outside its image, with the place in the batch of a JPEG image.
     """
     windows = tf.cast(windows, tf.float32)
     flips = tf.zeros(tf.shape(contents)[:1], tf.bool) if flips is None else flips
     operations = native.ops("jpeg")
     if operations is None:
         return plain(contents, windows, flips, scaling, channels)
-    images, others = operations.tfhet_decode_windows(
-        contents, windows, flips, **vars(scaling), channels=channels, fast=fast
-    )
+    images, others = operations.tfhet_decode_windows(contents, windows, flips, **vars(scaling), channels=channels)
 
     def other(item: tuple[tf.Tensor, tf.Tensor, tf.Tensor]) -> tf.Tensor:
         content, window, flip = (tensor[None] for tensor in item)

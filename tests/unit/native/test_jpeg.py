@@ -31,9 +31,9 @@ def jpeg(rows: int = 93, columns: int = 141, mode: str = "RGB", seed: int = 0, *
     return file.getvalue()
 
 
-def decoded(contents, windows, height=32, width=24, channels=3, flips=None, fast=False, **options) -> np.ndarray:
+def decoded(contents, windows, height=32, width=24, channels=3, flips=None, **options) -> np.ndarray:
     windows, scaling = tf.constant(np.float32(windows)), Scaling(height, width, **options)
-    return decoding.decode_windows(tf.constant(contents), windows, flips, scaling, channels, fast).numpy()
+    return decoding.decode_windows(tf.constant(contents), windows, flips, scaling, channels).numpy()
 
 
 def whole(content: bytes, channels: int = 3) -> np.ndarray:
@@ -170,17 +170,6 @@ def saved(image: np.ndarray, kind: str) -> bytes:
 def test_sizes_are_read_behind_any_other_segment():
     contents = [jpeg(33, 71, comment=b"\xff\xc0" * 300, exif=b"Exif\0\0" + bytes(500)), jpeg(5, 6, progressive=True)]
     assert decoding.sizes(tf.constant(contents)).numpy().tolist() == [[33, 71], [5, 6]]
-
-
-def test_the_transform_may_shrink_a_large_window():
-    smooth = tf.image.resize(picture(30, 40), [480, 640]).numpy().astype(np.uint8)
-    content = tf.io.encode_jpeg(smooth, quality=95).numpy()
-    for antialias in (False, True):
-        exact = decoded([content], [(16, 40, 400, 560)], 40, 56, antialias=antialias)
-        fast = decoded([content], [(16, 40, 400, 560)], 40, 56, antialias=antialias, fast=True)
-        assert 0 < np.abs(np.int32(fast) - exact).mean() < 2.5
-    near = decoded([content], [(16, 40, 60, 60)], 40, 56, fast=True)
-    assert (near == decoded([content], [(16, 40, 60, 60)], 40, 56)).all()
 
 
 def test_a_batch_without_images_is_one():
