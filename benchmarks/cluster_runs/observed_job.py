@@ -16,7 +16,7 @@ from tfhet.cluster import environment
 from tfhet.messages import EpochLine, MetricLine, parse_line
 from tfhet.record import RunSummary
 from tfhet.simulate import ClusterFile, Fault
-from tfhet.simulate.host import SimulatedHost
+from tfhet.simulate.host import SimulatedHost, hosts_named
 from tfhet.simulate.simulation import Simulation
 
 WITNESS_VARIABLE = "TFHET_WITNESS"
@@ -92,7 +92,7 @@ class ObservedJob(Simulation):
 
     def named(self, place: str) -> list[SimulatedHost]:
         """The hosts that `data-1`, `dnn-2` or a host's own name stands for; all for ""."""
-        return self.targets.named(place)
+        return hosts_named(self.hosts, place)
 
     def launchers(self) -> dict[str, int]:
         """Process ids of the launchers, by label, as far as they were started."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from tfhet.errors import UsageError
@@ -87,7 +88,7 @@ def _steps(stages: Sequence[Stage]) -> list[Callable[[Any], Any]]:
     for stage in stages:
         if stage.name not in STEPS:
             raise UsageError(f"the example has no step like {stage.name!r}; it knows {', '.join(STEPS)}")
-        config = stage.config()
+        config = asdict(stage)
         if stage.name.startswith("random_"):
             layers.append(_layer(stage.name, config))
             continue
@@ -149,7 +150,7 @@ def _photo_steps(stages: Sequence[Stage]) -> list[Callable[[Any], Any]]:
 
     if tuple(stage.name for stage in stages) != PHOTO_STEPS:
         raise UsageError(f"the only chain of photos in the example's style is {'; '.join(PHOTO_STEPS)}")
-    crop, flip, normal = (stage.config() for stage in stages[1:])
+    crop, flip, normal = (asdict(stage) for stage in stages[1:])
     mean, deviation = (tf.constant(normal[name], tf.float32) * 255.0 for name in ("mean", "std"))
 
     def cropped(contents: tf.Tensor) -> tf.Tensor:

@@ -69,9 +69,7 @@ def ours(files: tuple[str, ...], chain: str, way: str) -> np.ndarray:
         windows = tf.constant([[0.0, 0.0, HEIGHT, WIDTH]] * COUNT)
     contents = tf.constant([Path(file).read_bytes() for file in files])
     flips = tf.fill([COUNT], chain != "imagenet-eval")
-    return decoding.decode_windows(
-        contents, windows, flips, 224, 224, antialias=antialias, confined=stage.confined
-    ).numpy()
+    return decoding.decode_windows(contents, windows, flips, stage.scaling).numpy()
 
 
 def whole(chain: str, way: str, dtype: str, files: tuple[str, ...]) -> Job:

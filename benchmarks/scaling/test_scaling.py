@@ -340,8 +340,8 @@ def test_photos_as_the_example_writes_them_are_whole_batches_of_normalized_crops
             writer.write(tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString())
     (image, label), *rest = plain.dataset([str(tmp_path / "one.tfrecord")], (), stages.parse("imagenet-train"), 3)
     assert image.shape == (3, 224, 224, 3) and label.numpy().tolist() == [1, 1, 1] and not rest
-    normal = stages.parse("imagenet-train")[-1].config()
-    expected = [(200 / 255 - mean) / std for mean, std in zip(normal["mean"], normal["std"], strict=True)]
+    normal = stages.parse("imagenet-train")[-1]
+    expected = [(200 / 255 - mean) / std for mean, std in zip(normal.mean, normal.std, strict=True)]
     assert image.numpy().mean((0, 1, 2)) == pytest.approx(expected, abs=0.02)
 
 

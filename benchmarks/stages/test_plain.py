@@ -43,7 +43,7 @@ def test_without_random_stages_the_example_and_tfhet_make_the_same_images(digits
     assert ours.dtype == theirs.dtype == np.uint8
     assert (np.concatenate([batch["label"] for batch in batches])[in_file_order] == labels).all()
     apart = np.abs(ours.astype(int) - theirs)
-    # The blur keeps a plain area's level where the addon's rounding loses one: see stages/gaussian_blur.py.
+    # The blur keeps a plain area's level where the addon's rounding loses one: see stages/filters.py.
     assert apart.max() <= 1 and (apart > 0).mean() < 0.002
     assert (raw != theirs).mean() > 0.3
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -48,7 +47,6 @@ nested_stage = st.recursive(any_stage, _holding, max_leaves=8)
 @given(st.lists(nested_stage, max_size=3).map(tuple))
 def test_stages_that_hold_stages_read_back_from_their_text_exactly(chain):
     assert stages.parse(stages.text(chain)) == chain
-    json.dumps([stage.config() for stage in chain])
 
 
 @settings(deadline=None, derandomize=True)

@@ -142,7 +142,6 @@ def threaded(dataset: tf.data.Dataset, threads: int | None) -> tf.data.Dataset:
 
 
 def figures_of(course: Course, taken: Mapping[str, Measurement], steps: Mapping[str, Case]) -> dict[str, Figure]:
-    """Returns the figures of the chain."""
     whole = {
         f"stages.{course.name}.us_per_image": taken[TFHET].figure(),
         f"stages.{course.name}.examples_per_s_core": rate(taken[TFHET], course.cores),

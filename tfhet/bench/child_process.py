@@ -113,7 +113,6 @@ class AnsweringProcess:
         self._errors.close()
 
     def kill(self) -> None:
-        """Ends the process at once."""
         self._process.kill()
         self.close()
 
@@ -131,7 +130,6 @@ def answer_requests(handle: Handle) -> None:
 
 
 def answer_line(handle: Handle, line: str, answers: IO[str]) -> None:
-    """Answers one request."""
     try:
         answer = handle(json.loads(line))
     except Exception as error:  # noqa: BLE001  foreign code: the suite reports what it raised

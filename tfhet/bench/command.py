@@ -63,7 +63,6 @@ def _overview() -> str:
 
 
 def parser(suite: Suite, program: str) -> argparse.ArgumentParser:
-    """Returns the command line of a suite."""
     made = argparse.ArgumentParser(prog=program, description=suite.does)
     counts = (("repeats", harness.REPEATS, "measured rounds"), ("warmup", harness.WARMUP, "rounds before them"))
     for name, default, words in counts:

@@ -48,7 +48,6 @@ class Prepared:
         return [*chain.whole_cases(self.course), *self.steps.values()]
 
     def details(self, taken: Mapping[str, Measurement]) -> dict[str, Any]:
-        """Returns the record's details."""
         from tfhet import stages as stage_room
 
         course, pipeline = self.course, self.course.pipeline
@@ -66,7 +65,6 @@ class Prepared:
 
 
 def options_of_a_chain(parser: argparse.ArgumentParser) -> None:
-    """Adds the options that choose the chain and its data."""
     add = parser.add_argument
     add("--chain", default="aws-cifar", metavar="NAME", help="a chain by name, or written out (default %(default)s)")
     add("--examples", type=int, metavar="N", help=f"records (default {SMALL_EXAMPLES}, photos {PHOTO_EXAMPLES})")

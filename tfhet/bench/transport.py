@@ -35,7 +35,6 @@ LOOPBACK = (
 
 
 def options_of_loads(parser: argparse.ArgumentParser) -> None:
-    """Adds the options that choose the loads."""
     known = parser.add_argument_group("what is moved", "all combinations of what is given; else a selection")
     known.add_argument("--dtypes", type=words, metavar="NAMES", help=f"of {','.join(DTYPES)} (uint8)")
     known.add_argument("--sizes", type=words, metavar="SIZES", help="bytes of a batch: 150kB,19MB (19MB)")
@@ -123,7 +122,6 @@ def times(taken: Sequence[Turn], reference: Sequence[Turn], against: str) -> Fig
 
 
 def details_of(loads: Sequence[Load], turns: Mapping[str, Sequence[Turn]], seconds: float) -> dict[str, Any]:
-    """Returns the record's details."""
     return {
         "network": "loopback",
         "seconds": seconds,

@@ -86,7 +86,6 @@ class Catalogue:
         return next((each for each in MARKETS if all(self.price(name, region, each) for name in wanted)), None)
 
     def regions(self) -> list[str]:
-        """Returns the regions with any price, in alphabetical order."""
         return sorted({price.region for prices in self._prices.values() for price in prices})
 
     def _near(self, full: str) -> list[str]:

@@ -8,15 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tfhet.catalogue.instance_type import MARKETS, Instance, Price, full_name
-from tfhet.catalogue.node import REGION_NAME, Kind, Node, matching, one_of, read_text, whole
+from tfhet.catalogue.node import NAME, REGION_NAME, Kind, Node, number, one_of, read_text, whole
 from tfhet.errors import UsageError
-
-
-def _positive(text: str) -> float:
-    value = float(text)
-    if not 0.0 < value <= 1e6:
-        raise ValueError
-    return value
 
 
 def _words(text: str) -> str:
@@ -25,8 +18,7 @@ def _words(text: str) -> str:
     return text
 
 
-_NAME = matching(r"[A-Za-z0-9][A-Za-z0-9._-]*", "a name of letters, digits, '.', '_' and '-'", 64)
-_POSITIVE = Kind(_positive, "a number above 0, up to a million")
+_POSITIVE = Kind(number(1e-6, 1e6).parse, "a number above 0, up to a million")
 _WORDS = Kind(_words, "1 to 200 characters on one line")
 _TYPE = {
     "vcpus": whole(1, 1_000_000),
@@ -86,7 +78,7 @@ class CatalogueFile:
 def _types(node: Node) -> dict[str, Node]:
     """Returns the value of each type by its full name."""
     found: dict[str, Node] = {}
-    for name, part in node.named(_NAME).items():
+    for name, part in node.named(NAME).items():
         if full_name(name) in found:
             raise part.refused("given once, with `ml.` or without it")
         found[full_name(name)] = part

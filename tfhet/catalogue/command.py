@@ -15,7 +15,6 @@ COLUMNS = ("type", "vCPU", "GiB", "GPUs", "Gbit/s", "USD/h", "USD per vCPU-h", "
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds `tfhet prices`."""
     prices = commands.add_parser("prices", help="prices of instance types, with their source and day")
     what = "instance types (default: all with a price); refresh: ask AWS for prices"
     prices.add_argument("types", nargs="*", metavar="TYPE", help=what)

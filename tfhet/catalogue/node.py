@@ -35,7 +35,6 @@ def matching(pattern: str, wanted: str, most: int | None = None) -> Kind:
 
 
 def one_of(words: Sequence[str]) -> Kind:
-    """One of some words."""
     return matching("|".join(map(re.escape, words)), f"one of {', '.join(words)}")
 
 
@@ -50,6 +49,18 @@ def whole(low: int, high: int, what: str = "a whole number") -> Kind:
     return Kind(parse, f"{what} from {low} to {high}")
 
 
+def number(low: float, high: float) -> Kind:
+    """A number, ends included."""
+
+    def parse(text: str) -> float:
+        if not low <= float(text) <= high:
+            raise ValueError
+        return float(text)
+
+    return Kind(parse, f"a number from {low:g} to {high:g}")
+
+
+NAME = matching(r"[A-Za-z0-9][A-Za-z0-9._-]*", "a name of letters, digits, '.', '_' and '-'", 64)
 REGION_NAME = matching(r"[a-z]{2}(-[a-z]+)+-[0-9]+", "the name of a region, like us-east-1")
 
 
@@ -76,13 +87,17 @@ class Node:
         """Number of its line, from 1."""
         return int(self.at.start_mark.line) + 1
 
+    @property
+    def is_null(self) -> bool:
+        return self.at.tag.endswith(":null")
+
     def refused(self, wanted: str) -> UsageError:
         """Returns an error that says where this part is, and what it must be."""
         return UsageError(f"{self.file}:{self.line}: {self.name or 'the file'} must be {wanted}")
 
     def value(self, kind: Kind) -> Any:
         """Returns the single value. Raises UsageError for a value that is not of that kind."""
-        if isinstance(self.at, yaml.ScalarNode) and not self.at.tag.endswith(":null"):
+        if isinstance(self.at, yaml.ScalarNode) and not self.is_null:
             try:
                 return kind.parse(self.at.value)
             except ValueError:

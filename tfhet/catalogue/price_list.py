@@ -40,7 +40,6 @@ class PriceList:
     """USD per hour by type, in alphabetical order."""
 
     def to_yaml(self) -> str:
-        """Returns the text of a catalogue file."""
         prices = {
             "region": self.region,
             "market": TRAINING,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tfhet import lazy
 
 if TYPE_CHECKING:
-    from tfhet.container.bridge import SUBNET, Bridge, Partition
+    from tfhet.container.bridge import SUBNET, Bridge, Partitions
     from tfhet.container.cgroup import LEAST_CPUS, Cgroup, Limits
     from tfhet.container.container import OVERLAY, READ_ONLY, SHARED, Container, Mount
     from tfhet.container.kernel import PURPOSES, KernelFeature, missing, probe, require
@@ -21,6 +21,6 @@ lazy.names_on_demand(__name__)
 
 # fmt: off
 __all__ = [
-    "LEAST_CPUS", "OVERLAY", "PURPOSES", "READ_ONLY", "SHARED", "SUBNET", "Bridge", "Cgroup", "Container", "Partition",
+    "LEAST_CPUS", "OVERLAY", "PURPOSES", "READ_ONLY", "SHARED", "SUBNET", "Bridge", "Cgroup", "Container", "Partitions",
     "KernelFeature", "Limits", "Mount", "Owner", "claim", "compiled", "missing", "probe", "require", "sweep",
 ]

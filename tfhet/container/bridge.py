@@ -19,6 +19,7 @@ cloud's network, and connections to it wait; with ARP the host's own kernel woul
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import ipaddress
 import itertools
@@ -44,12 +45,39 @@ class Partition:
     """"in": what others send them is held; "out": what they send others; "": both."""
 
     def holds(self, sender: str, receiver: str) -> bool:
-        """Whether it holds what one host sends to another."""
         within = (sender in self.hosts, receiver in self.hosts)
         return within[0] != within[1] and (not self.way or within[self.way == "in"])
 
 
-class Bridge:
+class Partitions(abc.ABC):
+    """The partitions of a network, each of which lasts from `cut` to `heal`. They may overlap."""
+
+    def __init__(self) -> None:
+        self._cuts: list[Partition] = []
+
+    def cut(self, hosts: Iterable[str], way: str = "") -> None:
+        """Separates `hosts`, which still see each other, from all others. No link goes down. way: of a Partition."""
+        self._cuts.append(Partition(frozenset(hosts), way))
+        self._aim()
+
+    def heal(self, hosts: Iterable[str], way: str = "") -> None:
+        """Takes one cut of exactly these hosts back. Raises UsageError where there is none."""
+        made = Partition(frozenset(hosts), way)
+        if made not in self._cuts:
+            raise UsageError(f"nothing to heal: {', '.join(sorted(made.hosts))} was not cut off")
+        self._cuts.remove(made)
+        self._aim()
+
+    def holds(self, sender: str, receiver: str) -> bool:
+        """Whether any of them holds what one host sends to another."""
+        return any(cut.holds(sender, receiver) for cut in self._cuts)
+
+    @abc.abstractmethod
+    def _aim(self) -> None:
+        """Lets each host reach all others, but for those that a cut keeps from hearing it."""
+
+
+class Bridge(Partitions):
     """A network. Hosts are attached to it, and faults done to them, by name.
 
     Every call takes some milliseconds, and raises UsageError for wrong use and for a tool that is missing, TfhetError
@@ -58,11 +86,11 @@ class Bridge:
 
     def __init__(self, tag: str, subnet: str = SUBNET):
         """tag: at most 8 letters and digits, for the names of devices. subnet: of the hosts' addresses, /24 to /29."""
+        super().__init__()
         self._name = f"tf{tag}"
         self._subnet = ipaddress.IPv4Network(subnet)
         self._numbers = itertools.count(1)
         self._cables: dict[str, Cable] = {}
-        self._cuts: list[Partition] = []
         self._netem: bool | None = None
         self._switch = NetworkNamespace.new()
         try:
@@ -117,20 +145,7 @@ class Bridge:
         self._cable(host).lose(share)
 
     def cut(self, hosts: Iterable[str], way: str = "") -> None:
-        """Separates `hosts`, which still see each other, from all others. No link goes down. way: of a Partition."""
-        made = Partition(frozenset(hosts), way)
-        for host in made.hosts:
-            self._cable(host)
-        self._cuts.append(made)
-        self._aim()
-
-    def heal(self, hosts: Iterable[str], way: str = "") -> None:
-        """Takes one cut of exactly these hosts back; does no more when the network is closed already."""
-        made = Partition(frozenset(hosts), way)
-        if made not in self._cuts:
-            raise UsageError(f"nothing to heal: {', '.join(sorted(made.hosts))} was not cut off")
-        self._cuts.remove(made)
-        self._aim()
+        super().cut([host for host in hosts if self._cable(host)], way)
 
     def bytes(self, host: str) -> tuple[int, int]:
         """Bytes that it has sent and received since it was attached, Ethernet headers included."""
@@ -157,7 +172,5 @@ class Bridge:
         self._switch.run(IP_BATCH, lines)
 
     def _aim(self) -> None:
-        """Lets each host reach all others, but for those that a cut keeps from hearing it."""
         for sender, cable in self._cables.items():
-            held = [name for name in self._cables if any(cut.holds(sender, name) for cut in self._cuts)]
-            cable.miss({self._cables[name].address for name in held})
+            cable.miss({other.address for name, other in self._cables.items() if self.holds(sender, name)})

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 from tfhet import lazy
 
 if TYPE_CHECKING:
-    from tfhet.doctor.check import Check, Status
     from tfhet.doctor.examination import SUBJECTS, Examination, examine
-    from tfhet.doctor.rule import Rule
+    from tfhet.doctor.rule import Check, Rule, Status
 
 __all__ = ["SUBJECTS", "Check", "Examination", "Rule", "Status", "examine"]
 

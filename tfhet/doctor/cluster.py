@@ -28,8 +28,6 @@ FILES_PER_WORKER = 4
 
 @dataclass(frozen=True)
 class ClusterFacts:
-    """One cluster file."""
-
     cluster: ClusterFile
     settings: LaunchSettings
     """Launcher arguments of the file; the defaults where those are wrong."""
@@ -62,7 +60,6 @@ class ClusterFacts:
 
     @property
     def service(self) -> ServiceSettings:
-        """The arguments of tf.data service."""
         return ServiceSettings.of(self.settings.planes)
 
     @property

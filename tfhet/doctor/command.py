@@ -10,7 +10,6 @@ from tfhet.errors import UsageError
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds `tfhet doctor`."""
     doctor = commands.add_parser("doctor", help="finds what will fail: machine, versions, cluster, pipeline, script")
     doctor.add_argument("--cluster", metavar="FILE", help="also examine a cluster file, or a preset")
     what = "a directory of TFRecords, `synthetic`, or FILE.py:NAME of a Pipeline, a tf.data.Dataset, or its function"

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tfhet import container
 from tfhet.doctor import cluster, host, pipeline, script, software
-from tfhet.doctor.check import Check, Status
-from tfhet.doctor.rule import Subject
-from tfhet.doctor.simulation import simulation_checks
+from tfhet.doctor.rule import Check, Status, Subject
 from tfhet.versions import versions
 
 SCHEMA = 2
 COLUMNS = ("what", "is", "found", "why it matters", "what to do")
 SUBJECTS: Sequence[Subject[Any]] = (host.MACHINE, software.VERSIONS, cluster.CLUSTER, pipeline.PIPELINE, script.SCRIPT)
+_OPTIONAL = {
+    "unshare": "trying namespaces",
+    "CPU set": "hosts in namespaces whose CPUs are counted",
+    "memory limit": "hosts in namespaces with less memory than the machine",
+    "netem": "packet delays that cost no CPU",
+}
+"""Purposes of features of the machine that a simulation can do without: another way is taken, or the record says so."""
 
 
 @dataclass(frozen=True)
@@ -91,3 +96,18 @@ def examine(
             yield from script.SCRIPT.checks(text)
 
     return Examination(tuple(checks()))
+
+
+def simulation_checks(features: Iterable[container.KernelFeature]) -> Iterator[Check]:
+    """The section `simulation`: what the simulator can do to hosts on this machine."""
+    for feature in features:
+        if feature.name in ("toolkit", "mpi4py"):  # the section `software` has them
+            continue
+        status, what = Status.OK, ""
+        if feature.there is None:
+            status, what = Status.UNKNOWN, "run tfhet doctor as root"
+        elif not feature.there:
+            status = Status.LIMITED if feature.name in _OPTIONAL else Status.MISSING
+            what = feature.what_to_do
+        why = container.PURPOSES[feature.needed_for[0]] if feature.needed_for else _OPTIONAL.get(feature.name, "")
+        yield Check("simulation", feature.name, status, feature.detail, why, what)

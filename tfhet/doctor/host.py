@@ -28,8 +28,6 @@ _NO_LIMIT = 2**30
 
 @dataclass(frozen=True)
 class HostFacts:
-    """One machine."""
-
     cpu: str
     cores: int
     cores_usable: int

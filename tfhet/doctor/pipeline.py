@@ -29,8 +29,6 @@ RANDOM = ("Random", "StatelessRandom", "StatefulUniform", "StatefulStandardNorma
 
 @dataclass(frozen=True)
 class PipelineFacts:
-    """One data set."""
-
     anatomy: Anatomy | None
     """None: it could not be built."""
     error: str = ""

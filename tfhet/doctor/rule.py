@@ -1,13 +1,50 @@
-"""Rules of the doctor, grouped by subject. A rule judges facts and looks at nothing else."""
+"""Rules of the doctor, by subject, and the checks that they make. A rule judges facts and looks at nothing else."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from dataclasses import asdict, dataclass
+from enum import Enum
+from typing import Any, Generic, TypeVar
 
-from tfhet.doctor.check import Check, Status
+
+class Status(str, Enum):
+    OK = "ok"
+    LIMITED = "limited"
+    """Works, with a limitation."""
+    MISSING = "missing"
+    """Not installed, or broken."""
+    WRONG = "wrong"
+    """Will fail."""
+    UNKNOWN = "not tried"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was examined, as people read it."""
+
+    section: str
+    name: str
+    status: Status
+    found: str
+    """A version, a number, or what is wrong."""
+    why: str
+    """Its purpose, or the consequence of what was found."""
+    what_to_do: str = ""
+    """Empty where the status is ok."""
+    is_needed: bool = False
+    """Whether nothing of tfhet works without it."""
+    issue: str = ""
+    """Issue on GitHub that reports the same, as OWNER/REPOSITORY#NUMBER."""
+
+    @property
+    def is_fatal(self) -> bool:
+        return self.status is Status.WRONG or (self.is_needed and self.status is Status.MISSING)
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "status": self.status.value}
+
 
 Facts = TypeVar("Facts")
 
@@ -39,8 +76,6 @@ Look = Callable[[Facts], "RuleAnswer | None"]
 
 @dataclass(frozen=True)
 class Rule(Generic[Facts]):
-    """One question."""
-
     name: str
     look: Look[Facts]
     why: str

@@ -27,8 +27,6 @@ LISTENS = ("bind", "DispatchServer", "DispatcherConfig", "WorkerServer", "Worker
 
 @dataclass(frozen=True)
 class Call:
-    """One call in the text."""
-
     name: str
     """Name, resolved to what was imported: `horovod.tensorflow.keras.init`, `ds.map`."""
     line: int
@@ -53,8 +51,6 @@ class Call:
 
 @dataclass(frozen=True)
 class ScriptFacts:
-    """One script."""
-
     path: str
     calls: tuple[Call, ...] = ()
     imports: frozenset[str] = frozenset()
@@ -115,8 +111,6 @@ def _mapped_functions(tree: ast.AST) -> set[str]:
 
 @dataclass(frozen=True)
 class _Reader:
-    """Finds the calls of a script."""
-
     names: dict[str, str]
     """Full name by local name."""
     mapped: set[str]

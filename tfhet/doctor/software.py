@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tfhet.doctor.check import Check, Status
-from tfhet.doctor.rule import RuleAnswer, Subject, limited, ok, wrong
+from tfhet.doctor.rule import Check, RuleAnswer, Status, Subject, limited, ok, wrong
 from tfhet.versions import versions
 
 LOAD_LIMIT_S = 120.0

@@ -231,8 +231,7 @@ class DecodeWindows {
       : height_(attributes.integer("height")),
         width_(attributes.integer("width")),
         channels_(attributes.integer("channels")),
-        sampling_{attributes.flag("antialias"), attributes.flag("confined")},
-        fast_(attributes.flag("fast")) {
+        sampling_{attributes.flag("antialias"), attributes.flag("confined")} {
     if (height_ < 1 || width_ < 1) tfhet::invalid("height and width are at least 1");
     if (channels_ != 1 && channels_ != 3) tfhet::invalid("channels are 1 or 3, not " + std::to_string(channels_));
   }
@@ -293,20 +292,17 @@ class DecodeWindows {
     const bool inks = info.jpeg_color_space == JCS_CMYK || info.jpeg_color_space == JCS_YCCK;
     info.out_color_space = channels_ == 1 ? JCS_GRAYSCALE : inks ? JCS_CMYK : JCS_RGB;
     info.dct_method = JDCT_IFAST;
-    const int shrink = fast_ ? shrinking(window) : 1;
-    info.scale_num = 1;
-    info.scale_denom = shrink;
     jpeg_start_decompress(&info);
 
     const int64_t rows = info.output_height, columns = info.output_width;
-    const Axis y = tfhet::axis<1>(window.top / shrink, window.height / shrink, height_, rows, sampling_, false);
-    const Axis x = tfhet::axis<2>(window.left / shrink, window.width / shrink, width_, columns, sampling_, flip);
+    const Axis y = tfhet::axis<1>(window.top, window.height, height_, rows, sampling_, false);
+    const Axis x = tfhet::axis<2>(window.left, window.width, width_, columns, sampling_, flip);
     // With a margin: at the edge of what is decoded, colours lack the neighbour that smooths them.
     JDIMENSION left = static_cast<JDIMENSION>(std::max<int64_t>(0, x.begin - MARGIN));
     const int64_t right = std::min<int64_t>(columns, x.end + MARGIN);
     JDIMENSION width = static_cast<JDIMENSION>(right - left);
     if (width < columns) jpeg_crop_scanline(&info, &left, &width);
-    if (quick) decompressor.quicken(int64_t{left} * shrink, (int64_t{left} + info.output_width) * shrink);
+    if (quick) decompressor.quicken(left, int64_t{left} + info.output_width);
     if (y.begin > 0) jpeg_skip_scanlines(&info, static_cast<JDIMENSION>(y.begin));
     // libjpeg-turbo writes a row that begins at a multiple of 32 bytes past the caches (movntdq in its jdcolext), and
     // ours are read at once: where rows happened to lie so, a batch took a quarter longer.
@@ -329,19 +325,11 @@ class DecodeWindows {
     return 0;
   }
 
-  // By how much the transform may shrink the image before it is resampled: it must not get smaller than the result.
-  int shrinking(Window window) const {
-    int by = 8;
-    while (by > 1 && (window.height < by * height_ || window.width < by * width_)) by /= 2;
-    return by;
-  }
-
   static constexpr int64_t MARGIN = 8;  // pixels; also keeps what is decoded wider than the smoothing needs
   static constexpr uintptr_t UNALIGNED = 8;
 
   int64_t height_, width_, channels_;
   Sampling sampling_;
-  bool fast_;
 };
 
 const tfhet::Op<Sizes> sizes{"TfhetImageSizes", {"contents: string"}, {"sizes: int32"}};
@@ -349,6 +337,6 @@ const tfhet::Op<DecodeWindows> decode_windows{
     "TfhetDecodeWindows",
     {"contents: string", "windows: float", "flips: bool"},
     {"images: uint8", "others: int32"},
-    {"height: int", "width: int", "channels: int", "antialias: bool", "confined: bool", "fast: bool"}};
+    {"height: int", "width: int", "channels: int", "antialias: bool", "confined: bool"}};
 
 }  // namespace

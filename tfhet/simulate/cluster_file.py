@@ -11,44 +11,30 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from tfhet.catalogue import NAME, Kind, Node, number, whole
 from tfhet.cluster import DNN_GROUP, cache_dir
 from tfhet.errors import JobFailed, UsageError, shown
 from tfhet.process import Child, OnLine, describe_exit
 
 DIGITS = "digits"
 """First part of a channel's directory that is demonstration data: `digits/train`."""
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 MOST_HOSTS = 100
-_OF_CONSTRUCTORS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""Errors of PyYAML's constructors that it does not turn into its own, such as for a 31st of February."""
-BOUNDS = {
-    "hosts": (0, MOST_HOSTS),
-    "ranks": (1, MOST_HOSTS),
-    "cpus": (0.01, 1000.0),
-    "memory_mib": (64.0, 1e8),
-    "mbit_per_s": (0.1, 1e7),
-    "latency_ms": (0.001, 1e4),
-    "loss_pct": (0.0001, 90.0),
+_TEXT = Kind(str, "a single value")
+_GROUP = {
+    "hosts": whole(0, MOST_HOSTS),
+    "ranks": whole(1, MOST_HOSTS),
+    "instance_type": NAME,
+    "cpus": number(0.01, 1000.0),
+    "memory_mib": number(64.0, 1e8),
+    "mbit_per_s": number(0.1, 1e7),
+    "latency_ms": number(0.001, 1e4),
+    "loss_pct": number(0.0001, 90.0),
 }
-"""Bounds of a group's numbers; those of whole numbers are whole."""
-
-
-class _Loader(yaml.SafeLoader):
-    """Safe YAML whose mappings stay small: a few nested merges (`<<`) would otherwise take for ever."""
-
-    def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        """Merges the mappings that `<<` names. Raises YAMLError when the result is too large."""
-        super().flatten_mapping(node)
-        if len(node.value) > MOST_HOSTS:
-            raise yaml.YAMLError(f"a mapping of more than {MOST_HOSTS} keys")
+"""Values that a group may have."""
 
 
 @dataclass(frozen=True)
 class GroupFile:
-    """One group of hosts."""
-
     hosts: int = 1
     """At least 0; SageMaker allows a group without hosts."""
     ranks: int = 1
@@ -67,8 +53,6 @@ class GroupFile:
 
 @dataclass(frozen=True)
 class ClusterFile:
-    """A simulated cluster."""
-
     name: str
     groups: Mapping[str, GroupFile]
     channels: Mapping[str, str] = field(default_factory=dict)
@@ -86,26 +70,17 @@ class ClusterFile:
 
     @classmethod
     def parse(cls, text: str, where: str) -> ClusterFile:
-        """Raises UsageError naming `where`, the field and what it may be."""
-        try:
-            document = yaml.load(text, _Loader)
-        except (yaml.YAMLError, *_OF_CONSTRUCTORS) as error:
-            raise UsageError(f"{where}: not YAML: {' '.join(str(error).split())[:500]}") from None
-        known = {f.name for f in fields(cls)}
-        document = _mapping(document, where, known)
-        name = document.get("name", Path(where).stem)
-        if not _is_name(name):
-            raise UsageError(f"{where}: name must be a word of letters, digits, '.', '_' and '-', not {shown(name)}")
-        groups = {
-            group: _group(group, value, where)
-            for group, value in _mapping(document.get("groups"), f"{where}: groups").items()
-        }
-        if not groups:
-            raise UsageError(f"{where}: groups is empty; a cluster needs at least one group")
+        """Raises UsageError naming `where`, the line, the field and what it may be."""
+        top = Node.parse(text, where)
+        if top is None:
+            raise UsageError(f"{where}: it is empty; a cluster needs groups")
+        parts = top.mapping([field.name for field in fields(cls)], needed=("groups",))
+        own = re.sub("[^A-Za-z0-9._-]+", "-", Path(where).stem)[:64].strip("._-") or "cluster"
+        name = parts["name"].value(NAME) if "name" in parts else own
+        groups = {name: _group(part) for name, part in parts["groups"].named(NAME).items()}
         if not 1 <= sum(group.hosts for group in groups.values()) <= MOST_HOSTS:
-            raise UsageError(f"{where}: a simulated cluster has 1 to {MOST_HOSTS} hosts")
-        channels = _named(document.get("channels"), f"{where}: channels", str, "NAME: DIRECTORY")
-        launcher = _named(document.get("launcher"), f"{where}: launcher", str | int | float, "ARGUMENT: VALUE")
+            raise parts["groups"].refused(f"1 to {MOST_HOSTS} hosts together")
+        channels, launcher = (_named(parts.get(each)) for each in ("channels", "launcher"))
         return cls(name, groups, channels, launcher)
 
 
@@ -131,41 +106,12 @@ def presets() -> list[str]:
     return sorted(item.name.removesuffix(".yaml") for item in found if item.name.endswith(".yaml"))
 
 
-def _is_name(value: object) -> bool:
-    return isinstance(value, str) and _NAME.fullmatch(value) is not None
+def _group(node: Node) -> GroupFile:
+    return GroupFile() if node.is_null else GroupFile(**node.values(_GROUP))
 
 
-def _group(name: object, value: object, where: str) -> GroupFile:
-    at = f"{where}: groups: {name}"
-    if not _is_name(name):
-        raise UsageError(f"{where}: groups: {shown(name)} is no name for a group")
-    given = _mapping(value if value is not None else {}, at, {f.name for f in fields(GroupFile)})
-    given = {entry: each for entry, each in given.items() if each is not None}
-    if not isinstance(given.get("instance_type", ""), str):
-        raise UsageError(f"{at}: instance_type must be text, not {shown(given['instance_type'])}")
-    for entry, (least, most) in BOUNDS.items():
-        amount = given.get(entry, least)
-        is_number = isinstance(amount, int | type(least)) and not isinstance(amount, bool)
-        if not is_number or not least <= amount <= most:
-            raise UsageError(f"{at}: {entry} must be a number from {least:g} to {most:g}, not {shown(amount)}")
-    return GroupFile(**given)
-
-
-def _named(value: object, where: str, kind: Any, wanted: str) -> dict[str, Any]:
-    found = _mapping(value or {}, where)
-    for name, each in found.items():
-        if not _is_name(name) or not isinstance(each, kind):
-            raise UsageError(f"{where}: {shown(name)}: expected {wanted}, not {shown(each)}")
-    return found
-
-
-def _mapping(value: object, where: str, known: set[str] | None = None) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise UsageError(f"{where}: expected NAME: VALUE pairs, not {shown(value)}")
-    for key in value:
-        if known is not None and key not in known:
-            raise UsageError(f"{where}: unknown field {shown(key)}; known: {', '.join(sorted(known))}")
-    return value
+def _named(node: Node | None) -> dict[str, str]:
+    return {} if node is None or node.is_null else {name: each.value(_TEXT) for name, each in node.named(NAME).items()}
 
 
 async def channel_directories(

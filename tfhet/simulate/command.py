@@ -16,9 +16,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     simulate = commands.add_parser("simulate", help="run a launcher on every host of a simulated cluster")
     option = simulate.add_argument
     option("cluster", nargs="?", help="a cluster file (YAML), or the name of a preset; none with --job")
-    option(
-        "--job", type=Path, metavar="JOB.yaml", help="a job file, with local: DIRECTORY per channel; words after -- win"
-    )
+    option("--job", type=Path, metavar="FILE", help="a job file, with local: DIRECTORY per channel; words after -- win")
     option("--list", action="store_true", help="list the presets")
     option(
         "--hosts",

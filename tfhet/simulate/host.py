@@ -11,14 +11,14 @@ import contextlib
 import itertools
 import json
 import random
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
 from tfhet.cluster import DATA, DNN, HostPaths, PortRange, Ports, free_ports
-from tfhet.container import SUBNET, Cgroup, Limits
+from tfhet.container import SUBNET, Cgroup, Limits, Partitions
 from tfhet.errors import TfhetError, UsageError
 from tfhet.process import Child
 from tfhet.simulate.fault import PRELOADED, Fault
@@ -29,8 +29,6 @@ from tfhet.simulate.submission import Submission
 
 @dataclass(frozen=True)
 class SimulatedHost:
-    """A host of a simulated cluster."""
-
     name: str
     group: str
     instance_type: str
@@ -203,7 +201,7 @@ class HostBackend(abc.ABC):
     starts_launchers: bool
     """Whether it starts the launchers themselves, not containers with launchers inside."""
     cuts_batches: bool
-    """Whether `cut` stops batches between hosts too, not only the launchers' link."""
+    """Whether `network.cut` stops batches between hosts too, not only the launchers' link."""
 
     def __init__(self, job: Submission, hosts: Hosts, env: Env, on_line: OnLine, faults: Faults = ()):
         """env: the simulator's environment. Raises UsageError for limits and faults that cannot be."""
@@ -248,13 +246,10 @@ class HostBackend(abc.ABC):
     def limit(self) -> None:
         """Imposes the limits of all hosts, also of hosts that start later."""
 
+    @property
     @abc.abstractmethod
-    def cut(self, hosts: Collection[str], way: str = "") -> None:
-        """Separates these hosts, by name, from all others. way: as in a `container.Partition`."""
-
-    @abc.abstractmethod
-    def heal(self, hosts: Collection[str], way: str = "") -> None:
-        """Takes one `cut` of these hosts back."""
+    def network(self) -> Partitions:
+        """The network of the hosts, between `open` and `close`."""
 
     async def impair(self, kind: str, host: str, amount: float | None) -> None:
         """Does a fault of a kind in `fault.IMPAIRMENTS` to a host."""

@@ -137,5 +137,4 @@ def ssh_files(scratch: Path) -> dict[str, str]:
 
 
 def with_package(path: str) -> str:
-    """A PYTHONPATH with this package."""
     return ":".join(filter(None, (str(_PACKAGE), path)))

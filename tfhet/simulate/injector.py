@@ -17,7 +17,7 @@ from tfhet.deadline import Deadline
 from tfhet.errors import TfhetError
 from tfhet.process import Child
 from tfhet.simulate.fault import CUTS, IMPAIRMENTS, ONCE, Fault
-from tfhet.simulate.host import HostBackend, SimulatedHost
+from tfhet.simulate.host import HostBackend, SimulatedHost, hosts_named
 from tfhet.simulate.other_jobs import damage_newest, leave_earlier_job, run_second_job
 from tfhet.simulate.targets import Population, Targets, lives
 
@@ -29,8 +29,6 @@ _SIGNALS = {"kill": signal.SIGKILL, "hang": signal.SIGSTOP, "sigterm": signal.SI
 
 @dataclass
 class Injector:
-    """Faults of one run."""
-
     faults: Sequence[Fault]
     targets: Targets
     backend: HostBackend
@@ -140,7 +138,7 @@ class Injector:
         serving = [Fault("hang", kind, name) for name in names for kind in kinds]
         way = fault.kind.partition("-")[2]
         self.report(f"fault {fault}: {', '.join(names)} cut off")
-        self.backend.cut(names, way)
+        self.backend.network.cut(names, way)
         stopped: list[psutil.Process] = []
         until = SYSTEM.monotonic() + (fault.for_s if fault.for_s is not None else float("inf"))
         try:
@@ -152,7 +150,7 @@ class Injector:
                 await asyncio.sleep(min(_POLL_S, left_s))
         finally:
             _signal(stopped, signal.SIGCONT)
-            self.backend.heal(names, way)
+            self.backend.network.heal(names, way)
 
     async def _impair(self, fault: Fault) -> None:
         names = [host.name for host in self._hosts(fault)]
@@ -174,7 +172,7 @@ class Injector:
             await asyncio.sleep(float("inf") if fault.for_s is None else fault.for_s * (not is_read))
 
     def _hosts(self, fault: Fault) -> list[SimulatedHost]:
-        return self.targets.named(fault.host)
+        return hosts_named(self.targets.hosts, fault.host)
 
     def _processes(self, fault: Fault) -> list[psutil.Process]:
         names = {host.name for host in self._hosts(fault)}

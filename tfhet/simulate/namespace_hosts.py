@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +61,6 @@ class NamespaceHosts(HostBackend):
 
     @property
     def network(self) -> Bridge:
-        """The hosts' network, between `open` and `close`."""
         assert self._bridge is not None
         return self._bridge
 
@@ -135,12 +134,6 @@ class NamespaceHosts(HostBackend):
         """The limit, of a kind of NETWORK, that a host has without a fault; None: no limit."""
         limits = self.limits[name]
         return {"rate": limits.bits_per_s, "delay": limits.latency_s, "loss": limits.loss_share}[kind]
-
-    def cut(self, hosts: Collection[str], way: str = "") -> None:
-        self.network.cut(hosts, way)
-
-    def heal(self, hosts: Collection[str], way: str = "") -> None:
-        self.network.heal(hosts, way)
 
     async def impair(self, kind: str, host: str, amount: float | None) -> None:
         if kind == "delay":

@@ -9,10 +9,10 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tfhet.container import Partition
+from tfhet.container import Partitions
 from tfhet.control import SECRET_VARIABLE, new_secret
 from tfhet.errors import UsageError
 from tfhet.process import Child
@@ -39,6 +39,10 @@ class ProcessHosts(HostBackend):
         self.not_limited = {word for limits in self.limits.values() for word in limits.lost_without_root()}
         self._network = Network(hosts, job.dnn_group)
         self._ring: Ring | None = None
+
+    @property
+    def network(self) -> Network:
+        return self._network
 
     async def open(self, channels: Mapping[str, Path]) -> None:
         self.channels = channels
@@ -91,12 +95,6 @@ class ProcessHosts(HostBackend):
 
     def limit(self) -> None:
         """Does nothing: the limits that need no root hold from the start."""
-
-    def cut(self, hosts: Collection[str], way: str = "") -> None:
-        self._network.cut(hosts, way)
-
-    def heal(self, hosts: Collection[str], way: str = "") -> None:
-        self._network.heal(hosts, way)
 
     async def connect(self, address: str, port: int) -> asyncio.StreamWriter:
         return (await asyncio.open_connection(address, port))[1]
@@ -174,17 +172,17 @@ class Forwarder:
             writer.write_eof()
 
 
-class Network:
+class Network(Partitions):
     """Partitions without root: hosts reach the leader's ports through forwarders, which can stop passing data.
 
     What a host's ranks read from the workers of others, and Horovod's ring between the ranks, are not cut.
     """
 
     def __init__(self, hosts: Sequence[SimulatedHost], dnn_group: str):
+        super().__init__()
         leader = next(host for host in hosts if host.group == dnn_group)
         targets = [leader.ports.control, *(leader.ports.plane[name][0] for name in leader.shared)]
         self._leader = leader.name
-        self._cuts: list[Partition] = []
         self._forwarders = {
             host.name: [
                 Forwarder(leader.address, port, target) for port, target in zip(host.detour, targets, strict=True)
@@ -199,19 +197,9 @@ class Network:
     async def close(self) -> None:
         await asyncio.gather(*(forwarder.close() for some in self._forwarders.values() for forwarder in some))
 
-    def cut(self, hosts: Collection[str], way: str = "") -> None:
-        """Stops data between these hosts and the leader's; if that is one of them, between it and all others."""
-        self._cuts.append(Partition(frozenset(hosts), way))
-        self._apply()
-
-    def heal(self, hosts: Collection[str], way: str = "") -> None:
-        """Takes one `cut` of these back."""
-        self._cuts.remove(Partition(frozenset(hosts), way))
-        self._apply()
-
-    def _apply(self) -> None:
+    def _aim(self) -> None:
         for host, forwarders in self._forwarders.items():
             ways = ((host, self._leader), (self._leader, host))
-            passes = [not any(cut.holds(*way) for cut in self._cuts) for way in ways]
+            passes = [not self.holds(*way) for way in ways]
             for forwarder in forwarders:
                 forwarder.pass_data(*passes)

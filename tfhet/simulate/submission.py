@@ -96,16 +96,13 @@ class Submission:
         return self.code / self.command[0]
 
     def seen_by(self, group: str, channels: Mapping[str, T]) -> dict[str, T]:
-        """The channels that a group sees."""
         return {name: each for name, each in channels.items() if group in self.channel_groups.get(name, (group,))}
 
     def mode(self, channel: str) -> str:
-        """The input mode of a channel."""
         return self.input_modes.get(channel, self.input_mode)
 
     @property
     def settings(self) -> LaunchSettings:
-        """The launcher's settings in the command."""
         return LaunchSettings.parse(self.command[1:])[0]
 
     @property
@@ -123,7 +120,6 @@ class Submission:
 
     @property
     def dnn_group(self) -> str:
-        """Name of the group that trains."""
         return self.cluster.training_group(self.settings.dnn_group)
 
     def role(self, group: str) -> Role:

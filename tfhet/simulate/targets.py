@@ -36,13 +36,9 @@ class Targets:
     def ranks(self) -> int:
         return sum(host.ranks for host in self.hosts if host.group == self.dnn_group)
 
-    def named(self, name: str) -> list[SimulatedHost]:
-        """As `hosts_named`."""
-        return hosts_named(self.hosts, name)
-
     def check(self, fault: Fault) -> None:
         """Raises UsageError for a fault whose target does not exist."""
-        hosts = self.named(fault.host)
+        hosts = hosts_named(self.hosts, fault.host)
         if not hosts:
             counts = Counter(host.role for host in self.hosts)
             known = [f"{role}-{n + 1}" for role in sorted(counts) for n in range(counts[role])]
@@ -100,7 +96,6 @@ class Population:
 
 
 def has_launchers(pid: int) -> bool:
-    """Whether a launcher runs below a process."""
     return any(_ask(process.name, "") == LAUNCHER_NAME for process in Population.below(pid).everything)
 
 
@@ -119,7 +114,6 @@ def lives(process: psutil.Process) -> bool:
 
 
 def rank_of(process: psutil.Process) -> int | None:
-    """Rank in the process's environment; None without one."""
     with contextlib.suppress(TfhetError):
         if rank := strategies.rank_of(_ask(process.environ, {})):
             return rank.rank

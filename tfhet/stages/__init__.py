@@ -12,40 +12,43 @@
 from __future__ import annotations
 
 from tfhet.stages import randomness
-from tfhet.stages.affine import Affine, RandomAffine
 from tfhet.stages.call_syntax import chain, parse, text
-from tfhet.stages.center_crop import CenterCrop, ResizedCenterCrop
 from tfhet.stages.chains import CHAINS
-from tfhet.stages.choice import Choice
-from tfhet.stages.color_jitter import ColorJitter
-from tfhet.stages.colour import RandomHue
-from tfhet.stages.contrast import Autocontrast, Equalize, RandomContrast
-from tfhet.stages.conversion import Cast, Rescale
+from tfhet.stages.choice import Choice, OneOf, Probability
+from tfhet.stages.colour import ColorJitter, Grayscale, RandomHue, RandomSaturation
+from tfhet.stages.conversion import Cast, Normalize, Rescale
+from tfhet.stages.crop import CenterCrop, Pad, RandomCrop
 from tfhet.stages.decoding import Decode
+from tfhet.stages.filters import Dilate, Erode, GaussianBlur, Sharpen
 from tfhet.stages.fusion import PlacedStage, Step, fuse
-from tfhet.stages.gaussian_blur import GaussianBlur
-from tfhet.stages.gaussian_noise import GaussianNoise
-from tfhet.stages.mixup import Cutmix, Mixup
-from tfhet.stages.morphology import Dilate, Erode
-from tfhet.stages.motion import RandomRotation, RandomShear, RandomTranslation, RandomZoom
-from tfhet.stages.normalize import Normalize
-from tfhet.stages.one_hot import OneHot
-from tfhet.stages.one_of import OneOf, Probability
-from tfhet.stages.pad import Pad
+from tfhet.stages.mixup import Cutmix, Mixup, OneHot, WithPartner
+from tfhet.stages.motion import (
+    Affine,
+    RandomAffine,
+    RandomFlip,
+    RandomRotation,
+    RandomShear,
+    RandomTranslation,
+    RandomZoom,
+)
 from tfhet.stages.painting import Cutout, RandomErasing
-from tfhet.stages.partner import WithPartner
 from tfhet.stages.policy import Policy, RandAugment, TrivialAugment
-from tfhet.stages.random_crop import RandomCrop
-from tfhet.stages.random_flip import RandomFlip
-from tfhet.stages.random_resized_crop import RandomResizedCrop
 from tfhet.stages.registry import get, load_plugins, names, register
-from tfhet.stages.resize import Resize
-from tfhet.stages.saturation import Grayscale, RandomSaturation
-from tfhet.stages.sharpen import Sharpen
+from tfhet.stages.resize import RandomResizedCrop, Resize, ResizedCenterCrop
 from tfhet.stages.spec import ImageSpec
 from tfhet.stages.stage import Stage, Within
 from tfhet.stages.stream import Batch, Cache, Interleave, Prefetch, Repeat, Shuffle, Stream
-from tfhet.stages.tone import Gamma, Invert, Posterize, RandomBrightness, Solarize
+from tfhet.stages.tone import (
+    Autocontrast,
+    Equalize,
+    Gamma,
+    GaussianNoise,
+    Invert,
+    Posterize,
+    RandomBrightness,
+    RandomContrast,
+    Solarize,
+)
 
 # fmt: off
 __all__ = [

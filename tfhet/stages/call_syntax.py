@@ -68,7 +68,6 @@ def _stage(statement: ast.stmt, text: str) -> Stage:
 
 
 def _nested(node: ast.expr, text: str) -> object:
-    """Returns the stage, or the tuple of stages, of an argument."""
     if isinstance(node, (ast.List, ast.Tuple)):
         return tuple(_nested(each, text) for each in node.elts)
     return _stage(ast.Expr(node), text)

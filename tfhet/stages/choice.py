@@ -1,17 +1,72 @@
-"""A stage that holds other stages and draws, for each image, the one that is applied."""
+"""Stages that hold other stages and draw, for each image, what is applied: one_of and probability."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 import tensorflow as tf
 
 from tfhet.stages import randomness
-from tfhet.stages.dealing import chosen, derived, prefix, routed
+from tfhet.stages.registry import register
 from tfhet.stages.spec import ImageSpec
-from tfhet.stages.stage import Stage
+from tfhet.stages.stage import Fraction, Stage
 from tfhet.stages.stream import Stream
+
+Part = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
+"""Function from ([some, ...] of the values, their places int32 [some]) to [some, ...]."""
+
+
+def dealt_out(values: tf.Tensor, choice: tf.Tensor, parts: Sequence[Part]) -> tf.Tensor:
+    """Returns [batch, ...] in which each row is the result of the part that `choice` names.
+
+    values: [batch, ...]. choice: int32 [batch], from 0 to below the number of parts. All parts return rows of one shape
+    and dtype. It copies each image twice: 11 us for a 224x224 RGB image of uint8, where a tf.where takes 55.
+    """
+    places = tf.dynamic_partition(tf.range(tf.shape(values)[0]), choice, len(parts))
+    results = [part(tf.gather(values, at), at) for part, at in zip(parts, places, strict=True)]
+    joined = tf.dynamic_stitch(places, results)
+    joined.set_shape([None, *results[0].shape[1:]])
+    return joined
+
+
+def chosen(draws: tf.Tensor, shares: Sequence[float]) -> tf.Tensor:
+    """Returns int32 [batch], i with probability shares[i]. draws: float32 [batch], uniform from 0 to below 1."""
+    ends = tf.constant(list(itertools.accumulate(shares))[:-1], tf.float32)
+    return tf.reduce_sum(tf.cast(draws[:, tf.newaxis] >= ends, tf.int32), axis=1)
+
+
+def derived(keys: tf.Tensor, name: str, position: int) -> tf.Tensor:
+    """Returns the keys, uint64 [batch], of a stage inside the one to which `keys` belong."""
+    digest = hashlib.blake2b(f"{name}/{position}".encode(), digest_size=8).digest()
+    return randomness.absorb(keys, tf.constant(int.from_bytes(digest, "little"), tf.uint64))
+
+
+def routed(
+    branches: Sequence[Stage | None],
+    values: tf.Tensor,
+    parameters: Mapping[str, tf.Tensor],
+    run: Callable[[Stage, tf.Tensor, Mapping[str, tf.Tensor]], tf.Tensor],
+) -> tf.Tensor:
+    """Returns [batch, ...]: what `run` makes of each row by the branch that was drawn for it, and its parameters."""
+
+    def part(at: int, branch: Stage | None) -> Part:
+        if branch is None:
+            return lambda some, places: some
+        before = prefix(branch, at)
+        own = {name.removeprefix(before): value for name, value in parameters.items() if name.startswith(before)}
+        return lambda some, places: run(branch, some, {name: tf.gather(v, places) for name, v in own.items()})
+
+    return dealt_out(values, parameters["choice"], [part(at, branch) for at, branch in enumerate(branches)])
+
+
+def prefix(branch: Stage, at: int) -> str:
+    """Returns what comes before the names of a branch's own parameters."""
+    return f"{branch.name}:{at}/"
 
 
 class Choice(Stage):
@@ -94,16 +149,71 @@ class Choice(Stage):
             return labels
         return routed(self.branches, labels, parameters, lambda branch, part, own: branch.labels(part, own))
 
-    def config(self) -> dict[str, object]:
-        """Returns the fields by name; a stage as its name and its own fields."""
-        return {name: _as_json(value) for name, value in super().config().items()}
-
 
 def _named(branch: Stage | None) -> str:
     return "leaving an image unchanged" if branch is None else branch.name
 
 
-def _as_json(value: object) -> object:
-    if isinstance(value, Stage):
-        return {"name": value.name, **value.config()}
-    return [_as_json(each) for each in value] if isinstance(value, (list, tuple)) else value
+@register("one_of")
+@dataclass(frozen=True)
+class OneOf(Choice):
+    """Each image goes through one stage that is drawn for it: `one_of(posterize(4), solarize(128))`.
+
+    Each stage works only on the images that drew it. The stages must agree on shape, dtype and range.
+    """
+
+    stages: tuple[Stage, ...]
+    """Stages to choose from, at least two; any stages of images, also random ones."""
+    weights: tuple[float, ...] = ()
+    """Relative probability of each stage, in any unit: `weights=(3, 1)`. Empty: all are equally likely."""
+
+    variadic: ClassVar[str] = "stages"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.stages, (tuple, list)) or len(self.stages) < 2:
+            self.refuse(f"chooses among at least two stages, not {self.stages!r}")
+        weights = self.weights
+        numbers = isinstance(weights, (tuple, list)) and all(type(n) in (int, float) for n in weights)
+        if not numbers or not all(0.0 <= n < math.inf for n in weights) or (weights and not sum(weights) > 0.0):
+            self.refuse(f"weights are numbers from 0, not all of them 0; not {weights!r}")
+        if weights and len(weights) != len(self.stages):
+            self.refuse(f"{len(weights)} weights for {len(self.stages)} stages")
+        object.__setattr__(self, "stages", tuple(self.stages))
+        object.__setattr__(self, "weights", tuple(float(n) for n in weights))
+        self.check_branches()
+
+    @property
+    def branches(self) -> tuple[Stage | None, ...]:
+        return self.stages
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        weights = self.weights or (1.0,) * len(self.stages)
+        return tuple(weight / sum(weights) for weight in weights)
+
+
+@register("probability")
+@dataclass(frozen=True)
+class Probability(Choice):
+    """Each image goes through the stage with a probability: `probability(gaussian_blur(5, 1.0), 0.5)`.
+
+    An image that is not chosen costs a copy. The stage must keep shape, dtype and range.
+    """
+
+    stage: Stage
+    """Stage that is applied; any stage of images, also a random one."""
+    p: Fraction = 0.5
+    """Probability that it is applied to an image, from 0 to 1."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check_branches()
+
+    @property
+    def branches(self) -> tuple[Stage | None, ...]:
+        return None, self.stage
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        return 1.0 - self.p, self.p

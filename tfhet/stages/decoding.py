@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import tensorflow as tf
 
 from tfhet import native
 from tfhet.stages import resampling
 from tfhet.stages.registry import register
+from tfhet.stages.resampling import Scaling
 from tfhet.stages.spec import ImageSpec
 from tfhet.stages.stage import Stage
 
@@ -33,17 +34,12 @@ class Decode(Stage):
     image that is used is decoded.
     """
 
-    channels: int = 3
+    channels: Annotated[int, (1, 3)] = 3
     """Channels of the result: 1 (grey) or 3 (RGB)."""
 
     keeps_shape: ClassVar[bool] = False
     keeps_range: ClassVar[bool] = False
     takes: ClassVar[tuple[str, ...]] = ("encoded",)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.channels not in (1, 3):
-            self.refuse(f"channels are 1 or 3, not {self.channels}")
 
     def spec(self, spec: ImageSpec) -> ImageSpec:
         self.admit(spec)
@@ -75,43 +71,24 @@ def sizes(contents: tf.Tensor) -> tf.Tensor:
 
 
 def decode_windows(
-    contents: tf.Tensor,
-    windows: tf.Tensor,
-    flips: tf.Tensor | None,
-    height: int,
-    width: int,
-    channels: int = 3,
-    antialias: bool = False,
-    confined: bool = True,
-    fast: bool = False,
+    contents: tf.Tensor, windows: tf.Tensor, flips: tf.Tensor | None, scaling: Scaling, channels: int = 3
 ) -> tf.Tensor:
     """Returns what `resampling.resize_windows` does for images in their files: uint8 [batch, height, width, channels].
 
-    contents: string [batch], as for `decode`. fast: whether the JPEG transform may shrink an image by 2, 4 or 8 before
-    it is resized, where its window is at least that much larger than the result. Raises InvalidArgumentError for a file
-    that cannot be decoded and for a window outside its image, with the place in the batch of a JPEG image.
+    contents: string [batch], as for `decode`. Raises InvalidArgumentError for a file that cannot be decoded and for a
+    window outside its image, with the place in the batch of a JPEG image.
     """
     windows = tf.cast(windows, tf.float32)
     flips = tf.zeros(tf.shape(contents)[:1], tf.bool) if flips is None else flips
     operations = native.ops("jpeg")
     if operations is None:
-        return plain(contents, windows, flips, height, width, channels, antialias, confined)
-    images, others = operations.tfhet_decode_windows(
-        contents,
-        windows,
-        flips,
-        height=height,
-        width=width,
-        channels=channels,
-        antialias=antialias,
-        confined=confined,
-        fast=fast,
-    )
+        return plain(contents, windows, flips, scaling, channels)
+    images, others = operations.tfhet_decode_windows(contents, windows, flips, **vars(scaling), channels=channels)
 
     def other(item: tuple[tf.Tensor, tf.Tensor, tf.Tensor]) -> tf.Tensor:
         content, window, flip = (tensor[None] for tensor in item)
         image = _whole(content[0], channels)[None]
-        return resampling.resize_windows(image, window, flip, height, width, antialias, confined)[0]
+        return resampling.resize_windows(image, window, flip, scaling)[0]
 
     def completed() -> tf.Tensor:
         # Few operations, because every iterator of a data set sets them up again.
@@ -120,33 +97,24 @@ def decode_windows(
         return tf.tensor_scatter_nd_update(images, others[:, None], decoded)
 
     result = tf.cond(tf.size(others) > 0, completed, lambda: images)
-    return native.shaped(result, [contents.shape[0], height, width, channels])
+    return native.shaped(result, [contents.shape[0], scaling.height, scaling.width, channels])
 
 
-def plain(
-    contents: tf.Tensor,
-    windows: tf.Tensor,
-    flips: tf.Tensor,
-    height: int,
-    width: int,
-    channels: int = 3,
-    antialias: bool = False,
-    confined: bool = True,
-) -> tf.Tensor:
+def plain(contents: tf.Tensor, windows: tf.Tensor, flips: tf.Tensor, scaling: Scaling, channels: int = 3) -> tf.Tensor:
     """Does the same as `decode_windows` by TensorFlow's own operations; flips are a tensor."""
 
     def one(item: tuple[tf.Tensor, tf.Tensor, tf.Tensor]) -> tf.Tensor:
         content, window, flip = item
         size = _size(content)
-        box = resampling.bounds(window[None], size[None], height, width, antialias, confined, MARGIN)[0]
+        box = resampling.bounds(window[None], size[None], scaling, MARGIN)[0]
         part = tf.cond(
             _is_jpeg(content),
             lambda: tf.io.decode_and_crop_jpeg(content, box, channels=channels),
             lambda: tf.slice(_whole(content, channels), [box[0], box[1], 0], [box[2], box[3], channels]),
         )
         window -= tf.concat([tf.cast(box[:2], tf.float32), [0.0, 0.0]], axis=0)
-        resized = resampling.plain(part[None], window[None], flip[None], height, width, antialias, confined)[0]
-        return tf.ensure_shape(resized, [height, width, channels])
+        resized = resampling.plain(part[None], window[None], flip[None], scaling)[0]
+        return tf.ensure_shape(resized, [scaling.height, scaling.width, channels])
 
     return tf.map_fn(one, (contents, windows, flips), fn_output_signature=tf.uint8)
 

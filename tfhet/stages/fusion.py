@@ -25,15 +25,13 @@ from typing import ClassVar
 import tensorflow as tf
 
 from tfhet.stages import decoding
-from tfhet.stages.geometric import Geometric
 from tfhet.stages.levels import lookup
 from tfhet.stages.line import Line, apply_line
-from tfhet.stages.projection import composed, project
-from tfhet.stages.random_flip import RandomFlip
-from tfhet.stages.resampling import resize_windows
+from tfhet.stages.motion import RandomFlip
+from tfhet.stages.projection import Geometric, composed, project
+from tfhet.stages.resampling import Window, resize_windows
 from tfhet.stages.spec import ImageSpec
 from tfhet.stages.stage import Stage
-from tfhet.stages.window import Window
 
 Drawn = Mapping[str, tf.Tensor]
 """The random parameters of one stage."""
@@ -97,7 +95,7 @@ class Resampling(Step):
         window, shape = _window(self), tf.shape(images)
         place = window.windows(drawn[0], tf.tile(shape[tf.newaxis, 1:3], [shape[0], 1]))
         flips = drawn[-1].get("flip_horizontal")
-        return resize_windows(images, place, flips, window.height, window.width, window.antialias, window.confined)
+        return resize_windows(images, place, flips, window.scaling)
 
 
 class Decoding(Step):
@@ -117,11 +115,8 @@ class Decoding(Step):
             images,
             window.windows(drawn[1], decoding.sizes(images)),
             drawn[-1].get("flip_horizontal"),
-            window.height,
-            window.width,
+            window.scaling,
             self.stages[-1].output.channels,
-            window.antialias,
-            window.confined,
         )
 
 

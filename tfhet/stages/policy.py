@@ -27,16 +27,15 @@ import numpy as np
 import tensorflow as tf
 
 from tfhet.stages import levels, projection, randomness
-from tfhet.stages.color_jitter import ColorJitter
-from tfhet.stages.contrast import Autocontrast, Equalize
-from tfhet.stages.dealing import dealt_out
-from tfhet.stages.levels import FullRange, lookup
+from tfhet.stages.choice import dealt_out
+from tfhet.stages.colour import ColorJitter
+from tfhet.stages.filters import sharpened
+from tfhet.stages.levels import FullRange, Statistics, lookup
 from tfhet.stages.line import Line, apply_line
 from tfhet.stages.registry import register
-from tfhet.stages.sharpen import sharpened
 from tfhet.stages.spec import ImageSpec
 from tfhet.stages.stage import Count, Within
-from tfhet.stages.statistics import Statistics
+from tfhet.stages.tone import Autocontrast, Equalize
 
 OPERATIONS = (
     "identity",

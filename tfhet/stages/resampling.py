@@ -7,57 +7,56 @@ linear interpolation, or as wide as a new pixel where `antialias` shrinks, as in
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
 import tensorflow as tf
 
 from tfhet import native
+from tfhet.stages.spec import ImageSpec
+from tfhet.stages.stage import Stage
 
 
-def resize_windows(
-    images: tf.Tensor,
-    windows: tf.Tensor,
-    flips: tf.Tensor | None,
-    height: int,
-    width: int,
-    antialias: bool = False,
-    confined: bool = True,
-) -> tf.Tensor:
+@dataclass(frozen=True)
+class Scaling:
+    """The size to which windows are resized, in pixels, and how."""
+
+    height: int
+    width: int
+    antialias: bool = False
+    confined: bool = True
+    """Whether the window's own edge is repeated beyond it, as if it had been cut out first; else the pixels around it
+    count, up to the image's edge."""
+
+
+def resize_windows(images: tf.Tensor, windows: tf.Tensor, flips: tf.Tensor | None, scaling: Scaling) -> tf.Tensor:
     """Returns windows of images, resized to [batch, height, width, C] of the same dtype; uint8 is rounded.
 
     images: uint8 or float32 [batch, H, W, C]. windows: float32 [1 or batch, 4], first row, first column, rows and
     columns, in pixels of the images or fractions of them. flips: bool [1 or batch], whether left and right are
-    exchanged; None for no flips. confined: whether the window's own edge is repeated beyond it, as if it had been cut
-    out first; else the pixels around it count, up to the image's edge.
+    exchanged; None for no flips.
     """
     windows = tf.cast(windows, tf.float32)
     flips = tf.zeros([1], tf.bool) if flips is None else flips
     operations = native.ops("resize")
     if operations is None:
-        result = plain(images, windows, flips, height, width, antialias, confined)
+        result = plain(images, windows, flips, scaling)
     else:
-        result = operations.tfhet_resize_windows(
-            images, windows, flips, height=height, width=width, antialias=antialias, confined=confined
-        )
-    return native.shaped(result, [images.shape[0], height, width, images.shape[3]])
+        result = operations.tfhet_resize_windows(images, windows, flips, **vars(scaling))
+    return native.shaped(result, [images.shape[0], scaling.height, scaling.width, images.shape[3]])
 
 
-def plain(
-    images: tf.Tensor,
-    windows: tf.Tensor,
-    flips: tf.Tensor,
-    height: int,
-    width: int,
-    antialias: bool = False,
-    confined: bool = True,
-) -> tf.Tensor:
+def plain(images: tf.Tensor, windows: tf.Tensor, flips: tf.Tensor, scaling: Scaling) -> tf.Tensor:
     """Does the same as `resize_windows` by TensorFlow's own operations; flips are a tensor, bool [1 or batch]."""
     values, batch = tf.cast(images, tf.float32), tf.shape(images)[0]
     windows, flips = tf.broadcast_to(windows, [batch, 4]), tf.broadcast_to(flips, [batch])
-    for axis, size in ((0, height), (1, width)):
+    for axis, size in ((0, scaling.height), (1, scaling.width)):
         begin, length, limit = windows[:, axis], windows[:, 2 + axis], tf.shape(images)[1 + axis]
-        centres, low, high = _centres(begin, length, size, limit, confined)
+        centres, low, high = _centres(begin, length, size, limit, scaling.confined)
         if axis == 1:
             centres = tf.where(flips[:, None], centres[:, ::-1], centres)
-        if antialias:
+        if scaling.antialias:
             support = tf.maximum(length / float(size), 1.0)[:, None, None]
             values = _weighted(values, centres, low, high, support, axis)
         else:
@@ -65,18 +64,16 @@ def plain(
     return values if images.dtype == tf.float32 else tf.saturate_cast(tf.round(values), images.dtype)
 
 
-def bounds(
-    windows: tf.Tensor, sizes: tf.Tensor, height: int, width: int, antialias: bool, confined: bool, margin: int = 0
-) -> tf.Tensor:
+def bounds(windows: tf.Tensor, sizes: tf.Tensor, scaling: Scaling, margin: int = 0) -> tf.Tensor:
     """Returns the part of each image that `resize_windows` reads, with a margin of pixels: int32 [batch, 4].
 
     It is first row, first column, rows and columns. sizes: int32 [batch, 2], rows and columns of the images.
     """
     result = []
-    for axis, size in ((0, height), (1, width)):
+    for axis, size in ((0, scaling.height), (1, scaling.width)):
         begin, length, limit = windows[:, axis], windows[:, 2 + axis], sizes[:, axis]
-        centres, low, high = _centres(begin, length, size, limit, confined)
-        support = tf.maximum(length / float(size), 1.0) if antialias else 1.0
+        centres, low, high = _centres(begin, length, size, limit, scaling.confined)
+        support = tf.maximum(length / float(size), 1.0) if scaling.antialias else 1.0
         first = tf.maximum(tf.floor(centres[:, 0] - support), low[:, 0])
         end = tf.minimum(tf.math.ceil(centres[:, -1] + support) + 1.0, high[:, 0])
         first = tf.maximum(tf.cast(first, tf.int32) - margin, 0)
@@ -122,3 +119,59 @@ def _weighted(
     weights = tf.where((pixels >= low[..., None]) & (pixels < high[..., None]), weights, 0.0)
     weights /= tf.reduce_sum(weights, axis=2, keepdims=True)
     return tf.einsum("boh,bhwc->bowc" if axis == 0 else "bow,bhwc->bhoc", weights, values)
+
+
+class Window(Stage):
+    """A stage that is one bilinear sampling of a window of each image.
+
+    A window depends only on the size of its image, so that after `decode` only the window has to be decoded.
+    """
+
+    keeps_shape: ClassVar[bool] = False
+    takes: ClassVar[tuple[str, ...]] = ("images", "ragged")
+    confined: ClassVar[bool] = True
+    """Whether the window's own edge is repeated beyond it; else the image continues there."""
+
+    height: int
+    width: int
+    antialias: bool
+
+    def spec(self, spec: ImageSpec) -> ImageSpec:
+        self.admit(spec)
+        return replace(spec, height=self.height, width=self.width, ragged=False)
+
+    @property
+    def bilinear(self) -> bool:
+        """Whether the stage is a bilinear sampling of its windows. If not, it needs decoded images of one size."""
+        return True
+
+    @property
+    def scaling(self) -> Scaling:
+        return Scaling(self.height, self.width, self.antialias, self.confined)
+
+    def windows(self, parameters: Mapping[str, tf.Tensor], sizes: tf.Tensor) -> tf.Tensor:
+        """Returns first row, first column, rows and columns of each window, in pixels of its image: float32 [batch, 4].
+
+        sizes: int32 [batch, 2], rows and columns of the images.
+        """
+        raise NotImplementedError
+
+    def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """Returns resized windows of images: [batch, height, width, channels], or the ragged result of `decode`."""
+        if isinstance(images, tf.RaggedTensor):
+            return self._of_many_sizes(images, parameters)
+        shape = tf.shape(images)
+        sizes = tf.tile(shape[None, 1:3], [shape[0], 1])
+        windows = self.windows(parameters, sizes)
+        return resize_windows(images, windows, None, self.scaling)
+
+    def _of_many_sizes(self, images: tf.RaggedTensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        rows = images.row_lengths()
+        columns = tf.gather(images.values.row_lengths(), images.row_starts())
+        windows = self.windows(parameters, tf.cast(tf.stack([rows, columns], axis=1), tf.int32))
+
+        def one(item: tuple[tf.RaggedTensor, tf.Tensor]) -> tf.Tensor:
+            image, window = item[0].to_tensor()[None], item[1][None]
+            return resize_windows(image, window, None, self.scaling)[0]
+
+        return tf.map_fn(one, (images, windows), fn_output_signature=tf.uint8)

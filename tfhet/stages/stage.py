@@ -90,6 +90,9 @@ class Stage:
     variadic: ClassVar[str] = ""
     """Field that takes all positional arguments when the stage is written as text; "" gives each field its own."""
 
+    ordered: ClassVar[tuple[str, ...]] = ()
+    """Names of two fields, the first of which is at most the second."""
+
     takes: ClassVar[tuple[str, ...]] = ("images",)
     """Forms of images that the stage accepts: see `ImageSpec.form`."""
 
@@ -117,7 +120,6 @@ class Stage:
 
     @property
     def relabels(self) -> bool:
-        """Whether `labels` changes anything."""
         return False
 
     def __init_subclass__(cls) -> None:
@@ -129,6 +131,9 @@ class Stage:
         hints = typing.get_type_hints(type(self), include_extras=True)
         for field in dataclasses.fields(self):
             object.__setattr__(self, field.name, self._typed(field.name, getattr(self, field.name), hints[field.name]))
+        ends = [getattr(self, name) for name in self.ordered]
+        if ends != sorted(ends):
+            self.refuse(f"{' is at most '.join(self.ordered)}, not {', '.join(map(str, ends))}")
 
     def _typed(self, field: str, value: Any, kind: Any) -> Any:
         notes: list[Any] = []
@@ -195,7 +200,3 @@ class Stage:
     def labels(self, labels: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Returns the changed labels, [batch, ...], with the same parameters as for the images."""
         return labels
-
-    def config(self) -> dict[str, object]:
-        """Returns all fields by name, as JSON values."""
-        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}

@@ -42,7 +42,6 @@ class ScalarFile:
         self._file.flush()
 
     def close(self) -> None:
-        """Closes the file. Raises OSError."""
         self._file.close()
 
 

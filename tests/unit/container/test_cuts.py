@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from tfhet.container import Partition
+from tfhet.container.bridge import Partition
 
 PAIRS = list(itertools.permutations("abc", 2))
 

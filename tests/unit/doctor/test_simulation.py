@@ -3,7 +3,7 @@ from __future__ import annotations
 from tfhet.container import kernel
 from tfhet.container.kernel import LOSE, NAMESPACE, KernelFeature
 from tfhet.doctor import Status
-from tfhet.doctor.simulation import simulation_checks as checks
+from tfhet.doctor.examination import simulation_checks as checks
 
 
 def found(name: str, there: bool | None, needed_for: tuple[str, ...] = (NAMESPACE,)):

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tfhet import native
 from tfhet.stages import Equalize, GaussianNoise, Grayscale, RandomSaturation, randomness
 from tfhet.stages.colour import mixed
-from tfhet.stages.contrast import equalizers
+from tfhet.stages.levels import Statistics
 from tfhet.stages.painting import painted
-from tfhet.stages.statistics import Statistics
+from tfhet.stages.tone import equalizers
 
 pytestmark = pytest.mark.skipif(not native.available("colour"), reason="compiled ops cannot be built here")
 RNG = np.random.default_rng(1)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import ndimage
 
 from tfhet import native
-from tfhet.stages.sharpen import sharpened
+from tfhet.stages.filters import sharpened
 
 pytestmark = pytest.mark.skipif(not native.available("filters"), reason="compiled ops cannot be built here")
 

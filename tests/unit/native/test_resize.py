@@ -9,6 +9,7 @@ from PIL import Image
 
 from tfhet import native
 from tfhet.stages import resampling
+from tfhet.stages.resampling import Scaling
 
 WAYS = {
     "plain": resampling.plain,
@@ -34,7 +35,7 @@ def straight(count: int = 6) -> tf.Tensor:
 @pytest.mark.parametrize("channels", [1, 2, 3, 4])
 def test_each_window_is_cut_and_resized(way, antialias, size, channels):
     batch = images("float32", channels)
-    ours = way(batch, tf.constant(np.float32(WINDOWS)), straight(), *size, antialias).numpy()
+    ours = way(batch, tf.constant(np.float32(WINDOWS)), straight(), Scaling(*size, antialias)).numpy()
     assert ours.shape == (6, *size, channels)
     for index, (top, left, rows, columns) in enumerate(WINDOWS):
         part = batch[index, top : top + rows, left : left + columns]
@@ -45,8 +46,8 @@ def test_each_window_is_cut_and_resized(way, antialias, size, channels):
 @pytest.mark.parametrize("antialias", [False, True])
 def test_uint8_is_rounded_to_the_nearest_level_and_mirrored_where_asked(way, antialias):
     windows, flips = tf.constant(np.float32(WINDOWS)), tf.constant([True, False] * 3)
-    exact = resampling.plain(images("float32"), windows, straight(), 17, 23, antialias).numpy()
-    ours = way(images(), windows, flips, 17, 23, antialias).numpy()
+    exact = resampling.plain(images("float32"), windows, straight(), Scaling(17, 23, antialias)).numpy()
+    ours = way(images(), windows, flips, Scaling(17, 23, antialias)).numpy()
     assert ours.dtype == np.uint8
     exact[::2] = exact[::2, :, ::-1]
     assert np.abs(ours - exact).max() < 0.501
@@ -56,7 +57,7 @@ def test_uint8_is_rounded_to_the_nearest_level_and_mirrored_where_asked(way, ant
 @pytest.mark.parametrize("size", [(10, 13), (30, 39)])
 def test_antialiasing_is_that_of_pillow(way, size):
     batch = images(count=1)
-    ours = way(batch, tf.constant([[3.0, 5.0, 36.0, 45.0]]), straight(1), *size, True, True).numpy()[0]
+    ours = way(batch, tf.constant([[3.0, 5.0, 36.0, 45.0]]), straight(1), Scaling(*size, True, True)).numpy()[0]
     part = Image.fromarray(batch[0, 3:39, 5:50].numpy())
     theirs = np.asarray(part.resize(size[::-1], Image.Resampling.BILINEAR))
     assert np.abs(np.int32(ours) - theirs).max() <= 1  # Pillow rounds between its two passes
@@ -69,7 +70,7 @@ def test_a_window_that_is_not_confined_is_a_part_of_the_whole_image_resized(way,
     whole = tf.image.resize(batch, [25, 27], antialias=antialias).numpy()
     step = np.array([40 / 25, 52 / 27])
     window = np.float32([[*(np.array([4, 6]) * step), *(np.array([12, 14]) * step)]])
-    ours = way(batch, tf.constant(window), straight(1), 12, 14, antialias, False).numpy()
+    ours = way(batch, tf.constant(window), straight(1), Scaling(12, 14, antialias, False)).numpy()
     np.testing.assert_allclose(ours, whole[:, 4:16, 6:20], atol=0.01)
 
 
@@ -79,13 +80,13 @@ def test_a_window_that_is_not_confined_is_a_part_of_the_whole_image_resized(way,
 @pytest.mark.parametrize("antialias", [False, True])
 def test_tiny_images_are_enlarged(way, size, channels, antialias):
     batch = images("float32", channels, *size, 2)
-    ours = way(batch, tf.constant([[0.0, 0.0, *map(float, size)]] * 2), straight(2), 6, 9, antialias).numpy()
+    ours = way(batch, tf.constant([[0.0, 0.0, *map(float, size)]] * 2), straight(2), Scaling(6, 9, antialias)).numpy()
     np.testing.assert_allclose(ours, tf.image.resize(batch, [6, 9], antialias=antialias), atol=1e-3)
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])
 def test_a_batch_without_images_is_one(dtype):
-    empty = resampling.resize_windows(images(dtype)[:0], tf.zeros([0, 4]), None, 8, 9)
+    empty = resampling.resize_windows(images(dtype)[:0], tf.zeros([0, 4]), None, Scaling(8, 9))
     assert empty.shape == (0, 8, 9, 3) and empty.dtype.name == dtype
 
 
@@ -96,14 +97,16 @@ def test_bounds_are_what_is_read():
             windows = np.float32([[*random.uniform(0, 20, 2), *random.uniform(1, 20, 2)] for _ in range(20)])
             sizes = np.int32([[40, 52]] * 20)
             batch = images("float32", 1, count=20).numpy()
-            boxes = resampling.bounds(tf.constant(windows), tf.constant(sizes), 9, 7, antialias, confined).numpy()
-            expected = resampling.plain(tf.constant(batch), windows, straight(20), 9, 7, antialias, confined)
+            boxes = resampling.bounds(
+                tf.constant(windows), tf.constant(sizes), Scaling(9, 7, antialias, confined)
+            ).numpy()
+            expected = resampling.plain(tf.constant(batch), windows, straight(20), Scaling(9, 7, antialias, confined))
             for index, (top, left, rows, columns) in enumerate(boxes):
                 rest = np.full_like(batch[index], 1e6)
                 inside = np.s_[top : top + rows, left : left + columns]
                 rest[inside] = batch[index][inside]
                 batch[index] = rest
-            ours = resampling.plain(tf.constant(batch), windows, straight(20), 9, 7, antialias, confined)
+            ours = resampling.plain(tf.constant(batch), windows, straight(20), Scaling(9, 7, antialias, confined))
             np.testing.assert_allclose(ours, expected, atol=0.05)
 
 
@@ -139,8 +142,8 @@ def test_one_window_and_one_flip_stand_for_all(compiled, monkeypatch):
     images = tf.random.stateless_uniform([3, 8, 9, 3], (1, 2))
     window = tf.constant([[1.0, 2.0, 5.5, 6.0]])
     for flip in (True, False):
-        one = resampling.resize_windows(images, window, tf.constant([flip]), 4, 5)
-        all = resampling.resize_windows(images, tf.tile(window, [3, 1]), tf.constant([flip] * 3), 4, 5)
+        one = resampling.resize_windows(images, window, tf.constant([flip]), Scaling(4, 5))
+        all = resampling.resize_windows(images, tf.tile(window, [3, 1]), tf.constant([flip] * 3), Scaling(4, 5))
         np.testing.assert_array_equal(one, all)
 
 
@@ -151,6 +154,6 @@ def test_the_compiled_and_the_plain_way_agree_on_any_windows():
     flips = tf.constant(random.random(40) < 0.5)
     for antialias in (False, True):
         for confined in (False, True):
-            arguments = (tf.constant(windows), flips, 14, 11, antialias, confined)
+            arguments = (tf.constant(windows), flips, Scaling(14, 11, antialias, confined))
             ours = resampling.resize_windows(images("float32", count=40), *arguments)
             np.testing.assert_allclose(ours, resampling.plain(images("float32", count=40), *arguments), atol=0.02)

@@ -75,6 +75,7 @@ class Noted:
 
     def __init__(self):
         self.done: list[tuple] = []
+        self.network = self
 
     def cut(self, names: Collection[str], way: str = "") -> None:
         self.done.append(("cut", *names, way))

@@ -49,8 +49,7 @@ def keys(stage, count: int = 4) -> tf.Tensor:
 def both_ways(stage, drawn) -> list[np.ndarray]:
     """Decoded whole and then cut; and no more decoded than the window."""
     windows = stage.windows(drawn, decoding.sizes(contents()))
-    options = {"antialias": stage.antialias, "confined": stage.confined}
-    direct = decoding.decode_windows(contents(), windows, None, stage.height, stage.width, 3, **options)
+    direct = decoding.decode_windows(contents(), windows, None, stage.scaling, 3)
     return [stage.apply(Decode().apply(contents(), {}), drawn).numpy(), direct.numpy()]
 
 
@@ -93,7 +92,7 @@ def test_stages_that_make_one_size_do_so_and_want_decoded_images(stage):
 def test_what_is_decoded_is_not_decoded_again_and_channels_are_1_or_3():
     with pytest.raises(UsageError, match="stage decode: the images are already decoded"):
         Decode().spec(ImageSpec(32, 32, 3, "uint8", 0, 255))
-    with pytest.raises(UsageError, match="channels are 1 or 3, not 4"):
+    with pytest.raises(UsageError, match="unknown channels of stage decode 4; known: 1, 3"):
         Decode(4)
     with pytest.raises(UsageError, match="after decode the method must be bilinear, not area"):
         Resize(method="area").spec(RAGGED)
@@ -135,7 +134,7 @@ def test_windows_are_taken_in_a_graph_of_any_batch():
         drawn = stage.parameters(keys(stage, 2), RAGGED)
         whole_first = stage.apply(Decode().apply(batch, {}), drawn)
         windows = stage.windows(drawn, decoding.sizes(batch))
-        return whole_first, decoding.decode_windows(batch, windows, None, 20, 24)
+        return whole_first, decoding.decode_windows(batch, windows, None, stage.scaling)
 
     made = tf.data.Dataset.from_tensor_slices(contents()).batch(2).map(prepare)
     for first, second in made:

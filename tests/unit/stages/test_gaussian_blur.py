@@ -9,7 +9,7 @@ from scipy import ndimage
 
 from tfhet.errors import UsageError
 from tfhet.stages import GaussianBlur, ImageSpec
-from tfhet.stages.gaussian_blur import PADDINGS
+from tfhet.stages.filters import PADDINGS
 
 pytestmark = pytest.mark.usefixtures("backend")
 

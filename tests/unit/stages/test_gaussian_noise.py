@@ -7,7 +7,7 @@ from scipy import stats
 
 from tfhet.errors import UsageError
 from tfhet.stages import GaussianNoise, ImageSpec, randomness
-from tfhet.stages.gaussian_noise import normals
+from tfhet.stages.tone import normals
 
 pytestmark = pytest.mark.usefixtures("backend")
 

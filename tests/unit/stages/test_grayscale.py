@@ -52,5 +52,5 @@ def test_the_spec_has_the_channels_that_come_out():
 
 
 def test_two_channels_are_refused():
-    with pytest.raises(UsageError, match="grayscale: channels is 1 or 3, not 2"):
+    with pytest.raises(UsageError, match="unknown channels of stage grayscale 2; known: 1, 3"):
         Grayscale(2)

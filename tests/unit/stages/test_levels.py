@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tfhet import stages
 from tfhet.errors import UsageError
-from tfhet.stages import ImageSpec, levels, randomness, statistics
+from tfhet.stages import ImageSpec, levels, randomness
 
 pytestmark = pytest.mark.usefixtures("backend")
 
@@ -81,7 +81,7 @@ def test_values_are_rounded_to_the_nearest_level_and_clipped():
 def test_reducing_over_pixels_keeps_images_and_channels_apart(channels):
     batch = np.random.default_rng(1).random((5, 7, 4, channels)).astype(np.float32)
     for ours, exact in ((tf.reduce_mean, np.mean), (tf.reduce_min, np.min), (tf.reduce_max, np.max)):
-        reduced = statistics.over_pixels(ours, tf.constant(batch))
+        reduced = levels.over_pixels(ours, tf.constant(batch))
         np.testing.assert_allclose(reduced, exact(batch, axis=(1, 2), keepdims=True), atol=1e-6)
 
 

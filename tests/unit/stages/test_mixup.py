@@ -6,8 +6,8 @@ import tensorflow as tf
 
 from tfhet import native
 from tfhet.errors import UsageError
-from tfhet.stages import ImageSpec, Mixup, partner, randomness
-from tfhet.stages.partner import blended
+from tfhet.stages import ImageSpec, Mixup, mixup, randomness
+from tfhet.stages.mixup import blended
 
 SPEC = ImageSpec(6, 5, 3, "uint8", 0.0, 255.0)
 
@@ -52,7 +52,7 @@ def test_a_batch_of_one_stays_as_it_is_and_so_does_an_empty_one(backend, dtype):
 
 @pytest.mark.parametrize("alpha", [0.05, 0.2, 0.5, 0.99, 1.0, 1.5, 8.0, 1000.0, 1e6])
 def test_shares_have_the_distribution_beta(alpha):
-    values = partner.quantiles(alpha)
+    values = mixup.quantiles(alpha)
     expected = (np.arange(len(values)) + 0.5) / len(values)
     assert (np.diff(values) >= 0).all() and values[0] >= 0 and values[-1] <= 1
     at = tf.constant(alpha, tf.float64)

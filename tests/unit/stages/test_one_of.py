@@ -96,16 +96,6 @@ def test_labels_go_the_way_of_their_images():
     np.testing.assert_array_equal(labels[same], before[same])
 
 
-def test_the_configuration_holds_the_stages_by_name():
-    assert OneOf((Posterize(2), stages.Probability(Solarize(), 0.5))).config() == {
-        "stages": [
-            {"name": "posterize", "bits": 2},
-            {"name": "probability", "stage": {"name": "solarize", "threshold": 128}, "p": 0.5},
-        ],
-        "weights": [],
-    }
-
-
 def test_a_list_by_name_or_place_says_the_same_as_stages_one_after_the_other():
     stage = OneOf((Posterize(4), Solarize(128)), (3, 1))
     for text in (

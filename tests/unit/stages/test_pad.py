@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tfhet.errors import UsageError
 from tfhet.stages import ImageSpec, Pad, parse, text
-from tfhet.stages.pad import MODES
+from tfhet.stages.crop import MODES
 
 pytestmark = pytest.mark.usefixtures("backend")
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tfhet.errors import UsageError
 from tfhet.stages import ImageSpec, RandomResizedCrop, parse, randomness, text
-from tfhet.stages.random_resized_crop import TRIES
+from tfhet.stages.resize import TRIES
 
 SHAPES = [(32, 32), (20, 45), (61, 12)]
 

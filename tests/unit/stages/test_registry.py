@@ -142,7 +142,7 @@ def test_a_missing_argument_without_a_default_is_named(table):
 
 
 def test_a_name_that_is_taken_is_refused_with_its_owner(table):
-    with pytest.raises(UsageError, match=r"'dilate' is taken by tfhet\.stages\.morphology\.Dilate"):
+    with pytest.raises(UsageError, match=r"'dilate' is taken by tfhet\.stages\.filters\.Dilate"):
         stages.register("dilate")(type("Mine", (stages.Stage,), {}))
     with pytest.raises(UsageError, match="not an identifier"):
         stages.register("di-late")

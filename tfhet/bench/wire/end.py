@@ -17,8 +17,6 @@ from tfhet.clock import SYSTEM
 
 @dataclass(frozen=True)
 class End:
-    """An end that is open."""
-
     pull: Callable[[int], object]
     """Returns once that number of further batches are in this process's memory."""
     facts: dict[str, Any] = field(default_factory=dict)

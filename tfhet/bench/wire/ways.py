@@ -30,7 +30,6 @@ class Ways(contextlib.AsyncExitStack):
         return [await asyncio.to_thread(self.ready, *one) for one in begun]
 
     def environment(self, load: Load) -> Mapping[str, str]:
-        """Returns the environment of a load's processes."""
         return in_huge_pages(quiet(environment()), True)
 
     async def _served(self, load: Load) -> tuple[Load, dict[str, int], list[AnsweringProcess]]:

@@ -1,19 +1,88 @@
-"""Blurs images with a Gaussian filter, as `gaussian_filter2d` of tensorflow_addons does."""
+"""Stages that make each pixel of those around it: dilate, erode, gaussian_blur and sharpen."""
 
 from __future__ import annotations
 
 import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import numpy as np
 import tensorflow as tf
 
 from tfhet import native
+from tfhet.stages import levels
+from tfhet.stages.levels import FullRange
 from tfhet.stages.registry import register
 from tfhet.stages.spec import ImageSpec
-from tfhet.stages.stage import Count, Positive, Stage
+from tfhet.stages.stage import Count, Positive, PositiveOrZero, Stage
+
+
+class Morphology(Stage):
+    """Replaces each pixel by an extreme value of a square around it; pixels beyond the edge do not count."""
+
+    largest: ClassVar[bool]
+    """Whether it takes the largest value or the smallest."""
+    commutes_with_rescale: ClassVar[bool] = True
+
+    size: int
+    """Side of the square in pixels, from 1."""
+
+    def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        return extremes(images, self.size, self.largest)
+
+
+@register("dilate")
+@dataclass(frozen=True)
+class Dilate(Morphology):
+    """Replaces each pixel by the maximum of a square around it; the dtype stays.
+
+    It equals `tf.nn.dilation2d` with a filter of zeros, stride 1 and SAME padding.
+    """
+
+    size: Count = 3
+
+    largest: ClassVar[bool] = True
+
+
+@register("erode")
+@dataclass(frozen=True)
+class Erode(Morphology):
+    """Replaces each pixel by the minimum of a square around it; any range, and the dtype stays.
+
+    Pixels beyond the edge do not count. It is the negative of `dilate` on the negative image.
+    """
+
+    size: Count = 3
+
+    largest: ClassVar[bool] = False
+
+
+def extremes(images: tf.Tensor, size: int, largest: bool) -> tf.Tensor:
+    """Returns the largest or smallest value of `size` x `size` pixels around each pixel.
+
+    images: uint8 or float32 [batch, H, W, C]. An even square has one more pixel below and to the right.
+    """
+    if size == 1:
+        return images
+    ops = native.ops("morphology")
+    if ops is not None:
+        return native.shaped(ops.tfhet_morphology(images, size=size, largest=largest), images.shape)
+    # A square's maximum is the maximum over rows of the maximum over columns: 2 passes instead of size**2.
+    pick = tf.maximum if largest else tf.minimum
+    before = (size - 1) // 2
+    around = [before, size - 1 - before]
+    neutral = images.dtype.min if largest else images.dtype.max
+    result = tf.pad(images, [[0, 0], around, around, [0, 0]], constant_values=neutral)
+    for axis in (1, 2):
+        # The maximum over 2w neighbours is that of two maxima over w: log2(size) steps.
+        head, window = (slice(None),) * axis, 1
+        while window < size:
+            step = min(window, size - window)
+            result = pick(result[(*head, slice(None, -step))], result[(*head, slice(step, None))])
+            window += step
+    return result
+
 
 PADDINGS = {"CONSTANT": "constant", "REFLECT": "reflect", "SYMMETRIC": "symmetric"}
 """Names of paddings in tf.pad, and the same in numpy."""
@@ -108,3 +177,42 @@ class GaussianBlur(Stage):
         reached = np.pad(np.eye(length), (around, (0, 0)), mode=PADDINGS[self.padding])  # type: ignore[call-overload]
         parts = (weight * reached[tap : tap + length] for tap, weight in enumerate(self.weights()))
         return sum(parts, np.zeros((length, length))).astype(np.float32)
+
+
+@register("sharpen")
+@dataclass(frozen=True)
+class Sharpen(FullRange):
+    """Computes amount * x + (1 - amount) * smooth(x) and clips it, as Pillow's `ImageEnhance.Sharpness` and Addons do.
+
+    smooth(x) is the mean of 3x3 pixels with the centre counted five times; the outermost pixels stay unchanged. Images
+    are uint8 in 0..255 or float32 in 0..1; the dtype stays. uint8 results are rounded once, where Pillow and Addons
+    also round smooth(x).
+    """
+
+    amount: PositiveOrZero = 2.0
+    """Weight of the image: 0 is smooth, 1 changes nothing, 2 is sharp. From 0."""
+
+    shortest: ClassVar[int] = 2
+
+    def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        return sharpened(images, tf.constant([self.amount]))
+
+
+def sharpened(images: tf.Tensor, amounts: tf.Tensor) -> tf.Tensor:
+    """Sharpens each image by its own amount.
+
+    images: uint8 in 0..255 or float32 in 0..1, [batch, H, W, C]. amounts: float32 [batch], or [1] for all images.
+    """
+    softenings = (1.0 - amounts) / 13.0
+    ops = native.ops("filters")
+    if ops is not None:
+        return native.shaped(ops.tfhet_sharpen(images, softenings), images.shape)
+    # In lines of width * channels: over pixels of 3 values each, everything takes longer.
+    shape, channels = tf.shape(images), images.shape[3]
+    lines = tf.cast(tf.reshape(images, [shape[0], shape[1], shape[2] * channels]), tf.float32)
+    rows = lines[:, :-2] + lines[:, 1:-1] + lines[:, 2:]
+    box = rows[:, :, : -2 * channels] + rows[:, :, channels:-channels] + rows[:, :, 2 * channels :]
+    # smooth(x) - x = (box + 4 x) / 13 - x, on all pixels but the outermost.
+    softer = (box - 9.0 * lines[:, 1:-1, channels:-channels]) * softenings[:, tf.newaxis, tf.newaxis]
+    result = levels.restored(lines + tf.pad(softer, [[0, 0], [1, 1], [channels, channels]]), images.dtype)
+    return native.shaped(tf.reshape(result, shape), images.shape)
