@@ -150,7 +150,10 @@ class Reader:
                 ahead.is_offered = True
             while not self.is_offered(epoch) and self.stands() and not ahead.ends.wait(_POLL_S):
                 pass
-            iterator = iter(() if ahead.ends.is_set() else self.dataset(epoch, None, 0) or ())
+            # A plane that was restarted may have got the offer. It numbers its readers anew: what is opened there would
+            # come to a reader of the current epoch, too, which still asks by its old number (TF 2.15.1).
+            is_over = ahead.ends.is_set() or not self.stands()
+            iterator = iter(() if is_over else self.dataset(epoch, None, 0) or ())
             # Taking the first element, which has no example, begins the work on the others.
             return filter(_holds_examples, itertools.chain([next(iterator)], iterator))
 

@@ -21,6 +21,7 @@ from tfhet.placement import Pipeline, Rest
 from tfhet.planes import Delivery
 from tfhet.planes.tf_service.engine import whole_engine
 from tfhet.planes.tf_service.reader import WORKERS_S, ServiceReader
+from tfhet.planes.tf_service.transport import Transport
 from tfhet.source import IdSet, SyntheticSource
 from tfhet.strategies import JobContext
 from tfhet.strategies.solo import SoloCollective
@@ -225,6 +226,25 @@ def test_what_was_made_ready_ahead_at_a_dispatcher_without_the_mark_is_not_read(
     reader.offer(1)
     assert sum(len(delivery.ids) for delivery in reader.epoch(1)) == 10
     assert not reader.was_cut_off
+
+
+def test_nothing_is_opened_ahead_at_a_dispatcher_without_the_mark(renewed, monkeypatch):
+    """It would get the number that a reader of the current epoch has, whose next heartbeat may come only later: that
+    reader would get what was opened, too."""
+    opened: list[str] = []
+    read = Transport.read
+    monkeypatch.setattr(Transport, "read", lambda self, *how: opened.append(how[1]) or read(self, *how))
+    reader = ServiceReader(pipeline(), renewed.job())
+    reader.agree()
+    renewed.renew()
+    reader.ahead(1, offers=True)
+    assert reader.has_offered_ahead(1)
+    reader.close()
+    assert opened == []
+    reader.agree()
+    reader.ahead(1, offers=True)
+    assert reader.has_offered_ahead(1) and len(opened) == 1
+    reader.close()
 
 
 def test_what_is_made_ready_ahead_is_given_up_when_the_ranks_agree_anew(renewed):
