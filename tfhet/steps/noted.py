@@ -17,11 +17,16 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfhet import native
 from tfhet.clock import SYSTEM
 
-_ASYNCHRONOUS = ("_ParallelMapDataset", "_ParallelBatchDataset", "_ParallelInterleaveDataset", "_MapAndBatchDataset")
-"""Transformations after which tf.data puts a prefetch of its own, if they are the last (`inject_prefetch`)."""
+_ASYNCHRONOUS = (
+    "_PrefetchDataset",
+    "_ParallelMapDataset",
+    "_ParallelBatchDataset",
+    "_ParallelInterleaveDataset",
+    "_MapAndBatchDataset",
+)
+"""If the last transformation is none of these, tf.data prefetches after it (`inject_prefetch`, TensorFlow 2.15)."""
 _MARK = "_tfhet_noted"
 
 
@@ -41,12 +46,13 @@ class Note:
 class NotedDataset:
     """One data set of a script, with the notes of its deliveries."""
 
-    def __init__(self, dataset: tf.data.Dataset):
-        self._ops = native.ops("deliveries")
+    def __init__(self, dataset: tf.data.Dataset, ops: Any | None):
+        """ops: the compiled ones of `deliveries`, or None."""
+        self._ops, self._injects = ops, _injects_prefetch(dataset.options())
         self._plain: list[_PlainNotes] = []
         self._number, self._end = next(_numbers), next(_numbers)
         self._has_end = False
-        self.dataset = _compiled(dataset, self._ops, self._number) if self._ops else _copied(dataset)
+        self.dataset = self._compiled(dataset, self._number) if ops else _copied(dataset)
         """The same elements; deliveries are noted."""
         setattr(self.dataset, _MARK, self)
         _note_iterators()
@@ -57,9 +63,26 @@ class NotedDataset:
             return dataset
         self._has_end = True
         if self._ops:
-            return _compiled(dataset, self._ops, self._end)
+            return self._compiled(dataset, self._end)
         self._plain.append(_PlainNotes())
-        return self._plain[-1].of(dataset)
+        return _without_injection(self._plain[-1].of(self._prefetched(dataset)))
+
+    def _prefetched(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
+        """With the prefetch that tf.data would put at its end, where it would: after the notes it would hide waits."""
+        last = dataset
+        while type(last).__name__ == "_OptionsDataset":
+            (last,) = last._inputs()
+        is_injected = self._injects and type(last).__name__ not in _ASYNCHRONOUS
+        return dataset.prefetch(tf.data.AUTOTUNE) if is_injected else dataset
+
+    def _compiled(self, dataset: tf.data.Dataset, number: int) -> tf.data.Dataset:
+        # The public API makes no data set of an op; these names are the same in TensorFlow 2.15.1 and 2.21.
+        from tensorflow.python.data.ops.dataset_ops import UnaryUnchangedStructureDataset
+
+        dataset = self._prefetched(dataset)
+        assert self._ops is not None
+        variant = self._ops.tfhet_noted_dataset(dataset._variant_tensor, number=number, **dataset._flat_structure)
+        return _without_injection(UnaryUnchangedStructureDataset(dataset, variant))
 
     def take(self) -> list[Note]:
         """Takes the consumer's notes since the last call, in the order of time."""
@@ -87,16 +110,14 @@ def _copied(dataset: tf.data.Dataset) -> tf.data.Dataset:
     return dataset.with_options(tf.data.Options())
 
 
-def _compiled(dataset: tf.data.Dataset, ops: Any, number: int) -> tf.data.Dataset:
-    # The public API makes no data set of an op; these names are the same in TensorFlow 2.15.1 and 2.21.
-    from tensorflow.python.data.ops.dataset_ops import UnaryUnchangedStructureDataset
+def _injects_prefetch(options: tf.data.Options) -> bool:
+    return options.experimental_optimization.inject_prefetch is not False and options.autotune.enabled is not False
 
-    options = dataset.options()
-    injects = options.experimental_optimization.inject_prefetch is not False and options.autotune.enabled is not False
-    if injects and type(dataset).__name__ in _ASYNCHRONOUS:
-        dataset = dataset.prefetch(tf.data.AUTOTUNE)
-    variant = ops.tfhet_noted_dataset(dataset._variant_tensor, number=number, **dataset._flat_structure)
-    return UnaryUnchangedStructureDataset(dataset, variant)
+
+def _without_injection(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    options = tf.data.Options()
+    options.experimental_optimization.inject_prefetch = False
+    return dataset.with_options(options)
 
 
 class _PlainNotes:

@@ -19,6 +19,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfhet import native
 from tfhet.clock import SYSTEM, Clock
 from tfhet.cluster import environment
 from tfhet.messages import ProcessChannel, inherited, rank
@@ -79,7 +80,7 @@ class ScriptSteps:
 
     def watch(self, dataset: tf.data.Dataset, training: bool = True) -> tf.data.Dataset:
         """The same data set; its deliveries, and those of what is made of it, are noted."""
-        noted = NotedDataset(dataset)
+        noted = NotedDataset(dataset, native.ops("deliveries"))
         is_first = all(of != TRAINING for of, _ in self._sets)
         self._sets.append((VALIDATION if not training else TRAINING if is_first else OTHER, noted))
         return noted.dataset

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,21 +12,24 @@ from tfhet.steps import noted as room
 from tfhet.steps.noted import NotedDataset
 
 
-@pytest.fixture(params=["compiled", "plain"])
-def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    if request.param == "plain":
-        monkeypatch.setattr(native, "ops", lambda name: None)
-    elif native.ops("deliveries") is None:
+def compiled() -> Any:
+    ops = native.ops("deliveries")
+    if ops is None:
         pytest.skip("a C++ compiler is missing (Debian: g++)")
-    return str(request.param)
+    return ops
+
+
+@pytest.fixture(params=["compiled", "plain"])
+def ops(request: pytest.FixtureRequest) -> Any | None:
+    return compiled() if request.param == "compiled" else None
 
 
 def pairs(count: int = 10, batch: int = 4) -> tf.data.Dataset:
     return tf.data.Dataset.range(count).map(lambda number: (tf.fill([3], number), number)).batch(batch)
 
 
-def test_elements_types_and_cardinality_stay(kind):
-    data = NotedDataset(pairs()).dataset
+def test_elements_types_and_cardinality_stay(ops):
+    data = NotedDataset(pairs(), ops).dataset
     assert data.element_spec == pairs().element_spec
     assert int(data.cardinality()) == int(pairs().cardinality()) == 3
     for ours, theirs in zip(data.as_numpy_iterator(), pairs().as_numpy_iterator(), strict=True):
@@ -33,14 +37,14 @@ def test_elements_types_and_cardinality_stay(kind):
             np.testing.assert_array_equal(left, right)
 
 
-def test_each_delivery_is_noted_with_its_examples_and_each_end_of_a_pass(kind):
-    noted = NotedDataset(pairs())
+def test_each_delivery_is_noted_with_its_examples_and_each_end_of_a_pass(ops):
+    noted = NotedDataset(pairs(), ops)
     before_s = time.monotonic()
     for _ in range(2):
         for _ in noted.dataset:
             pass
     notes = noted.take()
-    last = [None] if kind == "compiled" else []  # with plain operations, only the next pass shows the end of one
+    last = [None] if ops else []  # with plain operations, only the next pass shows the end of one
     assert [note.examples for note in notes] == [4, 4, 2, None, 4, 4, 2, *last]
     assert [note.index for note in notes] == [0, 1, 2, 3, 0, 1, 2, 3][: len(notes)]
     assert all(before_s - 0.1 <= note.asked_s <= note.delivered_s <= time.monotonic() + 0.1 for note in notes)
@@ -55,19 +59,19 @@ def slow(element: tf.Tensor) -> tf.Tensor:
     return tf.ensure_shape(tf.numpy_function(wait, [element], element.dtype), [None])
 
 
-def test_what_the_consumer_waits_for_is_noted_after_all_that_a_script_adds(kind):
-    noted = NotedDataset(tf.data.Dataset.range(6).batch(2))
+def test_what_the_consumer_waits_for_is_noted_after_all_that_a_script_adds(ops):
+    noted = NotedDataset(tf.data.Dataset.range(6).batch(2), ops)
     for _ in noted.dataset.map(slow):
         pass
     waits_s = [note.delivered_s - note.asked_s for note in noted.take() if note.examples]
     assert len(waits_s) == 3 and min(waits_s) > 0.04
     delivered = [note.delivered_s - note.asked_s for note in noted.take_deliveries() if note.examples]
-    assert len(delivered) == (3 if kind == "compiled" else 0) and all(each < 0.04 for each in delivered)
+    assert len(delivered) == (3 if ops else 0) and all(each < 0.04 for each in delivered)
 
 
 @pytest.mark.parametrize("after", [lambda data: data, lambda data: data.prefetch(2), lambda data: data.cache()])
-def test_the_batches_of_keras_are_noted_in_every_epoch(kind, after):
-    noted = NotedDataset(tf.data.Dataset.range(8).map(lambda n: (tf.fill([3], n), n)).batch(2))
+def test_the_batches_of_keras_are_noted_in_every_epoch(ops, after):
+    noted = NotedDataset(tf.data.Dataset.range(8).map(lambda n: (tf.fill([3], n), n)).batch(2), ops)
     model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
     model.compile("sgd", "mse")
     model.fit(after(noted.dataset), epochs=2, verbose=0)
@@ -76,21 +80,30 @@ def test_the_batches_of_keras_are_noted_in_every_epoch(kind, after):
     assert all(note.examples == 2 for note in notes)
 
 
-def test_a_pipeline_that_ends_with_parallel_work_keeps_the_prefetch_that_tf_data_gives_it():
-    if native.ops("deliveries") is None:
-        pytest.skip("a C++ compiler is missing (Debian: g++)")
-    parallel = pairs().map(lambda a, b: (a, b), num_parallel_calls=2)
-    (inner,) = NotedDataset(parallel).dataset._inputs()
-    assert type(inner).__name__ == "_PrefetchDataset"
+def before_the_notes(dataset: tf.data.Dataset) -> str:
+    """The last transformation before the notes."""
+    (noted,) = NotedDataset(dataset, compiled()).dataset._inputs()
+    (last,) = noted._inputs()
+    return type(last).__name__
+
+
+def test_the_prefetch_that_tf_data_gives_to_a_synchronous_end_stands_before_the_notes():
+    assert before_the_notes(pairs()) == "_PrefetchDataset"
+    assert before_the_notes(pairs().map(lambda a, b: (a, b), num_parallel_calls=2)) == "_ParallelMapDataset"
     options = tf.data.Options()
     options.autotune.enabled = False
-    (inner,) = NotedDataset(parallel.with_options(options)).dataset._inputs()
-    assert type(inner).__name__ == "_OptionsDataset"
-    (inner,) = NotedDataset(pairs()).dataset._inputs()
-    assert type(inner).__name__ == "_BatchDataset"
+    assert before_the_notes(pairs().with_options(options)) == "_OptionsDataset"
 
 
-def test_other_data_sets_are_iterated_over_as_before(kind):
-    NotedDataset(pairs())
+def test_a_consumer_that_is_slower_than_its_data_hardly_waits(ops):
+    noted = NotedDataset(tf.data.Dataset.range(8).batch(1).map(slow), ops)
+    for count, _ in enumerate(noted.dataset.prefetch(2)):
+        time.sleep(0.15 if count else 0.0)
+    waits_s = [note.delivered_s - note.asked_s for note in noted.take() if note.examples]
+    assert len(waits_s) == 8 and sorted(waits_s)[4] < 0.04
+
+
+def test_other_data_sets_are_iterated_over_as_before(ops):
+    NotedDataset(pairs(), ops)
     assert list(tf.data.Dataset.range(3).as_numpy_iterator()) == [0, 1, 2]
     assert room._noted_in(tf.data.Dataset.range(3)) is None

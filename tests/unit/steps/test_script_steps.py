@@ -34,7 +34,7 @@ class Sent(ProcessChannel):
 class Played:
     """A data set whose notes are written by the test."""
 
-    def __init__(self, dataset: tf.data.Dataset):
+    def __init__(self, dataset: tf.data.Dataset, ops: Any | None):
         self.dataset = dataset
         self.notes: list[Note] = []
 
