@@ -85,11 +85,11 @@ class _Output(asyncio.SubprocessProtocol):
     script that leaves a daemon would never be seen to end.
     """
 
-    def __init__(self, on_line: OnLine):
+    def __init__(self, on_line: OnLine, is_noise: Callable[[str], bool]):
         self.tail: collections.deque[str] = collections.deque(maxlen=_TAIL_LINES)
         self.ended = asyncio.Event()
         self.closed = asyncio.Event()
-        self._on_line = on_line
+        self._on_line, self._is_noise = on_line, is_noise
         self._rest = b""
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
@@ -110,19 +110,20 @@ class _Output(asyncio.SubprocessProtocol):
 
     def _emit(self, line: bytes) -> None:
         text = line.decode(errors="replace").rstrip("\r")
-        self.tail.append(text)
+        if not self._is_noise(text):  # some of it comes so often that it would drive the last words out
+            self.tail.append(text)
         self._on_line(text)
 
 
 class Child:
     """One child process in a session of its own. Its output, stdout and stderr as one, comes line by line."""
 
-    def __init__(self, name: str, on_line: OnLine):
+    def __init__(self, name: str, on_line: OnLine, is_noise: Callable[[str], bool] = lambda line: False):
         self.name = name
         self.pid = 0
-        self._output = _Output(on_line)
+        self._output = _Output(on_line, is_noise)
         self.tail = self._output.tail
-        """The last lines it printed."""
+        """The last lines it printed, without noise."""
         self._transport: asyncio.SubprocessTransport | None = None
         self._reaped = False
         self._is_read = True
@@ -139,14 +140,15 @@ class Child:
         cwd: Path | None = None,
         when_orphaned: signal.Signals = signal.SIGKILL,
         channel: Channel | None = None,
+        is_noise: Callable[[str], bool] = lambda line: False,
     ) -> Child:
         """Starts `command`. Raises OSError when it cannot be executed.
 
         `when_orphaned`: the signal that it gets when this process dies without stopping it. SIGKILL, because a training
         script may ignore SIGTERM, or be too deep in an allreduce to handle it; SIGTERM for a child that has children of
-        its own to end. `channel` is handed to the child, and is ended with it.
+        its own to end. `channel` is handed to the child, and is ended with it. `is_noise`: lines that `tail` omits.
         """
-        child = cls(name, on_line)
+        child = cls(name, on_line, is_noise)
         try:
             child._transport, _ = await asyncio.get_running_loop().subprocess_exec(
                 lambda: child._output,

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -36,8 +37,8 @@ class Told:
         return self.lines[number]
 
 
-async def start(code: str, told: Callable[[str], None]) -> Child:
-    return await Child.start("child", [sys.executable, "-u", "-c", code], env=os.environ, on_line=told)
+async def start(code: str, told: Callable[[str], None], **how: Any) -> Child:
+    return await Child.start("child", [sys.executable, "-u", "-c", code], env=os.environ, on_line=told, **how)
 
 
 def finish(code: str) -> tuple[int, list[str], Child]:
@@ -128,6 +129,17 @@ def test_the_output_of_a_child_that_has_closed_it_may_be_held_up():
         return await asyncio.wait_for(child.wait(), 30)
 
     assert asyncio.run(run()) == 0
+
+
+def test_noise_does_not_drive_the_last_words_out():
+    async def run() -> list[str]:
+        code, told = "print('Error: why')\nfor n in range(99): print('noise', n)", Told()
+        child = await start(code, told, is_noise=lambda line: line.startswith("noise"))
+        await child.wait()
+        assert len(told.lines) == 100
+        return list(child.tail)
+
+    assert asyncio.run(run()) == ["Error: why"]
 
 
 def test_bytes_that_are_no_text_are_replaced():

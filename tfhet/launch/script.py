@@ -44,7 +44,8 @@ class Script:
         for order in self._early:
             self.tell(order)
         name, hear = f"rank {number.rank}", self._hearing.hear
-        self._child = await Child.start(name, command, env=env, on_line=hear, channel=channel)
+        is_noise = self._assignment.plane.is_noise
+        self._child = await Child.start(name, command, env=env, on_line=hear, channel=channel, is_noise=is_noise)
         if self._is_stopping:
             self.request_stop()
         if not self._assignment.settings.train_script:
@@ -70,8 +71,7 @@ class Script:
         late = self._is_stopping and code == -signal.SIGKILL
         stop = f", which had {SCRIPT_GRACE_S:g} s to stop" if late else ""
         whose = f"{settings.train_script or 'the built-in trainer'} ended on {place.host}, rank {place.rank.rank}{stop}"
-        tail = [line for line in child.tail if not self._assignment.plane.is_noise(line)]
-        return JobResult.of_script(code, whose, tail)
+        return JobResult.of_script(code, whose, list(child.tail))
 
     def tell(self, order: rank.Order) -> None:
         """Sends it a message, now or when it starts."""
