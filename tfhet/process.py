@@ -6,6 +6,7 @@ import asyncio
 import collections
 import contextlib
 import ctypes
+import faulthandler
 import fcntl
 import functools
 import os
@@ -30,6 +31,9 @@ _NO_MEMORY = re.compile(
 )
 _DISK_FULL = re.compile(r"No space left|[Dd]isk quota exceeded")
 _PERHAPS_NO_MEMORY = re.compile(r"ResourceExhaustedError|pthread_create\(\) failed")  # or no quota, or no threads
+
+STACK_SIGNAL = signal.SIGUSR2
+"""A script that called `answer_with_stack` prints its Python stack when it gets this signal."""
 
 OnLine = Callable[[str], None]
 
@@ -70,6 +74,13 @@ def end_with_parent(number: signal.Signals) -> None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
         if os.getppid() != _PARENT:
             os.kill(os.getpid(), number)
+
+
+def answer_with_stack() -> None:
+    """Makes this process print the Python stack of its main thread at STACK_SIGNAL, unless it uses that itself."""
+    with contextlib.suppress(AttributeError, OSError, RuntimeError, ValueError):  # no stderr, or none that is a file
+        if signal.getsignal(STACK_SIGNAL) is signal.SIG_DFL:
+            faulthandler.register(STACK_SIGNAL, all_threads=False)
 
 
 def name_process(name: str) -> None:
@@ -216,6 +227,12 @@ class Child:
             (pipe.resume_reading if is_read else pipe.pause_reading)()
             with contextlib.suppress(OSError):  # more than that waits in it already
                 fcntl.fcntl(pipe.get_extra_info("pipe"), fcntl.F_SETPIPE_SZ, _PIPE_BYTES[is_read])
+
+    def ask_for_stack(self) -> None:
+        """STACK_SIGNAL to the process alone, which ends it unless it called `answer_with_stack`."""
+        if self.code is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, STACK_SIGNAL)
 
     def kill(self) -> None:
         """SIGKILL to its whole group; `wait` returns when it has ended."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -18,6 +19,12 @@ from tfhet.strategies import JobContext
 
 SCRIPT_GRACE_S = 20.0
 """Seconds that a training script may take from SIGTERM to its checkpoint and its end."""
+
+_STACK_S = 0.5
+"""Seconds that a script that stalled gets to print where it is."""
+_FRAME = re.compile(r'  File "(.+)", line (\d+) in (\S+)')
+"""A frame, as `faulthandler` prints it: the innermost one first."""
+_INSTALLED = re.compile(r"/(site|dist)-packages/|/lib/python3")
 
 
 class Script:
@@ -63,9 +70,11 @@ class Script:
         finally:
             stall.cancel()
         if stall.done() and not stall.cancelled():
+            frames = [found for found in map(_FRAME.match, child.tail) if found and not _INSTALLED.search(found[1])]
+            at = f" at {Path(frames[0][1]).name}:{frames[0][2]} in {frames[0][3]}" if frames else ""
             raise JobFailed(
                 f"rank {place.rank.rank} on {place.host} took no step for {settings.stall_timeout_s:g} s; it waits for "
-                "data, or for another rank, or hangs (--stall_timeout_s)",
+                f"data, or for another rank, or hangs{at} (--stall_timeout_s)",
                 log_tail=child.tail,
             )
         late = self._is_stopping and code == -signal.SIGKILL
@@ -98,6 +107,9 @@ class Script:
 
     async def _kill_when_stalled(self, child: Child) -> None:
         await self._hearing.stalls(self._assignment.settings.stall_timeout_s)
+        if self._hearing.totals:  # it is tfhet that sends them, and has prepared the script for this
+            child.ask_for_stack()
+            await asyncio.sleep(_STACK_S)
         child.kill()
 
 

@@ -23,6 +23,7 @@ from tfhet import native
 from tfhet.clock import SYSTEM, Clock
 from tfhet.cluster import environment
 from tfhet.messages import ProcessChannel, inherited, rank
+from tfhet.process import answer_with_stack
 from tfhet.record import Pause, RunFolder, RunSummary, Spread, StepTime
 from tfhet.steps.finder import OTHER, TRAINING, VALIDATION, Moment, StepFinder
 from tfhet.steps.meter import Journal, Meter
@@ -69,6 +70,7 @@ class ScriptSteps:
         """As `here`, which it makes if a launcher has started this process."""
         if cls._of_process is None and (job.record_dir or job.timeline_dir):
             cls._of_process = found = cls(job, inherited(environment()))
+            answer_with_stack()
             atexit.register(found.close)
             threading.Thread(target=found._run, name="tfhet-steps", daemon=True).start()
         return cls._of_process

@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from tfhet.cluster import environment, host_paths
 from tfhet.errors import TfhetError
+from tfhet.process import answer_with_stack
 from tfhet.strategies import JobContext
 from tfhet.trainer.build import build
 from tfhet.trainer.settings import Settings
@@ -22,6 +23,7 @@ from tfhet.trainer.training import STOP_CODE
 
 def main(argv: Sequence[str], env: Mapping[str, str]) -> int:
     """Runs the script; returns the exit code."""
+    answer_with_stack()
     logging.basicConfig(format="[tfhet] %(levelname)s: %(message)s")
     settings, job, paths = Settings.parse(argv), JobContext.from_env(env), host_paths(env)
     with contextlib.suppress(RuntimeError):  # TensorFlow runs in this process already, with the threads that it has
