@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
 import socket
 import sys
@@ -21,6 +22,11 @@ from tfhet.process import OnLine
 
 SERVER = "tfhet.planes.tf_service.server"
 """The module that every process of a fleet runs."""
+_CANNOT_REPORT = re.compile(r"\bworker_impl\.cc:\d+\] Failed to send task updates to dispatcher: NOT_FOUND: ")
+"""A worker has finished a task of a dispatcher that was replaced. It reports all that it has finished at once, again
+and again, and the dispatcher refuses all of it because of that task: its epoch would never end (TF 2.15.1). If the
+number belongs to another task there, that one passes for finished. A new process has nothing to report."""
+_LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 
 
 class Fleet:
@@ -50,6 +56,8 @@ class Fleet:
         """The compiled ops that all processes of the fleet have; None before the first serves."""
         self._address = address
         self._env = in_huge_pages(env)
+        if self._env.get(_LOG_LEVEL, "0") not in ("0", "1"):  # warnings have to be heard
+            self._env[_LOG_LEVEL] = "1"
         self._on_line = on_line
         self._observe = observe
         self._policy = policy
@@ -170,8 +178,14 @@ class Fleet:
                 self.workers_registered = happening.workers
             self._observe(name, happening)
 
-        self._servers[name] = Supervised(
-            name, self.host, command, self._env, on_line=self._on_line, observe=observe, policy=self._policy
+        def hear(line: str) -> None:
+            self._on_line(line)
+            if name in self._workers and _CANNOT_REPORT.search(line) and server.pid is not None:
+                self._on_line(f"[{name}] it has finished work of a dispatcher that was replaced, and is replaced, too")
+                server.renew(self._worker_command(name))
+
+        server = self._servers[name] = Supervised(
+            name, self.host, command, self._env, on_line=hear, observe=observe, policy=self._policy
         )
 
     async def _wait_ready(self, names: Sequence[str], deadline_s: float) -> None:

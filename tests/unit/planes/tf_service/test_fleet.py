@@ -390,6 +390,32 @@ def test_what_a_dispatcher_said_before_it_was_renewed_does_not_count(server, tmp
     run(scenario())
 
 
+def test_a_worker_that_cannot_report_what_it_has_finished_is_replaced_once(server, tmp_path):
+    words = (
+        "2026-11-23 07:09:04.73: W tensorflow/core/data/service/worker_impl.cc:518] Failed to send task updates to "
+        "dispatcher: NOT_FOUND: Failed to send worker update: Task 4001 not found"
+    )
+    says = f"if mkdir {tmp_path}/was-here; then for n in 1 2 3; do echo '{words}'; done; fi\n"
+    server(f"{READY}{says}echo level $TF_CPP_MIN_LOG_LEVEL\nexec sleep 60\n")
+    heard = Heard()
+
+    async def scenario() -> None:
+        fleet = heard.fleet({**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"})
+        try:
+            await fleet.start_workers(free_ports(1), "algo-1:1", 30)
+            await _until(lambda: [event for event, _ in heard.events].count("Ready") >= 2)
+            await asyncio.sleep(0.3)
+            assert fleet.restarts == 0
+        finally:
+            await fleet.stop()
+
+    run(scenario())
+    assert [event for event, _ in heard.events].count("Started") == 2
+    assert not [event for event, _ in heard.events if event == "Died"]
+    assert "[worker-0] level 1" in heard.lines  # warnings are printed whatever the user's level is
+    assert any("is replaced, too" in line for line in heard.lines)
+
+
 def test_a_death_after_a_renewal_counts_again(server):
     server(READY + "exec sleep 60\n")
     heard = Heard()
