@@ -17,12 +17,11 @@ from tfhet.errors import TfhetError, UsageError
 from tfhet.events import Event, Observer, ignore
 from tfhet.launch.assignment import Assignment
 from tfhet.launch.follower import Follower
-from tfhet.launch.hearing import Hearing
 from tfhet.launch.init import STOP_SIGNALS
 from tfhet.launch.job_result import JobResult, forget_earlier_job, write_failure
 from tfhet.launch.leader import LINGER_S, STOP_S, Leader
 from tfhet.launch.output import Log, labels, load_page, metrics_of, write_outcome, write_page
-from tfhet.launch.script import Script, environment_of
+from tfhet.launch.script import Hearing, Script, environment_of
 from tfhet.messages import HostLine, JobResultLine
 from tfhet.messages import link as reports
 from tfhet.planes import Outlets

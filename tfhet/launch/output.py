@@ -13,9 +13,9 @@ from tfhet.cluster import DATA, Place, environment, job_name
 from tfhet.deadline import Deadline, in_thread
 from tfhet.errors import TfhetError
 from tfhet.launch.assignment import Assignment, known_roles
-from tfhet.launch.hearing import Hearing
 from tfhet.launch.job_result import JobResult
 from tfhet.launch.leader import Leader
+from tfhet.launch.script import Hearing
 from tfhet.messages import MetricLine
 from tfhet.record import RunFolder, RunSummary, machine, versions
 from tfhet.report import gathered, has_colours, painted

@@ -7,7 +7,7 @@ from fake_clock import FakeClock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfhet.launch.hearing import Hearing
+from tfhet.launch.script import Hearing
 from tfhet.messages import MetricLine, rank
 from tfhet.record import StepTime
 from tfhet.steps.meter import Meter

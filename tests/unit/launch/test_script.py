@@ -7,8 +7,7 @@ import os
 import sys
 
 from tfhet.launch import script
-from tfhet.launch.hearing import Hearing
-from tfhet.launch.script import Script
+from tfhet.launch.script import Hearing, Script
 
 
 def test_a_script_that_is_killed_because_it_does_not_stop_is_said_to_have_had_its_time(assignment_of, monkeypatch):
