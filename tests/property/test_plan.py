@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from tfhet import planes
 from tfhet.plan import ClusterShape, Interval, Layout, Market, Resource, Space, Where, make_plan, predict
+from tfhet.plan.candidate import candidates, ranking
 from tfhet.plan.ceiling import ceilings
 from tfhet.plan.prediction import best_layout, demand, supply
-from tfhet.plan.search import candidates, ranking
 from tfhet.record import View
 
 SETUPS = (plans.workloads(), plans.mixed_clusters(), plans.LAYOUTS)

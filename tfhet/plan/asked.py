@@ -8,10 +8,9 @@ from collections.abc import Callable
 from tfhet import catalogue
 from tfhet.arguments import check_positive
 from tfhet.errors import UsageError
+from tfhet.plan.candidate import Market, PlanLimits, Space
 from tfhet.plan.decision import Plan, make_plan
 from tfhet.plan.host import ClusterShape, HostType
-from tfhet.plan.money import Market, PlanLimits
-from tfhet.plan.search import Space
 from tfhet.plan.workload import PipelineCost, Trainer, Workload
 from tfhet.planes import DataPlane
 from tfhet.profile import Profile

@@ -9,11 +9,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tfhet.plan.candidate import (
+    Candidate,
+    Market,
+    PlanLimits,
+    Space,
+    break_even_usd_per_hour,
+    candidates,
+    frontier,
+    ranking,
+)
 from tfhet.plan.ceiling import Where
 from tfhet.plan.host import ClusterShape
-from tfhet.plan.money import Candidate, Market, PlanLimits, break_even_usd_per_hour
 from tfhet.plan.prediction import best_layout
-from tfhet.plan.search import Space, candidates, frontier, ranking
 from tfhet.plan.sensitivity import CHANGES_PCT, Change, sensitivity
 from tfhet.plan.workload import Workload
 from tfhet.planes import DataPlane

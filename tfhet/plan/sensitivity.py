@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tfhet.plan.candidate import Market, candidates, ranking
 from tfhet.plan.host import ClusterShape
-from tfhet.plan.money import Market
-from tfhet.plan.search import candidates, ranking
 from tfhet.plan.workload import Workload
 from tfhet.planes import WireCost
 

@@ -11,7 +11,7 @@ from tfhet import planes
 from tfhet.advice import Finding, of_plan, sentences
 from tfhet.errors import UsageError
 from tfhet.plan import Candidate, ClusterShape, Layout, Market, PlanLimits, Resource, Space, make_plan, predict
-from tfhet.plan.money import break_even_usd_per_hour
+from tfhet.plan.candidate import break_even_usd_per_hour
 from tfhet.plan.sensitivity import CHANGES_PCT
 
 TODAY = ClusterShape(plans.GPU)
