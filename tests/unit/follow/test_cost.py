@@ -7,8 +7,7 @@ import datetime
 import pytest
 
 from tfhet.catalogue import TRAINING, Price
-from tfhet.follow.job_cost import cost_of, training_prices
-from tfhet.follow.state import JobState
+from tfhet.follow.state import JobState, cost_of, training_prices
 
 CLUSTER = {
     "dnn_group": {"hosts": ["algo-1"], "instance_type": "ml.g5.xlarge"},
