@@ -5,17 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tfhet.arguments import check_positive
-from tfhet.errors import UsageError, unknown
-
-if TYPE_CHECKING:
-    from tfhet.record import RunSummary
-    from tfhet.report.cost import PriceOf
+from tfhet.errors import UsageError
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -51,9 +45,10 @@ def run_report(args: argparse.Namespace) -> int:
     """
     from tfhet import report
     from tfhet.record import write_text
+    from tfhet.report.cost import prices_in
 
     given = report.read_given(args.paths, profile=args.profile, plan=args.plan)
-    given = replace(given, price_of=_prices([view.run for view in given.runs], args.region))
+    given = replace(given, price_of=prices_in(args.region, [view.run for view in given.runs]))
     folders = [view.folder for view in given.runs if view.folder]
     for folder in folders:
         print(report.write_html(folder, given))
@@ -70,25 +65,6 @@ def run_report(args: argparse.Namespace) -> int:
         written = [view.run.to_json() for view in given.runs] + [record.to_json() for record in given.records]
         args.json.write_text(json.dumps(written, indent=1), encoding="utf-8")
     return 0
-
-
-def _prices(runs: Sequence[RunSummary], region: str) -> PriceOf:
-    """The prices of the market that knows most of the runs' types: those of two markets are not to be compared."""
-    from tfhet import catalogue
-
-    known = catalogue.default()
-    if region not in known.regions():
-        unknown("region", region, known.regions())
-    types = {group.get("instance_type") for run in runs for group in run.cluster.values()}
-
-    def is_priced(name: object, market: str) -> bool:
-        try:
-            return known.price(str(name), region, market) is not None
-        except UsageError:
-            return False
-
-    market = max(catalogue.MARKETS, key=lambda market: sum(is_priced(name, market) for name in types))
-    return lambda name: known.price(name, region, market)
 
 
 def run_timeline(args: argparse.Namespace) -> int:

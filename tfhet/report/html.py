@@ -28,8 +28,7 @@ _TEMPLATES = jinja2.Environment(
 )
 _SHOWN = (numbers.number, numbers.percent, numbers.duration, numbers.size, numbers.moment, numbers.exit_code)
 _FILTERS = (*_SHOWN, numbers.interval, numbers.usd, paragraph, numbers.value, numbers.parts_of_wait)
-_TEMPLATES.filters |= {each.__name__: each for each in _FILTERS}
-_TEMPLATES.filters["place"] = "{:.2f}".format
+_TEMPLATES.filters |= {"place": "{:.2f}".format, **{each.__name__: each for each in _FILTERS}}
 
 
 @dataclass(frozen=True)
