@@ -25,8 +25,8 @@ from tfhet.launch.script import Hearing, Script, environment_of
 from tfhet.messages import HostLine, JobResultLine
 from tfhet.messages import link as reports
 from tfhet.planes import Outlets
-from tfhet.record import TIMELINE_FOLDER, RunFolder
-from tfhet.telemetry import Metric, Sampler, gpu_count, serve_metrics
+from tfhet.record import TIMELINE_FOLDER, RunFolder, TimelineFile
+from tfhet.telemetry import GpuMonitor, Metric, Sampler, gpu_count, host_counters, serve_metrics
 from tfhet.writer import Writer
 
 KILL_GRACE_S = 1.0
@@ -187,10 +187,12 @@ class Launcher:
 
     async def _sample(self, link: Link) -> None:
         """Records the usage of this launcher's processes, and of the host where this launcher leads it."""
-        place = self.place
+        place, file = self.place, TimelineFile(self._timeline / f"use-{self.place.member}.jsonl")
         if self._settings.timeline != "off":
-            given = (self._timeline, place.host, place.member, self._processes, link.clock_offset, self.say)
-            await Sampler.of(*given, leads_host=place.leads_host, gpus=gpu_count(place.env)).run()
+            counters = host_counters() if place.leads_host else None
+            gpus = GpuMonitor().start() if place.leads_host and gpu_count(place.env) else None
+            given = (self._processes, link.clock_offset, counters, gpus, self.say)
+            await Sampler(place.host, place.member, file, *given).run()
 
     async def _expose(self) -> None:
         """Runs the Prometheus endpoint, if the settings ask for it."""
