@@ -71,9 +71,8 @@ def show(args: argparse.Namespace) -> Plan:
     plan = plan_of(args, profile, plane, max((finding.saves_us for finding in cheaper), default=0.0))
     findings = advice.of_plan(plan, cheaper)
     decision = advice.sentences(findings)
-    for columns, rows in (plan.table(), plan.sensitivity_table()):
-        if rows:
-            report.show(report.table(rows, columns=columns))
+    columns, rows = plan.table()
+    report.show(report.table(rows, columns=columns))
     print(*decision, *(f"- {note}" for note in plan.notes), sep="\n")
     if args.json:
         written = plan.to_json() | {"decision": decision, "findings": [finding.to_json() for finding in findings]}

@@ -73,11 +73,6 @@ class PipelineCost:
         costs = ((cut, cut.remote_us.times(factor), cut.local_us.times(factor)) for cut in self.cuts)
         return replace(self, cuts=tuple(replace(cut, remote_us=before, local_us=after) for cut, before, after in costs))
 
-    def bytes_times(self, factor: float) -> PipelineCost:
-        """Returns the pipeline with `factor` times the bytes at every cut."""
-        cuts = (replace(cut, bytes_per_example=cut.bytes_per_example * factor) for cut in self.cuts)
-        return replace(self, cuts=tuple(cuts))
-
 
 @dataclass(frozen=True)
 class Trainer:
@@ -99,10 +94,6 @@ class Trainer:
         if (kind or "") not in self.accelerator_ms:
             unknown("accelerator", kind or "none", (name or "none" for name in self.accelerator_ms))
         return self.accelerator_ms[kind or ""]
-
-    def step_times(self, factor: float) -> Trainer:
-        """Returns the trainer with steps of `factor` times the length."""
-        return replace(self, accelerator_ms={kind: step.times(factor) for kind, step in self.accelerator_ms.items()})
 
 
 @dataclass(frozen=True)
