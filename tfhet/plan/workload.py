@@ -34,16 +34,12 @@ class CutCost:
 
 @dataclass(frozen=True)
 class PipelineCost:
-    """Cost of an input pipeline. Raises UsageError without a cut."""
+    """Cost of an input pipeline."""
 
     cuts: tuple[CutCost, ...]
-    """Places where it can be cut, in order; the last one has the whole pipeline before it."""
+    """Places where it can be cut, in order, at least one; the last one has the whole pipeline before it."""
     source_bytes: float = 0.0
     """Bytes per example that the source reads."""
-
-    def __post_init__(self) -> None:
-        if not self.cuts:
-            raise UsageError("a pipeline has at least one place to be cut: its end")
 
     @classmethod
     def of(cls, profile: Profile) -> PipelineCost:
