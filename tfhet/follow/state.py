@@ -125,10 +125,6 @@ class JobState:
         return f"{self.status}{detail}{f': {self.message}' if self.message else ''}"
 
 
-def _moment(value: object) -> float | None:
-    return value.timestamp() if isinstance(value, datetime) else None
-
-
 @dataclass(frozen=True)
 class JobCost:
     """The cost of a training job: seconds, and money where the prices are known."""
@@ -179,3 +175,7 @@ def usd_per_million(state: JobState, cost: JobCost, examples_per_s: float | None
         return None
     share = state.billed_s / state.trained_s if state.is_spot and state.billed_s and state.trained_s else 1.0
     return 1e6 / examples_per_s * share * cost.usd_per_hour / HOUR_S
+
+
+def _moment(value: object) -> float | None:
+    return value.timestamp() if isinstance(value, datetime) else None

@@ -26,6 +26,11 @@ from tfhet.launch.settings import LaunchSettings
 from tfhet.process import Child, describe_exit, end_with_parent, name_process
 from tfhet.telemetry import gpu_count
 
+STOP_GRACE_S = 28.0
+"""Seconds from SIGTERM to SIGKILL for launchers: a little more than a script's checkpoint and the end of the link."""
+PATIENCE_S = 5.0
+"""Extra seconds, beyond the lease, before the remaining launchers of a host are killed."""
+
 
 def main(argv: Sequence[str] | None = None, env: Mapping[str, str] | None = None) -> int:
     """Runs the launcher and returns the exit code. Wrong use ends it at once, with the reason in the failure file.
@@ -85,12 +90,6 @@ def ranks_to_start(env: Mapping[str, str], settings: LaunchSettings) -> tuple[Ra
         return ()
     first = parts.dnn_hosts.index(identity.current_host) * count
     return tuple(Rank(first + local, size, local, count, "tfhet") for local in range(count))
-
-
-STOP_GRACE_S = 28.0
-"""Seconds from SIGTERM to SIGKILL for launchers: a little more than a script's checkpoint and the end of the link."""
-PATIENCE_S = 5.0
-"""Extra seconds, beyond the lease, before the remaining launchers of a host are killed."""
 
 
 class LocalLaunchers:

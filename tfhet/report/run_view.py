@@ -70,11 +70,6 @@ def use_of_hosts(summary: RunSummary, lasted_s: float | None = None) -> list[Hos
     return found
 
 
-def _real(value: object) -> float | None:
-    """A finite number that is not negative, or None."""
-    return float(value) if isinstance(value, (int, float)) and 0 <= value < 1e300 else None
-
-
 @dataclass(frozen=True)
 class RunView:
     """One run, ready for the page."""
@@ -178,3 +173,8 @@ def views(runs: Iterable[tuple[RunSummary, Path | None]]) -> list[RunView]:
             name, count = f"{view.name} #{count}", count + 1
         found[name] = replace(view, name=name)
     return list(found.values())
+
+
+def _real(value: object) -> float | None:
+    """A finite number that is not negative, or None."""
+    return float(value) if isinstance(value, (int, float)) and 0 <= value < 1e300 else None

@@ -1,4 +1,4 @@
-"""follow/job_cost.py: what a job has cost so far."""
+"""follow/state.py: what a job has cost so far."""
 
 from __future__ import annotations
 

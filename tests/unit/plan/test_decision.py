@@ -1,4 +1,4 @@
-"""plan/decision.py, search.py, money.py, and advice/plan.py: what is chosen, and what is said of it."""
+"""plan/decision.py, candidate.py, and advice/plan.py: what is chosen, and what is said of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""report/utilisation.py: how much of its CPUs each host used."""
+"""report/run_view.py: how much of its CPUs each host used."""
 
 from __future__ import annotations
 
