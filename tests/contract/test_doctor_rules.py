@@ -25,8 +25,6 @@ HOST = HostFacts(
     cores=8,
     cores_usable=8,
     cpu_quota=None,
-    steal_share=0.0,
-    governor="performance",
     numa_nodes=1,
     memory_bytes=32 * GIB,
     memory_free_bytes=16 * GIB,
@@ -151,8 +149,6 @@ SPEAKS: dict[str, dict[str, Any]] = {
     "machine": {
         "CPUs": hosts(cores_usable=2),
         "CPU quota": hosts(cpu_quota=2.5),
-        "CPU time taken by others": hosts(steal_share=0.2),
-        "CPU frequency": hosts(governor="powersave"),
         "NUMA": hosts(numa_nodes=2),
         "memory": hosts(memory_bytes=2 * GIB),
         "free memory": hosts(memory_free_bytes=GIB),

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from tfhet import planes
 from tfhet.plan import ClusterShape, Interval, Layout, Market, Resource, Space, Where, make_plan, predict
+from tfhet.plan.candidate import candidates, ranking
 from tfhet.plan.ceiling import ceilings
 from tfhet.plan.prediction import best_layout, demand, supply
-from tfhet.plan.search import candidates, ranking
 from tfhet.record import View
 
 SETUPS = (plans.workloads(), plans.mixed_clusters(), plans.LAYOUTS)
@@ -56,9 +56,11 @@ def test_costs_that_grow_never_make_a_step_shorter(workload, cluster, layout, mo
     before = step(workload, cluster, layout)
     dearer = replace(workload, pipeline=workload.pipeline.cpu_times(more))
     assert none_longer(before, step(dearer, cluster, layout))
-    wider = replace(workload, pipeline=workload.pipeline.bytes_times(more))
+    cuts = tuple(replace(cut, bytes_per_example=cut.bytes_per_example * more) for cut in workload.pipeline.cuts)
+    wider = replace(workload, pipeline=replace(workload.pipeline, cuts=cuts))
     assert none_longer(before, step(wider, cluster, layout))
-    slower = replace(workload, trainer=workload.trainer.step_times(more))
+    steps = {kind: ms.times(more) for kind, ms in workload.trainer.accelerator_ms.items()}
+    slower = replace(workload, trainer=replace(workload.trainer, accelerator_ms=steps))
     assert none_longer(before, step(slower, cluster, layout))
 
 

@@ -54,7 +54,7 @@ def run_dir(tmp_path: Path) -> Path:
 def test_it_tells_where_the_time_went_and_a_dash_for_what_was_not_told_apart(run_dir, tmp_path, capsys):
     assert main(["timeline", str(run_dir), "--json", str(tmp_path / "shares.json")]) == 0
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert ["0", "algo-1", "2", "500", "25.0", "12.5", "62.5", MISSING, "0"] in rows
+    assert ["0", "algo-1", "2", "500", "25.0", "25.0", "12.5", "62.5", MISSING, "0"] in rows
     assert any(row[:3] == ["algo-2", "worker-0", "0.750"] for row in rows)
     content = json.loads((tmp_path / "shares.json").read_text())
     assert content["ranks"][0]["step_ms"] == 500.0
@@ -68,13 +68,6 @@ def test_it_writes_a_trace_with_the_marks_of_the_events(run_dir, tmp_path, capsy
     found = json.loads(path.read_text())["traceEvents"]
     assert [event["name"] for event in found if event["ph"] == "i"] == ["host.lost"]
     assert sum(event["name"] == "step" for event in found) == 5
-
-
-def test_it_writes_a_board_for_each_rank_and_host(run_dir, tmp_path, capsys):
-    assert main(["timeline", str(run_dir), "--tensorboard", str(tmp_path / "boards")]) == 0
-    written = capsys.readouterr().out.splitlines()[-2:]
-    assert [Path(line).parent.name for line in written] == ["host-algo-2", "rank-0"]
-    assert all(Path(line).is_file() for line in written)
 
 
 def test_a_folder_without_notes_is_wrong_use_and_says_how_to_make_some(tmp_path, capsys):

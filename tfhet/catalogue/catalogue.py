@@ -6,6 +6,7 @@ and a file that a command names.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import functools
 from collections.abc import Iterable, Mapping
@@ -100,18 +101,17 @@ def shipped() -> Catalogue:
     return functools.reduce(Catalogue.over, files, Catalogue())
 
 
-def default() -> Catalogue:
-    """Returns the package's types and prices with the user's files, as they are now, in front.
+def default(file: Path | None = None) -> Catalogue:
+    """Returns the package's types and prices with the user's files, as they are now, in front, and `file` before all.
 
     Raises UsageError for a file with faults.
     """
-    try:
+    refreshed, own = list[Path](), list[Path]()
+    with contextlib.suppress(OSError, RuntimeError):  # no home, or it may not be read
         refreshed = sorted(refreshed_path(REGION).parent.glob("*.yaml"))
         own = [path for path in (own_path(),) if path.is_file()]
-    except (OSError, RuntimeError):  # no home, or it may not be read
-        return shipped()
     under = functools.reduce(Catalogue.over, map(CatalogueFile.read, refreshed), shipped())
-    return functools.reduce(Catalogue.with_file, own, under)
+    return functools.reduce(Catalogue.with_file, [*own, *([file] if file else [])], under)
 
 
 def refreshed_path(region: str) -> Path:

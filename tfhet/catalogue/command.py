@@ -36,9 +36,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if args.file is not None:
         raise UsageError("--file says where `tfhet prices refresh` writes: name a catalogue file with --instances FILE")
-    known = catalogue.default()
-    if args.instances is not None:
-        known = known.with_file(args.instances)
+    known = catalogue.default(args.instances)
     rows = _rows(known, args)
     money = [column for column in COLUMNS if column.startswith("USD")]
     shown = [{**row, **{name: f"{row[name]:.4f}" for name in money if row[name] is not None}} for row in rows]

@@ -38,9 +38,8 @@ def run(args: argparse.Namespace) -> int:
         stages=args.stages,
         script_file=args.script,
     )
-    for section in found.sections():
-        if rows := found.rows(section, args.brief):
-            show(table(rows, columns=COLUMNS, title=section))
+    for section, rows in found.tables(args.brief).items():
+        show(table(rows, columns=COLUMNS, title=section))
     if args.json:
         args.json.write_text(json.dumps(found.to_json(), indent=1), encoding="utf-8")
     print(found.verdict)

@@ -44,18 +44,16 @@ class Examination:
         less = sum(check.status in (Status.LIMITED, Status.MISSING) for check in self.checks)
         return f"nothing was found that will fail; {less} of {len(self.checks)} could be better"
 
-    def sections(self) -> list[str]:
-        return list(dict.fromkeys(check.section for check in self.checks))
-
-    def rows(self, section: str, brief: bool = False) -> list[list[str]]:
-        """Rows of a table with COLUMNS. brief: leaves out what is ok."""
-        rows = []
+    def tables(self, brief: bool = False) -> dict[str, list[list[str]]]:
+        """Rows of a table with COLUMNS, by section. brief: leaves out what is ok."""
+        found: dict[str, list[list[str]]] = {}
         for check in self.checks:
             is_ok = check.status is Status.OK
-            if check.section == section and not (brief and is_ok):
-                why = f"{check.why} ({check.issue})" if check.issue and not is_ok else check.why
-                rows.append([check.name, check.status.value, check.found, why, check.what_to_do])
-        return rows
+            if not (brief and is_ok):
+                row = [check.name, check.status.value, check.found, check.why, check.what_to_do]
+                row[3] += f" ({check.issue})" if check.issue and not is_ok else ""
+                found.setdefault(check.section, []).append(row)
+        return found
 
     def to_json(self) -> dict[str, Any]:
         return {"schema": SCHEMA, "is_sound": self.is_sound, "checks": [check.to_json() for check in self.checks]}
@@ -72,9 +70,8 @@ def examine(
 ) -> Examination:
     """Examines the machine, and what is named beside it. Leaves nothing; takes seconds, because TensorFlow is loaded.
 
-    directory: for the files of simulated hosts; None: the folder for temporary files. cluster_file: a path, or the name
-    of a preset. target: a data set, as `tfhet profile` takes it, with its stages where it is a source. Raises
-    UsageError for what is named and does not exist.
+    directory: for the files of simulated hosts; None: that of temporary files. cluster_file: a path, or a preset.
+    target: a data set, as `tfhet profile` takes it, with stages for a source. Raises UsageError for what is not there.
     """
 
     def checks() -> Iterator[Check]:

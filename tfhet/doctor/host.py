@@ -33,10 +33,6 @@ class HostFacts:
     cores_usable: int
     cpu_quota: float | None
     """CPU seconds per second that the control group allows; None: no limit."""
-    steal_share: float
-    """Share of the CPU time since boot that the hypervisor gave to others, 0 to 1."""
-    governor: str
-    """Governor of the CPU's frequency; "" where it is not known."""
     numa_nodes: int
     memory_bytes: int
     memory_free_bytes: int
@@ -72,14 +68,12 @@ def look(env: Mapping[str, str], gpus_usable: int, directory: Path | None = None
     here = machine(root / "proc")
     wanted = (directory or Path(tempfile.gettempdir())).absolute()
     there = str(next(each for each in (wanted, *wanted.parents) if each.exists()))
-    times, files, shm = psutil.cpu_times(), resource.getrlimit(resource.RLIMIT_NOFILE)[0], root / "dev/shm"
+    files, shm = resource.getrlimit(resource.RLIMIT_NOFILE)[0], root / "dev/shm"
     return HostFacts(
         cpu=here["cpu"],
         cores=here["cores"],
         cores_usable=here["cores_usable"],
         cpu_quota=cpu_quota(root),
-        steal_share=getattr(times, "steal", 0.0) / sum(times),
-        governor=_text(root / "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
         numa_nodes=len(list((root / "sys/devices/system/node").glob("node[0-9]*"))) or 1,
         memory_bytes=here["memory_bytes"],
         memory_free_bytes=int(psutil.virtual_memory().available),
@@ -188,20 +182,6 @@ def quota(host: HostFacts) -> RuleAnswer:
         found = f"{host.cpu_quota:g} CPUs of time, {host.cores_usable} are visible"
         return limited(found, "give a set of CPUs (docker run --cpuset-cpus) in place of a quota (--cpus)")
     return ok("none that is less than the CPUs")
-
-
-@MACHINE.rule("CPU time taken by others", "what is measured here says less about the pipeline")
-def steal(host: HostFacts) -> RuleAnswer:
-    what = "measure on a machine of your own, or repeat more and compare within a run only"
-    return limited(f"{host.steal_share:.1%} since boot", what, when=host.steal_share > 0.05)
-
-
-@MACHINE.rule("CPU frequency", "a CPU that slows down while a step waits makes the next step slow: times scatter")
-def governor(host: HostFacts) -> RuleAnswer | None:
-    if not host.governor:
-        return None
-    what = "before measuring: cpupower frequency-set --governor performance"
-    return limited(host.governor, what, when=host.governor == "powersave")
 
 
 @MACHINE.rule("NUMA", "the threads of a single worker run on all nodes and fetch each other's memory")

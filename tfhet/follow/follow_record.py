@@ -6,8 +6,7 @@ import re
 from dataclasses import dataclass
 
 from tfhet.follow.heard import Heard, cluster_of
-from tfhet.follow.job_cost import JobCost, usd_per_million
-from tfhet.follow.state import COMPLETED, JobState
+from tfhet.follow.state import COMPLETED, JobCost, JobState, usd_per_million
 from tfhet.messages import MetricLine
 from tfhet.record import RunSummary, Spread, natural
 

@@ -14,10 +14,9 @@ from tfhet.aws import AwsRefused, Patient
 from tfhet.errors import NotReady
 from tfhet.follow.follow_record import summary_of
 from tfhet.follow.heard import Heard, cluster_of, placed
-from tfhet.follow.job_cost import JobCost, cost_of, training_prices
 from tfhet.follow.log_line import LogLine, LogWindow
 from tfhet.follow.log_streams import LogStreams
-from tfhet.follow.state import JobState
+from tfhet.follow.state import JobCost, JobState, cost_of, training_prices
 from tfhet.planes import is_noise
 from tfhet.record import RunFolder, RunSummary
 from tfhet.report import Picture, PriceOf, Screen, gathered, place_of, run_table, screen, show

@@ -1,7 +1,4 @@
-"""How the job ended: the code that every launcher exits with, and the cause, which SageMaker shows from a file.
-
-The leader decides it.
-"""
+"""The job result, which the leader decides: the code that every launcher exits with, and the cause, also in a file."""
 
 from __future__ import annotations
 
@@ -21,15 +18,8 @@ LOG_LIMIT = 2000
 """Characters of log that travel with a job result."""
 FAILURE_LIMIT = 1024
 """Characters of the failure file that SageMaker shows."""
-
 STARTS_WITHIN_S = 10.0
 """Maximum seconds between the starts of the launchers of one host."""
-
-IsNoise = Callable[[str], bool]
-
-
-def no_noise(line: str) -> bool:
-    return False
 
 
 @dataclass(frozen=True)
@@ -41,16 +31,17 @@ class JobResult:
     """One line; the lines after it are the last ones that the failed process had printed."""
 
     @classmethod
-    def of(cls, code: int, cause: str, log: Iterable[str] = (), is_noise: IsNoise = no_noise) -> JobResult:
-        """With the end of `log`, without the lines that are noise."""
-        lines = "\n".join(line for line in log if not is_noise(line))[-LOG_LIMIT:]
+    def of(cls, code: int, cause: str, log: Iterable[str] = ()) -> JobResult:
+        """With the end of `log`."""
+        lines = "\n".join(log)[-LOG_LIMIT:]
         return cls(code, f"{' '.join(cause.splitlines())}\n{lines}".rstrip("\n"))
 
     @classmethod
-    def of_error(cls, error: BaseException, where: str, is_noise: IsNoise = no_noise) -> JobResult:
+    def of_error(cls, error: BaseException, where: str, is_noise: Callable[[str], bool]) -> JobResult:
         """The result of a job that fails because of an error of the launcher `where`."""
         if isinstance(error, JobFailed):
-            return cls.of(_exit_code(error.code) or 1, str(error), error.log_tail, is_noise)
+            tail = (line for line in error.log_tail if not is_noise(line))
+            return cls.of(_exit_code(error.code) or 1, str(error), tail)
         if isinstance(error, TfhetError):
             return cls.of(error.exit_code, f"{where}: {error}")
         return cls.of(1, f"{where}: {type(error).__name__}: {error}")

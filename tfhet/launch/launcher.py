@@ -17,17 +17,16 @@ from tfhet.errors import TfhetError, UsageError
 from tfhet.events import Event, Observer, ignore
 from tfhet.launch.assignment import Assignment
 from tfhet.launch.follower import Follower
-from tfhet.launch.hearing import Hearing
 from tfhet.launch.init import STOP_SIGNALS
 from tfhet.launch.job_result import JobResult, forget_earlier_job, write_failure
 from tfhet.launch.leader import LINGER_S, STOP_S, Leader
 from tfhet.launch.output import Log, labels, load_page, metrics_of, write_outcome, write_page
-from tfhet.launch.script import Script, environment_of
+from tfhet.launch.script import Hearing, Script, environment_of
 from tfhet.messages import HostLine, JobResultLine
 from tfhet.messages import link as reports
 from tfhet.planes import Outlets
-from tfhet.record import TIMELINE_FOLDER, RunFolder
-from tfhet.telemetry import Metric, Sampler, gpu_count, serve_metrics
+from tfhet.record import TIMELINE_FOLDER, RunFolder, TimelineFile
+from tfhet.telemetry import GpuMonitor, Metric, Sampler, gpu_count, host_counters, serve_metrics
 from tfhet.writer import Writer
 
 KILL_GRACE_S = 1.0
@@ -56,7 +55,7 @@ class Launcher:
             forget_earlier_job(self.place.paths, self.began_s)
         log = Log(assignment, self._record)
         self.say, self._log = log.say, log
-        self._hearing = Hearing(log.say, log.write_emf, self._reads)
+        self._hearing = Hearing(log.say, self._reads)
         self._script = Script(assignment, self._hearing, log.say)
         self._timeline = self._record.path / TIMELINE_FOLDER
         # One launcher writes the events of the job: lines of several hosts would need one clock.
@@ -188,10 +187,12 @@ class Launcher:
 
     async def _sample(self, link: Link) -> None:
         """Records the usage of this launcher's processes, and of the host where this launcher leads it."""
-        place = self.place
+        place, file = self.place, TimelineFile(self._timeline / f"use-{self.place.member}.jsonl")
         if self._settings.timeline != "off":
-            given = (self._timeline, place.host, place.member, self._processes, link.clock_offset, self.say)
-            await Sampler.of(*given, leads_host=place.leads_host, gpus=gpu_count(place.env)).run()
+            counters = host_counters() if place.leads_host else None
+            gpus = GpuMonitor().start() if place.leads_host and gpu_count(place.env) else None
+            given = (self._processes, link.clock_offset, counters, gpus, self.say)
+            await Sampler(place.host, place.member, file, *given).run()
 
     async def _expose(self) -> None:
         """Runs the Prometheus endpoint, if the settings ask for it."""

@@ -20,12 +20,11 @@ from tfhet import lazy
 from tfhet.record import Interval
 
 if TYPE_CHECKING:
+    from tfhet.plan.candidate import Candidate, Market, PlanLimits, Space
     from tfhet.plan.ceiling import Resource, Where
     from tfhet.plan.decision import Plan, make_plan
     from tfhet.plan.host import ClusterShape, HostType
-    from tfhet.plan.money import Candidate, Market, PlanLimits
     from tfhet.plan.prediction import Layout, Prediction, best_layout, predict
-    from tfhet.plan.search import Space
     from tfhet.plan.workload import CutCost, PipelineCost, Trainer, Workload
 
 lazy.names_on_demand(__name__)

@@ -8,10 +8,9 @@ from collections.abc import Callable
 from tfhet import catalogue
 from tfhet.arguments import check_positive
 from tfhet.errors import UsageError
+from tfhet.plan.candidate import Market, PlanLimits, Space
 from tfhet.plan.decision import Plan, make_plan
 from tfhet.plan.host import ClusterShape, HostType
-from tfhet.plan.money import Market, PlanLimits
-from tfhet.plan.search import Space
 from tfhet.plan.workload import PipelineCost, Trainer, Workload
 from tfhet.planes import DataPlane
 from tfhet.profile import Profile
@@ -27,10 +26,7 @@ def plan_of(args: argparse.Namespace, profile: Profile, plane: DataPlane, saves_
     plane: the data plane that would move batches from data hosts. saves_us: CPU microseconds per example that cheaper
     stages may save, at most. Raises UsageError or DataError for options and files that do not fit.
     """
-    region = args.region or catalogue.REGION
-    known, speed = catalogue.default(), _speeds(args.vcpu_speed)
-    if args.instances:
-        known = known.with_file(args.instances)
+    known, speed = catalogue.default(args.instances), _speeds(args.vcpu_speed)
 
     def type_of(name: str) -> HostType:
         found = known.instance(name)
@@ -45,8 +41,8 @@ def plan_of(args: argparse.Namespace, profile: Profile, plane: DataPlane, saves_
     data = [each for each in _types(args.data, known, type_of) if not each.gpus]
     space = Space(dnn, data, ranks, args.max_hosts)
     names = [each.name for each in (*dnn, *data)]
-    market = args.market or known.common_market(names, region) or catalogue.TRAINING
-    usd = {name: price.usd_per_hour for name, price in known.prices(region, market).items()}
+    market = args.market or known.common_market(names, args.region) or catalogue.TRAINING
+    usd = {name: price.usd_per_hour for name, price in known.prices(args.region, market).items()}
     overhead = args.interruption if args.interruption is not None else INTERRUPTION_PCT * bool(args.spot_discount)
     prices = Market(usd.get, args.spot_discount, overhead)
     limits = PlanLimits(args.examples, args.deadline_h, args.budget_usd)
@@ -108,7 +104,7 @@ def _types(text: str, known: catalogue.Catalogue, type_of: Callable[[str], HostT
 
 def _notes(args: argparse.Namespace, workload: Workload, market: str) -> list[str]:
     """Returns the assumptions that the plan makes beside what was measured."""
-    notes = [f"the wire: {workload.plane_costs.source}", f"prices: {market}, {args.region or catalogue.REGION}"]
+    notes = [f"the wire: {workload.plane_costs.source}", f"prices: {market}, {args.region}"]
     notes.append("assumed: a job takes no more CPU than its parts alone")
     if not args.vcpu_speed:
         notes.append("assumed: a vCPU of every type is as fast as one of the machine that was profiled (--vcpu_speed)")

@@ -39,20 +39,23 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     flag("budget_usd", type=float, metavar="X", help="maximum cost")
     flag("spot_discount", type=float, default=0.0, metavar="PCT", help="discount on all prices (default: on demand)")
     flag("interruption", type=float, metavar="PCT", help="by which spot lengthens training (default 5 with a discount)")
-    flag("region", metavar="NAME", help="region of the prices (default us-east-1)")
+    flag("region", default="us-east-1", metavar="NAME", help="region of the prices (default %(default)s)")
     flag("market", metavar="NAME", help="`sagemaker training` or `ec2` (default: a market that has all types)")
     flag("instances", type=Path, metavar="FILE", help="types and prices of your own, in YAML")
     flag("json", type=Path, metavar="FILE", help="write the plan")
+    flag("write", type=Path, metavar="JOB.yaml", help="put the cluster and the cut into a job file")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints the plan and returns the exit code."""
-    return exit_code(show(args))
+    """Prints the plan, writes it where options say so, and returns 0, or 1 when no cluster keeps the limits."""
+    plan = show(args)
+    if plan.chosen is None:
+        return 1
+    if args.write:
+        from tfhet.submit import write_plan
 
-
-def exit_code(plan: Plan) -> int:
-    """0, or 1 when no cluster keeps the limits."""
-    return 0 if plan.chosen is not None else 1
+        print(f"job file: {write_plan(args.write, plan)}")
+    return 0
 
 
 def show(args: argparse.Namespace) -> Plan:
@@ -68,9 +71,8 @@ def show(args: argparse.Namespace) -> Plan:
     plan = plan_of(args, profile, plane, max((finding.saves_us for finding in cheaper), default=0.0))
     findings = advice.of_plan(plan, cheaper)
     decision = advice.sentences(findings)
-    for columns, rows in (plan.table(), plan.sensitivity_table()):
-        if rows:
-            report.show(report.table(rows, columns=columns))
+    columns, rows = plan.table()
+    report.show(report.table(rows, columns=columns))
     print(*decision, *(f"- {note}" for note in plan.notes), sep="\n")
     if args.json:
         written = plan.to_json() | {"decision": decision, "findings": [finding.to_json() for finding in findings]}

@@ -9,12 +9,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tfhet.plan.candidate import (
+    Candidate,
+    Market,
+    PlanLimits,
+    Space,
+    break_even_usd_per_hour,
+    candidates,
+    frontier,
+    ranking,
+)
 from tfhet.plan.ceiling import Where
 from tfhet.plan.host import ClusterShape
-from tfhet.plan.money import Candidate, Market, PlanLimits, break_even_usd_per_hour
 from tfhet.plan.prediction import best_layout
-from tfhet.plan.search import Space, candidates, frontier, ranking
-from tfhet.plan.sensitivity import CHANGES_PCT, Change, sensitivity
 from tfhet.plan.workload import Workload
 from tfhet.planes import DataPlane
 from tfhet.record import Interval
@@ -22,8 +29,6 @@ from tfhet.record import Interval
 SCHEMA = 1
 SHOWN = 8
 """Number of best candidates that are kept, beside the frontier, today's, and the best with and without data hosts."""
-SHORTLIST = 40
-"""Number of best clusters among which the choice is made again when an input moves."""
 NO_LIMITS = PlanLimits()
 
 
@@ -49,8 +54,6 @@ class Plan:
     """Seconds of a step on today's cluster with stages as cheap as they may become; None where that was not asked."""
     break_even_usd_per_hour: Interval | None
     """Price of one data host at which the best cluster with data hosts costs as much as the best without."""
-    changes: tuple[Change, ...]
-    """Results with one input moved."""
     notes: tuple[str, ...]
     """Assumptions, and what is not known."""
 
@@ -62,7 +65,6 @@ class Plan:
             "candidates": [self._candidate(one) for one in self.candidates],
             **{name: getattr(self, name) for name in ("chosen", "runner_up", "today", "alone", "mixed")},
             "break_even_usd_per_hour": even.to_json() if even else None,
-            "sensitivity": [change.to_json() for change in self.changes],
             "notes": list(self.notes),
         }
 
@@ -129,17 +131,6 @@ class Plan:
             servers,
         ]
 
-    def sensitivity_table(self) -> tuple[list[str], list[list[object]]]:
-        """Returns columns and rows: the chosen cluster's step with one input moved, and an arrow to the cluster that
-        the plan would choose then, where that is another one."""
-        chosen = None if self.chosen is None else self.candidates[self.chosen].cluster
-        rows: dict[str, list[object]] = {}
-        for change in self.changes:
-            # A moved input may change the speed of the data hosts, which is not part of the name.
-            other = "" if str(change.best) == str(chosen) else f" -> {change.best}"
-            rows.setdefault(change.what, [change.what]).append(f"{1e3 * change.step_s:.3g}{other}")
-        return ["step ms, if this is", *(f"{pct:+d} %" for pct in CHANGES_PCT)], list(rows.values())
-
 
 def _text(interval: Interval) -> str:
     if interval.low == interval.high:
@@ -175,10 +166,6 @@ def make_plan(
     def index(one: Candidate | None) -> int | None:
         return index_of[one.cluster] if one else None
 
-    changes: list[Change] = []
-    if fitting:
-        shortlist = dict.fromkeys(one.cluster for one in (*fitting[:SHORTLIST], *shown))
-        changes = sensitivity(workload, fitting[0].cluster, list(shortlist), market)
     less = replace(workload, pipeline=workload.pipeline.cheaper_by(saves_us)) if saves_us > 0 else None
     return Plan(
         candidates=tuple(shown),
@@ -190,7 +177,6 @@ def make_plan(
         mixed=index(mixed),
         cheaper_step_s=best_layout(less, today)[0] if less else None,
         break_even_usd_per_hour=break_even_usd_per_hour(mixed, alone, market) if mixed and alone else None,
-        changes=tuple(changes),
         notes=(*notes, *_without_price(found, market)),
     )
 

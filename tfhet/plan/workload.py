@@ -34,16 +34,12 @@ class CutCost:
 
 @dataclass(frozen=True)
 class PipelineCost:
-    """Cost of an input pipeline. Raises UsageError without a cut."""
+    """Cost of an input pipeline."""
 
     cuts: tuple[CutCost, ...]
-    """Places where it can be cut, in order; the last one has the whole pipeline before it."""
+    """Places where it can be cut, in order, at least one; the last one has the whole pipeline before it."""
     source_bytes: float = 0.0
     """Bytes per example that the source reads."""
-
-    def __post_init__(self) -> None:
-        if not self.cuts:
-            raise UsageError("a pipeline has at least one place to be cut: its end")
 
     @classmethod
     def of(cls, profile: Profile) -> PipelineCost:
@@ -73,11 +69,6 @@ class PipelineCost:
         costs = ((cut, cut.remote_us.times(factor), cut.local_us.times(factor)) for cut in self.cuts)
         return replace(self, cuts=tuple(replace(cut, remote_us=before, local_us=after) for cut, before, after in costs))
 
-    def bytes_times(self, factor: float) -> PipelineCost:
-        """Returns the pipeline with `factor` times the bytes at every cut."""
-        cuts = (replace(cut, bytes_per_example=cut.bytes_per_example * factor) for cut in self.cuts)
-        return replace(self, cuts=tuple(cuts))
-
 
 @dataclass(frozen=True)
 class Trainer:
@@ -99,10 +90,6 @@ class Trainer:
         if (kind or "") not in self.accelerator_ms:
             unknown("accelerator", kind or "none", (name or "none" for name in self.accelerator_ms))
         return self.accelerator_ms[kind or ""]
-
-    def step_times(self, factor: float) -> Trainer:
-        """Returns the trainer with steps of `factor` times the length."""
-        return replace(self, accelerator_ms={kind: step.times(factor) for kind, step in self.accelerator_ms.items()})
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tfhet import stages as stage_room
 from tfhet.placement import Cut, Pipeline, local_part, remote_part, steps
-from tfhet.profile.transformation import Apply, applied_alone, examples_in, kind_of, names_of, ops_of, transformations
+from tfhet.profile.anatomy import Apply, applied_alone, examples_in, kind_of, names_of, ops_of, transformations
 
 READING = "read, parse and batch"
 _SOURCES = ("Interleave", "FlatMap", "ParallelInterleave")

@@ -5,17 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tfhet.arguments import check_positive
-from tfhet.errors import UsageError, unknown
-
-if TYPE_CHECKING:
-    from tfhet.record import RunSummary
-    from tfhet.report.cost import PriceOf
+from tfhet.errors import UsageError
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -32,7 +26,6 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     timeline = commands.add_parser("timeline", help="where the time of a run went: by rank, process and host")
     timeline.add_argument("run_dir", type=Path, metavar="RUN_DIR")
     timeline.add_argument("--chrome", type=Path, metavar="FILE", help="write a trace that Perfetto opens")
-    timeline.add_argument("--tensorboard", type=Path, metavar="DIR", help="write scalars for TensorBoard")
     timeline.add_argument("--json", type=Path, metavar="FILE", help="also write the tables to this file")
     timeline.set_defaults(run=run_timeline)
 
@@ -52,9 +45,10 @@ def run_report(args: argparse.Namespace) -> int:
     """
     from tfhet import report
     from tfhet.record import write_text
+    from tfhet.report.cost import prices_in
 
     given = report.read_given(args.paths, profile=args.profile, plan=args.plan)
-    given = replace(given, price_of=_prices([view.run for view in given.runs], args.region))
+    given = replace(given, price_of=prices_in(args.region, [view.run for view in given.runs]))
     folders = [view.folder for view in given.runs if view.folder]
     for folder in folders:
         print(report.write_html(folder, given))
@@ -73,30 +67,11 @@ def run_report(args: argparse.Namespace) -> int:
     return 0
 
 
-def _prices(runs: Sequence[RunSummary], region: str) -> PriceOf:
-    """The prices of the market that knows most of the runs' types: those of two markets are not to be compared."""
-    from tfhet import catalogue
-
-    known = catalogue.default()
-    if region not in known.regions():
-        unknown("region", region, known.regions())
-    types = {group.get("instance_type") for run in runs for group in run.cluster.values()}
-
-    def is_priced(name: object, market: str) -> bool:
-        try:
-            return known.price(str(name), region, market) is not None
-        except UsageError:
-            return False
-
-    market = max(catalogue.MARKETS, key=lambda market: sum(is_priced(name, market) for name in types))
-    return lambda name: known.price(name, region, market)
-
-
 def run_timeline(args: argparse.Namespace) -> int:
     """The tables of where the time went; the exit code is 0. Raises UsageError for a run without times."""
     from tfhet import report
     from tfhet.record import RunFolder
-    from tfhet.telemetry import timeline_json, timeline_tables, write_chrome_trace, write_scalars
+    from tfhet.telemetry import timeline_json, timeline_tables, write_chrome_trace
 
     folder = RunFolder(args.run_dir)
     found = folder.timeline()
@@ -106,8 +81,6 @@ def run_timeline(args: argparse.Namespace) -> int:
         report.show(report.table(rows, columns=columns, title=title))
     if args.chrome:
         print(write_chrome_trace(found, folder.events(), args.chrome))
-    if args.tensorboard:
-        print("\n".join(map(str, write_scalars(found, args.tensorboard))))
     if args.json:
         args.json.write_text(json.dumps(timeline_json(found), indent=1), encoding="utf-8")
     return 0

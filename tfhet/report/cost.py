@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from tfhet import catalogue
 from tfhet.catalogue import Price
-from tfhet.errors import UsageError
+from tfhet.errors import UsageError, unknown
 from tfhet.record import RunSummary
 from tfhet.report import numbers
 
 MS_PER_HOUR = 3.6e6
 PriceOf = Callable[[str], Price | None]
 """The price of an instance type; None where none is known."""
+
+
+def prices_in(region: str, runs: Iterable[RunSummary]) -> PriceOf:
+    """The prices of the market that knows most of the runs' types: those of two markets are not to be compared.
+
+    Raises UsageError for an unknown region.
+    """
+    known = catalogue.default()
+    if region not in known.regions():
+        unknown("region", region, known.regions())
+    types = {str(group.get("instance_type")) for run in runs for group in run.cluster.values()}
+    full = {f"ml.{name.removeprefix('ml.')}" for name in types}
+    market = max(catalogue.MARKETS, key=lambda market: len(full & known.prices(region, market).keys()))
+    return lambda name: known.price(name, region, market)
 
 
 @dataclass(frozen=True)

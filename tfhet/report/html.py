@@ -11,7 +11,7 @@ import jinja2
 from tfhet.advice import of_run, paragraph
 from tfhet.errors import DataError
 from tfhet.record import Record, RunFolder, RunSummary, read_json, write_text
-from tfhet.report import numbers
+from tfhet.report import numbers, tables
 from tfhet.report.bars import benchmark_charts
 from tfhet.report.cost import PriceOf, cost_rows, headline
 from tfhet.report.frontier import PlanView, frontier_chart, projected, read_plan
@@ -27,9 +27,8 @@ _TEMPLATES = jinja2.Environment(
     lstrip_blocks=True,
 )
 _SHOWN = (numbers.number, numbers.percent, numbers.duration, numbers.size, numbers.moment, numbers.exit_code)
-_FILTERS = (*_SHOWN, numbers.interval, numbers.usd, paragraph, numbers.value, numbers.parts_of_wait)
-_TEMPLATES.filters |= {each.__name__: each for each in _FILTERS}
-_TEMPLATES.filters["place"] = "{:.2f}".format
+_FILTERS = (*_SHOWN, numbers.interval, numbers.usd, paragraph, numbers.value, tables.parts_of_wait)
+_TEMPLATES.filters |= {"place": "{:.2f}".format, **{each.__name__: each for each in _FILTERS}}
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from datetime import datetime, timezone
 
-from tfhet.advice import peaks
-from tfhet.record import Figure, Spread, Waiting, median
+from tfhet.record import Figure, Spread
 from tfhet.units import GIB, KIB, MIB
 
 MISSING = "–"
@@ -84,27 +83,6 @@ def spread(value: Spread | None, unit: str) -> str:
     if value is None:
         return MISSING
     return f"{number(value.median)} {unit} (p10 {number(value.p10)}, p90 {number(value.p90)})"
-
-
-def waiting(waits: Waiting) -> str | None:
-    """The mean share of waiting for data, with its median; None where it is not known."""
-    if waits.mean_pct is None:
-        return None
-    middle = "" if waits.median_pct is None else f", median {percent(waits.median_pct)}"
-    return f"{percent(waits.mean_pct)} of the step{middle}"
-
-
-def parts_of_wait(waits: Waiting) -> list[tuple[str, str]]:
-    """The parts of the wait by name, in words; none where all that counts is the steady state (`advice.peaks`)."""
-    parts = {"at epoch starts": waits.epoch_starts, "in stalls": waits.stalls, "in the steady state": waits.steady}
-    rows = []
-    for name, part in parts.items():
-        if part.waits_s and peaks(waits):
-            lasts = f"{duration(part.total_s)} in {len(part.steps) or 'all steps'}"
-            middle = f"median {duration(median(part.waits_s))}, mean {duration(part.mean_s)}"
-            cost = f"{percent(part.share_pct)} of the time ({lasts}; {middle})"
-            rows.append((name, f"{cost}; without it {number(part.faster)} times faster"))
-    return rows
 
 
 def interval(figure: Figure) -> str:

@@ -13,8 +13,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tfhet.advice import peaks
 from tfhet.errors import UsageError
-from tfhet.record import Figure, RunFolder, RunSummary, Waiting
+from tfhet.record import Figure, RunFolder, RunSummary, Waiting, median
 from tfhet.report import numbers
 from tfhet.report.run_view import RunView
 
@@ -149,6 +150,27 @@ def _made_good(summary: RunSummary) -> str:
     return "; ".join(words for words, happened in failures.items() if happened)
 
 
+def waiting(waits: Waiting) -> str | None:
+    """The mean share of waiting for data, with its median; None where it is not known."""
+    if waits.mean_pct is None:
+        return None
+    middle = "" if waits.median_pct is None else f", median {numbers.percent(waits.median_pct)}"
+    return f"{numbers.percent(waits.mean_pct)} of the step{middle}"
+
+
+def parts_of_wait(waits: Waiting) -> list[tuple[str, str]]:
+    """The parts of the wait by name, in words; none where all that counts is the steady state (`advice.peaks`)."""
+    parts = {"at epoch starts": waits.epoch_starts, "in stalls": waits.stalls, "in the steady state": waits.steady}
+    rows = []
+    for name, part in parts.items():
+        if part.waits_s and peaks(waits):
+            lasts = f"{numbers.duration(part.total_s)} in {len(part.steps) or 'all steps'}"
+            middle = f"median {numbers.duration(median(part.waits_s))}, mean {numbers.duration(part.mean_s)}"
+            cost = f"{numbers.percent(part.share_pct)} of the time ({lasts}; {middle})"
+            rows.append((name, f"{cost}; without it {numbers.number(part.faster)} times faster"))
+    return rows
+
+
 def run_table(summary: RunSummary, folder: Path | str | None = None) -> Table:
     """The short table of one run: step time, waiting share, throughput, where the stages ran, exit codes.
 
@@ -158,8 +180,8 @@ def run_table(summary: RunSummary, folder: Path | str | None = None) -> Table:
     rows: list[tuple[object, object]] = [
         ("cluster", _groups(summary)),
         ("step time", numbers.spread(summary.step_ms, "ms")),
-        ("waiting for data", numbers.waiting(waits)),
-        *numbers.parts_of_wait(waits),
+        ("waiting for data", waiting(waits)),
+        *parts_of_wait(waits),
         ("examples/s", numbers.number(summary.examples_per_s)),
     ]
     if summary.epochs:

@@ -1,4 +1,4 @@
-"""`tfhet submit`, and `tfhet plan --write`."""
+"""`tfhet submit`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds `tfhet submit`, and to `tfhet plan`, where that is there already, the option `--write`."""
+    """Adds `tfhet submit`."""
     submit = commands.add_parser("submit", help="create the training job of a job file on SageMaker")
     submit.add_argument("job", type=Path, metavar="JOB.yaml", help="the job file")
     how = submit.add_mutually_exclusive_group()
@@ -25,9 +25,6 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     submit.add_argument("--instances", type=Path, metavar="FILE", help="a catalogue file with types of yours")
     submit.add_argument("--json", type=Path, metavar="FILE", help="also write the request, without the secret")
     submit.set_defaults(run=run)
-    if plan := commands.choices.get("plan"):
-        plan.add_argument("--write", type=Path, metavar="JOB.yaml", help="put the cluster and the cut into a job file")
-        plan.set_defaults(run=plan_and_write)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -37,8 +34,7 @@ def run(args: argparse.Namespace) -> int:
     from tfhet.submit import job_file, rules
     from tfhet.submit.submission import JobSubmission
 
-    known = catalogue.default()
-    job = job_file.read(args.job, known.with_file(args.instances) if args.instances else known)
+    job = job_file.read(args.job, catalogue.default(args.instances))
     check_arguments(job)
     submission = JobSubmission.of(job, args.name)
     for note in rules.notes(job):
@@ -68,14 +64,3 @@ def check_arguments(job: Job) -> None:
             LaunchSettings.parse([f"--{name}", str(value)])
         except UsageError as error:
             job.refuse(f"hyperparameters: {name}", f"must be what the launcher takes: {error}")
-
-
-def plan_and_write(args: argparse.Namespace) -> int:
-    """Runs `tfhet plan`, writes the plan into a job file if one is named, and returns the exit code."""
-    from tfhet.plan import command
-    from tfhet.submit import planned
-
-    plan = command.show(args)
-    if args.write and plan.chosen is not None:
-        print(f"job file: {planned.write(args.write, plan)}")
-    return command.exit_code(plan)

@@ -48,7 +48,7 @@ def with_plan(text: str, file: str, plan: Plan, known: Catalogue | None = None) 
     return text
 
 
-def write(path: Path, plan: Plan) -> Path:
+def write_plan(path: Path, plan: Plan) -> Path:
     """Writes a plan into a job file, as `with_plan` does."""
     path.write_text(with_plan(read_text(path, "job file"), str(path), plan), encoding="utf-8")
     return path

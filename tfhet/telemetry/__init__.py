@@ -1,13 +1,13 @@
-"""Usage of hosts and steps: measured for the timeline of a run, shown to Prometheus and CloudWatch while it lasts.
+"""Usage of hosts and steps: measured for the timeline of a run, shown to Prometheus while it lasts.
 
 A sampler records what the processes of a launcher use, and an endpoint answers Prometheus. Names of processes, and the
 numbers that they report, come from the caller:
 
-    sampler = Sampler.of(folder, "algo-1", "rank-0", processes, offset, print, leads_host=True, gpus=gpu_count(env))
+    sampler = Sampler("algo-1", "rank-0", TimelineFile(path), processes, counters=host_counters())
     values = lambda: {UP: 1.0, **training_metrics(totals, line)}
     await asyncio.gather(sampler.run(), serve_metrics("10.0.0.1", 9400, values, {"host": "algo-1"}, print))
 
-The timeline that it leaves becomes tables (`timeline_tables`, of summaries), a Chrome trace or scalars for TensorBoard:
+The timeline that it leaves becomes tables (`timeline_tables`, of summaries) or a Chrome trace:
 
     >>> from tfhet.record import RunFolder
     >>> from tfhet.telemetry import rank_summaries
@@ -18,10 +18,11 @@ The timeline that it leaves becomes tables (`timeline_tables`, of summaries), a 
 from __future__ import annotations
 
 from tfhet.telemetry.endpoint import serve_metrics
-from tfhet.telemetry.gpus import gpu_count
-from tfhet.telemetry.metric import METRICS, UP, Metric, emf_line, training_metrics
+from tfhet.telemetry.gpus import GpuMonitor, gpu_count
+from tfhet.telemetry.host_counters import host_counters
+from tfhet.telemetry.metric import METRICS, UP, Metric, training_metrics
 from tfhet.telemetry.sampler import Sampler
-from tfhet.telemetry.tensorboard import ScalarFile, write_scalars
+from tfhet.telemetry.tensorboard import ScalarFile
 from tfhet.telemetry.timeline_summary import (
     host_summaries,
     process_summaries,
@@ -33,7 +34,7 @@ from tfhet.telemetry.trace import chrome_trace, write_chrome_trace
 
 # fmt: off
 __all__ = [
-    "METRICS", "UP", "Metric", "Sampler", "ScalarFile", "chrome_trace", "emf_line", "gpu_count", "host_summaries",
-    "process_summaries", "rank_summaries", "serve_metrics", "timeline_json", "timeline_tables", "training_metrics",
-    "write_chrome_trace", "write_scalars",
+    "METRICS", "UP", "GpuMonitor", "Metric", "Sampler", "ScalarFile", "chrome_trace", "gpu_count", "host_counters",
+    "host_summaries", "process_summaries", "rank_summaries", "serve_metrics", "timeline_json", "timeline_tables",
+    "training_metrics", "write_chrome_trace",
 ]

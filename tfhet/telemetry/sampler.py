@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import psutil
 
 from tfhet.clock import SYSTEM, Clock, cpu_of
 from tfhet.record import ClockOffset, Entry, HostUsage, TimelineFile, UsageSample
 from tfhet.telemetry.gpus import GpuMonitor
-from tfhet.telemetry.host_counters import HostCounters, HostCounts, host_counters
+from tfhet.telemetry.host_counters import HostCounters, HostCounts
 from tfhet.writer import Writer
 
 PERIOD_S = 1.0
@@ -38,7 +37,7 @@ class Sampler:
     counters: HostCounters | None = None
     """Counters of the host; None on a launcher that does not lead its host."""
     gpus: GpuMonitor | None = None
-    """GPUs of the host; None where there are none, or on a launcher that does not lead its host."""
+    """GPUs of the host, started; None where there are none, or on a launcher that does not lead its host."""
     say: Callable[[str], None] = lambda line: None
     clock: Clock = SYSTEM
     cpu_of: Callable[[int], float] = cpu_of
@@ -49,29 +48,6 @@ class Sampler:
     _at_s: float | None = None
     _offset: tuple[float, float] | None = None
     _failure: Exception | None = None
-
-    @classmethod
-    def of(
-        cls,
-        folder: Path,
-        host: str,
-        member: str,
-        processes: Callable[[], Mapping[str, int]],
-        offset: Callable[[], tuple[float, float] | None],
-        say: Callable[[str], None],
-        *,
-        leads_host: bool,
-        gpus: int = 0,
-    ) -> Sampler:
-        """The sampler of one launcher, which writes to a file of its own in `folder`.
-
-        leads_host: whether this launcher also measures the host, as one per host does. gpus: GPUs of the host.
-        """
-        file = TimelineFile(folder / f"use-{member}.jsonl")
-        if not leads_host:
-            return cls(host, member, file, processes, offset, say=say)
-        monitor = GpuMonitor().start() if gpus else None
-        return cls(host, member, file, processes, offset, host_counters(), monitor, say)
 
     async def run(self) -> None:
         """Samples until it is cancelled. Ends early, with a line for the log, when the disk or the counters fail."""

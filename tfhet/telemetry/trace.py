@@ -17,7 +17,6 @@ from tfhet.units import MIB
 
 JOB = 0
 """Process number of the marks. Hosts are 1, 2, ... in the order of their names; rank r is thread r + 1."""
-
 TraceEvent = dict[str, Any]
 
 
@@ -31,7 +30,11 @@ def chrome_trace(timeline: Timeline, events: Iterable[Mapping[str, Any]] = ()) -
     for host, process in processes.items():
         made.append(_named("process_name", process, 0, host))
         made.append({**_named("process_sort_index", process, 0, ""), "args": {"sort_index": process}})
-    for (host, rank), on_thread in sorted(_threads(timeline).items(), key=lambda item: item[0]):
+    threads: dict[tuple[str, int], list[StepTime | Pause]] = defaultdict(list)
+    every: list[StepTime | Pause] = [*timeline.steps, *timeline.pauses]
+    for each in sorted(every, key=lambda each: each.at_s):
+        threads[each.host, each.rank].append(each)
+    for (host, rank), on_thread in sorted(threads.items(), key=lambda item: item[0]):
         made.append(_named("thread_name", processes[host], rank + 1, f"rank {rank}"))
         made += _thread(on_thread, processes[host], rank + 1, began_s)
     for use in timeline.usage:
@@ -45,24 +48,12 @@ def write_chrome_trace(timeline: Timeline, events: Iterable[Mapping[str, Any]], 
     return write_text(path, json.dumps(json_value(chrome_trace(timeline, events)), separators=(",", ":")) + "\n")
 
 
-def _threads(timeline: Timeline) -> dict[tuple[str, int], list[StepTime | Pause]]:
-    """Steps and pauses of each rank, by host and rank, in the order of time."""
-    found: dict[tuple[str, int], list[StepTime | Pause]] = defaultdict(list)
-    every: list[StepTime | Pause] = [*timeline.steps, *timeline.pauses]
-    for each in sorted(every, key=lambda each: each.at_s):
-        found[each.host, each.rank].append(each)
-    return found
-
-
 def _named(what: str, process: int, thread: int, name: str) -> TraceEvent:
     return {"ph": "M", "name": what, "pid": process, "tid": thread, "args": {"name": name}}
 
 
 def _thread(on_thread: list[StepTime | Pause], process: int, thread: int, began_s: float) -> Iterator[TraceEvent]:
-    """Steps with their components nested in them, one after another; none overlaps the next step.
-
-    Components are shown in the order of a step; computing that follows the allreduce is shown before it.
-    """
+    """Steps with their components nested in them in the order of a step: all computing before the allreduce."""
     starts = [_ns(each.at_s, began_s) for each in on_thread]
     ends = [start + round(each.dur_s * 1e9) for start, each in zip(starts, on_thread, strict=True)]
     limits = [*starts[1:], ends[-1] if ends else 0]
@@ -95,8 +86,7 @@ def _counters(use: UsageSample, process: int, began_s: float) -> Iterator[TraceE
     for name, cpus in use.processes.items():
         of = f" of {use.member}" if name == "launcher" else ""
         yield counter(f"CPUs of {name}{of}", cpus=cpus)
-    host = use.machine
-    if host is not None:
+    if host := use.machine:
         yield counter(f"CPUs of the {host.counted}", cpus=host.cpus)
         yield counter("memory (MiB)", used=host.memory_bytes / MIB)
         yield counter("network (MiB/s)", received=host.received_bytes_per_s / MIB, sent=host.sent_bytes_per_s / MIB)

@@ -55,11 +55,11 @@ def test_it_is_sound_unless_something_will_fail(status, is_needed, is_sound):
 
 def test_a_row_that_is_not_ok_names_the_issue_and_brief_leaves_out_what_is():
     found = Examination((check(Status.OK), check(Status.LIMITED)))
-    assert found.rows("software") == [
+    assert found.tables()["software"] == [
         ["a thing", "ok", "2.0", "work", ""],
         ["a thing", "limited", "2.0", "work (owner/project#12)", "get it"],
     ]
-    assert found.rows("software", brief=True) == found.rows("software")[1:]
+    assert found.tables(brief=True)["software"] == found.tables()["software"][1:]
 
 
 def test_the_command_prints_each_section_and_writes_what_it_printed(here, tmp_path, capsys):

@@ -48,9 +48,9 @@ def test_this_machine_can_be_looked_at_and_every_rule_has_an_answer(tmp_path):
     assert here.directory == str(tmp_path)
     assert here.proxies == ("https_proxy",)
     assert here.memory_bytes > here.memory_free_bytes > 0 and here.open_files > 0
-    assert 0 <= here.steal_share <= 1 and here.numa_nodes >= 1
+    assert here.numa_nodes >= 1
     names = [check.name for check in MACHINE.checks(here)]
-    assert set(names) | {"CPU frequency"} == {rule.name for rule in MACHINE.rules}
+    assert set(names) == {rule.name for rule in MACHINE.rules}
 
 
 def test_a_port_that_is_taken_is_named():
@@ -62,8 +62,8 @@ def test_a_port_that_is_taken_is_named():
     assert said.startswith(f"port {number} at 0.0.0.0 is in use by")
 
 
-def test_the_machine_without_a_proc_file_system_has_no_quota_route_or_governor(tmp_path):
+def test_the_machine_without_a_proc_file_system_has_no_quota_and_no_route(tmp_path):
     (tmp_path / "proc").mkdir()
     here = look({}, 0, tmp_path, root=tmp_path)
-    assert (here.cpu_quota, here.default_interface, here.governor, here.shm_bytes) == (None, "", "", None)
+    assert (here.cpu_quota, here.default_interface, here.shm_bytes) == (None, "", None)
     assert here.memory_bytes > GIB // 4

@@ -1,4 +1,4 @@
-"""follow/job_cost.py: what a job has cost so far."""
+"""follow/state.py: what a job has cost so far."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import datetime
 import pytest
 
 from tfhet.catalogue import TRAINING, Price
-from tfhet.follow.job_cost import cost_of, training_prices
-from tfhet.follow.state import JobState
+from tfhet.follow.state import JobState, cost_of, training_prices
 
 CLUSTER = {
     "dnn_group": {"hosts": ["algo-1"], "instance_type": "ml.g5.xlarge"},

@@ -7,9 +7,8 @@ import pytest
 from tfhet.catalogue import InstanceGroup
 from tfhet.follow.follow_record import Timed, summary_of
 from tfhet.follow.heard import Heard
-from tfhet.follow.job_cost import JobCost
 from tfhet.follow.log_line import LogLine
-from tfhet.follow.state import JobState
+from tfhet.follow.state import JobCost, JobState
 from tfhet.messages import JobResultLine, MetricLine
 from tfhet.record import RunSummary
 

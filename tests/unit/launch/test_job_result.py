@@ -27,7 +27,8 @@ def test_the_end_of_a_long_log_is_kept():
 
 def test_noise_stays_out_of_the_log():
     noise = "E0000 Unable to register cuDNN factory: Attempting to register"
-    assert JobResult.of(1, "x", ["one", noise, "two"], lambda line: line == noise).log == ["one", "two"]
+    error = JobFailed("x", log_tail=["one", noise, "two"])
+    assert JobResult.of_error(error, "algo-1", lambda line: line == noise).log == ["one", "two"]
 
 
 def test_the_end_of_a_script_is_told_by_its_last_word():
@@ -64,5 +65,5 @@ def test_a_long_error_that_another_rank_caused_is_still_known_for_one():
     ],
 )
 def test_an_error_of_a_launcher_has_a_code_and_says_where(error, code, headline):
-    verdict = JobResult.of_error(error, "algo-1")
+    verdict = JobResult.of_error(error, "algo-1", lambda line: False)
     assert (verdict.code, verdict.headline) == (code, headline)

@@ -28,14 +28,14 @@ print("and on stderr", file=sys.stderr, flush=True)
 """
 STARTER = """
 import asyncio, json, os, sys
-from tfhet.launch import LaunchSettings, entry, local_launchers
+from tfhet.launch import LaunchSettings, entry
 from tfhet.cluster import Rank
-local_launchers.PATIENCE_S = 0.5
-local_launchers.STOP_GRACE_S = float(os.environ.get("GRACE_S", 20))
+entry.PATIENCE_S = 0.5
+entry.STOP_GRACE_S = float(os.environ.get("GRACE_S", 20))
 settings, rest = LaunchSettings.parse(sys.argv[2:])
 env = dict(os.environ)
 ranks = entry.ranks_to_start(env, settings)
-one = local_launchers.LocalLaunchers(ranks, [sys.executable, sys.argv[1], *rest], env, settings)
+one = entry.LocalLaunchers(ranks, [sys.executable, sys.argv[1], *rest], env, settings)
 sys.exit(asyncio.run(entry.then_ignore_stops(one.run())))
 """
 
@@ -205,7 +205,7 @@ def test_nothing_is_left_of_a_starter_that_is_killed(start):
 def test_a_launcher_that_cannot_be_started_is_a_failure_that_is_told(environment_of, tmp_path, capfd):
     import asyncio
 
-    from tfhet.launch.local_launchers import LocalLaunchers
+    from tfhet.launch.entry import LocalLaunchers
 
     env = environment_of("t2", dnn=("t1", "t2"))
     ranks = ranks_to_start({"CUDA_VISIBLE_DEVICES": "", **env}, LaunchSettings())

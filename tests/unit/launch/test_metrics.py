@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from tfhet.events import ignore
-from tfhet.launch.hearing import Hearing
 from tfhet.launch.output import labels, metrics_of
+from tfhet.launch.script import Hearing
 from tfhet.messages import MetricLine, rank
 from tfhet.planes import Outlets
 

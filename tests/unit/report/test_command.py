@@ -10,7 +10,7 @@ import pytest
 from tfhet import catalogue
 from tfhet.__main__ import main
 from tfhet.record import Figure, Record, RunFolder, RunSummary, Spread
-from tfhet.report.command import _prices
+from tfhet.report.cost import prices_in
 
 
 @pytest.fixture
@@ -49,11 +49,10 @@ def test_prices_of_two_markets_are_never_mixed(tmp_path) -> None:
         )
         for wanted in ([True, True], [False, True])
     )
-    price_of = _prices(
-        [RunSummary(cluster={kind: {"instance_type": kind} for kind in (both, one, "odd")})], "us-east-1"
-    )
+    run = RunSummary(cluster={kind: {"instance_type": kind} for kind in (both, one, "odd")})
+    price_of = prices_in("us-east-1", [run])
     assert {price_of(both).market, price_of(one).market} == {catalogue.EC2}
-    alone = _prices([RunSummary(cluster={"dnn": {"instance_type": both}})], "us-east-1")
+    alone = prices_in("us-east-1", [RunSummary(cluster={"dnn": {"instance_type": both}})])
     assert alone(both).market == catalogue.TRAINING
 
 

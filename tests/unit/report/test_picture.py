@@ -12,7 +12,7 @@ from tfhet.errors import DataError
 from tfhet.events import Event
 from tfhet.messages import HostLine
 from tfhet.record import RunFolder, RunSummary, StepTime
-from tfhet.report.watcher import Watcher
+from tfhet.report.picture import Watcher
 from tfhet.steps.meter import Meter
 
 

@@ -1,12 +1,11 @@
-"""report/utilisation.py: how much of its CPUs each host used."""
+"""report/run_view.py: how much of its CPUs each host used."""
 
 from __future__ import annotations
 
 import pytest
 
 from tfhet.record import RunSummary
-from tfhet.report.run_view import RunView
-from tfhet.report.utilisation import reading_s, use_of_hosts
+from tfhet.report.run_view import RunView, reading_s, use_of_hosts
 
 EVENTS = [
     {"event": "reading.seen", "time_s": 10.0},

@@ -62,7 +62,7 @@ def test_types_of_the_users_own_are_known(jobs, tmp_path, capsys):
 def test_a_plan_is_written_into_the_job_file_that_is_named(tmp_path, monkeypatch, capsys):
     shown = argparse.Namespace(chosen=0)
     monkeypatch.setattr(plan_command, "show", lambda args: shown)
-    monkeypatch.setattr(planned, "write", lambda path, plan: path if plan is shown else None)
+    monkeypatch.setattr(planned, "write_plan", lambda path, plan: path if plan is shown else None)
     needed = ["--profile", "p.json", "--cluster", "ml.g5.xlarge", "--accelerator_ms", "50"]
     assert run("plan", *needed) == 0
     assert capsys.readouterr().out == ""

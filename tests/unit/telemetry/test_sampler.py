@@ -177,15 +177,3 @@ def test_gpus_that_could_not_be_read_are_named(tmp_path, monkeypatch):
     gpus.missing = "nvidia-ml-py is not installed"
     run(sampler_of(tmp_path, clock, {}, gpus=gpus, say=said.append), clock, 1, monkeypatch)
     assert said == ["the usage of the GPUs was not recorded: nvidia-ml-py is not installed"]
-
-
-def test_only_the_launcher_that_leads_a_host_counts_the_host(tmp_path):
-    def of(member: str, leads_host: bool, gpus: int = 0) -> Sampler:
-        return Sampler.of(tmp_path, "t1", member, dict, lambda: None, print, leads_host=leads_host, gpus=gpus)
-
-    assert of("rank-0", True).counters is not None
-    assert of("rank-1", False, gpus=1).counters is None and of("rank-1", False, gpus=1).gpus is None
-    assert {of(*who).file.path.name for who in (("d1", True), ("rank-1", False))} == {
-        "use-d1.jsonl",
-        "use-rank-1.jsonl",
-    }
