@@ -53,9 +53,11 @@ def test_every_process_of_every_host_was_looked_at(noted):
     assert {clock.host for clock in timeline.clocks} == set(timeline.hosts)
 
 
-def test_the_command_writes_what_perfetto_opens(noted, tmp_path, capsys):
-    assert main(["timeline", str(noted.folder.path), "--chrome", str(tmp_path / "trace.json")]) == 0
+def test_the_command_writes_what_perfetto_and_tensorboard_open(noted, tmp_path, capsys):
+    where = ["--chrome", str(tmp_path / "trace.json"), "--tensorboard", str(tmp_path / "boards")]
+    assert main(["timeline", str(noted.folder.path), *where]) == 0
     told = capsys.readouterr().out
     assert all(word in told for word in ("steps", "processes", "hosts", "worker-1", "allreduce %"))
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     assert {event["name"] for event in events} >= {"step", "wait for data", "compute", "allreduce", "checkpoint"}
+    assert sorted(path.name for path in (tmp_path / "boards").iterdir())[-2:] == ["rank-0", "rank-1"]

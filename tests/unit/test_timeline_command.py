@@ -70,6 +70,13 @@ def test_it_writes_a_trace_with_the_marks_of_the_events(run_dir, tmp_path, capsy
     assert sum(event["name"] == "step" for event in found) == 5
 
 
+def test_it_writes_a_board_for_each_rank_and_host(run_dir, tmp_path, capsys):
+    assert main(["timeline", str(run_dir), "--tensorboard", str(tmp_path / "boards")]) == 0
+    written = capsys.readouterr().out.splitlines()[-2:]
+    assert [Path(line).parent.name for line in written] == ["host-algo-2", "rank-0"]
+    assert all(Path(line).is_file() for line in written)
+
+
 def test_a_folder_without_notes_is_wrong_use_and_says_how_to_make_some(tmp_path, capsys):
     assert main(["timeline", str(tmp_path)]) == 2
     assert "run the job with --timeline hosts or steps" in capsys.readouterr().err

@@ -26,6 +26,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     timeline = commands.add_parser("timeline", help="where the time of a run went: by rank, process and host")
     timeline.add_argument("run_dir", type=Path, metavar="RUN_DIR")
     timeline.add_argument("--chrome", type=Path, metavar="FILE", help="write a trace that Perfetto opens")
+    timeline.add_argument("--tensorboard", type=Path, metavar="DIR", help="write scalars for TensorBoard")
     timeline.add_argument("--json", type=Path, metavar="FILE", help="also write the tables to this file")
     timeline.set_defaults(run=run_timeline)
 
@@ -71,7 +72,7 @@ def run_timeline(args: argparse.Namespace) -> int:
     """The tables of where the time went; the exit code is 0. Raises UsageError for a run without times."""
     from tfhet import report
     from tfhet.record import RunFolder
-    from tfhet.telemetry import timeline_json, timeline_tables, write_chrome_trace
+    from tfhet.telemetry import timeline_json, timeline_tables, write_chrome_trace, write_scalars
 
     folder = RunFolder(args.run_dir)
     found = folder.timeline()
@@ -81,6 +82,8 @@ def run_timeline(args: argparse.Namespace) -> int:
         report.show(report.table(rows, columns=columns, title=title))
     if args.chrome:
         print(write_chrome_trace(found, folder.events(), args.chrome))
+    if args.tensorboard:
+        print("\n".join(map(str, write_scalars(found, args.tensorboard))))
     if args.json:
         args.json.write_text(json.dumps(timeline_json(found), indent=1), encoding="utf-8")
     return 0

@@ -7,7 +7,7 @@ numbers that they report, come from the caller:
     values = lambda: {UP: 1.0, **training_metrics(totals, line)}
     await asyncio.gather(sampler.run(), serve_metrics("10.0.0.1", 9400, values, {"host": "algo-1"}, print))
 
-The timeline that it leaves becomes tables (`timeline_tables`, of summaries) or a Chrome trace:
+The timeline that it leaves becomes tables (`timeline_tables`, of summaries), a Chrome trace or scalars for TensorBoard:
 
     >>> from tfhet.record import RunFolder
     >>> from tfhet.telemetry import rank_summaries
@@ -22,7 +22,7 @@ from tfhet.telemetry.gpus import GpuMonitor, gpu_count
 from tfhet.telemetry.host_counters import host_counters
 from tfhet.telemetry.metric import METRICS, UP, Metric, training_metrics
 from tfhet.telemetry.sampler import Sampler
-from tfhet.telemetry.tensorboard import ScalarFile
+from tfhet.telemetry.tensorboard import ScalarFile, write_scalars
 from tfhet.telemetry.timeline_summary import (
     host_summaries,
     process_summaries,
@@ -36,5 +36,5 @@ from tfhet.telemetry.trace import chrome_trace, write_chrome_trace
 __all__ = [
     "METRICS", "UP", "GpuMonitor", "Metric", "Sampler", "ScalarFile", "chrome_trace", "gpu_count", "host_counters",
     "host_summaries", "process_summaries", "rank_summaries", "serve_metrics", "timeline_json", "timeline_tables",
-    "training_metrics", "write_chrome_trace",
+    "training_metrics", "write_chrome_trace", "write_scalars",
 ]

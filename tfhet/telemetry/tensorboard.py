@@ -1,13 +1,17 @@
-"""Scalars for TensorBoard: a file of them."""
+"""Scalars for TensorBoard: a file of them, and a timeline as one TensorBoard run per rank and per host."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
 from tfhet.errors import UsageError
+from tfhet.record import StepTime, Timeline, UsageSample
+from tfhet.units import MIB
 
 
 class ScalarFile:
@@ -39,3 +43,50 @@ class ScalarFile:
 
     def close(self) -> None:
         self._file.close()
+
+
+def write_scalars(timeline: Timeline, folder: Path) -> list[Path]:
+    """Writes one event file per rank (by step) and per host (by seconds since the run's first entry).
+
+    Returns their paths. They lie in the folders `rank-N` and `host-NAME` below `folder`; files of the same names are
+    replaced. Raises UsageError when tensorboard is not installed.
+    """
+    began_s = timeline.began_s
+    points: dict[str, list[tuple[float, int, dict[str, float]]]] = defaultdict(list)
+    for step in timeline.steps:
+        points[f"rank-{step.rank}"].append((step.at_s + step.dur_s, step.step, dict(_of_step(step))))
+    for use in timeline.usage:
+        ended_s = use.at_s + use.dur_s
+        run = f"host-{use.host.replace('/', '-')}"
+        points[run].append((ended_s, round(ended_s - began_s), dict(_of_use(use))))
+    written = []
+    for run, found in sorted(points.items()):
+        file = ScalarFile(folder / run, began_s, run)
+        with contextlib.closing(file):
+            for point in found:
+                file.add(*point)
+        written.append(file.path)
+    return written
+
+
+def _of_step(step: StepTime) -> Iterator[tuple[str, float]]:
+    yield "step/ms", 1e3 * step.dur_s
+    for name in ("wait", "copy", "compute", "allreduce"):
+        seconds = getattr(step, f"{name}_s")
+        if seconds is not None:
+            yield f"step/{name}_ms", 1e3 * seconds
+
+
+def _of_use(use: UsageSample) -> Iterator[tuple[str, float]]:
+    for name, cpus in use.processes.items():
+        yield f"cpus/{name}-{use.member}" if name == "launcher" else f"cpus/{name}", cpus
+    host = use.machine
+    if host is not None:
+        yield f"host/{host.counted}_cpus", host.cpus
+        yield "host/memory_mib", host.memory_bytes / MIB
+        yield "host/received_mib_per_s", host.received_bytes_per_s / MIB
+        yield "host/sent_mib_per_s", host.sent_bytes_per_s / MIB
+        for number, busy_pct in enumerate(host.gpus_busy_pct):
+            yield f"gpu/{number}_busy_pct", busy_pct
+        for number, held_bytes in enumerate(host.gpus_memory_bytes):
+            yield f"gpu/{number}_memory_mib", held_bytes / MIB
