@@ -55,7 +55,7 @@ class Launcher:
             forget_earlier_job(self.place.paths, self.began_s)
         log = Log(assignment, self._record)
         self.say, self._log = log.say, log
-        self._hearing = Hearing(log.say, self._reads)
+        self._hearing = Hearing(log.say, log.write_emf, self._reads)
         self._script = Script(assignment, self._hearing, log.say)
         self._timeline = self._record.path / TIMELINE_FOLDER
         # One launcher writes the events of the job: lines of several hosts would need one clock.

@@ -16,9 +16,10 @@ from tfhet.launch.assignment import Assignment, known_roles
 from tfhet.launch.job_result import JobResult
 from tfhet.launch.leader import Leader
 from tfhet.launch.script import Hearing
+from tfhet.messages import MetricLine
 from tfhet.record import RunFolder, RunSummary, machine, versions
 from tfhet.report import gathered, has_colours, painted
-from tfhet.telemetry import UP, Metric, gpu_count, training_metrics
+from tfhet.telemetry import UP, Metric, emf_line, gpu_count, training_metrics
 from tfhet.writer import Writer, write_whole
 
 STDOUT = 1
@@ -45,6 +46,12 @@ class Log:
         self._file.put((line, is_noise))
         if not is_noise:
             self._lines.put(line)
+
+    def write_emf(self, line: MetricLine) -> None:
+        """Writes the numbers of a metric line for CloudWatch, where the settings ask for it. CloudWatch wants a line of
+        JSON alone, so it has no prefix."""
+        if namespace := self._assignment.settings.emf_namespace:
+            self._lines.put(emf_line(namespace, labels(self._assignment.place), line, SYSTEM.wall()))
 
     def close(self) -> None:
         """Writes the last lines; waits for reader and disk as `Writer.close` does."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -9,6 +10,9 @@ from typing import Any
 from tfhet import arguments, planes, strategies
 from tfhet.cluster import CONTROL_PORT, DATA, DNN
 from tfhet.errors import UsageError, unknown
+
+_NAMESPACE = re.compile(r"(?!AWS/)[A-Za-z0-9._/#:-]{1,255}")
+"""Namespaces that CloudWatch accepts."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,8 @@ class LaunchSettings:
     continue with local pipelines."""
     timeline: str = "hosts"
     """Timeline detail: `hosts` (usage once a second), `steps` (also every training step) or `off`."""
+    emf_namespace: str = ""
+    """CloudWatch namespace in which metric lines are printed once more, in embedded metric format; "": they are not."""
     metrics_port: int = 0
     """Port of the Prometheus endpoint; local rank N listens on this port + N. 0 disables the endpoint."""
     job_seed: int = 0
@@ -59,6 +65,11 @@ class LaunchSettings:
             unknown("--on_data_loss", self.on_data_loss, ("stop", "local"))
         if self.timeline not in ("off", "hosts", "steps"):
             unknown("--timeline", self.timeline, ("off", "hosts", "steps"))
+        if self.emf_namespace and not _NAMESPACE.fullmatch(self.emf_namespace):
+            raise UsageError(
+                f"--emf_namespace {self.emf_namespace!r}: give 1 to 255 letters, digits and . - _ / # :, and no name "
+                "that begins with AWS/"
+            )
         if not 0 <= self.metrics_port <= 65535:
             raise UsageError(f"--metrics_port {self.metrics_port} is no TCP port; 0 switches it off")
         for name in ("lease_s", "ready_timeout_s"):

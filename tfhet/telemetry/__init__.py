@@ -1,4 +1,4 @@
-"""Usage of hosts and steps: measured for the timeline of a run, shown to Prometheus while it lasts.
+"""Usage of hosts and steps: measured for the timeline of a run, shown to Prometheus and CloudWatch while it lasts.
 
 A sampler records what the processes of a launcher use, and an endpoint answers Prometheus. Names of processes, and the
 numbers that they report, come from the caller:
@@ -20,7 +20,7 @@ from __future__ import annotations
 from tfhet.telemetry.endpoint import serve_metrics
 from tfhet.telemetry.gpus import GpuMonitor, gpu_count
 from tfhet.telemetry.host_counters import host_counters
-from tfhet.telemetry.metric import METRICS, UP, Metric, training_metrics
+from tfhet.telemetry.metric import METRICS, UP, Metric, emf_line, training_metrics
 from tfhet.telemetry.sampler import Sampler
 from tfhet.telemetry.tensorboard import ScalarFile, write_scalars
 from tfhet.telemetry.timeline_summary import (
@@ -34,7 +34,7 @@ from tfhet.telemetry.trace import chrome_trace, write_chrome_trace
 
 # fmt: off
 __all__ = [
-    "METRICS", "UP", "GpuMonitor", "Metric", "Sampler", "ScalarFile", "chrome_trace", "gpu_count", "host_counters",
-    "host_summaries", "process_summaries", "rank_summaries", "serve_metrics", "timeline_json", "timeline_tables",
+    "METRICS", "UP", "GpuMonitor", "Metric", "Sampler", "ScalarFile", "chrome_trace", "emf_line",
+    "gpu_count", "host_counters", "host_summaries", "process_summaries", "rank_summaries", "serve_metrics", "timeline_json", "timeline_tables",
     "training_metrics", "write_chrome_trace", "write_scalars",
 ]

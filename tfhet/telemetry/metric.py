@@ -1,4 +1,4 @@
-"""Metrics of a launcher: the named numbers that Prometheus reads.
+"""Metrics of a launcher: the named numbers that Prometheus reads, and metric lines for CloudWatch.
 
 A launcher hands the endpoint a mapping from `Metric` to value. What it runs besides the training adds metrics of its
 own to that mapping; this room knows none of them.
@@ -6,11 +6,13 @@ own to that mapping; this room knows none of them.
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from tfhet.messages import MetricLine
+from tfhet.messages import UNITS, MetricLine
 
 
 @dataclass(frozen=True)
@@ -48,3 +50,21 @@ def training_metrics(totals: Mapping[str, float], line: MetricLine | None) -> di
         if line.loss is not None:
             values[LOSS] = line.loss
     return values
+
+
+def emf_line(namespace: str, dimensions: Mapping[str, str], line: MetricLine, at_s: float) -> str:
+    """A metric line in CloudWatch's embedded metric format (EMF): one JSON object, without a line break.
+
+    Source: "Specification: Embedded metric format", Amazon CloudWatch User Guide.
+
+    dimensions: values by name, at most 30, all in one set. at_s: seconds since 1970. A loss that is not finite is left
+    out, because neither JSON nor CloudWatch can represent it.
+    """
+    numbers = {name: value for name, value in line.numbers().items() if math.isfinite(value)}
+    directive = {
+        "Namespace": namespace,
+        "Dimensions": [list(dimensions)],
+        "Metrics": [{"Name": name, "Unit": UNITS[name]} for name in numbers],
+    }
+    content = {"_aws": {"Timestamp": round(1e3 * at_s), "CloudWatchMetrics": [directive]}, **dimensions, **numbers}
+    return json.dumps(content, allow_nan=False)

@@ -16,7 +16,7 @@ def test_a_script_that_is_killed_because_it_does_not_stop_is_said_to_have_had_it
 
     async def scenario() -> str:
         deaf = asyncio.Event()
-        said = Hearing(lambda line: deaf.set())
+        said = Hearing(lambda line: deaf.set(), lambda line: None, lambda endlessly: None)
         one = Script(assignment_of("t1", 0, "--train_script", "mine.py"), said, lambda line: None)
         await one.start([sys.executable, "-c", code], dict(os.environ))
         await deaf.wait()

@@ -80,6 +80,9 @@ def test_an_empty_value_is_not_told():
         (["--train_script"], "--train-script"),
         (["--metrics_port", "-1"], "--metrics_port -1 is no TCP port; 0 switches it off"),
         (["--metrics_port", "65536"], "--metrics_port 65536 is no TCP port"),
+        (["--emf_namespace", "AWS/mine"], "--emf_namespace 'AWS/mine': give 1 to 255 letters"),
+        (["--emf_namespace", "a b"], "--emf_namespace 'a b'"),
+        (["--emf_namespace", "x" * 256], "--emf_namespace 'xxx"),
     ],
 )
 def test_a_value_that_cannot_be_is_named(words, message):
