@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from benchmarks import child_environment
+from benchmarks import child_environment, prefer
 from tfhet.bench.child_process import AnsweringProcess
 from tfhet.container import Limits, sweeper
 from tfhet.container.cgroup import Cgroup
@@ -30,7 +30,7 @@ class LimitedChild:
         with _group() if alone else contextlib.nullcontext() as cgroup, child as process:
             if cgroup is not None:
                 cgroup.add(process.pid)
-                cgroup.prefer()
+                prefer(cgroup)
             yield cls(process, cgroup)
             if cgroup is not None:
                 cgroup.limit(Limits())

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import psutil
 
-from benchmarks import child_environment
+from benchmarks import child_environment, prefer
 from benchmarks.limits import busy_process
 from tfhet.bench.child_process import AnsweringProcess
 from tfhet.bench.harness import in_rounds
@@ -135,7 +135,7 @@ def _preferred(name: str) -> Iterator[Cgroup]:
     """A cgroup that goes before others: what is measured is the limit, not who else wants the CPUs."""
     cgroup = Cgroup.create(name)
     try:
-        cgroup.prefer()
+        prefer(cgroup)
         yield cgroup
     finally:
         cgroup.remove()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks import child_environment
+from benchmarks import child_environment, prefer
 from benchmarks.cluster_runs.host_cpu import DISPATCHER, LAUNCHERS, TRAINERS, WORKERS, HostCpu
 from benchmarks.cluster_runs.point import MODE, RECORD_SKIPS
 from benchmarks.cluster_runs.stopped import unless_stopped
@@ -91,7 +91,7 @@ class PlanJob(Simulation):
         for host in self.hosts:
             is_dnn = host.group == DNN
             limits, mbit = self._limits[host.name], None
-            hosts.cgroups[host.name].prefer()
+            prefer(hosts.cgroups[host.name])
             if case is None:
                 hosts.cgroups[host.name].limit(Limits(cpu_set=limits.cpu_set))
             else:

@@ -138,14 +138,6 @@ class Cgroup:
                 raise UsageError(f"{name} of {self.name} cannot be set to {wish} ({reason})") from None
         return tuple(missing)
 
-    def prefer(self) -> None:
-        """Gives it the greatest weight for CPU, so that it gets its quota on a busy machine.
-
-        Does nothing where CPU is not limited here.
-        """
-        if tree := self._trees.get("cpu"):
-            self._write(tree, VERSIONS[tree.version].prefer)
-
     @property
     def folders(self) -> list[Path]:
         """Its existing folders: one in each tree; none when it has been removed."""

@@ -144,8 +144,6 @@ class Version:
     list with commas, `{memory}` in bytes."""
     created: Lines
     """Lines that a new group in a tree with CPU sets needs before it takes a process."""
-    prefer: Lines
-    """Lines that set the greatest weight for CPU."""
     counters: Mapping[str, tuple[str, str]]
     """File and field ("": the file holds one number) of each counter."""
     ticks_per_s: float
@@ -173,7 +171,6 @@ VERSIONS = {
             "memory": (("memory.limit_in_bytes", "{memory}"), ("memory.memsw.limit_in_bytes", "{memory}")),
         },
         created=(("cpuset.cpus", INHERITED), ("cpuset.mems", INHERITED)),
-        prefer=(("cpu.shares", "262144"),),
         counters={
             "used": ("cpuacct.usage", ""),
             "throttled": ("cpu.stat", "throttled_time"),
@@ -194,7 +191,6 @@ VERSIONS = {
             "memory": (("memory.max", "{memory}"), ("memory.swap.max", "0")),
         },
         created=(),
-        prefer=(("cpu.weight", "10000"),),
         counters={
             "used": ("cpu.stat", "usage_usec"),
             "throttled": ("cpu.stat", "throttled_usec"),
