@@ -99,5 +99,4 @@ def test_the_file_and_the_variables_of_the_toolkit_agree(tmp_path: Path, documen
 
 def test_the_version_3_sdk_exports_the_whole_document_and_that_is_enough(tmp_path: Path) -> None:
     from_file = Identity.from_resource_config(_host(tmp_path, HETEROGENEOUS))
-    env = {"SM_RESOURCE_CONFIG": json.dumps(HETEROGENEOUS), "SM_HOSTS": '["algo-1","algo-2","algo-3"]'}
-    assert Identity.from_sm_env(env | {"SM_CURRENT_HOST": "algo-2"}) == from_file
+    assert Identity.from_sm_env({"SM_RESOURCE_CONFIG": json.dumps(HETEROGENEOUS)}) == from_file

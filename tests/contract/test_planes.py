@@ -61,18 +61,14 @@ RUBBISH: tuple[dict[str, Any], ...] = (
 def assignment(name: str, host: str, folder: Path, ports: Mapping[str, Any]) -> Assignment:
     """The assignment of the launcher of d1, which serves where anything does, or t1, which has rank 0."""
     groups = {"data_group": ["d1"], "dnn_group": ["t1"]} if name != "local" else {"dnn_group": ["t1"]}
-    described = {
-        group: {"instance_group_name": group, "instance_type": "ml.m5.large", "hosts": hosts}
+    described = [
+        {"instance_group_name": group, "instance_type": "ml.m5.large", "hosts": hosts}
         for group, hosts in groups.items()
-    }
+    ]
     env = {
         **os.environ,
         "SAGEMAKER_BASE_DIR": str(folder),
-        "SM_CURRENT_HOST": host,
-        "SM_HOSTS": json.dumps([one for hosts in groups.values() for one in hosts]),
-        "SM_CURRENT_INSTANCE_GROUP": next(group for group, hosts in groups.items() if host in hosts),
-        "SM_INSTANCE_GROUPS": json.dumps(list(groups)),
-        "SM_INSTANCE_GROUPS_DICT": json.dumps(described),
+        "SM_RESOURCE_CONFIG": json.dumps({"current_host": host, "instance_groups": described}),
         "TFHET_PORTS": json.dumps(ports),
         "TFHET_ADDRESSES": json.dumps({"d1": "127.0.0.1", "t1": "127.0.0.1"}),
     }

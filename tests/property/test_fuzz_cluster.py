@@ -108,10 +108,6 @@ def test_any_resourceconfig_is_an_identity_or_a_cluster_error(folder: Path) -> N
     read()
 
 
-_groups = mutated(st.just({g["instance_group_name"]: g for g in HETEROGENEOUS["instance_groups"]}), WORDS)
-_lists = mutated(st.just(HETEROGENEOUS["hosts"]), WORDS)
-
-
 def _variable(sound: str, documents: st.SearchStrategy[Any]) -> st.SearchStrategy[str]:
     return st.just(sound) | json_text(documents) | texts
 
@@ -121,13 +117,6 @@ def _variable(sound: str, documents: st.SearchStrategy[Any]) -> st.SearchStrateg
     st.fixed_dictionaries(
         {},
         optional={
-            "SM_CURRENT_HOST": st.just("algo-1") | texts,
-            "SM_CURRENT_INSTANCE_GROUP": st.just("data_group") | texts,
-            "SM_CURRENT_INSTANCE_TYPE": texts,
-            "SM_HOSTS": _variable(json.dumps(HETEROGENEOUS["hosts"]), _lists),
-            "SM_INSTANCE_GROUPS": _variable('["data_group", "dnn_group"]', _lists),
-            "SM_INSTANCE_GROUPS_DICT": _variable("{}", _groups),
-            "SM_NETWORK_INTERFACE_NAME": texts,
             "SM_RESOURCE_CONFIG": _variable(json.dumps(HETEROGENEOUS), descriptions),
             "SAGEMAKER_BASE_DIR": texts.filter(lambda text: "\0" not in text and "/" not in text),
         },

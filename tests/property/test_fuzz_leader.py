@@ -62,14 +62,13 @@ def assignment(tmp_path_factory: pytest.TempPathFactory) -> Assignment:
     env = {
         "SAGEMAKER_BASE_DIR": str(tmp_path_factory.mktemp("t1")),
         "TRAINING_JOB_NAME": "job",
-        "SM_CURRENT_HOST": "t1",
-        "SM_HOSTS": '["d1", "t1"]',
-        "SM_CURRENT_INSTANCE_GROUP": "dnn_group",
-        "SM_INSTANCE_GROUPS": json.dumps(list(groups)),
-        "SM_INSTANCE_GROUPS_DICT": json.dumps(
+        "SM_RESOURCE_CONFIG": json.dumps(
             {
-                name: {"instance_group_name": name, "instance_type": "local", "hosts": hosts}
-                for name, hosts in groups.items()
+                "current_host": "t1",
+                "instance_groups": [
+                    {"instance_group_name": name, "instance_type": "local", "hosts": hosts}
+                    for name, hosts in groups.items()
+                ],
             }
         ),
         "TFHET_ADDRESSES": '{"d1": "127.0.0.1", "t1": "127.0.0.1"}',

@@ -46,20 +46,18 @@ def environment_of(tmp_path: Path, control_port: int) -> Callable[..., dict[str,
     ) -> dict[str, str]:
         groups = {data_group: list(data), dnn_group: list(dnn)} if data else {dnn_group: list(dnn)}
         own = next(name for name, hosts in groups.items() if host in hosts)
-        described = {
-            name: {"instance_group_name": name, "instance_type": "ml.m5.large", "hosts": hosts}
+        described = [
+            {"instance_group_name": name, "instance_type": "ml.m5.large", "hosts": hosts}
             for name, hosts in groups.items()
-        }
+        ]
         base = tmp_path / host
         base.mkdir(exist_ok=True)
         env = {
             "SAGEMAKER_BASE_DIR": str(base),
             "TRAINING_JOB_NAME": "job",
             "SM_CURRENT_HOST": host,
-            "SM_HOSTS": json.dumps([*data, *dnn]),
             "SM_CURRENT_INSTANCE_GROUP": own,
-            "SM_INSTANCE_GROUPS": json.dumps(list(groups)),
-            "SM_INSTANCE_GROUPS_DICT": json.dumps(described),
+            "SM_RESOURCE_CONFIG": json.dumps({"current_host": host, "instance_groups": described}),
             "TFHET_PORTS": json.dumps({"control": control_port}),
             "TFHET_ADDRESSES": json.dumps(dict.fromkeys([*data, *dnn], "127.0.0.1")),
             "TFHET_SECRET": "the secret of these tests",

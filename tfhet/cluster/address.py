@@ -21,7 +21,7 @@ def resolve(host: str, env: Mapping[str, str], current_host: str | None = None) 
     `TFHET_ADDRESSES` is JSON, name -> address. Raises ClusterError for a loopback address like `localhost`, unless
     `host` is `current_host`, and UsageError for a malformed variable.
     """
-    address = (json_variable(env, ADDRESSES_VARIABLE, dict) or {}).get(host, host)
+    address = json_variable(env, ADDRESSES_VARIABLE).get(host, host)
     if not isinstance(address, str) or not address or not address.isprintable() or " " in address:
         raise UsageError(f"{ADDRESSES_VARIABLE}: the address of {host!r} must be text, got {shown(address)}")
     try:

@@ -27,7 +27,7 @@ def job_name(env: Mapping[str, str]) -> str:
     if env.get("TRAINING_JOB_NAME"):
         return env["TRAINING_JOB_NAME"]
     try:
-        name = (json_variable(env, "SM_TRAINING_ENV", dict) or {}).get("job_name")
+        name = json_variable(env, "SM_TRAINING_ENV").get("job_name")
     except ClusterError:
         name = None
     return name if isinstance(name, str) and name else env.get("SAGEMAKER_JOB_NAME", "")
@@ -41,10 +41,9 @@ def parse_json(text: str | bytes, where: str) -> object:
         raise ClusterError(f"{where}: not JSON ({error})") from error
 
 
-def json_variable(env: Mapping[str, str], name: str, kind: type) -> Any:
-    """The JSON object (`dict`) or list in a variable, None where it is not set. Raises ClusterError naming it."""
-    text = env.get(name)
-    value = parse_json(text, name) if text else None
-    if text and not isinstance(value, kind):
-        raise ClusterError(f"{name}: expected a JSON {'object' if kind is dict else 'list'}")
+def json_variable(env: Mapping[str, str], name: str) -> dict[str, Any]:
+    """The JSON object in a variable, an empty one where it is not set. Raises ClusterError naming it."""
+    value = parse_json(env.get(name) or "{}", name)
+    if not isinstance(value, dict):
+        raise ClusterError(f"{name}: expected a JSON object")
     return value

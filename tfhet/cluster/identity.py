@@ -1,4 +1,4 @@
-"""This host, its group and its cluster: from resourceconfig.json or the `SM_*` variables.
+"""This host, its group and its cluster: from resourceconfig.json or the variable `SM_RESOURCE_CONFIG`.
 
 Forms of SageMaker's description seen: heterogeneous and homogeneous jobs of today carry `current_group_name` and
 `instance_groups`; the file that the SageMaker training toolkit writes for itself says `current_instance_group`; old
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tfhet.cluster.environment import json_variable, parse_json
+from tfhet.cluster.environment import parse_json
 from tfhet.cluster.paths import host_paths
 from tfhet.errors import ClusterError, shown
 
@@ -78,34 +78,16 @@ class Identity:
 
     @classmethod
     def from_sm_env(cls, env: Mapping[str, str]) -> Identity:
-        """Reads the `SM_*` variables that SageMaker sets for an entry point. Raises ClusterError.
+        """Reads `SM_RESOURCE_CONFIG`, the whole description as SageMaker's toolkits export it. Raises ClusterError.
 
-        Launchers that hand their environment on (`-x SM_CURRENT_HOST`) give every host those of the first one, so
-        `identify` prefers the file.
+        Programs that hand their environment on to other hosts give all of them that of the first one, so `identify`
+        prefers the file.
         """
-        whole = json_variable(env, "SM_RESOURCE_CONFIG", dict) or {}
-        if not whole and not env.get("SM_CURRENT_HOST"):
-            raise ClusterError("no SM_* variable names a host: neither SM_CURRENT_HOST nor SM_RESOURCE_CONFIG is set")
-        by_name = json_variable(env, "SM_INSTANCE_GROUPS_DICT", dict) or {}
-        order = json_variable(env, "SM_INSTANCE_GROUPS", list) or by_name
-        named = [by_name[name] for name in order if isinstance(name, str) and name in by_name]
-        groups = named or whole.get("instance_groups")
-        current_group = env.get("SM_CURRENT_INSTANCE_GROUP") or _current_group(whole)
-        if current_group == HOMOGENEOUS_GROUP and not _has_group(groups, HOMOGENEOUS_GROUP):
-            current_group = None  # the toolkit's default where the document does not say it
-        document = {
-            "current_host": env.get("SM_CURRENT_HOST") or whole.get("current_host"),
-            "current_group_name": current_group,
-            "current_instance_type": env.get("SM_CURRENT_INSTANCE_TYPE") or whole.get("current_instance_type"),
-            "hosts": json_variable(env, "SM_HOSTS", list) or whole.get("hosts"),
-            "instance_groups": groups,
-            "network_interface_name": env.get("SM_NETWORK_INTERFACE_NAME") or whole.get("network_interface_name"),
-        }
-        return describe(document, "the SM_* variables")
+        return describe(parse_json(env.get("SM_RESOURCE_CONFIG", ""), "SM_RESOURCE_CONFIG"), "SM_RESOURCE_CONFIG")
 
 
 def identify(env: Mapping[str, str]) -> Identity:
-    """This host's identity, from resourceconfig.json, or where there is none from the `SM_*` variables.
+    """This host's identity, from resourceconfig.json, or where there is none from `SM_RESOURCE_CONFIG`.
 
     A file that is there and wrong is an error, not a reason to look elsewhere. Raises ClusterError without either.
     """
@@ -116,10 +98,10 @@ def identify(env: Mapping[str, str]) -> Identity:
         raise ClusterError(f"{path}: cannot be read ({error.strerror})") from error
     if is_there:
         return Identity.from_resource_config(path)
-    if env.get("SM_CURRENT_HOST") or env.get("SM_RESOURCE_CONFIG"):
+    if env.get("SM_RESOURCE_CONFIG"):
         return Identity.from_sm_env(env)
     raise ClusterError(
-        f"nothing says which hosts belong to this job: {path} does not exist and SM_CURRENT_HOST is not set; "
+        f"nothing says which hosts belong to this job: {path} does not exist and SM_RESOURCE_CONFIG is not set; "
         "set SAGEMAKER_BASE_DIR to the directory that holds input/config, or run under `tfhet simulate`"
     )
 
@@ -187,11 +169,6 @@ def _check_membership(cluster: Cluster, listed: tuple[str, ...] | None, where: s
 
 def _current_group(document: Mapping[str, Any]) -> object:
     return document.get("current_group_name", document.get("current_instance_group"))
-
-
-def _has_group(groups: object, name: str) -> bool:
-    entries = groups if isinstance(groups, list) else []
-    return any(isinstance(entry, dict) and entry.get("instance_group_name") == name for entry in entries)
 
 
 def _hosts(value: object, where: str) -> tuple[str, ...]:

@@ -55,7 +55,7 @@ class Ports:
         of `plane`; names that it omits come from the arguments. Raises UsageError for numbers that are no ports, for
         the same port twice, and for too few.
         """
-        ranges, given = plane or {}, json_variable(env, PORTS_VARIABLE, dict) or {}
+        ranges, given = plane or {}, json_variable(env, PORTS_VARIABLE)
         for name in set(given) - {"control", *ranges}:
             unknown(f"{PORTS_VARIABLE} key", name, ("control", *ranges))
         found: dict[str, tuple[int, ...]] = {}

@@ -118,26 +118,14 @@ def test_a_broken_file_is_an_error_even_with_good_variables(tmp_path: Path) -> N
 
 
 def test_without_a_file_the_variables_are_read(tmp_path: Path) -> None:
-    v3 = {"SAGEMAKER_BASE_DIR": str(tmp_path), "SM_RESOURCE_CONFIG": json.dumps(REAL)}
-    v2 = {
-        "SAGEMAKER_BASE_DIR": str(tmp_path),
-        "SM_CURRENT_HOST": "algo-1",
-        "SM_CURRENT_INSTANCE_GROUP": "data_group",
-        "SM_CURRENT_INSTANCE_TYPE": "ml.c5.xlarge",
-        "SM_HOSTS": '["algo-1","algo-2"]',
-        "SM_INSTANCE_GROUPS": '["data_group","dnn_group"]',
-        "SM_INSTANCE_GROUPS_DICT": json.dumps({g["instance_group_name"]: g for g in REAL["instance_groups"]}),  # type: ignore[index]
-        "SM_NETWORK_INTERFACE_NAME": "eth0",
-    }
-    assert identify(v3) == identify(v2) == Identity.from_resource_config(_write(tmp_path, REAL))
+    env = {"SAGEMAKER_BASE_DIR": str(tmp_path), "SM_RESOURCE_CONFIG": json.dumps(REAL)}
+    assert identify(env) == Identity.from_resource_config(_write(tmp_path, REAL))
 
 
 @pytest.mark.parametrize(
     "env",
     [
         {"SM_CURRENT_HOST": "algo-1"},
-        {"SM_CURRENT_HOST": "algo-1", "SM_HOSTS": "algo-1"},
-        {"SM_CURRENT_HOST": "algo-1", "SM_HOSTS": "{}"},
         {"SM_RESOURCE_CONFIG": "[]"},
         {"SM_RESOURCE_CONFIG": "{}"},
         {},
