@@ -85,7 +85,7 @@ def containers(folder: Path) -> tuple[str, ...]:
     found = [f"folder {path}" for path in folder.rglob(".scratch-*")]
     for process in psutil.process_iter(["cmdline"]):
         words = " ".join(process.info["cmdline"] or ())
-        if "tfhet.container" in words and str(folder.resolve()) in words:
+        if "tfhet.container.container" in words and str(folder.resolve()) in words:
             found.append(f"process {process.pid}: {words}")
     return tuple(found)
 

@@ -56,7 +56,7 @@ def remains(place: Path) -> list[str]:
     found += [str(path) for path in place.glob("**/.scratch-*")]
     for process in psutil.process_iter(["cmdline"]):
         words = " ".join(process.info["cmdline"] or ())
-        if "tfhet.container" in words and str(place) in words:
+        if "tfhet.container.container" in words and str(place) in words:
             found.append(words)
     return found
 
@@ -177,7 +177,7 @@ def test_what_a_simulator_left_that_was_killed_is_swept_away_by_the_next(contain
     process.send_signal(signal.SIGKILL)
     process.wait()
     until = time.monotonic() + 20
-    while any("tfhet.container" in thing for thing in remains(tmp_path)):
+    while any("tfhet.container.container" in thing for thing in remains(tmp_path)):
         assert time.monotonic() < until, remains(tmp_path)
         time.sleep(0.1)
     left = " ".join(remains(tmp_path))

@@ -2,11 +2,11 @@
 
     Container("algo-1", "/runs/scratch/algo-1", ["python", "train.py"], {"PATH": "/usr/bin"}, "/").write(spec)
 
-and then `python -m tfhet.container SPEC.json` runs it. That process enters new namespaces (network, mounts, host name,
-IPC, processes) and forks. The fork is process 1 of the container. It lays out the root, an overlay of the machine's own
-root, so that whatever the container writes stays in it; it waits for its `eth0`, which `bridge.py` attaches,
-and becomes the command. The first process stays outside, passes signals on, and ends as the container did. When it
-dies, so does everything inside.
+and then `python -m tfhet.container.container SPEC.json` runs it. That process enters new namespaces (network, mounts,
+host name, IPC, processes) and forks. The fork is process 1 of the container. It lays out the root, an overlay of the
+machine's own root, so that whatever the container writes stays in it; it waits for its `eth0`, which `bridge.py`
+attaches, and becomes the command. The first process stays outside, passes signals on, and ends as the container did.
+When it dies, so does everything inside.
 """
 
 from __future__ import annotations
@@ -250,3 +250,7 @@ def main(argv: Sequence[str]) -> None:
         signal.signal(-code, signal.SIG_DFL) if -code not in (signal.SIGKILL, signal.SIGSTOP) else None
         os.kill(os.getpid(), -code)
     os._exit(code)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

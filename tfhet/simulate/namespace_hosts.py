@@ -86,7 +86,7 @@ class NamespaceHosts(HostBackend):
         path = host_container.with_package(self.env.get("PYTHONPATH", ""))
         child = await Child.start(
             host.name,
-            [sys.executable, "-m", "tfhet.container", str(spec)],
+            [sys.executable, "-m", "tfhet.container.container", str(spec)],
             env={"PATH": self.env.get("PATH", os.defpath), "PYTHONPATH": path},
             on_line=self.on_line(host.name),
         )

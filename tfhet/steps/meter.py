@@ -94,15 +94,11 @@ class Meter:
             "step_ms": self.step_ms(),
             "wait_ms": self.wait_ms(),
             "step_parts_ms": self.parts_ms(),
-            "checkpoint_s": self.paused_s("checkpoint"),
+            "checkpoint_s": sum(pause.dur_s for pause in self.pauses if pause.name == "checkpoint"),
             "wait_pct": self.wait_pct(),
             "examples_per_s": self.examples_per_s(),
         }
         return RunSummary(job_id=job.job_id, mode=job.mode, **(measured | more))
-
-    def paused_s(self, name: str) -> float:
-        """Seconds of all pauses of one name."""
-        return sum(pause.dur_s for pause in self.pauses if pause.name == name)
 
     def line(self, step: int, epoch: int, loss: float | None) -> MetricLine:
         """The metric line over the steps since the previous one."""

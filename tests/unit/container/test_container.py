@@ -64,7 +64,7 @@ def contained(tmp_path: Path, repository: Path):
         spec = tmp_path / f"spec-{number}.json"
         container.write(spec)
         assert Container.read(spec) == container
-        words = [sys.executable, "-m", "tfhet.container", str(spec)]
+        words = [sys.executable, "-m", "tfhet.container.container", str(spec)]
         process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
         started.append(process)
         ours = os.readlink("/proc/self/ns/net")

@@ -125,7 +125,7 @@ def test_a_launcher_that_does_not_read_makes_the_child_drop_and_not_wait() -> No
     assert 0 < sent < 200 and channel.dropped == 200 - sent
     assert not channel.send({"n": 1}, limit_s=0.05) or sent
     launcher.close()
-    assert not channel.send({"n": 1}) and channel.receive() is None and not channel.is_open
+    assert not channel.send({"n": 1}) and channel.receive() is None and not channel._end
     channel.close()
 
 
@@ -150,31 +150,31 @@ def test_a_launcher_that_reads_again_gets_what_waited() -> None:
 
 def test_a_process_without_a_launcher_talks_to_nobody() -> None:
     channel = inherited({})
-    assert not channel.is_open
+    assert not channel._end
     assert not channel.send({"type": "hello"}, limit_s=5) and channel.receive(5) is None and channel.dropped == 0
     assert inherited({}) is channel
 
 
 @pytest.mark.parametrize("text", ["rubbish", "1", "1:2", "-1:0", "99999:1", "9" * 400 + ":1", ":", "\u0663:1"])
 def test_a_variable_that_names_something_else_opens_nothing(text: str) -> None:
-    assert not inherited({CHANNEL_VARIABLE: text}).is_open
+    assert not inherited({CHANNEL_VARIABLE: text})._end
 
 
 def test_a_program_that_inherits_the_variable_alone_leaves_the_descriptor_alone() -> None:
     one, other = socket.socketpair()
     text = f"{one.fileno()}:{os.fstat(other.fileno()).st_ino}"
-    assert not inherited({CHANNEL_VARIABLE: text}).is_open
+    assert not inherited({CHANNEL_VARIABLE: text})._end
     one.close()
     other.close()
 
 
 def test_neither_programs_nor_forks_of_the_child_have_its_end() -> None:
     code = """
-same = 'import os; from tfhet.messages import inherited; print(inherited(os.environ).is_open)'
+same = 'import os; from tfhet.messages import inherited; print(bool(inherited(os.environ)._end))'
 subprocess.run([sys.executable, '-c', same], close_fds=False, check=True)
 pid = os.fork()
 if not pid:
-    print(channel.is_open, inherited(os.environ).is_open, channel.send({'who': 'fork'}), flush=True)
+    print(bool(channel._end), bool(inherited(os.environ)._end), channel.send({'who': 'fork'}), flush=True)
     os._exit(0)
 os.waitpid(pid, 0)
 channel.send({'who': 'child'})

@@ -8,6 +8,7 @@ from fake_clock import FakeClock
 from tfhet.messages import rank
 from tfhet.record import WARM_UP_STEPS, StepTime
 from tfhet.steps.meter import Meter
+from tfhet.strategies import JobContext
 
 # The documented line: `[tfhet] step=500 epoch=2 step_ms=86.1 examples_per_s=95143 loss=2.30 wait_pct=3.1`
 NUMBER = r"([0-9.]+)"
@@ -77,7 +78,7 @@ def test_pauses_are_counted_by_name_also_when_they_fail():
         with pytest.raises(OSError), made.pause(name, clock):
             clock.sleep(seconds)
             raise OSError("a full disk")
-    assert made.paused_s("checkpoint") == 3.0
+    assert made.summary(JobContext("job", "local")).checkpoint_s == 3.0
     assert [each.at_s for each in made.pauses] == [3.0, 5.0, 10.0]
 
 

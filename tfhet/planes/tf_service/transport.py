@@ -34,7 +34,7 @@ class Transport:
         dispatcher with a journal keeps the data set in a file of that name, so it has no slash."""
         assert "/" not in dataset_id, dataset_id
         tf.data.experimental.service.register_dataset(
-            _target(dispatcher), dataset, compression=self.compression, dataset_id=dataset_id
+            f"grpc://{dispatcher}", dataset, compression=self.compression, dataset_id=dataset_id
         )
 
     def wait_published(self, dispatcher: str, dataset_id: str, clock: Clock = SYSTEM) -> None:
@@ -57,17 +57,13 @@ class Transport:
         """
         return private.read_registered(
             tf.data.experimental.service.ShardingPolicy[sharding.upper()],
-            _target(dispatcher),
+            f"grpc://{dispatcher}",
             dataset_id,
             element_spec,
             job_name=job_name,
             max_outstanding_requests=self.max_outstanding,
             task_refresh_interval_hint_ms=self.task_refresh_ms,
         )
-
-
-def _target(dispatcher: str) -> str:
-    return f"grpc://{dispatcher}"
 
 
 def is_registered(dispatcher: str, dataset_id: str) -> bool:
