@@ -20,11 +20,10 @@ if TYPE_CHECKING:
     from tfhet.source.feature import Encoded, Feature, Fixed, Raw, Scalar
     from tfhet.source.folder import from_image_folder
     from tfhet.source.id_set import IdSet
-    from tfhet.source.sidecar import Sidecar
     from tfhet.source.source import BadRecord, BlockSource, SeekingSource, Source, example_id, position_of, split_of
     from tfhet.source.synthetic import SyntheticSource
     from tfhet.source.tfrecord import TFRecordSource
-    from tfhet.source.writing import write_tfrecords
+    from tfhet.source.writing import Sidecar, write_tfrecords
 
 lazy.names_on_demand(__name__)
 

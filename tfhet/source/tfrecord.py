@@ -30,8 +30,8 @@ from tfhet.source.damage import SOUND, examine
 from tfhet.source.feature import Encoded, Feature, Native
 from tfhet.source.files import files_of, identities
 from tfhet.source.framing import fault, offsets, reach, walk
-from tfhet.source.sidecar import Sidecar
 from tfhet.source.source import BadRecord, checked_ids, example_id, position_of, split_of
+from tfhet.source.writing import Sidecar
 
 ON_BAD_RECORD = ("fail", "skip")
 _READ_BYTES = 64 << 10
