@@ -34,7 +34,7 @@ from tfhet.telemetry.trace import chrome_trace, write_chrome_trace
 
 # fmt: off
 __all__ = [
-    "METRICS", "UP", "GpuMonitor", "Metric", "Sampler", "ScalarFile", "chrome_trace", "emf_line",
-    "gpu_count", "host_counters", "host_summaries", "process_summaries", "rank_summaries", "serve_metrics", "timeline_json", "timeline_tables",
-    "training_metrics", "write_chrome_trace", "write_scalars",
+    "METRICS", "UP", "GpuMonitor", "Metric", "Sampler", "ScalarFile", "chrome_trace", "emf_line", "gpu_count",
+    "host_counters", "host_summaries", "process_summaries", "rank_summaries", "serve_metrics", "timeline_json",
+    "timeline_tables", "training_metrics", "write_chrome_trace", "write_scalars",
 ]
