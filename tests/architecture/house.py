@@ -60,6 +60,7 @@ FOREIGN_TEXTS: Mapping[str, str] = {
     "Horovod has been shut down": "Horovod and Gloo, when another rank has died",
     "not found": "tf.data service",
     "Iteration id": "tf.data service",
+    "Failed to send task updates": "tf.data service",
     "singleton tf.Variables": "tf.function",
     "created on a non-first call": "tf.function",
     "user code:": "AutoGraph",

@@ -134,7 +134,7 @@ def looped(together: Collective) -> dict[str, Any]:
         accelerator,
         together,
         log_every=4,
-        on_line=lines.append,
+        on_metrics=lambda line: lines.append(str(line)),
         on_epoch_end=accelerator.average_statistics,
     )
     results = [loop.epoch(epoch) for epoch in range(2)]

@@ -325,11 +325,6 @@ def test_limits_are_set_changed_and_lifted(kernel, group):
     assert [text and text.split()[0] for text in after.values()] == [text and text.split()[0] for text in free.values()]
 
 
-def test_a_group_that_is_preferred_has_the_most_weight(kernel, group):
-    group.prefer()
-    assert file_of(kernel, group, "cpu", {1: "cpu.shares", 2: "cpu.weight"}) in ("262144", "10000", None)
-
-
 def test_what_the_kernel_refuses_is_an_error_of_the_caller(kernel, group):
     if not any("cpuset" in tree.controllers for tree in kernel.trees):
         pytest.skip("the kernel has no CPU sets in this version")

@@ -107,7 +107,8 @@ def presets() -> list[str]:
 
 
 def _group(node: Node) -> GroupFile:
-    return GroupFile() if node.is_null else GroupFile(**node.values(_GROUP))
+    parts = {} if node.is_null else node.mapping(tuple(_GROUP))
+    return GroupFile(**{name: part.value(_GROUP[name]) for name, part in parts.items() if not part.is_null})
 
 
 def _named(node: Node | None) -> dict[str, str]:

@@ -32,12 +32,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     option("--source_dir", "--source-dir", type=Path, help="code directory of the hosts (default: .)")
     option("--input_mode", "--input-mode", choices=("File", "FastFile"), default="File", help="default: File")
-    option(
-        "--cpu_scale",
-        "--cpu-scale",
-        metavar="X",
-        help="scale of the instance types' CPUs, memory and bandwidth for the hosts; fit: the largest that fits",
-    )
+    words = "scale of the instance types' CPUs, memory and bandwidth for the hosts; fit: the largest that fits"
+    option("--cpu_scale", "--cpu-scale", metavar="X", help=words)
     option(
         "--limits_from",
         "--limits-from",
@@ -86,6 +82,7 @@ def run(args: argparse.Namespace) -> int:
         cluster, command = load(args.cluster), args.command
     how |= {name: value for name, value in (("start", args.start), ("code", args.source_dir)) if value is not None}
     folder, colours = args.run_dir or run_dir(cluster), report.has_colours(sys.stdout, environment())
+    say = (lambda line: None) if args.quiet else (lambda line: print(report.painted(line, colours), flush=True))
     summary = simulate(
         cluster,
         command,
@@ -94,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
         checkpoints=args.checkpoints,
         seed=args.seed,
         faults=[Fault.parse(text) for text in args.fault],
-        on_line=(lambda line: None) if args.quiet else (lambda line: print(report.painted(line, colours), flush=True)),
+        on_line=say,
         gather=lambda lines: report.gathered([line for line in lines if not is_noise(line)]).values(),
         hosts=args.hosts,
         input_mode=args.input_mode,

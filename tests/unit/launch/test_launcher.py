@@ -314,15 +314,16 @@ def test_a_port_for_prometheus_that_is_taken_ends_no_job(launch, capfd):
     assert "[t1/0] trained" in out and "no metrics at --metrics_port" in out
 
 
-@pytest.mark.parametrize("sends", ["", "send(line)"], ids=["printed", "printed and sent"])
-def test_a_metric_line_is_written_once_more_for_cloudwatch_where_that_is_wanted(launch, capfd, sends):
-    assert launch(SAYS + sends, "--emf_namespace", "training") == 0
+@pytest.mark.parametrize("says", ["print(line, flush=True)", "send(line)"])
+def test_a_metric_line_is_written_once_more_for_cloudwatch_where_that_is_wanted(launch, capfd, says):
+    code = SAYS.replace("print(line, flush=True)", says)
+    assert launch(code, "--emf_namespace", "training") == 0
     lines = capfd.readouterr().out.splitlines()
     assert [line for line in lines if line.startswith("[t1/0] [tfhet] step=7 ")]
     (told,) = [json.loads(line) for line in lines if line.startswith("{")]  # no host stands in front
     assert told["loss"] == 2.5 and told["host"] == "t1" and told["training_job"] == "job"
     assert told["_aws"]["CloudWatchMetrics"][0]["Namespace"] == "training"
-    assert launch(SAYS + sends) == 0
+    assert launch(code) == 0
     assert "_aws" not in capfd.readouterr().out
 
 

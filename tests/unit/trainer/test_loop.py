@@ -55,6 +55,10 @@ class Sums:
         return np.array([self._count, 0.5 * self._count, 1.0 if self._count else 0.0, self._stop])
 
 
+def printed(lines: list[str]) -> Callable[[MetricLine], None]:
+    return lambda line: lines.append(str(line))
+
+
 def steps_told(lines: list[str]) -> list[int]:
     return [int(found) for line in lines for found in re.findall(r" step=(\d+) ", line)]
 
@@ -152,7 +156,7 @@ def test_accumulating_groups_learns_what_larger_batches_teach(fake_feed, model):
 
 def test_each_metric_line_comes_once_over_the_epochs(fake_feed):
     lines: list[str] = []
-    loop = Loop(fake_feed([4] * 9), Recording(), SoloCollective(), log_every=10, on_line=lines.append)
+    loop = Loop(fake_feed([4] * 9), Recording(), SoloCollective(), log_every=10, on_metrics=printed(lines))
     for epoch in range(3):
         assert loop.epoch(epoch)["steps"] == 9
     assert loop.step == 27
@@ -164,12 +168,8 @@ def test_the_line_of_a_step_counts_that_step(fake_feed):
     clock, lines = FakeClock(), []  # type: ignore[var-annotated]
     feed = fake_feed([4] * 4, wait_s=0.75, clock=clock)
     accelerator = EmulatedAccelerator(0.25, SoloCollective(), clock)
-    told: list[MetricLine] = []
-    loop = Loop(
-        feed, accelerator, SoloCollective(), log_every=2, on_line=lines.append, on_metrics=told.append, clock=clock
-    )
+    loop = Loop(feed, accelerator, SoloCollective(), log_every=2, on_metrics=printed(lines), clock=clock)
     loop.epoch(0)
-    assert [str(line) for line in told] == lines
     # A step takes as long as its batch is waited for; a third of that, but for the first, the step before goes on.
     expected = "epoch=0 step_ms=750.0 examples_per_s=5 wait_pct="
     assert lines == [f"[tfhet] step=2 {expected}83.3", f"[tfhet] step=4 {expected}66.7"]
@@ -229,7 +229,14 @@ def test_validating_is_a_pause(fake_feed):
 
 def test_steps_go_on_counting_where_a_training_was_resumed(fake_feed):
     lines: list[str] = []
-    loop = Loop(fake_feed([4, 4]), Recording(), SoloCollective(), log_every=1, on_line=lines.append, step=40)
+    loop = Loop(
+        fake_feed([4, 4]),
+        Recording(),
+        SoloCollective(),
+        log_every=1,
+        on_metrics=printed(lines),
+        step=40,
+    )
     loop.epoch(5)
     assert loop.step == 42
     assert steps_told(lines) == [41, 42]
@@ -291,7 +298,7 @@ def unequal(fake_feed: Any, log_every: int = 2) -> Callable[[Any], tuple[Loop, l
         lines: list[str] = []
         feed = fake_feed(SHARES[together.rank], first_id=100 * together.rank, examples=total)
         accelerator = EmulatedAccelerator(0.0, together, FakeClock())
-        loop = Loop(feed, accelerator, together, log_every=log_every, on_line=lines.append)
+        loop = Loop(feed, accelerator, together, log_every=log_every, on_metrics=printed(lines))
         return loop, [loop.epoch(epoch) for epoch in range(2)], lines
 
     return run
