@@ -137,8 +137,8 @@ class ScriptSteps:
                 yield Moment(note.asked_s, of, wait_s, note.examples, begins)
                 if self._first_batch_s is None and of == TRAINING:
                     self._first_batch_s = wait_s
+            deliveries = [each for each in noted.take_deliveries() if each.examples is not None]
             if of == TRAINING:
-                deliveries = (each for each in noted.take_deliveries() if each.examples is not None)
                 self._delivery_ms += [1e3 * (each.delivered_s - each.asked_s) for each in deliveries]
         while self._ends:
             yield Moment(self._ends.popleft(), ends_step=True)
