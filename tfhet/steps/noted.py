@@ -2,8 +2,8 @@
 
 `tfhet.distribute` returns one. What the consumer waits for shows only at the end of what a script makes of it (`map`,
 `prefetch`, `cache`): so an iterator over any data set made of a noted one notes its own deliveries, too. Keras' `fit`
-asks inside of a graph, where no Python runs: a compiled op notes there. Without it (no compiler) plain operations do, at
-the consumer's end only, which takes longer (`python -m benchmarks.steps`).
+asks inside of a graph, where no Python runs: a compiled op notes there. Without it (no compiler) plain operations do,
+at the consumer's end only, which takes longer (`python -m benchmarks.steps`).
 """
 
 from __future__ import annotations
