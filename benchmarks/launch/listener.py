@@ -13,7 +13,8 @@ from tfhet.messages import FirstBatchLine, MetricLine, parse_line
 @dataclass
 class JobListener:
     """What was heard, when it was heard, in seconds since 1970: the way of a line is the same for all flows. Both kinds
-    of script print a line for every step of rank 0."""
+    of script print a line for every step of rank 0; the launcher's metric lines of a script that prints its own steps
+    do not count."""
 
     clock: Clock = SYSTEM
     first_batch_s: float | None = None
@@ -26,6 +27,7 @@ class JobListener:
     """What each took since the one before; of the first, since the script was ready to begin."""
     lines: list[str] = field(default_factory=list)
     """The last ones, for the message of a job that failed."""
+    _has_stamps: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def hear(self, line: str) -> None:
@@ -37,12 +39,14 @@ class JobListener:
             if isinstance(said, FirstBatchLine):
                 self._first(at_s)
             elif isinstance(said, MetricLine):
-                self._step(at_s, said.step_ms)
+                if not self._has_stamps:
+                    self._step(at_s, said.step_ms)
             elif (stamped := read(line)) is not None:
                 name, fields = stamped
                 if name == "first_batch":
                     self._first(at_s)
                 elif name == "step":
+                    self._has_stamps = True
                     self._step(at_s, float(fields["step_ms"]))
                 elif name == "launcher_begins":
                     self.begun_s.append(at_s)
