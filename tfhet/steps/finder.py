@@ -25,11 +25,12 @@ RECENT = 32
 
 @dataclass(frozen=True)
 class Moment:
-    """What a script did, in the order of `at_s`, which is on the monotonic clock."""
+    """An event in a script: a batch, the end of a pass, or the end of a step."""
 
     at_s: float
+    """When it was, on the monotonic clock; of a batch, when it was asked for."""
     of: str = TRAINING
-    """What it concerns: TRAINING, VALIDATION, or OTHER training data."""
+    """The data that it concerns: TRAINING, VALIDATION, or OTHER training data."""
     wait_s: float = 0.0
     examples: int | None = None
     """Number of examples in a batch that was delivered; None for the end of a pass, or of a step."""
@@ -59,25 +60,26 @@ class StepFinder:
         self._paused_s: tuple[str, float] | None = None
         """Name and beginning of the pause that goes on."""
         self._compute_s: deque[float] = deque(maxlen=RECENT)
-        self.is_told = self._has_begun = False
+        self.says_ends = False
         """Whether the script says where its steps end."""
+        self._has_begun = False
 
     def add(self, event: Moment) -> Iterator[StepTime | Pause]:
         """Takes an event; yields the steps and pauses that it ends. `examples` of a step are those of this rank."""
         if event.ends_step:
-            self.is_told = True
+            self.says_ends = True
             yield from self._end(event.at_s)
         elif event.of != TRAINING:
             yield from self._other(event)
         elif event.examples is not None:
             yield from self._batch(event)
-        elif not self.is_told:
+        elif not self.says_ends:
             yield from self._end(event.at_s)
             self._paused_s = self._paused_s or ("between epochs", event.at_s)
 
     def close(self, at_s: float) -> Iterator[StepTime | Pause]:
         """Ends the last step, which nothing else ends."""
-        if not self.is_told:
+        if not self.says_ends:
             yield from self._end_unseen(at_s, "")
 
     def _batch(self, event: Moment) -> Iterator[StepTime | Pause]:
@@ -85,7 +87,7 @@ class StepFinder:
         if self._open is not None and len(self._others) == 1 and self._others[0].of == OTHER:
             self._open.wait_s += self._others[0].wait_s
         self._others.clear()
-        if not self.is_told:
+        if not self.says_ends:
             yield from self._end_unseen(event.at_s, "between epochs") if event.begins_pass else self._end(event.at_s)
         self.epoch += event.begins_pass and self._has_begun
         self._has_begun = True

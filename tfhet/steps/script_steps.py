@@ -89,7 +89,7 @@ class ScriptSteps:
 
     def expect_ends(self) -> None:
         """From now on, steps end where `end_step` is called, and nowhere else."""
-        self._finder.is_told = True
+        self._finder.says_ends = True
 
     def end_step(self, loss: Any = None) -> None:
         """Ends a step here."""
@@ -122,12 +122,16 @@ class ScriptSteps:
             self.take(is_last=True)
 
     def _run(self) -> None:
+        has_failed = False
         while not self._closes.wait(TAKE_S):
             try:
                 self.take()
-            except (OSError, RuntimeError, ValueError, tf.errors.OpError) as error:
-                log.warning("the steps of this script are not measured any more: %s: %s", type(error).__name__, error)
-                return
+            except Exception as error:  # noqa: BLE001  neither the script nor its launcher may suffer from it
+                if not has_failed:
+                    log.warning("the steps of this script may be incomplete: %s: %s", type(error).__name__, error)
+                has_failed = True
+                # The launcher would take silence for a script that hangs.
+                self._channel.send(rank.to_json(self.meter.totals()))
 
     def _events(self) -> Iterator[Moment]:
         for of, noted in self._sets:

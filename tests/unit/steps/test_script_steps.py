@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -125,6 +127,29 @@ def test_a_script_may_say_where_its_steps_end_and_their_loss(steps):
     assert [round(each.dur_s, 6) for each in steps.meter.steps] == [1.0] * 4
     assert [each.examples for each in steps.meter.steps] == [64] * 4
     assert steps._channel.reports[-1].loss == 0.25
+
+
+def test_a_disk_that_is_full_neither_ends_the_measuring_nor_looks_like_a_script_that_hangs(steps, monkeypatch, caplog):
+    def full(*arguments: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    steps.watch(tf.data.Dataset.range(3))
+    monkeypatch.setattr(RunFolder, "write_summary", full)
+    monkeypatch.setattr(room, "TAKE_S", 0.01)
+    play(steps, *epoch(100.0))
+    steps._clock.sleep(room.LINE_S)
+    thread = threading.Thread(target=steps._run, daemon=True)
+    thread.start()
+    for _ in range(500):
+        steps._clock.sleep(room.LINE_S)
+        if len(steps._channel.reports) > 9:
+            break
+        time.sleep(0.01)
+    steps._closes.set()
+    thread.join(10)
+    assert not thread.is_alive() and len(steps._channel.reports) > 9
+    assert len(steps.meter.steps) == 10
+    assert caplog.text.count("may be incomplete") == 1 and "No space left" in caplog.text
 
 
 def test_the_callback_ends_a_step_of_keras(steps):
