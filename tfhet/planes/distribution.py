@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -58,16 +59,17 @@ def distribute(
         raise UsageError("training=False delivers every example once: omit steps_per_epoch and sharding")
     job = job or JobContext.from_env(environment())
     ordinal = next(_ordinals)  # counted in every shape, so that scripts may mix served and local data sets
-    if isinstance(data, Pipeline):
-        share = _pipeline(data, steps_per_epoch, training, transport, job, ordinal)
+    steps, pipeline = ScriptSteps.of_process(job), data if isinstance(data, Pipeline) else None
+    if pipeline is not None:
+        parts = ("image", "label", *(("id", "epoch") if steps is not None and steps.takes_ids(training) else ()))
+        share = _pipeline(pipeline, parts, steps_per_epoch, training, transport, job, ordinal)
     elif not isinstance(data, tf.data.Dataset):
         raise UsageError(f"tfhet.distribute takes a tf.data.Dataset or a tfhet.Pipeline, not {type(data).__name__}")
     elif training:
         share = _plain(data, steps_per_epoch, sharding, transport, job, ordinal)
     else:
         share = _validation(data, transport, job, ordinal)
-    steps = ScriptSteps.of_process(job)
-    return share if steps is None else steps.watch(share, training)
+    return share if steps is None else steps.watch(share, training, pipeline)
 
 
 def _plain(
@@ -110,8 +112,15 @@ def _say_reading(data: tf.data.Dataset) -> None:
 
 
 def _pipeline(
-    pipeline: Pipeline, steps: int | None, training: bool, transport: Any, job: JobContext, ordinal: int
+    pipeline: Pipeline,
+    parts: Sequence[str],
+    steps: int | None,
+    training: bool,
+    transport: Any,
+    job: JobContext,
+    ordinal: int,
 ) -> tf.data.Dataset:
+    """This rank's share, as tuples of these parts of an element."""
     if not (training or pipeline.repeat == 1):
         raise UsageError(f"training=False, but the pipeline has repeat={pipeline.repeat}: a pass ends after one")
     count = pipeline.source.example_count()
@@ -119,8 +128,8 @@ def _pipeline(
         steps = _steps(-(-count * pipeline.repeat // pipeline.batch_size), job.size)
     data = get(job.plane).rank_side().declared(pipeline, job, ordinal, transport, None if training else 0)
     _say_reading(data)
-    pairs = data.map(lambda element: (element["image"], element["label"]))
-    return pairs if steps is None else _passes(pairs, steps)
+    tuples = data.map(lambda element: tuple(element[part] for part in parts))
+    return tuples if steps is None else _passes(tuples, steps)
 
 
 def _steps(batches: int, ranks: int) -> int | None:

@@ -15,10 +15,10 @@ from tfhet.errors import DataError
 from tfhet.messages import MetricLine
 from tfhet.placement import Rest
 from tfhet.planes import Delivery, Reader
-from tfhet.record import StepTime
+from tfhet.record import StepTime, Visits
 from tfhet.steps import Meter
 from tfhet.strategies import Collective
-from tfhet.trainer.audit import Audit, Visits
+from tfhet.trainer.audit import Audit
 from tfhet.trainer.course import AHEAD_S, Course
 from tfhet.trainer.parts import Parts, Skipped
 from tfhet.trainer.step import Accelerator, Batch
