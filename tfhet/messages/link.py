@@ -93,14 +93,8 @@ Report = PlaneReport | Restarted | ScriptReport | RankResult | Failed | StopWish
 Order = Start | Stop
 
 REPORTS: Grammar[Report] = Grammar(
-    {
-        "plane": PlaneReport,
-        "restarted": Restarted,
-        "script": ScriptReport,
-        "result": RankResult,
-        "failed": Failed,
-        "stop": StopWish,
-    }
+    {"plane": PlaneReport, "restarted": Restarted, "script": ScriptReport, "result": RankResult}
+    | {"failed": Failed, "stop": StopWish}
 )
 ORDERS: Grammar[Order] = Grammar({"start": Start, "stop": Stop})
 parse_report, parse_order = REPORTS.parse, ORDERS.parse

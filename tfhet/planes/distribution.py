@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -61,8 +60,8 @@ def distribute(
     ordinal = next(_ordinals)  # counted in every shape, so that scripts may mix served and local data sets
     steps, pipeline = ScriptSteps.of_process(job), data if isinstance(data, Pipeline) else None
     if pipeline is not None:
-        parts = ("image", "label", *(("id", "epoch") if steps is not None and steps.takes_ids(training) else ()))
-        share = _pipeline(pipeline, parts, steps_per_epoch, training, transport, job, ordinal)
+        ids = steps is not None and steps.takes_ids(training)
+        share = _pipeline(pipeline, ids, steps_per_epoch, training, transport, job, ordinal)
     elif not isinstance(data, tf.data.Dataset):
         raise UsageError(f"tfhet.distribute takes a tf.data.Dataset or a tfhet.Pipeline, not {type(data).__name__}")
     elif training:
@@ -112,15 +111,8 @@ def _say_reading(data: tf.data.Dataset) -> None:
 
 
 def _pipeline(
-    pipeline: Pipeline,
-    parts: Sequence[str],
-    steps: int | None,
-    training: bool,
-    transport: Any,
-    job: JobContext,
-    ordinal: int,
+    pipeline: Pipeline, ids: bool, steps: int | None, training: bool, transport: Any, job: JobContext, ordinal: int
 ) -> tf.data.Dataset:
-    """This rank's share, as tuples of these parts of an element."""
     if not (training or pipeline.repeat == 1):
         raise UsageError(f"training=False, but the pipeline has repeat={pipeline.repeat}: a pass ends after one")
     count = pipeline.source.example_count()
@@ -128,6 +120,7 @@ def _pipeline(
         steps = _steps(-(-count * pipeline.repeat // pipeline.batch_size), job.size)
     data = get(job.plane).rank_side().declared(pipeline, job, ordinal, transport, None if training else 0)
     _say_reading(data)
+    parts = ("image", "label", "id", "epoch") if ids else ("image", "label")
     tuples = data.map(lambda element: tuple(element[part] for part in parts))
     return tuples if steps is None else _passes(tuples, steps)
 

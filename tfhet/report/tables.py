@@ -186,9 +186,9 @@ def run_table(summary: RunSummary, folder: Path | str | None = None) -> Table:
         ("examples/s", numbers.number(summary.examples_per_s)),
     ]
     if len(summary.by_rank) > 1:
-        steps, waits = ([each[name] for each in summary.by_rank] for name in ("step_ms", "wait_pct"))
+        steps, shares = ([each[name] for each in summary.by_rank] for name in ("step_ms", "wait_pct"))
         between = f"step {numbers.number(min(steps))} to {numbers.number(max(steps), unit='ms')}, waiting "
-        rows.append(("of the ranks", f"{between}{numbers.percent(min(waits))} to {numbers.percent(max(waits))}"))
+        rows.append(("of the ranks", f"{between}{numbers.percent(min(shares))} to {numbers.percent(max(shares))}"))
     if summary.epochs:
         rows.append(("examples", _examples_seen(summary)))
     if made_good := _made_good(summary):

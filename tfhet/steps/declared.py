@@ -14,8 +14,9 @@ from tfhet.steps.noted import NotedDataset
 from tfhet.strategies import JobContext
 
 
-def facts(pipeline: Pipeline, cut: Cut, job: JobContext) -> dict[str, Any]:
-    """The fields of a run's summary that follow from the pipeline and its cut."""
+def facts(pipeline: Pipeline, job: JobContext, cut: Cut | None = None) -> dict[str, Any]:
+    """The fields of a run's summary that follow from the pipeline and its cut, the smallest one where none is given."""
+    cut = cut or Cut.smallest(pipeline)
     served_by = "data_group" if job.mode == "heterogeneous" else "dnn_group"
     where: dict[str, str] = {}
     for index, placed in enumerate(pipeline.placed()):

@@ -81,7 +81,7 @@ class NotedDataset:
         # The public API makes no data set of an op; these names are the same in TensorFlow 2.15.1 and 2.21.
         from tensorflow.python.data.ops.dataset_ops import UnaryDataset
 
-        class Noted(UnaryDataset):  # type: ignore[misc]
+        class Noted(UnaryDataset):
             element_spec = dataset.element_spec[:-2] if has_ids else dataset.element_spec
 
         dataset = self._prefetched(dataset)

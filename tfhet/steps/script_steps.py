@@ -23,7 +23,7 @@ from tfhet import native
 from tfhet.clock import SYSTEM, Clock
 from tfhet.cluster import environment
 from tfhet.messages import ProcessChannel, inherited, rank
-from tfhet.placement import Cut, Pipeline
+from tfhet.placement import Pipeline
 from tfhet.process import answer_with_stack
 from tfhet.record import Pause, RunFolder, RunSummary, Spread, StepTime, median
 from tfhet.steps.declared import Deliveries, facts
@@ -66,7 +66,6 @@ class ScriptSteps:
         self._delivery_ms: list[float] = []
         self._loss: Any = None
         self._facts: dict[str, Any] = {}
-        self._not_counted: str | None = None
         self._deliveries: Deliveries | None = None
         self._taken = 0
         self._first_batch_s: float | None = None
@@ -91,8 +90,7 @@ class ScriptSteps:
         return cls._of_process
 
     def takes_ids(self, training: bool) -> bool:
-        """Whether `watch` takes the ids of the next data set of a pipeline: the first one for training, where the op
-        for it can be built."""
+        """Whether `watch` takes the ids of a pipeline's data set: the first one for training, with the compiled op."""
         return self._kind(training) == TRAINING and native.ops("deliveries") is not None
 
     def watch(
@@ -104,13 +102,12 @@ class ScriptSteps:
         """
         has_ids, kind = pipeline is not None and self.takes_ids(training), self._kind(training)
         noted = NotedDataset(dataset, native.ops("deliveries"), has_ids)
-        if kind == TRAINING:
-            self._not_counted = None if has_ids else NO_OP if pipeline is not None else NO_IDS
-            if pipeline is not None:
-                self._facts = facts(pipeline, Cut.smallest(pipeline), self._job)
-            if pipeline is not None and has_ids:
-                self._deliveries = Deliveries(pipeline, noted)
-                self._not_counted = NO_COUNT if pipeline.source.example_count() is None else None
+        if kind == TRAINING and pipeline is None:
+            self._facts = {"not_counted": NO_IDS}
+        elif kind == TRAINING and pipeline is not None:
+            lacks = None if pipeline.source.example_count() is not None else NO_COUNT
+            self._facts = {"not_counted": lacks if has_ids else NO_OP, **facts(pipeline, self._job)}
+            self._deliveries = Deliveries(pipeline, noted) if has_ids else None
         self._sets.append((kind, noted))
         return noted.dataset
 
@@ -212,7 +209,7 @@ class ScriptSteps:
             epoch["examples"] += int(step.examples)
         return self.meter.summary(
             self._job,
-            **{"batch_size": self._batch_size, "not_counted": self._not_counted, **self._facts},
+            **{"batch_size": self._batch_size, **self._facts},
             delivery_ms=Spread.of(self._delivery_ms) if self._delivery_ms else None,
             first_batch_s=self._first_batch_s,
             epochs=list(epochs.values()),

@@ -247,7 +247,7 @@ class Training:
         final = results[-1] if results else {}
         return meter.summary(
             job,
-            **facts(self.reader.pipeline, self.reader.cut, job),
+            **facts(self.reader.pipeline, job, self.reader.cut),
             steps=loop.step,
             ranks=self.collective.size,
             wait_pct=None if mine is None else waited / self.collective.size,
