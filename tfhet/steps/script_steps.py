@@ -140,11 +140,12 @@ class ScriptSteps:
                 self._channel.send(rank.to_json(self.meter.totals()), limit_s=0.1)
             self._journal.write(is_last)
             is_due = is_last or self._clock.monotonic() >= self._line_s + LINE_S
+            limit_s = 1.0 if is_last else 0.1
             for report in self._deliveries.take(is_due) if self._deliveries else ():
-                self._channel.send(rank.to_json(report), limit_s=1.0 if is_last else 0.1)
+                self._channel.send(rank.to_json(report), limit_s)
             if is_due and self.meter.steps:
                 self._line_s = self._clock.monotonic()
-                self._channel.send(rank.to_json(self._standing()), limit_s=0.1)
+                self._channel.send(rank.to_json(self._standing()), limit_s)
                 if self._job.rank == 0:
                     self._report()
 

@@ -61,7 +61,8 @@ def test_what_a_script_of_ones_own_leaves_says_what_is_not_known() -> None:
     epoch = {"epoch": 1, "seen": 40, "expected": 100, "once": 40, "missing": 0, "repeated": 0, "left": 60}
     counted = summary(epochs=[epoch], by_rank=ranks)
     told = lines(counted)
-    assert told["examples"].startswith("40 seen, 0 missing, 0 repeated, 60 not delivered when the script ended, 16 held")
+    left = "60 not delivered when the script ended, 16 held by the script's own prefetch"
+    assert told["examples"] == f"40 seen, 0 missing, 0 repeated, {left}"
     assert told["of the ranks"] == "step 20.0 to 21.0 ms, waiting 0.0 % to 3.0 %"
     shown = html.unescape(page(Given([RunView.of(plain), RunView.of(counted)])))
     assert "not counted by id: a data set without ids" in shown and ">The ranks</h" in shown
