@@ -47,14 +47,12 @@ class HostPaths:
         return Path(given) if given else self.base.joinpath(*below)
 
 
-def base_dir(env: Mapping[str, str]) -> Path:
-    """The job's base directory: `SAGEMAKER_BASE_DIR`, or `/opt/ml`. Same rule as sagemaker_training.environment."""
-    return Path(env.get("SAGEMAKER_BASE_DIR") or "/opt/ml")
-
-
 def host_paths(env: Mapping[str, str]) -> HostPaths:
-    """The paths of this host, under its base directory unless an `SM_*` variable says otherwise."""
-    return HostPaths(base_dir(env), env)
+    """The paths of this host, under its base directory unless an `SM_*` variable says otherwise.
+
+    The base directory is `SAGEMAKER_BASE_DIR`, or `/opt/ml`: the same rule as in sagemaker_training.environment.
+    """
+    return HostPaths(Path(env.get("SAGEMAKER_BASE_DIR") or "/opt/ml"), env)
 
 
 def cache_dir(env: Mapping[str, str]) -> Path:
