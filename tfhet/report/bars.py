@@ -17,18 +17,14 @@ LOG_FROM = 30.0
 
 @dataclass(frozen=True)
 class Bar:
-    """One figure; places in percent of the axis."""
+    """One figure; places in percent of the axis, `low` and `high` those of the ends of its interval."""
 
     name: str
     value: str
-    """The value with its unit."""
     at: float
     low: float
-    """Lower end of the interval."""
     high: float
-    """Upper end of the interval; `low` where there is none."""
     words: str
-    """Value, interval and samples in one line."""
     mark: str
     """How it is drawn, colour apart: `solid`, `hollow` or `dashed`."""
     limit: float | None
