@@ -9,7 +9,6 @@ from tfhet.advice.finding import Finding, counted
 from tfhet.profile import Profile
 
 MOST_FINDINGS = 3
-"""Maximum number of findings about one pipeline."""
 LARGE_SHARE = 0.1
 """Share of a pipeline's CPU, 0 to 1, from which a part is worth advice."""
 DOMINANT_SHARE = 0.5

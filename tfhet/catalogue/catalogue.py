@@ -19,7 +19,6 @@ from tfhet.catalogue.instance_type import MARKETS, Instance, Price, full_name
 from tfhet.cluster import cache_dir, config_dir, environment
 
 REGION = "us-east-1"
-"""Region in which a price is looked up by default."""
 _HERE = Path(__file__).parent
 AWS_POST = _HERE / "aws-post.yaml"
 """File with the prices of 2022 that AWS's post on heterogeneous clusters calculates with, for `Catalogue.with_file`."""

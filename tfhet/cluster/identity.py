@@ -61,9 +61,7 @@ class Identity:
     """This host and its cluster. Every reader returns the same value for the same job."""
 
     current_host: str
-    """Name of the host that this process runs on."""
     current_group: str
-    """Name of its group; one of the cluster's."""
     cluster: Cluster
 
 

@@ -20,9 +20,7 @@ class HostPaths:
         self.base = base
         """The job's base directory, `/opt/ml` on SageMaker."""
         self.input_config = self._path("SM_INPUT_CONFIG_DIR", "input", "config")
-        """Directory of the job's description files."""
         self.resource_config = self.input_config / "resourceconfig.json"
-        """The file that describes the cluster."""
         self.hyperparameters = self.input_config / "hyperparameters.json"
         self.input_data = base / "input" / "data"
         """Directory that holds one directory per channel."""

@@ -21,7 +21,6 @@ class Role:
     name: str
     """Like `data`: the group is called `data_group`, unless `--data_group` names another."""
     trains: bool = False
-    """Whether its hosts run ranks."""
 
     @property
     def group(self) -> str:

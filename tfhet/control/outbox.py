@@ -11,7 +11,6 @@ from tfhet.control.message import Message, ProtocolError, encode
 from tfhet.units import MIB
 
 MAX_KEPT_BYTES = 4 * MIB
-"""Maximum size of the unconfirmed messages of one side."""
 
 
 class Outbox:

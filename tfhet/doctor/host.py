@@ -37,13 +37,11 @@ class HostFacts:
     memory_free_bytes: int
     gpus: tuple[str, ...]
     gpus_usable: int
-    """Number of GPUs that TensorFlow sees."""
     open_files: int
     """Maximum per process; 2**30 where there is no limit."""
     shm_bytes: int | None
     """Size of /dev/shm; None where it does not exist."""
     directory: str
-    """Directory for the files of simulated hosts."""
     disk_free_bytes: int
     busy_ports: tuple[str, ...]
     """An error message for each of PORTS that is in use."""

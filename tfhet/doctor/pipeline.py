@@ -32,7 +32,6 @@ class PipelineFacts:
     anatomy: Anatomy | None
     """None: it could not be built."""
     error: str = ""
-    """Why it could not be built."""
     workers: int | None = None
     """Number of workers of the data service; None: not known."""
     memory_bytes: int = 0

@@ -30,7 +30,6 @@ class Call:
     keywords: frozenset[str]
     """Names of its keyword arguments; `**` where there may be others."""
     arguments: int
-    """Number of positional arguments."""
     is_rank_dependent: bool
     """Whether it is under an `if` that asks for the rank."""
     is_mapped: bool

@@ -57,7 +57,6 @@ class Loaded:
     tensorflow_error: str = ""
     horovod_error: str = ""
     gpus: int = 0
-    """Number of GPUs that TensorFlow can use."""
     horovod: frozenset[str] = frozenset()
     """Parts that Horovod was built with: gloo, mpi, nccl."""
 
@@ -127,7 +126,6 @@ def _check(name: str, found: str, needed_for: str, what_to_do: str = "", *, is_n
 
 
 Versions = Mapping[str, str]
-"""Installed version by distribution."""
 Number = tuple[int, ...]
 Conflict = tuple[Callable[..., RuleAnswer], str]
 """`limited` or `wrong`, and what to do."""

@@ -37,7 +37,6 @@ METRICS: Mapping[str, str] = {
 }
 """CloudWatch's name of each field."""
 _QUERIES = 500
-"""Maximum number of queries in one call."""
 _DAY_S = 86400
 
 

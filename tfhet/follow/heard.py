@@ -32,7 +32,6 @@ class Heard:
     """As `RunSummary.step_parts_ms`."""
     first_batch_s: float | None = None
     restarts: int = 0
-    """Number of restarts of processes of the data service."""
 
     @property
     def introduced(self) -> dict[str, messages.HostLine]:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from tfhet.clock import Clock
 
 WINDOW_S = 5.0
-"""Seconds for which `LogWindow` waits for late lines."""
 _HOST = re.compile(r"(algo-\d+)(?:-|$)")
 
 

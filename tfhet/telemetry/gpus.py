@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 GPU_PERIOD_S = 1.0
-"""Interval between two readings of the GPUs."""
 GPU_DRIVER = Path("/proc/driver/nvidia/gpus")
 """Folder of the driver with one entry per GPU; in a container, per GPU that the container may use."""
 

@@ -19,7 +19,6 @@ class RankSummary:
     host: str
     steps: int
     step_ms: float
-    """Median duration of a step."""
     wait_pct: float
     wait_median_pct: float
     """Median over the steps of the share of a step."""
@@ -28,7 +27,6 @@ class RankSummary:
     allreduce_pct: float | None
     """None where a step has no time for it; `compute_pct` includes it then."""
     checkpoint_s: float
-    """Sum of all checkpoints."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +36,6 @@ class ProcessSummary:
     host: str
     name: str
     cpus: float
-    """Mean over its samples."""
     most_cpus: float
     """The largest of its samples."""
 
