@@ -240,10 +240,8 @@ class Child:
 
 
 def describe_exit(code: int, tail: Iterable[str] = ()) -> str:
-    """An exit code in words: `exit code 3`, `SIGKILL (out of memory?)`, `SIGTERM`, `SIGABRT (out of memory)`.
-
-    tail: the last lines that the process printed, which may say that it was memory.
-    """
+    """An exit code in words: `exit code 3`, `SIGKILL (out of memory?)`, `SIGTERM`, `SIGABRT (out of memory)`. tail: the
+    last lines that the process printed, which may say that it was memory."""
     name = f"exit code {code}"
     if code < 0:
         try:

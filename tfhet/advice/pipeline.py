@@ -150,10 +150,8 @@ RULES: Sequence[Callable[[Profile], Iterator[Finding]]] = (
 
 
 def feeding(profile: Profile, examples_per_s: float) -> Finding:
-    """How many CPU cores and which network keep an accelerator fed that takes `examples_per_s`.
-
-    Examples travel after the last part with the fewest bytes, of those that give batches and leave little work.
-    """
+    """How many CPU cores and which network keep an accelerator fed that takes `examples_per_s`. Examples travel after
+    the last part with the fewest bytes, of those that give batches and leave little work."""
     places = [i for i in _cheap_cuts(profile) if profile.costs[i].examples == profile.costs[-1].examples]
     index = min(places, key=lambda i: (profile.costs[i].bytes_per_example, -i))
     cut = profile.costs[index]

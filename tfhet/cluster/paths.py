@@ -46,26 +46,20 @@ class HostPaths:
 
 
 def host_paths(env: Mapping[str, str]) -> HostPaths:
-    """The paths of this host, under its base directory unless an `SM_*` variable says otherwise.
-
-    The base directory is `SAGEMAKER_BASE_DIR`, or `/opt/ml`: the same rule as in sagemaker_training.environment.
-    """
+    """The paths of this host, under its base directory unless an `SM_*` variable says otherwise. The base directory is
+    `SAGEMAKER_BASE_DIR`, or `/opt/ml`: the same rule as in sagemaker_training.environment."""
     return HostPaths(Path(env.get("SAGEMAKER_BASE_DIR") or "/opt/ml"), env)
 
 
 def cache_dir(env: Mapping[str, str]) -> Path:
-    """Directory for files that tfhet can make again: `$XDG_CACHE_HOME/tfhet`, or `~/.cache/tfhet`.
-
-    A relative `XDG_CACHE_HOME` is ignored, as the XDG base directory specification asks.
-    """
+    """Directory for files that tfhet can make again: `$XDG_CACHE_HOME/tfhet`, or `~/.cache/tfhet`. A relative
+    `XDG_CACHE_HOME` is ignored, as the XDG base directory specification asks."""
     return _user_dir(env, "XDG_CACHE_HOME", ".cache")
 
 
 def code_dir(env: Mapping[str, str], name: str) -> Path:
-    """The folder `name` of `cache_dir`, for code that this user's processes load or run; makes it.
-
-    Raises PermissionError where another user owns it or may write to it (root's are trusted), and other OSErrors.
-    """
+    """The folder `name` of `cache_dir`, for code that this user's processes load or run; makes it. Raises
+    PermissionError where another user owns it or may write to it (root's are trusted), and other OSErrors."""
     folder = cache_dir(env) / name
     folder.parent.mkdir(parents=True, exist_ok=True)
     folder.mkdir(mode=0o700, exist_ok=True)

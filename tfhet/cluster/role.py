@@ -43,7 +43,6 @@ class Roles:
     groups: Mapping[str, Group]
     """The groups by the name of their role; `dnn` is there always, `data` in a heterogeneous job."""
     current: Role
-    """The role of this host."""
 
     @property
     def dnn(self) -> Group:

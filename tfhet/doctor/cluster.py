@@ -33,7 +33,6 @@ class ClusterFacts:
     refused: str
     """Error message of the launcher about them; "" when they are right."""
     types: Mapping[str, Instance]
-    """Instance types by name."""
     unknown_types: Mapping[str, str]
     """For each type that the catalogue lacks, its error message, which lists similar names."""
     mistyped: Mapping[str, str]

@@ -46,7 +46,6 @@ class ScriptFacts:
     path: str
     calls: tuple[Call, ...] = ()
     imports: frozenset[str] = frozenset()
-    """Full names of all that it imports."""
     error: str = ""
     """Why Python cannot read it; "" when it can."""
 
@@ -106,7 +105,6 @@ class _Reader:
     names: dict[str, str]
     """Full name by local name."""
     mapped: set[str]
-    """Names of functions that a data set maps."""
 
     def calls(self, node: ast.AST, by_rank: bool = False, inside: bool = False) -> Iterator[Call]:
         """Yields the calls below a node. by_rank: under an `if` that asks for the rank; inside: a mapped function."""

@@ -87,10 +87,8 @@ def load(env: Mapping[str, str]) -> Loaded:
 
 
 def checks(loaded: Loaded, gpus: int, installed: Mapping[str, str] | None = None) -> Iterator[Check]:
-    """Yields the checks of Python and each package.
-
-    gpus: number in the machine, whether TensorFlow sees them or not. installed: version by distribution; None: look.
-    """
+    """Yields the checks of Python and each package. gpus: number in the machine, whether TensorFlow sees them or not.
+    installed: version by distribution; None: look."""
     there = versions((*_PACKAGES, "tensorflow", "keras", "horovod")) if installed is None else installed
     yield _check("Python", platform.python_version(), "everything needs it", is_needed=True)
     found, what = f"{there.get('tensorflow', 'not installed')}, Keras {there.get('keras', 'not installed')}", ""

@@ -15,9 +15,7 @@ _EXIT_CODE = re.compile(r"exit ?code:? *(\d{1,3})", re.IGNORECASE)
 
 def summary_of(state: JobState, heard: Heard, cost: JobCost) -> RunSummary:
     """Returns the run as far as it is known. A sample of its step times is the mean of the steps between metric lines.
-
-    The first of several metric lines, in whose steps graphs are traced, is left out of the times.
-    """
+    The first of several metric lines, in whose steps graphs are traced, is left out of the times."""
     times = _times(heard.steps)
     batch = state.hyperparameter("batch_size") or state.hyperparameter("batch-size") or ""
     return RunSummary(

@@ -253,10 +253,8 @@ class Leader:
         self._gone(member, f"it left {why}", code or 1, f"{member} left before the end {why}")
 
     def _gone(self, member: str, reason: str, code: int, cause: str) -> None:
-        """Goes on without a host that serves data, because of `reason`; else ends the job with `code` and `cause`.
-
-        The launcher of a rank that has stopped in order is no longer needed by a job that stops.
-        """
+        """Goes on without a host that serves data, because of `reason`; else ends the job with `code` and `cause`. The
+        launcher of a rank that has stopped in order is no longer needed by a job that stops."""
         if self._begun and member in self._assignment.serving_hosts and not self._result.done():
             self._without(member, reason)
         elif member not in self._stopped:

@@ -15,10 +15,8 @@ GPU_DRIVER = Path("/proc/driver/nvidia/gpus")
 
 
 def gpu_count(env: Mapping[str, str], driver: Path = GPU_DRIVER) -> int:
-    """Number of GPUs that a process with these variables may use.
-
-    The first source that is present decides: `CUDA_VISIBLE_DEVICES`, `SM_NUM_GPUS`, the driver.
-    """
+    """Number of GPUs that a process with these variables may use. The first source that is present decides:
+    `CUDA_VISIBLE_DEVICES`, `SM_NUM_GPUS`, the driver."""
     visible = env.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         names = [name.strip() for name in visible.split(",")]
