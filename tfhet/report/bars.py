@@ -17,7 +17,7 @@ LOG_FROM = 30.0
 
 @dataclass(frozen=True)
 class Bar:
-    """One figure; places in percent of the axis, `low` and `high` those of the ends of its interval."""
+    """One figure; places in percent of the axis."""
 
     name: str
     value: str

@@ -61,12 +61,14 @@ def nice_ticks(high: float, count: int = 4, *, whole: bool = False) -> list[floa
 
 @dataclass(frozen=True)
 class LinePoint:
-    """A step of a line, or a bucket of neighbouring steps with a band from `low` to `high`."""
+    """A step of a line, or a bucket of neighbouring steps."""
 
     x: float
     y: float
     low: float
+    """Lower end of the band."""
     high: float
+    """Upper end of the band."""
     left: float
     """Left edge of the region that shows the words under the pointer."""
     width: float
@@ -79,10 +81,12 @@ class LineChart:
     """One series over steps."""
 
     title: str
+    """Quantity and unit."""
     spots: Sequence[LinePoint]
     x_ticks: Sequence[Tick]
     y_ticks: Sequence[Tick]
     median: float
+    """Place of the median."""
     median_words: str
     note: str
     """Omissions of the drawing; "" where there are none."""

@@ -17,7 +17,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     report = commands.add_parser("report", help="the HTML page of runs and records, and a table of them")
     report.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="folder of a run, summary, or bench record")
     report.add_argument("--profile", type=Path, metavar="FILE", help="what `tfhet profile --json` wrote: stage costs")
-    report.add_argument("--plan", type=Path, metavar="FILE", help="what `tfhet plan --json` wrote: its clusters")
+    report.add_argument("--plan", type=Path, metavar="FILE", help="what `tfhet plan --json` wrote: its frontier")
     report.add_argument("--region", default="us-east-1", help="whose prices the table takes (default %(default)s)")
     report.add_argument("--html", type=Path, metavar="FILE", help="the page of all that is given (report.html)")
     report.add_argument("--json", type=Path, metavar="FILE", help="also write the summaries to this file")

@@ -14,7 +14,7 @@ from tfhet.record import Record, RunFolder, RunSummary, read_json, write_text
 from tfhet.report import numbers, tables
 from tfhet.report.bars import benchmark_charts
 from tfhet.report.cost import PriceOf, cost_rows, headline
-from tfhet.report.plan_view import PlanView, projected, read_plan
+from tfhet.report.frontier import PlanView, frontier_chart, projected, read_plan
 from tfhet.report.run_view import LOG_LINES, RunView, views
 from tfhet.report.stage_costs import stage_costs
 from tfhet.telemetry import timeline_tables
@@ -33,13 +33,15 @@ _TEMPLATES.filters |= {"place": "{:.2f}".format, **{each.__name__: each for each
 
 @dataclass(frozen=True)
 class Given:
-    """The material of one page; profile and plan are what `tfhet profile --json` and `tfhet plan --json` wrote."""
+    """The material of one page."""
 
     runs: Sequence[RunView] = ()
     """The first is what the others are compared with."""
     records: Sequence[Record] = ()
     profile: Record | None = None
+    """Record that `tfhet profile --json` wrote."""
     plan: PlanView | None = None
+    """Plan that `tfhet plan --json` wrote."""
     price_of: PriceOf | None = None
     """None: prices are not looked up."""
 
@@ -87,6 +89,7 @@ def page(given: Given) -> str:
         is_simulated=any(view.is_simulated for view in given.runs),
         costs=costs,
         plan=plan,
+        frontier=frontier_chart(plan) if plan else None,
         projected=projected(plan, runs) if plan else [],
         benchmarks=[(record, *benchmark_charts(record)) for record in given.records],
         timeline_tables=timeline_tables,

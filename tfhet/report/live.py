@@ -27,6 +27,7 @@ GIVE_UP_S = 1800.0
 COST_EVERY_S = 60.0
 """Minimum time between two plain lines that repeat the cost while steps are taken."""
 STEPS_DRAWN = 40
+"""Number of step times in the row of small bars."""
 INCIDENTS_SHOWN = 5
 _BARS = "▁▂▃▄▅▆▇█"
 _ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|.?)")

@@ -33,6 +33,7 @@ class Picture:
     """`starting`, `training`, `ending`, `succeeded` or `failed`, with its cause where there is one."""
     is_over: bool
     exit_code: int | None = None
+    """Exit code of the job, once it is over."""
     elapsed_s: float | None = None
     """Seconds since the first event; the duration of a run that is over."""
     steps: Sequence[MetricLine] = ()
@@ -42,6 +43,7 @@ class Picture:
     hosts: Mapping[str, str] = field(default_factory=dict)
     """State of each host, or member of the link (`rank-1`), in words."""
     restarts: int = 0
+    """Number of processes that were started again."""
     incidents: Sequence[Mapping[str, Any]] = ()
     """The events among INCIDENTS, in order."""
     quiet_s: float | None = None

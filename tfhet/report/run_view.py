@@ -76,6 +76,7 @@ class RunView:
 
     run: RunSummary
     name: str
+    """Its name on the page."""
     folder: RunFolder | None = None
     """None where only its summary is given."""
     hosts: Sequence[HostCpu] = ()

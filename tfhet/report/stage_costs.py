@@ -34,6 +34,7 @@ class StageCosts:
 
     parts: Sequence[PartCost]
     whole: Figure | None
+    """The whole pipeline, measured together."""
 
     def chart(self) -> BarChart | None:
         """A bar for each part."""

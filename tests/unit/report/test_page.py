@@ -171,7 +171,7 @@ def test_the_profile_the_plan_and_the_records_are_drawn(everything, parsed) -> N
     assert found.row("dilate()")[2:3] == ["2.00 us"]
     told = [row for table in found.tables for row in table if row[0] == "dilate()" and len(row) == 6]
     assert told == [["dilate()", "2.00 us", "20.0 %", "–", "20.0 B", "data_group"]]
-    assert [found.row(name)[1] for name in ("p4d+2", "p4d+4", "p4d+0")] == ["chosen", "runner-up", "today"]
+    assert [found.row(name)[1] for name in ("1. p4d+2", "2. p4d+4", "3. p4d+0")] == ["chosen", "runner-up", "today"]
     beside = next(table for table in found.tables if "projected step, ms" in table[0])
     assert [row[0] for row in beside[1:]] == ["alone", "served"]
     assert beside[2][4:] == ["-2 %", "yes"]
@@ -202,6 +202,14 @@ def test_a_line_runs_through_its_steps_with_the_area_below_it_and_one_step_is_a_
     assert 'd="M0.00,0.00H1000"' in shown and 'class="band"' not in shown
 
 
+def test_the_line_of_the_frontier_joins_its_clusters_from_slow_to_fast(everything) -> None:
+    (edge,) = re.findall(r'class="edge" d="M([^"]*)"', page(everything))
+    assert [float(place.split(",")[0]) for place in edge.split("L")] == sorted(
+        float(place.split(",")[0]) for place in edge.split("L")
+    )
+    assert edge.count("L") == 2
+
+
 def test_a_page_of_a_record_alone_is_called_by_its_name(parsed) -> None:
     for path in sorted((Path(__file__).parents[3] / "results").glob("*.json")):
         found = parsed(page(read_given([path])))
@@ -224,7 +232,7 @@ def test_runs_of_one_name_are_told_apart(parsed) -> None:
 
 
 def test_no_text_of_a_profile_a_plan_or_a_record_becomes_markup(parsed) -> None:
-    from tfhet.report.plan_view import read_plan
+    from tfhet.report.frontier import read_plan
 
     hostile = plan()
     hostile["candidates"][1]["cluster"]["text"] = hostile["decision"][0] = hostile["notes"][0] = EVIL

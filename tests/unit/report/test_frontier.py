@@ -1,19 +1,22 @@
-"""report/plan_view.py: a plan on a page, and beside what was measured."""
+"""report/frontier.py: a plan as a plot, and beside what was measured."""
 
 from __future__ import annotations
 
+import copy
 import json
 from typing import Any
 
 import plans
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tfhet import planes
 from tfhet.advice import of_plan, sentence
 from tfhet.errors import DataError, UsageError
 from tfhet.plan import ClusterShape, Market, Space, make_plan
 from tfhet.record import RunSummary, Spread, json_value
-from tfhet.report.plan_view import projected, read_plan
+from tfhet.report.frontier import DRAWN, frontier_chart, projected, read_plan
 
 
 def candidate(speed: float, usd: float | None, **changes: Any) -> dict[str, Any]:
@@ -34,10 +37,26 @@ def plan(*candidates: dict[str, Any], **changes: Any) -> dict[str, Any]:
     return {"schema": 1, "candidates": list(candidates), "chosen": 0, "runner_up": None, "today": 0, **changes}
 
 
-def test_a_page_lists_the_clusters_with_a_role_and_then_the_rest_of_the_frontier() -> None:
-    edge = candidate(1.0, 1.0, on_frontier=True)
-    found = read_plan(plan(edge, candidate(2.0, 2.0), candidate(3.0, 3.0), edge, chosen=2, today=2))
-    assert found.listed == [2, 0, 3] and found.roles == {2: "chosen, today"}
+def test_faster_lies_to_the_right_and_cheaper_lower() -> None:
+    slow, fast = candidate(100.0, 2.0, on_frontier=True), candidate(200.0, 5.0, on_frontier=True)
+    chart = frontier_chart(read_plan(plan(slow, fast)))
+    first, second = sorted(chart.marks, key=lambda mark: mark.number)
+    assert first.x < second.x and first.y < second.y
+    assert first.role == "chosen, today" and first.number == 1
+    assert first.speeds[0] < first.x < first.speeds[1]
+    assert first.is_on_frontier and second.is_on_frontier
+
+
+def test_without_prices_there_is_no_plot() -> None:
+    assert frontier_chart(read_plan(plan(candidate(1.0, None), candidate(2.0, None)))) is None
+
+
+def test_of_very_many_clusters_those_with_a_number_are_always_drawn() -> None:
+    many = [candidate(float(i + 1), float(i + 1)) for i in range(DRAWN + 100)]
+    many[-1]["on_frontier"] = True
+    chart = frontier_chart(read_plan(plan(*many)))
+    assert len(chart.marks) == DRAWN and chart.hidden == 100
+    assert sorted(mark.number for mark in chart.marks if mark.number) == [1, 2]
 
 
 def run(step_ms: float, **cluster: tuple[str, str, int]) -> RunSummary:
@@ -75,6 +94,7 @@ def test_what_a_plan_writes_is_read() -> None:
     assert found.choice == choice and found.decision == (sentence(choice),)
     assert found.notes == made.notes
     assert {"dnn ml.gpu.small": 1, "data ml.cpu.large": 1} in [one["hosts"] for one in found.candidates]
+    assert frontier_chart(found) is not None
 
 
 @pytest.mark.parametrize(
@@ -99,3 +119,16 @@ def test_what_is_no_plan_is_told_so(change) -> None:
 def test_a_plan_of_another_version_is_refused() -> None:
     with pytest.raises(UsageError, match="plan in here has schema 2"):
         read_plan({**plan(candidate(1.0, 1.0)), "schema": 2}, "here")
+
+
+NUMBER = st.floats(min_value=0.0, max_value=1e299)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(NUMBER, NUMBER, st.booleans()), min_size=1, max_size=6))
+def test_no_mark_lies_outside_the_plot(values) -> None:
+    made = copy.deepcopy([candidate(speed, usd, on_frontier=edge) for speed, usd, edge in values])
+    chart = frontier_chart(read_plan(plan(*made)))
+    for mark in chart.marks if chart else ():
+        for place in (mark.x, mark.y, *mark.speeds, *mark.costs):
+            assert 0 <= place <= 100

@@ -1,10 +1,11 @@
-"""The section of a plan: the clusters that matter, and what it projects beside what runs measured.
+"""The section of a plan: its clusters by speed and money, and what it projects beside what runs measured.
 
 The plan is read as JSON (`tfhet plan --json FILE`), so that a page can be made long after the plan.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,9 +14,13 @@ from typing import Any, TypeAlias
 from tfhet.advice import Finding, choice_of
 from tfhet.errors import DataError
 from tfhet.record import Interval, RunSummary, Spread, check_schema
-from tfhet.report.chart import MOST
+from tfhet.report import numbers
+from tfhet.report.chart import MOST, Axis, Tick, nice_ticks
 
 KIND, SCHEMA = "plan", 1
+DRAWN = 300
+"""Maximum number of clusters drawn; those on the frontier and those with a number always are."""
+
 
 PlannedCluster: TypeAlias = Mapping[str, Any]
 """A cluster that the plan considered: its JSON with that of `cluster` in it, its intervals as `Interval`."""
@@ -56,8 +61,8 @@ class PlanView:
         return choice_of(one["text"], binding=one["binding"], has_data=len(one["hosts"]) > 1, is_today=is_today)
 
     @property
-    def listed(self) -> list[int]:
-        """Indices of the candidates that have a line in the table: the roles, then the frontier."""
+    def numbered(self) -> list[int]:
+        """The candidates that have a number in the plot and a line in the table: the roles, then the frontier."""
         frontier = [index for index, one in enumerate(self.candidates) if one["on_frontier"]]
         return list(dict.fromkeys([*self.roles, *frontier]))
 
@@ -77,6 +82,85 @@ def read_plan(content: Mapping[str, Any], where: str = "") -> PlanView:
         return PlanView(candidates, roles, decision, notes)
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise DataError(f"{KIND} {where}: cannot be read: {error!r}", where or None) from None
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A candidate in the plot; places in percent of the axes."""
+
+    x: float
+    y: float
+    speeds: tuple[float, float]
+    """The interval of its speed."""
+    costs: tuple[float, float]
+    """The interval of its cost."""
+    number: int | None
+    """Its line in the table; None for a dot."""
+    role: str
+    is_on_frontier: bool
+    words: str
+
+
+@dataclass(frozen=True)
+class FrontierChart:
+    """Speed across, cost upwards."""
+
+    marks: Sequence[Mark]
+    x_ticks: Sequence[Tick]
+    y_ticks: Sequence[Tick]
+    hidden: int
+    """Number of clusters that are not drawn."""
+
+
+def frontier_chart(plan: PlanView) -> FrontierChart | None:
+    """The plot of the plan; None where fewer than two of its clusters have a speed and a price."""
+    points = {
+        index: (one["examples_per_s"], one["usd_per_million_examples"])
+        for index, one in enumerate(plan.candidates)
+        if one["examples_per_s"] and one["usd_per_million_examples"]
+    }
+    if len(points) < 2:
+        return None
+    listed = plan.numbered
+    numbered = [index for index in listed if index in points]
+    others = [index for index in points if index not in listed]
+    shown = [*others[: max(0, DRAWN - len(numbered))], *numbered]
+    across, upward = (
+        _around(
+            [end for index in numbered for end in (points[index][axis].low, points[index][axis].high)]
+            + [points[index][axis].value for index in shown]
+        )
+        for axis in (0, 1)
+    )
+    marks = []
+    for index in shown:
+        one, role, (speed, usd) = plan.candidates[index], plan.roles.get(index, ""), points[index]
+        rate, price = numbers.number(speed.value), numbers.number(usd.value)
+        marks.append(
+            Mark(
+                x=across.at(speed.value),
+                y=upward.at(usd.value),
+                speeds=(across.at(speed.low), across.at(speed.high)),
+                costs=(upward.at(usd.low), upward.at(usd.high)),
+                number=listed.index(index) + 1 if index in listed else None,
+                role=role,
+                is_on_frontier=one["on_frontier"],
+                words=f"{one['text']}{f' ({role})' if role else ''}: {rate} examples/s, ${price} per million examples",
+            )
+        )
+    return FrontierChart(marks, _ticks(across), _ticks(upward), len(points) - len(shown))
+
+
+def _around(values: Sequence[float]) -> Axis:
+    """The axis of some values, with some room at its ends."""
+    low, high = min(values), max(values)
+    room = 0.06 * (high - low) or max(high, 1.0) * 0.06
+    return Axis(max(0.0, low - room), high + room)
+
+
+def _ticks(axis: Axis) -> list[Tick]:
+    step = nice_ticks(axis.high - axis.low)[1]
+    return axis.ticks(step * index for index in range(math.ceil(axis.low / step), math.floor(axis.high / step) + 1))
 
 
 def projected(plan: PlanView, runs: Mapping[str, RunSummary]) -> list[tuple[str, PlannedCluster, Spread]]:
