@@ -33,7 +33,7 @@ from tfhet.stages.motion import (
 )
 from tfhet.stages.painting import Cutout, RandomErasing
 from tfhet.stages.policy import Policy, RandAugment, TrivialAugment
-from tfhet.stages.registry import get, load_plugins, names, register
+from tfhet.stages.registry import get, names, register
 from tfhet.stages.resize import RandomResizedCrop, Resize, ResizedCenterCrop
 from tfhet.stages.spec import ImageSpec
 from tfhet.stages.stage import Stage, Within
@@ -59,5 +59,5 @@ __all__ = [
     "RandomContrast", "RandomCrop", "RandomErasing", "RandomFlip", "RandomHue", "RandomResizedCrop", "RandomRotation",
     "RandomSaturation", "RandomShear", "RandomTranslation", "RandomZoom", "Repeat", "Rescale", "Resize",
     "ResizedCenterCrop", "Sharpen", "Shuffle", "Solarize", "Stage", "Step", "Stream", "TrivialAugment", "WithPartner",
-    "chain", "fuse", "get", "load_plugins", "names", "parse", "randomness", "register", "text",
+    "chain", "fuse", "get", "names", "parse", "randomness", "register", "text",
 ]

@@ -72,8 +72,6 @@ def prefix(branch: Stage, at: int) -> str:
 class Choice(Stage):
     """Each image goes through one of `branches`. Each branch works only on the images that drew it."""
 
-    random: ClassVar[bool] = True
-
     @property
     def branches(self) -> tuple[Stage | None, ...]:
         """Stages, one of which is applied to an image; None leaves the image unchanged."""
@@ -145,8 +143,6 @@ class Choice(Stage):
         return routed(self.branches, images, parameters, lambda branch, part, own: branch.apply(part, own))
 
     def labels(self, labels: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        if not self.relabels:
-            return labels
         return routed(self.branches, labels, parameters, lambda branch, part, own: branch.labels(part, own))
 
 

@@ -64,8 +64,7 @@ def decode(contents: tf.Tensor, channels: int = 3) -> tf.RaggedTensor:
 
 def sizes(contents: tf.Tensor) -> tf.Tensor:
     """Returns rows and columns, int32 [batch, 2], read from the headers of contents, string [batch]."""
-    operations = native.ops("jpeg")
-    if operations is not None:
+    if (operations := native.ops("jpeg")) is not None:
         return native.shaped(operations.tfhet_image_sizes(contents), [contents.shape[0], 2])
     return tf.map_fn(_size, contents, fn_output_signature=tf.int32)
 
@@ -80,8 +79,7 @@ def decode_windows(
     """
     windows = tf.cast(windows, tf.float32)
     flips = tf.zeros(tf.shape(contents)[:1], tf.bool) if flips is None else flips
-    operations = native.ops("jpeg")
-    if operations is None:
+    if (operations := native.ops("jpeg")) is None:
         return plain(contents, windows, flips, scaling, channels)
     images, others = operations.tfhet_decode_windows(contents, windows, flips, **vars(scaling), channels=channels)
 

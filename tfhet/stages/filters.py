@@ -65,8 +65,7 @@ def extremes(images: tf.Tensor, size: int, largest: bool) -> tf.Tensor:
     """
     if size == 1:
         return images
-    ops = native.ops("morphology")
-    if ops is not None:
+    if (ops := native.ops("morphology")) is not None:
         return native.shaped(ops.tfhet_morphology(images, size=size, largest=largest), images.shape)
     # A square's maximum is the maximum over rows of the maximum over columns: 2 passes instead of size**2.
     pick = tf.maximum if largest else tf.minimum
@@ -133,8 +132,7 @@ class GaussianBlur(Stage):
             import tensorflow_addons as tfa
 
             return tfa.image.gaussian_filter2d(images, self.size, self.sigma, padding=self.padding)
-        ops = native.ops("filters")
-        if ops is None:
+        if (ops := native.ops("filters")) is None:
             return self._by_matrices(images)
         weights = self.kept_weights().tolist()
         blurred = ops.tfhet_separable(images, rows=weights, columns=weights, padding=self.padding, addend=CUT_MARGIN)
@@ -204,8 +202,7 @@ def sharpened(images: tf.Tensor, amounts: tf.Tensor) -> tf.Tensor:
     images: uint8 in 0..255 or float32 in 0..1, [batch, H, W, C]. amounts: float32 [batch], or [1] for all images.
     """
     softenings = (1.0 - amounts) / 13.0
-    ops = native.ops("filters")
-    if ops is not None:
+    if (ops := native.ops("filters")) is not None:
         return native.shaped(ops.tfhet_sharpen(images, softenings), images.shape)
     # In lines of width * channels: over pixels of 3 values each, everything takes longer.
     shape, channels = tf.shape(images), images.shape[3]

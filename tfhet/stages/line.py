@@ -61,8 +61,7 @@ def _matrix(part: Number, axis: int) -> tf.Tensor:
 
 def apply_line(images: tf.Tensor, line: Line, dtype: tf.DType) -> tf.Tensor:
     """Applies the line to images, uint8 or float32 [batch, H, W, C]; uint8 results are rounded and clipped."""
-    ops = native.ops("tone")
-    if ops is not None:
+    if (ops := native.ops("tone")) is not None:
         result = ops.tfhet_line(images, line.scale, line.offset, line.low, line.high, result_type=dtype)
         return native.shaped(result, images.shape)
     shape = tf.shape(images)

@@ -64,7 +64,6 @@ SIDES = ("top", "bottom", "left", "right")
 class WithPartner(Stage):
     """Draws `share`, the part of the partner in each label: float32 [batch]."""
 
-    random: ClassVar[bool] = True
     commutes_with_rescale: ClassVar[bool] = True
     relabels: ClassVar[bool] = True
 
@@ -79,8 +78,7 @@ class WithPartner(Stage):
 
 def blended(images: tf.Tensor, shares: tf.Tensor) -> tf.Tensor:
     """Blends images, uint8 or float32 [batch, H, W, C], with shares, float32 [batch], of the next image."""
-    ops = native.ops("partner")
-    if ops is not None:
+    if (ops := native.ops("partner")) is not None:
         return native.shaped(ops.tfhet_blend(images, shares), images.shape)
     values = tf.cast(images, tf.float32)
     result = mixed(values, partner(values), shares)
@@ -93,8 +91,7 @@ def pasted(images: tf.Tensor, rectangles: tf.Tensor) -> tf.Tensor:
     images: uint8 or float32 [batch, H, W, C]; without the compiled op float32 must be finite. rectangles: int32
     [batch, 4], in the order of SIDES, within the images.
     """
-    ops = native.ops("partner")
-    if ops is not None:
+    if (ops := native.ops("partner")) is not None:
         return native.shaped(ops.tfhet_paste(images, rectangles), images.shape)
     shape = tf.shape(images)
     rows, columns = tf.range(shape[1]), tf.range(shape[2])
