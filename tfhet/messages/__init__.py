@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from tfhet.messages import link, rank, server
 from tfhet.messages.channel import CHANNEL_VARIABLE, Channel, ProcessChannel, inherited
-from tfhet.messages.grammar import Grammar, MessageError, UnknownKind
+from tfhet.messages.grammar import Check, Count, Grammar, MessageError, UnknownKind
 from tfhet.messages.log_line import (
     UNITS,
     ContainerFailureLine,
@@ -30,7 +30,8 @@ from tfhet.messages.log_line import (
 
 # fmt: off
 __all__ = [
-    "CHANNEL_VARIABLE", "UNITS", "Channel", "ContainerFailureLine", "EpochLine", "FirstBatchLine", "Grammar",
-    "HostLine", "JobResultLine", "MessageError", "MetricLine", "ProcessChannel", "RestartLine", "StepPartsLine",
-    "UnknownKind", "epoch_pattern", "inherited", "link", "metric_pattern", "parse_line", "rank", "server",
+    "CHANNEL_VARIABLE", "UNITS", "Channel", "Check", "ContainerFailureLine", "Count", "EpochLine", "FirstBatchLine",
+    "Grammar", "HostLine", "JobResultLine", "MessageError", "MetricLine", "ProcessChannel", "RestartLine",
+    "StepPartsLine", "UnknownKind", "epoch_pattern", "inherited", "link", "metric_pattern", "parse_line", "rank",
+    "server",
 ]

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from tfhet.clock import SYSTEM
@@ -22,7 +23,6 @@ from tfhet.native import SWITCH
 from tfhet.planes.cpus import Reserve, usable
 from tfhet.planes.plane import LauncherSide, Outlets
 from tfhet.planes.supervised import Died, Happening
-from tfhet.planes.tensorflow_process import in_huge_pages
 from tfhet.planes.tf_service.fleet import Fleet
 from tfhet.planes.tf_service.order import Order
 from tfhet.planes.tf_service.recovery import Recovery
@@ -118,7 +118,7 @@ class ServiceLauncherSide(LauncherSide):
             await Reserve(self._place.local_size, keep).follow(pid)
 
     def environment(self, order: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, str]:
-        native, found = Order.parse(order).native, in_huge_pages(env)
+        native, found = Order.parse(order).native, super().environment(order, env)
         if native is not None and found.get(SWITCH) != "off":
             found[SWITCH] = ",".join(native) or "off"
         return found
@@ -155,7 +155,7 @@ class ServiceLauncherSide(LauncherSide):
     def order(self) -> Mapping[str, Any]:
         native = None if self._native is None else tuple(sorted(self._native))
         roles, workers = self._place.roles, sum(self._workers.values())
-        return Order(self._dispatcher, workers, roles.data_hosts, native).to_json()
+        return asdict(Order(self._dispatcher, workers, roles.data_hosts, native))
 
     def lost(self, host: str) -> bool:
         self._recovery.lost(host)
