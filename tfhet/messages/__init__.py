@@ -8,8 +8,6 @@
 No program reads any other text of another process: a sentence is for people, and may be worded anew at any time.
 """
 
-from __future__ import annotations
-
 from tfhet.messages import link, rank, server
 from tfhet.messages.channel import CHANNEL_VARIABLE, Channel, ProcessChannel, inherited
 from tfhet.messages.grammar import Check, Count, Grammar, MessageError, UnknownKind

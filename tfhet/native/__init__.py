@@ -8,8 +8,6 @@
 `names`, `permitted` and `built` need no TensorFlow: a launcher asks them which libraries its host has.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from tfhet import lazy

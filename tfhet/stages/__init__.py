@@ -9,8 +9,6 @@
 `docs/stages.md` shows what each stage does.
 """
 
-from __future__ import annotations
-
 from tfhet.stages import randomness
 from tfhet.stages.call_syntax import chain, parse, text
 from tfhet.stages.chains import CHAINS

@@ -33,7 +33,6 @@ class SoloCollective:
 
     rank = 0
     size = 1
-    local_rank = 0
 
     def sum(self, tensors: Sequence[tf.Tensor], name: str) -> list[tf.Tensor]:
         import tensorflow as tf

@@ -71,10 +71,6 @@ class LossScale(tf.Module):
         self.updates = tf.Variable(0, trainable=False)
         """Number of updates since the scale last changed."""
 
-    def scaled(self, loss: tf.Tensor) -> tf.Tensor:
-        """The loss whose gradients are taken."""
-        return loss * self.value
-
     def unscaled(self, gradients: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         """The gradients of the loss itself."""
         return [gradient / tf.cast(self.value, gradient.dtype) for gradient in gradients]
@@ -211,7 +207,7 @@ class KerasAccelerator:
         with tf.GradientTape() as tape:
             probabilities = self.model(images, training=True)
             counts = _counts(probabilities, labels)
-            loss = self.loss_scale.scaled(counts[1]) if self.loss_scale else counts[1]
+            loss = counts[1] * self.loss_scale.value if self.loss_scale else counts[1]
         gradients = tape.gradient(loss, self._variables)
         return tf.stack(counts), [tf.convert_to_tensor(gradient) for gradient in gradients]
 
