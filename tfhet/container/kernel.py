@@ -47,7 +47,6 @@ class KernelFeature:
     needed_for: tuple[str, ...]
     """Keys of PURPOSES."""
     what_to_do: str
-    """How to get the feature."""
 
 
 @dataclass

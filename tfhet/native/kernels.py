@@ -23,7 +23,6 @@ CHOICES = ("auto", "off", "on")
 
 
 def names() -> tuple[str, ...]:
-    """Returns the names of all kernels, sorted."""
     return tuple(sorted(path.stem for path in HERE.glob("*.cc")))
 
 

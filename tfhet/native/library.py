@@ -64,7 +64,6 @@ def ops(name: str) -> Any | None:
 
 
 def available(name: str) -> bool:
-    """Whether `ops(name)` returns ops."""
     return ops(name) is not None
 
 

@@ -11,8 +11,6 @@ from tfhet.strategies import LOCAL_PLANE
 
 
 class Local(DataPlane):
-    """See `DataPlane`."""
-
     name = LOCAL_PLANE
 
     def host_facts(self, settings: Any, role: Role) -> Mapping[str, Any]:

@@ -47,7 +47,6 @@ class Outlets:
     report: Callable[[link.Report], None]
     """Sends a report to the leader: a `link.PlaneReport` reaches `LauncherSide.heard` there."""
     observe: Observer
-    """Records an event."""
     tell_script: Callable[[rank.Order], None]
     """Sends a message to the script of this launcher's rank, now or when it starts; dropped where there is none."""
     ready_timeout_s: float

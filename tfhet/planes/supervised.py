@@ -85,7 +85,6 @@ class Supervised:
         self.command = list(command)
         """Command of the next start."""
         self.restarts = 0
-        """Number of restarts."""
         self.ready = asyncio.Event()
         """Set once it serves, for the first time."""
         self._host = host

@@ -45,7 +45,6 @@ class SimulatedHost:
     detour: tuple[int, ...] | None = None
     """The leader's ports, control and then the shared ones, as this host reaches them, where that is not directly."""
     role: str = DATA.name
-    """Name of the role that its group has."""
 
     @property
     def sees(self) -> dict[str, str]:

@@ -216,7 +216,7 @@ class ColorJitter(FullRange):
             matrices = own * tf.eye(3) + (1.0 - own) * grey[:, tf.newaxis]
             matrices = matrices if gain is None else matrices * gain[:, tf.newaxis, tf.newaxis]
         elif not colours or "hue" not in parameters:
-            line = Line.per_image(1.0 if gain is None else gain, 0.0 if added is None else added, 0.0, full)
+            line = Line.of(1.0 if gain is None else gain, 0.0 if added is None else added, 0.0, full, per_image=True)
             return apply_line(images, line, images.dtype)
         offsets = None if added is None else tf.repeat(added[:, tf.newaxis], 3, axis=1)
         return mixed(images, matrices, offsets, parameters.get("hue"))

@@ -45,7 +45,6 @@ class PlacedStage:
     declared: int
     """Position in `Pipeline.stages`, from 0."""
     output: ImageSpec
-    """Spec of the images after the stage."""
 
     @property
     def key(self) -> str:

@@ -133,7 +133,7 @@ class RandomBrightness(FullRange):
 
     def line(self, parameters: Mapping[str, tf.Tensor], spec: ImageSpec) -> Line:
         full = levels.FULL[spec.dtype]
-        return Line.per_image(offset=parameters["brightness"] * full, low=0.0, high=full)
+        return Line.of(offset=parameters["brightness"] * full, low=0.0, high=full, per_image=True)
 
 
 class _Stretching(FullRange):

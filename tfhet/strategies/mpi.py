@@ -30,8 +30,6 @@ _REMOTE = {"sshd", "sshd-session", "orted", "prted", "hydra_pmi_proxy"}
 
 @dataclass(frozen=True)
 class MpiSource(RankSource):
-    """A launcher of MPI."""
-
     async def gone(self, place: Place) -> str:
         ancestors = watched(place.env, place.rank)
         if not ancestors:

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 
 class Solo(Strategy):
-    """See `Strategy`."""
-
     name = "solo"
 
     def meeting(self, hosts: Sequence[str], per_host: int, source: RankSource) -> None:

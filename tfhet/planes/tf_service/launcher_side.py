@@ -38,8 +38,6 @@ SERVICE_METRICS = (RUNNING, REGISTERED, RESTARTS)
 
 
 class ServiceLauncherSide(LauncherSide):
-    """See `LauncherSide`."""
-
     def __init__(self, settings: ServiceSettings, place: Place, outlets: Outlets, workers: Mapping[str, int]):
         """workers: their number on each host that serves, by its name."""
         self._settings = settings

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 
 class TfService(DataPlane):
-    """See `DataPlane`."""
-
     name = "tf_service"
     settings = ServiceSettings
     kinds: Mapping[str, bool] = {"worker": False, "dispatcher": True}

@@ -43,8 +43,6 @@ SPLITS_PER_WORKER = 4
 
 
 class ServiceRankSide(RankSide):
-    """See `RankSide`."""
-
     def reader(self, pipeline: Pipeline, job: JobContext, **options: Any) -> ServiceReader:
         compression = options.pop("compression", "none")
         transport = Transport(compression="AUTO" if compression == "snappy" else None)
