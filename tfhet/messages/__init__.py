@@ -1,10 +1,5 @@
 """All messages between the processes of a job, and the lines of its log that programs read.
 
-    channel.py      between a launcher and a process that it starts
-    rank.py         the messages over it to and from the script of a rank;  server.py: from a process of a data plane
-    link.py         between launchers, over the link of the room `control`
-    log_line.py     the lines of the log
-
 No program reads any other text of another process: a sentence is for people, and may be worded anew at any time.
 """
 

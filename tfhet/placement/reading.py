@@ -24,8 +24,7 @@ def batches(
 ) -> tuple[tf.data.Dataset, Callable[..., dict]]:
     """Returns the batches as they are read, and a function that turns one of them into features, ids and epochs.
 
-    epoch: None for epoch after epoch, without end. share: (index, count) selects the splits index, index + count, ...
-    rest: the examples that are still to be read, None for all. Raises UsageError for a share that has no split.
+    The arguments are those of `lowering.one_epoch`. Raises UsageError for a share that has no split.
     """
     pairs = _pairs(pipeline, epoch, share, rest)
     if _in_blocks(pipeline) and (rest is None or not rest.seen.table.size):

@@ -1,7 +1,4 @@
-"""Simulated hosts: each with its directory, configuration files and variables, as SageMaker's toolkit lays them out.
-
-And what both kinds of hosts, process trees and containers, have in common.
-"""
+"""Simulated hosts, and what process trees and containers have in common; laid out as SageMaker's toolkit does it."""
 
 from __future__ import annotations
 

@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from tfhet.clock import SYSTEM
@@ -151,9 +150,9 @@ class ServiceLauncherSide(LauncherSide):
         return "; ".join(parts) or None
 
     def order(self) -> Mapping[str, Any]:
-        native = None if self._native is None else tuple(sorted(self._native))
-        roles, workers = self._place.roles, sum(self._workers.values())
-        return asdict(Order(self._dispatcher, workers, roles.data_hosts, native))
+        native = None if self._native is None else sorted(self._native)
+        workers, hosts = sum(self._workers.values()), list(self._place.roles.data_hosts)
+        return {"dispatcher": self._dispatcher, "workers": workers, "data_hosts": hosts, "native": native}
 
     def lost(self, host: str) -> bool:
         self._recovery.lost(host)
