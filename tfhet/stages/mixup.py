@@ -89,13 +89,6 @@ def mixed(own: tf.Tensor, other: tf.Tensor, share: tf.Tensor) -> tf.Tensor:
     return native.shaped(tf.reshape(lines + share[:, tf.newaxis] * (others - lines), shape), own.shape)
 
 
-def beta(keys: tf.Tensor, draw: int, alpha: float) -> tf.Tensor:
-    """Returns float32 [batch] from Beta(alpha, alpha), by its quantiles. keys: uint64 [batch]."""
-    # From a table: functions like tf.exp round differently at the end of a batch than within it.
-    at = tf.cast(randomness.uniform(keys, draw, 0.0, SHARES), tf.int32)
-    return tf.gather(tf.constant(quantiles(alpha), tf.float32), at)
-
-
 def quantiles(alpha: float) -> np.ndarray:
     """Returns float64 [SHARES]: the quantiles of Beta(alpha, alpha) at 1/2, 3/2, 5/2, ... SHARES-ths."""
     grid = np.linspace(0.0, 1.0, 1 << 17)
@@ -130,7 +123,9 @@ class Mixup(WithPartner):
 
     def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
         """Returns `share`, the part of the next image: float32 [batch]."""
-        return {"share": beta(keys, 0, self.alpha)}
+        # From a table: functions like tf.exp round differently at the end of a batch than within it.
+        at = tf.cast(randomness.uniform(keys, 0, 0.0, SHARES), tf.int32)
+        return {"share": tf.gather(tf.constant(quantiles(self.alpha), tf.float32), at)}
 
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
         if (ops := native.ops("partner")) is not None:

@@ -36,22 +36,12 @@ from tfhet.stages.spec import ImageSpec
 from tfhet.stages.stage import Count, Within
 from tfhet.stages.tone import Autocontrast, Equalize
 
+# fmt: off
 OPERATIONS = (
-    "identity",
-    "shear_x",
-    "shear_y",
-    "translate_x",
-    "translate_y",
-    "rotate",
-    "brightness",
-    "contrast",
-    "color",
-    "sharpness",
-    "posterize",
-    "solarize",
-    "autocontrast",
-    "equalize",
+    "identity", "shear_x", "shear_y", "translate_x", "translate_y", "rotate", "brightness", "contrast", "color",
+    "sharpness", "posterize", "solarize", "autocontrast", "equalize",
 )
+# fmt: on
 """Names of the operations. The number of an operation is its place here."""
 BINS = 31
 """Number of strengths."""

@@ -99,16 +99,13 @@ class Gamma(FullRange):
 
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
         if not images.dtype.is_floating:
-            return levels.lookup(images, tf.constant(self.table()[np.newaxis, :, np.newaxis]))
+            exact = self.gain * (np.arange(256) / 255.0) ** self.gamma * 255.0
+            table = np.minimum(np.floor(exact + 0.5), 255.0).astype(np.uint8)
+            return levels.lookup(images, tf.constant(table[np.newaxis, :, np.newaxis]))
         if (ops := native.ops("power")) is not None:
             return native.shaped(ops.tfhet_power(images, gamma=self.gamma, gain=self.gain), images.shape)
         # log(0) is -inf, and its exponential 0 again. tf.pow takes five times as long.
         return tf.minimum(tf.exp(tf.math.log(images) * self.gamma) * self.gain, 1.0)
-
-    def table(self) -> np.ndarray:
-        """Returns the new value of each level, rounded: uint8 [256]."""
-        exact = self.gain * (np.arange(256) / 255.0) ** self.gamma * 255.0
-        return np.minimum(np.floor(exact + 0.5), 255.0).astype(np.uint8)
 
 
 @register("random_brightness")

@@ -142,7 +142,8 @@ class KerasAccelerator:
         self._accumulate(*self._typed(batch))
 
     def step(self, batch: Batch | None, stop: bool = False) -> Any:
-        batch = self._typed(batch) if batch else self._nothing()
+        shape, kind = [0, *self.model.input_shape[1:]], self._labels
+        batch = self._typed(batch) if batch else (tf.zeros(shape), tf.zeros([0, *kind.shape[1:]], kind.dtype))
         sums, allreduce_s = self._step(*batch, tf.constant(float(stop)))
         if self._collective.size > 1:
             self.allreduce_s = allreduce_s if self._times_allreduce else math.nan
@@ -157,9 +158,6 @@ class KerasAccelerator:
         totals = self._collective.sum([tf.convert_to_tensor(v) for v in moving], "statistics")
         for variable, total in zip(moving, totals, strict=True):
             variable.assign(total / self._collective.size)
-
-    def _nothing(self) -> Batch:
-        return tf.zeros([0, *self.model.input_shape[1:]]), tf.zeros([0, *self._labels.shape[1:]], self._labels.dtype)
 
     def _typed(self, batch: Batch) -> Batch:
         began_s = self._clock.monotonic()

@@ -60,7 +60,7 @@ def read(dispatcher: str, workers: int, rank: int, dtype: str, size: int, compre
         transport.publish(dispatcher, dataset, DATASET)
     else:
         transport.wait_published(dispatcher, DATASET)
-    served = transport.read(dispatcher, DATASET, dataset.element_spec, f"{DATASET}.job", "off")
+    served = transport.read(dispatcher, DATASET, dataset.element_spec, "off")
     batches = iter(without_autotune(served))
     if (got := int(tf.size(next(batches)))) != size // tf.as_dtype(dtype).size:
         raise AssertionError(f"a batch of {got} values came instead of {size} bytes of {dtype}")

@@ -52,7 +52,7 @@ class ServiceLauncherSide(LauncherSide):
             folder=place.paths.base / "tfhet",
             gives_way=place.rank is not None,  # to the training, beside which it runs
         )
-        self._recovery = Recovery(self._fleet, workers, outlets.tell_script, self._failed, self._when_gone)
+        self._recovery = Recovery(self._fleet, dict(workers), outlets.tell_script, self._failed, self._when_gone)
         self._watch: asyncio.Task[None] | None = None
         self._ready: set[str] = set()
         self._registered = 0

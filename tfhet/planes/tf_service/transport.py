@@ -46,10 +46,8 @@ class Transport:
                 )
             clock.sleep(_POLL_S)
 
-    def read(
-        self, dispatcher: str, dataset_id: str, element_spec: Any, job_name: str, sharding: str
-    ) -> tf.data.Dataset:
-        """The data set as this rank's share of the job `job_name`: first come, first served among all readers.
+    def read(self, dispatcher: str, dataset_id: str, element_spec: Any, sharding: str) -> tf.data.Dataset:
+        """The data set as this rank's share of its one job: first come, first served among all readers.
 
         `sharding` is "dynamic" (each split goes to one worker, once) or "off" (every worker delivers everything).
         """
@@ -58,7 +56,7 @@ class Transport:
             f"grpc://{dispatcher}",
             dataset_id,
             element_spec,
-            job_name=job_name,
+            job_name=f"{dataset_id}.job",
             task_refresh_interval_hint_ms=self.task_refresh_ms,
         )
 
