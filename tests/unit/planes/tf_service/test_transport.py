@@ -54,9 +54,9 @@ def test_whoever_registers_first_decides_and_the_same_again_changes_nothing(serv
 
 def test_dynamic_sharding_delivers_once_and_off_once_for_each_worker(served):
     transport, data = Transport(), tf.data.Dataset.range(6)
-    transport.publish(served.dispatcher, data, "six")
     for sharding, times in (("dynamic", 1), ("off", served.workers)):
-        found = transport.read(served.dispatcher, "six", data.element_spec, sharding)
+        transport.publish(served.dispatcher, data, f"six-{sharding}")
+        found = transport.read(served.dispatcher, f"six-{sharding}", data.element_spec, sharding)
         assert sorted(found.as_numpy_iterator()) == sorted(list(range(6)) * times)
 
 
