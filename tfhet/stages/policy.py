@@ -64,9 +64,9 @@ class Policy(FullRange):
     largest: ClassVar[Mapping[str, float]]
     """Largest strength of each kind of operation: the arguments of `strengths`."""
 
-    num_layers: int
+    num_layers: int = 1
     """Number of operations that each image meets."""
-    magnitude: int | None
+    magnitude: int | None = None
     """Place of the strength of all images, from 0 to BINS - 1; None has it drawn for each image."""
     fill_value: float
     """Fill beyond the edge of a moved image, in the units of the images."""
@@ -191,8 +191,6 @@ class TrivialAugment(Policy):
 
     fill_value: float = 0.0
 
-    num_layers: ClassVar[int] = 1
-    magnitude: ClassVar[int | None] = None
     largest: ClassVar[Mapping[str, float]] = {"shear": 0.99, "move": 32, "degrees": 135, "change": 0.99, "bits": 2}
 
 

@@ -47,8 +47,9 @@ class ImageSpec:
             return cls(None, None, 0, "encoded", 0.0, 255.0)
         if shape.rank != 4 or shape[3] is None:
             raise UsageError(f"not a batch of images: {tensor}; wanted [batch, height, width, channels]")
-        bounds = (0.0, 255.0) if tensor.dtype == tf.uint8 else (-math.inf, math.inf)
-        return cls(*shape[1:], tensor.dtype.name, *bounds)
+        (height, width, channels), dtype = shape[1:], tensor.dtype.name
+        low, high = (0.0, 255.0) if dtype == "uint8" else (-math.inf, math.inf)
+        return cls(height, width, channels, dtype, low, high)
 
     @property
     def form(self) -> str:
