@@ -25,7 +25,7 @@ def test_the_file_is_the_one_that_the_toolkit_looks_for(environment_of, tmp_path
     from sagemaker_training import mpi
 
     MPI.release(place(environment_of, "t2", 2), tmp_path)
-    (written,) = tmp_path.iterdir()
+    (written,) = tmp_path.glob("done*")
     assert f"/tmp/{written.name}" == f"{mpi.MPI_FINISHED_STATUS_FILE}.t1"
 
 
