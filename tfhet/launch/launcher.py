@@ -167,7 +167,8 @@ class Launcher:
         finally:
             for task in beside:
                 task.cancel()
-        link.report(reports.RankResult(rank.rank, result.code, result.cause))
+        wait_pct = self._hearing.totals.get("wait_pct")
+        link.report(reports.RankResult(rank.rank, result.code, result.cause, wait_pct))
 
     def _reads(self, endlessly: bool) -> None:
         self._side.reads(endlessly)

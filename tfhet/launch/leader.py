@@ -194,7 +194,7 @@ class Leader:
         self._changed.set()
 
     def _rank_ended(self, member: str, report: link.RankResult) -> None:
-        self._tell("rank.ended", rank=report.rank, code=report.code)
+        self._tell("rank.ended", rank=report.rank, code=report.code, wait_pct=report.wait_pct)
         self._results[report.rank] = report.code
         result = JobResult(report.code, report.cause)
         if self._stopping is None and report.code:

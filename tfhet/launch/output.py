@@ -166,7 +166,7 @@ def write_outcome(
             **assignment.plane.host_facts(assignment.plane_settings, role),
             "ranks_per_host": place.local_size if role.trains else 0,
         }
-    now_s = SYSTEM.wall()
+    now_s, waits = SYSTEM.wall(), folder.rank_waits()
     summary = dataclasses.replace(
         summary,
         mode=place.mode,
@@ -175,6 +175,7 @@ def write_outcome(
         machine=machine(),
         versions=versions(),
         cluster=groups,
+        wait_pct=sum(waits.values()) / len(waits) if len(waits) == place.size else summary.wait_pct,
         exit_codes={place.member: result.code, **leader.exit_codes},
         exit_code=result.code,
         cause=result.headline if result.code else None,

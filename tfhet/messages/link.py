@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tfhet.messages.grammar import Code, Count, Grammar, Text
+from tfhet.messages.grammar import Amount, Code, Count, Grammar, Text
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,8 @@ class RankResult:
     """Its exit code, 128 + N for signal N."""
     cause: str = ""
     """One line, and below it the last lines that the script printed."""
+    wait_pct: Amount | None = None
+    """Wait share of the rank's measured steps, 0 to 100; None where the script did not report it."""
 
 
 @dataclass(frozen=True)

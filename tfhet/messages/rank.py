@@ -20,6 +20,8 @@ class Progress:
     """Seconds of all steps."""
     wait_s: Amount | None = None
     """Part of `step_s` spent waiting for data."""
+    wait_pct: Amount | None = None
+    """Wait share of the measured steps, 0 to 100, with the last totals of a script (`record.step_time`)."""
 
 
 @dataclass(frozen=True)

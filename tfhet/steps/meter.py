@@ -14,10 +14,22 @@ from typing import Any
 
 from tfhet.clock import SYSTEM, Clock
 from tfhet.messages import MetricLine, StepPartsLine, rank
-from tfhet.record import Pause, RunSummary, Spread, StepTime, TimelineFile, measured_steps, median, wait_pct
+from tfhet.record import (
+    WARM_UP_STEPS,
+    Pause,
+    RunSummary,
+    Spread,
+    StepTime,
+    TimelineFile,
+    measured_steps,
+    median,
+    wait_pct,
+)
 from tfhet.strategies import JobContext
 from tfhet.writer import Writer
 
+CPU_STEPS = 5
+"""Least number of steps over which CPU time is counted: it is looked at between two steps, not at their ends."""
 log = logging.getLogger("tfhet")
 
 
@@ -30,6 +42,9 @@ class Meter:
         self.pauses: list[Pause] = []
         self._since_line = 0
         self._examples = self._step_s = self._wait_s = 0.0
+        self._cpu_ms: list[float] = []
+        self._counted: tuple[int, float] | None = None
+        """Number of steps, and CPU seconds of the process, when they were last counted."""
 
     def add(self, step: StepTime) -> None:
         self.steps.append(step)
@@ -37,9 +52,20 @@ class Meter:
         self._step_s += step.dur_s
         self._wait_s += step.wait_s
 
-    def totals(self) -> rank.Progress:
-        """Sums over all steps, the warm-up included."""
-        return rank.Progress(len(self.steps), self._examples, self._step_s, self._wait_s)
+    def totals(self, is_last: bool = False) -> rank.Progress:
+        """Sums over all steps, the warm-up included; in the last ones also the wait share of the measured steps."""
+        wait_pct = self.wait_pct() if is_last else None
+        return rank.Progress(len(self.steps), self._examples, self._step_s, self._wait_s, wait_pct)
+
+    def count_cpu(self, cpu_s: float) -> None:
+        """Takes the CPU seconds of this process so far: what is new belongs to the steps that are new. Until there are
+        `CPU_STEPS` of them, it is left for the next call."""
+        steps, (before, before_s) = len(self.steps), self._counted or (0, 0.0)
+        if before >= WARM_UP_STEPS and steps - before < CPU_STEPS:
+            return
+        if before >= WARM_UP_STEPS:
+            self._cpu_ms.append(1e3 * (cpu_s - before_s) / (steps - before))
+        self._counted = steps, cpu_s
 
     @contextlib.contextmanager
     def pause(self, name: str, clock: Clock) -> Iterator[None]:
@@ -94,6 +120,7 @@ class Meter:
             "step_ms": self.step_ms(),
             "wait_ms": self.wait_ms(),
             "step_parts_ms": self.parts_ms(),
+            "cpu_ms": Spread.of(self._cpu_ms) if self._cpu_ms else None,
             "checkpoint_s": sum(pause.dur_s for pause in self.pauses if pause.name == "checkpoint"),
             "wait_pct": self.wait_pct(),
             "examples_per_s": self.examples_per_s(),

@@ -108,8 +108,10 @@ class ScriptSteps:
                     self.meter.pauses.append(each)
                 else:
                     self._count(each)
-            if events:
-                self._channel.send(rank.to_json(self.meter.totals()), limit_s=0.1)
+            if not is_last:  # what a script does after its last step is none of the steps'
+                self.meter.count_cpu(self._clock.cpu())
+            if events or is_last:
+                self._channel.send(rank.to_json(self.meter.totals(is_last)), limit_s=0.1)
             self._journal.write(is_last)
             is_due = is_last or self._clock.monotonic() >= self._line_s + LINE_S
             if self._job.rank == 0 and is_due and self.meter.steps:
