@@ -110,7 +110,7 @@ class MeasuredRun:
         """The trainer that the plan took from this run, and what the run does not know."""
         (step,), own = trainer.accelerator_ms.values(), trainer.cpu_ms
         took = f"a step with data at hand takes {step.value:.3g} ms ({step.low:.3g} to {step.high:.3g})"
-        yield f"{self.folder.path}: {took} of batch {trainer.batch_size}, and {own.value:.3g} ms of the trainer's CPU"
+        yield f"the run: {took} of batch {trainer.batch_size}, and {own.value:.3g} ms of the trainer's CPU"
         if self.run.status is not None and self.run.billable_s is None:
             yield "assumed: the accelerator's step is that of the simulated run, on this machine (--accelerator_ms)"
         if self.run.cpu_ms is None:
