@@ -79,7 +79,7 @@ def show(args: argparse.Namespace) -> Plan:
     measured = MeasuredRun.read(args.run_dir) if args.run_dir else None
     path = args.profile or (measured.folder.profile_path if measured else None)
     if path is None or not path.is_file():
-        hint = advice.profile_command(measured.folder if measured else None)
+        hint = advice.profile_command(measured.folder, measured.run) if measured else advice.profile_command()
         raise UsageError(f"no profile of the pipeline{f' at {path}' if path else ''}; make one with: {hint}")
     profile = Profile.of(Record.read(path))
     cheaper = advice.of_pipeline(profile)
