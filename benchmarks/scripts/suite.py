@@ -138,7 +138,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
 def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]) -> Record:
     if options.newest and not os.access(options.newest, os.X_OK):
         raise UsageError(f"--newest {options.newest}: no such program; give the path of a Python")
-    cases = {}
+    cases: dict[str, functools.partial[dict[str, Any]]] = {}
     for script in options.scripts:
         if script == ONE_RANK and not options.newest:
             continue

@@ -179,10 +179,8 @@ def parts_of_wait(waits: Waiting) -> list[tuple[str, str]]:
 
 
 def run_table(summary: RunSummary, folder: Path | str | None = None) -> Table:
-    """The short table of one run: step time, waiting share, throughput, where the stages ran, exit codes.
-
-    folder: the run's folder, which the last line names. What was not measured shows as a dash.
-    """
+    """The short table of one run: step time, waiting share, throughput, where the stages ran, exit codes. folder: the
+    run's folder, which the last line names. What was not measured shows as a dash."""
     waits = Waiting.of_run(summary, RunView.of(summary, RunFolder(folder)).timeline.steps if folder else ())
     rows: list[tuple[object, object]] = [
         ("cluster", _groups(summary)),
@@ -242,10 +240,8 @@ _RATIOS = ("step time, median (ms)", "examples/s", "USD per million examples")
 
 
 def compare(named: Mapping[str, RunSummary]) -> Table:
-    """Runs side by side, a column each, under the names given. Ratios are against the first.
-
-    Lines that no run measured are left out. Raises UsageError when there is no run.
-    """
+    """Runs side by side, a column each, under the names given. Ratios are against the first. Lines that no run measured
+    are left out. Raises UsageError when there is no run."""
     if not named:
         raise UsageError("compare: give at least one run")
     runs = list(named.values())
