@@ -57,7 +57,10 @@ def plan_of(
     overhead = args.interruption if args.interruption is not None else INTERRUPTION_PCT * bool(args.spot_discount)
     prices = Market(usd.get, args.spot_discount, overhead)
     limits = PlanLimits(args.examples, args.deadline_h, args.budget_usd)
-    notes = [*(run.notes(workload.trainer) if run else ()), *_notes(args, workload, market)]
+    notes = _notes(args, workload, market)
+    if run is not None:
+        stated = bool(args.accelerator_ms or args.accelerator_examples_per_s), args.trainer_cpu_ms is not None
+        notes = [*run.notes(workload.trainer, step_given=stated[0], cpu_given=stated[1]), *notes]
     return make_plan(workload, today, space, prices, plane, limits=limits, saves_us=saves_us, notes=notes)
 
 

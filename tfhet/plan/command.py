@@ -23,13 +23,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     def flag(name: str, to: argparse._ActionsContainer = plan, **more: Any) -> None:
         to.add_argument(*dict.fromkeys((f"--{name}", f"--{name.replace('_', '-')}")), **more)
 
-    flag(
-        "run",
-        type=Path,
-        dest="run_dir",
-        metavar="RUN_DIR",
-        help="folder of a run, or its summary: gives what the next five do not",
-    )
+    flag("run", type=Path, dest="run_dir", metavar="RUN_DIR", help="folder of a run: gives what the next five do not")
     flag("profile", type=Path, metavar="FILE", help="record of: tfhet profile ... --json FILE (RUN_DIR/profile.json)")
     flag("cluster", metavar="TEXT", help="today's: ml.g5.xlarge, or 1*ml.p4d.24xlarge+2*ml.c5.18xlarge")
     step = plan.add_mutually_exclusive_group()

@@ -34,11 +34,9 @@ class MeasuredRun:
     def read(cls, path: Path) -> MeasuredRun:
         """Reads the folder of a run, or its `summary.json`. Raises UsageError for no summary there, DataError for one
         that cannot be read."""
+        folder = RunFolder(path.parent if path.is_file() else path)
         if path.is_file():
-            return cls(
-                RunFolder(path.parent), RunSummary.from_json(read_json(path, "run summary"), str(path)), Timeline()
-            )
-        folder = RunFolder(path)
+            return cls(folder, RunSummary.from_json(read_json(path, "run summary"), str(path)), Timeline())
         return cls(folder, folder.read_summary(), folder.timeline())
 
     @property
@@ -60,8 +58,8 @@ class MeasuredRun:
     def accelerator_ms(self) -> Interval:
         """Milliseconds of a step with data at hand: its median, and what a tenth of the steps is below and above.
 
-        Where only rank 0's steps were recorded, the other ranks' waits are known as sums: at worst no two ranks ever
-        waited together, which is the low end. Raises UsageError for a run of which no step was measured.
+        Where only rank 0's steps were recorded, what another rank waited longer in the mean is taken off as well, but
+        not from the upper end. Raises UsageError for a run of which no step was measured.
         """
         durs_ms, waits_ms = (spread.samples if spread else () for spread in (self.run.step_ms, self.run.wait_ms))
         left_ms = [1e3 * (step.dur_s - step.wait_s) for step in self._slowest]
@@ -106,17 +104,17 @@ class MeasuredRun:
         ends = zip((measured.median, measured.p10, measured.p90), spent, strict=True)
         return Interval(*(max(0.0, all_of - its) for all_of, its in ends))
 
-    def notes(self, trainer: Trainer) -> Iterator[str]:
-        """The trainer that the plan took from this run, and what the run does not know."""
+    def notes(self, trainer: Trainer, *, step_given: bool, cpu_given: bool) -> Iterator[str]:
+        """The trainer of the plan, and what the run does not know of it. step_given, cpu_given: by an option."""
         (step,), own = trainer.accelerator_ms.values(), trainer.cpu_ms
         took = f"a step with data at hand takes {step.value:.3g} ms ({step.low:.3g} to {step.high:.3g})"
-        yield f"the run: {took} of batch {trainer.batch_size}, and {own.value:.3g} ms of the trainer's CPU"
-        if self.run.status is not None and self.run.billable_s is None:
+        yield f"the trainer: {took} of batch {trainer.batch_size}, and {own.value:.3g} ms of its own CPU"
+        if not step_given and self.run.status is not None and self.run.billable_s is None:
             yield "assumed: the accelerator's step is that of the simulated run, on this machine (--accelerator_ms)"
-        if self.run.cpu_ms is None:
+        if not cpu_given and self.run.cpu_ms is None:
             yield "assumed: the training process takes no CPU of its own, as the run does not say (--trainer_cpu_ms)"
-        if self.uneven_pct >= SAME_WAIT_PCT:
-            yield "ranks waited for different times: a run with the launcher's --timeline steps says when (its steps)"
+        if not step_given and self.uneven_pct >= SAME_WAIT_PCT:
+            yield "a rank waited longer than rank 0: run with the launcher's --timeline steps, and its steps count too"
 
     @functools.cached_property
     def _slowest(self) -> list[StepTime]:

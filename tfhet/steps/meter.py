@@ -14,17 +14,7 @@ from typing import Any
 
 from tfhet.clock import SYSTEM, Clock
 from tfhet.messages import MetricLine, StepPartsLine, rank
-from tfhet.record import (
-    WARM_UP_STEPS,
-    Pause,
-    RunSummary,
-    Spread,
-    StepTime,
-    TimelineFile,
-    measured_steps,
-    median,
-    wait_pct,
-)
+from tfhet.record import Pause, RunSummary, Spread, StepTime, TimelineFile, measured_steps, median, wait_pct
 from tfhet.strategies import JobContext
 from tfhet.writer import Writer
 
@@ -58,14 +48,13 @@ class Meter:
         return rank.Progress(len(self.steps), self._examples, self._step_s, self._wait_s, wait_pct)
 
     def count_cpu(self, cpu_s: float) -> None:
-        """Takes the CPU seconds of this process so far: what is new belongs to the steps that are new. Until there are
-        `CPU_STEPS` of them, it is left for the next call."""
-        steps, (before, before_s) = len(self.steps), self._counted or (0, 0.0)
-        if before >= WARM_UP_STEPS and steps - before < CPU_STEPS:
-            return
-        if before >= WARM_UP_STEPS:
-            self._cpu_ms.append(1e3 * (cpu_s - before_s) / (steps - before))
-        self._counted = steps, cpu_s
+        """Takes the CPU seconds of this process so far: what is new belongs to the new steps, if they are enough."""
+        steps = len(self.steps)
+        if self._counted is None:
+            self._counted = (steps, cpu_s) if len(self.measured) < steps else None  # the warm-up is over
+        elif steps - self._counted[0] >= CPU_STEPS:
+            self._cpu_ms.append(1e3 * (cpu_s - self._counted[1]) / (steps - self._counted[0]))
+            self._counted = steps, cpu_s
 
     @contextlib.contextmanager
     def pause(self, name: str, clock: Clock) -> Iterator[None]:

@@ -133,7 +133,9 @@ def test_an_option_wins_over_the_run(planned):
     code, said = planned(*more)
     assert code == 0
     assert "Today, 1*ml.p3.2xlarge: 10 ms (9 to 11) a step of 32 examples" in said
-    assert "and 1 ms of the trainer's CPU" in said
+    assert "and 1 ms of its own CPU" in said
+    assert "simulated run" not in planned(*more, status="Completed", cpu_ms=None)[1]
+    assert "as the run does not say" not in planned(*more, status="Completed", cpu_ms=None)[1]
 
 
 def test_the_plan_says_what_the_run_does_not(planned):
