@@ -114,7 +114,6 @@ class Training:
             audit=settings.audit,
             log_every=settings.log_every,
             set_epoch=set_epoch,
-            on_line=lambda line: print(line, flush=True),
             on_metrics=on_metrics,
             on_epoch_end=keras.average_statistics if keras else lambda: None,
             on_progress=self._say_progress,
