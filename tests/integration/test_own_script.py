@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tfhet.cluster import cache_dir, environment
+from tfhet.plan.measured_run import MeasuredRun
 from tfhet.source.digits import digits
 
 pytestmark = [pytest.mark.horovod, pytest.mark.timeout(240)]
@@ -65,3 +66,13 @@ def test_it_runs_on_clusters_with_equal_weights_on_all_ranks(simulated, script, 
     assert None not in (run.summary.step_ms, run.summary.wait_ms, run.summary.examples_per_s, run.summary.first_batch_s)
     assert 0.0 <= run.summary.wait_pct <= 100.0
     assert any(f"step={2 * steps} " in line and "wait_pct=" in line for line in run.lines)
+    assert_the_record_is_enough_for_a_plan(run, ranks)
+
+
+def assert_the_record_is_enough_for_a_plan(run, ranks: int) -> None:
+    assert [each["rank"] for each in run.summary.by_rank] == list(range(ranks))
+    assert run.summary.wait_pct == pytest.approx(sum(each["wait_pct"] for each in run.summary.by_rank) / ranks)
+    found = MeasuredRun.read(run.folder.path)
+    assert 0 < found.accelerator_ms.value <= found.accelerator_ms.high <= run.summary.step_ms.p90
+    assert found.dnn_ranks == ranks // len(run.summary.cluster[max(run.summary.cluster)]["hosts"])
+    assert run.summary.cpu_ms is None or run.summary.cpu_ms.median > 0  # a short run may have no five steps to count

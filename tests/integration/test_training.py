@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tfhet.__main__ import main
+from tfhet.profile import Cost, Profile
 from tfhet.trainer.settings import Settings
 
 pytestmark = [pytest.mark.horovod, pytest.mark.timeout(240)]
@@ -57,6 +59,15 @@ def test_rank_0_leaves_model_checkpoints_and_metric_lines(learned, checkpoints):
     assert len(learned.found(step)) == learned.summary.steps // 10
     assert learned.folder.report_path.is_file()
     assert {event["event"] for event in learned.folder.events()} >= {"link.member_joined", "rank.ended", "job.decided"}
+
+
+def test_its_record_is_enough_for_a_plan(learned, capsys):
+    profile = Profile("p", (Cost("read", (50.0,), bytes_per_example=3096, dtype="uint8", kind="Source"),)).record()
+    profile.write(learned.folder.profile_path)
+    assert main(["plan", "--run", str(learned.folder.path)]) == 0
+    said = capsys.readouterr().out
+    assert f"of batch {learned.summary.batch_size}, and " in said and learned.summary.cpu_ms.median > 0
+    assert "Today, 1*ml.m5.large+2*ml.m5.large: " in said
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from dataclasses import replace
 
 from tfhet import catalogue
 from tfhet.arguments import check_positive
@@ -11,6 +12,7 @@ from tfhet.errors import UsageError
 from tfhet.plan.candidate import Market, PlanLimits, Space
 from tfhet.plan.decision import Plan, make_plan
 from tfhet.plan.host import ClusterShape, HostType
+from tfhet.plan.measured_run import MeasuredRun
 from tfhet.plan.workload import PipelineCost, Trainer, Workload
 from tfhet.planes import DataPlane
 from tfhet.profile import Profile
@@ -20,11 +22,14 @@ INTERRUPTION_PCT = 5.0
 """Percentage by which interruptions of spot hosts lengthen training, unless an option says another."""
 
 
-def plan_of(args: argparse.Namespace, profile: Profile, plane: DataPlane, saves_us: float = 0.0) -> Plan:
+def plan_of(
+    args: argparse.Namespace, profile: Profile, plane: DataPlane, saves_us: float = 0.0, run: MeasuredRun | None = None
+) -> Plan:
     """Returns the plan that the options ask for.
 
     plane: the data plane that would move batches from data hosts. saves_us: CPU microseconds per example that cheaper
-    stages may save, at most. Raises UsageError or DataError for options and files that do not fit.
+    stages may save, at most. run: the run that gives what no option does. Raises UsageError or DataError for options
+    and files that do not fit.
     """
     known, speed = catalogue.default(args.instances), _speeds(args.vcpu_speed)
 
@@ -32,12 +37,18 @@ def plan_of(args: argparse.Namespace, profile: Profile, plane: DataPlane, saves_
         found = known.instance(name)
         return HostType.of(found, speed(found.name))
 
-    today = ClusterShape.parse(args.cluster, type_of)
-    workload = _workload(args, profile, plane, today)
+    cluster = args.cluster or (run.cluster if run else None)
+    if not cluster:
+        raise UsageError("where do you train today? give --run RUN_DIR, or --cluster ml.g5.xlarge")
+    today = ClusterShape.parse(cluster, type_of)
+    if run is not None and run.dnn_ranks and not args.cluster:  # it need not use all accelerators of a host
+        today = replace(today, dnn=replace(today.dnn, gpus=run.dnn_ranks))
+    workload = _workload(args, profile, plane, today, run)
     ranks = [today.ranks]
     while args.deadline_h and 2 * ranks[-1] <= args.max_hosts * today.dnn.ranks:
         ranks.append(2 * ranks[-1])
     dnn = [each for each in _types(args.dnn or today.dnn.family, known, type_of) if each.gpu_kind == today.dnn.gpu_kind]
+    dnn = [today.dnn if each.name == today.dnn.name else each for each in dnn]
     data = [each for each in _types(args.data, known, type_of) if not each.gpus]
     space = Space(dnn, data, ranks, args.max_hosts)
     names = [each.name for each in (*dnn, *data)]
@@ -47,23 +58,36 @@ def plan_of(args: argparse.Namespace, profile: Profile, plane: DataPlane, saves_
     prices = Market(usd.get, args.spot_discount, overhead)
     limits = PlanLimits(args.examples, args.deadline_h, args.budget_usd)
     notes = _notes(args, workload, market)
+    if run is not None:
+        stated = bool(args.accelerator_ms or args.accelerator_examples_per_s), args.trainer_cpu_ms is not None
+        notes = [*run.notes(workload.trainer, step_given=stated[0], cpu_given=stated[1]), *notes]
     return make_plan(workload, today, space, prices, plane, limits=limits, saves_us=saves_us, notes=notes)
 
 
-def _workload(args: argparse.Namespace, profile: Profile, plane: DataPlane, today: ClusterShape) -> Workload:
-    batch_size = args.batch_size or profile.costs[-1].examples
+def _workload(
+    args: argparse.Namespace, profile: Profile, plane: DataPlane, today: ClusterShape, run: MeasuredRun | None
+) -> Workload:
+    batch_size = args.batch_size or (run and run.run.batch_size) or profile.costs[-1].examples
     if batch_size < 2 and not args.batch_size:
         raise UsageError("the profile does not say how large a batch is: give --batch_size")
     if args.accelerator_ms:
         step_ms = _range("accelerator_ms", args.accelerator_ms)
-    else:
+    elif args.accelerator_examples_per_s:
         rate = _range("accelerator_examples_per_s", args.accelerator_examples_per_s)
         step_ms = Interval(*(1e3 * batch_size / each for each in (rate.value, rate.high, rate.low)))
+    elif run is not None:
+        step_ms = run.accelerator_ms
+    else:
+        raise UsageError("how long is a step with data at hand? give --run RUN_DIR, or --accelerator_ms 80..92")
+    pipeline, costs = PipelineCost.of(profile), plane.costs(Record.read(args.transport) if args.transport else None)
+    cpu_ms = Interval.exact(args.trainer_cpu_ms or 0.0)
+    if run is not None and args.trainer_cpu_ms is None:
+        cpu_ms = run.own_cpu_ms(pipeline, costs, run.run.batch_size or batch_size)
     check_positive(args, "source_mb_per_s")
     return Workload(
-        PipelineCost.of(profile),
-        Trainer({today.dnn.gpu_kind or "": step_ms}, batch_size, Interval.exact(args.trainer_cpu_ms)),
-        plane.costs(Record.read(args.transport) if args.transport else None),
+        pipeline,
+        Trainer({today.dnn.gpu_kind or "": step_ms}, batch_size, cpu_ms),
+        costs,
         source_bytes_per_s=args.source_mb_per_s and 1e6 * args.source_mb_per_s,
     )
 

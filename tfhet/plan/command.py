@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tfhet.errors import UsageError
+
 if TYPE_CHECKING:
     from tfhet.plan.decision import Plan
 
@@ -21,13 +23,14 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     def flag(name: str, to: argparse._ActionsContainer = plan, **more: Any) -> None:
         to.add_argument(*dict.fromkeys((f"--{name}", f"--{name.replace('_', '-')}")), **more)
 
-    flag("profile", type=Path, required=True, metavar="FILE", help="the record of: tfhet profile ... --json FILE")
-    flag("cluster", required=True, metavar="TEXT", help="today's: ml.g5.xlarge, or 1*ml.p4d.24xlarge+2*ml.c5.18xlarge")
-    step = plan.add_mutually_exclusive_group(required=True)
+    flag("run", type=Path, dest="run_dir", metavar="RUN_DIR", help="folder of a run: gives what the next five do not")
+    flag("profile", type=Path, metavar="FILE", help="record of: tfhet profile ... --json FILE (RUN_DIR/profile.json)")
+    flag("cluster", metavar="TEXT", help="today's: ml.g5.xlarge, or 1*ml.p4d.24xlarge+2*ml.c5.18xlarge")
+    step = plan.add_mutually_exclusive_group()
     flag("accelerator_ms", step, metavar="X", help="the step of one rank, with data at hand: 86, or 80..92")
     flag("accelerator_examples_per_s", step, metavar="X", help="or the throughput of one accelerator: 86, or 80..92")
-    flag("batch_size", type=int, metavar="N", help="batch size of one rank (default: that of the profile)")
-    flag("trainer_cpu_ms", type=float, default=0.0, metavar="X", help="CPU of one rank's process per step (default 0)")
+    flag("batch_size", type=int, metavar="N", help="batch size of one rank (default: that of run or profile)")
+    flag("trainer_cpu_ms", type=float, metavar="X", help="CPU of one rank's process per step (default 0 without a run)")
     flag("transport", type=Path, metavar="FILE", help="a record of tfhet bench transport, for the CPU of the wire")
     flag("source_mb_per_s", type=float, metavar="X", help="MB per second that one host can read (default: no limit)")
     flag("vcpu_speed", default="", metavar="TEXT", help="relative to the profiled CPU: ml.c5=1.1,ml.g5=0.9 (default 1)")
@@ -62,13 +65,19 @@ def show(args: argparse.Namespace) -> Plan:
     """Prints the plan that the options ask for, and writes it where they say so."""
     from tfhet import advice, planes, report
     from tfhet.plan.asked import plan_of
+    from tfhet.plan.measured_run import MeasuredRun
     from tfhet.profile import Profile
     from tfhet.record import Record, write_json
 
     plane = planes.get(planes.PREFERRED[0])
-    profile = Profile.of(Record.read(args.profile))
+    measured = MeasuredRun.read(args.run_dir) if args.run_dir else None
+    path = args.profile or (measured.folder.profile_path if measured else None)
+    if path is None or not path.is_file():
+        hint = advice.profile_command(measured.folder, measured.run) if measured else advice.profile_command()
+        raise UsageError(f"no profile of the pipeline{f' at {path}' if path else ''}; make one with: {hint}")
+    profile = Profile.of(Record.read(path))
     cheaper = advice.of_pipeline(profile)
-    plan = plan_of(args, profile, plane, max((finding.saves_us for finding in cheaper), default=0.0))
+    plan = plan_of(args, profile, plane, max((finding.saves_us for finding in cheaper), default=0.0), measured)
     findings = advice.of_plan(plan, cheaper)
     decision = advice.sentences(findings)
     columns, rows = plan.table()

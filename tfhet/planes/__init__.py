@@ -15,7 +15,7 @@ from tfhet.planes.registry import AUTO, PREFERRED, candidates, chosen, get, kind
 from tfhet.planes.tensorflow_process import in_huge_pages, is_noise
 
 if TYPE_CHECKING:
-    from tfhet.planes.distribution import distribute
+    from tfhet.planes.distribution import distribute, hand_over_to
     from tfhet.planes.reader import Delivery, RankSide, Reader
 
 # Readers need TensorFlow; a launcher starts in a moment without it.
@@ -24,6 +24,6 @@ lazy.names_on_demand(__name__)
 # fmt: off
 __all__ = [
     "AUTO", "PREFERRED", "DataPlane", "Delivery", "LauncherSide", "Outlets", "PlaneCosts", "RankSide", "Reader",
-    "WireCost", "candidates", "chosen", "distribute", "get", "in_huge_pages", "is_noise", "kind_of", "kinds",
-    "names",
+    "WireCost", "candidates", "chosen", "distribute", "get", "hand_over_to", "in_huge_pages", "is_noise",
+    "kind_of", "kinds", "names",
 ]

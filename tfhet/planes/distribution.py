@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -22,6 +23,12 @@ from tfhet.strategies import JobContext
 
 log = logging.getLogger("tfhet")
 _ordinals = itertools.count()
+_takers: list[Callable[[Any], None]] = []
+
+
+def hand_over_to(take: Callable[[Any], None]) -> None:
+    """From now on `distribute` gives its data to `take` before it does anything with them, if they are for training."""
+    _takers.append(take)
 
 
 def distribute(
@@ -52,6 +59,8 @@ def distribute(
     Raises UsageError for what the data plane cannot run (Python functions), for less than one batch per rank, and for
     validation data that never end or would come more than once.
     """
+    for take in _takers if training else ():
+        take(data)
     if steps_per_epoch is not None and steps_per_epoch < 1:
         raise UsageError(f"steps_per_epoch must be at least 1, not {steps_per_epoch}; omit it for a whole pass")
     if not (training or (steps_per_epoch is None and sharding == "auto")):

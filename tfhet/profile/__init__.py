@@ -18,15 +18,17 @@ from tfhet import lazy
 
 if TYPE_CHECKING:
     from tfhet.profile.anatomy import Anatomy, anatomy_of
+    from tfhet.profile.handed_over import measure_target
     from tfhet.profile.parts import PipelinePart, parts_of_dataset, parts_of_pipeline
     from tfhet.profile.result import Cost, Profile
     from tfhet.profile.rounds import Effort, measure
+    from tfhet.profile.script import measure_script
     from tfhet.profile.target import load
 
 lazy.names_on_demand(__name__)
 
 # fmt: off
 __all__ = [
-    "Anatomy", "Cost", "Effort", "PipelinePart", "Profile", "anatomy_of", "load", "measure", "parts_of_dataset",
-    "parts_of_pipeline",
+    "Anatomy", "Cost", "Effort", "PipelinePart", "Profile", "anatomy_of", "load", "measure", "measure_script",
+    "measure_target", "parts_of_dataset", "parts_of_pipeline",
 ]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfhet.arguments import check_positive
-from tfhet.events import Event
+from tfhet.errors import UsageError
 
 if TYPE_CHECKING:
     from tfhet.profile.result import Profile
@@ -18,11 +19,16 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds `tfhet profile`."""
     profile = commands.add_parser("profile", help="measure the CPU of an input pipeline, part by part, and advise")
     add = profile.add_argument
-    add("target", help="a directory of TFRecords, `synthetic`, or FILE.py:NAME of a Pipeline or tf.data.Dataset")
+    words = "a directory of TFRecords, `synthetic`, or FILE.py:NAME of a Pipeline or tf.data.Dataset"
+    add("target", nargs="?", help=words)
+    words = "or a training script, whose arguments come after --: the data set that it gives tfhet.distribute first"
+    add("--script", type=Path, metavar="FILE", help=words)
     add("--stages", metavar="TEXT", help="stages, or the name of a chain")
     default = "(default %(default)s)"
     add("--batch_size", "--batch-size", type=int, default=128, metavar="N", help=f"for a source {default}")
     add("--budget_s", "--budget-s", type=float, default=30.0, metavar="S", help=f"CPU seconds {default}")
+    words = f"seconds in which the script calls tfhet.distribute {default}"
+    add("--deadline_s", "--deadline-s", type=float, default=300.0, metavar="S", help=words)
     add("--repeats", type=int, default=5, metavar="N", help=f"measured rounds {default}")
     speed, words = "--accelerator_examples_per_s", "also say how many cores feed an accelerator of this speed"
     add(speed, speed.replace("_", "-"), type=float, metavar="N", help=words)
@@ -33,15 +39,15 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def run(args: argparse.Namespace) -> int:
     """Measures and prints; the exit code is 0. Raises UsageError for options that do not fit."""
     from tfhet import advice, profile
-    from tfhet.placement import Pipeline
 
-    check_positive(args, "batch_size", "repeats", "budget_s", "accelerator_examples_per_s")
-    target = profile.load(args.target, args.stages, args.batch_size)
-    if isinstance(target, Pipeline):
-        name, parts = "pipeline", profile.parts_of_pipeline(target)
+    check_positive(args, "batch_size", "repeats", "budget_s", "deadline_s", "accelerator_examples_per_s")
+    if (args.target is None) == (args.script is None) or (args.script and args.stages):
+        raise UsageError("what should be profiled? give a TARGET, or --script FILE, which has stages of its own")
+    effort = profile.Effort(args.budget_s, args.repeats)
+    if args.script:
+        found = asyncio.run(profile.measure_script(args.script, args.command, effort, args.deadline_s))
     else:
-        name, parts = "dataset", profile.parts_of_dataset(target)
-    found = profile.measure(name, parts, profile.Effort(args.budget_s, args.repeats), observer=_profiled)
+        found = profile.measure_target(profile.load(args.target, args.stages, args.batch_size), effort)
     show(found)
     if args.accelerator_examples_per_s:
         print(advice.feeding(found, args.accelerator_examples_per_s).clause)
@@ -67,11 +73,3 @@ def show(found: Profile) -> None:
     for finding in advice.of_pipeline(found):
         saves = f"saves up to {finding.saves_us:.1f} us: " if finding.saves_us else ""
         print(f"- {saves}{finding.clause}")
-
-
-def _profiled(event: Event) -> None:
-    if event.name == "profile.started":
-        count = len(event.fields["parts"])
-        print(f"[profile] {count} parts, {event.fields['examples']} examples a run", file=sys.stderr, flush=True)
-    elif event.fields["done"]:
-        print(f"[profile] round {event.fields['done']} of {event.fields['total']}", file=sys.stderr, flush=True)

@@ -6,6 +6,7 @@ RUN/
   timeline.jsonl    steps and usage, joined from the `timeline` folders of its hosts (Timeline)
   logs/<host>.log   output of each host; those that launchers write hold noise, too
   report.html       the page made of the above
+  profile.json      what `tfhet profile` found of its pipeline, if one was put there; plan.json likewise
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ class RunFolder:
         self.timeline_path = self.path / "timeline.jsonl"
         self.logs_path = self.path / "logs"
         self.report_path = self.path / "report.html"
+        self.profile_path = self.path / "profile.json"
+        self.plan_path = self.path / "plan.json"
 
     def log_path(self, host: str) -> Path:
         """File for a host's output. Raises UsageError for a name that would lead out of the folder."""

@@ -62,6 +62,8 @@ class RunSummary:
     step_parts_ms: Mapping[str, float] = field(default_factory=dict)
     """Median milliseconds of the components of rank 0's steps: `wait`, `copy`, `compute`, and `allreduce` where it is
     known (`record.step_time`)."""
+    cpu_ms: Spread | None = None
+    """CPU milliseconds that rank 0's process took for a measured step, with whatever it prepares of its data itself."""
     checkpoint_s: float | None = None
     """Seconds that rank 0 spent on checkpoints between steps."""
     wait_pct: float | None = None
@@ -119,7 +121,7 @@ class RunSummary:
     def __post_init__(self) -> None:
         if self.mode not in MODES:
             errors.unknown("run mode", self.mode, MODES)
-        for name in ("step_ms", "wait_ms", "delivery_ms"):
+        for name in ("step_ms", "wait_ms", "delivery_ms", "cpu_ms"):
             value = getattr(self, name)
             if isinstance(value, Mapping):
                 object.__setattr__(self, name, Spread.from_json(value))

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from tfhet.report.numbers import duration, number, usd
     from tfhet.report.picture import Picture
     from tfhet.report.run_view import RunView
-    from tfhet.report.tables import compare, figure_table, run_table, show, table, text
+    from tfhet.report.tables import compare, figure_table, run_table, show, show_next, table, text
 
 lazy.names_on_demand(__name__)
 
 # fmt: off
 __all__ = [
     "Given", "Picture", "PriceOf", "RunView", "Screen", "bill", "compare", "duration", "figure_table", "gathered",
-    "has_colours", "number", "page", "painted", "place_of", "read_given", "run_table", "screen", "show", "table",
-    "text", "usd", "write_html",
+    "has_colours", "number", "page", "painted", "place_of", "read_given", "run_table", "screen", "show",
+    "show_next", "table", "text", "usd", "write_html",
 ]

@@ -44,9 +44,13 @@ def run_report(args: argparse.Namespace) -> int:
     here. The exit code is 0. Raises UsageError or DataError for what cannot be read, UsageError for an unknown region.
     """
     from tfhet import report
-    from tfhet.record import write_text
+    from tfhet.record import RunFolder, write_text
     from tfhet.report.cost import prices_in
 
+    beside = RunFolder(args.paths[0])
+    if len(args.paths) == 1:  # what was measured for a run may lie in its folder
+        args.profile = args.profile or (beside.profile_path if beside.profile_path.is_file() else None)
+        args.plan = args.plan or (beside.plan_path if beside.plan_path.is_file() else None)
     given = report.read_given(args.paths, profile=args.profile, plan=args.plan)
     given = replace(given, price_of=prices_in(args.region, [view.run for view in given.runs]))
     folders = [view.folder for view in given.runs if view.folder]
@@ -61,6 +65,8 @@ def run_report(args: argparse.Namespace) -> int:
         report.show(report.compare({view.name: view.run for view in given.runs}))
     for record in given.records:
         report.show(report.figure_table(record.figures, title=record.name))
+    for view in given.runs:
+        report.show_next(view.run, view.folder)
     if args.json:
         written = [view.run.to_json() for view in given.runs] + [record.to_json() for record in given.records]
         args.json.write_text(json.dumps(written, indent=1), encoding="utf-8")

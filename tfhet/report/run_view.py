@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tfhet.advice import next_commands, of_run
 from tfhet.errors import TfhetError
 from tfhet.planes import is_noise
 from tfhet.record import Figure, RunFolder, RunSummary, Timeline, Waiting
@@ -155,6 +156,11 @@ class RunView:
         data = [host for host in self.hosts if host.group in groups]
         known = [(host.name, host.used_pct) for host in data if host.used_pct is not None]
         return max(known, key=lambda each: each[1], default=None)
+
+    @property
+    def next_commands(self) -> list[str]:
+        """The commands that come next, in their order; [] where only a summary is given."""
+        return next_commands(of_run(self.run, waits=self.waits), self.run, self.folder) if self.folder else []
 
     @property
     def logs(self) -> list[tuple[str, list[str]]]:

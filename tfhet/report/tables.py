@@ -86,6 +86,13 @@ def show(made: Table, file: IO[str] | None = None) -> None:
         out.flush()
 
 
+def show_next(summary: RunSummary, folder: RunFolder | Path | None) -> None:
+    """Prints the commands that come after a run, ready to be typed; nothing where its folder is not given."""
+    folder = RunFolder(folder) if isinstance(folder, Path) else folder
+    for place, command in enumerate(RunView.of(summary, folder).next_commands):
+        print(f"{'then' if place else 'next'}: {command}")
+
+
 def text(made: Table, *, encoding: str | None = "utf-8") -> str:
     """The table as plain text without colours, trailing spaces or cut cells; ASCII where `encoding` knows no more."""
     buffer = io.StringIO()

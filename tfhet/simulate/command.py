@@ -100,6 +100,7 @@ def run(args: argparse.Namespace) -> int:
         **how,
     )
     print(report.text(report.run_table(summary, folder)))
+    report.show_next(summary, folder)
     if args.json:
         args.json.write_text(json.dumps(summary.to_json(), indent=1), encoding="utf-8")
     if summary.not_limited:

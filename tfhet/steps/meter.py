@@ -18,6 +18,8 @@ from tfhet.record import Pause, RunSummary, Spread, StepTime, TimelineFile, meas
 from tfhet.strategies import JobContext
 from tfhet.writer import Writer
 
+CPU_STEPS = 5
+"""Least number of steps over which CPU time is counted: it is looked at between two steps, not at their ends."""
 log = logging.getLogger("tfhet")
 
 
@@ -30,6 +32,9 @@ class Meter:
         self.pauses: list[Pause] = []
         self._since_line = 0
         self._examples = self._step_s = self._wait_s = 0.0
+        self._cpu_ms: list[float] = []
+        self._counted: tuple[int, float] | None = None
+        """Number of steps, and CPU seconds of the process, when they were last counted."""
 
     def add(self, step: StepTime) -> None:
         self.steps.append(step)
@@ -40,6 +45,15 @@ class Meter:
     def totals(self) -> rank.Progress:
         """Sums over all steps, the warm-up included."""
         return rank.Progress(len(self.steps), self._examples, self._step_s, self._wait_s)
+
+    def count_cpu(self, cpu_s: float) -> None:
+        """Takes the CPU seconds of this process so far: what is new belongs to the new steps, if they are enough."""
+        steps = len(self.steps)
+        if self._counted is None:
+            self._counted = (steps, cpu_s) if len(self.measured) < steps else None  # the warm-up is over
+        elif steps - self._counted[0] >= CPU_STEPS:
+            self._cpu_ms.append(1e3 * (cpu_s - self._counted[1]) / (steps - self._counted[0]))
+            self._counted = steps, cpu_s
 
     @contextlib.contextmanager
     def pause(self, name: str, clock: Clock) -> Iterator[None]:
@@ -94,6 +108,7 @@ class Meter:
             "step_ms": self.step_ms(),
             "wait_ms": self.wait_ms(),
             "step_parts_ms": self.parts_ms(),
+            "cpu_ms": Spread.of(self._cpu_ms) if self._cpu_ms else None,
             "checkpoint_s": sum(pause.dur_s for pause in self.pauses if pause.name == "checkpoint"),
             "wait_pct": self.wait_pct(),
             "examples_per_s": self.examples_per_s(),

@@ -136,6 +136,8 @@ class ScriptSteps:
                     self.meter.pauses.append(each)
                 else:
                     self._count(each)
+            if not is_last:  # what a script does after its last step is none of the steps'
+                self.meter.count_cpu(self._clock.cpu())
             if events:
                 self._channel.send(rank.to_json(self.meter.totals()), limit_s=0.1)
             self._journal.write(is_last)

@@ -23,6 +23,8 @@ from tfhet.trainer.audit import Audit
 
 MOST_EMPTY_PARTS = 5
 """Maximum number of consecutive parts without an example; after that the rest is given up."""
+MOST_RESTARTS = 20
+"""As above, where the data service was restarted: a host that is lost and returns causes up to five restarts."""
 FEW = 4096
 """Up to this number of missing examples are read one by one, not in batches once more, where records are skipped."""
 LISTED = 20
@@ -128,11 +130,11 @@ class Parts:
 
     def _again(self, audit: Audit, rest: Rest) -> Iterator[Delivery] | None:
         """Opens what is left: in batches while that helps, then, where bad records are skipped, one by one."""
-        if self._empty_parts >= MOST_EMPTY_PARTS:
+        if self._empty_parts >= (MOST_RESTARTS if self.was_cut_off else MOST_EMPTY_PARTS):
             if self.reader.failure is not None:
                 raise self.reader.failure
             if self.was_cut_off:
-                raise NotReady(f"the data service was restarted {MOST_EMPTY_PARTS} times without delivering anything")
+                raise NotReady(f"the data service was restarted {MOST_RESTARTS} times without delivering anything")
             return None
         if self.was_cut_off or (self.reader.is_served and self._in_batches(audit)):
             audit.rereads += 1

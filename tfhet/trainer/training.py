@@ -156,6 +156,7 @@ class Training:
             if loop.stopped:
                 break
         loop.close()
+        self.channel.send(rank.to_json(self._meter.totals()), limit_s=0.1)
         self._journal.write(is_last=True)
         self.was_stopped = loop.stopped
         if self._is_chief:
@@ -182,6 +183,7 @@ class Training:
         now_s = self.clock.monotonic()
         if now_s > self._said_s + 1.0:
             self._said_s = now_s
+            self._meter.count_cpu(self.clock.cpu())
             self.channel.send(rank.to_json(self._meter.totals()))
             self._journal.write()
 

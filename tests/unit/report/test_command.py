@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tfhet import catalogue
 from tfhet.__main__ import main
+from tfhet.profile import Cost, Profile
 from tfhet.record import Figure, Record, RunFolder, RunSummary, Spread
 from tfhet.report.cost import prices_in
 
@@ -38,6 +40,21 @@ def test_several_runs_get_theirs_and_a_page_of_all(runs, tmp_path, capsys) -> No
     page = (tmp_path / "report.html").read_text()
     assert "2 runs side by side" in page and "1 x ml.c5.18xlarge" in page
     assert [one["name"] for one in json.loads((tmp_path / "all.json").read_text())] == runs
+
+
+def test_a_run_ends_with_what_to_type_next_and_shows_what_lies_beside_it(runs, capsys) -> None:
+    folder = RunFolder(Path("a"))
+    waits = {"step_ms": Spread.of([20.0] * 9), "wait_ms": Spread.of([8.0] * 9), "wait_pct": 40.0}
+    folder.write_summary(replace(folder.read_summary(), mode="homogeneous", **waits))
+    profile, plan = "tfhet profile --script SCRIPT.py --json a/profile.json", "tfhet plan --run a --json a/plan.json"
+    submit = "tfhet submit --dry-run job.yaml"
+    assert main(["report", "a"]) == 0
+    assert capsys.readouterr().out.splitlines()[-3:] == [f"next: {profile}", f"then: {plan}", f"then: {submit}"]
+    assert f"{profile}\n{plan}\n{submit}</pre>\n</section>\n\n<footer>" in folder.report_path.read_text()
+    Profile("p", (Cost("blur()", (7.0,), examples=8, kind="Stage"),)).record().write(folder.profile_path)
+    assert main(["report", "a"]) == 0
+    assert capsys.readouterr().out.splitlines()[-2:] == [f"next: {plan}", f"then: {submit}"]
+    assert "What the stages cost" in folder.report_path.read_text()
 
 
 def test_prices_of_two_markets_are_never_mixed(tmp_path) -> None:

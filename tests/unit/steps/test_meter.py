@@ -88,3 +88,14 @@ def test_totals_grow_with_every_step_and_hold_the_warm_up():
     made.line(2, 0, None)  # takes nothing away
     assert made.totals().steps == 2
     assert Meter().totals() == rank.Progress(0, 0.0, 0.0, 0.0)
+
+
+def test_cpu_is_counted_per_step_after_the_warm_up_over_several_steps():
+    made, cpu_s = Meter(), 0.0
+    for steps, spent_s in ((2, 8.0), (2, 4.0), (3, 0.25), (2, 0.75), (10, 2.0)):
+        for _ in range(steps):
+            made.add(StepTime(0.1, 0.0))
+        cpu_s += spent_s
+        made.count_cpu(cpu_s)
+    assert made.summary(JobContext("job", "local")).cpu_ms.samples == (200.0, 200.0)  # 5 steps in 1 s, 10 in 2 s
+    assert Meter().summary(JobContext("job", "local")).cpu_ms is None

@@ -11,11 +11,12 @@ from fake_clock import FakeClock
 
 from tfhet.errors import DataError, NotReady
 from tfhet.placement import Rest
+from tfhet.planes.tf_service.recovery import RENEWALS
 from tfhet.strategies.solo import SoloCollective
 from tfhet.trainer.audit import Audit
 from tfhet.trainer.emulated import EmulatedAccelerator
 from tfhet.trainer.loop import Begun, Loop
-from tfhet.trainer.parts import MOST_EMPTY_PARTS, Parts
+from tfhet.trainer.parts import MOST_EMPTY_PARTS, MOST_RESTARTS, Parts
 
 SIZES = (10, 7, 0, 13, 6)
 EXAMPLES = sum(SIZES)
@@ -110,9 +111,15 @@ def test_what_does_not_come_again_and_again_is_not_asked_for_for_ever(fake_servi
 
 def test_a_service_that_cuts_everybody_off_at_once_is_given_up_in_the_end(fake_service, served_feed):
     service = fake_service(SIZES, cuts={part: {0: 0} for part in range(99)})
-    with pytest.raises(NotReady, match=f"restarted {MOST_EMPTY_PARTS} times"):
+    with pytest.raises(NotReady, match=f"restarted {MOST_RESTARTS} times"):
         loop_of(service, served_feed, SoloCollective()).epoch(0)
-    assert len(service.offered) == MOST_EMPTY_PARTS
+    assert len(service.offered) == MOST_RESTARTS
+
+
+def test_restarts_of_a_lost_host_that_returns_are_lived_through(fake_service, served_feed):
+    """Its loss, each return of a worker, and the end of the one that was accepted: nothing is delivered meanwhile."""
+    service = fake_service(SIZES, cuts={part: {0: 0} for part in range(RENEWALS + 2)})
+    assert counts(loop_of(service, served_feed, SoloCollective()).epoch(0))[:4] == (0, EXAMPLES, 0, 0)
 
 
 def test_a_service_that_always_fails_ends_the_training_with_its_error(fake_service, served_feed, monkeypatch):

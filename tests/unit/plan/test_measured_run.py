@@ -1,0 +1,180 @@
+"""plan/measured_run.py: from the record of a run to the numbers of a plan, and `tfhet plan --run`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tfhet import planes
+from tfhet.__main__ import main
+from tfhet.errors import UsageError
+from tfhet.events import Event
+from tfhet.plan import CutCost, PipelineCost
+from tfhet.plan.measured_run import MeasuredRun
+from tfhet.profile import Cost, Profile
+from tfhet.record import Interval, RunFolder, RunSummary, Spread, StepTime, Timeline
+
+GROUPS = {
+    "data_group": {"hosts": ["algo-1", "algo-2"], "instance_type": "ml.c5.xlarge", "role": "data", "ranks_per_host": 0},
+    "dnn_group": {"hosts": ["algo-3"], "instance_type": "ml.p3.8xlarge", "role": "dnn", "ranks_per_host": 2},
+}
+DURS_MS = [100.0 + at for at in range(21)]
+COSTS = planes.get(planes.PREFERRED[0]).costs()
+
+
+@pytest.fixture
+def run_of(tmp_path: Path):
+    """`run_of(waits=..., steps=..., **fields)`: the run of a folder with these fields of its summary."""
+
+    def build(waits=(), steps=(), **fields: object) -> MeasuredRun:
+        folder = RunFolder(tmp_path / "run").create()
+        values = {"step_ms": Spread.of(DURS_MS), "wait_ms": Spread.of([40.0] * len(DURS_MS)), "ranks": 1, **fields}
+        values["by_rank"] = [{"rank": rank, "wait_pct": wait_pct} for rank, wait_pct in enumerate(waits)]
+        folder.write_summary(RunSummary(**values))  # type: ignore[arg-type]
+        if steps:
+            Timeline.of(steps).write(folder.timeline_path)
+        return MeasuredRun.read(folder.path)
+
+    return build
+
+
+def ends(interval: Interval) -> tuple[float, ...]:
+    return tuple(round(each, 6) for each in (interval.low, interval.value, interval.high))
+
+
+def test_the_accelerators_step_is_the_step_less_its_wait_with_the_spread_of_the_steps(run_of):
+    assert ends(run_of().accelerator_ms) == (62.0, 70.0, 78.0)
+
+
+def test_a_rank_that_waits_longer_than_rank_0_lengthens_its_steps(run_of):
+    """Rank 1 waits for 20 % of 110 ms longer: 22 ms, which rank 0 spends in the allreduce."""
+    run = run_of(waits=[35.0, 55.0], ranks=2)
+    assert ends(run.accelerator_ms) == (40.0, 48.0, 78.0)
+    assert run.uneven_pct == 20.0
+
+
+def test_the_mean_of_all_ranks_says_how_long_the_others_waited(run_of):
+    mine = 100.0 * 40.0 * len(DURS_MS) / sum(DURS_MS)
+    assert run_of(ranks=2, wait_pct=mine + 10.0).uneven_pct == pytest.approx(20.0)
+    assert run_of(ranks=2, wait_pct=mine - 10.0).uneven_pct == 0.0
+
+
+def test_ranks_that_wait_alike_wait_at_the_same_time(run_of):
+    assert ends(run_of(waits=[35.0, 35.0], ranks=2).accelerator_ms) == (62.0, 70.0, 78.0)
+
+
+def test_with_the_steps_of_all_ranks_each_step_is_that_of_the_rank_that_waited_longest(run_of):
+    """In turn, one of the two ranks waits for 60 of 100 ms, so no step of either has data at hand alone."""
+    steps = [
+        StepTime(0.1, 0.06 if at % 2 == rank else 0.0, at_s=0.1 * at, step=at + 1, rank=rank)
+        for at in range(13)
+        for rank in (0, 1)
+    ]
+    run = run_of(waits=[10.0, 50.0], steps=steps, ranks=2)
+    assert ends(run.accelerator_ms) == (40.0, 40.0, 40.0)
+    assert run.uneven_pct == 0.0
+
+
+def test_the_steps_of_one_of_two_ranks_are_not_taken_for_those_of_all(run_of):
+    steps = [StepTime(0.2, 0.1, at_s=0.2 * at, step=at + 1) for at in range(9)]
+    assert ends(run_of(steps=steps, ranks=2).accelerator_ms) == (62.0, 70.0, 78.0)
+
+
+def test_a_run_without_steps_says_what_to_do(run_of):
+    with pytest.raises(UsageError, match="no step of this run was measured.*--accelerator_ms"):
+        run_of(step_ms=None, wait_ms=None).accelerator_ms  # noqa: B018
+
+
+def test_the_cluster_is_the_groups_with_those_that_train_first(run_of):
+    run = run_of(cluster=GROUPS)
+    assert (run.cluster, run.dnn_ranks) == ("1*ml.p3.8xlarge+2*ml.c5.xlarge", 2)
+    for groups in ({}, {"dnn_group": {"hosts": ["a"], "instance_type": ""}}):
+        with pytest.raises(UsageError, match="summary.json does not say what its hosts are: give --cluster"):
+            run_of(cluster=groups).cluster  # noqa: B018
+
+
+def test_the_trainers_cpu_is_that_of_its_process_less_what_it_prepares_or_receives(run_of):
+    whole = CutCost("all", 2, Interval(100, 90, 110), Interval.exact(0), 1000.0, "uint8")
+    half = CutCost("half", 1, Interval(40, 40, 40), Interval(60, 50, 70), 2000.0, "uint8")
+    pipeline, cpu = PipelineCost((half, whole)), Spread(20.0, 18.0, 23.0)
+    alone = run_of(cpu_ms=cpu).own_cpu_ms(pipeline, COSTS, 100)
+    assert ends(alone) == (7.0, 10.0, 14.0)  # 100 examples of 90 to 110 us
+    s_per_gb = COSTS.wire("uint8", 100_000, "none").reader_s_per_gb
+    served = run_of(cpu_ms=cpu, mode="heterogeneous").own_cpu_ms(pipeline, COSTS, 100)
+    assert served.value == pytest.approx(20.0 - 0.1 * s_per_gb.value)  # 0.1 MB in batches
+    places = {"a()": "data_group", "b()": "trainer"}
+    cut = run_of(cpu_ms=cpu, mode="heterogeneous", stages_where=places).own_cpu_ms(pipeline, COSTS, 100)
+    assert cut.value == pytest.approx(20.0 - 6.0 - 0.2 * s_per_gb.value)
+    assert ends(run_of().own_cpu_ms(pipeline, COSTS, 100)) == (0.0, 0.0, 0.0)
+
+
+@pytest.fixture
+def planned(run_of, capsys):
+    """`planned(*options, **fields)`: the exit code and the output of `tfhet plan --run` on a run that was profiled."""
+
+    def plan(*options: str, **fields: object) -> tuple[int, str]:
+        values = {"cluster": GROUPS, "batch_size": 64, "mode": "heterogeneous", "cpu_ms": Spread(5.0, 4.0, 6.0)}
+        folder = run_of(**{**values, **fields}).folder
+        costs = (Cost("map", (100.0, 101.0), bytes_per_example=1000, dtype="uint8", examples=32, kind="Map"),)
+        Profile("dataset", costs).record().write(folder.profile_path)
+        code = main(["plan", "--run", str(folder.path), "--max_hosts", "3", *options])
+        said = capsys.readouterr()
+        return code, said.out + said.err
+
+    return plan
+
+
+def test_a_plan_takes_all_of_its_numbers_from_the_run(planned):
+    """With two ranks on a host of four GPUs: a step of two batches."""
+    code, said = planned()
+    assert code == 0
+    assert "today, 1*ml.p3.8xlarge+2*ml.c5.xlarge: 70 ms (62 to 78) a step of 128 examples".lower() in said.lower()
+    assert "takes 70 ms (62 to 78) of batch 64, and 4.9" in said  # 5 ms less receiving
+
+
+def test_an_option_wins_over_the_run(planned):
+    more = ("--cluster", "ml.p3.2xlarge", "--batch_size", "32", "--accelerator_ms", "9..11", "--trainer_cpu_ms", "1")
+    code, said = planned(*more)
+    assert code == 0
+    assert "Today, 1*ml.p3.2xlarge: 10 ms (9 to 11) a step of 32 examples" in said
+    assert "and 1 ms of its own CPU" in said
+    assert "simulated run" not in planned(*more, status="Completed", cpu_ms=None)[1]
+    assert "as the run does not say" not in planned(*more, status="Completed", cpu_ms=None)[1]
+
+
+def test_the_plan_says_what_the_run_does_not(planned):
+    simulated = {"status": "Completed"}
+    assert "step is that of the simulated run, on this machine" in planned(**simulated)[1]
+    assert "the training process takes no CPU of its own" in planned(cpu_ms=None)[1]
+    assert "--timeline steps" in planned(waits=[5.0, 45.0], ranks=2)[1]
+    assert "assumed: the accelerator" not in planned()[1]
+
+
+def test_without_a_profile_the_error_is_the_command_that_makes_one(run_of, capsys):
+    run = run_of(cluster=GROUPS)
+    started = {"command": ["/usr/bin/python", "my train.py", "--epochs", "3"], "job_id": "x"}
+    run.folder.write_event(Event("training.started", 1.0, started))
+    assert main(["plan", "--run", str(run.folder.path)]) == 2
+    path = run.folder.profile_path
+    wanted = f"no profile of the pipeline at {path}; make one with: tfhet profile --script 'my train.py' --json {path}"
+    assert f"{wanted} -- --epochs 3" in capsys.readouterr().err
+
+
+def test_without_a_run_the_errors_name_it(tmp_path, capsys):
+    profile = Profile("p", (Cost("map", (5.0,), examples=8),)).record().write(tmp_path / "p.json")
+    for words, error in (
+        (["--cluster", "ml.g5.xlarge"], "no profile of the pipeline; make one with: tfhet profile --script SCRIPT.py"),
+        (["--profile", str(profile)], "where do you train today? give --run RUN_DIR, or --cluster"),
+        (["--profile", str(profile), "--cluster", "ml.g5.xlarge"], "give --run RUN_DIR, or --accelerator_ms"),
+        (["--run", str(tmp_path / "none")], "none/summary.json"),
+    ):
+        assert main(["plan", *words]) == 2
+        assert error in capsys.readouterr().err
+
+
+def test_a_summary_alone_is_a_run_too(run_of, tmp_path):
+    run = run_of(cluster=GROUPS)
+    alone = MeasuredRun.read(run.folder.summary_path)
+    assert (alone.cluster, alone.accelerator_ms) == (run.cluster, run.accelerator_ms)
+    assert alone.folder.path == run.folder.path

@@ -1,0 +1,52 @@
+"""The commands that come after a run, ready to be typed: which of them fit follows from the verdict."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from tfhet.advice.input_bound import Diagnosis, InputState
+from tfhet.record import RunFolder, RunSummary
+
+JOB_FILE = "job.yaml"
+"""Name of the job file, which no run knows."""
+
+
+def next_commands(found: Diagnosis, run: RunSummary, folder: RunFolder) -> list[str]:
+    """The commands after a run, in their order. What was profiled or planned already, in the run's folder, is omitted.
+
+    A run that waits for its input, or that pays for data hosts, is profiled, planned and then submitted. One that has
+    no data hosts and does not wait can be submitted as it is. A failed run, or one without steps, is examined.
+    """
+    if found.state is InputState.UNKNOWN or run.exit_code:
+        script = _script(folder)
+        return [f"tfhet doctor --brief --script {shlex.quote(script[0])}"] if script else []
+    submit, at = f"tfhet submit --dry-run {JOB_FILE}", shlex.quote(str(folder.path))
+    if found.state is InputState.NOT and run.mode != "heterogeneous":
+        return [submit]
+    write = f" --write {JOB_FILE}" if Path(JOB_FILE).is_file() else ""
+    plan = f"tfhet plan --run {at} --json {shlex.quote(str(folder.plan_path))}{write}"
+    todo = {folder.profile_path: profile_command(folder, run), folder.plan_path: plan}
+    return [*(command for path, command in todo.items() if not path.is_file()), submit]
+
+
+def profile_command(folder: RunFolder | None = None, run: RunSummary | None = None) -> str:
+    """The command that profiles the pipeline of a run, into its folder; with placeholders for what is unknown."""
+    script = (folder and _script(folder)) or ["SCRIPT.py"]
+    to = shlex.quote(str(folder.profile_path)) if folder else "FILE"
+    if folder and (run := run or folder.read_summary()).stages_where:  # of the built-in trainer
+        channels = sorted(path for path in folder.path.glob("hosts/*/input/data/*") if path.name.startswith("train"))
+        stages = "; ".join(stage.partition(" at ")[0] for stage in run.stages_where)
+        data = [str(channels[0] if channels else Path("DATA")), "--stages", stages, "--batch_size", str(run.batch_size)]
+        return f"tfhet profile {shlex.join(data)} --json {to}"
+    arguments = f" -- {shlex.join(script[1:])}" if script[1:] else ""
+    return f"tfhet profile --script {shlex.quote(script[0])} --json {to}{arguments}"
+
+
+def _script(folder: RunFolder) -> list[str]:
+    """The script of a run as it can be named here, and its arguments; [] where the record does not name one."""
+    commands = (event.get("command") for event in folder.events() if event.get("event") == "training.started")
+    words = [str(word) for word in next(commands, None) or ()][1:]
+    if not words or words[0] == "-m":
+        return []
+    return [words[0] if Path(words[0]).is_file() else Path(words[0]).name, *words[1:]]

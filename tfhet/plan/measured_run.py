@@ -1,0 +1,136 @@
+"""The numbers that a plan takes from the record of a run.
+
+The accelerator's step is what is left of a step without the wait for data. Ranks wait for each other in the allreduce:
+a step of several ranks holds the longest of their waits, whichever rank's step is looked at. So of each step that rank
+counts that waited longest.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tfhet.errors import UsageError
+from tfhet.plan.workload import PipelineCost, Trainer
+from tfhet.planes import PlaneCosts
+from tfhet.record import Interval, RunFolder, RunSummary, Spread, StepTime, Timeline, measured_steps, read_json
+
+SAME_WAIT_PCT = 3.0
+"""Share of a step by which the waits of ranks may differ before a plan says so."""
+
+
+@dataclass(frozen=True)
+class MeasuredRun:
+    """What a run says of a workload."""
+
+    folder: RunFolder
+    run: RunSummary
+    timeline: Timeline
+
+    @classmethod
+    def read(cls, path: Path) -> MeasuredRun:
+        """Reads the folder of a run, or its `summary.json`. Raises UsageError for no summary there, DataError for one
+        that cannot be read."""
+        folder = RunFolder(path.parent if path.is_file() else path)
+        if path.is_file():
+            return cls(folder, RunSummary.from_json(read_json(path, "run summary"), str(path)), Timeline())
+        return cls(folder, folder.read_summary(), folder.timeline())
+
+    @property
+    def dnn_ranks(self) -> int | None:
+        """Number of ranks on each dnn host; None where the record does not say."""
+        found = (group.get("ranks_per_host") for group in self.run.cluster.values())
+        return next((count for count in found if count), None)
+
+    @property
+    def cluster(self) -> str:
+        """The cluster, as `ClusterShape.parse` reads it. Raises UsageError where the record does not say it."""
+        groups = sorted(self.run.cluster.values(), key=lambda group: group.get("role") == "data")
+        trains = sum(group.get("role") != "data" for group in groups)
+        if trains != 1 or len(groups) > 2 or not all(group.get("instance_type") for group in groups):
+            raise UsageError(f"{self.folder.summary_path} does not say what its hosts are: give --cluster ml.g5.xlarge")
+        return "+".join(f"{len(group.get('hosts') or ' ')}*{group['instance_type']}" for group in groups)
+
+    @property
+    def accelerator_ms(self) -> Interval:
+        """Milliseconds of a step with data at hand: its median, and what a tenth of the steps is below and above.
+
+        Where only rank 0's steps were recorded, what another rank waited longer in the mean is taken off as well, but
+        not from the upper end. Raises UsageError for a run of which no step was measured.
+        """
+        durs_ms, waits_ms = (spread.samples if spread else () for spread in (self.run.step_ms, self.run.wait_ms))
+        left_ms = [1e3 * (step.dur_s - step.wait_s) for step in self._slowest]
+        less_ms = 0.0
+        if not left_ms:
+            left_ms = [max(0.0, dur_ms - wait_ms) for dur_ms, wait_ms in zip(durs_ms, waits_ms, strict=False)]
+            less_ms = self.uneven_pct / 100.0 * sum(durs_ms) / max(1, len(durs_ms))
+        if not left_ms:
+            raise UsageError(
+                f"{self.folder.path}: no step of this run was measured. Run it until it has taken some steps, with the "
+                "script's data from tfhet.distribute; or give --accelerator_ms"
+            )
+        found = Spread.of(left_ms)
+        low = max(0.0, found.p10 - less_ms)
+        return Interval(max(low, found.median - less_ms), low, found.p90)
+
+    @property
+    def uneven_pct(self) -> float:
+        """Share of a step by which another rank waited longer than rank 0, 0 to 100, where not all steps are known."""
+        run, ranks = self.run, self.run.ranks or 1
+        waits = {each["rank"]: each["wait_pct"] for each in run.by_rank}
+        if not waits and ranks > 1 and run.step_ms and run.wait_ms and run.wait_pct is not None:
+            # The built-in trainer leaves the mean of all ranks: this is that of the others.
+            mine = 100.0 * sum(run.wait_ms.samples) / sum(run.step_ms.samples)
+            waits = {0: mine, 1: mine + (run.wait_pct - mine) * ranks / (ranks - 1)}
+        most = 0.0 if self._slowest else max(waits.values(), default=0.0)
+        return max(0.0, most - waits.get(0, most))
+
+    def own_cpu_ms(self, pipeline: PipelineCost, costs: PlaneCosts, batch_size: int) -> Interval:
+        """CPU milliseconds per step of a training process without what it prepares and receives; 0 where unknown.
+
+        costs: of the data plane that moved the batches, if one did.
+        """
+        if self.run.cpu_ms is None:
+            return Interval.exact(0.0)
+        before = sum(place != "trainer" for place in self.run.stages_where.values())
+        cut, us, s_per_gb = pipeline.cuts[-1], pipeline.whole_us, Interval.exact(0.0)
+        if self.run.mode == "heterogeneous" or before:
+            cut = next((each for each in pipeline.cuts if before and each.position == before), cut)
+            us, batch_bytes = cut.local_us, round(batch_size * cut.bytes_per_example)
+            s_per_gb = costs.wire(cut.dtype, max(1, batch_bytes), "none").reader_s_per_gb
+        spent = [
+            1e-3 * batch_size * (getattr(us, end) + cut.bytes_per_example / 1e3 * getattr(s_per_gb, end))
+            for end in ("value", "high", "low")
+        ]
+        measured = self.run.cpu_ms
+        ends = zip((measured.median, measured.p10, measured.p90), spent, strict=True)
+        return Interval(*(max(0.0, all_of - its) for all_of, its in ends))
+
+    def notes(self, trainer: Trainer, *, step_given: bool, cpu_given: bool) -> Iterator[str]:
+        """The trainer of the plan, and what the run does not know of it. step_given, cpu_given: by an option."""
+        (step,), own = trainer.accelerator_ms.values(), trainer.cpu_ms
+        took = f"a step with data at hand takes {step.value:.3g} ms ({step.low:.3g} to {step.high:.3g})"
+        yield f"the trainer: {took} of batch {trainer.batch_size}, and {own.value:.3g} ms of its own CPU"
+        if not step_given and self.run.status is not None and self.run.billable_s is None:
+            yield "assumed: the accelerator's step is that of the simulated run, on this machine (--accelerator_ms)"
+        if not cpu_given and self.run.cpu_ms is None:
+            yield "assumed: the training process takes no CPU of its own, as the run does not say (--trainer_cpu_ms)"
+        if not step_given and self.uneven_pct >= SAME_WAIT_PCT:
+            yield "a rank waited longer than rank 0: run with the launcher's --timeline steps, and its steps count too"
+
+    @functools.cached_property
+    def _slowest(self) -> list[StepTime]:
+        """Of each measured step the rank that waited longest; [] where the steps of a rank were not recorded."""
+        ranks: dict[int, list[StepTime]] = defaultdict(list)
+        for step in self.timeline.steps:
+            ranks[step.rank].append(step)
+        if len(ranks) != (self.run.ranks or 1):
+            return []
+        by_number: dict[int, list[StepTime]] = defaultdict(list)
+        for steps in ranks.values():
+            for step in measured_steps(steps):
+                by_number[step.step].append(step)
+        return [max(found, key=lambda step: step.wait_s) for found in by_number.values() if len(found) == len(ranks)]

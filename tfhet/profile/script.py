@@ -1,0 +1,75 @@
+"""A training script in a process of its own, run to the call by which it hands over the data set that is profiled."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from tfhet.cluster import environment
+from tfhet.deadline import Deadline
+from tfhet.errors import DataError, NotReady, UsageError
+from tfhet.process import Child, describe_exit
+from tfhet.profile import handed_over
+from tfhet.profile.handed_over import FAILURE, REACHED, RECORD
+from tfhet.profile.result import Profile
+from tfhet.profile.rounds import Effort
+from tfhet.record import Record
+
+GRACE_S = 10.0
+"""Seconds that the script may take to end after its pipeline was measured, before it is killed."""
+LOOK_S = 0.1
+"""Seconds between two looks at how far the script is."""
+BUDGETS = 20.0
+"""Number of times the CPU seconds of the budget that measuring may last, beyond the deadline of the script."""
+
+
+async def measure_script(script: Path, arguments: Sequence[str], effort: Effort, deadline_s: float) -> Profile:
+    """Returns the profile of the pipeline that a script trains on; what the script prints goes to stderr.
+
+    deadline_s: seconds within which the script has to come to `tfhet.distribute`. Raises UsageError for no such file,
+    and for a script that ends before it, NotReady for one that is late, DataError for data that cannot be profiled.
+    """
+    if not script.is_file():
+        raise UsageError(f"--script {script}: no such file")
+    with tempfile.TemporaryDirectory(prefix="tfhet-profile-") as name:
+        folder = Path(name)
+        words = [name, str(effort.budget_s), str(effort.repeats), str(script), *arguments]
+        command = [sys.executable, "-m", handed_over.__name__, *words]
+        child = await Child.start(script.name, command, env={**environment(), "PYTHONUNBUFFERED": "1"}, on_line=_say)
+        try:
+            late = f"{script} has not called tfhet.distribute within {deadline_s:g} s (--deadline_s)"
+            await _until([folder / REACHED], child, deadline_s, late)
+            limit_s = deadline_s + BUDGETS * effort.budget_s
+            late = f"the data of {script} were not measured within {limit_s:g} s: give a smaller --budget_s"
+            await _until([folder / RECORD, folder / FAILURE], child, limit_s, late)
+            with contextlib.suppress(asyncio.TimeoutError):
+                async with Deadline(GRACE_S):
+                    await child.wait()
+        finally:
+            code = await child.stop(GRACE_S)
+        if (folder / FAILURE).exists():
+            raise DataError(f"{script} cannot be profiled: {(folder / FAILURE).read_text()}", str(script))
+        if not (folder / RECORD).exists():
+            when = "before it handed data for training to tfhet.distribute, which is what would be profiled"
+            when = "while its data were measured" if (folder / REACHED).exists() else when
+            last = next((f": {line.strip()}" for line in reversed(child.tail) if line.strip()), "") if code else ""
+            raise UsageError(f"{script} ended with {describe_exit(code, child.tail)} {when}{last}")
+        return Profile.of(Record.read(folder / RECORD))
+
+
+async def _until(paths: Sequence[Path], child: Child, limit_s: float, late: str) -> None:
+    """Waits for one of some files of the child, or its end. Raises NotReady with `late` when none comes in time."""
+    try:
+        async with Deadline(limit_s):
+            while child.code is None and not any(path.exists() for path in paths):
+                await asyncio.sleep(LOOK_S)
+    except asyncio.TimeoutError:
+        raise NotReady(late) from None
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
