@@ -33,7 +33,8 @@ class Unpacked:
         """What is wrong with the file, once reading has come to that place; it takes that for the content's end."""
         self.compression = compression
         self._stream = stream
-        self._begin()
+        self._at, self._next, self._held = 0, 0, b""
+        self._machine = zlib.decompressobj(_WINDOW_BITS[compression])
 
     def read(self, size: int) -> bytes:
         """Returns the next `size` bytes; fewer at the end."""
@@ -48,14 +49,11 @@ class Unpacked:
         """Goes to a byte, or to the end of shorter content; returns the byte that was reached."""
         if offset < self._at:
             self._stream.seek(0)
-            self._begin()
+            self._at, self._next, self._held = 0, 0, b""
+            self._machine = zlib.decompressobj(_WINDOW_BITS[self.compression])
         while self._at < offset and self.read(min(offset - self._at, _PIECE_BYTES)):
             pass
         return self._at
-
-    def _begin(self) -> None:
-        self._at, self._next, self._held = 0, 0, b""
-        self._machine = zlib.decompressobj(_WINDOW_BITS[self.compression])
 
     def _unpack(self) -> bool:
         """Holds the next piece of the content; returns False at its end."""
