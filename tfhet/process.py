@@ -129,16 +129,14 @@ class _Output(asyncio.SubprocessProtocol):
 class Child:
     """One child process in a session of its own. Its output, stdout and stderr as one, comes line by line."""
 
-    def __init__(self, name: str, on_line: OnLine, is_noise: Callable[[str], bool] = lambda line: False):
+    def __init__(self, name: str, transport: asyncio.SubprocessTransport, output: _Output, channel: Channel | None):
         self.name = name
-        self.pid = 0
-        self._output = _Output(on_line, is_noise)
-        self.tail = self._output.tail
+        self.pid = transport.get_pid()
+        self.tail = output.tail
         """The last lines it printed, without noise."""
-        self._transport: asyncio.SubprocessTransport | None = None
+        self._transport, self._output, self._channel = transport, output, channel
         self._reaped = False
         self._is_read = True
-        self._channel: Channel | None = None
 
     @classmethod
     async def start(
@@ -159,10 +157,10 @@ class Child:
         script may ignore SIGTERM, or be too deep in an allreduce to handle it; SIGTERM for a child that has children of
         its own to end. `channel` is handed to the child, and is ended with it. `is_noise`: lines that `tail` omits.
         """
-        child = cls(name, on_line, is_noise)
+        output = _Output(on_line, is_noise)
         try:
-            child._transport, _ = await asyncio.get_running_loop().subprocess_exec(
-                lambda: child._output,
+            transport, _ = await asyncio.get_running_loop().subprocess_exec(
+                lambda: output,
                 *command,
                 env={**env, **(channel.variables if channel is not None else {})},
                 cwd=cwd,
@@ -180,14 +178,12 @@ class Child:
         finally:
             if channel is not None:
                 channel.started()
-        child._channel = channel
-        child.pid = child._transport.get_pid()
-        return child
+        return cls(name, transport, output, channel)
 
     @property
     def code(self) -> int | None:
         """Exit code; negative for the signal that ended it; None while it runs."""
-        return None if self._transport is None else self._transport.get_returncode()
+        return self._transport.get_returncode()
 
     async def wait(self) -> int:
         """Its exit code, once it has ended and its output was read; what is left of its group is ended too."""
@@ -199,7 +195,6 @@ class Child:
             # A process in another session may hold the pipe; the child's own lines are there within moments.
             async with Deadline(_DRAIN_S):
                 await self._output.closed.wait()
-        assert self._transport is not None
         if self._channel is not None:
             await self._channel.ended()
         self._transport.close()
@@ -221,7 +216,7 @@ class Child:
 
     def read_output(self, is_read: bool = True) -> None:
         """Stops reading its output until it has ended, so that its pipe fills and it has to wait; or reads on."""
-        pipe: Any = None if self._transport is None else self._transport.get_pipe_transport(1)
+        pipe: Any = self._transport.get_pipe_transport(1)
         if pipe is not None and not pipe.is_closing() and is_read != self._is_read:
             self._is_read = is_read
             (pipe.resume_reading if is_read else pipe.pause_reading)()
@@ -245,10 +240,8 @@ class Child:
 
 
 def describe_exit(code: int, tail: Iterable[str] = ()) -> str:
-    """An exit code in words: `exit code 3`, `SIGKILL (out of memory?)`, `SIGTERM`, `SIGABRT (out of memory)`.
-
-    tail: the last lines that the process printed, which may say that it was memory.
-    """
+    """An exit code in words: `exit code 3`, `SIGKILL (out of memory?)`, `SIGTERM`, `SIGABRT (out of memory)`. tail: the
+    last lines that the process printed, which may say that it was memory."""
     name = f"exit code {code}"
     if code < 0:
         try:

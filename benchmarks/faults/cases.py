@@ -93,8 +93,8 @@ _MACHINES = (
     _goes_on("kill:dispatcher:after=0.5", "second-job:dnn-1:after=0.5"),
     _goes_on("same-base:dnn-1"),
     _fails("same-base:dnn-1", "same-base:data-1", "kill:rank=1:after=0.5", named=("rank 1", "SIGKILL")),
-    _stops("half-checkpoint:dnn-1", "sigterm:launcher@dnn-1:after=10", arguments=_OFTEN, resumes=True),
-    _stops("half-checkpoint:dnn-1", "sigterm:launcher@data-2:after=10", cluster=_FOUR, arguments=_OFTEN, resumes=True),
+    _stops("half-checkpoint:dnn-1", "sigterm:launcher@dnn-1:after=3", arguments=_OFTEN, resumes=True),
+    _stops("half-checkpoint:dnn-1", "sigterm:launcher@data-2:after=3", cluster=_FOUR, arguments=_OFTEN, resumes=True),
 )
 # Cuts of one way only.
 _ONE_WAY = (
@@ -116,7 +116,6 @@ _START_AND_END = (
     _never("kill:host@data-1:from=start:after=1", named=("data-1",)),
     _never("hang:host@data-1:from=start:after=1", named=("data-1",)),
     _never("kill:host@dnn-2:from=start:after=1", named=("rank-1",), cluster=_TWO),
-    _goes_on("kill:worker@data-1:from=end"),
     _goes_on("hang:launcher@data-1:from=end:for=3"),
     _goes_on("hang:launcher@dnn-1:from=end:for=2", cluster=_TWO),
     _goes_on("hang:launcher@dnn-2:from=end:for=2", cluster=_TWO),

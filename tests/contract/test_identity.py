@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tfhet.cluster import Identity, identify
+from tfhet.cluster import identify
 
 pytest.importorskip("sagemaker_training")
 
@@ -81,7 +81,8 @@ def _host(base: Path, document: dict[str, Any]) -> Path:
     ids=["heterogeneous", "homogeneous", "old", "old-with-type", "toolkits-own", "toolkits-key"],
 )
 def test_the_file_and_the_variables_of_the_toolkit_agree(tmp_path: Path, document: dict[str, Any]) -> None:
-    from_file = Identity.from_resource_config(_host(tmp_path, document))
+    _host(tmp_path, document)
+    from_file = identify({"SAGEMAKER_BASE_DIR": str(tmp_path)})
 
     root = Path(__file__).parents[2]
     env = {name: value for name, value in os.environ.items() if not name.startswith(("SM_", "SAGEMAKER_"))}
@@ -92,11 +93,11 @@ def test_the_file_and_the_variables_of_the_toolkit_agree(tmp_path: Path, documen
     assert done.returncode == 0, done.stderr
     variables = json.loads(done.stdout.splitlines()[-1])
 
-    assert Identity.from_sm_env(variables) == from_file
-    assert identify({"SAGEMAKER_BASE_DIR": str(tmp_path)}) == from_file
     assert identify(variables | {"SAGEMAKER_BASE_DIR": "/nowhere", "SM_INPUT_CONFIG_DIR": "/nowhere"}) == from_file
 
 
 def test_the_version_3_sdk_exports_the_whole_document_and_that_is_enough(tmp_path: Path) -> None:
-    from_file = Identity.from_resource_config(_host(tmp_path, HETEROGENEOUS))
-    assert Identity.from_sm_env({"SM_RESOURCE_CONFIG": json.dumps(HETEROGENEOUS)}) == from_file
+    _host(tmp_path, HETEROGENEOUS)
+    from_file = identify({"SAGEMAKER_BASE_DIR": str(tmp_path)})
+    exported = {"SAGEMAKER_BASE_DIR": "/nowhere", "SM_RESOURCE_CONFIG": json.dumps(HETEROGENEOUS)}
+    assert identify(exported) == from_file

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tfhet.cluster import Identity, identify
+from tfhet.cluster import identify
 from tfhet.simulate import ClusterFile, GroupFile, Simulation
 from tfhet.simulate.host import resource_config
 from tfhet.simulate.submission import hyperparameters
@@ -61,7 +61,8 @@ def test_the_toolkit_reads_what_the_simulator_says(tmp_path: Path, groups: dict[
         assert {name: _value(toolkits[name]) for name in ours} == {name: _value(variables[name]) for name in ours}
         assert sorted(arguments) == sorted(command[1:])
         assert (program, job) == (str(launcher), "job-1")
-        assert Identity.from_sm_env(toolkits) == identify(variables)
+        nowhere = {"SAGEMAKER_BASE_DIR": "/nowhere", "SM_INPUT_CONFIG_DIR": "/nowhere"}
+        assert identify(toolkits | nowhere) == identify(variables)
 
 
 def _value(text: str) -> object:

@@ -101,8 +101,6 @@ def test_any_resourceconfig_is_an_identity_or_a_cluster_error(folder: Path) -> N
     def read(content: bytes) -> None:
         path.write_bytes(content)
         with contextlib.suppress(ClusterError):
-            _sound(Identity.from_resource_config(path))
-        with contextlib.suppress(ClusterError):
             _sound(identify({"SAGEMAKER_BASE_DIR": str(folder)}))
 
     read()
@@ -123,8 +121,6 @@ def _variable(sound: str, documents: st.SearchStrategy[Any]) -> st.SearchStrateg
     ),
 )
 def test_any_sm_variables_are_an_identity_or_a_cluster_error(env: dict[str, str]) -> None:
-    with contextlib.suppress(ClusterError):
-        _sound(Identity.from_sm_env(env))
     with contextlib.suppress(ClusterError):
         _sound(identify(env))
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rubbish import filled, fuzz, mutated
 
 from tfhet.cluster import Rank
-from tfhet.control import ProtocolError, Secret
+from tfhet.control import ProtocolError
 from tfhet.control.message import decode
 from tfhet.errors import ClusterError
 from tfhet.events import Event, ignore
@@ -24,7 +24,6 @@ from tfhet.launch.leader import Leader
 from tfhet.messages import MessageError, link
 from tfhet.planes import Outlets
 
-SECRET = Secret.from_text("the secret of these tests")
 REPORTS: list[dict[str, Any]] = [
     {"type": "plane", "facts": {"event": "serving", "host": "d1", "native": ["tone", "jpeg"]}},
     {"type": "plane", "facts": {"event": "workers", "count": 1}},
@@ -131,7 +130,7 @@ def test_a_leader_comes_to_a_job_result_whatever_the_members_report(assignment: 
         events: list[Event] = []
         outlets = Outlets(lambda line: None, lambda report: None, ignore, lambda order: None, 20.0)
         side = assignment.plane.launcher_side(assignment.plane_settings, assignment.place, outlets)
-        leader = Leader(assignment, side, SECRET, events.append)
+        leader = Leader(assignment, side, events.append)
         leader._begun = begun
         for member, body in reports:
             message = _sent(body)

@@ -9,12 +9,13 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfhet.cluster import Identity, Ports, resolve, roles
+from tfhet.cluster import Ports, identify, resolve, roles
 from tfhet.cluster.environment import parse_json
 from tfhet.cluster.identity import describe
 from tfhet.errors import ClusterError, UsageError
 from tfhet.strategies import JobContext, rank_of
 
+NOWHERE = {"SAGEMAKER_BASE_DIR": "/nowhere"}
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
 ANYTHING = st.recursive(
     SCALARS,
@@ -95,13 +96,13 @@ def test_any_text_is_json_or_a_cluster_error(text: str | bytes) -> None:
 )
 def test_any_variables_are_sound_or_a_cluster_error(env: dict[str, str]) -> None:
     with contextlib.suppress(ClusterError):
-        _is_sound(Identity.from_sm_env(env))
+        _is_sound(identify({**NOWHERE, **env}))
 
 
 @settings(deadline=None)
 @given(sound())
 def test_a_sound_description_is_read_and_its_roles_found(document: dict[str, Any]) -> None:
-    identity = Identity.from_sm_env({"SM_RESOURCE_CONFIG": json.dumps(document)})
+    identity = identify({**NOWHERE, "SM_RESOURCE_CONFIG": json.dumps(document)})
     _is_sound(identity)
     assert identity.current_host == document["current_host"]
     found = roles(identity)

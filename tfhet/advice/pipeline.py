@@ -9,7 +9,6 @@ from tfhet.advice.finding import Finding, counted
 from tfhet.profile import Profile
 
 MOST_FINDINGS = 3
-"""Maximum number of findings about one pipeline."""
 LARGE_SHARE = 0.1
 """Share of a pipeline's CPU, 0 to 1, from which a part is worth advice."""
 DOMINANT_SHARE = 0.5
@@ -151,10 +150,8 @@ RULES: Sequence[Callable[[Profile], Iterator[Finding]]] = (
 
 
 def feeding(profile: Profile, examples_per_s: float) -> Finding:
-    """How many CPU cores and which network keep an accelerator fed that takes `examples_per_s`.
-
-    Examples travel after the last part with the fewest bytes, of those that give batches and leave little work.
-    """
+    """How many CPU cores and which network keep an accelerator fed that takes `examples_per_s`. Examples travel after
+    the last part with the fewest bytes, of those that give batches and leave little work."""
     places = [i for i in _cheap_cuts(profile) if profile.costs[i].examples == profile.costs[-1].examples]
     index = min(places, key=lambda i: (profile.costs[i].bytes_per_example, -i))
     cut = profile.costs[index]

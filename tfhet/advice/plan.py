@@ -13,10 +13,8 @@ LEAST_BREAK_EVEN_USD = 0.001
 
 
 def of_plan(plan: Plan, cheaper: Sequence[Finding] = ()) -> list[Finding]:
-    """The findings of a plan, in the order in which one decides. The last one is the choice.
-
-    cheaper: what would make the stages cheaper, as `of_pipeline` finds it; the plan was made with the best of them.
-    """
+    """The findings of a plan, in the order in which one decides. The last one is the choice. cheaper: what would make
+    the stages cheaper, as `of_pipeline` finds it; the plan was made with the best of them."""
     choice = choice_of(None)
     if plan.chosen is not None:
         chosen = plan.candidates[plan.chosen]

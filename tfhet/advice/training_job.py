@@ -68,7 +68,6 @@ class ObservedJob:
     waits: Waiting | None = None
     """The wait and its parts, of the same lines."""
     metric_lines: int = 0
-    """Number of metric lines that `wait_pct` rests on."""
     has_step_timeline: bool = False
     has_profiler: bool = False
     output_path: str = ""

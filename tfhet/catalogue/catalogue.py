@@ -19,7 +19,6 @@ from tfhet.catalogue.instance_type import MARKETS, Instance, Price, full_name
 from tfhet.cluster import cache_dir, config_dir, environment
 
 REGION = "us-east-1"
-"""Region in which a price is looked up by default."""
 _HERE = Path(__file__).parent
 AWS_POST = _HERE / "aws-post.yaml"
 """File with the prices of 2022 that AWS's post on heterogeneous clusters calculates with, for `Catalogue.with_file`."""
@@ -43,10 +42,8 @@ class Catalogue:
         return Catalogue({**self.instances, **file.instances}, prices)
 
     def with_file(self, path: Path) -> Catalogue:
-        """Returns the catalogue with the types and prices of a file that a user wrote in front.
-
-        Raises UsageError naming the line for a file with faults, and for a price of an unknown type.
-        """
+        """Returns the catalogue with the types and prices of a file that a user wrote in front. Raises UsageError
+        naming the line for a file with faults, and for a price of an unknown type."""
         file = CatalogueFile.read(path)
         made = self.over(file)
         for full, line in file.lines.items():
@@ -79,10 +76,8 @@ class Catalogue:
         return {name: price for name in self.instances if (price := self.price(name, region, market))}
 
     def common_market(self, names: Iterable[str], region: str = REGION) -> str | None:
-        """Returns the market in which all these types have a price, SageMaker if both are; None if neither is.
-
-        Prices of two markets cannot be compared, since SageMaker's are higher for the same machine.
-        """
+        """Returns the market in which all these types have a price, SageMaker if both are; None if neither is. Prices
+        of two markets cannot be compared, since SageMaker's are higher for the same machine."""
         wanted = list(names)
         return next((each for each in MARKETS if all(self.price(name, region, each) for name in wanted)), None)
 
@@ -103,9 +98,7 @@ def shipped() -> Catalogue:
 
 def default(file: Path | None = None) -> Catalogue:
     """Returns the package's types and prices with the user's files, as they are now, in front, and `file` before all.
-
-    Raises UsageError for a file with faults.
-    """
+    Raises UsageError for a file with faults."""
     refreshed, own = list[Path](), list[Path]()
     with contextlib.suppress(OSError, RuntimeError):  # no home, or it may not be read
         refreshed = sorted(refreshed_path(REGION).parent.glob("*.yaml"))

@@ -107,10 +107,8 @@ def _documents(pricing: Any, region: str, clock: Clock) -> Iterator[str]:
 
 
 def _product(text: str) -> tuple[str, float, datetime.date]:
-    """Returns type, USD per hour on demand (the highest of several prices) and day of a product, given as JSON.
-
-    The type is "" where the product is not training on demand. Raises DataError that names the SKU and the field.
-    """
+    """Returns type, USD per hour on demand (the highest of several prices) and day of a product, given as JSON. The
+    type is "" where the product is not training on demand. Raises DataError that names the SKU and the field."""
     sku = "without a name"
     try:
         whole = json.loads(text)

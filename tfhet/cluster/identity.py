@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from tfhet.cluster.environment import parse_json
@@ -62,48 +61,31 @@ class Identity:
     """This host and its cluster. Every reader returns the same value for the same job."""
 
     current_host: str
-    """Name of the host that this process runs on."""
     current_group: str
-    """Name of its group; one of the cluster's."""
     cluster: Cluster
-
-    @classmethod
-    def from_resource_config(cls, path: Path) -> Identity:
-        """Reads the file that SageMaker writes on every host. Raises ClusterError naming the file."""
-        try:
-            text = path.read_bytes()
-        except (OSError, ValueError) as error:
-            raise ClusterError(f"{path}: cannot be read ({error})") from error
-        return describe(parse_json(text, str(path)), str(path))
-
-    @classmethod
-    def from_sm_env(cls, env: Mapping[str, str]) -> Identity:
-        """Reads `SM_RESOURCE_CONFIG`, the whole description as SageMaker's toolkits export it. Raises ClusterError.
-
-        Programs that hand their environment on to other hosts give all of them that of the first one, so `identify`
-        prefers the file.
-        """
-        return describe(parse_json(env.get("SM_RESOURCE_CONFIG", ""), "SM_RESOURCE_CONFIG"), "SM_RESOURCE_CONFIG")
 
 
 def identify(env: Mapping[str, str]) -> Identity:
     """This host's identity, from resourceconfig.json, or where there is none from `SM_RESOURCE_CONFIG`.
 
-    A file that is there and wrong is an error, not a reason to look elsewhere. Raises ClusterError without either.
+    SageMaker writes the file on every host; the variable is what its toolkits export of it. Programs that hand their
+    environment on to other hosts give all of them that of the first one, so the file comes first, and one that is
+    wrong is an error, not a reason to look elsewhere. Raises ClusterError, also without either.
     """
     path = host_paths(env).resource_config
+    text: str | bytes
     try:
-        is_there = path.exists()
-    except OSError as error:
-        raise ClusterError(f"{path}: cannot be read ({error.strerror})") from error
-    if is_there:
-        return Identity.from_resource_config(path)
-    if env.get("SM_RESOURCE_CONFIG"):
-        return Identity.from_sm_env(env)
-    raise ClusterError(
-        f"nothing says which hosts belong to this job: {path} does not exist and SM_RESOURCE_CONFIG is not set; "
-        "set SAGEMAKER_BASE_DIR to the directory that holds input/config, or run under `tfhet simulate`"
-    )
+        text, where = path.read_bytes(), str(path)
+    except (FileNotFoundError, NotADirectoryError):
+        text, where = env.get("SM_RESOURCE_CONFIG", ""), "SM_RESOURCE_CONFIG"
+        if not text:
+            raise ClusterError(
+                f"nothing says which hosts belong to this job: {path} does not exist and {where} is not set; "
+                "set SAGEMAKER_BASE_DIR to the directory that holds input/config, or run under `tfhet simulate`"
+            ) from None
+    except (OSError, ValueError) as error:
+        raise ClusterError(f"{path}: cannot be read ({getattr(error, 'strerror', error)})") from error
+    return describe(parse_json(text, where), where)
 
 
 def describe(document: object, where: str) -> Identity:

@@ -20,9 +20,7 @@ class HostPaths:
         self.base = base
         """The job's base directory, `/opt/ml` on SageMaker."""
         self.input_config = self._path("SM_INPUT_CONFIG_DIR", "input", "config")
-        """Directory of the job's description files."""
         self.resource_config = self.input_config / "resourceconfig.json"
-        """The file that describes the cluster."""
         self.hyperparameters = self.input_config / "hyperparameters.json"
         self.input_data = base / "input" / "data"
         """Directory that holds one directory per channel."""
@@ -47,29 +45,21 @@ class HostPaths:
         return Path(given) if given else self.base.joinpath(*below)
 
 
-def base_dir(env: Mapping[str, str]) -> Path:
-    """The job's base directory: `SAGEMAKER_BASE_DIR`, or `/opt/ml`. Same rule as sagemaker_training.environment."""
-    return Path(env.get("SAGEMAKER_BASE_DIR") or "/opt/ml")
-
-
 def host_paths(env: Mapping[str, str]) -> HostPaths:
-    """The paths of this host, under its base directory unless an `SM_*` variable says otherwise."""
-    return HostPaths(base_dir(env), env)
+    """The paths of this host, under its base directory unless an `SM_*` variable says otherwise. The base directory is
+    `SAGEMAKER_BASE_DIR`, or `/opt/ml`: the same rule as in sagemaker_training.environment."""
+    return HostPaths(Path(env.get("SAGEMAKER_BASE_DIR") or "/opt/ml"), env)
 
 
 def cache_dir(env: Mapping[str, str]) -> Path:
-    """Directory for files that tfhet can make again: `$XDG_CACHE_HOME/tfhet`, or `~/.cache/tfhet`.
-
-    A relative `XDG_CACHE_HOME` is ignored, as the XDG base directory specification asks.
-    """
+    """Directory for files that tfhet can make again: `$XDG_CACHE_HOME/tfhet`, or `~/.cache/tfhet`. A relative
+    `XDG_CACHE_HOME` is ignored, as the XDG base directory specification asks."""
     return _user_dir(env, "XDG_CACHE_HOME", ".cache")
 
 
 def code_dir(env: Mapping[str, str], name: str) -> Path:
-    """The folder `name` of `cache_dir`, for code that this user's processes load or run; makes it.
-
-    Raises PermissionError where another user owns it or may write to it (root's are trusted), and other OSErrors.
-    """
+    """The folder `name` of `cache_dir`, for code that this user's processes load or run; makes it. Raises
+    PermissionError where another user owns it or may write to it (root's are trusted), and other OSErrors."""
     folder = cache_dir(env) / name
     folder.parent.mkdir(parents=True, exist_ok=True)
     folder.mkdir(mode=0o700, exist_ok=True)

@@ -21,7 +21,6 @@ class Role:
     name: str
     """Like `data`: the group is called `data_group`, unless `--data_group` names another."""
     trains: bool = False
-    """Whether its hosts run ranks."""
 
     @property
     def group(self) -> str:
@@ -44,7 +43,6 @@ class Roles:
     groups: Mapping[str, Group]
     """The groups by the name of their role; `dnn` is there always, `data` in a heterogeneous job."""
     current: Role
-    """The role of this host."""
 
     @property
     def dnn(self) -> Group:

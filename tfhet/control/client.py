@@ -71,10 +71,8 @@ class LinkClient:
         self._leaving: asyncio.Task[None] | None = None
 
     async def join(self, facts: Mapping[str, Any], deadline_s: float) -> None:
-        """Joins with `facts` (JSON values) about this host; retries for `deadline_s` seconds.
-
-        Raises NotReady with the last reason at the deadline, and ClusterError when the server refuses this member.
-        """
+        """Joins with `facts` (JSON values) about this host; retries for `deadline_s` seconds. Raises NotReady with the
+        last reason at the deadline, and ClusterError when the server refuses this member."""
         if self._tasks or self.end_reason:
             raise UsageError(f"client {self.name!r} has joined already; make a new one")
         self._facts = dict(facts)

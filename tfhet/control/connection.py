@@ -17,7 +17,6 @@ from tfhet.units import MIB
 MAX_UNSENT_BYTES = 8 * MIB
 """Maximum of unsent bytes; the connection to a peer that does not read ends beyond it."""
 _LIMIT = MAX_LINE_BYTES + 2 * hashlib.sha256().digest_size
-"""Maximum length of a sealed line."""
 
 
 class Seal:
@@ -42,7 +41,6 @@ class Connection:
         self._seals: tuple[Seal, Seal] | None = None
         peer = writer.get_extra_info("peername")
         self.peer = f"{peer[0]}:{peer[1]}" if peer else "unknown"
-        """Address of the other side."""
         self.address = str(peer[0]) if peer else ""
         """IP address of the other side."""
 

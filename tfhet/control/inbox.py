@@ -12,7 +12,6 @@ from typing import Any
 logger = logging.getLogger(__name__)
 
 MAX_WAITING = 10_000
-"""Maximum number of waiting calls."""
 
 
 class Inbox:

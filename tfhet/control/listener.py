@@ -53,9 +53,7 @@ class Listener:
         self._dropped_for: dict[Connection, str] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.drops = 0
-        """Number of connections that failed so far."""
         self.last_drop = ""
-        """Address and reason of the last one."""
 
     def start(self, host: str, port: int) -> int:
         """Listens and returns the port; 0 takes a free one. Raises UsageError for a port in use, naming its user."""

@@ -20,7 +20,6 @@ from tfhet.units import KIB
 VERSION = 2
 """Version of the link; the server says it first."""
 MAX_LINE_BYTES = 64 * KIB
-"""Maximum length of a line, newline included."""
 MAX_CODE = 255
 """Exit codes lie within +-255: the operating system cuts a larger one, and 256 would become success."""
 MAX_NUMBER = 2**53

@@ -11,7 +11,6 @@ from tfhet.control.message import Message, ProtocolError, encode
 from tfhet.units import MIB
 
 MAX_KEPT_BYTES = 4 * MIB
-"""Maximum size of the unconfirmed messages of one side."""
 
 
 class Outbox:
@@ -51,9 +50,7 @@ class Outbox:
 
     def receive(self, message: Message, renewal: str, inbox: Inbox, callback: Callable[..., Any] | None) -> bool:
         """Takes a renewal or a numbered message, whose body goes to `callback`; False for a message of another type.
-
-        Raises ProtocolError for a gap, and when messages come faster than `inbox` can handle them.
-        """
+        Raises ProtocolError for a gap, and when messages come faster than `inbox` can handle them."""
         if message["type"] == renewal:
             self.confirm(message["seen"])
             return True

@@ -94,20 +94,16 @@ class LinkServer:
         return {name: session.lost_why for name, session in self._sessions.items() if session.lost_why is not None}
 
     async def start(self, host: str, port: int) -> int:
-        """Listens at `host` ("0.0.0.0": every interface) and returns the port; 0 takes a free one.
-
-        Raises UsageError for a port in use, naming the process that uses it where that is known.
-        """
+        """Listens at `host` ("0.0.0.0": every interface) and returns the port; 0 takes a free one. Raises UsageError
+        for a port in use, naming the process that uses it where that is known."""
         bound = self._listener.start(host, port)
         self._inbox.start()
         self._renewing = asyncio.create_task(self._renew(), name="tfhet-lease")
         return bound
 
     async def wait_joined(self, deadline_s: float) -> None:
-        """Returns once every expected member has joined.
-
-        Raises NotReady, naming the missing members, after `deadline_s` seconds, or when one is lost or the job ends.
-        """
+        """Returns once every expected member has joined. Raises NotReady, naming the missing members, after
+        `deadline_s` seconds, or when one is lost or the job ends."""
         await self._until(lambda: not self.missing or bool(self.lost or self._end), deadline_s)
         if self.lost:
             raise NotReady("lost while waiting for the others: " + "; ".join(f"{n}: {w}" for n, w in self.lost.items()))

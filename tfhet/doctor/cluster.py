@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import itertools
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +33,6 @@ class ClusterFacts:
     refused: str
     """Error message of the launcher about them; "" when they are right."""
     types: Mapping[str, Instance]
-    """Instance types by name."""
     unknown_types: Mapping[str, str]
     """For each type that the catalogue lacks, its error message, which lists similar names."""
     mistyped: Mapping[str, str]
@@ -200,17 +198,6 @@ def memory(facts: ClusterFacts) -> RuleAnswer:
         needed += group.hosts * given
     found = f"{needed / GIB:.1f} GiB for all hosts, {facts.memory_bytes / GIB:.1f} on this machine"
     return limited(found, "fewer hosts, workers or ranks", when=needed > facts.memory_bytes)
-
-
-@CLUSTER.rule("reserve_cpus", "the workers of a dnn host keep off these CPUs")
-def reserve(facts: ClusterFacts) -> RuleAnswer | None:
-    kept = facts.service.reserve_cpus
-    if facts.dnn is None or kept < 0 or not facts.service.dnn_host_workers:
-        return None
-    row = facts.types.get(facts.dnn.instance_type)
-    there = math.ceil(facts.dnn.cpus) if facts.dnn.cpus else row.vcpus if row else facts.cpus
-    found, what = f"{kept} of {there} CPUs of a dnn host", f"reserve_cpus {there - 1} or less, or -1"
-    return limited(f"{found}: none would be left, so none is kept", what, when=kept >= there, otherwise=found)
 
 
 @CLUSTER.rule("channels", "the job does not see a directory that does not exist")

@@ -81,7 +81,7 @@ def examine(
         loaded = software.load(env)
         here = host.look(env, loaded.gpus, directory)
         yield from software.checks(loaded, len(here.gpus))
-        yield from software.VERSIONS.checks({**versions(software.DISTRIBUTIONS), "gpus": str(len(here.gpus))})
+        yield from software.VERSIONS.checks(versions(software.DISTRIBUTIONS))
         yield from host.MACHINE.checks(here)
         yield from simulation_checks(container.probe(directory))
         if job is not None:

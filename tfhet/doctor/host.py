@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import resource
 import socket
 import tempfile
@@ -38,25 +37,17 @@ class HostFacts:
     memory_free_bytes: int
     gpus: tuple[str, ...]
     gpus_usable: int
-    """Number of GPUs that TensorFlow sees."""
     open_files: int
     """Maximum per process; 2**30 where there is no limit."""
     shm_bytes: int | None
     """Size of /dev/shm; None where it does not exist."""
     directory: str
-    """Directory for the files of simulated hosts."""
     disk_free_bytes: int
     busy_ports: tuple[str, ...]
     """An error message for each of PORTS that is in use."""
     name: str
     addresses: tuple[str, ...]
     """IPv4 addresses of the name; () where it cannot be resolved."""
-    interfaces: Mapping[str, str]
-    """IPv4 address by network interface that is up, without the loopback."""
-    default_interface: str
-    """Interface of the default route; "" without one."""
-    is_clock_in_step: bool | None
-    """Whether the clock is synchronised; None where that is not known."""
     preloaded: str
     """`LD_PRELOAD`."""
     proxies: tuple[str, ...]
@@ -86,9 +77,6 @@ def look(env: Mapping[str, str], gpus_usable: int, directory: Path | None = None
         busy_ports=_busy(PORTS),
         name=socket.gethostname(),
         addresses=_addresses(socket.gethostname()),
-        interfaces=_interfaces(),
-        default_interface=_default_interface(root),
-        is_clock_in_step=_is_clock_in_step(),
         preloaded=env.get("LD_PRELOAD", ""),
         proxies=tuple(name for name in _PROXIES if env.get(name)),
     )
@@ -139,31 +127,6 @@ def _addresses(name: str) -> tuple[str, ...]:
         return tuple(sorted({str(each[4][0]) for each in socket.getaddrinfo(name, None, socket.AF_INET)}))
     except (OSError, UnicodeError):
         return ()
-
-
-def _interfaces() -> dict[str, str]:
-    up = {name for name, stats in psutil.net_if_stats().items() if stats.isup}
-    return {
-        name: each.address
-        for name, addresses in sorted(psutil.net_if_addrs().items())
-        for each in addresses
-        if name in up and each.family == socket.AF_INET and not each.address.startswith("127.")
-    }
-
-
-def _default_interface(root: Path) -> str:
-    """Returns the interface of the kernel's route whose destination and mask are all zeros."""
-    rows = [line.split() for line in _text(root / "proc/net/route").splitlines()[1:]]
-    return next((words[0] for words in rows if words[1] == words[7] == "00000000"), "")
-
-
-def _is_clock_in_step() -> bool | None:
-    """Asks adjtimex(2), which only reads when no mode is set; None where the system does not have it."""
-    try:
-        state = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(512))
-    except (OSError, AttributeError):
-        return None
-    return None if state < 0 else state != 5  # TIME_ERROR
 
 
 MACHINE: Subject[HostFacts] = Subject("machine")
@@ -252,22 +215,6 @@ def host_name(host: HostFacts) -> RuleAnswer:
     is_loopback = all(address.startswith("127.") for address in host.addresses)
     what = "give it the address that others reach, in /etc/hosts; in a job without SageMaker: TFHET_ADDRESSES"
     return limited(f"{found}, which on every other host means that host", what, when=is_loopback, otherwise=found)
-
-
-@MACHINE.rule("addresses", "Horovod may choose one that other hosts cannot reach", "horovod/horovod#1341")
-def addresses(host: HostFacts) -> RuleAnswer:
-    listed = ", ".join(f"{name} {address}" for name, address in host.interfaces.items()) or "none"
-    used = f"; the default route uses {host.default_interface}" if host.default_interface else ""
-    what = "name the one that the hosts share: HOROVOD_GLOO_IFACE and NCCL_SOCKET_IFNAME"
-    return limited(f"{listed}{used}", what, when=len(host.interfaces) > 1, otherwise=listed)
-
-
-@MACHINE.rule("clock", "the events of several hosts are put in order by their clocks")
-def clock(host: HostFacts) -> RuleAnswer:
-    if host.is_clock_in_step is None:
-        return ok("not known whether it is synchronised")
-    found, what = "not synchronised, as the kernel says", "run chronyd or systemd-timesyncd"
-    return limited(found, what, when=not host.is_clock_in_step, otherwise="synchronised")
 
 
 @MACHINE.rule("proxies", "gRPC, which carries the batches, goes through them", "tensorflow/tensorflow#50626")

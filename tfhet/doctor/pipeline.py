@@ -32,7 +32,6 @@ class PipelineFacts:
     anatomy: Anatomy | None
     """None: it could not be built."""
     error: str = ""
-    """Why it could not be built."""
     workers: int | None = None
     """Number of workers of the data service; None: not known."""
     memory_bytes: int = 0
@@ -46,10 +45,8 @@ class PipelineFacts:
 
 
 def look(target: str, stages: str | None, workers: int | None, memory_bytes: int) -> PipelineFacts:
-    """Builds what `target` names (see `tfhet.profile.load`) and examines its graph; reads no data.
-
-    Loads TensorFlow, and runs the user's file. Raises UsageError for a target that does not exist.
-    """
+    """Builds what `target` names (see `tfhet.profile.load`) and examines its graph; reads no data. Loads TensorFlow,
+    and runs the user's file. Raises UsageError for a target that does not exist."""
     from tfhet.profile import anatomy_of, load
 
     try:

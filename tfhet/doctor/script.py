@@ -11,10 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfhet.cluster import CONTROL_PORT
 from tfhet.doctor.rule import RuleAnswer, Subject, limited, ok, wrong
 from tfhet.errors import UsageError
-from tfhet.planes.tf_service import ServiceSettings
 
 MAPPED = ("map", "interleave", "flat_map", "filter")
 """Methods of a data set that take a function."""
@@ -22,7 +20,6 @@ PYTHON_CODE = ("py_function", "numpy_function", "py_func", "from_generator")
 SAVES = ("save", "save_weights", "save_model", "ModelCheckpoint", "BackupAndRestore")
 EXCHANGES = ("DistributedOptimizer", "DistributedGradientTape", "PartialDistributedGradientTape", "allreduce")
 BROADCASTS = ("BroadcastGlobalVariablesCallback", "broadcast_variables", "BroadcastGlobalVariablesHook", "load_model")
-LISTENS = ("bind", "DispatchServer", "DispatcherConfig", "WorkerServer", "WorkerConfig", "create_server", "HTTPServer")
 
 
 @dataclass(frozen=True)
@@ -32,16 +29,11 @@ class Call:
     line: int
     keywords: frozenset[str]
     """Names of its keyword arguments; `**` where there may be others."""
-    numbers: frozenset[int]
-    """Whole numbers among its arguments."""
     arguments: int
-    """Number of positional arguments."""
     is_rank_dependent: bool
     """Whether it is under an `if` that asks for the rank."""
     is_mapped: bool
     """Whether it is in a function that a data set maps."""
-    text: str
-    """Its arguments, as written."""
 
     @property
     def last(self) -> str:
@@ -54,7 +46,6 @@ class ScriptFacts:
     path: str
     calls: tuple[Call, ...] = ()
     imports: frozenset[str] = frozenset()
-    """Full names of all that it imports."""
     error: str = ""
     """Why Python cannot read it; "" when it can."""
 
@@ -114,7 +105,6 @@ class _Reader:
     names: dict[str, str]
     """Full name by local name."""
     mapped: set[str]
-    """Names of functions that a data set maps."""
 
     def calls(self, node: ast.AST, by_rank: bool = False, inside: bool = False) -> Iterator[Call]:
         """Yields the calls below a node. by_rank: under an `if` that asks for the rank; inside: a mapped function."""
@@ -130,18 +120,8 @@ class _Reader:
             yield from self.calls(child, by_rank or (asks and child is not test), is_mapped)
 
     def _call(self, node: ast.Call, by_rank: bool, inside: bool) -> Call:
-        values = [*node.args, *(keyword.value for keyword in node.keywords)]
-        constants = (each.value for value in values for each in ast.walk(value) if isinstance(each, ast.Constant))
-        return Call(
-            name=self._name(node.func),
-            line=node.lineno,
-            keywords=frozenset(keyword.arg or "**" for keyword in node.keywords),
-            numbers=frozenset(value for value in constants if type(value) is int),
-            arguments=len(node.args),
-            is_rank_dependent=by_rank,
-            is_mapped=inside,
-            text=", ".join(ast.unparse(value) for value in values),
-        )
+        keywords = frozenset(keyword.arg or "**" for keyword in node.keywords)
+        return Call(self._name(node.func), node.lineno, keywords, len(node.args), by_rank, inside)
 
     def _name(self, node: ast.expr) -> str:
         if isinstance(node, ast.Name):
@@ -243,25 +223,6 @@ def layers(facts: ScriptFacts) -> RuleAnswer:
     calls = [call for call in facts.calls if call.is_mapped and call.last.startswith("Random") and "keras" in call.name]
     found = f"{_names(calls)} is made in a mapped function ({_lines(calls)}), which raises ValueError"
     return wrong(found, "make the layer once, outside of it", when=calls, otherwise="none is made in a mapped function")
-
-
-@SCRIPT.rule("fixed seeds", "without sharding a fixed seed makes every worker send the same batches")
-def seeds(facts: ScriptFacts) -> RuleAnswer | None:
-    if not any("'off'" in call.text for call in _distributes(facts)):
-        return None
-    seeded = [call for call in facts.named("shuffle") if "seed" in call.keywords and "seed=None" not in call.text]
-    seeded += [call for call in facts.named("set_seed") if call.numbers]
-    found = f"sharding off and a fixed seed ({_lines(seeded)})"
-    return limited(found, "omit the seed, or sharding='dynamic'", when=seeded, otherwise="none is fixed")
-
-
-@_text_rule("ports of the script", "the launcher of its host listens at 16000, 6000 and 6001")
-def listens(facts: ScriptFacts) -> RuleAnswer:
-    taken = {CONTROL_PORT, ServiceSettings.dispatcher_port, ServiceSettings.worker_port}
-    calls = [call for call in facts.named(*LISTENS) if call.numbers & taken]
-    numbers = ", ".join(str(number) for number in sorted(taken) if any(number in call.numbers for call in calls))
-    what = "take other ports, or give the launcher --control_port, --dispatcher_port, --worker_port"
-    return wrong(f"it listens at {numbers} ({_lines(calls)})", what, when=calls, otherwise="none of the launcher's")
 
 
 def _distributes(facts: ScriptFacts) -> list[Call]:

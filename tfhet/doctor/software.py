@@ -46,10 +46,7 @@ _HOROVOD = (
     ("nccl", "Horovod with NCCL", "ranks on GPUs", "HOROVOD_GPU_OPERATIONS=NCCL"),
 )
 _TENSORFLOWS = ("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tf-nightly")
-DISTRIBUTIONS = (
-    *(*_TENSORFLOWS, "keras", "horovod", "tensorflow-addons", "numpy", "protobuf", "setuptools", "tensorboard"),
-    *("nvidia-cudnn-cu11", "nvidia-cudnn-cu12", "nvidia-cudnn-cu13"),
-)
+DISTRIBUTIONS = (*_TENSORFLOWS, "keras", "horovod", "tensorflow-addons", "numpy", "protobuf")
 """Packages that the rules about versions ask for."""
 
 
@@ -60,7 +57,6 @@ class Loaded:
     tensorflow_error: str = ""
     horovod_error: str = ""
     gpus: int = 0
-    """Number of GPUs that TensorFlow can use."""
     horovod: frozenset[str] = frozenset()
     """Parts that Horovod was built with: gloo, mpi, nccl."""
 
@@ -91,10 +87,8 @@ def load(env: Mapping[str, str]) -> Loaded:
 
 
 def checks(loaded: Loaded, gpus: int, installed: Mapping[str, str] | None = None) -> Iterator[Check]:
-    """Yields the checks of Python and each package.
-
-    gpus: number in the machine, whether TensorFlow sees them or not. installed: version by distribution; None: look.
-    """
+    """Yields the checks of Python and each package. gpus: number in the machine, whether TensorFlow sees them or not.
+    installed: version by distribution; None: look."""
     there = versions((*_PACKAGES, "tensorflow", "keras", "horovod")) if installed is None else installed
     yield _check("Python", platform.python_version(), "everything needs it", is_needed=True)
     found, what = f"{there.get('tensorflow', 'not installed')}, Keras {there.get('keras', 'not installed')}", ""
@@ -130,7 +124,6 @@ def _check(name: str, found: str, needed_for: str, what_to_do: str = "", *, is_n
 
 
 Versions = Mapping[str, str]
-"""Installed version by distribution; the number of GPUs is the version of `gpus`."""
 Number = tuple[int, ...]
 Conflict = tuple[Callable[..., RuleAnswer], str]
 """`limited` or `wrong`, and what to do."""
@@ -189,20 +182,8 @@ def _protobuf(tensorflow: Number, protobuf: Number) -> Conflict | None:
     return (limited, "pip install 'protobuf>=4.25,<5': version 4 is faster") if protobuf < (4,) else None
 
 
-@_pair("TensorBoard and setuptools", "TensorBoard imports pkg_resources", "tensorflow/tensorboard#7107")
-def _setuptools(tensorboard: Number, setuptools: Number) -> Conflict | None:
-    return (limited, "pip install 'setuptools<82'") if setuptools >= (82,) and tensorboard < (2, 21) else None
-
-
 @VERSIONS.rule("one TensorFlow", "several hold the same files: which one runs is a matter of chance")
 def one_tensorflow(versions: Versions) -> RuleAnswer | None:
     there = [name for name in _TENSORFLOWS if name in versions]
     what = f"pip uninstall {' '.join(there)}, then install one of them"
     return limited(", ".join(there), what, when=len(there) > 1) if there else None
-
-
-@VERSIONS.rule("CUDA without GPU", "data hosts download gigabytes more with the image before they start")
-def cuda(versions: Versions) -> RuleAnswer | None:
-    there = ", ".join(name for name in versions if name.startswith("nvidia-cudnn"))
-    what, has_gpus = "on data hosts: pip install tensorflow without [and-cuda]", versions.get("gpus", "0") != "0"
-    return limited(f"{there} and no GPU", what, when=not has_gpus, otherwise=there) if there else None

@@ -35,9 +35,7 @@ METRICS: Mapping[str, str] = {
     "gpu_memory_pct": "GPUMemoryUtilization",
     "disk_pct": "DiskUtilization",
 }
-"""CloudWatch's name of each field."""
 _QUERIES = 500
-"""Maximum number of queries in one call."""
 _DAY_S = 86400
 
 
@@ -86,10 +84,8 @@ def examine(
     known: catalogue.Catalogue | None = None,
     clock: clocks.Clock = clocks.SYSTEM,
 ) -> Examined:
-    """Gathers and diagnoses. sagemaker, logs, cloudwatch: boto3's clients of these services.
-
-    Raises UsageError for a job that is not there, or without the right to see it; NotReady when AWS does not answer.
-    """
+    """Gathers and diagnoses. sagemaker, logs, cloudwatch: boto3's clients of these services. Raises UsageError for a
+    job that is not there, or without the right to see it; NotReady when AWS does not answer."""
     aws, known = Patient(clock), known or catalogue.default()
     state = JobState.ask(job_name, sagemaker, aws)
     heard = Heard()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import Any
 
 from tfhet.follow.heard import Heard, cluster_of
 from tfhet.follow.state import COMPLETED, JobCost, JobState, usd_per_million
@@ -15,10 +15,8 @@ _EXIT_CODE = re.compile(r"exit ?code:? *(\d{1,3})", re.IGNORECASE)
 
 def summary_of(state: JobState, heard: Heard, cost: JobCost) -> RunSummary:
     """Returns the run as far as it is known. A sample of its step times is the mean of the steps between metric lines.
-
-    The first of several metric lines, in whose steps graphs are traced, is left out of the times.
-    """
-    timed = Timed.of(heard.steps)
+    The first of several metric lines, in whose steps graphs are traced, is left out of the times."""
+    times = _times(heard.steps)
     batch = state.hyperparameter("batch_size") or state.hyperparameter("batch-size") or ""
     return RunSummary(
         name=state.name,
@@ -33,11 +31,7 @@ def summary_of(state: JobState, heard: Heard, cost: JobCost) -> RunSummary:
         steps=max(heard.metrics, default=None),
         batch_size=int(batch) if batch.isdecimal() else None,
         ranks=max((line.ranks for line in heard.introduced.values()), default=0) or None,
-        step_ms=timed.step_ms,
-        wait_ms=timed.wait_ms,
         step_parts_ms=heard.parts_ms,
-        wait_pct=timed.wait_pct,
-        examples_per_s=timed.examples_per_s,
         first_batch_s=heard.first_batch_s,
         epochs=tuple(heard.epochs[epoch] for epoch in sorted(heard.epochs)),
         restarts=heard.restarts if heard.introduced else None,
@@ -45,35 +39,29 @@ def summary_of(state: JobState, heard: Heard, cost: JobCost) -> RunSummary:
         failure_reason=state.failure_reason,
         billable_s=cost.billable_s,
         usd=cost.usd,
-        usd_per_million_examples=usd_per_million(state, cost, timed.examples_per_s),
+        usd_per_million_examples=usd_per_million(state, cost, times.get("examples_per_s")),
         metrics=_quality(state, heard),
+        **times,
     )
 
 
-@dataclass(frozen=True)
-class Timed:
-    """The times of steps, from the means that metric lines give; each mean counts as long as its steps took."""
-
-    step_ms: Spread | None = None
-    wait_ms: Spread | None = None
-    wait_pct: float | None = None
-    examples_per_s: float | None = None
-
-    @classmethod
-    def of(cls, steps: list[MetricLine]) -> Timed:
-        """Returns the times of metric lines in order, without the first line where there are more."""
-        if not steps:
-            return cls()
-        lines = steps[1:] or steps
-        counts = [after.step - before.step for before, after in zip(steps, steps[1:], strict=False)] or [steps[0].step]
-        step_ms = Spread.of([line.step_ms for line in lines])
-        wait_ms = Spread.of([line.step_ms * line.wait_pct / 100 for line in lines])
-        pairs = [(line, count * line.step_ms) for line, count in zip(lines, counts, strict=True)]
-        whole_ms = sum(weight for _, weight in pairs)
-        if not whole_ms > 0:
-            return cls(step_ms, wait_ms)
-        wait_pct = sum(line.wait_pct * weight for line, weight in pairs) / whole_ms
-        return cls(step_ms, wait_ms, wait_pct, sum(line.examples_per_s * weight for line, weight in pairs) / whole_ms)
+def _times(steps: list[MetricLine]) -> dict[str, Any]:
+    """Returns the times as fields of a RunSummary, from the means that metric lines give, without the first line where
+    there are more; each mean counts as long as its steps took."""
+    if not steps:
+        return {}
+    lines = steps[1:] or steps
+    counts = [after.step - before.step for before, after in zip(steps, steps[1:], strict=False)] or [steps[0].step]
+    found: dict[str, Any] = {
+        "step_ms": Spread.of([line.step_ms for line in lines]),
+        "wait_ms": Spread.of([line.step_ms * line.wait_pct / 100 for line in lines]),
+    }
+    pairs = [(line, count * line.step_ms) for line, count in zip(lines, counts, strict=True)]
+    whole_ms = sum(weight for _, weight in pairs)
+    if whole_ms > 0:
+        for name in ("wait_pct", "examples_per_s"):
+            found[name] = sum(getattr(line, name) * weight for line, weight in pairs) / whole_ms
+    return found
 
 
 def _exit_code(state: JobState, heard: Heard) -> int | None:

@@ -36,9 +36,7 @@ class Followed:
     """The result of following a job."""
 
     summary: RunSummary
-    """Summary of the run, as far as it was followed."""
     folder: RunFolder
-    """The folder with the summary and a log for each host."""
 
     @property
     def exit_code(self) -> int:

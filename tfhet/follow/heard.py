@@ -32,7 +32,6 @@ class Heard:
     """As `RunSummary.step_parts_ms`."""
     first_batch_s: float | None = None
     restarts: int = 0
-    """Number of restarts of processes of the data service."""
 
     @property
     def introduced(self) -> dict[str, messages.HostLine]:
@@ -72,10 +71,8 @@ class Heard:
 
 
 def placed(groups: Sequence[InstanceGroup], known: Mapping[str, str], hosts: Collection[str]) -> dict[str, str]:
-    """Returns the group of each of `hosts`, where it is clear. known: the groups that launchers named, by host.
-
-    Where a single group lacks hosts, it has all hosts whose group is not known.
-    """
+    """Returns the group of each of `hosts`, where it is clear. known: the groups that launchers named, by host. Where a
+    single group lacks hosts, it has all hosts whose group is not known."""
     names = {group.name for group in groups}
     found = {host: group for host, group in known.items() if group in names}
     lacking = [group.name for group in groups if list(found.values()).count(group.name) < group.count]

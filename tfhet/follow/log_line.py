@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from tfhet.clock import Clock
 
 WINDOW_S = 5.0
-"""Seconds for which `LogWindow` waits for late lines."""
 _HOST = re.compile(r"(algo-\d+)(?:-|$)")
 
 
@@ -32,10 +31,8 @@ def host_of(stream: str) -> str:
 
 
 class LogWindow:
-    """Holds lines for `window_s` and returns them in the order of their times; lines of one time as they were added.
-
-    A line that comes after younger ones were returned is returned at once.
-    """
+    """Holds lines for `window_s` and returns them in the order of their times; lines of one time as they were added. A
+    line that comes after younger ones were returned is returned at once."""
 
     def __init__(self, clock: Clock, window_s: float = WINDOW_S):
         self._clock, self._window_s = clock, window_s

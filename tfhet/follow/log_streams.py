@@ -43,10 +43,8 @@ class LogStreams:
         self._fresh: list[LogLine] = []
 
     def read(self) -> list[LogLine]:
-        """Returns the lines that came since the last call, by stream and time. Raises as `Patient` does.
-
-        Lines that were read before a call was interrupted are returned by the next one.
-        """
+        """Returns the lines that came since the last call, by stream and time. Raises as `Patient` does. Lines that
+        were read before a call was interrupted are returned by the next one."""
         for name in self._names():
             self._read(name, self._taken.setdefault(name, Counter()))
         fresh, self._fresh = self._fresh, []

@@ -127,10 +127,9 @@ class JobState:
 
 @dataclass(frozen=True)
 class JobCost:
-    """The cost of a training job: seconds, and money where the prices are known."""
+    """The cost of a training job: seconds that each instance is charged for, and money where prices are known."""
 
     billable_s: float
-    """Seconds that each instance is charged for."""
     usd_per_hour: float | None
     """Price of all instances; None where one is not known."""
     is_at_most: bool
@@ -161,10 +160,8 @@ def cost_of(state: JobState, cluster: Mapping[str, Mapping[str, Any]], price_of:
 
 
 def training_prices(region: str) -> PriceOf:
-    """Returns the prices on demand of instances in training jobs; EC2's, which are lower, do not count.
-
-    The result raises UsageError for a type that the catalogue does not know.
-    """
+    """Returns the prices on demand of instances in training jobs; EC2's, which are lower, do not count. The result
+    raises UsageError for a type that the catalogue does not know."""
     known = catalogue.default()
     return lambda name: known.price(name, region, catalogue.TRAINING)
 

@@ -34,9 +34,7 @@ PATIENCE_S = 5.0
 
 def main(argv: Sequence[str] | None = None, env: Mapping[str, str] | None = None) -> int:
     """Runs the launcher and returns the exit code. Wrong use ends it at once, with the reason in the failure file.
-
-    Without `argv` this process is the launcher's own, about to exit: a signal can no longer change its code.
-    """
+    Without `argv` this process is the launcher's own, about to exit: a signal can no longer change its code."""
     if argv is None:
         name_process(LAUNCHER_NAME)  # PID 1 of the container finds the launchers by this name when it passes a stop on
     env = environment() if env is None else env
@@ -68,9 +66,7 @@ async def then_ignore_stops(running: Awaitable[int]) -> int:
 
 def ranks_to_start(env: Mapping[str, str], settings: LaunchSettings) -> tuple[Rank, ...]:
     """The ranks of this host whose launchers this one has to start; () when it is the rank itself, or on a data host.
-
-    Hosts count in the dnn group's order, as many ranks on each. Raises ClusterError and UsageError.
-    """
+    Hosts count in the dnn group's order, as many ranks on each. Raises ClusterError and UsageError."""
     identity = identify(env)
     parts = roles(identity, settings.groups, known_roles(settings))
     if not parts.current.trains:

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-from tfhet.control import LinkClient, Message, Secret
+from tfhet.control import LinkClient, Message
 from tfhet.deadline import Deadline
 from tfhet.errors import ClusterError, NotReady
 from tfhet.launch.assignment import Assignment
@@ -18,7 +18,7 @@ from tfhet.messages import MessageError, UnknownKind, link
 class Follower:
     """The link as a follower sees it."""
 
-    def __init__(self, assignment: Assignment, secret: Secret, *, on_stop: Callable[[], None] = lambda: None):
+    def __init__(self, assignment: Assignment, *, on_stop: Callable[[], None] = lambda: None):
         """on_stop: called when the script of this host has to stop."""
         place, settings = assignment.place, assignment.settings
         self._assignment, self._place, self._settings = assignment, place, settings
@@ -30,7 +30,7 @@ class Follower:
             place.member,
             place.leader_address,
             place.ports.control,
-            secret,
+            assignment.secret,
             settings.lease_s,
             on_message=self._heard,
             on_end=lambda code, cause: self._decide(JobResult(code, cause)),

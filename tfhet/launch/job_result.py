@@ -15,7 +15,6 @@ from tfhet.process import describe_exit
 from tfhet.record import TIMELINE_FOLDER, RunFolder
 
 LOG_LIMIT = 2000
-"""Characters of log that travel with a job result."""
 FAILURE_LIMIT = 1024
 """Characters of the failure file that SageMaker shows."""
 STARTS_WITHIN_S = 10.0

@@ -72,16 +72,14 @@ class Launcher:
         stopped: asyncio.Future[JobResult] = asyncio.get_running_loop().create_future()
         for number in STOP_SIGNALS:
             asyncio.get_running_loop().add_signal_handler(number, self._ask_to_stop, stopped, number, number.name)
-        secret = self.assignment.secret
         self.say(self._introduction())
         self.say(str(self._host_line()))
         on_stop = self._script.request_stop
         if place.is_leader:
-            link: Link = Leader(
-                self.assignment, self._side, secret, self._observe, on_stop=on_stop, on_host_lost=self._say_host_lost
-            )
+            on_host_lost = self._say_host_lost
+            link: Link = Leader(self.assignment, self._side, self._observe, on_stop=on_stop, on_host_lost=on_host_lost)
         else:
-            link = Follower(self.assignment, secret, on_stop=on_stop)
+            link = Follower(self.assignment, on_stop=on_stop)
         self._link = link
         beside = [
             asyncio.create_task(self._watch_source(stopped), name="source of ranks"),
@@ -263,14 +261,11 @@ class Launcher:
         part = "delivers data" if place.roles.current is DATA else f"role {place.roles.current.name}"
         if rank is not None and source is not None:
             part = f"rank {rank.rank} of {rank.size} ({source.words})"
-        weak = (
-            "; secret derived from the job's name (set TFHET_SECRET for a real one)"
-            if self.assignment.secret.derived
-            else ""
-        )
+        weak = "; secret derived from the job's name (set TFHET_SECRET for a real one)"
         facts = ", ".join(f"{name} {value}" for name, value in self._side.facts.items())
         plane = f"data plane {self.assignment.plane.name}" + (f" ({facts})" if facts else "")
-        return f"{place.mode} job: {part}, {plane}, group {place.identity.current_group}{weak}"
+        said = f"{place.mode} job: {part}, {plane}, group {place.identity.current_group}"
+        return said + weak if self.assignment.secret.derived else said
 
     def _host_line(self) -> HostLine:
         role, group = self.place.roles.current.name, self.place.identity.current_group

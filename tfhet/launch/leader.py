@@ -10,7 +10,7 @@ from typing import Any
 
 from tfhet.clock import SYSTEM
 from tfhet.cluster import job_name
-from tfhet.control import LinkServer, Message, Secret
+from tfhet.control import LinkServer, Message
 from tfhet.deadline import Deadline, in_thread, later
 from tfhet.errors import NotReady, shown
 from tfhet.events import Event, Observer
@@ -36,7 +36,6 @@ class Leader:
         self,
         assignment: Assignment,
         side: LauncherSide,
-        secret: Secret,
         observer: Observer,
         *,
         on_stop: Callable[[], None] = lambda: None,
@@ -59,7 +58,7 @@ class Leader:
         self._observer = observer
         self._server = LinkServer(
             self.place.followers,
-            secret,
+            assignment.secret,
             assignment.settings.lease_s,
             on_message=self._heard,
             on_lost=self._lost,
@@ -254,10 +253,8 @@ class Leader:
         self._gone(member, f"it left {why}", code or 1, f"{member} left before the end {why}")
 
     def _gone(self, member: str, reason: str, code: int, cause: str) -> None:
-        """Goes on without a host that serves data, because of `reason`; else ends the job with `code` and `cause`.
-
-        The launcher of a rank that has stopped in order is no longer needed by a job that stops.
-        """
+        """Goes on without a host that serves data, because of `reason`; else ends the job with `code` and `cause`. The
+        launcher of a rank that has stopped in order is no longer needed by a job that stops."""
         if self._begun and member in self._assignment.serving_hosts and not self._result.done():
             self._without(member, reason)
         elif member not in self._stopped:

@@ -131,10 +131,8 @@ def metrics_of(
 
 
 def labels(place: Place) -> dict[str, str]:
-    """Labels of all metrics; those that this host does not have are omitted.
-
-    The job's name is `training_job`, because Prometheus uses `job` for the scrape configuration.
-    """
+    """Labels of all metrics; those that this host does not have are omitted. The job's name is `training_job`, because
+    Prometheus uses `job` for the scrape configuration."""
     every = {
         "training_job": job_name(place.env),
         "group": place.identity.current_group,

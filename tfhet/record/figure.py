@@ -23,7 +23,6 @@ class Figure:
     unit: str
     """Unit of `value`, `low`, `high` and `samples`: `us`, `ms`, `x`, `%`, ..."""
     n: int
-    """Number of samples."""
     against: str | None = None
     """The other side of a ratio or difference, in words; None for an absolute number."""
     samples: tuple[float, ...] = ()
@@ -67,9 +66,7 @@ class Spread:
 
     median: float
     p10: float
-    """10th percentile."""
     p90: float
-    """90th percentile."""
     samples: tuple[float, ...] = ()
     """Raw samples in the order in which they were taken; empty where they were not kept."""
 

@@ -61,10 +61,8 @@ class RunFolder:
         return RunSummary.from_json(read_json(self.summary_path, KIND), str(self.summary_path))
 
     def write_event(self, event: Event) -> None:
-        """Appends one line to `events.jsonl`. Can be used as an Observer, by several processes at once.
-
-        Each line is a single write to a file opened for appending, so lines of different processes do not mix.
-        """
+        """Appends one line to `events.jsonl`. Can be used as an Observer, by several processes at once. Each line is a
+        single write to a file opened for appending, so lines of different processes do not mix."""
         _append(self.events_path, _line(event.as_json()).encode("utf-8", "backslashreplace"))  # as `write_text`
 
     def write_log(self, host: str, lines: bytes) -> None:
@@ -72,10 +70,8 @@ class RunFolder:
         _append(self.log_path(host), lines)
 
     def events(self) -> list[dict[str, Any]]:
-        """All events so far in the order of time, as JSON objects: the run's own and those of its hosts.
-
-        Lines that were cut short or are not JSON are left out.
-        """
+        """All events so far in the order of time, as JSON objects: the run's own and those of its hosts. Lines that
+        were cut short or are not JSON are left out."""
         found = list(_events(self.events_path))
         joined = {_identity(event) for event in found}
         for path in self.host_events().values():
@@ -87,27 +83,21 @@ class RunFolder:
         return {path.parts[-5]: path for path in sorted(self.path.glob(_HOST_EVENTS))}
 
     def join_events(self) -> Path | None:
-        """Writes all events into `events.jsonl`, whole or not at all; returns None when there are none.
-
-        Call it after the run: events written meanwhile could be lost. Raises OSError.
-        """
+        """Writes all events into `events.jsonl`, whole or not at all; returns None when there are none. Call it after
+        the run: events written meanwhile could be lost. Raises OSError."""
         found = self.events()
         return write_text(self.events_path, "".join(map(_line, found))) if found else None
 
     def timeline(self) -> Timeline:
-        """The timeline: `timeline.jsonl`, or the files of the hosts as far as they are written.
-
-        Raises UsageError for another schema, DataError for a file that is no timeline.
-        """
+        """The timeline: `timeline.jsonl`, or the files of the hosts as far as they are written. Raises UsageError for
+        another schema, DataError for a file that is no timeline."""
         if self.timeline_path.exists():
             return Timeline.read(self.timeline_path)
         return Timeline.join(path for place in _TIMELINE_FILES for path in sorted(self.path.glob(place)))
 
     def join_timeline(self) -> Path | None:
-        """Writes `timeline.jsonl` from the files of the hosts; returns None when they are empty. Raises OSError.
-
-        Call it after the run: later entries are not added.
-        """
+        """Writes `timeline.jsonl` from the files of the hosts; returns None when they are empty. Raises OSError. Call
+        it after the run: later entries are not added."""
         found = self.timeline()
         return None if found.is_empty else found.write(self.timeline_path)
 

@@ -23,10 +23,8 @@ _WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 def json_value(value: Any) -> Any:
-    """`value` as JSON holds it: mappings with string keys, lists, finite numbers, strings, booleans and None.
-
-    NumPy scalars and arrays become numbers and lists, objects with `to_json` what it returns, all others their text.
-    """
+    """`value` as JSON holds it: mappings with string keys, lists, finite numbers, strings, booleans and None. NumPy
+    scalars and arrays become numbers and lists, objects with `to_json` what it returns, all others their text."""
     match value:
         case None | bool() | str():
             return value
@@ -53,10 +51,8 @@ def json_number(value: Any) -> Any:
 
 
 def write_text(path: Path, content: str) -> Path:
-    """Writes `content` (UTF-8) to `path` and makes its folders. A reader finds the old file or the new one, whole.
-
-    A lone surrogate, which UTF-8 cannot encode (from a file name that is not UTF-8), is written as a JSON escape.
-    """
+    """Writes `content` (UTF-8) to `path` and makes its folders. A reader finds the old file or the new one, whole. A
+    lone surrogate, which UTF-8 cannot encode (from a file name that is not UTF-8), is written as a JSON escape."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.tmp")

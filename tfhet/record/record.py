@@ -61,10 +61,8 @@ class Record:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any], where: str = "") -> Record:
-        """The inverse of `to_json`. where: path for error messages.
-
-        Raises UsageError for another schema version, and DataError for a field that is missing or of the wrong type.
-        """
+        """The inverse of `to_json`. where: path for error messages. Raises UsageError for another schema version, and
+        DataError for a field that is missing or of the wrong type."""
         check_schema(content, KIND, SCHEMA, where)
         if not isinstance(content.get("figures"), Mapping):
             raise DataError(f"{KIND} {where}: `figures` (an object) is missing", where or None)

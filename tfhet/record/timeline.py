@@ -37,10 +37,8 @@ class Timeline:
 
     @classmethod
     def join(cls, paths: Iterable[Path]) -> Timeline:
-        """The entries of several files on the leader's clock.
-
-        Times of a host are corrected by its offset with the smallest error, if that offset exceeds its error.
-        """
+        """The entries of several files on the leader's clock. Times of a host are corrected by its offset with the
+        smallest error, if that offset exceeds its error."""
         found = cls.of(each for path in paths for each in _entries(path))
         clocks: dict[str, ClockOffset] = {}
         for each in found.clocks:

@@ -21,16 +21,10 @@ class Bar:
 
     name: str
     value: str
-    """The value with its unit."""
     at: float
     low: float
-    """Lower end of the interval."""
     high: float
-    """Upper end of the interval; `low` where there is none."""
     words: str
-    """Value, interval and samples in one line."""
-    mark: str
-    """How it is drawn, colour apart: `solid`, `hollow` or `dashed`."""
     limit: float | None
     """Place of a limit of the value; None without one."""
 
@@ -52,13 +46,12 @@ def bar_chart(
     title: str,
     figures: Mapping[str, Figure],
     *,
-    marks: Mapping[str, str] | None = None,
     limits: Mapping[str, float] | None = None,
     is_linear: bool = False,
 ) -> BarChart | None:
     """The bars of `figures`, which share one unit; None when none of them is finite.
 
-    marks: how a bar is drawn, by name. limits: a value that the figure cannot exceed, by name; the axis includes it.
+    limits: a value that the figure cannot exceed, by name; the axis includes it.
     is_linear: values far apart are bars too, since they are parts of one whole.
     What is not finite is left out and counted in the note.
     """
@@ -87,7 +80,6 @@ def bar_chart(
             low=axis.at(ends[name][0]),
             high=axis.at(ends[name][1]),
             words=in_words(name, figure),
-            mark=(marks or {}).get(name, "solid"),
             limit=axis.at(limits[name]) if name in limits else None,
         )
         for name, figure in shown.items()

@@ -105,9 +105,7 @@ def line_chart(
     marks: Mapping[str, Sequence[int]] | None = None,
 ) -> LineChart | None:
     """The chart of `samples` in order; `top` fixes the upper end of the axis (100 for percent). None without samples.
-
-    Samples that are not finite are left out and counted in the note. marks: the indices to mark, by what they are.
-    """
+    Samples that are not finite are left out and counted in the note. marks: the indices to mark, by what they are."""
     steps = [index for index, value in enumerate(samples) if abs(value) < MOST]
     if not steps:
         return None

@@ -34,7 +34,6 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     top.add_argument("run_dir", type=Path, metavar="RUN_DIR")
     top.add_argument("--once", action="store_true", help="one picture, and end")
     top.add_argument("--every_s", "--every-s", type=float, default=1.0, metavar="S", help="look again (default 1)")
-    top.add_argument("--stale_s", "--stale-s", type=float, default=60.0, metavar="S", help="of silence (default 60)")
     top.set_defaults(run=run_top)
 
 
@@ -94,5 +93,5 @@ def run_top(args: argparse.Namespace) -> int:
     from tfhet.record import RunFolder
     from tfhet.report.live import top
 
-    check_positive(args, "every_s", "stale_s")
-    return top(RunFolder(args.run_dir), sys.stdout, once=args.once, every_s=args.every_s, stale_s=args.stale_s)
+    check_positive(args, "every_s")
+    return top(RunFolder(args.run_dir), sys.stdout, once=args.once, every_s=args.every_s)

@@ -18,10 +18,8 @@ PriceOf = Callable[[str], Price | None]
 
 
 def prices_in(region: str, runs: Iterable[RunSummary]) -> PriceOf:
-    """The prices of the market that knows most of the runs' types: those of two markets are not to be compared.
-
-    Raises UsageError for an unknown region.
-    """
+    """The prices of the market that knows most of the runs' types: those of two markets are not to be compared. Raises
+    UsageError for an unknown region."""
     known = catalogue.default()
     if region not in known.regions():
         unknown("region", region, known.regions())
@@ -88,10 +86,8 @@ def bill(summary: RunSummary, price_of: PriceOf | None) -> Bill:
 
 
 def cost_rows(runs: Mapping[str, RunSummary], price_of: PriceOf | None) -> list[CostRow]:
-    """A row for each run, compared with the first.
-
-    Runs are compared per example where the number of examples in a step is known of both, else per step.
-    """
+    """A row for each run, compared with the first. Runs are compared per example where the number of examples in a step
+    is known of both, else per step."""
     rows: list[CostRow] = []
     first: tuple[float | None, float | None, int | None] | None = None
     for name, run in runs.items():

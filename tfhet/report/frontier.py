@@ -68,10 +68,8 @@ class PlanView:
 
 
 def read_plan(content: Mapping[str, Any], where: str = "") -> PlanView:
-    """The plan in a JSON object; `where` (a path) goes into the messages.
-
-    Raises UsageError for another schema version and DataError for anything but a plan.
-    """
+    """The plan in a JSON object; `where` (a path) goes into the messages. Raises UsageError for another schema version
+    and DataError for anything but a plan."""
     check_schema(content, KIND, SCHEMA, where)
     try:
         candidates = tuple(_planned(one) for one in content["candidates"])

@@ -48,9 +48,7 @@ class Given:
 
 def read_given(paths: Sequence[Path], *, profile: Path | None = None, plan: Path | None = None) -> Given:
     """Reads what `paths` name: folders of runs, summaries of runs and benchmark records, each known by its content.
-
-    Raises UsageError for a path with nothing to read or of another schema, DataError for a file that is neither.
-    """
+    Raises UsageError for a path with nothing to read or of another schema, DataError for a file that is neither."""
     runs: list[tuple[RunSummary, Path | None]] = []
     records = []
     for path in paths:

@@ -37,11 +37,10 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 class Plain:
     """A screen that writes a line for everything that is new."""
 
-    def __init__(self, out: IO[str], command: str, *, has_log: bool = False, stale_s: float = math.inf):
+    def __init__(self, out: IO[str], command: str, *, has_log: bool = False):
         """command: first word of its own lines. has_log: whether metric lines are already written by `log`."""
-        self._out, self._command, self._has_log, self._stale_s = out, command, has_log, stale_s
+        self._out, self._command, self._has_log = out, command, has_log
         self._state = ""
-        self._is_stale = False
         self._incidents = 0
         self._shown_step = -1
         self._cost_at_s, self._cost_steps = -math.inf, 0
@@ -65,10 +64,7 @@ class Plain:
             cost = f"; {picture.cost}" if picture.cost else ""
             lines.append(f"{picture.name}: {picture.state}{cost}" if self._has_log else picture.state)
             self._cost_at_s, self._cost_steps = now_s, len(picture.steps)
-        warning = stale(picture, self._stale_s)
-        if warning and not self._is_stale:
-            lines.append(warning)
-        self._state, self._is_stale, self._incidents = picture.state, bool(warning), len(picture.incidents)
+        self._state, self._incidents = picture.state, len(picture.incidents)
         self._shown_step = new[-1].step if new else self._shown_step
         for text in lines:
             self.say(text)
@@ -87,9 +83,8 @@ class Plain:
 class Redrawn:
     """A screen that draws each picture over the last one, below the log, which scrolls."""
 
-    def __init__(self, out: IO[str], stale_s: float = math.inf):
+    def __init__(self, out: IO[str]):
         self.live = Live(Text(""), console=Console(file=out), auto_refresh=False, transient=False)
-        self._stale_s = stale_s
 
     def log(self, who: str, text: str, *, is_metric: bool) -> None:
         if not is_metric:
@@ -104,7 +99,7 @@ class Redrawn:
         self.live.console.print(text, highlight=False, soft_wrap=True)
 
     def show(self, picture: Picture, now_s: float) -> None:
-        self.live.update(Group(*parts(picture, self._stale_s)), refresh=True)
+        self.live.update(Group(*parts(picture)), refresh=True)
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
@@ -119,27 +114,25 @@ Screen = Plain | Redrawn
 
 
 @contextlib.contextmanager
-def screen(out: IO[str], command: str, *, has_log: bool = False, stale_s: float = math.inf) -> Iterator[Screen]:
-    """The screen that suits `out`: redrawn on a terminal, else plain. Arguments as for `Plain`.
-
-    stale_s: seconds without a change after which it says so.
-    """
+def screen(out: IO[str], command: str, *, has_log: bool = False) -> Iterator[Screen]:
+    """The screen that suits `out`: redrawn on a terminal, else plain. Arguments as for `Plain`."""
     if out.isatty():
-        redrawn = Redrawn(out, stale_s)
+        redrawn = Redrawn(out)
         with redrawn.live:
             yield redrawn
         return
-    yield Plain(out, command, has_log=has_log, stale_s=stale_s)
+    yield Plain(out, command, has_log=has_log)
     out.flush()
 
 
-def parts(picture: Picture, stale_s: float) -> list[Table | Text]:
-    """The picture as tables and lines."""
+def parts(picture: Picture) -> list[Table]:
+    """The picture as tables."""
     now = picture.steps[-1] if picture.steps else None
     rows: list[tuple[str, object]] = [
         ("run", picture.name),
         ("state", picture.state),
         ("for", numbers.duration(picture.elapsed_s)),
+        *([] if picture.quiet_s is None else [("unchanged for", numbers.duration(picture.quiet_s))]),
         *([("cost", picture.cost)] if picture.cost else []),
         ("step", f"{now.step}, epoch {now.epoch}" if now else None),
         ("step time", f"{numbers.number(now.step_ms)} ms  {_drawn(picture.steps)}" if now else None),
@@ -149,22 +142,13 @@ def parts(picture: Picture, stale_s: float) -> list[Table | Text]:
         ("data workers", picture.workers),
         ("restarts", picture.restarts),
     ]
-    made: list[Table | Text] = [table(rows, columns=("what", "value"), header=False)]
+    made = [table(rows, columns=("what", "value"), header=False)]
     if picture.hosts:
         made.append(table(list(picture.hosts.items()), columns=("host or member", "does")))
     if last := picture.incidents[-INCIDENTS_SHOWN:]:
         title = f"faults, the last {len(last)} of {len(picture.incidents)}"
         made.append(table([[event_line(event)] for event in last], columns=(title,)))
-    if warning := stale(picture, stale_s):
-        made.append(Text(warning, style="bold"))
     return made
-
-
-def stale(picture: Picture, stale_s: float) -> str:
-    """A warning once nothing has changed for `stale_s`; "" before that."""
-    if picture.is_over or picture.quiet_s is None or picture.quiet_s <= stale_s:
-        return ""
-    return f"nothing has changed in this folder for {numbers.duration(picture.quiet_s)}: does the run still go on?"
 
 
 def step_line(step: MetricLine) -> str:
@@ -190,18 +174,12 @@ def printable(text: str) -> str:
 
 
 def top(
-    folder: RunFolder,
-    out: IO[str],
-    *,
-    once: bool = False,
-    every_s: float = 1.0,
-    stale_s: float = 60.0,
-    clock: clocks.Clock = clocks.SYSTEM,
+    folder: RunFolder, out: IO[str], *, once: bool = False, every_s: float = 1.0, clock: clocks.Clock = clocks.SYSTEM
 ) -> int:
     """Shows the run in `folder` until it ends, or Ctrl-C. The exit code: 1 when the run failed or was given up on.
 
-    once: shows one picture and returns 0. stale_s: seconds without a change after which it says so. Raises UsageError
-    where there is no folder, DataError for a summary that cannot be read.
+    once: shows one picture and returns 0. Raises UsageError where there is no folder, DataError for a summary that
+    cannot be read.
     """
     if not folder.path.is_dir():
         where = "name the folder of a run (`tfhet simulate` says it, --run-dir sets it)"
@@ -209,12 +187,12 @@ def top(
     watcher = Watcher(folder, clock)
     picture = watcher.look()
     if once:
-        for part in parts(picture, stale_s):
-            out.write(f"{part.plain}\n") if isinstance(part, Text) else show(part, out)
+        for part in parts(picture):
+            show(part, out)
         return 0
     began = clock.monotonic()
     try:
-        with screen(out, "top", stale_s=stale_s) as view:
+        with screen(out, "top") as view:
             while True:
                 view.show(picture, clock.monotonic())
                 if picture.is_over:

@@ -20,18 +20,14 @@ _ERROR = re.compile(
 
 def place_of(line: str) -> tuple[str, str]:
     """The place that a launcher put before a line, `algo-2` or `algo-2/0` (with the rank), and the rest of the line.
-
-    The place is "" where there is none. What mpirun or the simulator put before it is omitted.
-    """
+    The place is "" where there is none. What mpirun or the simulator put before it is omitted."""
     found = _PLACE.match(line)
     return (found[1], line[found.end() :]) if found else ("", line)
 
 
 def gathered(lines: Sequence[str]) -> dict[int, str]:
-    """The lines in their order, by their index, with those that several ranks printed once, as `... (2 ranks)`.
-
-    A line that one rank printed twice stays twice.
-    """
+    """The lines in their order, by their index, with those that several ranks printed once, as `... (2 ranks)`. A line
+    that one rank printed twice stays twice."""
     seen: Counter[tuple[str, str]] = Counter()
     first: dict[tuple[str, object], int] = {}
     ranks: Counter[int] = Counter()
@@ -59,9 +55,7 @@ def hue(place: str) -> str:
 
 def painted(line: str, is_coloured: bool) -> str:
     """The line with its place in the colour of its host, and red where it begins an error, which has a `!` in any case.
-
-    is_coloured: whether with escape sequences, or as plain text.
-    """
+    is_coloured: whether with escape sequences, or as plain text."""
     place, text = place_of(line)
     is_bad = is_error(text)
     text = f"! {text}" if is_bad else text

@@ -12,10 +12,8 @@ MISSING = "–"
 
 
 def number(value: float | int | None, digits: int = 3, unit: str = "") -> str:
-    """At least `digits` significant digits without an exponent where that is short: 4120, 86.1, 0.0312, 95,143.
-
-    Numbers from 10,000 on are grouped. None becomes a dash.
-    """
+    """At least `digits` significant digits without an exponent where that is short: 4120, 86.1, 0.0312, 95,143. Numbers
+    from 10,000 on are grouped. None becomes a dash."""
     if value is None:
         return MISSING
     if not math.isfinite(value):

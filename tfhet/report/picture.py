@@ -82,9 +82,8 @@ class Watcher:
             elif isinstance(found, HostLine) and found.plane.get("workers", "").isdecimal():
                 self._workers = int(found.plane["workers"][:9])
         events = [event for event in self._folder.events() if isinstance(event.get("event"), str)]
-        by_host = self._folder.host_events()
         is_over = summary is not None and summary.exit_code is not None
-        files = [*logs, *by_host.values(), self._folder.events_path, self._folder.summary_path]
+        files = [*logs, *self._folder.host_events().values(), self._folder.events_path, self._folder.summary_path]
         changed = [path.stat().st_mtime for path in files if path.is_file()]
         now, began = self._clock.wall(), events[0].get("time_s") if events else None
         elapsed_s = max(0.0, now - began) if isinstance(began, (int, float)) else None
@@ -95,7 +94,7 @@ class Watcher:
             elapsed_s=summary.duration_s if summary and is_over else elapsed_s,
             steps=[self._steps[step] for step in sorted(self._steps)],
             workers=self._workers,
-            hosts=_hosts([path.stem for path in logs], events, leader=next(iter(by_host), ""), is_over=is_over),
+            hosts=_hosts([path.stem for path in logs], events, is_over=is_over),
             restarts=sum(event["event"] == "service.restarted" for event in events),
             incidents=[event for event in events if event["event"] in INCIDENTS],
             quiet_s=max(0.0, now - max(changed)) if changed else None,
@@ -112,13 +111,10 @@ def _state(summary: RunSummary | None, events: Sequence[Mapping[str, Any]]) -> s
     return "training" if "training.started" in by_name else "starting"
 
 
-def _hosts(logs: Sequence[str], events: Sequence[Mapping[str, Any]], *, leader: str, is_over: bool) -> dict[str, str]:
-    """The state of each host. leader: the host that writes the job's events, "" where that is not known."""
+def _hosts(logs: Sequence[str], events: Sequence[Mapping[str, Any]], *, is_over: bool) -> dict[str, str]:
     found = dict.fromkeys(logs, "running")
     launchers: Sequence[str] = ()
     ended: dict[str, object] = {}
-    ranks: list[object] = []
-    ranks_there = 1
     for event in events:
         who = str(event.get("member") or event.get("host") or "")
         match event["event"]:
@@ -128,12 +124,6 @@ def _hosts(logs: Sequence[str], events: Sequence[Mapping[str, Any]], *, leader: 
                 found[who] = f"left, code {event.get('code')}"
             case "link.member_lost" | "host.lost":
                 found[who] = f"lost: {event.get('reason')}"
-            case "job.ranks" if isinstance(event.get("per_host"), int):
-                ranks_there = event["per_host"]
-            case "rank.ended" if leader:
-                ranks.append(event.get("rank"))
-                if all(rank in ranks for rank in range(ranks_there)):
-                    found[leader] = "its ranks have ended"
             case "hosts.started" if isinstance(event.get("launchers"), list):
                 launchers = [str(each) for each in event["launchers"]]
             case "host.ended":

@@ -10,8 +10,6 @@ from tfhet.errors import DataError
 from tfhet.record import Figure, Record
 from tfhet.report.bars import BarChart, bar_chart
 
-MARKS = {"data_group": "solid", "dnn_group": "dashed", "trainer": "hollow"}
-"""How the bar of a part is drawn, by where it runs."""
 _WHOLE = "profile.whole.us"
 
 
@@ -39,17 +37,13 @@ class StageCosts:
     """The whole pipeline, measured together."""
 
     def chart(self) -> BarChart | None:
-        """A bar for each part, drawn by where it ran."""
-        bars = {part.name: part.added for part in self.parts}
-        marks = {part.name: MARKS.get(part.place, "solid") for part in self.parts}
-        return bar_chart("CPU time per example that each part adds", bars, marks=marks)
+        """A bar for each part."""
+        return bar_chart("CPU time per example that each part adds", {part.name: part.added for part in self.parts})
 
 
 def stage_costs(record: Record, stages_where: Mapping[str, str]) -> StageCosts:
-    """The parts that the record of a profile holds. stages_where: where a run had each stage.
-
-    Raises DataError for any other record.
-    """
+    """The parts that the record of a profile holds. stages_where: where a run had each stage. Raises DataError for any
+    other record."""
     added = [name for name in record.figures if re.fullmatch(r"profile\..+\.us", name) and name != _WHOLE]
     details = record.details.get("parts")
     if not added or not isinstance(details, (list, tuple)) or len(details) != len(added):

@@ -173,9 +173,7 @@ def parts_of_wait(waits: Waiting) -> list[tuple[str, str]]:
 
 def run_table(summary: RunSummary, folder: Path | str | None = None) -> Table:
     """The short table of one run: its errors, step time, waiting share, throughput, where the stages ran, exit codes.
-
-    folder: the run's folder, which the last line names. What was not measured shows as a dash.
-    """
+    folder: the run's folder, which the last line names. What was not measured shows as a dash."""
     waits = Waiting.of_run(summary, RunView.of(summary, RunFolder(folder)).timeline.steps if folder else ())
     errors = [("cause", summary.cause)] if summary.cause else []
     errors += [("failed, too", failure) for failure in summary.failures]
@@ -236,10 +234,8 @@ _RATIOS = ("step time, median (ms)", "examples/s", "USD per million examples")
 
 
 def compare(named: Mapping[str, RunSummary]) -> Table:
-    """Runs side by side, a column each, under the names given. Ratios are against the first.
-
-    Lines that no run measured are left out. Raises UsageError when there is no run.
-    """
+    """Runs side by side, a column each, under the names given. Ratios are against the first. Lines that no run measured
+    are left out. Raises UsageError when there is no run."""
     if not named:
         raise UsageError("compare: give at least one run")
     runs = list(named.values())

@@ -23,18 +23,12 @@ from tfhet.telemetry.host_counters import host_counters
 from tfhet.telemetry.metric import METRICS, UP, Metric, emf_line, training_metrics
 from tfhet.telemetry.sampler import Sampler
 from tfhet.telemetry.tensorboard import ScalarFile, write_scalars
-from tfhet.telemetry.timeline_summary import (
-    host_summaries,
-    process_summaries,
-    rank_summaries,
-    timeline_json,
-    timeline_tables,
-)
+from tfhet.telemetry.timeline_summary import process_summaries, rank_summaries, timeline_json, timeline_tables
 from tfhet.telemetry.trace import chrome_trace, write_chrome_trace
 
 # fmt: off
 __all__ = [
     "METRICS", "UP", "GpuMonitor", "Metric", "Sampler", "ScalarFile", "chrome_trace", "emf_line", "gpu_count",
-    "host_counters", "host_summaries", "process_summaries", "rank_summaries", "serve_metrics", "timeline_json",
+    "host_counters", "process_summaries", "rank_summaries", "serve_metrics", "timeline_json",
     "timeline_tables", "training_metrics", "write_chrome_trace", "write_scalars",
 ]

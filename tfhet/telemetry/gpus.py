@@ -10,16 +10,13 @@ from pathlib import Path
 from typing import Any
 
 GPU_PERIOD_S = 1.0
-"""Interval between two readings of the GPUs."""
 GPU_DRIVER = Path("/proc/driver/nvidia/gpus")
 """Folder of the driver with one entry per GPU; in a container, per GPU that the container may use."""
 
 
 def gpu_count(env: Mapping[str, str], driver: Path = GPU_DRIVER) -> int:
-    """Number of GPUs that a process with these variables may use.
-
-    The first source that is present decides: `CUDA_VISIBLE_DEVICES`, `SM_NUM_GPUS`, the driver.
-    """
+    """Number of GPUs that a process with these variables may use. The first source that is present decides:
+    `CUDA_VISIBLE_DEVICES`, `SM_NUM_GPUS`, the driver."""
     visible = env.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         names = [name.strip() for name in visible.split(",")]

@@ -87,10 +87,8 @@ def host_counters() -> HostCounters:
 
 
 def _file(tree: Path, place: str | None, name: str) -> Path | None:
-    """The file `name` of the group at `place` in a tree, or of the tree's root; None where neither has it.
-
-    The root is right in a container that reads its group's place on the machine but is shown that group as the root.
-    """
+    """The file `name` of the group at `place` in a tree, or of the tree's root; None where neither has it. The root is
+    right in a container that reads its group's place on the machine but is shown that group as the root."""
     places = [] if place is None else [tree / place.lstrip("/") / name, tree / name]
     return next((path for path in places if path.is_file()), None)
 

@@ -15,9 +15,7 @@ from tfhet.telemetry.host_counters import HostCounters, HostCounts
 from tfhet.writer import Writer
 
 PERIOD_S = 1.0
-"""Interval between two samples."""
 BATCH = 5
-"""Number of samples that are written at once."""
 LAST_WRITE_S = 1.0
 """Maximum wait for the disk at the end."""
 

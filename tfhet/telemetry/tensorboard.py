@@ -18,10 +18,8 @@ class ScalarFile:
     """An event file that TensorBoard can read while it is being written. Needs the package tensorboard alone."""
 
     def __init__(self, folder: Path, began_s: float, name: str):
-        """Creates `folder`/events.out.tfevents.SECONDS.`name`, or replaces it. began_s: seconds since 1970.
-
-        Raises UsageError when tensorboard is not installed, and OSError.
-        """
+        """Creates `folder`/events.out.tfevents.SECONDS.`name`, or replaces it. began_s: seconds since 1970. Raises
+        UsageError when tensorboard is not installed, and OSError."""
         try:
             self._event: Any = importlib.import_module("tensorboard.compat.proto.event_pb2").Event
             self._summary: Any = importlib.import_module("tensorboard.compat.proto.summary_pb2").Summary

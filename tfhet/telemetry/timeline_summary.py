@@ -19,7 +19,6 @@ class RankSummary:
     host: str
     steps: int
     step_ms: float
-    """Median duration of a step."""
     wait_pct: float
     wait_median_pct: float
     """Median over the steps of the share of a step."""
@@ -28,34 +27,27 @@ class RankSummary:
     allreduce_pct: float | None
     """None where a step has no time for it; `compute_pct` includes it then."""
     checkpoint_s: float
-    """Sum of all checkpoints."""
 
 
 @dataclass(frozen=True)
 class ProcessSummary:
-    """CPU usage of a launcher, or of one process that it started, in CPU seconds per second."""
+    """CPU usage of a launcher, or of one process that it started, in CPU seconds per second: mean and maximum."""
 
     host: str
     name: str
     cpus: float
-    """Mean over its samples."""
     most_cpus: float
-    """The largest of its samples."""
 
 
 @dataclass(frozen=True)
 class HostSummary:
-    """Usage of all processes on one host together: means over its samples, except for the memory."""
+    """Usage of all processes on one host together, as in `HostUsage`: means over its samples, and the most memory."""
 
     host: str
     counted: str
-    """The counters that were read: of the `machine` or a `cgroup`."""
     cpus: float
-    """CPU seconds per second."""
     of_cpus: float
-    """Number of CPUs that can be used."""
     memory_mib: float
-    """The largest of its samples."""
     received_mib_per_s: float
     sent_mib_per_s: float
     gpu_busy_pct: float | None

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tfhet import catalogue
 from tfhet.catalogue import AWS_POST, EC2, MARKETS, TRAINING, Catalogue, shipped
+from tfhet.catalogue.catalogue import own_path, refreshed_path
 from tfhet.catalogue.catalogue_file import CatalogueFile
 from tfhet.errors import UsageError
 
@@ -98,7 +99,7 @@ def test_a_price_of_a_type_that_nobody_knows_is_an_error_with_its_line(tmp_path:
 
 def test_the_users_files_are_found_in_the_order_that_is_told(home: Path):
     assert catalogue.default() is shipped()
-    refreshed, own = catalogue.refreshed_path("us-east-1"), catalogue.own_path()
+    refreshed, own = refreshed_path("us-east-1"), own_path()
     assert refreshed == home / ".cache/tfhet/prices/us-east-1.yaml" and own == home / ".config/tfhet/catalogue.yaml"
     refreshed.parent.mkdir(parents=True)
     list_of = "prices:\n  - {{region: us-east-1, market: sagemaker training, source: AWS, date: 2026-10-01, {}}}\n"
@@ -115,7 +116,7 @@ def test_the_users_files_are_found_in_the_order_that_is_told(home: Path):
 
 
 def test_a_users_file_with_faults_is_not_passed_over(home: Path):
-    path = catalogue.own_path()
+    path = own_path()
     path.parent.mkdir(parents=True)
     path.write_text("instances:\n  ml.box.large: {vcpus: 16}\n")
     with pytest.raises(UsageError, match=r"catalogue\.yaml:2: .*memory_gib must be given"):

@@ -19,6 +19,7 @@ from fake_clock import FakeClock  # noqa: E402
 
 from tfhet import catalogue  # noqa: E402
 from tfhet.catalogue import TRAINING, price_list  # noqa: E402
+from tfhet.catalogue.catalogue import refreshed_path  # noqa: E402
 from tfhet.errors import DataError, NotReady, TfhetError, UsageError  # noqa: E402
 
 REQUEST = {
@@ -161,7 +162,7 @@ def test_a_product_that_cannot_be_understood_is_named_by_its_sku(client, home: P
         stub.add_response("get_products", page(product(), spoilt), REQUEST)
         with pytest.raises(DataError, match=f"SKU ABCDEFGH12345678: {says}"):
             catalogue.refresh("us-east-1", pricing=client)
-    assert not catalogue.refreshed_path("us-east-1").exists(), "nothing is written of a list with faults"
+    assert not refreshed_path("us-east-1").exists(), "nothing is written of a list with faults"
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "3", '"x"', "null", '{"product": []}'])

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tfhet.cluster import HostPaths, base_dir, cache_dir, config_dir, environment, host_paths, job_name
+from tfhet.cluster import HostPaths, cache_dir, config_dir, environment, host_paths, job_name
 
 
 def test_the_environment_is_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -15,9 +15,9 @@ def test_the_environment_is_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_base_directory_is_opt_ml_unless_told_otherwise() -> None:
-    assert base_dir({}) == Path("/opt/ml")
-    assert base_dir({"SAGEMAKER_BASE_DIR": ""}) == Path("/opt/ml")
-    assert base_dir({"SAGEMAKER_BASE_DIR": "/tmp/job"}) == Path("/tmp/job")
+    assert host_paths({}).base == Path("/opt/ml")
+    assert host_paths({"SAGEMAKER_BASE_DIR": ""}).base == Path("/opt/ml")
+    assert host_paths({"SAGEMAKER_BASE_DIR": "/tmp/job"}).base == Path("/tmp/job")
 
 
 def test_the_cache_directory_follows_xdg() -> None:

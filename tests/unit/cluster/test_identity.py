@@ -28,8 +28,17 @@ def _write(tmp_path: Path, document: object) -> Path:
     return path
 
 
+def _host(tmp_path: Path) -> dict[str, str]:
+    return {"SAGEMAKER_BASE_DIR": str(tmp_path)}
+
+
+def _read(tmp_path: Path, document: object) -> Identity:
+    _write(tmp_path, document)
+    return identify(_host(tmp_path))
+
+
 def test_a_real_file_is_read(tmp_path: Path) -> None:
-    identity = Identity.from_resource_config(_write(tmp_path, REAL))
+    identity = _read(tmp_path, REAL)
     assert (identity.current_host, identity.current_group) == ("algo-1", "data_group")
     assert identity.cluster.is_heterogeneous
     assert identity.cluster.groups[0].hosts == ("algo-1",)
@@ -39,17 +48,17 @@ def test_a_real_file_is_read(tmp_path: Path) -> None:
 
 def test_the_toolkits_own_key_for_the_group_is_read(tmp_path: Path) -> None:
     document = {k: v for k, v in REAL.items() if k != "current_group_name"} | {"current_instance_group": "data_group"}
-    assert Identity.from_resource_config(_write(tmp_path, document)).current_group == "data_group"
+    assert _read(tmp_path, document).current_group == "data_group"
 
 
 def test_without_a_key_for_the_group_the_host_tells_it(tmp_path: Path) -> None:
     document = {k: v for k, v in REAL.items() if k != "current_group_name"} | {"current_host": "algo-2"}
-    assert Identity.from_resource_config(_write(tmp_path, document)).current_group == "dnn_group"
+    assert _read(tmp_path, document).current_group == "dnn_group"
 
 
 def test_the_old_form_without_groups_is_one_homogeneous_group(tmp_path: Path) -> None:
     document = {"current_host": "algo-2", "hosts": ["algo-1", "algo-2"], "network_interface_name": "ethwe"}
-    identity = Identity.from_resource_config(_write(tmp_path, document))
+    identity = _read(tmp_path, document)
     assert identity.current_group == "homogeneousCluster"
     assert identity.cluster.groups[0].hosts == ("algo-1", "algo-2")
     assert identity.cluster.network_interface == "ethwe"
@@ -89,19 +98,20 @@ def test_the_old_form_without_groups_is_one_homogeneous_group(tmp_path: Path) ->
 def test_an_unsound_description_is_refused_by_name(tmp_path: Path, change: dict[str, object], says: str) -> None:
     path = _write(tmp_path, REAL | change)
     with pytest.raises(ClusterError, match=says) as raised:
-        Identity.from_resource_config(path)
+        identify(_host(tmp_path))
     assert str(path) in str(raised.value)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]", "7", "null", "[" * 5000, '"x"', "\ufeff{}", "1" * 5000])
 def test_what_is_not_a_json_object_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(ClusterError):
-        Identity.from_resource_config(_write(tmp_path, text))
+        _read(tmp_path, text)
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ClusterError, match=str(tmp_path)):
-        Identity.from_resource_config(tmp_path)
+    (tmp_path / "input" / "config" / "resourceconfig.json").mkdir(parents=True)
+    with pytest.raises(ClusterError, match=f"{tmp_path}.*cannot be read"):
+        identify(_host(tmp_path))
 
 
 def test_the_file_is_preferred_to_the_variables(tmp_path: Path) -> None:
@@ -118,8 +128,8 @@ def test_a_broken_file_is_an_error_even_with_good_variables(tmp_path: Path) -> N
 
 
 def test_without_a_file_the_variables_are_read(tmp_path: Path) -> None:
-    env = {"SAGEMAKER_BASE_DIR": str(tmp_path), "SM_RESOURCE_CONFIG": json.dumps(REAL)}
-    assert identify(env) == Identity.from_resource_config(_write(tmp_path, REAL))
+    from_variables = identify({**_host(tmp_path), "SM_RESOURCE_CONFIG": json.dumps(REAL)})
+    assert from_variables == _read(tmp_path, REAL)
 
 
 @pytest.mark.parametrize(
@@ -131,9 +141,9 @@ def test_without_a_file_the_variables_are_read(tmp_path: Path) -> None:
         {},
     ],
 )
-def test_variables_that_say_too_little_are_refused(env: dict[str, str]) -> None:
+def test_variables_that_say_too_little_are_refused(tmp_path: Path, env: dict[str, str]) -> None:
     with pytest.raises(ClusterError):
-        Identity.from_sm_env(env)
+        identify({**_host(tmp_path), **env})
 
 
 def test_nothing_to_read_says_what_to_do(tmp_path: Path) -> None:

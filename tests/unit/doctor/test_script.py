@@ -42,10 +42,9 @@ def test_what_stands_in_a_mapped_function_is_inside(text, inside):
     assert calls(text)["layer"].is_mapped is inside
 
 
-def test_keywords_and_numbers_of_a_call_are_kept_and_a_star_may_hide_others():
+def test_keywords_of_a_call_are_kept_and_a_star_may_hide_others():
     fit = calls("model.fit(ds, epochs=2, **others)")["fit"]
     assert fit.keywords == {"epochs", "**"} and fit.arguments == 1
-    assert calls("s.bind(('', 16000))")["bind"].numbers == {16000}
 
 
 def test_what_python_cannot_read_is_a_fact_and_a_missing_file_wrong_use(tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tfhet.catalogue import InstanceGroup
-from tfhet.follow.follow_record import Timed, summary_of
+from tfhet.follow.follow_record import _times, summary_of
 from tfhet.follow.heard import Heard
 from tfhet.follow.log_line import LogLine
 from tfhet.follow.state import JobCost, JobState
@@ -38,15 +38,15 @@ def test_steps_that_are_taken_again_after_a_restart_count_once() -> None:
 
 
 def test_shares_and_rates_are_means_over_time_not_over_lines() -> None:
-    timed = Timed.of([metric(10, 1.0, 99.0), metric(20, 100.0, 10.0, 300.0), metric(50, 100.0, 50.0, 100.0)])
-    assert timed.wait_pct == pytest.approx(40.0) and timed.examples_per_s == pytest.approx(150.0)
-    assert timed.step_ms is not None and timed.step_ms.samples == (100.0, 100.0)
-    assert timed.wait_ms is not None and timed.wait_ms.samples == pytest.approx((10.0, 50.0))
+    times = _times([metric(10, 1.0, 99.0), metric(20, 100.0, 10.0, 300.0), metric(50, 100.0, 50.0, 100.0)])
+    assert times["wait_pct"] == pytest.approx(40.0) and times["examples_per_s"] == pytest.approx(150.0)
+    assert times["step_ms"].samples == (100.0, 100.0)
+    assert times["wait_ms"].samples == pytest.approx((10.0, 50.0))
 
 
 def test_the_only_metric_line_is_better_than_none() -> None:
-    assert Timed.of([metric(10, 50.0, 20.0)]).wait_pct == pytest.approx(20.0)
-    assert Timed.of([]).step_ms is None and Timed.of([]).wait_pct is None
+    assert _times([metric(10, 50.0, 20.0)])["wait_pct"] == pytest.approx(20.0)
+    assert _times([]) == {}
 
 
 def test_a_job_that_failed_has_the_code_and_the_words_of_the_launcher_that_said_so_first() -> None:

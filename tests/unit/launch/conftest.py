@@ -26,7 +26,7 @@ def assignment_of(environment_of: Callable[..., dict[str, str]]) -> Callable[...
 
 @pytest.fixture
 def leader_of() -> Callable[..., Leader]:
-    """`leader_of(assignment, secret, observer, ...)`: a leader whose data plane starts nothing."""
+    """`leader_of(assignment, observer, ...)`: a leader whose data plane starts nothing."""
 
     def build(assignment: Assignment, *arguments: object, **options: object) -> Leader:
         outlets = Outlets(lambda line: None, lambda report: None, ignore, lambda order: None, 20.0)

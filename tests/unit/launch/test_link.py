@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from tfhet.cluster import Rank, check_free
-from tfhet.control import Secret
 from tfhet.errors import ClusterError, NotReady, UsageError
 from tfhet.events import Event, ignore
 from tfhet.launch import LaunchSettings, leader
@@ -23,7 +22,6 @@ from tfhet.messages import link
 
 pytestmark = pytest.mark.timeout(60)
 
-SECRET = Secret.from_text("the secret of these tests")
 QUICK = ("--lease_s", 1.0, "--ready_timeout_s", 20)
 
 
@@ -42,9 +40,9 @@ class Job:
         shape = {"ranks": 2}
         self.events: list[Event] = []
         self.patient: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self.chief = leader_of(assignment_of("t1", 0, *QUICK, *arguments, **shape), SECRET, self.events.append)
-        self.rank = Follower(assignment_of("t1", 1, *QUICK, *arguments, **shape), SECRET)
-        self.data = Follower(assignment_of("d1", None, *QUICK, *arguments, **shape), SECRET)
+        self.chief = leader_of(assignment_of("t1", 0, *QUICK, *arguments, **shape), self.events.append)
+        self.rank = Follower(assignment_of("t1", 1, *QUICK, *arguments, **shape))
+        self.data = Follower(assignment_of("d1", None, *QUICK, *arguments, **shape))
 
     async def join(self) -> None:
         await self.chief.join()
@@ -331,8 +329,8 @@ def test_ranks_without_mpi_are_told_where_they_meet_and_the_place_is_gone_with_t
 
     async def scenario() -> None:
         events: list[Event] = []
-        chief = leader_of(numbered(environment_of, "t1", 0, 2, 1), SECRET, events.append)
-        rank = Follower(numbered(environment_of, "t2", 1, 2, 1), SECRET)
+        chief = leader_of(numbered(environment_of, "t1", 0, 2, 1), events.append)
+        rank = Follower(numbered(environment_of, "t2", 1, 2, 1))
         await chief.join()
         await rank.join()
         start, theirs = await asyncio.gather(chief.started(), rank.started())
@@ -399,8 +397,8 @@ def test_a_meeting_that_does_not_open_delays_no_lease_and_is_named_at_the_deadli
 )
 def test_a_host_that_starts_another_number_of_ranks_ends_the_job_at_once(environment_of, leader_of, here, there):
     async def scenario() -> None:
-        chief = leader_of(numbered(environment_of, "t1", *here), SECRET, ignore)
-        rank = Follower(numbered(environment_of, "t2", *there), SECRET)
+        chief = leader_of(numbered(environment_of, "t1", *here), ignore)
+        rank = Follower(numbered(environment_of, "t2", *there))
         await chief.join()
         joining = asyncio.create_task(rank.join())
         verdict = await chief.ended()

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from tfhet.control import Secret
 from tfhet.events import Event
 from tfhet.launch import leader as leader_room
 from tfhet.launch.follower import Follower
@@ -17,7 +16,6 @@ from tfhet.messages import link
 
 pytestmark = pytest.mark.timeout(60)
 
-SECRET = Secret.from_text("the secret of these tests")
 QUICK = ("--lease_s", 1.0, "--ready_timeout_s", 20)
 
 
@@ -46,20 +44,17 @@ class Job:
         self.patient: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self.chief = leader_of(
             assignment_of("t1", 0, *QUICK, *arguments, **shape),
-            SECRET,
             self.events.append,
             on_stop=lambda: self.stops.append("t1/0"),
             on_host_lost=self.lost.append,
         )
         self.rank = Follower(
             assignment_of("t1", 1, *QUICK, *arguments, **shape),
-            SECRET,
             on_stop=lambda: self.stops.append("t1/1"),
         )
         self.data = [
             Follower(
                 assignment_of(host, None, *QUICK, *arguments, **shape),
-                SECRET,
                 on_stop=lambda host=host: self.stops.append(host),
             )
             for host in data

@@ -72,7 +72,7 @@ def test_a_record_gets_a_page_and_a_table(tmp_path, monkeypatch, capsys) -> None
         (["report", "a", "--region", "moon"], "unknown region 'moon'; known: "),
         (["top", "nowhere"], "no run at nowhere"),
         (["top", "a", "--every_s", "0"], "--every_s 0: give more than 0"),
-        (["top", "a", "--stale_s", "nan"], "--stale_s nan"),
+        (["top", "a", "--every_s", "nan"], "--every_s nan"),
     ],
 )
 def test_what_cannot_be_read_is_told(runs, words, message, capsys) -> None:

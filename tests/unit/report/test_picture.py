@@ -116,15 +116,6 @@ def test_the_code_of_a_host_is_that_of_a_launcher_that_failed(folder) -> None:
     assert launchers_of(folder, rank0=0, rank1=5)["algo-2"] == "ended, code 5"
 
 
-@pytest.mark.parametrize(("ended", "does"), [([0], "running"), ([1, 2], "running"), ([1, 0], "its ranks have ended")])
-def test_the_chiefs_host_does_not_run_on_when_its_ranks_have_ended(folder, ended, does) -> None:
-    say(folder, "algo-2", "x\n")
-    chief(folder).write_event(Event("job.ranks", 1.0, {"by": "tfhet", "size": 4, "per_host": 2}))
-    for rank in ended:
-        chief(folder).write_event(Event("rank.ended", 2.0, {"rank": rank, "code": 0}))
-    assert Watcher(folder).look().hosts == {"algo-2": does}
-
-
 def test_nothing_runs_in_a_run_that_is_over(folder) -> None:
     say(folder, "algo-2", "x\n")
     folder.write_summary(RunSummary(exit_code=0))

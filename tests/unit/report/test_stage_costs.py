@@ -29,13 +29,11 @@ def test_a_recorded_profile_is_read_part_by_part() -> None:
     assert [bar.name for bar in costs.chart().bars] == [part.name for part in costs.parts]
 
 
-def test_a_bar_is_drawn_by_where_its_stage_ran() -> None:
+def test_a_part_says_where_its_stage_ran() -> None:
     costs = stage_costs(Record.read(RESULTS / "profile-aws-cifar.json"), WHERE)
     places = {part.name: part.place for part in costs.parts}
     assert places["dilate()"] == "data_group" and places["rescale()"] == "trainer"
     assert places["random_flip(); random_rotation(); random_zoom()"] == "", "it ran in two places"
-    marks = {bar.name: bar.mark for bar in costs.chart().bars}
-    assert marks["dilate()"] == "solid" and marks["rescale()"] == "hollow"
 
 
 def test_another_record_is_no_profile() -> None:

@@ -83,13 +83,17 @@ def test_one_picture_is_printed_and_that_is_all(folder) -> None:
     assert told["examples/s"].endswith("95,143") and "running" in told["algo-1"]
 
 
-def test_a_folder_that_has_not_changed_for_long_is_told_once_and_given_up_in_the_end(folder) -> None:
+def test_the_picture_says_for_how_long_the_folder_has_not_changed(folder) -> None:
     out = io.StringIO()
-    assert top(folder, out, every_s=20.0, stale_s=60.0, clock=FakeClock(1000.0)) == 1
-    lines = out.getvalue().splitlines()
-    assert sum("does the run still go on?" in line for line in lines) == 1
-    assert "nothing has changed in this folder for 1 min 20 s" in lines[-2]
-    assert "given up" in lines[-1]
+    top(folder, out, once=True, clock=FakeClock(1080.0))
+    (line,) = (line for line in out.getvalue().splitlines() if "unchanged for" in line)
+    assert "1 min 20 s" in line
+
+
+def test_a_folder_that_has_not_changed_for_long_is_given_up_in_the_end(folder) -> None:
+    out = io.StringIO()
+    assert top(folder, out, every_s=20.0, clock=FakeClock(1000.0)) == 1
+    assert "given up" in out.getvalue().splitlines()[-1]
 
 
 def test_a_folder_in_which_nothing_ever_comes_is_given_up_too(tmp_path) -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tfhet.cluster import HostPaths, Identity, Ports, identify, job_name
+from tfhet.cluster import HostPaths, Ports, identify, job_name
 from tfhet.simulate.host import SimulatedHost
 from tfhet.simulate.submission import hyperparameters
 
@@ -58,7 +58,8 @@ def test_checkpoints_may_outlive_the_host(tmp_path: Path):
 def test_file_and_variables_say_the_same(tmp_path: Path):
     made = written(tmp_path)
     variables = made.variables(CONFIG, ["training"], "job-1", ["--epochs", "1"])
-    assert identify(variables) == Identity.from_sm_env(variables)
+    nowhere = {"SAGEMAKER_BASE_DIR": "/nowhere", "SM_INPUT_CONFIG_DIR": "/nowhere"}
+    assert identify(variables) == identify({**variables, **nowhere})
     assert identify(variables).current_group == "data_group"
     assert job_name(variables) == "job-1"
 

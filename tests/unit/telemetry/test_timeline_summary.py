@@ -5,7 +5,8 @@ import json
 import pytest
 
 from tfhet.record import WARM_UP_STEPS, HostUsage, Pause, StepTime, Timeline, UsageSample
-from tfhet.telemetry import host_summaries, process_summaries, rank_summaries, timeline_json, timeline_tables
+from tfhet.telemetry import process_summaries, rank_summaries, timeline_json, timeline_tables
+from tfhet.telemetry.timeline_summary import host_summaries
 
 
 def step(number: int, dur_s: float = 0.5, rank: int = 0, allreduce_s: float | None = 0.25) -> StepTime:
