@@ -17,6 +17,7 @@ from tfhet.launch.job_result import JobResult
 from tfhet.messages import Channel, MessageError, MetricLine, link, rank
 from tfhet.planes import LauncherSide
 from tfhet.process import Child
+from tfhet.report import is_error
 from tfhet.strategies import JobContext
 
 
@@ -88,8 +89,8 @@ class Hearing:
 SCRIPT_GRACE_S = 20.0
 """Seconds that a training script may take from SIGTERM to its checkpoint and its end."""
 
-_STACK_S = 0.5
-"""Seconds that a script that stalled gets to print where it is."""
+_STACK_S, _STACK_LOOKS = 0.5, 10
+"""Seconds between two looks for the stack of a script that stalled, and how many there are on a busy host."""
 _FRAME = re.compile(r'  File "(.+)", line (\d+) in (\S+)')
 """A frame, as `faulthandler` prints it: the innermost one first, after _STACK."""
 _STACK = "(most recent call first)"
@@ -181,11 +182,13 @@ class Script:
         return self._result(child, code)
 
     def unsaid_failure(self) -> JobResult | None:
-        """The result of a script that failed by itself while its launcher was ending for another reason; else None."""
+        """The result of a script that failed by itself while its launcher was ending for another reason; else None. One
+        that was ended by a signal had failed if an error is the last that it said: it takes a while to shut down."""
         child = self._child
-        if child is None or self._has_said or self._is_stopping or not child.code or child.code < 0:
+        if child is None or self._has_said or self._is_stopping or not child.code:
             return None
-        return self._result(child, child.code)
+        has_failed = child.code > 0 or is_error(next(iter(reversed(child.tail)), ""))
+        return self._result(child, max(1, child.code)) if has_failed else None
 
     def _result(self, child: Child, code: int) -> JobResult:
         place, settings = self._assignment.place, self._assignment.settings
@@ -226,7 +229,10 @@ class Script:
             await self._hearing.stalls(limit_s)
             if self._hearing.totals:  # it is tfhet that sends them, and has prepared the script for this
                 child.ask_for_stack()
-                await asyncio.sleep(_STACK_S)
+                for _ in range(_STACK_LOOKS):
+                    await asyncio.sleep(_STACK_S)
+                    if any(_STACK in line for line in child.tail):
+                        break
             found = Standstill.of(child.tail)
             await asyncio.sleep(found.patience * wait_s)
             if self._hearing.silent_s() >= limit_s:

@@ -19,7 +19,7 @@ def tar_samples(tars: Iterable[str | os.PathLike[str]]) -> Iterator[dict[str, by
     Other files and folders are left out. Raises DataError (path) for a tar that is missing, broken or cut, and for a
     sample that has one file twice.
     """
-    for tar in map(os.fspath, tars):
+    for tar in [os.fspath(path) for path in tars]:
         sample: dict[str, bytes] = {}
         try:
             with tarfile.open(tar, "r:*") as archive:
