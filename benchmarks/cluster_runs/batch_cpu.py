@@ -97,4 +97,4 @@ def moved(held: tf.data.Dataset, dispatcher: str, name: str) -> Iterator[Any]:
 
     transport = Transport()
     transport.publish(dispatcher, held, name)
-    return iter(without_autotune(transport.read(dispatcher, name, held.element_spec, f"{name}.job", "off")))
+    return iter(without_autotune(transport.read(dispatcher, name, held.element_spec, "off")))

@@ -57,7 +57,7 @@ def figures_of(taken: Mapping[str, Sequence[Any]]) -> dict[str, Figure]:
     return figures
 
 
-NOTES = ("none", "compiled", "plain")
+NOTES = ("none", "compiled", "plain", "ids")
 
 
 def note_us(kind: str, index: int) -> float:
@@ -67,16 +67,19 @@ def note_us(kind: str, index: int) -> float:
     from tfhet import native
     from tfhet.steps.noted import NotedDataset
 
-    data = tf.data.Dataset.from_tensors((tf.zeros([32, 8]), tf.zeros([32], tf.int64))).repeat()
+    ids = [tf.range(32, dtype=tf.int64), tf.zeros([32], tf.int64)] if kind == "ids" else []
+    data = tf.data.Dataset.from_tensors((tf.zeros([32, 8]), tf.zeros([32], tf.int64), *ids)).repeat()
     iterator = iter(data)
     if kind != "none":
-        noted = NotedDataset(data, native.ops("deliveries") if kind == "compiled" else None)
+        noted = NotedDataset(data, None if kind == "plain" else native.ops("deliveries"), kind == "ids")
         iterator = iter(noted.dataset)
     for _ in range(100):
         next(iterator)
     began_s = SYSTEM.monotonic()
     for _ in range(BATCHES):
         next(iterator)
+    if kind == "ids":
+        noted.take_ids()
     return 1e6 * (SYSTEM.monotonic() - began_s) / BATCHES
 
 
@@ -115,7 +118,7 @@ def loop(data_ms: float, index: int) -> dict[str, float]:
 
 
 def _broken(record: Record) -> list[str]:
-    bounds = {"compiled": MOST_US, "step_pct": MOST_PCT, "wait_points": MOST_POINTS}
+    bounds = {"compiled": MOST_US, "ids": MOST_US, "step_pct": MOST_PCT, "wait_points": MOST_POINTS}
     last = {name: name.rpartition(".")[2] for name in record.figures}
     return [name for name, what in last.items() if record.figures[name].value > bounds.get(what, float("inf"))]
 

@@ -8,7 +8,7 @@ from tfhet.record import Record
 
 def taken(compiled_us: float = 101.0, points: float = 0.5) -> dict[str, list]:
     loops = {f"loop {data_ms:g}": [{"step_pct": 1.0, "wait_points": points}] * 3 for data_ms in steps.DATA_MS}
-    return {"none": [100.0] * 3, "compiled": [compiled_us] * 3, "plain": [150.0] * 3, **loops}
+    return {"none": [100.0] * 3, "compiled": [compiled_us] * 3, "plain": [150.0] * 3, "ids": [105.0] * 3, **loops}
 
 
 def test_a_note_costs_what_batches_take_more_than_without():

@@ -7,6 +7,7 @@ import contextlib
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import strategies as st
 from rubbish import filled, fuzz, mutated
@@ -22,14 +23,18 @@ from tfhet.launch.follower import checked_order
 from tfhet.launch.job_result import JobResult
 from tfhet.launch.leader import Leader
 from tfhet.messages import MessageError, link
+from tfhet.messages.rank import packed
 from tfhet.planes import Outlets
 
+IDS = packed(np.arange(9))
 REPORTS: list[dict[str, Any]] = [
     {"type": "plane", "facts": {"event": "serving", "host": "d1", "native": ["tone", "jpeg"]}},
     {"type": "plane", "facts": {"event": "workers", "count": 1}},
     {"type": "restarted", "host": "d1", "process": "worker 0", "code": -9, "cause": "killed"},
     {"type": "result", "rank": 1, "code": 0, "cause": "rank 1: exit code 0"},
     {"type": "result", "rank": 0, "code": 3, "cause": "rank 0: exit code 3\nlast line"},
+    {"type": "script", "rank": 1, "facts": {"type": "standing", "steps": 4, "step_ms": 9.5, "wait_pct": 1.0}},
+    {"type": "script", "rank": 0, "facts": {"type": "delivered", "epoch": 0, "ids": IDS, "expected": 9, "over": 0}},
     {"type": "failed", "code": 1, "cause": "no space left\nlast line"},
     {"type": "stop", "code": 143, "cause": "SIGTERM"},
 ]

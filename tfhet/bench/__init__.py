@@ -8,8 +8,6 @@
     print(taken["sum"].cheaper_than(taken["max"], against="max"))
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from tfhet import lazy

@@ -20,7 +20,6 @@ class Case:
     run: Callable[[Any], object]
     """Does all `units` of the work once; its result is ignored. Raises when the work was not done."""
     units: int = 1
-    """Number of units in one run."""
     unit: str = "run"
     """Name of a unit: `image`, `batch`, `run`."""
     prepare: Callable[[], Any] = lambda: None

@@ -33,11 +33,9 @@ class Course:
     """Name of the chain in figures."""
     pipeline: Pipeline
     examples: int
-    """Number of records in the source."""
     threads: int | None
     """Threads of every pipeline; None for one a core."""
     cores: int
-    """Number of cores that the pipelines have."""
 
     @property
     def small(self) -> bool:

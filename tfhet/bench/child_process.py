@@ -1,7 +1,4 @@
-"""The protocol between a suite and its child processes: one line of JSON asks, one line of JSON answers.
-
-The suite's end is `AnsweringProcess`; the child's main function is `answer_requests(handle)`.
-"""
+"""The protocol between a suite and its child processes: one line of JSON asks, one line of JSON answers."""
 
 from __future__ import annotations
 

@@ -20,7 +20,9 @@ PROGRAM = "tfhet bench"
 def run(argv: Sequence[str]) -> int:
     """Runs the suite that `argv` (without the word `bench`) names. Returns 0 ok, 1 failed, 2 wrong use."""
     if not argv or argv[0] in ("-h", "--help"):
-        print(_overview(), file=sys.stdout if argv else sys.stderr)
+        known = "\n".join(f"  {name:<12}{suite_named(name).does}" for name in NAMES)
+        usage = f"usage: {PROGRAM} SUITE [options]   ({PROGRAM} SUITE --help lists them)"
+        print(f"{usage}\n\nSuites:\n{known}", file=sys.stdout if argv else sys.stderr)
         return 0 if argv else 2
     try:
         suite = suite_named(argv[0])
@@ -55,11 +57,6 @@ def _run(suite: Suite, argv: list[str], program: str) -> int:
     if options.json:
         print(f"record: {record.write(options.json)}")
     return 0 if suite.is_kept(record) else 1
-
-
-def _overview() -> str:
-    known = "\n".join(f"  {name:<12}{suite_named(name).does}" for name in NAMES)
-    return f"usage: {PROGRAM} SUITE [options]   ({PROGRAM} SUITE --help lists them)\n\nSuites:\n{known}"
 
 
 def parser(suite: Suite, program: str) -> argparse.ArgumentParser:

@@ -41,7 +41,6 @@ class Prepared:
     steps: Mapping[str, Case]
     """The case of each step alone."""
     folder: Path
-    """Folder for files of this measurement."""
 
     @property
     def cases(self) -> list[Case]:

@@ -132,7 +132,6 @@ def details_of(loads: Sequence[Load], turns: Mapping[str, Sequence[Turn]], secon
 
 
 def machine_now() -> dict[str, Any]:
-    """Returns how busy the machine is before anything is measured."""
     return {"machine_busy_pct": psutil.cpu_percent(interval=1.0), "load_average": os.getloadavg()}
 
 
@@ -144,7 +143,6 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
 
 
 def notes(record: Record) -> list[str]:
-    """Returns reservations about the numbers."""
     busy = float(record.details.get("machine_busy_pct", 0.0))
     found = [f"the machine was {busy:.0f} % busy before: measure when it has nothing else to do"] if busy > 10.0 else []
     return [*found, LOOPBACK]

@@ -3,8 +3,6 @@
 Names are loaded on first use, since a container's first process should start with as little as possible.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from tfhet import lazy

@@ -66,7 +66,6 @@ class DelayLine:
             raise TfhetError(f"{self._name} has ended by itself, with code {self._process.poll()}: {answer}")
 
     def _answer(self) -> str:
-        """The next line that the program prints."""
         assert self._process.stdout is not None
         there, _, _ = select.select([self._process.stdout], [], [], ANSWER_LIMIT_S)
         if not there:

@@ -63,8 +63,6 @@ FILES = Files()
 
 @dataclass(frozen=True)
 class Hierarchy:
-    """One tree of groups."""
-
     top: Path
     """Where it is mounted: in a container, the container's own group."""
     version: int

@@ -16,8 +16,8 @@ from tfhet.container import tool
 from tfhet.container.cable import IP_BATCH, Shape, has_netem, losing
 from tfhet.container.hierarchy import controllers
 from tfhet.container.netns import NetworkNamespace
-from tfhet.container.tool import compiler
 from tfhet.errors import TfhetError, UsageError, unknown
+from tfhet.native import compiler
 from tfhet.versions import versions
 
 _CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_SYS_ADMIN": 21}  # linux/capability.h
@@ -47,7 +47,6 @@ class KernelFeature:
     needed_for: tuple[str, ...]
     """Keys of PURPOSES."""
     what_to_do: str
-    """How to get the feature."""
 
 
 @dataclass

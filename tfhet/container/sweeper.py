@@ -19,7 +19,7 @@ import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -103,7 +103,8 @@ def sweep(folder: Path | None = None) -> list[str]:
             continue
         try:
             if _locked(descriptor, path):
-                results = list(_removed(path.stem, _registered(path)))
+                # Cgroups with their processes first, since those hold the rest.
+                results = [*_cgroups(path.stem), *map(_folder, _registered(path))]
                 lines += [f"left by a simulator that died ({path.stem}): {line}" for line, _ in results]
                 if all(is_gone for _, is_gone in results):
                     path.unlink(missing_ok=True)
@@ -114,13 +115,6 @@ def sweep(folder: Path | None = None) -> list[str]:
 
 Result = tuple[str, bool]
 """A line on the removal of one thing, and whether it is gone."""
-
-
-def _removed(tag: str, folders: Sequence[Path]) -> Iterator[Result]:
-    """Removes what one dead owner has left; cgroups with their processes first, since those hold the rest."""
-    yield from _cgroups(tag)
-    for folder in folders:
-        yield _folder(folder)
 
 
 def _cgroups(tag: str) -> Iterator[Result]:

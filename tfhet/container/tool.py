@@ -6,7 +6,6 @@ import hashlib
 import os
 import platform
 import re
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -15,6 +14,7 @@ from typing import Any
 
 from tfhet.cluster import code_dir
 from tfhet.errors import TfhetError, UsageError
+from tfhet.native import compiler
 
 TOOL_LIMIT_S, BUILD_LIMIT_S = 20.0, 120.0
 PACKAGES = {"ip": "iproute2", "tc": "iproute2", "nft": "nftables", "nsenter": "util-linux", "unshare": "util-linux"}
@@ -53,13 +53,6 @@ def _reason(message: str, text: str) -> str:
     return f"{reason}: {text.splitlines()[int(failed[1]) - 1]}" if failed else reason
 
 
-def compiler(env: Mapping[str, str]) -> list[str]:
-    """Command of the C++ compiler: the variable CXX, or the first found of c++, g++, clang++; [] without one."""
-    given = env.get("CXX", "").split()
-    found = shutil.which(given[0]) if given else shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
-    return [] if found is None else [found, *given[1:]]
-
-
 def compiled(
     source: Path, env: Mapping[str, str], what: str, instead: str, flags: Sequence[str] = (), suffix: str = ""
 ) -> Path:
@@ -67,9 +60,9 @@ def compiled(
 
     Raises UsageError, which says that `what` (like "a delay") cannot be had and what to do `instead`.
     """
-    if not compiler(env):
+    if not (command := compiler(env)):
         raise UsageError(f"{what} needs a C++ compiler, and there is none (Debian: g++); {instead}")
-    words = [*compiler(env), *flags]
+    words = [*command, *flags]
     key = hashlib.blake2b(source.read_bytes() + repr([words, platform.machine()]).encode(), digest_size=12).hexdigest()
     try:
         result = code_dir(env, "simulate") / f"{source.stem}-{key}{suffix}"

@@ -23,7 +23,7 @@ from tfhet.launch.job_result import JobResult, forget_earlier_job, write_failure
 from tfhet.launch.leader import LINGER_S, STOP_S, Leader
 from tfhet.launch.output import Log, labels, load_page, metrics_of, write_outcome, write_page
 from tfhet.launch.script import Hearing, Script, environment_of
-from tfhet.messages import HostLine, JobResultLine
+from tfhet.messages import HostLine, JobResultLine, rank
 from tfhet.messages import link as reports
 from tfhet.planes import Outlets
 from tfhet.record import TIMELINE_FOLDER, RunFolder, TimelineFile
@@ -56,7 +56,7 @@ class Launcher:
             forget_earlier_job(self.place.paths, self.began_s)
         log = Log(assignment, self._record)
         self.say, self._log = log.say, log
-        self._hearing = Hearing(log.say, log.write_emf, self._reads)
+        self._hearing = Hearing(log.say, log.write_emf, self._reads, self._pass_on)
         self._script = Script(assignment, self._hearing, log.say)
         self._timeline = self._record.path / TIMELINE_FOLDER
         # One launcher writes the events of the job: lines of several hosts would need one clock.
@@ -175,6 +175,11 @@ class Launcher:
         if not self._has_read:
             self._has_read = True
             self._observe(Event("training.reading", SYSTEM.wall(), {}))
+
+    def _pass_on(self, report: rank.Standing | rank.Delivered) -> None:
+        """Passes a report of this rank's script on to the leader."""
+        assert self.place.rank is not None
+        self._report(reports.ScriptReport(self.place.rank.rank, rank.to_json(report)))
 
     def _report(self, report: reports.Report) -> None:
         if self._link is not None:

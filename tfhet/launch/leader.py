@@ -14,6 +14,7 @@ from tfhet.control import LinkServer, Message
 from tfhet.deadline import Deadline, in_thread, later
 from tfhet.errors import NotReady, shown
 from tfhet.events import Event, Observer
+from tfhet.launch.account import Account
 from tfhet.launch.assignment import Assignment
 from tfhet.launch.job_result import JobResult
 from tfhet.launch.script import SCRIPT_GRACE_S
@@ -53,6 +54,8 @@ class Leader:
         """Number of times that a process of the data plane was started again, on any host."""
         self.lost_hosts: dict[str, str] = {}
         """The data hosts without which the job went on, and why each was lost."""
+        self.account = Account(self.place.size)
+        """What the scripts of all ranks report."""
         self._on_stop, self._on_host_lost = on_stop, on_host_lost
         self._assignment, self._settings, self._side = assignment, assignment.settings, side
         self._observer = observer
@@ -170,16 +173,18 @@ class Leader:
             self._take(member, link.parse_report(message))
         except MessageError as error:
             if not isinstance(error, UnknownKind):  # else from a later version of tfhet
-                self._take(member, _wrong(member, str(error)))
+                self._take(member, link.Failed.wrongly(member, str(error)))
 
     def _take(self, member: str, report: link.Report) -> None:
         odd: str | None = None
         if isinstance(report, link.PlaneReport):
             odd = self._side.heard(report.facts)
+        elif isinstance(report, link.ScriptReport):
+            odd = self.account.heard(report)
         elif isinstance(report, link.RankResult) and report.rank >= self.place.size:
             odd = f"result: there is no rank {shown(report.rank)}"
         if odd is not None:
-            report = _wrong(member, odd)
+            report = link.Failed.wrongly(member, odd)
         match report:
             case link.Restarted():
                 self.restarts += 1
@@ -290,8 +295,3 @@ class Leader:
 
     def _tell(self, name: str, **fields: Any) -> None:
         self._observer(Event(name, SYSTEM.wall(), fields))
-
-
-def _wrong(member: str, odd: str) -> link.Failed:
-    """The report that replaces a wrong one: the leader does not wait for a launcher that sends such."""
-    return link.Failed(1, f"{member} sent a report that is wrong: {odd}")

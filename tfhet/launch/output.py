@@ -181,6 +181,7 @@ def write_outcome(
         lost_hosts=leader.lost_hosts,
         teardown_s=None if leader.trained_s is None else SYSTEM.monotonic() - leader.trained_s,
     )
+    summary = leader.account.completed(summary)
     folder.create().write_summary(summary)
     return summary
 

@@ -26,7 +26,7 @@ class Hearing:
 
     on_line: receives each line of the log, and each metric line that comes as a message. on_metrics: receives each
     metric line, from the messages of a script that sends them, else from its log. on_reading: called with whether a
-    data set is endless, once it is read.
+    data set is endless, once it is read. on_report: receives what the leader needs of all ranks.
     """
 
     def __init__(
@@ -34,6 +34,7 @@ class Hearing:
         on_line: Callable[[str], None],
         on_metrics: Callable[[MetricLine], None] = lambda line: None,
         on_reading: Callable[[bool], None] = lambda endless: None,
+        on_report: Callable[[rank.Standing | rank.Delivered], None] = lambda report: None,
         clock: Clock = SYSTEM,
     ):
         self.metrics: MetricLine | None = None
@@ -41,7 +42,7 @@ class Hearing:
         self.totals: Mapping[str, float] = {}
         """The last totals of `rank.Progress`, without those that the script never sent."""
         self._on_line, self._on_metrics, self._on_reading = on_line, on_metrics, on_reading
-        self._clock = clock
+        self._on_report, self._clock = on_report, clock
         self._sends_metrics = False
         self._progress_s: float | None = None
         """When the script last sent its progress, on the clock; None for a script that never does."""
@@ -63,6 +64,8 @@ class Hearing:
             self.totals = {**self.totals, **{name: value for name, value in vars(report).items() if value is not None}}
         elif isinstance(report, rank.Reading):
             self._on_reading(report.endless)
+        elif isinstance(report, (rank.Standing, rank.Delivered)):
+            self._on_report(report)
         else:
             self._sends_metrics = True
             self._on_line(str(report))

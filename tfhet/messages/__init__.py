@@ -1,18 +1,11 @@
 """All messages between the processes of a job, and the lines of its log that programs read.
 
-    channel.py      between a launcher and a process that it starts
-    rank.py         the messages over it to and from the script of a rank;  server.py: from a process of a data plane
-    link.py         between launchers, over the link of the room `control`
-    log_line.py     the lines of the log
-
 No program reads any other text of another process: a sentence is for people, and may be worded anew at any time.
 """
 
-from __future__ import annotations
-
 from tfhet.messages import link, rank, server
 from tfhet.messages.channel import CHANNEL_VARIABLE, Channel, ProcessChannel, inherited
-from tfhet.messages.grammar import Grammar, MessageError, UnknownKind
+from tfhet.messages.grammar import Check, Count, Grammar, MessageError, UnknownKind
 from tfhet.messages.log_line import (
     UNITS,
     ContainerFailureLine,
@@ -30,7 +23,8 @@ from tfhet.messages.log_line import (
 
 # fmt: off
 __all__ = [
-    "CHANNEL_VARIABLE", "UNITS", "Channel", "ContainerFailureLine", "EpochLine", "FirstBatchLine", "Grammar",
-    "HostLine", "JobResultLine", "MessageError", "MetricLine", "ProcessChannel", "RestartLine", "StepPartsLine",
-    "UnknownKind", "epoch_pattern", "inherited", "link", "metric_pattern", "parse_line", "rank", "server",
+    "CHANNEL_VARIABLE", "UNITS", "Channel", "Check", "ContainerFailureLine", "Count", "EpochLine", "FirstBatchLine",
+    "Grammar", "HostLine", "JobResultLine", "MessageError", "MetricLine", "ProcessChannel", "RestartLine",
+    "StepPartsLine", "UnknownKind", "epoch_pattern", "inherited", "link", "metric_pattern", "parse_line", "rank",
+    "server",
 ]

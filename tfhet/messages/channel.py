@@ -6,7 +6,7 @@ variable TFHET_CHANNEL holds its number and inode, so that a program that inheri
 into whatever has that number there. A message is a JSON object of at most MAX_BYTES.
 
 Neither side ever waits long for the other, nor fails because the other is gone: a message that cannot be sent is
-dropped and counted.
+dropped.
 """
 
 from __future__ import annotations
@@ -43,10 +43,6 @@ class Channel:
     """
 
     def __init__(self, on_message: Callable[[dict[str, Any]], None]):
-        self.dropped = 0
-        """Number of messages to the process that did not fit."""
-        self.malformed = 0
-        """Number of packets from the process that were no messages."""
         self._on_message = on_message
         self._loop = asyncio.get_running_loop()
         self._unsent: collections.deque[bytes] = collections.deque()
@@ -76,10 +72,7 @@ class Channel:
         A process that is gone, or never opens its end, is no error. Raises MessageError for values that are no message.
         """
         packet = _packet_of(values)
-        if self._is_closed:
-            return False
-        if len(self._unsent) >= MAX_UNSENT:
-            self.dropped += 1
+        if self._is_closed or len(self._unsent) >= MAX_UNSENT:
             return False
         self._unsent.append(packet)
         self._write()
@@ -118,9 +111,8 @@ class Channel:
         try:
             values = decode(packet)
         except MessageError:
-            self.malformed += 1
-        else:
-            self._on_message(values)
+            return True
+        self._on_message(values)
         return True
 
     def _write(self) -> None:
@@ -144,8 +136,6 @@ class ProcessChannel:
     """
 
     def __init__(self, end: socket.socket | None = None):
-        self.dropped = 0
-        """Number of messages that the launcher did not take in time."""
         self._end = end
         if end is not None:
             end.setblocking(False)
@@ -165,7 +155,6 @@ class ProcessChannel:
             except BlockingIOError:
                 now_s = SYSTEM.monotonic()
                 if now_s >= until_s:
-                    self.dropped += 1
                     return False
                 # Not for longer: the system calls a socket writable when three quarters of its buffer are free.
                 _wait(end, select.POLLOUT, min(until_s, now_s + _RETRY_S))

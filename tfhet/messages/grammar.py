@@ -51,6 +51,7 @@ AnyFloat = Annotated[float, Check("a number", _is_number, float)]
 
 _CHECKS: Mapping[Any, Check] = {
     str: Check("a text", lambda value: isinstance(value, str)),
+    int: Check("a whole number", lambda value: type(value) is int),
     bool: Check("true or false", lambda value: isinstance(value, bool)),
     tuple[str, ...]: Check(
         "a list of texts",
@@ -64,7 +65,7 @@ _CHECKS: Mapping[Any, Check] = {
 class Grammar(Generic[M]):
     """All kinds of message that one process may send to another.
 
-    kinds: a frozen dataclass by the name that stands under "type". Its fields may be str, bool, `tuple[str, ...]`,
+    kinds: a frozen dataclass by the name that stands under "type". Its fields may be str, int, bool, `tuple[str, ...]`,
     `Mapping[str, Any]` (JSON values that pass unchecked), one of the annotated types above, and each of these or None.
     """
 

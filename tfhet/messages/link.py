@@ -43,11 +43,25 @@ class RankResult:
 
 
 @dataclass(frozen=True)
+class ScriptReport:
+    """What the script of a rank reports of its steps and its data."""
+
+    rank: Count
+    facts: Mapping[str, Any]
+    """A `rank.Standing` or `rank.Delivered`, as JSON values."""
+
+
+@dataclass(frozen=True)
 class Failed:
     """This launcher cannot go on."""
 
     code: Code
     cause: str
+
+    @classmethod
+    def wrongly(cls, member: str, odd: str) -> Failed:
+        """Replaces a report that is wrong: the leader does not wait for a launcher that sends such."""
+        return cls(1, f"{member} sent a report that is wrong: {odd}")
 
 
 @dataclass(frozen=True)
@@ -75,11 +89,12 @@ class Stop:
     """The order to ask the scripts to stop."""
 
 
-Report = PlaneReport | Restarted | RankResult | Failed | StopWish
+Report = PlaneReport | Restarted | ScriptReport | RankResult | Failed | StopWish
 Order = Start | Stop
 
 REPORTS: Grammar[Report] = Grammar(
-    {"plane": PlaneReport, "restarted": Restarted, "result": RankResult, "failed": Failed, "stop": StopWish}
+    {"plane": PlaneReport, "restarted": Restarted, "script": ScriptReport, "result": RankResult}
+    | {"failed": Failed, "stop": StopWish}
 )
 ORDERS: Grammar[Order] = Grammar({"start": Start, "stop": Stop})
 parse_report, parse_order = REPORTS.parse, ORDERS.parse

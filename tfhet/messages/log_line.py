@@ -139,7 +139,6 @@ class HostLine(RunLine, kind="host"):
     role: str
     """`data` delivers data, `dnn` trains; a training strategy may have more."""
     group: str
-    """Name of its host's group."""
     ranks: int = 0
     """Number of ranks in the whole job; 0 on a data host, which does not know."""
     plane: Mapping[str, str] = field(default_factory=dict)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import zlib
 from dataclasses import dataclass
 from typing import Any
 
-from tfhet.messages.grammar import Amount, Count, Grammar
+import numpy as np
+
+from tfhet.messages.grammar import Amount, Count, Grammar, MessageError
 from tfhet.messages.log_line import MetricLine
 
 
@@ -31,6 +35,58 @@ class Reading:
 
 
 @dataclass(frozen=True)
+class Standing:
+    """Where a script of one's own stands; each one replaces the one before."""
+
+    steps: Count
+    step_ms: Amount
+    """Median of the measured steps."""
+    wait_pct: Amount
+    """Wait share of the measured steps."""
+    delivered: Count = 0
+    """Examples of the declared pipeline that `distribute` delivered, all of which `Delivered` reports."""
+    unused: Count = 0
+    """Examples among them that the script had not taken from what it made of the data set, such as its own prefetch."""
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """Examples of a declared pipeline that `distribute` delivered in a script of one's own since the last one."""
+
+    epoch: Count
+    """Pass over the data that they belong to."""
+    ids: str
+    """Their ids, as `packed`."""
+    expected: Count | None
+    """Examples in a whole pass."""
+    over: Count
+    """Number of passes of which this rank gets nothing any more, as far as that can be known."""
+
+
+MOST_IDS = 2500
+"""Maximum number of ids in a message: even ids without any order fit into the channel."""
+
+
+def packed(ids: np.ndarray) -> str:
+    """At most MOST_IDS int64 ids, sorted, as text: few bytes for neighbours."""
+    steps = np.diff(np.sort(ids), prepend=0).astype("<i8")
+    return base64.b64encode(zlib.compress(steps.tobytes(), 1)).decode("ascii")
+
+
+def unpacked(text: str) -> np.ndarray:
+    """The ids, int64 [n], ascending. Raises MessageError for another text."""
+    try:
+        content = zlib.decompressobj().decompress(base64.b64decode(text, validate=True), 8 * MOST_IDS)
+        steps = np.frombuffer(content, "<i8")
+    except (ValueError, zlib.error) as error:
+        raise MessageError(f"delivered: ids that are none: {error}") from error
+    ids = np.cumsum(steps, dtype=np.int64)
+    if ids.size and (ids.min() < 0 or steps.min() < 0):
+        raise MessageError("delivered: ids that are below 0, or not ascending")
+    return ids
+
+
+@dataclass(frozen=True)
 class ServingHosts:
     """The hosts that deliver data to the ranks from now on."""
 
@@ -39,11 +95,13 @@ class ServingHosts:
     """Whether these hosts are ready: whether the data plane has heard of all of their workers."""
 
 
-Report = Progress | Reading | MetricLine
+Report = Progress | Reading | Standing | Delivered | MetricLine
 """Metric lines that a script sends as messages are printed by its launcher."""
 Order = ServingHosts
 
-REPORTS: Grammar[Report] = Grammar({"progress": Progress, "reading": Reading, "metrics": MetricLine})
+REPORTS: Grammar[Report] = Grammar(
+    {"progress": Progress, "reading": Reading, "standing": Standing, "delivered": Delivered, "metrics": MetricLine}
+)
 ORDERS: Grammar[Order] = Grammar({"serving_hosts": ServingHosts})
 parse_report, parse_order = REPORTS.parse, ORDERS.parse
 

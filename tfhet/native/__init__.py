@@ -8,16 +8,14 @@
 `names`, `permitted` and `built` need no TensorFlow: a launcher asks them which libraries its host has.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from tfhet import lazy
-from tfhet.native.kernels import SWITCH, built, names, permitted
+from tfhet.native.kernels import SWITCH, built, compiler, names, permitted
 
 if TYPE_CHECKING:
     from tfhet.native.library import available, load_all, ops, shaped
 
-__all__ = ["SWITCH", "available", "built", "load_all", "names", "ops", "permitted", "shaped"]
+__all__ = ["SWITCH", "available", "built", "compiler", "load_all", "names", "ops", "permitted", "shaped"]
 
 lazy.names_on_demand(__name__)

@@ -1,7 +1,5 @@
 """`python -m tfhet.native`: builds all compiled ops ahead of time, and says which of them this machine can have."""
 
-from __future__ import annotations
-
 from tfhet import native
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import platform
+import shutil
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -23,7 +24,6 @@ CHOICES = ("auto", "off", "on")
 
 
 def names() -> tuple[str, ...]:
-    """Returns the names of all kernels, sorted."""
     return tuple(sorted(path.stem for path in HERE.glob("*.cc")))
 
 
@@ -59,6 +59,13 @@ def remember(env: Mapping[str, str], libraries: Mapping[str, Path]) -> None:
         part = _index(env).with_suffix(f".{os.getpid()}")
         part.write_text(json.dumps({name: path.name for name, path in libraries.items()}), encoding="utf-8")
         part.replace(_index(env))
+
+
+def compiler(env: Mapping[str, str]) -> list[str]:
+    """Words of the C++ compiler's command: the variable CXX, or the first of c++, g++, clang++; [] without one."""
+    given = env.get("CXX", "").split()
+    found = shutil.which(given[0]) if given else shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
+    return [] if found is None else [found, *given[1:]]
 
 
 def _index(env: Mapping[str, str]) -> Path:

@@ -64,7 +64,6 @@ def ops(name: str) -> Any | None:
 
 
 def available(name: str) -> bool:
-    """Whether `ops(name)` returns ops."""
     return ops(name) is not None
 
 
@@ -171,12 +170,9 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _compiler() -> tuple[str, ...]:
-    """Returns the words of the compiler's command: `CXX` may be `ccache g++`."""
-    given = environment().get("CXX", "").split()
-    found = shutil.which(given[0]) if given else shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
-    if found is None:
+    if not (found := kernels.compiler(environment())):
         raise BuildError("no C++ compiler (Debian: g++)")
-    return found, *given[1:]
+    return tuple(found)
 
 
 @functools.cache

@@ -16,6 +16,9 @@ from tfhet.source import Source
 from tfhet.stages import ImageSpec, PlacedStage, Stage
 
 IMAGE, LABEL, ID, EPOCH = "image", "label", "id", "epoch"
+_ORDER = ("batch_size", "seed", "shuffle", "repeat", "interleave", "shuffle_splits")
+_OF_CONTENT = (*_ORDER, "reorder", "fuse", "record_parameters")
+"""Fields that, with source and stages, decide the content of batches."""
 
 
 @dataclass(frozen=True)
@@ -100,22 +103,9 @@ class Declaration:
 
     def fingerprint(self) -> str:
         """Returns a hex digest of all that decides the content of batches; equal declarations have equal ones."""
-        text = json.dumps(
-            [
-                self.source.fingerprint(),
-                stage_room.text(tuple(s for s in self.stages if isinstance(s, Stage))),
-                self.batch_size,
-                self.seed,
-                self.shuffle,
-                self.repeat,
-                self.interleave,
-                self.shuffle_splits,
-                self.reorder,
-                self.fuse,
-                self.record_parameters,
-            ]
-        )
-        return hashlib.sha256(text.encode()).hexdigest()
+        stages = stage_room.text(tuple(s for s in self.stages if isinstance(s, Stage)))
+        content = [self.source.fingerprint(), stages, *(getattr(self, name) for name in _OF_CONTENT)]
+        return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
 def label_spec(features: Mapping[str, tf.TensorSpec], placed: Sequence[PlacedStage]) -> tf.TensorSpec | None:

@@ -158,7 +158,8 @@ def _run_stages(pipeline: Declaration, element: dict, begin: int, end: int | Non
             element[LABEL] = relabelled(element[LABEL], step.stages, drawn)
         if pipeline.record_parameters:
             for placed, own in zip(step.stages, drawn, strict=True):
-                element.update({f"{placed.key}/{name}": value for name, value in own.items()})
+                name = f"{placed.stage.name}:{placed.declared}"
+                element.update({f"{name}/{parameter}": value for parameter, value in own.items()})
     return element
 
 

@@ -24,13 +24,16 @@ def batches(
 ) -> tuple[tf.data.Dataset, Callable[..., dict]]:
     """Returns the batches as they are read, and a function that turns one of them into features, ids and epochs.
 
-    epoch: None for epoch after epoch, without end. share: (index, count) selects the splits index, index + count, ...
-    rest: the examples that are still to be read, None for all. Raises UsageError for a share that has no split.
+    The arguments are those of `lowering.one_epoch`. Raises UsageError for a share that has no split.
     """
-    pairs = _pairs(pipeline, epoch, share, rest)
-    if _in_blocks(pipeline) and (rest is None or not rest.seen.table.size):
-        return _block_batches(pipeline, pairs), _parsed
-    return _record_batches(pipeline, pairs, epoch, rest), functools.partial(_parse, pipeline.source)
+    pairs, source = _pairs(pipeline, epoch, share, rest), pipeline.source
+    # Blocks spare an iterator step for each example, which these need.
+    is_begun = rest is not None and bool(rest.seen.table.size)
+    singly = pipeline.shuffle or pipeline.cache or pipeline.interleave > 1 or is_begun
+    if not singly and isinstance(source, BlockSource) and source.reads_blocks():
+        blocks = pairs.interleave(lambda epoch, split: source.read_blocks(split, epoch), cycle_length=1)
+        return blocks.rebatch(pipeline.batch_size), _parsed
+    return _record_batches(pipeline, pairs, epoch, rest), functools.partial(_parse, source)
 
 
 def skips(pipeline: Declaration) -> bool:
@@ -94,7 +97,7 @@ def _record_batches(
     if seen.table.size:
         dataset = dataset.filter(_unseen(seen))
     if pipeline.shuffle:
-        seed = _fold(pipeline.seed, 0 if epoch is None else epoch)
+        seed = (pipeline.seed * 2654435761 + (epoch or 0) * 40503 + 1) & 0x7FFFFFFF  # Knuth's multiplicative hash
         dataset = dataset.shuffle(pipeline.shuffle, seed=seed, reshuffle_each_iteration=False)
     return dataset.batch(pipeline.batch_size)
 
@@ -116,25 +119,5 @@ def _parse(source: Source, pair: tuple[tf.Tensor, tf.Tensor], record: tuple[tf.T
     return {**source.parse(records), ID: example_id(splits, positions), EPOCH: epochs}
 
 
-def _in_blocks(pipeline: Declaration) -> bool:
-    """Whether the source reads blocks. A shuffle buffer, a cache and interleaved files take examples one by one."""
-    if pipeline.shuffle or pipeline.cache or pipeline.interleave > 1:
-        return False
-    return isinstance(pipeline.source, BlockSource) and pipeline.source.reads_blocks()
-
-
-def _block_batches(pipeline: Declaration, pairs: tf.data.Dataset) -> tf.data.Dataset:
-    """Returns the same batches as (ids, epochs, features) from blocks, without an iterator step for each example."""
-    source = pipeline.source
-    assert isinstance(source, BlockSource)
-    blocks = pairs.interleave(lambda epoch, split: source.read_blocks(split, epoch), cycle_length=1)
-    return blocks.rebatch(pipeline.batch_size)
-
-
 def _parsed(ids: tf.Tensor, epochs: tf.Tensor, features: dict[str, tf.Tensor]) -> dict:
     return {**features, ID: ids, EPOCH: epochs}
-
-
-def _fold(seed: int, epoch: int) -> int:
-    """Returns one 31-bit seed for two numbers (Knuth's multiplicative hash)."""
-    return (seed * 2654435761 + epoch * 40503 + 1) & 0x7FFFFFFF

@@ -6,8 +6,6 @@ planes.names()                                        # ('local', 'tf_service', 
 planes.get("tf_service").serving(settings, roles)     # the hosts that prepare batches
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from tfhet import lazy

@@ -17,7 +17,6 @@ class WireCost:
     """Cost of batches between one server and one reader. A GB is 1e9 bytes of tensors, before any compression."""
 
     reader_s_per_gb: Interval
-    """CPU seconds of the reader."""
     server_s_per_gb: Interval
     """CPU seconds of the server. The cost of preparing the batches is not included."""
     gb_per_s: Interval

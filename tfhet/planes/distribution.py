@@ -58,16 +58,17 @@ def distribute(
         raise UsageError("training=False delivers every example once: omit steps_per_epoch and sharding")
     job = job or JobContext.from_env(environment())
     ordinal = next(_ordinals)  # counted in every shape, so that scripts may mix served and local data sets
-    if isinstance(data, Pipeline):
-        share = _pipeline(data, steps_per_epoch, training, transport, job, ordinal)
+    steps, pipeline = ScriptSteps.of_process(job), data if isinstance(data, Pipeline) else None
+    if pipeline is not None:
+        ids = steps is not None and steps.takes_ids(training)
+        share = _pipeline(pipeline, ids, steps_per_epoch, training, transport, job, ordinal)
     elif not isinstance(data, tf.data.Dataset):
         raise UsageError(f"tfhet.distribute takes a tf.data.Dataset or a tfhet.Pipeline, not {type(data).__name__}")
     elif training:
         share = _plain(data, steps_per_epoch, sharding, transport, job, ordinal)
     else:
         share = _validation(data, transport, job, ordinal)
-    steps = ScriptSteps.of_process(job)
-    return share if steps is None else steps.watch(share, training)
+    return share if steps is None else steps.watch(share, training, pipeline)
 
 
 def _plain(
@@ -110,7 +111,7 @@ def _say_reading(data: tf.data.Dataset) -> None:
 
 
 def _pipeline(
-    pipeline: Pipeline, steps: int | None, training: bool, transport: Any, job: JobContext, ordinal: int
+    pipeline: Pipeline, ids: bool, steps: int | None, training: bool, transport: Any, job: JobContext, ordinal: int
 ) -> tf.data.Dataset:
     if not (training or pipeline.repeat == 1):
         raise UsageError(f"training=False, but the pipeline has repeat={pipeline.repeat}: a pass ends after one")
@@ -119,8 +120,9 @@ def _pipeline(
         steps = _steps(-(-count * pipeline.repeat // pipeline.batch_size), job.size)
     data = get(job.plane).rank_side().declared(pipeline, job, ordinal, transport, None if training else 0)
     _say_reading(data)
-    pairs = data.map(lambda element: (element["image"], element["label"]))
-    return pairs if steps is None else _passes(pairs, steps)
+    parts = ("image", "label", "id", "epoch") if ids else ("image", "label")
+    tuples = data.map(lambda element: tuple(element[part] for part in parts))
+    return tuples if steps is None else _passes(tuples, steps)
 
 
 def _steps(batches: int, ranks: int) -> int | None:

@@ -30,6 +30,7 @@ from tfhet.errors import UsageError
 from tfhet.events import Observer
 from tfhet.messages import link, rank
 from tfhet.planes.costs import PlaneCosts
+from tfhet.planes.tensorflow_process import in_huge_pages, is_noise
 from tfhet.record import Record
 from tfhet.telemetry import Metric
 
@@ -46,7 +47,6 @@ class Outlets:
     report: Callable[[link.Report], None]
     """Sends a report to the leader: a `link.PlaneReport` reaches `LauncherSide.heard` there."""
     observe: Observer
-    """Records an event."""
     tell_script: Callable[[rank.Order], None]
     """Sends a message to the script of this launcher's rank, now or when it starts; dropped where there is none."""
     ready_timeout_s: float
@@ -79,8 +79,8 @@ class LauncherSide:
         return {}
 
     def environment(self, order: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, str]:
-        """`env` with the variables that the plane's reader needs in the script."""
-        return dict(env)
+        """`env` with the variables that the plane's reader needs in the script: here, huge pages for its batches."""
+        return in_huge_pages(env)
 
     async def beside(self, pid: int) -> None:
         """Runs from the start of this launcher's training process `pid` to its end."""
@@ -161,5 +161,5 @@ class DataPlane:
     def is_noise(self, line: str, gpus: int = 0) -> bool:
         """Whether a screen can omit a line that a process of the plane, or a script that reads from it, prints.
 
-        gpus: number of GPUs of its host. Log files hold such lines too."""
-        return False
+        gpus: number of GPUs of its host. Log files hold such lines too. Here, the noise of TensorFlow."""
+        return is_noise(line, gpus)

@@ -45,13 +45,6 @@ class RestartPolicy:
 
 
 @dataclass(frozen=True)
-class Started:
-    """The process was started or restarted."""
-
-    pid: int
-
-
-@dataclass(frozen=True)
 class Died:
     """The process ended by itself, and is restarted."""
 
@@ -60,7 +53,7 @@ class Died:
     cause: str
 
 
-Happening = Started | Died | messages.Report
+Happening = Died | messages.Report
 
 
 class Supervised:
@@ -85,7 +78,6 @@ class Supervised:
         self.command = list(command)
         """Command of the next start."""
         self.restarts = 0
-        """Number of restarts."""
         self.ready = asyncio.Event()
         """Set once it serves, for the first time."""
         self._host = host
@@ -133,7 +125,6 @@ class Supervised:
             self._child = await Child.start(self.name, command, env=self._env, on_line=self._heard, channel=channel)
             if self._renewing:  # while it was being started, with the command before
                 self._child.kill()
-            self._observe(Started(self._child.pid))
             silent = asyncio.create_task(self._silence(self._child))
             try:
                 code = await self._child.wait()

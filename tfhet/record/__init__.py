@@ -23,6 +23,7 @@ from tfhet.record.run import RunSummary
 from tfhet.record.statistics import median, percentile
 from tfhet.record.step_time import WARM_UP_STEPS, Pause, StepTime, measured_steps, share_pct, wait_pct
 from tfhet.record.timeline import Timeline, natural
+from tfhet.record.visits import Visits
 from tfhet.record.waiting import Waiting, WaitPart
 from tfhet.versions import versions
 
@@ -30,7 +31,7 @@ from tfhet.versions import versions
 __all__ = [
     "TIMELINE_FOLDER", "WARM_UP_STEPS", "ClockOffset", "Entry", "EventTail", "Figure", "HostUsage", "Interval",
     "LineTail", "Pause", "Record", "RunFolder", "RunSummary", "Spread", "StepTime", "Timeline", "TimelineFile",
-    "UsageSample", "View", "WaitPart", "Waiting", "check_schema", "json_number", "json_value", "machine",
+    "UsageSample", "View", "Visits", "WaitPart", "Waiting", "check_schema", "json_number", "json_value", "machine",
     "measured_steps", "median", "natural", "percentile", "read_json", "share_pct", "usable_cores", "versions",
     "wait_pct", "write_json", "write_text",
 ]

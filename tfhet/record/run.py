@@ -68,6 +68,9 @@ class RunSummary:
     """Seconds that rank 0 spent on checkpoints between steps."""
     wait_pct: float | None = None
     """Wait share of the measured steps, 0 to 100, mean of all ranks (`record.step_time`)."""
+    by_rank: Sequence[Mapping[str, Any]] = ()
+    """Of a script of one's own, for each rank: rank, steps, step_ms (median), wait_pct; and of a declared pipeline the
+    examples that were delivered to it, and those among them that its own prefetch held, `unused`, at the end."""
     examples_per_s: float | None = None
     """Throughput of all ranks together."""
     bytes_per_example: float | None = None
@@ -77,7 +80,13 @@ class RunSummary:
     teardown_s: float | None = None
     """Seconds from the end of the last rank to the end of the last host."""
     epochs: Sequence[Mapping[str, Any]] = ()
-    """One mapping per epoch: epoch, seen, expected, once, missing, repeated, loss, accuracy and other measures."""
+    """One mapping per epoch: epoch, seen, expected, once, missing, repeated, loss, accuracy and other measures.
+
+    Of a script of one's own, `steps` and `examples` are those of its pass of that number, the rest is of the epoch of
+    the data: also `left`, the ids that had not come when the script ended, and may have been under way; and `by_rank`,
+    the examples delivered to each rank."""
+    not_counted: str | None = None
+    """Why it is not known how often each example came; None where it is known."""
     stages_where: Mapping[str, str] = field(default_factory=dict)
     """Where each stage ran, by its text, in order: `data_group`, `dnn_group` or `trainer`."""
     restarts: int | None = None
@@ -116,7 +125,7 @@ class RunSummary:
             value = getattr(self, name)
             if isinstance(value, Mapping):
                 object.__setattr__(self, name, Spread.from_json(value))
-        for name in ("epochs", "failures", "bad_records", "not_limited"):
+        for name in ("epochs", "failures", "by_rank", "bad_records", "not_limited"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
 
     @property

@@ -20,7 +20,8 @@ from tfhet.report import numbers
 from tfhet.report.run_view import RunView
 
 PLACES = ("data_group", "dnn_group", "trainer")
-_COUNTS = ("seen", "before", "missing", "repeated", "bad")
+_COUNTS = ("seen", "before", "missing", "repeated", "bad", "left", "unused")
+_WORDS = {"left": "not delivered when the script ended", "unused": "held by the script's own prefetch"}
 _BAD_SHOWN = 3
 
 
@@ -128,12 +129,12 @@ def _groups(summary: RunSummary) -> str:
 def _examples_seen(summary: RunSummary) -> str:
     """Whether every example came exactly once, over the epochs that counted."""
     counted = [epoch for epoch in summary.epochs if epoch.get("expected") is not None]
-    if not counted:
-        return numbers.MISSING
-    total = {name: sum(int(epoch.get(name) or 0) for epoch in counted) for name in _COUNTS}
+    if not counted or summary.not_counted:
+        return f"not counted by id: {summary.not_counted}" if summary.not_counted else numbers.MISSING
+    total = {name: sum(int(each.get(name) or 0) for each in (*counted, *summary.by_rank)) for name in _COUNTS}
     if any(total[name] for name in _COUNTS[1:]):
         shown = [name for name in _COUNTS if total[name] or name in ("seen", "missing", "repeated")]
-        return ", ".join(f"{numbers.number(total[name])} {name}" for name in shown)
+        return ", ".join(f"{numbers.number(total[name])} {_WORDS.get(name, name)}" for name in shown)
     readable = " that can be read" if summary.bad_records else ""
     epochs = f"{len(counted)} epoch{'s' * (len(counted) != 1)}"
     return f"each of {numbers.number(total['seen'])}{readable} exactly once, {epochs}"
@@ -185,6 +186,10 @@ def run_table(summary: RunSummary, folder: Path | str | None = None) -> Table:
         *parts_of_wait(waits),
         ("examples/s", numbers.number(summary.examples_per_s)),
     ]
+    if len(summary.by_rank) > 1:
+        steps, shares = ([each[name] for each in summary.by_rank] for name in ("step_ms", "wait_pct"))
+        between = f"step {numbers.number(min(steps))} to {numbers.number(max(steps), unit='ms')}, waiting "
+        rows.append(("of the ranks", f"{between}{numbers.percent(min(shares))} to {numbers.percent(max(shares))}"))
     if summary.epochs:
         rows.append(("examples", _examples_seen(summary)))
     if made_good := _made_good(summary):

@@ -1,7 +1,5 @@
 """Many hosts on one machine: process trees, or containers with a network and limits of their own."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from tfhet import lazy

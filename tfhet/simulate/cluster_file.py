@@ -58,7 +58,6 @@ class ClusterFile:
     channels: Mapping[str, str] = field(default_factory=dict)
     """Channel name to directory."""
     launcher: Mapping[str, Any] = field(default_factory=dict)
-    """Launcher arguments."""
 
     def training_group(self, given: str) -> str:
         """Name of the group that trains: `given`, else `dnn_group`, or the only group."""

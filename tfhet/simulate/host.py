@@ -1,7 +1,4 @@
-"""Simulated hosts: each with its directory, configuration files and variables, as SageMaker's toolkit lays them out.
-
-And what both kinds of hosts, process trees and containers, have in common.
-"""
+"""Simulated hosts, and what process trees and containers have in common; laid out as SageMaker's toolkit does it."""
 
 from __future__ import annotations
 
@@ -45,7 +42,6 @@ class SimulatedHost:
     detour: tuple[int, ...] | None = None
     """The leader's ports, control and then the shared ones, as this host reaches them, where that is not directly."""
     role: str = DATA.name
-    """Name of the role that its group has."""
 
     @property
     def sees(self) -> dict[str, str]:

@@ -29,7 +29,7 @@ from tfhet.simulate.injector import Injector
 from tfhet.simulate.namespace_hosts import NamespaceHosts
 from tfhet.simulate.process_hosts import ProcessHosts
 from tfhet.simulate.submission import Submission, named_now
-from tfhet.simulate.targets import Targets, has_launchers, kill_all
+from tfhet.simulate.targets import Population, Targets, kill_all
 from tfhet.simulate.training_job import STOPPED_ON_REQUEST
 from tfhet.writer import Writer
 
@@ -174,7 +174,7 @@ class Simulation:
             await asyncio.sleep(0.1)
         self._cpu_s["after"] = self._backend.cpu_s()
         if self.submission.host_kind == "namespace":
-            while any(has_launchers(child.pid) for child in self._children.values()):
+            while any(Population.below(child.pid).launchers for child in self._children.values()):
                 await asyncio.sleep(0.02)
             self._launchers_gone_s = SYSTEM.wall()
 

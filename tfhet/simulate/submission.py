@@ -35,7 +35,6 @@ class Submission:
     command: Sequence[str]
     """A Python file, and the launcher's arguments: those of the cluster file and then the user's."""
     job: str
-    """Name of the training job."""
     host_kind: str = "process"
     """A key of STARTS."""
     start: str = "ranks"
@@ -55,7 +54,6 @@ class Submission:
     channel_groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Groups that see a channel, by its name; all groups see other channels."""
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """The job's own variables."""
     parameters: Mapping[str, str] | None = None
     """Hyperparameters of the job, each a JSON value as text; None: those of the command. They are complete, as in a
     request, if the toolkit's own are among them."""

@@ -95,10 +95,6 @@ class Population:
         return [process for process in below if process.pid not in servers]
 
 
-def has_launchers(pid: int) -> bool:
-    return any(_ask(process.name, "") == LAUNCHER_NAME for process in Population.below(pid).everything)
-
-
 async def kill_all(child: Child) -> None:
     """Ends a frozen launcher with all below it, which has sessions of its own."""
     for process in Population.below(child.pid).everything[1:]:

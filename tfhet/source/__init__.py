@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tfhet.source.damage import RECORD_ERRORS, Prepare, diagnose, error_text, find
     from tfhet.source.feature import Encoded, Feature, Fixed, Raw, Scalar
     from tfhet.source.folder import from_image_folder
-    from tfhet.source.id_set import IdSet
+    from tfhet.source.id_set import IdCount, IdSet
     from tfhet.source.source import BadRecord, BlockSource, SeekingSource, Source, example_id, position_of, split_of
     from tfhet.source.synthetic import SyntheticSource
     from tfhet.source.tar import tar_samples
@@ -30,8 +30,8 @@ lazy.names_on_demand(__name__)
 
 # fmt: off
 __all__ = [
-    "RECORD_ERRORS", "BadRecord", "BlockSource", "Encoded", "Feature", "Fixed", "IdSet", "Prepare", "Raw", "Scalar",
-    "SeekingSource", "Sidecar", "Source", "SyntheticSource", "TFRecordSource", "diagnose", "digits", "error_text",
-    "example_id", "find", "from_image_folder", "photos", "position_of", "split_of", "tar_samples",
+    "RECORD_ERRORS", "BadRecord", "BlockSource", "Encoded", "Feature", "Fixed", "IdCount", "IdSet", "Prepare", "Raw",
+    "Scalar", "SeekingSource", "Sidecar", "Source", "SyntheticSource", "TFRecordSource", "diagnose", "digits",
+    "error_text", "example_id", "find", "from_image_folder", "photos", "position_of", "split_of", "tar_samples",
     "write_tfrecords",
 ]

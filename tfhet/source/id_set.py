@@ -52,6 +52,11 @@ class IdSet:
         table[mine, 1:] &= ~other.table[others, 1:]
         return IdSet(table[table[:, 1:].any(axis=1)])
 
+    @property
+    def count(self) -> int:
+        """Number of ids in the set."""
+        return int(self._bits().sum())
+
     def per_split(self, splits: int) -> np.ndarray:
         """Number of ids in each of so many splits, float64 [splits]."""
         return np.bincount(self.table[:, 0] >> 23, self._bits().sum(axis=1), splits)
@@ -79,6 +84,20 @@ class IdSet:
     def _bits(self) -> np.ndarray:
         """Whether each id is in the set, uint8 [rows, 512]."""
         return np.unpackbits(np.ascontiguousarray(self.table[:, 1:]).view(np.uint8), axis=1, bitorder="little")
+
+
+class IdCount:
+    """The ids that came, and those among them that came more than once."""
+
+    def __init__(self) -> None:
+        self.found = self.twice = IdSet.of()
+
+    def add(self, ids: np.ndarray) -> None:
+        """Adds int64 `ids` of any order, with repetitions."""
+        ids = np.sort(ids, kind="stable")
+        new = IdSet.of(ids)
+        self.twice = IdSet.union(self.twice, new - (new - self.found), IdSet.of(ids[1:][ids[1:] == ids[:-1]]))
+        self.found = IdSet.union(self.found, new)
 
 
 def _cut(starts: np.ndarray, counts: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray]:

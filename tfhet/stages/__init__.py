@@ -9,8 +9,6 @@
 `docs/stages.md` shows what each stage does.
 """
 
-from __future__ import annotations
-
 from tfhet.stages import randomness
 from tfhet.stages.call_syntax import chain, parse, text
 from tfhet.stages.chains import CHAINS
@@ -33,7 +31,7 @@ from tfhet.stages.motion import (
 )
 from tfhet.stages.painting import Cutout, RandomErasing
 from tfhet.stages.policy import Policy, RandAugment, TrivialAugment
-from tfhet.stages.registry import get, load_plugins, names, register
+from tfhet.stages.registry import get, names, register
 from tfhet.stages.resize import RandomResizedCrop, Resize, ResizedCenterCrop
 from tfhet.stages.spec import ImageSpec
 from tfhet.stages.stage import Stage, Within
@@ -59,5 +57,5 @@ __all__ = [
     "RandomContrast", "RandomCrop", "RandomErasing", "RandomFlip", "RandomHue", "RandomResizedCrop", "RandomRotation",
     "RandomSaturation", "RandomShear", "RandomTranslation", "RandomZoom", "Repeat", "Rescale", "Resize",
     "ResizedCenterCrop", "Sharpen", "Shuffle", "Solarize", "Stage", "Step", "Stream", "TrivialAugment", "WithPartner",
-    "chain", "fuse", "get", "load_plugins", "names", "parse", "randomness", "register", "text",
+    "chain", "fuse", "get", "names", "parse", "randomness", "register", "text",
 ]

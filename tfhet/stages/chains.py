@@ -1,7 +1,5 @@
 """Named chains of stages, as text for `tfhet.stages.parse`."""
 
-from __future__ import annotations
-
 _IMAGENET = "normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))"
 """Mean and standard deviation of ImageNet's training images."""
 

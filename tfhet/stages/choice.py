@@ -40,12 +40,6 @@ def chosen(draws: tf.Tensor, shares: Sequence[float]) -> tf.Tensor:
     return tf.reduce_sum(tf.cast(draws[:, tf.newaxis] >= ends, tf.int32), axis=1)
 
 
-def derived(keys: tf.Tensor, name: str, position: int) -> tf.Tensor:
-    """Returns the keys, uint64 [batch], of a stage inside the one to which `keys` belong."""
-    digest = hashlib.blake2b(f"{name}/{position}".encode(), digest_size=8).digest()
-    return randomness.absorb(keys, tf.constant(int.from_bytes(digest, "little"), tf.uint64))
-
-
 def routed(
     branches: Sequence[Stage | None],
     values: tf.Tensor,
@@ -71,8 +65,6 @@ def prefix(branch: Stage, at: int) -> str:
 
 class Choice(Stage):
     """Each image goes through one of `branches`. Each branch works only on the images that drew it."""
-
-    random: ClassVar[bool] = True
 
     @property
     def branches(self) -> tuple[Stage | None, ...]:
@@ -137,7 +129,9 @@ class Choice(Stage):
         drawn = {"choice": chosen(randomness.uniform(keys, 0), self.shares)}
         for at, branch in enumerate(self.branches):
             if branch is not None and branch.random:
-                own = branch.parameters(derived(keys, branch.name, at), spec)
+                digest = hashlib.blake2b(f"{branch.name}/{at}".encode(), digest_size=8).digest()
+                word = tf.constant(int.from_bytes(digest, "little"), tf.uint64)
+                own = branch.parameters(randomness.absorb(keys, word), spec)
                 drawn.update({f"{prefix(branch, at)}{name}": value for name, value in own.items()})
         return drawn
 
@@ -145,8 +139,6 @@ class Choice(Stage):
         return routed(self.branches, images, parameters, lambda branch, part, own: branch.apply(part, own))
 
     def labels(self, labels: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        if not self.relabels:
-            return labels
         return routed(self.branches, labels, parameters, lambda branch, part, own: branch.labels(part, own))
 
 

@@ -28,7 +28,6 @@ class RandomHue(FullRange):
     delta: Annotated[float, Within(0, 0.5)] = 0.1
     """Maximum rotation either way, in turns of the colour wheel: 1/3 makes red green. From 0 to 0.5."""
 
-    random: ClassVar[bool] = True
     of_colours: ClassVar[bool] = True
 
     def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
@@ -51,8 +50,7 @@ def mixed(
     float32 [1 or batch, 3, 3], multiplied with each colour (a row). offsets: float32 [1 or batch, 3], added, in the
     images' units. turns: float32 [batch], the rotation of the hue after clipping.
     """
-    ops = native.ops("colour")
-    if ops is not None:
+    if (ops := native.ops("colour")) is not None:
         if matrices is None:
             matrices, offsets = tf.zeros([0, 3, 3]), tf.zeros([0, 3])
         elif offsets is None:
@@ -117,8 +115,7 @@ class Grayscale(Stage):
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
         if images.shape[3] == 1:
             return images if self.channels == 1 else tf.tile(images, [1, 1, 1, 3])
-        ops = native.ops("colour")
-        if ops is not None:
+        if (ops := native.ops("colour")) is not None:
             return native.shaped(ops.tfhet_grey(images, channels=self.channels), [*images.shape[:3], self.channels])
         weights = tf.constant([[weight] * self.channels for weight in levels.LUMA])
         if images.dtype.is_floating:
@@ -141,8 +138,7 @@ class RandomSaturation(FullRange):
     upper: PositiveOrZero = 1.5
     """Largest factor. From `lower`."""
 
-    random: ClassVar[bool] = True
-    ordered: ClassVar[tuple[str, ...]] = ("lower", "upper")
+    ordered: ClassVar[tuple[tuple[str, str], ...]] = (("lower", "upper"),)
     of_colours: ClassVar[bool] = True
 
     def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
@@ -187,7 +183,6 @@ class ColorJitter(FullRange):
     hue: Annotated[float, Within(0, 0.5)] = 0.0
     """Maximum rotation either way, in turns of the colour wheel. From 0, which omits the step, to 0.5."""
 
-    random: ClassVar[bool] = True
     of_colours: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -221,7 +216,7 @@ class ColorJitter(FullRange):
             matrices = own * tf.eye(3) + (1.0 - own) * grey[:, tf.newaxis]
             matrices = matrices if gain is None else matrices * gain[:, tf.newaxis, tf.newaxis]
         elif not colours or "hue" not in parameters:
-            line = Line.per_image(1.0 if gain is None else gain, 0.0 if added is None else added, 0.0, full)
+            line = Line.of(1.0 if gain is None else gain, 0.0 if added is None else added, 0.0, full, per_image=True)
             return apply_line(images, line, images.dtype)
         offsets = None if added is None else tf.repeat(added[:, tf.newaxis], 3, axis=1)
         return mixed(images, matrices, offsets, parameters.get("hue"))

@@ -90,8 +90,7 @@ class Pad(Bordered):
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
         height, width = images.shape[1], images.shape[2]
         rows, columns = self._borders(height, width)
-        compiled = native.ops("sampling")
-        if compiled is not None and self.mode in FILLS and height is not None and width is not None:
+        if native.available("sampling") and self.mode in FILLS and height is not None and width is not None:
             size = height + sum(rows), width + sum(columns)
             moves = projection.translation(tf.constant([float(rows[0])]), tf.constant([float(columns[0])]))
             return projection.project(images, moves, FILLS[self.mode], self.value, size)
@@ -159,8 +158,6 @@ class RandomCrop(Bordered):
     """Kind of padding: constant (`value`), edge, reflect or symmetric, as in `pad`."""
     value: float = 0.0
 
-    random: ClassVar[bool] = True
-
     @property
     def _adds_value(self) -> bool:
         return self.padding > 0 and self.mode == "constant"
@@ -195,8 +192,7 @@ class RandomCrop(Bordered):
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
         height, width = self._size(images.shape[1], images.shape[2])
         border = self.padding
-        compiled = native.ops("sampling")
-        if compiled is not None and (self.mode in FILLS or not border):
+        if native.available("sampling") and (self.mode in FILLS or not border):
             down, right = (tf.cast(border - parameters[name], tf.float32) for name in ("top", "left"))
             moves = projection.translation(down, right)
             return projection.project(images, moves, FILLS.get(self.mode, "nearest"), self.value, (height, width))

@@ -47,25 +47,16 @@ class Decode(Stage):
 
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Returns ragged uint8 [batch, (height), (width), channels] for string [batch]."""
-        return decode(images, self.channels)
-
-
-def decode(contents: tf.Tensor, channels: int = 3) -> tf.RaggedTensor:
-    """Returns uint8 [batch, (height), (width), channels], each image in its own size.
-
-    contents: string [batch], files of JPEG, PNG, BMP or GIF (first frame).
-    """
-    return tf.map_fn(
-        lambda content: tf.RaggedTensor.from_tensor(_whole(content, channels)),
-        contents,
-        fn_output_signature=tf.RaggedTensorSpec([None, None, channels], tf.uint8, ragged_rank=1),
-    )
+        return tf.map_fn(
+            lambda content: tf.RaggedTensor.from_tensor(_whole(content, self.channels)),
+            images,
+            fn_output_signature=tf.RaggedTensorSpec([None, None, self.channels], tf.uint8, ragged_rank=1),
+        )
 
 
 def sizes(contents: tf.Tensor) -> tf.Tensor:
     """Returns rows and columns, int32 [batch, 2], read from the headers of contents, string [batch]."""
-    operations = native.ops("jpeg")
-    if operations is not None:
+    if (operations := native.ops("jpeg")) is not None:
         return native.shaped(operations.tfhet_image_sizes(contents), [contents.shape[0], 2])
     return tf.map_fn(_size, contents, fn_output_signature=tf.int32)
 
@@ -75,13 +66,12 @@ def decode_windows(
 ) -> tf.Tensor:
     """Returns what `resampling.resize_windows` does for images in their files: uint8 [batch, height, width, channels].
 
-    contents: string [batch], as for `decode`. Raises InvalidArgumentError for a file that cannot be decoded and for a
+    contents: string [batch], as for the stage. Raises InvalidArgumentError for a file that cannot be decoded and for a
     window outside its image, with the place in the batch of a JPEG image.
     """
     windows = tf.cast(windows, tf.float32)
     flips = tf.zeros(tf.shape(contents)[:1], tf.bool) if flips is None else flips
-    operations = native.ops("jpeg")
-    if operations is None:
+    if (operations := native.ops("jpeg")) is None:
         return plain(contents, windows, flips, scaling, channels)
     images, others = operations.tfhet_decode_windows(contents, windows, flips, **vars(scaling), channels=channels)
 

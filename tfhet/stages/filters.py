@@ -29,7 +29,25 @@ class Morphology(Stage):
     """Side of the square in pixels, from 1."""
 
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        return extremes(images, self.size, self.largest)
+        """An even square has one more pixel below and to the right."""
+        if self.size == 1:
+            return images
+        if (ops := native.ops("morphology")) is not None:
+            return native.shaped(ops.tfhet_morphology(images, size=self.size, largest=self.largest), images.shape)
+        # A square's maximum is the maximum over rows of the maximum over columns: 2 passes instead of size**2.
+        pick = tf.maximum if self.largest else tf.minimum
+        before = (self.size - 1) // 2
+        around = [before, self.size - 1 - before]
+        neutral = images.dtype.min if self.largest else images.dtype.max
+        result = tf.pad(images, [[0, 0], around, around, [0, 0]], constant_values=neutral)
+        for axis in (1, 2):
+            # The maximum over 2w neighbours is that of two maxima over w: log2(size) steps.
+            head, window = (slice(None),) * axis, 1
+            while window < self.size:
+                step = min(window, self.size - window)
+                result = pick(result[(*head, slice(None, -step))], result[(*head, slice(step, None))])
+                window += step
+        return result
 
 
 @register("dilate")
@@ -56,32 +74,6 @@ class Erode(Morphology):
     size: Count = 3
 
     largest: ClassVar[bool] = False
-
-
-def extremes(images: tf.Tensor, size: int, largest: bool) -> tf.Tensor:
-    """Returns the largest or smallest value of `size` x `size` pixels around each pixel.
-
-    images: uint8 or float32 [batch, H, W, C]. An even square has one more pixel below and to the right.
-    """
-    if size == 1:
-        return images
-    ops = native.ops("morphology")
-    if ops is not None:
-        return native.shaped(ops.tfhet_morphology(images, size=size, largest=largest), images.shape)
-    # A square's maximum is the maximum over rows of the maximum over columns: 2 passes instead of size**2.
-    pick = tf.maximum if largest else tf.minimum
-    before = (size - 1) // 2
-    around = [before, size - 1 - before]
-    neutral = images.dtype.min if largest else images.dtype.max
-    result = tf.pad(images, [[0, 0], around, around, [0, 0]], constant_values=neutral)
-    for axis in (1, 2):
-        # The maximum over 2w neighbours is that of two maxima over w: log2(size) steps.
-        head, window = (slice(None),) * axis, 1
-        while window < size:
-            step = min(window, size - window)
-            result = pick(result[(*head, slice(None, -step))], result[(*head, slice(step, None))])
-            window += step
-    return result
 
 
 PADDINGS = {"CONSTANT": "constant", "REFLECT": "reflect", "SYMMETRIC": "symmetric"}
@@ -133,8 +125,7 @@ class GaussianBlur(Stage):
             import tensorflow_addons as tfa
 
             return tfa.image.gaussian_filter2d(images, self.size, self.sigma, padding=self.padding)
-        ops = native.ops("filters")
-        if ops is None:
+        if (ops := native.ops("filters")) is None:
             return self._by_matrices(images)
         weights = self.kept_weights().tolist()
         blurred = ops.tfhet_separable(images, rows=weights, columns=weights, padding=self.padding, addend=CUT_MARGIN)
@@ -204,8 +195,7 @@ def sharpened(images: tf.Tensor, amounts: tf.Tensor) -> tf.Tensor:
     images: uint8 in 0..255 or float32 in 0..1, [batch, H, W, C]. amounts: float32 [batch], or [1] for all images.
     """
     softenings = (1.0 - amounts) / 13.0
-    ops = native.ops("filters")
-    if ops is not None:
+    if (ops := native.ops("filters")) is not None:
         return native.shaped(ops.tfhet_sharpen(images, softenings), images.shape)
     # In lines of width * channels: over pixels of 3 values each, everything takes longer.
     shape, channels = tf.shape(images), images.shape[3]

@@ -1,17 +1,6 @@
 """Fusion: neighbouring stages that can be one operation become one when a pipeline is lowered.
 
-`Pipeline.explain()` shows which stages are fused. These neighbours are:
-
-- `decode`, a stage that takes a window out of the image, and a horizontal flip: only the window is decoded, and the
-  resampling writes it mirrored where it is flipped.
-- a window and a horizontal flip: one resampling.
-- stages that only move pixels (`Geometric`) and have the same fill: their coordinates are composed, and the image is
-  sampled once. The picture is sharper than after several samplings, each of which blurs. The fill begins at the edge of
-  the first image.
-- stages that are straight lines with ends (`Stage.line`) and lead to float32: one multiply-add, clipped. Levels are not
-  rounded between the stages.
-- pointwise stages that start from uint8: one look-up table. It is made by applying the stages to the ramp of all 256
-  levels, so it gives exactly the values that they give.
+`Pipeline.explain()` shows which stages are fused. Each kind of step below says which neighbours it joins.
 """
 
 from __future__ import annotations
@@ -45,12 +34,6 @@ class PlacedStage:
     declared: int
     """Position in `Pipeline.stages`, from 0."""
     output: ImageSpec
-    """Spec of the images after the stage."""
-
-    @property
-    def key(self) -> str:
-        """Name and declared position, like `random_flip:3`."""
-        return f"{self.stage.name}:{self.declared}"
 
 
 @dataclass(frozen=True)
@@ -83,7 +66,7 @@ class Step:
 
 
 class Resampling(Step):
-    """A window of decoded images, and a horizontal flip."""
+    """A window of decoded images, and a horizontal flip: the resampling writes the window mirrored."""
 
     does = "one resampling of the window"
 
@@ -99,7 +82,7 @@ class Resampling(Step):
 
 
 class Decoding(Step):
-    """A window of images in their files, and perhaps a horizontal flip."""
+    """A window of images in their files, and perhaps a horizontal flip: only the window is decoded."""
 
     does = "one decoding of the window"
 
@@ -121,7 +104,10 @@ class Decoding(Step):
 
 
 class Sampling(Step):
-    """Stages that only move pixels, as one bilinear sampling of the composed coordinates."""
+    """Stages that only move pixels and have the same fill, as one bilinear sampling of the composed coordinates.
+
+    The picture is sharper than after several samplings, each of which blurs. The fill begins at the first image's edge.
+    """
 
     does = "one sampling"
 
@@ -144,7 +130,7 @@ class Sampling(Step):
 
 
 class Straight(Step):
-    """Stages that are straight lines, as one line."""
+    """Stages that are straight lines with ends and lead to float32. Levels are not rounded between the stages."""
 
     does = "one multiply-add"
 
@@ -169,7 +155,10 @@ class Straight(Step):
 
 
 class Table(Step):
-    """Pointwise stages of uint8 images, as one look-up table for each image, or one for all."""
+    """Pointwise stages of uint8 images, as one look-up table for each image, or one for all.
+
+    It is made by applying the stages to the ramp of all 256 levels, so it gives exactly the values that they give.
+    """
 
     does = "one look-up table"
 

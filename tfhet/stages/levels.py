@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -76,8 +75,7 @@ def lookup(images: tf.Tensor, tables: tf.Tensor) -> tf.Tensor:
     images: uint8 [batch, H, W, C], or float32 in 0..1, which is rounded to 256 levels. tables: uint8 or float32
     [1 or batch, 256, 1 or C].
     """
-    ops = native.ops("tone")
-    if ops is not None:
+    if (ops := native.ops("tone")) is not None:
         return native.shaped(ops.tfhet_lookup(images, tables), images.shape)
     shape, size = tf.shape(images), tf.shape(tables)
     # All tables in one: that of image b and channel c begins at 256 (b C + c).
@@ -88,15 +86,6 @@ def lookup(images: tf.Tensor, tables: tf.Tensor) -> tf.Tensor:
         own = 256 * size[2] * tf.range(shape[0]) * tf.cast(size[0] > 1, tf.int32)
         bins += own[:, tf.newaxis, tf.newaxis, tf.newaxis]
     return native.shaped(tf.gather(tf.reshape(tf.transpose(tables, [0, 2, 1]), [-1]), bins), images.shape)
-
-
-def over_pixels(reduce: Callable[..., tf.Tensor], images: tf.Tensor) -> tf.Tensor:
-    """Reduces [batch, H, W, C] to [batch, 1, 1, C] by tf.reduce_mean, tf.reduce_min or tf.reduce_max."""
-    shape, channels = tf.shape(images), images.shape[3]
-    # First over whole lines, each column by itself: both axes at once take three times as long.
-    columns = reduce(tf.reshape(images, [shape[0], shape[1], shape[2] * channels]), axis=1)
-    reduced = reduce(tf.reshape(columns, [shape[0], shape[2], channels]), axis=1)
-    return reduced[:, tf.newaxis, tf.newaxis, :]
 
 
 @dataclass(frozen=True)
@@ -110,10 +99,12 @@ class Statistics:
     @classmethod
     def of(cls, images: tf.Tensor) -> Statistics:
         """Computes them for images, uint8 or float32 [batch, H, W, C], none of which is empty."""
-        ops = native.ops("statistics")
-        if ops is not None:
+        if (ops := native.ops("statistics")) is not None:
             shape = [images.shape[0], images.shape[3]]
             return cls(*(native.shaped(part, shape) for part in ops.tfhet_statistics(images)))
-        values = tf.cast(images, tf.float32)
+        size, channels = tf.shape(images), images.shape[3]
+        # First over whole lines, each column by itself: both axes at once take three times as long.
+        lines = tf.reshape(tf.cast(images, tf.float32), [size[0], size[1], size[2] * channels])
         reducers = (tf.reduce_mean, tf.reduce_min, tf.reduce_max)
-        return cls(*(over_pixels(reduce, values)[:, 0, 0] for reduce in reducers))
+        columns = [tf.reshape(reduce(lines, axis=1), [size[0], size[2], channels]) for reduce in reducers]
+        return cls(*(reduce(each, axis=1) for reduce, each in zip(reducers, columns, strict=True)))

@@ -27,16 +27,16 @@ class Line:
     high: tf.Tensor
 
     @classmethod
-    def of(cls, scale: Number = 1.0, offset: Number = 0.0, low: Number = -math.inf, high: Number = math.inf) -> Line:
-        """Makes a line of numbers, of [channels] for all images, or of [1 or batch, 1 or channels]."""
-        return cls(*(_matrix(part, 0) for part in (scale, offset, low, high)))
-
-    @classmethod
-    def per_image(
-        cls, scale: Number = 1.0, offset: Number = 0.0, low: Number = -math.inf, high: Number = math.inf
+    def of(
+        cls,
+        scale: Number = 1.0,
+        offset: Number = 0.0,
+        low: Number = -math.inf,
+        high: Number = math.inf,
+        per_image: bool = False,
     ) -> Line:
-        """Makes a line of numbers, of [batch] for all channels, or of [1 or batch, 1 or channels]."""
-        return cls(*(_matrix(part, 1) for part in (scale, offset, low, high)))
+        """Makes a line of numbers, of [1 or batch, 1 or channels], of [channels], or, if `per_image`, of [batch]."""
+        return cls(*(_matrix(part, int(per_image)) for part in (scale, offset, low, high)))
 
     def then(self, other: Line) -> Line:
         """Returns the line that applies this one and then `other`; only its four numbers are rounded."""
@@ -61,8 +61,7 @@ def _matrix(part: Number, axis: int) -> tf.Tensor:
 
 def apply_line(images: tf.Tensor, line: Line, dtype: tf.DType) -> tf.Tensor:
     """Applies the line to images, uint8 or float32 [batch, H, W, C]; uint8 results are rounded and clipped."""
-    ops = native.ops("tone")
-    if ops is not None:
+    if (ops := native.ops("tone")) is not None:
         result = ops.tfhet_line(images, line.scale, line.offset, line.low, line.high, result_type=dtype)
         return native.shaped(result, images.shape)
     shape = tf.shape(images)

@@ -64,7 +64,6 @@ SIDES = ("top", "bottom", "left", "right")
 class WithPartner(Stage):
     """Draws `share`, the part of the partner in each label: float32 [batch]."""
 
-    random: ClassVar[bool] = True
     commutes_with_rescale: ClassVar[bool] = True
     relabels: ClassVar[bool] = True
 
@@ -75,40 +74,6 @@ class WithPartner(Stage):
 
     def labels(self, labels: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
         return mixed(labels, partner(labels), tf.cast(parameters["share"], labels.dtype))
-
-
-def blended(images: tf.Tensor, shares: tf.Tensor) -> tf.Tensor:
-    """Blends images, uint8 or float32 [batch, H, W, C], with shares, float32 [batch], of the next image."""
-    ops = native.ops("partner")
-    if ops is not None:
-        return native.shaped(ops.tfhet_blend(images, shares), images.shape)
-    values = tf.cast(images, tf.float32)
-    result = mixed(values, partner(values), shares)
-    return result if images.dtype.is_floating else tf.cast(result + 0.5, images.dtype)
-
-
-def pasted(images: tf.Tensor, rectangles: tf.Tensor) -> tf.Tensor:
-    """Returns the images, each with a rectangle of the next image.
-
-    images: uint8 or float32 [batch, H, W, C]; without the compiled op float32 must be finite. rectangles: int32
-    [batch, 4], in the order of SIDES, within the images.
-    """
-    ops = native.ops("partner")
-    if ops is not None:
-        return native.shaped(ops.tfhet_paste(images, rectangles), images.shape)
-    shape = tf.shape(images)
-    rows, columns = tf.range(shape[1]), tf.range(shape[2])
-    top, bottom, left, right = tf.split(rectangles, 4, axis=1)
-    in_rows = tf.cast((rows >= top) & (rows < bottom), images.dtype)
-    in_columns = tf.cast((columns >= left) & (columns < right), images.dtype)
-    # A mask over lines of width * channels, multiplied: a tf.where, broadcast over channels, takes ten times as long.
-    mask = in_rows[:, :, tf.newaxis] * tf.repeat(in_columns, shape[3], axis=1)[:, tf.newaxis, :]
-    own, other = (tf.reshape(v, [shape[0], shape[1], shape[2] * shape[3]]) for v in (images, partner(images)))
-    if images.dtype.is_floating:
-        kept = own * (1.0 - mask) + other * mask
-    else:
-        kept = own + mask * (other - own)  # wraps around, and back
-    return native.shaped(tf.reshape(kept, shape), images.shape)
 
 
 def partner(values: tf.Tensor) -> tf.Tensor:
@@ -122,13 +87,6 @@ def mixed(own: tf.Tensor, other: tf.Tensor, share: tf.Tensor) -> tf.Tensor:
     shape = tf.shape(own)
     lines, others = (tf.reshape(values, [shape[0], tf.reduce_prod(shape[1:])]) for values in (own, other))
     return native.shaped(tf.reshape(lines + share[:, tf.newaxis] * (others - lines), shape), own.shape)
-
-
-def beta(keys: tf.Tensor, draw: int, alpha: float) -> tf.Tensor:
-    """Returns float32 [batch] from Beta(alpha, alpha), by its quantiles. keys: uint64 [batch]."""
-    # From a table: functions like tf.exp round differently at the end of a batch than within it.
-    at = tf.cast(randomness.uniform(keys, draw, 0.0, SHARES), tf.int32)
-    return tf.gather(tf.constant(quantiles(alpha), tf.float32), at)
 
 
 def quantiles(alpha: float) -> np.ndarray:
@@ -165,10 +123,16 @@ class Mixup(WithPartner):
 
     def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
         """Returns `share`, the part of the next image: float32 [batch]."""
-        return {"share": beta(keys, 0, self.alpha)}
+        # From a table: functions like tf.exp round differently at the end of a batch than within it.
+        at = tf.cast(randomness.uniform(keys, 0, 0.0, SHARES), tf.int32)
+        return {"share": tf.gather(tf.constant(quantiles(self.alpha), tf.float32), at)}
 
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        return blended(images, parameters["share"])
+        if (ops := native.ops("partner")) is not None:
+            return native.shaped(ops.tfhet_blend(images, parameters["share"]), images.shape)
+        values = tf.cast(images, tf.float32)
+        result = mixed(values, partner(values), parameters["share"])
+        return result if images.dtype.is_floating else tf.cast(result + 0.5, images.dtype)
 
 
 @register("cutmix")
@@ -209,4 +173,19 @@ class Cutmix(WithPartner):
         return {**rectangle, "share": pixels * (1.0 / (spec.height * spec.width))}
 
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        return pasted(images, tf.stack([parameters[name] for name in SIDES], axis=1))
+        rectangles = tf.stack([parameters[name] for name in SIDES], axis=1)
+        if (ops := native.ops("partner")) is not None:
+            return native.shaped(ops.tfhet_paste(images, rectangles), images.shape)
+        shape = tf.shape(images)  # float32 must be finite from here on
+        rows, columns = tf.range(shape[1]), tf.range(shape[2])
+        top, bottom, left, right = tf.split(rectangles, 4, axis=1)
+        in_rows = tf.cast((rows >= top) & (rows < bottom), images.dtype)
+        in_columns = tf.cast((columns >= left) & (columns < right), images.dtype)
+        # A mask over lines of width * channels, multiplied: a tf.where, broadcast over channels, takes ten times that.
+        mask = in_rows[:, :, tf.newaxis] * tf.repeat(in_columns, shape[3], axis=1)[:, tf.newaxis, :]
+        own, other = (tf.reshape(v, [shape[0], shape[1], shape[2] * shape[3]]) for v in (images, partner(images)))
+        if images.dtype.is_floating:
+            kept = own * (1.0 - mask) + other * mask
+        else:
+            kept = own + mask * (other - own)  # wraps around, and back
+        return native.shaped(tf.reshape(kept, shape), images.shape)

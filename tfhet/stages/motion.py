@@ -27,7 +27,6 @@ class RandomFlip(Geometric):
     vertical: bool = False
     """Whether top and bottom may be exchanged."""
 
-    random: ClassVar[bool] = True
     commutes_with_rescale: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -69,8 +68,6 @@ class RandomShear(Filled):
     fill_mode: FillMode = "reflect"
     fill_value: float = 0.0
 
-    random: ClassVar[bool] = True
-
     def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
         """Returns `shear` in columns per row, positive moves the lower half to the left: float32 [batch]."""
         return {"shear": randomness.uniform(keys, 0, -self.factor, self.factor)}
@@ -91,8 +88,6 @@ class RandomTranslation(Filled):
     fill_mode: FillMode = "reflect"
     fill_value: float = 0.0
 
-    random: ClassVar[bool] = True
-
     def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
         """Returns `down` and `right`, fractions of height and width by which the content moves: float32 [batch]."""
         return {
@@ -108,7 +103,6 @@ class RandomTranslation(Filled):
 class _Reflected(Geometric):
     """A random stage that mirrors the image at its edges."""
 
-    random: ClassVar[bool] = True
     commutes_with_rescale: ClassVar[bool] = True
 
     @property
@@ -195,8 +189,7 @@ class RandomAffine(Filled):
     fill_mode: FillMode = "reflect"
     fill_value: float = 0.0
 
-    random: ClassVar[bool] = True
-    ordered: ClassVar[tuple[str, ...]] = ("scale_low", "scale_high")
+    ordered: ClassVar[tuple[tuple[str, str], ...]] = (("scale_low", "scale_high"),)
 
     def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
         """Returns `angle`, `down`, `right`, `scale` and `shear`, each float32 [batch].

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import tensorflow as tf
@@ -22,8 +21,6 @@ RATIOS = 4096
 
 class _Painting(Stage):
     """A random stage that paints `value`."""
-
-    random: ClassVar[bool] = True
 
     value: float
     """Value that is painted, within the range of the images; a whole number for uint8."""
@@ -123,8 +120,7 @@ def painted(
     images: uint8 or finite float32 [batch, H, W, C]. top, bottom, left, right: float32 [batch] in pixels, bottom and
     right just outside; all may lie beyond the edges.
     """
-    ops = native.ops("painting")
-    if ops is not None:
+    if (ops := native.ops("painting")) is not None:
         result = ops.tfhet_painting(images, tf.stack([top, bottom, left, right], axis=1), value=value)
         return native.shaped(result, images.shape)
     shape = tf.shape(images)

@@ -27,32 +27,21 @@ import numpy as np
 import tensorflow as tf
 
 from tfhet.stages import levels, projection, randomness
-from tfhet.stages.choice import dealt_out
+from tfhet.stages.choice import Part, dealt_out
 from tfhet.stages.colour import ColorJitter
 from tfhet.stages.filters import sharpened
-from tfhet.stages.levels import FullRange, Statistics, lookup
-from tfhet.stages.line import Line, apply_line
+from tfhet.stages.levels import FullRange, lookup
 from tfhet.stages.registry import register
 from tfhet.stages.spec import ImageSpec
 from tfhet.stages.stage import Count, Within
 from tfhet.stages.tone import Autocontrast, Equalize
 
+# fmt: off
 OPERATIONS = (
-    "identity",
-    "shear_x",
-    "shear_y",
-    "translate_x",
-    "translate_y",
-    "rotate",
-    "brightness",
-    "contrast",
-    "color",
-    "sharpness",
-    "posterize",
-    "solarize",
-    "autocontrast",
-    "equalize",
+    "identity", "shear_x", "shear_y", "translate_x", "translate_y", "rotate", "brightness", "contrast", "color",
+    "sharpness", "posterize", "solarize", "autocontrast", "equalize",
 )
+# fmt: on
 """Names of the operations. The number of an operation is its place here."""
 BINS = 31
 """Number of strengths."""
@@ -68,26 +57,19 @@ that a part would hold more than PART_IMAGES is processed at once."""
 
 
 class Policy(FullRange):
-    """Draws `layers` operations for each image, one after the other; each works only on the images that drew it."""
+    """Draws `num_layers` operations for each image, one after the other; each works only on the images that drew it."""
 
-    random: ClassVar[bool] = True
     of_colours: ClassVar[bool] = True
     shortest: ClassVar[int] = 2
     largest: ClassVar[Mapping[str, float]]
     """Largest strength of each kind of operation: the arguments of `strengths`."""
 
+    num_layers: int = 1
+    """Number of operations that each image meets."""
+    magnitude: int | None = None
+    """Place of the strength of all images, from 0 to BINS - 1; None has it drawn for each image."""
     fill_value: float
     """Fill beyond the edge of a moved image, in the units of the images."""
-
-    @property
-    def layers(self) -> int:
-        """Number of operations that each image meets."""
-        return 1
-
-    @property
-    def bin(self) -> int | None:
-        """Bin of all images; None has it drawn for each image."""
-        return None
 
     def moved_by(self, strength: tf.Tensor, length: tf.Tensor) -> tf.Tensor:
         """Returns a translation in pixels, float32 [batch]. strength: float32 [batch]. length: float32 [], pixels."""
@@ -99,16 +81,16 @@ class Policy(FullRange):
         return spec
 
     def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
-        """Returns `operation` (int32, place in OPERATIONS), `strength` (float32, see above): each [batch, layers]."""
+        """Returns `operation` (int32, place in OPERATIONS), `strength` (float32, see above): [batch, num_layers]."""
         table = tf.constant(strengths(**self.largest))
         signed = tf.constant([name in _SIGNED for name in OPERATIONS])
         operations, drawn = [], []
-        for layer in range(self.layers):
+        for layer in range(self.num_layers):
             operation = _below(len(OPERATIONS), keys, 3 * layer)
-            if self.bin is None:
+            if self.magnitude is None:
                 place = _below(BINS, keys, 3 * layer + 1)
             else:
-                place = tf.fill(tf.shape(operation), self.bin)
+                place = tf.fill(tf.shape(operation), self.magnitude)
             strength = tf.gather_nd(table, tf.stack([operation, place], axis=1))
             turned = tf.gather(signed, operation) & randomness.bernoulli(keys, 3 * layer + 2)
             operations.append(operation)
@@ -122,7 +104,7 @@ class Policy(FullRange):
 
         def layered(begin: tf.Tensor | int, end: tf.Tensor | None) -> tf.Tensor:
             some = values[begin:end]
-            for layer in range(self.layers):
+            for layer in range(self.num_layers):
                 some = self._layer(some, operation[begin:end, layer], strength[begin:end, layer], fill)
             return some
 
@@ -145,17 +127,13 @@ class Policy(FullRange):
             transforms = self._transforms(tf.gather(operation, at), tf.gather(strength, at), tf.shape(some))
             return projection.project(some, transforms, "constant", float(fill))
 
-        def coloured(some: tf.Tensor, at: tf.Tensor) -> tf.Tensor:
-            if some.shape[3] == 1:
-                return some
-            return _COLOUR.apply(some, {"saturation": 1.0 + tf.gather(strength, at)})
+        def jittered(name: str) -> Part:
+            return lambda some, at: _JITTER.apply(some, {name: 1.0 + tf.gather(strength, at)})
 
         parts = [
             lambda some, at: some,
             moved,
-            lambda some, at: apply_line(some, Line.per_image(1.0 + tf.gather(strength, at)), tf.uint8),
-            lambda some, at: contrasted(some, 1.0 + tf.gather(strength, at)),
-            coloured,
+            *(jittered(name) for name in ("brightness", "contrast", "saturation")),
             lambda some, at: sharpened(some, 1.0 + tf.gather(strength, at)),
             lambda some, at: lookup(some, _stepped(tf.gather(operation, at), tf.gather(strength, at))),
             lambda some, at: Autocontrast().apply(some, {}),
@@ -195,21 +173,7 @@ class RandAugment(Policy):
     """Strength of the operations, from 0 (most do nothing) to 30. Autocontrast and equalize have none."""
     fill_value: float = 0.0
 
-    largest: ClassVar[Mapping[str, float]] = {
-        "shear": 0.3,
-        "move": 150.0 / 331.0,
-        "degrees": 30.0,
-        "change": 0.9,
-        "bits": 4,
-    }
-
-    @property
-    def layers(self) -> int:
-        return self.num_layers
-
-    @property
-    def bin(self) -> int | None:
-        return self.magnitude
+    largest: ClassVar[Mapping[str, float]] = {"shear": 0.3, "move": 150 / 331, "degrees": 30, "change": 0.9, "bits": 4}
 
     def moved_by(self, strength: tf.Tensor, length: tf.Tensor) -> tf.Tensor:
         return strength * length
@@ -243,17 +207,8 @@ def _by_parts(work: Callable[[tf.Tensor, tf.Tensor], tf.Tensor], count: tf.Tenso
     return results.concat()
 
 
-_COLOUR = ColorJitter(brightness=0.0, contrast=0.0, saturation=1.0)
-
-
-def contrasted(images: tf.Tensor, factors: tf.Tensor) -> tf.Tensor:
-    """Returns blends of each image with the mean of its grey image, as Pillow's `ImageEnhance.Contrast`.
-
-    images: uint8 [batch, H, W, 1 or 3]. factors: float32 [batch].
-    """
-    means = Statistics.of(images).mean
-    grey = tf.linalg.matvec(means, tf.constant(levels.LUMA) / 65536.0) if images.shape[3] == 3 else means[:, 0]
-    return apply_line(images, Line.per_image(factors, (1.0 - factors) * grey), tf.uint8)
+_JITTER = ColorJitter()
+"""Changes the brightness, contrast or saturation by the factor that is among its parameters."""
 
 
 def _stepped(operation: tf.Tensor, strength: tf.Tensor) -> tf.Tensor:

@@ -125,8 +125,7 @@ def project(
     """
     shape = tf.shape(images)[1:3] if size is None else tf.constant(size, tf.int32)
     mode, result_shape = fill_mode.upper(), [images.shape[0], *(size or images.shape[1:3]), images.shape[3]]
-    ops = native.ops("sampling")
-    if ops is not None:
+    if (ops := native.ops("sampling")) is not None:
         projected = ops.tfhet_project(
             images, transforms, shape, fill_mode=mode, fill_value=fill_value, interpolation="BILINEAR"
         )

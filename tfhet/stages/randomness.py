@@ -72,12 +72,3 @@ def uniform(keys: tf.Tensor, draw: int, low: float = 0.0, high: float = 1.0) -> 
 def bernoulli(keys: tf.Tensor, draw: int, probability: float = 0.5) -> tf.Tensor:
     """Returns bool [batch] for uint64 [batch], True with `probability`."""
     return uniform(keys, draw) < probability
-
-
-def normal(keys: tf.Tensor, draw: int, mean: float = 0.0, deviation: float = 1.0) -> tf.Tensor:
-    """Returns normal float32 [batch] for uint64 [batch] (Box-Muller on the two halves of one draw's 64 bits)."""
-    word = bits(keys, draw)
-    upper = tf.cast(tf.bitwise.right_shift(word, tf.constant(40, tf.uint64)), tf.float32)
-    lower = tf.cast(tf.bitwise.bitwise_and(word, tf.constant(2**24 - 1, tf.uint64)), tf.float32)
-    radius = tf.sqrt(-2.0 * tf.math.log((upper + 1.0) * 2.0**-24))
-    return mean + deviation * radius * tf.cos(lower * (2.0**-24 * 2.0 * 3.141592653589793))

@@ -46,16 +46,12 @@ def _origin(stage: type[Stage]) -> tuple[str, str]:
     return stage.__module__, stage.__qualname__
 
 
-def load_plugins(strict: bool = False) -> tuple[str, ...]:
-    """Loads the entry points of group `tfhet.stages`, once per process; returns a reason for each that failed.
-
-    A bad plugin is logged and skipped. With `strict` it raises UsageError instead, and all plugins are loaded again.
-    """
+def load_plugins() -> None:
+    """Loads the entry points of group `tfhet.stages`, once per process. A bad plugin is logged and skipped."""
     global _plugins_loaded
-    if _plugins_loaded and not strict:
-        return ()
+    if _plugins_loaded:
+        return
     _plugins_loaded = True
-    failed = []
     for entry in importlib.metadata.entry_points(group=GROUP):
         try:
             loaded = entry.load()
@@ -65,11 +61,8 @@ def load_plugins(strict: bool = False) -> tuple[str, ...]:
                 if not is_registered(loaded):
                     register(entry.name)(loaded)
         except Exception as error:  # noqa: BLE001  foreign code: whatever it raises must not end the job
-            failed.append(f"{entry.name} = {entry.value}: {type(error).__name__}: {error}")
-            log.warning("stage plugin skipped: %s", failed[-1])
-    if strict and failed:
-        raise UsageError(f"stage plugins of entry point group {GROUP} cannot be loaded: {'; '.join(failed)}")
-    return tuple(failed)
+            why = f"{entry.name} = {entry.value}: {type(error).__name__}: {error}"
+            log.warning("stage plugin of entry point group %s skipped: %s", GROUP, why)
 
 
 def get(name: str) -> type[Stage]:

@@ -39,8 +39,7 @@ def resize_windows(images: tf.Tensor, windows: tf.Tensor, flips: tf.Tensor | Non
     """
     windows = tf.cast(windows, tf.float32)
     flips = tf.zeros([1], tf.bool) if flips is None else flips
-    operations = native.ops("resize")
-    if operations is None:
+    if (operations := native.ops("resize")) is None:
         result = plain(images, windows, flips, scaling)
     else:
         result = operations.tfhet_resize_windows(images, windows, flips, **vars(scaling))

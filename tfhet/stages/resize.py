@@ -15,7 +15,7 @@ from tfhet.stages.projection import Geometric
 from tfhet.stages.registry import register
 from tfhet.stages.resampling import Window, resize_windows
 from tfhet.stages.spec import ImageSpec
-from tfhet.stages.stage import Count, Positive
+from tfhet.stages.stage import Count, Positive, Within
 
 METHODS = ("area", "bicubic", "bilinear", "nearest")
 OVERSHOOT = (1.25**2 - 1.0) / 2.0
@@ -151,7 +151,7 @@ class RandomResizedCrop(Window):
     """Columns of the result, from 1."""
     scale_low: Positive = 0.08
     """Minimum area of the part, as a fraction of the image's. Above 0."""
-    scale_high: Positive = 1.0
+    scale_high: Annotated[float, Within(0, 1, above=True)] = 1.0
     """Maximum area of the part. From scale_low to 1."""
     ratio_low: Positive = 3 / 4
     """Minimum width / height of the part, whose logarithm is uniform. Above 0."""
@@ -160,15 +160,8 @@ class RandomResizedCrop(Window):
     antialias: bool = False
     """Whether each pixel of a shrunken part is a weighted mean of the pixels that it covers, torchvision's default."""
 
-    random: ClassVar[bool] = True
     commutes_with_rescale: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.scale_low <= self.scale_high <= 1.0:
-            self.refuse(f"scale_low <= scale_high <= 1, not {self.scale_low}, {self.scale_high}")
-        if self.ratio_low > self.ratio_high:
-            self.refuse(f"ratio_low <= ratio_high, not {self.ratio_low}, {self.ratio_high}")
+    ordered: ClassVar[tuple[tuple[str, str], ...]] = (("scale_low", "scale_high"), ("ratio_low", "ratio_high"))
 
     def spec(self, spec: ImageSpec) -> ImageSpec:
         result = super().spec(spec)

@@ -36,26 +36,20 @@ class ImageSpec:
             raise UsageError(f"images are uint8, float32 or encoded, not {self.dtype}: cast them in the source")
 
     @classmethod
-    def of(cls, tensor: tf.TensorSpec | tf.Tensor, low: float | None = None, high: float | None = None) -> ImageSpec:
+    def of(cls, tensor: tf.TensorSpec | tf.Tensor) -> ImageSpec:
         """Returns the spec of images, `[None, H, W, C]`, or `[None]` strings for image files.
 
-        The range is 0..255 for uint8, and unbounded for float32 unless low and high are given. Raises UsageError when
-        `tensor` is not a batch of images with a known number of channels.
+        The range is 0..255 for uint8, and unbounded for float32. Raises UsageError when `tensor` is not a batch of
+        images with a known number of channels.
         """
         shape = tensor.shape
         if tensor.dtype == tf.string and shape.rank == 1:
             return cls(None, None, 0, "encoded", 0.0, 255.0)
         if shape.rank != 4 or shape[3] is None:
             raise UsageError(f"not a batch of images: {tensor}; wanted [batch, height, width, channels]")
-        bounds = (0.0, 255.0) if tensor.dtype == tf.uint8 else (-math.inf, math.inf)
-        return cls(
-            height=shape[1],
-            width=shape[2],
-            channels=shape[3],
-            dtype=tensor.dtype.name,
-            low=bounds[0] if low is None else low,
-            high=bounds[1] if high is None else high,
-        )
+        (height, width, channels), dtype = shape[1:], tensor.dtype.name
+        low, high = (0.0, 255.0) if dtype == "uint8" else (-math.inf, math.inf)
+        return cls(height, width, channels, dtype, low, high)
 
     @property
     def form(self) -> str:

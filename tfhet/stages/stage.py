@@ -78,7 +78,7 @@ class Stage:
     name: ClassVar[str] = ""
     """The name in the registry; set by `register`."""
     random: ClassVar[bool] = False
-    """Whether `parameters` draws anything."""
+    """Whether `parameters` draws anything: in a class that defines them, unless it states otherwise."""
     rescales: ClassVar[bool] = False
     """Whether this stage is itself x -> a*x + b."""
     pointwise: ClassVar[bool] = False
@@ -90,8 +90,8 @@ class Stage:
     variadic: ClassVar[str] = ""
     """Field that takes all positional arguments when the stage is written as text; "" gives each field its own."""
 
-    ordered: ClassVar[tuple[str, ...]] = ()
-    """Names of two fields, the first of which is at most the second."""
+    ordered: ClassVar[tuple[tuple[str, str], ...]] = ()
+    """Pairs of names of fields, the first of which is at most the second."""
 
     takes: ClassVar[tuple[str, ...]] = ("images",)
     """Forms of images that the stage accepts: see `ImageSpec.form`."""
@@ -125,15 +125,18 @@ class Stage:
     def __init_subclass__(cls) -> None:
         stated = _DESCRIPTIONS.intersection(vars(cls))
         cls.describes = stated if "apply" in vars(cls) else cls.describes | stated
+        if "parameters" in vars(cls) and "random" not in vars(cls):
+            cls.random = True
 
     def __post_init__(self) -> None:
         """Converts each field to its declared type. Raises UsageError for a value that does not fit."""
         hints = typing.get_type_hints(type(self), include_extras=True)
         for field in dataclasses.fields(self):
             object.__setattr__(self, field.name, self._typed(field.name, getattr(self, field.name), hints[field.name]))
-        ends = [getattr(self, name) for name in self.ordered]
-        if ends != sorted(ends):
-            self.refuse(f"{' is at most '.join(self.ordered)}, not {', '.join(map(str, ends))}")
+        for pair in self.ordered:
+            low, high = (getattr(self, name) for name in pair)
+            if low > high:
+                self.refuse(f"{' is at most '.join(pair)}, not {low}, {high}")
 
     def _typed(self, field: str, value: Any, kind: Any) -> Any:
         notes: list[Any] = []

@@ -20,8 +20,11 @@ class Stream(Stage):
     """
 
     takes: ClassVar[tuple[str, ...]] = ("encoded", "ragged", "images")
-    setting: ClassVar[str] = ""
-    """Field of the pipeline that the stage sets."""
+
+    @property
+    def setting(self) -> str:
+        """Field of the pipeline that the stage sets: the one of its name."""
+        return self.name
 
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
         return images
@@ -45,8 +48,6 @@ class Interleave(Stream):
     files: Count = 4
     """Number of splits that are read at the same time. From 1."""
 
-    setting: ClassVar[str] = "interleave"
-
 
 @register("cache")
 @dataclass(frozen=True)
@@ -59,8 +60,6 @@ class Cache(Stream):
 
     directory: str
     """Absolute path on every reading host, or a URL that TensorFlow can write to."""
-
-    setting: ClassVar[str] = "cache"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -79,8 +78,6 @@ class Shuffle(Stream):
     buffer: Annotated[int, Within(2)] = 1000
     """Number of examples in the buffer. From 2."""
 
-    setting: ClassVar[str] = "shuffle"
-
 
 @register("repeat")
 @dataclass(frozen=True)
@@ -93,8 +90,6 @@ class Repeat(Stream):
     epochs: CountOrZero = 0
     """Number of passes over the data; 0 for passes without end."""
 
-    setting: ClassVar[str] = "repeat"
-
 
 @register("batch")
 @dataclass(frozen=True)
@@ -104,7 +99,9 @@ class Batch(Stream):
     size: Count = 32
     """Number of examples in a batch. From 1."""
 
-    setting: ClassVar[str] = "batch_size"
+    @property
+    def setting(self) -> str:
+        return "batch_size"
 
 
 @register("prefetch")
@@ -117,5 +114,3 @@ class Prefetch(Stream):
 
     batches: Count = 2
     """Number of batches. From 1."""
-
-    setting: ClassVar[str] = "prefetch"

@@ -49,8 +49,7 @@ class Solarize(FullRange):
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
         if self.threshold == 256:
             return images
-        ops = native.ops("tone")
-        if ops is not None:
+        if (ops := native.ops("tone")) is not None:
             threshold = self.threshold / 255.0 if images.dtype.is_floating else float(self.threshold)
             return native.shaped(ops.tfhet_solarize(images, threshold=threshold), images.shape)
         # A mask in arithmetic takes 0.5 ns a value, a tf.where on bytes 4.8.
@@ -100,17 +99,13 @@ class Gamma(FullRange):
 
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
         if not images.dtype.is_floating:
-            return levels.lookup(images, tf.constant(self.table()[np.newaxis, :, np.newaxis]))
-        ops = native.ops("power")
-        if ops is not None:
+            exact = self.gain * (np.arange(256) / 255.0) ** self.gamma * 255.0
+            table = np.minimum(np.floor(exact + 0.5), 255.0).astype(np.uint8)
+            return levels.lookup(images, tf.constant(table[np.newaxis, :, np.newaxis]))
+        if (ops := native.ops("power")) is not None:
             return native.shaped(ops.tfhet_power(images, gamma=self.gamma, gain=self.gain), images.shape)
         # log(0) is -inf, and its exponential 0 again. tf.pow takes five times as long.
         return tf.minimum(tf.exp(tf.math.log(images) * self.gamma) * self.gain, 1.0)
-
-    def table(self) -> np.ndarray:
-        """Returns the new value of each level, rounded: uint8 [256]."""
-        exact = self.gain * (np.arange(256) / 255.0) ** self.gamma * 255.0
-        return np.minimum(np.floor(exact + 0.5), 255.0).astype(np.uint8)
 
 
 @register("random_brightness")
@@ -124,7 +119,6 @@ class RandomBrightness(FullRange):
     delta: Fraction = 0.2
     """Maximum that is added or subtracted, as a fraction of the full range: 0.2 is 51 levels of uint8. From 0 to 1."""
 
-    random: ClassVar[bool] = True
     pointwise: ClassVar[bool] = True
 
     def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
@@ -136,7 +130,7 @@ class RandomBrightness(FullRange):
 
     def line(self, parameters: Mapping[str, tf.Tensor], spec: ImageSpec) -> Line:
         full = levels.FULL[spec.dtype]
-        return Line.per_image(offset=parameters["brightness"] * full, low=0.0, high=full)
+        return Line.of(offset=parameters["brightness"] * full, low=0.0, high=full, per_image=True)
 
 
 class _Stretching(FullRange):
@@ -145,8 +139,7 @@ class _Stretching(FullRange):
     measures: ClassVar[bool] = True
 
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        ops = native.ops("tone")
-        if ops is not None:
+        if (ops := native.ops("tone")) is not None:
             factors = parameters["contrast"] if self.random else tf.zeros([0])
             return native.shaped(ops.tfhet_contrast(images, factors), images.shape)
         line = self.line({**parameters, **self.measured(images)}, ImageSpec.of(images))
@@ -188,8 +181,7 @@ class RandomContrast(_Stretching):
     upper: PositiveOrZero = 1.5
     """Largest factor. From `lower`."""
 
-    random: ClassVar[bool] = True
-    ordered: ClassVar[tuple[str, ...]] = ("lower", "upper")
+    ordered: ClassVar[tuple[tuple[str, str], ...]] = (("lower", "upper"),)
 
     def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
         """Returns `contrast`, the factor: float32 [batch]."""
@@ -219,8 +211,7 @@ class Equalize(FullRange):
 
 def equalizers(images: tf.Tensor) -> tf.Tensor:
     """Returns uint8 [batch, 256, C], the new value of each level, for images uint8 [batch, H, W, C]."""
-    ops = native.ops("statistics")
-    if ops is not None:
+    if (ops := native.ops("statistics")) is not None:
         return native.shaped(ops.tfhet_equalizer(images), [images.shape[0], 256, images.shape[3]])
     batch, height, width, channels = tf.unstack(tf.shape(images))
     planes = batch * channels
@@ -249,8 +240,6 @@ class GaussianNoise(FullRange):
 
     stddev: PositiveOrZero = 0.05
     """Standard deviation, as a fraction of the full range: 0.05 is 12.75 levels of uint8. From 0."""
-
-    random: ClassVar[bool] = True
 
     def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
         """Returns `noise`, uint64 [batch], from which all noise of an image derives (see `normals`)."""

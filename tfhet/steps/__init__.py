@@ -14,9 +14,10 @@ from tfhet import lazy
 
 if TYPE_CHECKING:
     from tfhet.steps.callback import StepCallback
+    from tfhet.steps.declared import facts
     from tfhet.steps.meter import Journal, Meter
     from tfhet.steps.script_steps import ScriptSteps, step
 
-__all__ = ["Journal", "Meter", "ScriptSteps", "StepCallback", "step"]
+__all__ = ["Journal", "Meter", "ScriptSteps", "StepCallback", "facts", "step"]
 
 lazy.names_on_demand(__name__)

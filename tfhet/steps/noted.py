@@ -46,14 +46,16 @@ class Note:
 class NotedDataset:
     """One data set of a script, with the notes of its deliveries."""
 
-    def __init__(self, dataset: tf.data.Dataset, ops: Any | None):
-        """ops: the compiled ones of `deliveries`, or None."""
+    def __init__(self, dataset: tf.data.Dataset, ops: Any | None, has_ids: bool = False):
+        """ops: the compiled ones of `deliveries`, or None. has_ids: whether elements end with ids and epochs, both
+        int64 [batch], which are taken off; only with `ops`."""
+        self._has_ids = has_ids
         self._ops, self._injects = ops, _injects_prefetch(dataset.options())
         self._plain: list[_PlainNotes] = []
         self._number, self._end = next(_numbers), next(_numbers)
         self._has_end = False
-        self.dataset = self._compiled(dataset, self._number) if ops else _copied(dataset)
-        """The same elements; deliveries are noted."""
+        self.dataset = self._compiled(dataset, self._number, has_ids) if ops else _copied(dataset)
+        """The same elements, without their ids; deliveries are noted."""
         setattr(self.dataset, _MARK, self)
         _note_iterators()
 
@@ -75,14 +77,24 @@ class NotedDataset:
         is_injected = self._injects and type(last).__name__ not in _ASYNCHRONOUS
         return dataset.prefetch(tf.data.AUTOTUNE) if is_injected else dataset
 
-    def _compiled(self, dataset: tf.data.Dataset, number: int) -> tf.data.Dataset:
+    def _compiled(self, dataset: tf.data.Dataset, number: int, has_ids: bool = False) -> tf.data.Dataset:
         # The public API makes no data set of an op; these names are the same in TensorFlow 2.15.1 and 2.21.
-        from tensorflow.python.data.ops.dataset_ops import UnaryUnchangedStructureDataset
+        from tensorflow.python.data.ops.dataset_ops import UnaryDataset
+
+        class Noted(UnaryDataset):
+            element_spec = dataset.element_spec[:-2] if has_ids else dataset.element_spec
 
         dataset = self._prefetched(dataset)
         assert self._ops is not None
-        variant = self._ops.tfhet_noted_dataset(dataset._variant_tensor, number=number, **dataset._flat_structure)
-        return _without_injection(UnaryUnchangedStructureDataset(dataset, variant))
+        structure = {name: each[: len(each) - 2 * has_ids] for name, each in dataset._flat_structure.items()}
+        variant = self._ops.tfhet_noted_dataset(dataset._variant_tensor, number=number, ids=has_ids, **structure)
+        return _without_injection(Noted(dataset, variant))
+
+    def take_ids(self) -> np.ndarray:
+        """Takes the ids of the examples that were delivered since the last call, and their epochs: int64 [2, n]."""
+        if self._ops is None or not self._has_ids:
+            return np.zeros([2, 0], np.int64)
+        return self._ops.tfhet_take_ids(number=self._number).numpy()
 
     def take(self) -> list[Note]:
         """Takes the consumer's notes since the last call, in the order of time."""

@@ -23,8 +23,10 @@ from tfhet import native
 from tfhet.clock import SYSTEM, Clock
 from tfhet.cluster import environment
 from tfhet.messages import ProcessChannel, inherited, rank
+from tfhet.placement import Pipeline
 from tfhet.process import answer_with_stack
-from tfhet.record import Pause, RunFolder, RunSummary, Spread, StepTime
+from tfhet.record import Pause, RunFolder, RunSummary, Spread, StepTime, median
+from tfhet.steps.declared import Deliveries, facts
 from tfhet.steps.finder import OTHER, TRAINING, VALIDATION, Moment, StepFinder
 from tfhet.steps.meter import Journal, Meter
 from tfhet.steps.noted import NotedDataset
@@ -34,6 +36,10 @@ TAKE_S = 0.5
 """Seconds between two looks at the notes."""
 LINE_S = 10.0
 """Seconds between two metric lines, and between two summaries: a script that is killed has left the last one."""
+NO_IDS = "a plain tf.data.Dataset has no ids; a tfhet.Pipeline has"
+NO_OP = "the op that takes the ids could not be built (it needs a C++ compiler)"
+NO_COUNT = "the source does not know its number of examples"
+"""Why the record does not say how often each example came."""
 log = logging.getLogger("tfhet")
 
 
@@ -59,6 +65,9 @@ class ScriptSteps:
         self._ends: deque[float] = deque()
         self._delivery_ms: list[float] = []
         self._loss: Any = None
+        self._facts: dict[str, Any] = {}
+        self._deliveries: Deliveries | None = None
+        self._taken = 0
         self._first_batch_s: float | None = None
         self._line_s = clock.monotonic()
         self._batch_size = 0
@@ -80,12 +89,31 @@ class ScriptSteps:
         """Those of this process, once it has called `tfhet.distribute`; None where no launcher hears of them."""
         return cls._of_process
 
-    def watch(self, dataset: tf.data.Dataset, training: bool = True) -> tf.data.Dataset:
-        """The same data set; its deliveries, and those of what is made of it, are noted."""
-        noted = NotedDataset(dataset, native.ops("deliveries"))
-        is_first = all(of != TRAINING for of, _ in self._sets)
-        self._sets.append((VALIDATION if not training else TRAINING if is_first else OTHER, noted))
+    def takes_ids(self, training: bool) -> bool:
+        """Whether `watch` takes the ids of a pipeline's data set: the first one for training, with the compiled op."""
+        return self._kind(training) == TRAINING and native.ops("deliveries") is not None
+
+    def watch(
+        self, dataset: tf.data.Dataset, training: bool = True, pipeline: Pipeline | None = None
+    ) -> tf.data.Dataset:
+        """The same data set; its deliveries, and those of what is made of it, are noted.
+
+        pipeline: what it is of. Where this `takes_ids`, its elements end with ids and epochs, which are taken off.
+        """
+        has_ids, kind = pipeline is not None and self.takes_ids(training), self._kind(training)
+        noted = NotedDataset(dataset, native.ops("deliveries"), has_ids)
+        if kind == TRAINING and pipeline is None:
+            self._facts = {"not_counted": NO_IDS}
+        elif kind == TRAINING and pipeline is not None:
+            lacks = None if pipeline.source.example_count() is not None else NO_COUNT
+            self._facts = {"not_counted": lacks if has_ids else NO_OP, **facts(pipeline, self._job)}
+            self._deliveries = Deliveries(pipeline, noted) if has_ids else None
+        self._sets.append((kind, noted))
         return noted.dataset
+
+    def _kind(self, training: bool) -> str:
+        is_first = all(of != TRAINING for of, _ in self._sets)
+        return VALIDATION if not training else TRAINING if is_first else OTHER
 
     def expect_ends(self) -> None:
         """From now on, steps end where `end_step` is called, and nowhere else."""
@@ -112,8 +140,14 @@ class ScriptSteps:
                 self._channel.send(rank.to_json(self.meter.totals()), limit_s=0.1)
             self._journal.write(is_last)
             is_due = is_last or self._clock.monotonic() >= self._line_s + LINE_S
-            if self._job.rank == 0 and is_due and self.meter.steps:
-                self._report()
+            limit_s = 1.0 if is_last else 0.1
+            for report in self._deliveries.take(is_due) if self._deliveries else ():
+                self._channel.send(rank.to_json(report), limit_s)
+            if is_due and self.meter.steps:
+                self._line_s = self._clock.monotonic()
+                self._channel.send(rank.to_json(self._standing()), limit_s)
+                if self._job.rank == 0:
+                    self._report()
 
     def close(self) -> None:
         """Reports the last steps."""
@@ -137,6 +171,7 @@ class ScriptSteps:
         for of, noted in self._sets:
             for note in noted.take():
                 wait_s = note.delivered_s - note.asked_s
+                self._taken += (note.examples or 0) if of == TRAINING else 0
                 begins = note.index == 0 and note.examples is not None
                 yield Moment(note.asked_s, of, wait_s, note.examples, begins)
                 if self._first_batch_s is None and of == TRAINING:
@@ -153,7 +188,6 @@ class ScriptSteps:
 
     def _report(self) -> None:
         """Sends a metric line, which the launcher prints, and writes the summary."""
-        self._line_s = self._clock.monotonic()
         line = self.meter.line(len(self.meter.steps), self._finder.epoch, _number(self._loss))
         self._channel.send(rank.to_json(line), limit_s=0.1)
         if self._job.record_dir:
@@ -161,6 +195,12 @@ class ScriptSteps:
             there = folder.summary_path.read_bytes() if folder.summary_path.exists() else None
             if there == self._written:  # else the script writes its own
                 self._written = folder.write_summary(self._summary()).read_bytes()
+
+    def _standing(self) -> rank.Standing:
+        step_ms = median([1e3 * each.dur_s for each in self.meter.measured])
+        delivered = self._deliveries.count if self._deliveries else 0
+        unused = max(0, delivered - self._taken)
+        return rank.Standing(len(self.meter.steps), step_ms, self.meter.wait_pct() or 0.0, delivered, unused)
 
     def _summary(self) -> RunSummary:
         epochs: dict[int, dict[str, Any]] = {}
@@ -170,7 +210,7 @@ class ScriptSteps:
             epoch["examples"] += int(step.examples)
         return self.meter.summary(
             self._job,
-            batch_size=self._batch_size,
+            **{"batch_size": self._batch_size, **self._facts},
             delivery_ms=Spread.of(self._delivery_ms) if self._delivery_ms else None,
             first_batch_s=self._first_batch_s,
             epochs=list(epochs.values()),

@@ -7,8 +7,6 @@ strategies.get("horovod")                # a Strategy
 JobContext.from_env(environment())       # the place that the launcher gave this process
 """
 
-from __future__ import annotations
-
 from tfhet.strategies.job import LOCAL_PLANE, JobContext
 from tfhet.strategies.rank_source import OWN, RankSource
 from tfhet.strategies.registry import AUTO, chosen, get, names, rank_of, source_of, sources

@@ -11,19 +11,13 @@ from typing import Any
 
 from tfhet.cluster import Rank, job_name
 from tfhet.errors import ClusterError, shown
+from tfhet.messages import Grammar
 from tfhet.strategies.registry import AUTO, rank_of
 
 JOB_VARIABLE = "TFHET_JOB"
 LOCAL_PLANE = "local"
 """The data plane of a rank that prepares its own data."""
 MODES = ("local", "homogeneous", "heterogeneous")
-_KINDS: tuple[tuple[tuple[type[Any], ...], str, tuple[str, ...]], ...] = (
-    ((str,), "text", ("job_id", "mode", "host", "group", "plane", "strategy")),
-    ((int,), "an integer", ("rank", "size", "local_rank", "local_size", "seed")),
-    ((Mapping,), "an object", ("order",)),
-    ((str, type(None)), "text or null", ("output_dir", "record_dir", "timeline_dir")),
-)
-"""Types of the fields, in Python and in words."""
 
 
 @dataclass(frozen=True)
@@ -60,11 +54,6 @@ class JobContext:
     """Folder in which a rank notes the times of its steps; None: it does not."""
 
     def __post_init__(self) -> None:
-        for kinds, words, names in _KINDS:
-            for name in names:
-                value = getattr(self, name)
-                if not isinstance(value, kinds) or isinstance(value, bool):
-                    raise ClusterError(f"job: {name} must be {words}, got {shown(value)}")
         if not self.job_id or not self.plane:
             raise ClusterError("job: job_id and plane must not be empty")
         if self.mode not in MODES:
@@ -97,8 +86,8 @@ class JobContext:
         if not text:
             return cls._without_launcher(env)
         try:
-            job = cls(**json.loads(text))
-        except (ValueError, TypeError, RecursionError) as error:  # no JSON, no object; a field unknown, missing, wrong
+            job = _JOBS.parse({**json.loads(text), "type": "job"})
+        except (ValueError, TypeError, RecursionError) as error:  # no JSON, no object; a field missing, wrong
             raise ClusterError(f"{JOB_VARIABLE}: {error}") from error
         rank = rank_of(env, job.strategy)
         if rank is not None and (rank.rank, rank.size) != (job.rank, job.size):
@@ -123,3 +112,6 @@ class JobContext:
             group=env.get("SM_CURRENT_INSTANCE_GROUP", ""),
             output_dir=env.get("SM_OUTPUT_DATA_DIR") or None,
         )
+
+
+_JOBS: Grammar[JobContext] = Grammar({"job": JobContext})

@@ -30,8 +30,6 @@ _REMOTE = {"sshd", "sshd-session", "orted", "prted", "hydra_pmi_proxy"}
 
 @dataclass(frozen=True)
 class MpiSource(RankSource):
-    """A launcher of MPI."""
-
     async def gone(self, place: Place) -> str:
         ancestors = watched(place.env, place.rank)
         if not ancestors:
@@ -39,8 +37,14 @@ class MpiSource(RankSource):
         process = await first_gone(ancestors)
         return f"{process.name}, process {process.pid}, by which it was started, is gone"
 
-    def release(self, place: Place) -> None:
-        release(place)
+    def release(self, place: Place, folder: Path = Path(DONE).parent) -> None:
+        """Writes the file for which the toolkit waits: in a SageMaker job whose ranks mpirun has started, once on each
+        dnn host but the first."""
+        first = place.roles.dnn_hosts[0]
+        waits = place.rank is not None and place.rank.source == "mpi" and place.leads_host and place.host != first
+        if waits and job_name(place.env):
+            with contextlib.suppress(OSError):
+                (folder / f"{Path(DONE).name}.{first}").touch()
 
 
 @dataclass(frozen=True)
@@ -113,19 +117,6 @@ async def first_gone(line: Sequence[Ancestor], poll_s: float = POLL_S) -> Ancest
             if not process.is_alive():
                 return process
         await asyncio.sleep(poll_s)
-
-
-def release(place: Place, folder: Path = Path(DONE).parent) -> Path | None:
-    """Writes the file for which the toolkit waits: in a SageMaker job whose ranks mpirun has started, once on each dnn
-    host but the first. Returns its path; None elsewhere."""
-    first = place.roles.dnn_hosts[0]
-    waits = place.rank is not None and place.rank.source == "mpi" and place.leads_host and place.host != first
-    if not waits or not job_name(place.env):
-        return None
-    path = folder / f"{Path(DONE).name}.{first}"
-    with contextlib.suppress(OSError):
-        path.touch()
-    return path
 
 
 def _read(pid: int, proc: Path) -> tuple[Ancestor, int] | None:

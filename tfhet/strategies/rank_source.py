@@ -14,8 +14,6 @@ from tfhet.cluster import RANK_VARIABLES, Place, Rank
 
 @dataclass(frozen=True)
 class RankSource:
-    """One source of ranks."""
-
     name: str
     """Value of `Rank.source`, like `mpi`."""
     starter: str

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 
 class Solo(Strategy):
-    """See `Strategy`."""
-
     name = "solo"
 
     def meeting(self, hosts: Sequence[str], per_host: int, source: RankSource) -> None:
@@ -33,7 +31,6 @@ class SoloCollective:
 
     rank = 0
     size = 1
-    local_rank = 0
 
     def sum(self, tensors: Sequence[tf.Tensor], name: str) -> list[tf.Tensor]:
         import tensorflow as tf

@@ -51,7 +51,6 @@ class Collective(Protocol):
 
     rank: int
     size: int
-    local_rank: int
 
     def sum(self, tensors: Sequence[tf.Tensor], name: str) -> list[tf.Tensor]:
         """Each tensor summed over the ranks. Works in a graph; `name` must be the same on all ranks."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -12,40 +11,12 @@ from numpy.typing import ArrayLike
 
 from tfhet.errors import DataError
 from tfhet.placement import Rest
-from tfhet.source import IdSet, Source
+from tfhet.record import Visits
+from tfhet.source import IdCount, IdSet, Source
 from tfhet.strategies import Collective
 
 MOST = 1 << 18
 """Maximum number of int64 that a rank sends at once: a bound for memory, far below the int32 counts of MPI."""
-
-
-@dataclass(frozen=True)
-class Visits:
-    """Numbers of the examples of one epoch: `before` + `once` + `repeated` + `bad` + `missing` is `expected`."""
-
-    expected: int | None
-    """Examples in the source; None where that is not known."""
-    before: int
-    """Ids that earlier runs of this training had seen of the epoch."""
-    seen: int
-    """Examples delivered in this run, repetitions included."""
-    once: int
-    """Ids delivered exactly once, in this run, and not before."""
-    repeated: int
-    """Ids delivered more than once, or again."""
-    bad: int
-    """Ids never delivered because their records cannot be read."""
-    missing: int | None
-    """Ids never delivered for an unknown reason; None where the number of examples is not known."""
-    rereads: int
-    """Number of times that the rest of the epoch was read: 0 when nothing was lost on the way."""
-
-    @classmethod
-    def total(cls, visits: Sequence[Visits]) -> Visits:
-        """The sums over several passes, at least one."""
-        columns = {item.name: [getattr(one, item.name) for one in visits] for item in fields(cls)}
-        sums: dict[str, Any] = {name: None if None in values else sum(values) for name, values in columns.items()}
-        return cls(**sums)
 
 
 class Audit:
@@ -68,8 +39,8 @@ class Audit:
         """Examples in each split, where that is known."""
         self._splits, self._expected, self._collective = source.split_count(), source.example_count(), collective
         self._mine: list[np.ndarray] = []
-        # Of the blocks of this rank: what was delivered, and more than once, and what earlier runs have seen.
-        self._found = self._twice = self._before = IdSet.of()
+        # Of the blocks of this rank: what was delivered, and what earlier runs have seen.
+        self._ids, self._before = IdCount(), IdSet.of()
         if before is not None:
             whole = np.unique(collective.gather(np.flatnonzero(~before.splits), "whole splits"))
             parts = _deal(collective, before.seen.table, lambda rows: self._owner(rows >> 7), "before")
@@ -84,10 +55,7 @@ class Audit:
         mine, self._mine = np.concatenate([np.zeros(0, np.int64), *self._mine])[:, None], []
         self.count += int(self._collective.total([len(mine)], "audit count")[0])
         for part in _deal(self._collective, mine, lambda ids: self._owner(ids >> 16), "audit"):
-            ids = np.sort(part[:, 0], kind="stable")
-            new = IdSet.of(ids)
-            self._twice = IdSet.union(self._twice, new - (new - self._found), IdSet.of(ids[1:][ids[1:] == ids[:-1]]))
-            self._found = IdSet.union(self._found, new)
+            self._ids.add(part[:, 0])
 
     def rest(self, everywhere: bool) -> Rest | None:
         """The rest that can be read, None for nothing. Unless `everywhere`, rank 0 alone gets what of it was seen."""
@@ -111,7 +79,7 @@ class Audit:
 
     def visits(self) -> Visits:
         """The account up to the last exchange."""
-        sets = self._known(), self._found, IdSet.union(self._twice, self._before), self._known(self.bad)
+        sets = self._known(), self._ids.found, IdSet.union(self._ids.twice, self._before), self._known(self.bad)
         sums = self._collective.total([one.per_split(1).sum() for one in sets], "visits")
         known, found, again, all_of = map(int, sums)
         missing = None if self._expected is None else self._expected - all_of
@@ -121,7 +89,8 @@ class Audit:
     def _known(self, bad: ArrayLike = ()) -> IdSet:
         """The ids of this rank's blocks that were seen, or are among the `bad` ones."""
         ids = np.asarray(bad, np.int64)
-        return IdSet.union(self._found, self._before, IdSet.of(ids[self._owner(ids >> 16) == self._collective.rank]))
+        mine = IdSet.of(ids[self._owner(ids >> 16) == self._collective.rank])
+        return IdSet.union(self._ids.found, self._before, mine)
 
     def _left(self, known: IdSet, everywhere: bool) -> Rest:
         """Returns what is left after the ids that are known to their owners."""

@@ -40,7 +40,6 @@ class Board:
         self.add(line.step, {tag: value for tag, value in numbers.items() if tag not in ("step/step", "step/epoch")})
 
     def add(self, step: int, values: Mapping[str, float]) -> None:
-        """Adds values by tag."""
         if self._file is not None:
             try:
                 self._file.add(self._clock.wall(), step, values)
@@ -49,7 +48,6 @@ class Board:
                 self.close()
 
     def close(self) -> None:
-        """Ends the file."""
         file, self._file = self._file, None
         if file is not None:
             try:

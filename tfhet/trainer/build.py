@@ -34,8 +34,7 @@ def build(settings: Settings, job: JobContext, paths: HostPaths) -> Training:
     seed = job.seed if settings.seed < 0 else settings.seed
     source = _source(settings, paths, seed)
     # Before anything is read: Gloo gives up after 30 s without all ranks, and the disk of one of them may be slow.
-    name = job.strategy if settings.collective == strategies.AUTO else settings.collective
-    collective = strategies.chosen(name, job.size).collective(job.size)
+    collective = strategies.chosen(job.strategy, job.size).collective(job.size)
     _check(source, job, collective)
     pipeline = Pipeline(source, settings.chain, settings.batch_size, seed=seed, shuffle=settings.shuffle)
     cut = Cut.smallest(pipeline) if settings.cut < 0 else Cut(settings.cut).checked(pipeline)

@@ -13,8 +13,6 @@ AHEAD_S = 30.0
 
 @dataclass
 class Course:
-    """One epoch under way."""
-
     epoch: int
     steps: int
     """Steps in the epoch; 0: it is a whole pass."""

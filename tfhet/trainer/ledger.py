@@ -28,7 +28,6 @@ class Ledger:
     fingerprint: str
     """Fingerprint of the source that the numbers belong to."""
     rest: Rest
-    """The rest of the pass when it was interrupted."""
 
     def write(self, path: Path) -> None:
         np.savez(path, fingerprint=np.array(self.fingerprint), splits=self.rest.splits, seen=self.rest.seen.table)

@@ -15,10 +15,10 @@ from tfhet.errors import DataError
 from tfhet.messages import MetricLine
 from tfhet.placement import Rest
 from tfhet.planes import Delivery, Reader
-from tfhet.record import StepTime
+from tfhet.record import StepTime, Visits
 from tfhet.steps import Meter
 from tfhet.strategies import Collective
-from tfhet.trainer.audit import Audit, Visits
+from tfhet.trainer.audit import Audit
 from tfhet.trainer.course import AHEAD_S, Course
 from tfhet.trainer.parts import Parts, Skipped
 from tfhet.trainer.step import Accelerator, Batch
@@ -49,7 +49,6 @@ class Loop:
     log_every: int = 10
     set_epoch: Callable[[float], None] = lambda epoch: None
     """Called before each step with the number of epochs done, fractions included, for the learning rate."""
-    on_line: Callable[[str], None] = lambda line: None
     on_metrics: Callable[[MetricLine], None] = lambda line: None
     """Called with each metric line; on rank 0."""
     on_epoch_end: Callable[[], None] = lambda: None
@@ -92,7 +91,7 @@ class Loop:
         (alone,) = self.collective.total([float(gone)], "agreed")  # and no rank reads before all are here
         if alone:
             if self.collective.rank == 0:
-                self.on_line("[tfhet] no data host is left: the ranks prepare their data themselves")
+                print("[tfhet] no data host is left: the ranks prepare their data themselves", flush=True)
             self.reader.go_local()
 
     def close(self) -> None:

@@ -48,12 +48,11 @@ class Manifest:
     """By name: `size` in bytes, and `sha256`."""
 
     @classmethod
-    def seal(cls, folder: Path, progress: Progress, owner: Owner) -> Manifest:
+    def seal(cls, folder: Path, progress: Progress, owner: Owner) -> None:
         """Brings all files of `folder` to the disk, and then writes their manifest into it. Raises OSError."""
         made = cls(progress, owner, {path.name: _seen(path, sync=True) for path in sorted(folder.iterdir())})
         write_json(folder / NAME, {"schema": _SCHEMA, **asdict(made)})
         sync_folder(folder)
-        return made
 
     @classmethod
     def verified(cls, folder: Path) -> Manifest:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tfhet import arguments, strategies
+from tfhet import arguments
 from tfhet.errors import UsageError
 
 
@@ -69,8 +69,6 @@ class Settings:
     """Maximum number of lost examples. More of them end the training even with `skip`."""
     export: bool = True
     """Whether rank 0 writes the SavedModel at the end."""
-    collective: str = "auto"
-    """Strategy by which the ranks train together: auto (the job's), solo or horovod."""
     threads: int = 0
     """Number of CPU threads that TensorFlow uses in a rank. 0: the rank's share of the host's cores."""
     seed: int = -1
@@ -83,7 +81,7 @@ class Settings:
             for name in names.split():
                 if getattr(self, name) < low:
                     raise UsageError(f"--{name} must be at least {low}, not {getattr(self, name)}")
-        for name, known in {**_WORDS, "collective": (strategies.AUTO, *strategies.names())}.items():
+        for name, known in _WORDS.items():
             if getattr(self, name) not in known:
                 raise UsageError(f"--{name} {getattr(self, name)!r} is unknown; known: {', '.join(known)}")
 

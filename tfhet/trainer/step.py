@@ -71,10 +71,6 @@ class LossScale(tf.Module):
         self.updates = tf.Variable(0, trainable=False)
         """Number of updates since the scale last changed."""
 
-    def scaled(self, loss: tf.Tensor) -> tf.Tensor:
-        """The loss whose gradients are taken."""
-        return loss * self.value
-
     def unscaled(self, gradients: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         """The gradients of the loss itself."""
         return [gradient / tf.cast(self.value, gradient.dtype) for gradient in gradients]
@@ -146,7 +142,8 @@ class KerasAccelerator:
         self._accumulate(*self._typed(batch))
 
     def step(self, batch: Batch | None, stop: bool = False) -> Any:
-        batch = self._typed(batch) if batch else self._nothing()
+        shape, kind = [0, *self.model.input_shape[1:]], self._labels
+        batch = self._typed(batch) if batch else (tf.zeros(shape), tf.zeros([0, *kind.shape[1:]], kind.dtype))
         sums, allreduce_s = self._step(*batch, tf.constant(float(stop)))
         if self._collective.size > 1:
             self.allreduce_s = allreduce_s if self._times_allreduce else math.nan
@@ -161,9 +158,6 @@ class KerasAccelerator:
         totals = self._collective.sum([tf.convert_to_tensor(v) for v in moving], "statistics")
         for variable, total in zip(moving, totals, strict=True):
             variable.assign(total / self._collective.size)
-
-    def _nothing(self) -> Batch:
-        return tf.zeros([0, *self.model.input_shape[1:]]), tf.zeros([0, *self._labels.shape[1:]], self._labels.dtype)
 
     def _typed(self, batch: Batch) -> Batch:
         began_s = self._clock.monotonic()
@@ -211,7 +205,7 @@ class KerasAccelerator:
         with tf.GradientTape() as tape:
             probabilities = self.model(images, training=True)
             counts = _counts(probabilities, labels)
-            loss = self.loss_scale.scaled(counts[1]) if self.loss_scale else counts[1]
+            loss = counts[1] * self.loss_scale.value if self.loss_scale else counts[1]
         gradients = tape.gradient(loss, self._variables)
         return tf.stack(counts), [tf.convert_to_tensor(gradient) for gradient in gradients]
 

@@ -13,16 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from tfhet import stages as stage_room
 from tfhet.clock import SYSTEM, Clock
 from tfhet.cluster import HostPaths, environment
 from tfhet.errors import DataError, UsageError
 from tfhet.messages import EpochLine, MetricLine, ProcessChannel, inherited, rank
-from tfhet.placement import Rest, bytes_per_example
+from tfhet.placement import Rest
 from tfhet.planes import Reader
 from tfhet.record import RunFolder, RunSummary
 from tfhet.source import IdSet
-from tfhet.steps import Journal, Meter
+from tfhet.steps import Journal, Meter, facts
 from tfhet.strategies import Collective, JobContext
 from tfhet.trainer.board import OFF, Board
 from tfhet.trainer.checkpoint import Checkpoints, Progress, export
@@ -114,7 +113,6 @@ class Training:
             audit=settings.audit,
             log_every=settings.log_every,
             set_epoch=set_epoch,
-            on_line=lambda line: print(line, flush=True),
             on_metrics=on_metrics,
             on_epoch_end=keras.average_statistics if keras else lambda: None,
             on_progress=self._say_progress,
@@ -242,27 +240,18 @@ class Training:
         return skipped
 
     def _summary(self, loop: Loop, results: list[dict[str, Any]]) -> RunSummary:
-        pipeline, meter, job = self.reader.pipeline, loop.meter, self.job
-        served_by = "data_group" if job.mode == "heterogeneous" else "dnn_group"
-        remote = served_by if job.is_served else "trainer"
-        where: dict[str, str] = {}
-        for index, placed in enumerate(pipeline.placed()):
-            text = stage_room.text((placed.stage,))
-            name = f"{text} at {placed.declared}" if text in where else text
-            where[name] = remote if index < self.reader.cut.position else "trainer"
+        meter, job = loop.meter, self.job
         mine = meter.wait_pct()
         (waited,) = self.collective.total([mine or 0.0], "waiting")
         final = results[-1] if results else {}
         return meter.summary(
             job,
+            **facts(self.reader.pipeline, job, self.reader.cut),
             steps=loop.step,
-            batch_size=pipeline.batch_size,
             ranks=self.collective.size,
             wait_pct=None if mine is None else waited / self.collective.size,
-            bytes_per_example=float(bytes_per_example(self.reader.cut.spec(pipeline))) if job.is_served else None,
             first_batch_s=self.reader.first_batch_s,
             epochs=results,
-            stages_where=where,
             bad_records=[record.to_json() for record in loop.skipped.records] if loop.skipped else (),
             metrics={k: v for k, v in final.items() if "loss" in k or "accuracy" in k},
         )

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import math
+import zlib
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfhet.messages import MessageError, MetricLine, UnknownKind, link, rank, server
+from tfhet.messages.channel import MAX_BYTES
 from tfhet.messages.grammar import Grammar, decode, encode
 
 texts = st.text(max_size=20)
@@ -24,6 +28,7 @@ MESSAGES: Mapping[Any, st.SearchStrategy[Any]] = {
     link.REPORTS: st.one_of(
         st.builds(link.PlaneReport, objects),
         st.builds(link.Restarted, texts, texts, st.none() | codes, texts),
+        st.builds(link.ScriptReport, counts, objects),
         st.builds(link.RankResult, counts, codes, texts),
         st.builds(link.Failed, codes, texts),
         st.builds(link.StopWish, codes, texts),
@@ -32,6 +37,8 @@ MESSAGES: Mapping[Any, st.SearchStrategy[Any]] = {
     rank.REPORTS: st.one_of(
         st.builds(rank.Progress, *(st.none() | each for each in (counts, amounts, amounts, amounts))),
         st.builds(rank.Reading, st.booleans()),
+        st.builds(rank.Standing, counts, amounts, amounts, counts, counts),
+        st.builds(rank.Delivered, counts, texts, st.none() | counts, counts),
         st.builds(MetricLine, counts, counts, amounts, amounts, amounts, st.none() | st.floats(allow_nan=False)),
     ),
     rank.ORDERS: st.builds(rank.ServingHosts, st.lists(texts, max_size=3).map(tuple), st.booleans()),
@@ -169,3 +176,25 @@ def test_a_metric_line_goes_over_the_channel_as_numbers(loss: float | None) -> N
     line = MetricLine(500, 2, 86.1, 95143.0, 3.1, loss)
     again = rank.parse_report(decode(encode(rank.to_json(line))))
     assert isinstance(again, MetricLine) and repr(again) == repr(line)
+
+
+@given(st.lists(st.integers(0, 2**62), max_size=rank.MOST_IDS))
+def test_ids_come_back_sorted_and_fit_into_a_message(ids: list[int]) -> None:
+    text = rank.packed(np.array(ids, np.int64))
+    assert rank.unpacked(text).tolist() == sorted(ids)
+    assert len(encode(rank.to_json(rank.Delivered(3, text, None, 0)))) < MAX_BYTES
+
+
+def test_as_many_ids_without_any_order_as_a_message_takes_fit_into_it() -> None:
+    text = rank.packed(np.random.default_rng(1).integers(0, 2**62, rank.MOST_IDS))
+    assert len(encode(link.to_json(link.ScriptReport(9, rank.to_json(rank.Delivered(9, text, 9, 9)))))) < MAX_BYTES
+
+
+def of_numbers(*steps: int, kind: str = "<i8") -> str:
+    return base64.b64encode(zlib.compress(np.array(steps, kind).tobytes())).decode()
+
+
+@pytest.mark.parametrize("text", ["?", "AAAA", of_numbers(-1), of_numbers(5, -1), of_numbers(1, kind="<i4")])
+def test_a_text_without_ids_is_refused(text: str) -> None:
+    with pytest.raises(MessageError):
+        rank.unpacked(text)

@@ -58,7 +58,10 @@ def source(**settings: Any) -> SyntheticSource:
 
 
 def running(stages: Any, **settings: Any) -> list[str]:
-    return [placed.key for placed in Pipeline(settings.pop("source", source()), stages, **settings).placed()]
+    return [
+        f"{placed.stage.name}:{placed.declared}"
+        for placed in Pipeline(settings.pop("source", source()), stages, **settings).placed()
+    ]
 
 
 def test_a_rescale_moves_behind_all_stages_that_it_commutes_with():

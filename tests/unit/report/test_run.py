@@ -54,6 +54,20 @@ def test_the_demo_ends_with_what_was_promised() -> None:
     assert told["run record"] == "runs/demo"
 
 
+def test_what_a_script_of_ones_own_leaves_says_what_is_not_known() -> None:
+    plain = summary(epochs=[{"epoch": 0, "steps": 9, "examples": 288}], not_counted="a data set without ids")
+    assert lines(plain)["examples"] == "not counted by id: a data set without ids"
+    ranks = [{"rank": n, "steps": 9, "step_ms": 20.0 + n, "wait_pct": 3.0 * n, "unused": 8} for n in (0, 1)]
+    epoch = {"epoch": 1, "seen": 40, "expected": 100, "once": 40, "missing": 0, "repeated": 0, "left": 60}
+    counted = summary(epochs=[epoch], by_rank=ranks)
+    told = lines(counted)
+    left = "60 not delivered when the script ended, 16 held by the script's own prefetch"
+    assert told["examples"] == f"40 seen, 0 missing, 0 repeated, {left}"
+    assert told["of the ranks"] == "step 20.0 to 21.0 ms, waiting 0.0 % to 3.0 %"
+    shown = html.unescape(page(Given([RunView.of(plain), RunView.of(counted)])))
+    assert "not counted by id: a data set without ids" in shown and ">The ranks</h" in shown
+
+
 def test_the_table_tells_epoch_starts_from_the_steady_state() -> None:
     """Two epochs of 20 steps, whose first 3 steps are the warm-up; the second epoch begins with a wait."""
     wait_ms = [2.0] * 17 + [3700.0] + [2.0] * 19

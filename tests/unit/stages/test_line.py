@@ -76,7 +76,7 @@ def test_each_image_and_each_channel_may_have_a_line_of_its_own(rows, columns, d
 def test_numbers_vectors_and_matrices_make_a_line():
     line = Line.of(2.0, [1.0, 2.0, 3.0], np.zeros([4, 1]))
     assert [part.shape for part in (line.scale, line.offset, line.low, line.high)] == [(1, 1), (1, 3), (4, 1), (1, 1)]
-    line = Line.per_image(tf.ones([4]), 2.0)
+    line = Line.of(tf.ones([4]), 2.0, per_image=True)
     assert [part.shape for part in (line.scale, line.offset, line.low)] == [(4, 1), (1, 1), (1, 1)]
     assert all(part.dtype == tf.float32 for part in (line.scale, line.offset, line.low, line.high))
 

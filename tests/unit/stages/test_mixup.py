@@ -7,7 +7,6 @@ import tensorflow as tf
 from tfhet import native
 from tfhet.errors import UsageError
 from tfhet.stages import ImageSpec, Mixup, mixup, randomness
-from tfhet.stages.mixup import blended
 
 SPEC = ImageSpec(6, 5, 3, "uint8", 0.0, 255.0)
 
@@ -70,7 +69,8 @@ def test_shares_have_the_distribution_beta(alpha):
 def test_the_compiled_blend_is_the_plain_one_bit_for_bit(plainly, shape, dtype):
     batch = tf.cast(np.random.default_rng(1).uniform(0, 256, shape), dtype)
     shares = tf.constant(np.random.default_rng(2).uniform(0, 1, shape[0]), tf.float32)
-    np.testing.assert_array_equal(blended(batch, shares), plainly(blended, batch, shares))
+    drawn = {"share": shares}
+    np.testing.assert_array_equal(Mixup().apply(batch, drawn), plainly(Mixup().apply, batch, drawn))
 
 
 @pytest.mark.skipif(not native.available("partner"), reason="compiled ops cannot be built here")

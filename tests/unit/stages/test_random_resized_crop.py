@@ -152,8 +152,8 @@ def test_an_example_draws_the_same_in_every_batch():
     [
         (lambda: RandomResizedCrop(0), "random_resized_crop: height is at least 1, not 0"),
         (lambda: RandomResizedCrop(scale_low=0), "scale_low is above 0, not 0.0"),
-        (lambda: RandomResizedCrop(scale_high=1.5), "scale_low <= scale_high <= 1, not 0.08, 1.5"),
-        (lambda: RandomResizedCrop(ratio_low=2), "ratio_low <= ratio_high, not 2.0"),
+        (lambda: RandomResizedCrop(scale_high=1.5), "scale_high is from 0 to 1, not 1.5"),
+        (lambda: RandomResizedCrop(ratio_low=2), "ratio_low is at most ratio_high, not 2.0"),
         (
             lambda: RandomResizedCrop().spec(ImageSpec(None, 9, 3, "uint8", 0, 255)),
             "random_resized_crop: height and width of the images must be known",

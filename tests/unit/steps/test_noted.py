@@ -80,6 +80,25 @@ def test_the_batches_of_keras_are_noted_in_every_epoch(ops, after):
     assert all(note.examples == 2 for note in notes)
 
 
+def test_ids_are_taken_off_and_kept_also_where_keras_asks():
+    data = tf.data.Dataset.range(10).map(lambda n: (tf.fill([3], n), n, n + 100, n // 5)).batch(4)
+    noted = NotedDataset(data, compiled(), has_ids=True)
+    assert noted.dataset.element_spec == data.element_spec[:2] and int(noted.dataset.cardinality()) == 3
+    assert [len(element) for element in noted.dataset] == [2] * 3
+    np.testing.assert_array_equal(noted.take_ids(), [np.arange(100, 110), np.arange(10) // 5])
+    assert noted.take_ids().shape == (2, 0)
+    model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    model.fit(noted.dataset.prefetch(1), epochs=2, verbose=0)
+    assert sorted(noted.take_ids()[0]) == sorted([*range(100, 110)] * 2)
+
+
+def test_elements_that_do_not_end_with_ids_are_refused():
+    floats = tf.data.Dataset.from_tensors((tf.zeros(1), tf.zeros(1), tf.zeros(1))).batch(1)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="ids and epochs"):
+        NotedDataset(floats, compiled(), has_ids=True)
+
+
 def before_the_notes(dataset: tf.data.Dataset) -> str:
     """The last transformation before the notes."""
     (noted,) = NotedDataset(dataset, compiled()).dataset._inputs()

@@ -6,13 +6,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import tensorflow as tf
 from fake_clock import FakeClock
 
 from tfhet.messages import ProcessChannel, rank
+from tfhet.placement import Pipeline
 from tfhet.planes import distribute
 from tfhet.record import RunFolder, Timeline
+from tfhet.source import SyntheticSource
 from tfhet.steps import ScriptSteps, StepCallback, step
 from tfhet.steps import script_steps as room
 from tfhet.steps.noted import Note
@@ -36,9 +39,14 @@ class Sent(ProcessChannel):
 class Played:
     """A data set whose notes are written by the test."""
 
-    def __init__(self, dataset: tf.data.Dataset, ops: Any | None):
+    def __init__(self, dataset: tf.data.Dataset, ops: Any | None, has_ids: bool = False):
         self.dataset = dataset
         self.notes: list[Note] = []
+        self.ids = np.zeros([2, 0], np.int64)
+
+    def take_ids(self) -> np.ndarray:
+        taken, self.ids = self.ids, self.ids[:, :0]
+        return taken
 
     def take(self) -> list[Note]:
         taken, self.notes = self.notes, []
@@ -99,6 +107,65 @@ def test_the_launcher_hears_totals_and_a_metric_line_every_ten_seconds(steps):
     line = sent[-1]
     assert (line.step, line.epoch, line.loss) == (20, 1, None)
     assert line.step_ms == pytest.approx(100.0) and line.wait_pct == pytest.approx(25.0)
+
+
+def pipeline(**how: Any) -> Pipeline:
+    return Pipeline(SyntheticSource(100, 4), "random_flip(); rescale()", batch_size=16, **how)
+
+
+def deliver(steps: ScriptSteps, ids: np.ndarray, epoch: int) -> None:
+    played = steps._sets[0][1]
+    played.ids = np.concatenate([played.ids, np.stack([ids, np.full_like(ids, epoch)])], axis=1)  # type: ignore
+
+
+def delivered(steps: ScriptSteps) -> list[rank.Delivered]:
+    return [each for each in steps._channel.reports if isinstance(each, rank.Delivered)]  # type: ignore
+
+
+@pytest.mark.parametrize(("how", "over"), [({}, 1), ({"interleave": 4}, 0), ({"shuffle": 9}, 0)])
+def test_the_ids_of_a_pipeline_are_reported_by_epoch_and_what_the_script_has_not_taken(steps, tmp_path, how, over):
+    steps.watch(tf.data.Dataset.range(3), pipeline=pipeline(**how))
+    deliver(steps, np.arange(100), 0)
+    deliver(steps, np.arange(90), 2)
+    play(steps, *epoch(100.0))  # 160 examples
+    steps.take()
+    assert delivered(steps) == []  # few, and nothing is due
+    deliver(steps, np.arange(90, 100), 2)
+    steps.close()
+    found = [(each.epoch, rank.unpacked(each.ids).tolist(), each.expected, each.over) for each in delivered(steps)]
+    assert found == [(number, list(range(100)), 100, over) for number in (0, 2)]
+    (standing,) = [each for each in steps._channel.reports if isinstance(each, rank.Standing)]
+    assert (standing.steps, standing.delivered, standing.unused) == (10, 200, 40)
+    assert (standing.step_ms, standing.wait_pct) == (pytest.approx(100.0), pytest.approx(25.0))
+    summary = RunFolder(tmp_path / "record").read_summary()
+    assert summary.stages_where == {"random_flip()": "trainer", "rescale()": "trainer"}
+    assert summary.not_counted is None and summary.batch_size == 16
+
+
+def test_many_ids_go_at_once_in_messages_of_limited_size(steps):
+    steps.watch(tf.data.Dataset.range(3), pipeline=pipeline())
+    deliver(steps, np.arange(rank.MOST_IDS + 1), 0)
+    steps.take()
+    assert [len(rank.unpacked(each.ids)) for each in delivered(steps)] == [rank.MOST_IDS, 1]
+
+
+def test_the_record_says_why_a_plain_data_set_is_not_counted(steps, tmp_path):
+    steps.watch(tf.data.Dataset.range(3))
+    play(steps, *epoch(100.0))
+    steps.close()
+    assert "has no ids" in str(RunFolder(tmp_path / "record").read_summary().not_counted)
+
+
+def test_without_a_compiler_a_pipeline_keeps_its_stages_and_the_record_says_what_is_lacking(
+    steps, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(room.native, "ops", lambda name: None)
+    assert not steps.takes_ids(True)
+    steps.watch(tf.data.Dataset.range(3), pipeline=pipeline())
+    play(steps, *epoch(100.0))
+    steps.close()
+    summary = RunFolder(tmp_path / "record").read_summary()
+    assert "compiler" in str(summary.not_counted) and len(summary.stages_where) == 2
 
 
 def test_validation_is_told_apart_and_counts_as_progress(steps):

@@ -76,7 +76,6 @@ def test_an_inherited_job_that_contradicts_the_rank_is_refused() -> None:
         {"order": None},
         {"order": [1]},
         {"output_dir": 7},
-        {"more": 1},
     ],
 )
 def test_a_wrong_job_is_refused(change: dict[str, object]) -> None:

@@ -7,7 +7,7 @@ import pytest
 from tfhet.cluster import Place
 from tfhet.launch import LaunchSettings
 from tfhet.launch.assignment import Assignment
-from tfhet.strategies.mpi import release
+from tfhet.strategies.mpi import MPI
 
 pytest.importorskip("sagemaker_training")
 
@@ -24,8 +24,8 @@ def place(environment_of, host: str, rank: int | None, job: str = "job") -> Plac
 def test_the_file_is_the_one_that_the_toolkit_looks_for(environment_of, tmp_path: Path):
     from sagemaker_training import mpi
 
-    written = release(place(environment_of, "t2", 2), tmp_path)
-    assert written is not None and written.exists()
+    MPI.release(place(environment_of, "t2", 2), tmp_path)
+    (written,) = tmp_path.glob("done*")
     assert f"/tmp/{written.name}" == f"{mpi.MPI_FINISHED_STATUS_FILE}.t1"
 
 
@@ -35,10 +35,11 @@ def test_the_file_is_the_one_that_the_toolkit_looks_for(environment_of, tmp_path
     ids=["first host", "its second rank", "second rank of the other", "data host", "no job of a platform's"],
 )
 def test_nobody_else_writes_one(environment_of, tmp_path: Path, host, rank, job):
-    assert release(place(environment_of, host, rank, job), tmp_path) is None
+    MPI.release(place(environment_of, host, rank, job), tmp_path)
     assert not list(tmp_path.glob("done*"))
 
 
 def test_ranks_that_mpirun_did_not_start_need_none(environment_of, tmp_path: Path):
     alone = Assignment.of(environment_of("t2", 2, dnn=("t1", "t2"), ranks=2), LaunchSettings()).place
-    assert release(alone, tmp_path) is None
+    MPI.release(alone, tmp_path)
+    assert not list(tmp_path.glob("done*"))

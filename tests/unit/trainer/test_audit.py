@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from tfhet.errors import DataError
 from tfhet.placement import Rest
+from tfhet.record import Visits
 from tfhet.source import IdSet, example_id
 from tfhet.strategies.solo import SoloCollective
 from tfhet.trainer import audit as audits
-from tfhet.trainer.audit import Audit, Visits
+from tfhet.trainer.audit import Audit
 
 
 def source(*sizes: int, known: bool = True) -> Any:

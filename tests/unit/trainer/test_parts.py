@@ -158,20 +158,22 @@ def test_a_source_without_an_example_is_no_endless_one(fake_service, served_feed
         loop_of(fake_service((0, 0)), served_feed, SoloCollective()).epoch(0, steps=3)
 
 
-def test_when_rank_0_hears_that_no_host_serves_all_ranks_prepare_their_own(each_rank, fake_service, served_feed):
-    service, lines = fake_service(SIZES, cuts={0: {1: 1}}, serves=False), []  # type: ignore[var-annotated]
+def test_when_rank_0_hears_that_no_host_serves_all_ranks_prepare_their_own(
+    each_rank, fake_service, served_feed, capsys
+):
+    service = fake_service(SIZES, cuts={0: {1: 1}}, serves=False)
 
     def run(together: Any) -> Loop:
         feed = served_feed(service, together.rank, together.size)
         accelerator = EmulatedAccelerator(0.0, together, FakeClock())
-        loop = Loop(feed, accelerator, together, on_line=lines.append)
+        loop = Loop(feed, accelerator, together)
         assert counts(loop.epoch(0)) == (0, EXAMPLES, 0, 0, 1)
         loop.agree()
         return loop
 
     loops = each_rank(3, run)
     assert [loop.reader.is_served for loop in loops] == [False] * 3
-    assert lines == ["[tfhet] no data host is left: the ranks prepare their data themselves"]
+    assert capsys.readouterr().out == "[tfhet] no data host is left: the ranks prepare their data themselves\n"
 
 
 # What earlier runs did

@@ -60,7 +60,6 @@ def test_arguments_of_others_are_left_alone():
         (["--keep_checkpoints", "0"], "--keep_checkpoints must be at least 1"),
         (["--precision", "float8"], "--precision 'float8' is unknown; known: float32, float16, bfloat16"),
         (["--compression", "zip"], "known: none, snappy"),
-        (["--collective", "nccl"], "known: auto, solo, horovod"),
     ],
 )
 def test_values_that_do_not_fit_are_refused_by_name(argv, said):

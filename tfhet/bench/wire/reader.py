@@ -47,6 +47,7 @@ def batch(dtype: str, size: int, index: tf.Tensor | int) -> tf.Tensor:
 def read(dispatcher: str, workers: int, rank: int, dtype: str, size: int, compression: str) -> End:
     """Opens a reader of the job of all ranks; rank 0 registers the data set and reports `wire_bytes` of a batch."""
     import tensorflow as tf
+    from tensorflow.python.data.experimental.ops import compression_ops
 
     from tfhet.placement import without_autotune
     from tfhet.planes.tf_service import Transport
@@ -59,7 +60,7 @@ def read(dispatcher: str, workers: int, rank: int, dtype: str, size: int, compre
         transport.publish(dispatcher, dataset, DATASET)
     else:
         transport.wait_published(dispatcher, DATASET)
-    served = transport.read(dispatcher, DATASET, dataset.element_spec, f"{DATASET}.job", "off")
+    served = transport.read(dispatcher, DATASET, dataset.element_spec, "off")
     batches = iter(without_autotune(served))
     if (got := int(tf.size(next(batches)))) != size // tf.as_dtype(dtype).size:
         raise AssertionError(f"a batch of {got} values came instead of {size} bytes of {dtype}")
@@ -71,15 +72,10 @@ def read(dispatcher: str, workers: int, rank: int, dtype: str, size: int, compre
     if rank:
         return End(pull)
     pull(2 * workers * held_count(size))  # twice: one worker may be ahead of another
-    return End(pull, {"wire_bytes": compressed_bytes(batch(dtype, size, 0)) if compression == SNAPPY else size})
-
-
-def compressed_bytes(element: tf.Tensor) -> int:
-    """Returns the size of an element as tf.data service compresses it with Snappy."""
-    import tensorflow as tf
-    from tensorflow.python.data.experimental.ops import compression_ops
-
-    return int(tf.strings.length(tf.io.serialize_tensor(compression_ops.compress(element))))
+    if compression == SNAPPY:
+        sent = tf.io.serialize_tensor(compression_ops.compress(batch(dtype, size, 0)))
+        size = int(tf.strings.length(sent))
+    return End(pull, {"wire_bytes": size})
 
 
 if __name__ == "__main__":

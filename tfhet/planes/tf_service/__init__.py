@@ -6,8 +6,6 @@
 All that is peculiar to tf.data service lives in this folder: its ports, processes, recovery, and costs.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from tfhet import lazy

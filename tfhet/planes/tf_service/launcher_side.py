@@ -22,7 +22,6 @@ from tfhet.native import SWITCH
 from tfhet.planes.cpus import Reserve, usable
 from tfhet.planes.plane import LauncherSide, Outlets
 from tfhet.planes.supervised import Died, Happening
-from tfhet.planes.tensorflow_process import in_huge_pages
 from tfhet.planes.tf_service.fleet import Fleet
 from tfhet.planes.tf_service.order import Order
 from tfhet.planes.tf_service.recovery import Recovery
@@ -38,8 +37,6 @@ SERVICE_METRICS = (RUNNING, REGISTERED, RESTARTS)
 
 
 class ServiceLauncherSide(LauncherSide):
-    """See `LauncherSide`."""
-
     def __init__(self, settings: ServiceSettings, place: Place, outlets: Outlets, workers: Mapping[str, int]):
         """workers: their number on each host that serves, by its name."""
         self._settings = settings
@@ -55,7 +52,7 @@ class ServiceLauncherSide(LauncherSide):
             folder=place.paths.base / "tfhet",
             gives_way=place.rank is not None,  # to the training, beside which it runs
         )
-        self._recovery = Recovery(self._fleet, workers, outlets.tell_script, self._failed, self._when_gone)
+        self._recovery = Recovery(self._fleet, dict(workers), outlets.tell_script, self._failed, self._when_gone)
         self._watch: asyncio.Task[None] | None = None
         self._ready: set[str] = set()
         self._registered = 0
@@ -118,7 +115,7 @@ class ServiceLauncherSide(LauncherSide):
             await Reserve(self._place.local_size, keep).follow(pid)
 
     def environment(self, order: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, str]:
-        native, found = Order.parse(order).native, in_huge_pages(env)
+        native, found = Order.parse(order).native, super().environment(order, env)
         if native is not None and found.get(SWITCH) != "off":
             found[SWITCH] = ",".join(native) or "off"
         return found
@@ -153,9 +150,9 @@ class ServiceLauncherSide(LauncherSide):
         return "; ".join(parts) or None
 
     def order(self) -> Mapping[str, Any]:
-        native = None if self._native is None else tuple(sorted(self._native))
-        roles, workers = self._place.roles, sum(self._workers.values())
-        return Order(self._dispatcher, workers, roles.data_hosts, native).to_json()
+        native = None if self._native is None else sorted(self._native)
+        workers, hosts = sum(self._workers.values()), list(self._place.roles.data_hosts)
+        return {"dispatcher": self._dispatcher, "workers": workers, "data_hosts": hosts, "native": native}
 
     def lost(self, host: str) -> bool:
         self._recovery.lost(host)

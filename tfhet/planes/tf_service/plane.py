@@ -9,7 +9,6 @@ from tfhet.cluster import DATA, DNN, Place, PortRange, Role, Roles
 from tfhet.errors import ClusterError
 from tfhet.planes.costs import PlaneCosts
 from tfhet.planes.plane import DataPlane, LauncherSide, Outlets
-from tfhet.planes.tensorflow_process import is_noise
 from tfhet.planes.tf_service.costs import ASSUMED, measured_costs
 from tfhet.planes.tf_service.fleet import SERVER
 from tfhet.planes.tf_service.launcher_side import DISPATCHER, WORKERS, ServiceLauncherSide
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
 
 
 class TfService(DataPlane):
-    """See `DataPlane`."""
-
     name = "tf_service"
     settings = ServiceSettings
     kinds: Mapping[str, bool] = {"worker": False, "dispatcher": True}
@@ -68,9 +65,6 @@ class TfService(DataPlane):
 
     def kind_of(self, command: Sequence[str]) -> str | None:
         return next((kind for kind in self.kinds if kind in command), None) if SERVER in command else None
-
-    def is_noise(self, line: str, gpus: int = 0) -> bool:
-        return is_noise(line, gpus)
 
 
 def _workers(settings: ServiceSettings, role: Role) -> int:

@@ -43,8 +43,6 @@ SPLITS_PER_WORKER = 4
 
 
 class ServiceRankSide(RankSide):
-    """See `RankSide`."""
-
     def reader(self, pipeline: Pipeline, job: JobContext, **options: Any) -> ServiceReader:
         compression = options.pop("compression", "none")
         transport = Transport(compression="AUTO" if compression == "snappy" else None)
@@ -153,8 +151,7 @@ class ServiceReader(Reader):
         if self._order is None:
             return super().dataset(epoch, rest, part)
         spec = self._spec if rest is None else self._remote(epoch, rest).element_spec
-        dataset_id = self._dataset_id(epoch, part)
-        served = self._transport.read(self._order.dispatcher, dataset_id, spec, f"{dataset_id}.job", "dynamic")
+        served = self._transport.read(self._order.dispatcher, self._dataset_id(epoch, part), spec, "dynamic")
         return local_part(self.pipeline, served, self.cut, begun=True)
 
     def giving_up(self) -> contextlib.AbstractContextManager[Any]:
@@ -195,7 +192,7 @@ def _served(
         transport.publish(order.dispatcher, data, dataset_id)
     else:
         transport.wait_published(order.dispatcher, dataset_id)
-    return transport.read(order.dispatcher, dataset_id, data.element_spec, f"{dataset_id}.job", sharding)
+    return transport.read(order.dispatcher, dataset_id, data.element_spec, sharding)
 
 
 def _sharding(found: Inspection, asked: str, workers: int) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from tfhet.messages import rank
 from tfhet.planes.tf_service.fleet import Fleet
@@ -11,29 +12,24 @@ RENEWALS = 3
 """Maximum number of renewals caused by workers of one lost host; after that they are accepted and watched."""
 
 
+@dataclass
 class Recovery:
     """Keeps the data service of the job usable, in the leader's launcher."""
 
-    def __init__(
-        self,
-        fleet: Fleet,
-        workers: Mapping[str, int],
-        tell_script: Callable[[rank.Order], None],
-        fail: Callable[[str], None],
-        when_gone: Callable[[Sequence[str], Callable[[], None]], None],
-    ):
-        """fleet: the one with the dispatcher. workers: their number on each host that serves. tell_script: sends a
-        message to the script of this rank. fail: ends the job, with a cause. when_gone: makes a call as soon as a
-        worker of these hosts that lives is gone."""
-        self._fleet = fleet
-        self._workers = dict(workers)
-        self._tell_script = tell_script
-        self._fail = fail
-        self._when_gone = when_gone
-        self._lost: list[str] = []
-        self._is_watching = False
-        self._reads: list[bool] = []
-        self._renewals = 0
+    fleet: Fleet
+    """The one with the dispatcher."""
+    workers: dict[str, int]
+    """Their number on each host that serves and is not lost."""
+    tell_script: Callable[[rank.Order], None]
+    """Sends a message to the script of this rank."""
+    fail: Callable[[str], None]
+    """Ends the job, with a cause."""
+    when_gone: Callable[[Sequence[str], Callable[[], None]], None]
+    """Makes a call as soon as a worker of these hosts that lives is gone."""
+    _lost: list[str] = field(default_factory=list)
+    _is_watching: bool = False
+    _reads: list[bool] = field(default_factory=list)
+    _renewals: int = 0
 
     def reads(self, endlessly: bool) -> None:
         """Notes that the script reads a data set, and whether that is endless."""
@@ -51,9 +47,9 @@ class Recovery:
     def lost(self, host: str) -> None:
         """Lets the ranks read the rest of their epoch from the hosts that are left."""
         self._lost.append(host)
-        self._workers.pop(host, None)
+        self.workers.pop(host, None)
         # An endless data set goes on with the workers that are left; another dispatcher would end it.
-        if not (self._reads_endlessly and self._workers):
+        if not (self._reads_endlessly and self.workers):
             self._renewals = 0
             self._renew()
 
@@ -67,14 +63,14 @@ class Recovery:
         """
         if not self._lost or self._reads_endlessly:
             return
-        surplus = self._fleet.workers_registered - sum(self._workers.values())
+        surplus = self.fleet.workers_registered - sum(self.workers.values())
         if surplus > 0 and self._renewals < RENEWALS:
             self._renewals += 1
             self._renew()
         elif surplus >= 0:
             if surplus and not self._is_watching:
                 self._is_watching = True
-                self._when_gone(self._lost, self._worker_gone)
+                self.when_gone(self._lost, self._worker_gone)
             self.tell()
 
     def _worker_gone(self) -> None:
@@ -84,11 +80,11 @@ class Recovery:
     def tell(self, is_complete: bool = True) -> None:
         """Sends the script the hosts that serve and are not lost, and whether the dispatcher knows all their workers,
         which have given up their work for an earlier dispatcher by then."""
-        self._tell_script(rank.ServingHosts(tuple(self._workers), is_complete))
+        self.tell_script(rank.ServingHosts(tuple(self.workers), is_complete))
 
     def _renew(self) -> None:
         self.tell(is_complete=False)
         try:
-            self._fleet.renew_dispatcher()
+            self.fleet.renew_dispatcher()
         except OSError as error:
-            self._fail(f"the dispatcher cannot begin anew: {error}")
+            self.fail(f"the dispatcher cannot begin anew: {error}")

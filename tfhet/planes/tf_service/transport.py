@@ -24,8 +24,6 @@ class Transport:
     task_refresh_ms: int = 100
     """Milliseconds between two requests of a reader for tasks. Every end of an epoch waits for one: with TensorFlow's
     1,000 ms a data set of 800 elements takes 1.02 s, with 100 ms 0.11 s (TF 2.15.1, loopback). It is a small RPC."""
-    max_outstanding: int | None = None
-    """Number of elements that one reader holds ready; None: one for each worker, as TensorFlow does."""
     register_deadline_s: float = 120.0
     """Seconds that the other ranks wait for rank 0 to register a data set."""
 
@@ -48,10 +46,8 @@ class Transport:
                 )
             clock.sleep(_POLL_S)
 
-    def read(
-        self, dispatcher: str, dataset_id: str, element_spec: Any, job_name: str, sharding: str
-    ) -> tf.data.Dataset:
-        """The data set as this rank's share of the job `job_name`: first come, first served among all readers.
+    def read(self, dispatcher: str, dataset_id: str, element_spec: Any, sharding: str) -> tf.data.Dataset:
+        """The data set as this rank's share of its one job: first come, first served among all readers.
 
         `sharding` is "dynamic" (each split goes to one worker, once) or "off" (every worker delivers everything).
         """
@@ -60,8 +56,7 @@ class Transport:
             f"grpc://{dispatcher}",
             dataset_id,
             element_spec,
-            job_name=job_name,
-            max_outstanding_requests=self.max_outstanding,
+            job_name=f"{dataset_id}.job",
             task_refresh_interval_hint_ms=self.task_refresh_ms,
         )
 

@@ -1,7 +1,5 @@
 """The strategy `horovod`: ranks that sum their gradients by Horovod, over Gloo, MPI or NCCL."""
 
-from __future__ import annotations
-
 from tfhet.strategies.horovod.strategy import HOROVOD, Ring
 
 __all__ = ["HOROVOD", "Ring"]

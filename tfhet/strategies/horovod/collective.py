@@ -25,7 +25,6 @@ class HorovodCollective:
         self._hvd = hvd
         self.rank: int = hvd.rank()
         self.size: int = hvd.size()
-        self.local_rank: int = hvd.local_rank()
         if self.size != size:
             hvd.shutdown()
             without = "" if hvd.mpi_built() else "; it was built without MPI, and takes no part in what mpirun starts"
@@ -33,10 +32,10 @@ class HorovodCollective:
                 f"the job has {size} ranks and Horovod sees {self.size}: mpirun or the HOROVOD_* variables disagree "
                 f"with the launcher's arguments{without}"
             )
-        gpus = tf.config.list_physical_devices("GPU")
-        if gpus:
-            tf.config.set_visible_devices(gpus[self.local_rank % len(gpus)], "GPU")
-            tf.config.experimental.set_memory_growth(gpus[self.local_rank % len(gpus)], True)
+        if gpus := tf.config.list_physical_devices("GPU"):
+            own = gpus[hvd.local_rank() % len(gpus)]
+            tf.config.set_visible_devices(own, "GPU")
+            tf.config.experimental.set_memory_growth(own, True)
 
     def sum(self, tensors: Sequence[tf.Tensor], name: str) -> list[tf.Tensor]:
         return [

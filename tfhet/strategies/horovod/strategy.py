@@ -77,8 +77,6 @@ class Ring:
 
 
 class HorovodStrategy(Strategy):
-    """See `Strategy`."""
-
     name = "horovod"
     sources: Sequence[RankSource] = (RUN,)
 

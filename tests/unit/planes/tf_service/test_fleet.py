@@ -113,7 +113,7 @@ def life() -> Life:
     def read(dispatcher: str, name: str) -> list[int]:
         transport, data = Transport(), tf.data.Dataset.range(20)
         transport.publish(dispatcher, data, name)
-        found = transport.read(dispatcher, name, data.element_spec, f"{name}-job", "dynamic")
+        found = transport.read(dispatcher, name, data.element_spec, "dynamic")
         return sorted(int(value) for value in found)
 
     run(scenario())
@@ -447,7 +447,7 @@ def test_workers_come_back_to_a_renewed_dispatcher_which_knows_nothing_of_before
     def read(name: str) -> list[int]:
         data = tf.data.Dataset.range(40)
         transport.publish(dispatcher, data, name)
-        return sorted(int(i) for i in transport.read(dispatcher, name, data.element_spec, f"{name}.job", "dynamic"))
+        return sorted(int(i) for i in transport.read(dispatcher, name, data.element_spec, "dynamic"))
 
     async def scenario() -> None:
         fleet = heard.fleet({**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"})

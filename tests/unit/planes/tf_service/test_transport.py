@@ -40,7 +40,7 @@ def test_the_wait_ends_when_the_data_set_is_there(served):
     clock = Interrupted(lambda: transport.publish(served.dispatcher, data, "late"))
     transport.wait_published(served.dispatcher, "late", clock)
     assert clock.naps == 3
-    found = transport.read(served.dispatcher, "late", data.element_spec, "late-job", "dynamic")
+    found = transport.read(served.dispatcher, "late", data.element_spec, "dynamic")
     assert sorted(found.as_numpy_iterator()) == list(range(5))
 
 
@@ -54,9 +54,9 @@ def test_whoever_registers_first_decides_and_the_same_again_changes_nothing(serv
 
 def test_dynamic_sharding_delivers_once_and_off_once_for_each_worker(served):
     transport, data = Transport(), tf.data.Dataset.range(6)
-    transport.publish(served.dispatcher, data, "six")
     for sharding, times in (("dynamic", 1), ("off", served.workers)):
-        found = transport.read(served.dispatcher, "six", data.element_spec, f"six-{sharding}", sharding)
+        transport.publish(served.dispatcher, data, f"six-{sharding}")
+        found = transport.read(served.dispatcher, f"six-{sharding}", data.element_spec, sharding)
         assert sorted(found.as_numpy_iterator()) == sorted(list(range(6)) * times)
 
 
@@ -68,7 +68,7 @@ def test_readers_connect_to_a_worker_at_the_address_that_it_was_told():
     try:
         transport, data = Transport(), tf.data.Dataset.range(1000).repeat()
         transport.publish(f"127.0.0.1:{ports[0]}", data, "told")
-        reader = iter(transport.read(f"127.0.0.1:{ports[0]}", "told", data.element_spec, "told-job", "dynamic"))
+        reader = iter(transport.read(f"127.0.0.1:{ports[0]}", "told", data.element_spec, "dynamic"))
         next(reader)
         peers = {c.raddr.ip for c in psutil.Process().net_connections("tcp") if c.raddr and c.raddr.port == ports[1]}
         assert "127.0.0.77" in {ip.removeprefix("::ffff:") for ip in peers}

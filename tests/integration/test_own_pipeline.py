@@ -1,0 +1,82 @@
+"""A user's script that hands a declared pipeline to `tfhet.distribute`: stages, cut and audit stand in the record."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tfhet.report.tables import run_table, text
+
+pytestmark = [pytest.mark.timeout(240)]
+EXAMPLES = 96
+
+
+def audit(run) -> list[tuple]:
+    """Of each epoch of the data: what came, how often, and what did not."""
+    return [tuple(each.get(name) for name in ("seen", "once", "repeated", "missing", "left")) for each in epochs(run)]
+
+
+def epochs(run) -> list[dict]:
+    assert run.summary.exit_code == 0, run.summary.cause
+    found = [dict(each) for each in run.summary.epochs if each.get("expected") is not None]
+    assert found and {each["expected"] for each in found} == {EXAMPLES}
+    for each in found:
+        assert each["once"] + each["repeated"] + each["missing"] + each["left"] == EXAMPLES
+        assert sum(each["by_rank"]) == each["seen"]
+    return found
+
+
+def taken(run) -> list[int]:
+    """Number of examples that the script counted itself, by rank."""
+    return [json.loads(path.read_text()) for path in run.output("taken-*.json")]
+
+
+def rows(run) -> str:
+    return text(run_table(run.summary))
+
+
+def test_ranks_that_prepare_their_own_data_leave_an_account_of_every_epoch(simulated, script):
+    run = simulated("--train_script", script("pipeline_loop"), "--epochs", 2, "--data_plane", "local", data=0)
+    assert audit(run) == [(EXAMPLES, EXAMPLES, 0, 0, 0)] * 2
+    assert [each["by_rank"] for each in epochs(run)] == [[48, 48]] * 2
+    assert taken(run) == [96, 96]
+    assert list(run.summary.stages_where.values()) == ["trainer", "trainer"] and run.summary.not_counted is None
+    assert f"each of {2 * EXAMPLES} exactly once, 2 epochs" in rows(run)
+    shares = [each["wait_pct"] for each in run.summary.by_rank]
+    assert [(each["rank"], each["steps"]) for each in run.summary.by_rank] == [(0, 12), (1, 12)]
+    assert run.summary.wait_pct == pytest.approx(sum(shares) / 2) and "of the ranks" in rows(run)
+
+
+def test_with_a_data_group_the_record_has_the_cut_and_what_each_rank_was_given(simulated, script):
+    run = simulated("--train_script", script("pipeline_loop"), "--epochs", 3)
+    assert run.summary.mode == "heterogeneous"
+    found = epochs(run)
+    assert sum(each["seen"] for each in found) == sum(taken(run)) == 3 * EXAMPLES
+    assert [each["repeated"] + each["missing"] for each in found] == [0] * len(found)
+    assert run.summary.stages_where == {"random_flip()": "data_group", "rescale()": "trainer"}
+    assert run.summary.bytes_per_example == 8 * 8 * 3
+
+
+def test_a_script_that_stops_in_the_middle_is_not_said_to_have_lost_the_rest(simulated, script):
+    stop = ("--stop", 3, "--prefetch", 2, "--data_plane", "local")
+    run = simulated("--train_script", script("pipeline_loop"), *stop, data=0)
+    (only,) = epochs(run)
+    unused = sum(each["unused"] for each in run.summary.by_rank)
+    assert taken(run) == [24, 24] and unused > 0
+    assert (only["seen"], only["repeated"], only["missing"]) == (48 + unused, 0, 0)
+    assert only["left"] == EXAMPLES - only["seen"]
+    assert f"{unused} held by the script's own prefetch" in rows(run)
+
+
+def test_a_wire_that_delivers_twice_is_noticed(simulated, script):
+    run = simulated("--train_script", script("pipeline_loop"), "--repeat", "--data_plane", "local", data=0)
+    (only,) = epochs(run)
+    assert (only["seen"], only["once"], only["repeated"], only["missing"]) == (EXAMPLES, 0, EXAMPLES // 2, 0)
+    assert f"{EXAMPLES // 2} repeated" in rows(run)
+
+
+def test_examples_that_never_come_are_missing_once_a_later_epoch_has_passed(simulated, script):
+    run = simulated("--train_script", script("pipeline_loop"), "--lose", "--epochs", 3, "--data_plane", "local", data=0)
+    assert audit(run)[0] == (88, 88, 0, 8, 0)
+    assert f"{sum(each['missing'] for each in epochs(run))} missing" in rows(run)

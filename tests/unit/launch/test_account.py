@@ -1,0 +1,91 @@
+"""What the scripts of all ranks report, and the summary that follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from tfhet.launch import account as room
+from tfhet.launch.account import Account
+from tfhet.messages import link, rank
+from tfhet.record import RunSummary
+
+SUMMARY = RunSummary(wait_pct=10.0, epochs=[{"epoch": 0, "steps": 3, "examples": 12}])
+
+
+def say(account: Account, number: int, report: rank.Report) -> str | None:
+    return account.heard(link.ScriptReport(number, rank.to_json(report)))
+
+
+def deliver(account: Account, number: int, epoch: int, ids: Sequence[int], over: int = 0) -> None:
+    text = rank.packed(np.array(ids, np.int64))
+    assert say(account, number, rank.Delivered(epoch, text, 8, over)) is None
+
+
+def stand(account: Account, number: int, delivered: int, wait_pct: float = 10.0) -> None:
+    assert say(account, number, rank.Standing(3, 20.0 + number, wait_pct, delivered)) is None
+
+
+def counts(summary: RunSummary, epoch: int = 0) -> tuple:
+    found = summary.epochs[epoch]
+    return tuple(found[name] for name in ("seen", "once", "repeated", "missing", "left", "by_rank"))
+
+
+@pytest.mark.parametrize("pending", [0, room.PENDING])
+def test_each_id_is_counted_over_all_ranks(monkeypatch, pending):
+    monkeypatch.setattr(room, "PENDING", pending)
+    account = Account(2)
+    deliver(account, 0, 0, [0, 1, 2, 3])
+    deliver(account, 1, 0, [4, 5, 6])
+    deliver(account, 1, 0, [3, 3])  # one that rank 0 was given, too
+    stand(account, 0, 4)
+    stand(account, 1, 5, wait_pct=30.0)
+    done = account.completed(SUMMARY)
+    assert counts(done) == (9, 6, 1, 0, 1, [4, 5])
+    assert (done.epochs[0]["steps"], done.not_counted) == (3, None)
+    assert done.wait_pct == 20.0 and [each["step_ms"] for each in done.by_rank] == [20.0, 21.0]
+
+
+def test_what_did_not_come_is_missing_only_once_every_rank_is_over_the_epoch():
+    account = Account(2)
+    deliver(account, 0, 0, range(7), over=1)
+    deliver(account, 0, 1, [9], over=1)
+    stand(account, 0, 8)
+    stand(account, 1, 0)
+    assert counts(account.completed(SUMMARY))[3:5] == (0, 1)
+    deliver(account, 1, 2, [10], over=1)
+    stand(account, 1, 1)
+    done = account.completed(SUMMARY)
+    assert counts(done)[3:5] == (1, 0)
+    assert [each["epoch"] for each in done.epochs] == [0, 1, 2] and counts(done, 1)[3:5] == (0, 7)
+
+
+def test_ids_that_were_lost_on_the_way_make_nothing_missing():
+    account = Account(1)
+    deliver(account, 0, 0, range(6), over=1)
+    stand(account, 0, 8)
+    done = account.completed(SUMMARY)
+    assert counts(done)[3:5] == (0, 2) and "2 examples did not reach" in str(done.not_counted)
+
+
+def test_a_rank_that_did_not_report_makes_nothing_missing():
+    account = Account(2)
+    deliver(account, 0, 0, range(6), over=1)
+    stand(account, 0, 6)
+    done = account.completed(SUMMARY)
+    assert counts(done)[3:5] == (0, 2) and done.not_counted == "1 of 2 ranks did not report"
+
+
+def test_the_summary_of_the_built_in_trainer_and_of_a_script_that_writes_its_own_stay():
+    assert Account(1).completed(SUMMARY) is SUMMARY
+    account = Account(1)
+    stand(account, 0, 0, wait_pct=30.0)
+    assert account.completed(SUMMARY).wait_pct == 10.0
+
+
+@pytest.mark.parametrize("facts", [{}, {"type": "delivered", "epoch": 0, "ids": "?", "expected": 1, "over": 0}])
+def test_a_report_that_is_wrong_is_named(facts):
+    assert Account(1).heard(link.ScriptReport(0, facts))
+    assert "no rank 1" in str(Account(1).heard(link.ScriptReport(1, facts)))

@@ -1,0 +1,98 @@
+"""The account of all ranks' own scripts: their steps, and which examples of a declared pipeline came how often."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+
+from tfhet.messages import MessageError, link, rank
+from tfhet.record import RunSummary, Visits
+from tfhet.source import IdCount
+
+PENDING = 32
+"""Reports of an epoch whose ids are kept as they came, before they become bits."""
+
+
+class _Epoch:
+    """The ids of one epoch."""
+
+    def __init__(self) -> None:
+        self.by_rank: Counter[int] = Counter()
+        self._count, self._pending = IdCount(), [np.zeros(0, np.int64)]
+
+    def add(self, number: int, ids: np.ndarray) -> None:
+        self.by_rank[number] += len(ids)
+        self._pending.append(ids)
+        if len(self._pending) > PENDING:
+            self.found()
+
+    def found(self) -> tuple[int, int]:
+        """Number of ids that came, and of those among them that came more than once."""
+        self._count.add(np.concatenate(self._pending))
+        self._pending = self._pending[:1]
+        return self._count.found.count, self._count.twice.count
+
+
+class Account:
+    """What the scripts of all ranks report, in the leader."""
+
+    def __init__(self, size: int):
+        """size: number of ranks."""
+        self._size = size
+        self._standings: dict[int, rank.Standing] = {}
+        self._epochs: defaultdict[int, _Epoch] = defaultdict(_Epoch)
+        self._over: dict[int, int] = {}
+        self._expected: int | None = None
+
+    def heard(self, report: link.ScriptReport) -> str | None:
+        """Takes a report. Returns what is wrong with it, None where nothing is."""
+        number = report.rank
+        if number >= self._size:
+            return f"script: there is no rank {number}"
+        try:
+            found = rank.parse_report(report.facts)
+            if isinstance(found, rank.Standing):
+                self._standings[number] = found
+            elif isinstance(found, rank.Delivered):
+                self._epochs[found.epoch].add(number, rank.unpacked(found.ids))
+                self._expected, self._over[number] = found.expected, found.over
+        except MessageError as error:
+            return str(error)
+        return None
+
+    def completed(self, summary: RunSummary) -> RunSummary:
+        """The summary that rank 0's script left, with what all ranks report; that of the built-in trainer as it is."""
+        if not self._standings:
+            return summary
+        by_rank = [{"rank": number, **asdict(self._standings[number])} for number in sorted(self._standings)]
+        if 0 in self._standings and summary.wait_pct == self._standings[0].wait_pct:  # else the script wrote its own
+            summary = replace(summary, wait_pct=sum(each["wait_pct"] for each in by_rank) / len(by_rank))
+        epochs: dict[Any, dict[str, Any]] = {epoch.get("epoch"): dict(epoch) for epoch in summary.epochs}
+        why = self._lacking() if self._epochs else None
+        for number in sorted(self._epochs):
+            begun = epochs.setdefault(number, {"epoch": number, "steps": 0, "examples": 0})
+            begun.update(self._visits(number, is_whole=why is None))
+        return replace(summary, by_rank=by_rank, not_counted=why or summary.not_counted, epochs=list(epochs.values()))
+
+    def _lacking(self) -> str | None:
+        """Describes the ids that are not here; None where all are."""
+        heard = sum((epoch.by_rank for epoch in self._epochs.values()), Counter[int]())
+        lost = sum(max(0, each.delivered - heard[number]) for number, each in self._standings.items())
+        silent = self._size - len(self._standings)
+        if lost:
+            return f"the ids of {lost} examples did not reach the leader"
+        return f"{silent} of {self._size} ranks did not report" if silent else None
+
+    def _visits(self, number: int, is_whole: bool) -> dict[str, Any]:
+        """The account of an epoch. is_whole: whether all ids are here."""
+        epoch, expected = self._epochs[number], self._expected
+        found, twice = epoch.found()
+        rest = None if expected is None else expected - found
+        is_over = is_whole and len(self._over) == self._size and number < min(self._over.values())
+        missing, left = (rest, 0) if is_over else (0 if rest is not None else None, rest)
+        seen = sum(epoch.by_rank.values())
+        visits = asdict(Visits(expected, 0, seen, found - twice, twice, 0, missing, 0))
+        return {**visits, "left": left, "by_rank": [epoch.by_rank[number] for number in range(self._size)]}
