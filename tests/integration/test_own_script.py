@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from tfhet.cluster import cache_dir, environment
 from tfhet.plan.measured_run import MeasuredRun
+from tfhet.report import run_table, text
 from tfhet.source.digits import digits
 
 pytestmark = [pytest.mark.horovod, pytest.mark.timeout(240)]
@@ -76,3 +78,22 @@ def assert_the_record_is_enough_for_a_plan(run, ranks: int) -> None:
     assert 0 < found.accelerator_ms.value <= found.accelerator_ms.high <= run.summary.step_ms.p90
     assert found.dnn_ranks == ranks // len(run.summary.cluster[max(run.summary.cluster)]["hosts"])
     assert run.summary.cpu_ms is None or run.summary.cpu_ms.median > 0  # a short run may have no five steps to count
+
+
+def test_of_ranks_that_wait_for_one_another_the_one_that_hangs_is_named(simulated, script):
+    run = simulated("--train_script", script("hangs"), "--stall_timeout_s", 6, data=0)
+    assert run.summary.exit_code == 1
+    assert re.search(
+        r"^rank 1 on \S+ took no step for 6 s; it hangs at hangs.py:15 in stuck \(--stall_timeout_s\)$",
+        run.summary.cause,
+    )
+
+
+def test_every_rank_that_fails_on_its_own_is_named_the_first_one_as_the_cause(simulated, script):
+    run = simulated("--train_script", script("hangs"), "--both_fail", data=0)
+    assert run.summary.exit_code == 1
+    named = [run.summary.cause, *run.summary.failures]
+    assert sorted(re.findall(r"rank (\d) has had enough", " ".join(named))) == ["0", "1"]
+    assert any(f"Error: {run.summary.failures[0]}" in line for line in run.lines)
+    shown = text(run_table(run.summary, run.folder.path)).splitlines()
+    assert [line.strip().split("  ")[0] for line in shown if line.strip()][1:3] == ["cause", "failed, too"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
@@ -104,10 +105,12 @@ class Launcher:
         self._events.close()
         if isinstance(link, Leader):
             try:
-                write_outcome(self._record, self.assignment, link, result, self.began_s)
+                summary = write_outcome(self._record, self.assignment, link, result, self.began_s)
             except OSError as error:  # a full disk: the exit code must not be lost over it
                 self.say(f"the record cannot be written: {error}")
             else:
+                for failure in summary.failures:
+                    self.say(f"Error: {failure}")
                 await write_page(self._record, self.say)
         self._log.close()
         return result.code
@@ -246,6 +249,10 @@ class Launcher:
 
     async def _stop_children(self) -> None:
         await asyncio.gather(self._script.stop(KILL_GRACE_S), self._side.stop(SERVER_GRACE_S))
+        own, rank = self._script.unsaid_failure(), self.place.rank
+        if own is not None and rank is not None and not self.assignment.strategy.is_consequence(own.headline):
+            with contextlib.suppress(TfhetError):  # the link may be what has failed
+                self._report(reports.RankResult(rank.rank, own.code, own.cause))
 
     def _report_failure(self, result: JobResult) -> None:
         self.say(str(JobResultLine(result.code, result.headline)))

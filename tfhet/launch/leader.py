@@ -198,9 +198,9 @@ class Leader:
         self._changed.set()
 
     def _rank_ended(self, member: str, report: link.RankResult) -> None:
-        self._tell("rank.ended", rank=report.rank, code=report.code)
-        self._results[report.rank] = report.code
         result = JobResult(report.code, report.cause)
+        self._tell("rank.ended", rank=report.rank, code=report.code, cause=result.headline)
+        self._results[report.rank] = report.code
         if self._stopping is None and report.code:
             self._rank_failed(result)
             return

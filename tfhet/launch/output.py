@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import dataclasses
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from tfhet.clock import SYSTEM
 from tfhet.cluster import DATA, Place, environment, job_name
@@ -14,7 +14,7 @@ from tfhet.deadline import Deadline, in_thread
 from tfhet.errors import TfhetError
 from tfhet.launch.assignment import Assignment, known_roles
 from tfhet.launch.job_result import JobResult
-from tfhet.launch.leader import Leader
+from tfhet.launch.leader import STOPPED_CODES, Leader
 from tfhet.launch.script import Hearing
 from tfhet.messages import MetricLine
 from tfhet.record import RunFolder, RunSummary, machine, versions
@@ -176,6 +176,7 @@ def write_outcome(
         exit_codes={place.member: result.code, **leader.exit_codes},
         exit_code=result.code,
         cause=result.headline if result.code else None,
+        failures=tuple(_other_failures(folder, assignment, result)) if result.code else (),
         restarts=leader.restarts,
         lost_hosts=leader.lost_hosts,
         teardown_s=None if leader.trained_s is None else SYSTEM.monotonic() - leader.trained_s,
@@ -183,3 +184,15 @@ def write_outcome(
     summary = leader.account.completed(summary)
     folder.create().write_summary(summary)
     return summary
+
+
+def _other_failures(folder: RunFolder, assignment: Assignment, result: JobResult) -> Iterator[str]:
+    """Yields `RunSummary.failures`. A signal that ended a script after the job result is the launcher's own."""
+    is_decided = False
+    for event in folder.events():
+        is_decided = is_decided or event.get("event") == "job.decided"
+        code, said = event.get("code", 0), str(event.get("cause"))
+        if event.get("event") != "rank.ended" or code in STOPPED_CODES or (is_decided and code > 128):
+            continue
+        if said not in result.headline and not assignment.strategy.is_consequence(said):
+            yield said

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from tfhet.launch.job_result import JobResult
 from tfhet.messages import Channel, MessageError, MetricLine, link, rank
 from tfhet.planes import LauncherSide
 from tfhet.process import Child
+from tfhet.report import is_error
 from tfhet.strategies import JobContext
 
 
@@ -75,8 +77,12 @@ class Hearing:
 
     async def stalls(self, limit_s: float) -> None:
         """Returns once a script that used to send its progress has sent none for `limit_s` seconds; 0: never."""
-        while not limit_s or self._progress_s is None or self._clock.monotonic() - self._progress_s < limit_s:
+        while not limit_s or self.silent_s() < limit_s:
             await asyncio.sleep(min(1.0, limit_s or 1.0))
+
+    def silent_s(self) -> float:
+        """Seconds since the script last sent its progress; 0 for a script that never does."""
+        return 0.0 if self._progress_s is None else self._clock.monotonic() - self._progress_s
 
     def _count(self, metrics: MetricLine) -> None:
         self.metrics = metrics
@@ -86,11 +92,45 @@ class Hearing:
 SCRIPT_GRACE_S = 20.0
 """Seconds that a training script may take from SIGTERM to its checkpoint and its end."""
 
-_STACK_S = 0.5
-"""Seconds that a script that stalled gets to print where it is."""
+_STACK_S, _STACK_LOOKS = 0.5, 10
+"""Seconds between two looks for the stack of a script that stalled, and how many there are on a busy host."""
 _FRAME = re.compile(r'  File "(.+)", line (\d+) in (\S+)')
-"""A frame, as `faulthandler` prints it: the innermost one first."""
-_INSTALLED = re.compile(r"/(site|dist)-packages/|/lib/python3")
+"""A frame, as `faulthandler` prints it: the innermost one first, after _STACK."""
+_STACK = "(most recent call first)"
+_PACKAGE = re.compile(r"/(site|dist)-packages/")
+_INSTALLED = re.compile(rf"{_PACKAGE.pattern}|/lib/python3")
+_READING = re.compile(r"/data/ops/")
+"""Modules in which a rank waits for the next batch."""
+
+
+@dataclass(frozen=True)
+class Standstill:
+    """Where a script stood that took no step, by its stack."""
+
+    says: str
+    patience: int
+    """0 for a script that hangs in its own code; above that it may be another rank for which it waits: 1 in a read of
+    data, which no rank but itself can hold up, 2 anywhere else."""
+
+    @classmethod
+    def of(cls, tail: Iterable[str]) -> Standstill:
+        """By the last lines that the script printed."""
+        lines = list(tail)
+        begins = max((number for number, line in enumerate(lines) if _STACK in line), default=None)
+        frames = [found for found in map(_FRAME.match, lines[begins or 0 :]) if found]
+        depth = next((number for number, frame in enumerate(frames) if not _INSTALLED.search(frame[1])), len(frames))
+        at = "".join(f" at {Path(own[1]).name}:{own[2]} in {own[3]}" for own in frames[depth : depth + 1])
+        within = [frame[1] for frame in frames[:depth]]
+        if begins is not None and at and not any(map(_PACKAGE.search, within)):
+            return cls(f"it hangs{at}", 0)
+        if any(map(_READING.search, within)):
+            return cls(f"it waits for data{at}", 1)
+        return cls(f"it waits for data, or for another rank, or hangs{at}", 2)
+
+
+_PATIENCE_S = 3.0
+"""Minimum seconds, for each level of its patience, that the standstill of one of several ranks is kept back: they stop
+at about the same time, and the first to be reported is the cause."""
 
 
 class Script:
@@ -101,7 +141,7 @@ class Script:
         self._channel: Channel | None = None
         self._early: list[rank.Order] = []
         self._child: Child | None = None
-        self._is_stopping = False
+        self._is_stopping = self._has_said = False
         self._ending: asyncio.Task[int] | None = None
 
     @property
@@ -136,13 +176,26 @@ class Script:
         finally:
             stall.cancel()
         if stall.done() and not stall.cancelled():
-            frames = [found for found in map(_FRAME.match, child.tail) if found and not _INSTALLED.search(found[1])]
-            at = f" at {Path(frames[0][1]).name}:{frames[0][2]} in {frames[0][3]}" if frames else ""
             raise JobFailed(
-                f"rank {place.rank.rank} on {place.host} took no step for {settings.stall_timeout_s:g} s; it waits for "
-                f"data, or for another rank, or hangs{at} (--stall_timeout_s)",
+                f"rank {place.rank.rank} on {place.host} took no step for {settings.stall_timeout_s:g} s; "
+                f"{stall.result()} (--stall_timeout_s)",
                 log_tail=child.tail,
             )
+        self._has_said = True
+        return self._result(child, code)
+
+    def unsaid_failure(self) -> JobResult | None:
+        """The result of a script that failed by itself while its launcher was ending for another reason; else None. One
+        that was ended by a signal had failed if an error is the last that it said: it takes a while to shut down."""
+        child = self._child
+        if child is None or self._has_said or self._is_stopping or not child.code:
+            return None
+        has_failed = child.code > 0 or is_error(next(iter(reversed(child.tail)), ""))
+        return self._result(child, max(1, child.code)) if has_failed else None
+
+    def _result(self, child: Child, code: int) -> JobResult:
+        place, settings = self._assignment.place, self._assignment.settings
+        assert place.rank is not None
         late = self._is_stopping and code == -signal.SIGKILL
         stop = f", which had {SCRIPT_GRACE_S:g} s to stop" if late else ""
         whose = f"{settings.train_script or 'the built-in trainer'} ended on {place.host}, rank {place.rank.rank}{stop}"
@@ -171,12 +224,23 @@ class Script:
         if self._child is not None:
             await self._child.stop(grace_s, signal.SIGTERM if self._is_stopping else signal.SIGHUP)
 
-    async def _kill_when_stalled(self, child: Child) -> None:
-        await self._hearing.stalls(self._assignment.settings.stall_timeout_s)
-        if self._hearing.totals:  # it is tfhet that sends them, and has prepared the script for this
-            child.ask_for_stack()
-            await asyncio.sleep(_STACK_S)
-        child.kill()
+    async def _kill_when_stalled(self, child: Child) -> str:
+        """Returns where the script stood. One that takes a step while it is kept back goes on."""
+        limit_s, place = self._assignment.settings.stall_timeout_s, self._assignment.place
+        wait_s = min(60.0, max(_PATIENCE_S, limit_s / 20)) if place.size > 1 else 0.0
+        while True:
+            await self._hearing.stalls(limit_s)
+            if self._hearing.totals:  # it is tfhet that sends them, and has prepared the script for this
+                child.ask_for_stack()
+                for _ in range(_STACK_LOOKS):
+                    await asyncio.sleep(_STACK_S)
+                    if any(_STACK in line for line in child.tail):
+                        break
+            found = Standstill.of(child.tail)
+            await asyncio.sleep(found.patience * wait_s)
+            if self._hearing.silent_s() >= limit_s:
+                child.kill()
+                return found.says
 
 
 def environment_of(

@@ -46,6 +46,8 @@ class RunSummary:
     """Exit code of the whole job; None while it runs."""
     cause: str | None = None
     """Why the job failed, in one or a few lines; None otherwise."""
+    failures: Sequence[str] = ()
+    """Failures of ranks beside the cause, a line each in the order of their reports, none of them caused by another."""
     steps: int | None = None
     """Number of training steps of rank 0."""
     batch_size: int | None = None
@@ -125,7 +127,7 @@ class RunSummary:
             value = getattr(self, name)
             if isinstance(value, Mapping):
                 object.__setattr__(self, name, Spread.from_json(value))
-        for name in ("epochs", "by_rank", "bad_records", "not_limited"):
+        for name in ("epochs", "failures", "by_rank", "bad_records", "not_limited"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
 
     @property

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tfhet.report.cost import PriceOf, bill
     from tfhet.report.html import Given, page, read_given, write_html
     from tfhet.report.live import Screen, screen
-    from tfhet.report.log_lines import gathered, has_colours, painted, place_of
+    from tfhet.report.log_lines import gathered, has_colours, is_error, painted, place_of
     from tfhet.report.numbers import duration, number, usd
     from tfhet.report.picture import Picture
     from tfhet.report.run_view import RunView
@@ -29,6 +29,6 @@ lazy.names_on_demand(__name__)
 # fmt: off
 __all__ = [
     "Given", "Picture", "PriceOf", "RunView", "Screen", "bill", "compare", "duration", "figure_table", "gathered",
-    "has_colours", "number", "page", "painted", "place_of", "read_given", "run_table", "screen", "show",
+    "has_colours", "is_error", "number", "page", "painted", "place_of", "read_given", "run_table", "screen", "show",
     "show_next", "table", "text", "usd", "write_html",
 ]

@@ -180,10 +180,13 @@ def parts_of_wait(waits: Waiting) -> list[tuple[str, str]]:
 
 
 def run_table(summary: RunSummary, folder: Path | str | None = None) -> Table:
-    """The short table of one run: step time, waiting share, throughput, where the stages ran, exit codes. folder: the
-    run's folder, which the last line names. What was not measured shows as a dash."""
+    """The short table of one run: its errors, step time, waiting share, throughput, where the stages ran, exit codes.
+    folder: the run's folder, which the last line names. What was not measured shows as a dash."""
     waits = Waiting.of_run(summary, RunView.of(summary, RunFolder(folder)).timeline.steps if folder else ())
+    errors = [("cause", summary.cause)] if summary.cause else []
+    errors += [("failed, too", failure) for failure in summary.failures]
     rows: list[tuple[object, object]] = [
+        *((what, Text(words, style="red")) for what, words in errors),
         ("cluster", _groups(summary)),
         ("step time", numbers.spread(summary.step_ms, "ms")),
         ("waiting for data", waiting(waits)),
@@ -217,8 +220,6 @@ def run_table(summary: RunSummary, folder: Path | str | None = None) -> Table:
     if summary.exit_code is not None or not summary.exit_codes:
         job = Text(numbers.exit_code(summary.exit_code), style="green" if summary.succeeded else "bold red")
         rows.append(("exit code of the job", job))
-    if summary.cause:
-        rows.append(("cause", Text(summary.cause, style="red")))
     if folder is not None:
         rows.append(("run record", str(folder)))
     named = f"{summary.name}: " if summary.name else ""

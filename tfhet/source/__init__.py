@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tfhet.source.id_set import IdCount, IdSet
     from tfhet.source.source import BadRecord, BlockSource, SeekingSource, Source, example_id, position_of, split_of
     from tfhet.source.synthetic import SyntheticSource
+    from tfhet.source.tar import tar_samples
     from tfhet.source.tfrecord import TFRecordSource
     from tfhet.source.writing import Sidecar, write_tfrecords
 
@@ -31,5 +32,6 @@ lazy.names_on_demand(__name__)
 __all__ = [
     "RECORD_ERRORS", "BadRecord", "BlockSource", "Encoded", "Feature", "Fixed", "IdCount", "IdSet", "Prepare", "Raw",
     "Scalar", "SeekingSource", "Sidecar", "Source", "SyntheticSource", "TFRecordSource", "diagnose", "digits",
-    "error_text", "example_id", "find", "from_image_folder", "photos", "position_of", "split_of", "write_tfrecords",
+    "error_text", "example_id", "find", "from_image_folder", "photos", "position_of", "split_of", "tar_samples",
+    "write_tfrecords",
 ]

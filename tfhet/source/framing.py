@@ -18,12 +18,13 @@ import tensorflow as tf
 
 from tfhet import native
 from tfhet.errors import DataError, UsageError
+from tfhet.source.compression import PLAIN, Unpacked, compression_of
 
 HEADER_BYTES = 12
 FOOTER_BYTES = 4
 ENDS = "the file ends before this record"
 """Result of `fault` for a place after the last record."""
-_GZIP = "is compressed with gzip"
+_UNPACKED = "; this file is compressed, and the byte counts in its unpacked content"
 
 
 class Frame(NamedTuple):
@@ -62,41 +63,55 @@ def masked(crc: int) -> int:
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-def reach(files: Sequence[str], most: int = 1 << 62) -> list[tuple[int, int, bool]]:
+def reach(files: Sequence[str], most: int = 1 << 62, compressed: str | None = None) -> list[tuple[int, int, bool]]:
     """Returns for each file how many records can be reached by their lengths, at most `most`, the byte after the last
-    of them, and whether the file ends there. Compiled code does it for local files, far faster than `walk`.
+    of them, and whether the file ends there. Compiled code does it for local files that are not compressed, far faster
+    than `walk`; bytes of a compressed file are those of its content. compressed: how all files should be, as
+    `compression` says it; None: in any way.
 
-    Raises UsageError for a missing file, DataError for one that cannot be opened.
+    Raises UsageError for a missing file, or one that is compressed in another way, DataError for one that cannot be
+    opened.
     """
     ops = None if any("://" in file for file in files) else native.ops("records")
     if ops is None:
-        return [_reached(file, most) for file in files]
+        return [_reached(file, most, compressed) for file in files]
     counts, ends, sizes = (tensor.numpy().tolist() for tensor in ops.tfhet_walk_records(files, most))
     found = zip(files, counts, ends, sizes, strict=True)
-    return [(count, end, end == size) if size >= 0 else _reached(file, most) for file, count, end, size in found]
+    # A compressed file has no record for the compiled code.
+    return [
+        (count, end, end == size) if count and not compressed else _reached(file, most, compressed)
+        for file, count, end, size in found
+    ]
 
 
-def _reached(file: str, most: int) -> tuple[int, int, bool]:
-    count, end = 0, 0
-    with contextlib.suppress(DataError):
-        for frame in itertools.islice(walk(file), most):
+def _reached(file: str, most: int, compressed: str | None) -> tuple[int, int, bool]:
+    if compressed is not None and (found := compression(file)) != compressed:
+        words = f"{found or 'not compressed'}, and files before it are {compressed or 'not compressed'}"
+        raise UsageError(f"{file} is {words}: compress all files of a data set alike, or none")
+    count, end, frames = 0, 0, walk(file)
+    try:
+        for frame in itertools.islice(frames, most):
             count, end = count + 1, frame.end
-    with _opened(file) as stream:
-        return count, end, end == _size(stream)
+        return count, end, next(frames, None) is None
+    except DataError as error:
+        if error.offset is None:
+            raise
+        return count, end, False
 
 
 def walk(file: str, offset: int = 0) -> Iterator[Frame]:
     """Yields the place of every record from byte `offset` on by seeking from length to length, without their data.
 
-    Raises UsageError for a missing file, DataError (path, offset) for a length's wrong checksum or an early end.
+    A compressed file is unpacked for that, and its bytes are those of its content. Raises UsageError for a missing
+    file, DataError (path, offset) for a length's wrong checksum or an early end.
     """
     with _opened(file) as stream:
         size = _size(stream)
-        while offset < size:
+        while size is None or offset < size:
             frame = _frame(stream, offset, size)
+            if frame == ENDS:
+                return
             if isinstance(frame, str):
-                if frame == _GZIP:
-                    raise UsageError(f"{file} {_GZIP}: write it uncompressed, or unpack it")
                 raise DataError(f"{file} is broken at byte {offset}: {frame}", path=file, offset=offset)
             yield frame
             offset = frame.end
@@ -120,7 +135,7 @@ def fault(file: str, offset: int) -> str | None:
     """
     with _opened(file) as stream:
         size = _size(stream)
-        if offset >= size:
+        if size is not None and offset >= size:
             return ENDS
         frame = _frame(stream, offset, size)
         if isinstance(frame, str):
@@ -133,32 +148,57 @@ def fault(file: str, offset: int) -> str | None:
     return None
 
 
-def _frame(stream: Any, offset: int, size: int) -> Frame | str:
-    """Returns the record that starts at this byte of a file of `size` bytes, or says what is wrong with its framing."""
+def compression(file: str) -> str:
+    """Returns how a file is compressed: "GZIP", "ZLIB", or "" for a plain one, and for one that cannot be opened."""
+    with contextlib.suppress(UsageError, DataError, tf.errors.OpError), _opened(file) as stream:
+        return stream.compression if isinstance(stream, Unpacked) else PLAIN
+    return PLAIN
+
+
+def _frame(stream: Any, offset: int, size: int | None) -> Frame | str:
+    """Returns the record that starts at this byte of `size` bytes (None: unknown), or says what is wrong with it."""
+    found = _framed(stream, offset, size)
+    if size is not None or isinstance(found, Frame) or (found == ENDS and not stream.fault):
+        return found
+    return f"{stream.fault or found}{_UNPACKED}"
+
+
+def _framed(stream: Any, offset: int, size: int | None) -> Frame | str:
     stream.seek(offset)
     header = stream.read(HEADER_BYTES)
+    if not header:
+        return ENDS
     if len(header) < HEADER_BYTES:
         return f"the file ends inside a record's header, {len(header)} bytes into it"
-    length, checksum = struct.unpack("<QI", header)
-    if masked(crc32c(header[:8])) != checksum:
-        if offset == 0 and header[:2] == b"\x1f\x8b":
-            return _GZIP
+    if not _is_sound(header):
         return "the length's checksum is wrong" + (": is this a TFRecord file?" if offset == 0 else "")
-    frame = Frame(offset, length)
-    early = frame.end - size
+    frame = Frame(offset, int.from_bytes(header[:8], "little"))
+    early = frame.end - (stream.seek(frame.end) if size is None else size)
     return f"the file ends inside a record, {early} bytes too early" if early > 0 else frame
 
 
-def _size(stream: Any) -> int:
-    return stream.seek(0, io.SEEK_END) if isinstance(stream, io.IOBase) else stream.size()
+def _is_sound(header: bytes) -> bool:
+    return len(header) == HEADER_BYTES and masked(crc32c(header[:8])) == int.from_bytes(header[8:], "little")
 
 
-def _opened(file: str) -> Any:
+def _size(stream: Any) -> int | None:
+    """Number of bytes; None for those of a compressed file, which are not known before they were unpacked."""
+    if isinstance(stream, Unpacked):
+        return None
+    return int(stream.seek(0, io.SEEK_END) if isinstance(stream, io.IOBase) else stream.size())
+
+
+@contextlib.contextmanager
+def _opened(file: str) -> Iterator[Any]:
+    """Opens a file, and a compressed one as `Unpacked`."""
     if not tf.io.gfile.exists(file):
         raise UsageError(f"no such TFRecord file: {file}")
-    if "://" in file:
-        return tf.io.gfile.GFile(file, "rb")
     try:
-        return open(file, "rb")
+        stream = tf.io.gfile.GFile(file, "rb") if "://" in file else open(file, "rb")  # noqa: SIM115  closed below
     except OSError as error:
         raise DataError(f"cannot open {file}: {error.strerror}", path=file) from None
+    with stream:
+        head = stream.read(HEADER_BYTES)
+        stream.seek(0)
+        found = PLAIN if _is_sound(head) else compression_of(head, file)
+        yield Unpacked(stream, found) if found else stream

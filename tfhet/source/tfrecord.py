@@ -29,15 +29,12 @@ from tfhet.source import examples
 from tfhet.source.damage import SOUND, examine
 from tfhet.source.feature import Encoded, Feature, Native
 from tfhet.source.files import files_of, identities
-from tfhet.source.framing import fault, offsets, reach, walk
+from tfhet.source.framing import compression, fault, offsets, reach, walk
+from tfhet.source.records import all_records, record_at, records_from
 from tfhet.source.source import BadRecord, checked_ids, example_id, position_of, split_of
 from tfhet.source.writing import Sidecar
 
 ON_BAD_RECORD = ("fail", "skip")
-_READ_BYTES = 64 << 10
-"""Size of the read buffer for one record, in bytes."""
-_BUFFER_BYTES = 256 << 10
-"""Size of the read buffer of a file, in bytes, as in TFRecordDataset."""
 _GROUP = 64
 """Number of files that a thread checks at a time."""
 _READERS = 4
@@ -47,7 +44,7 @@ _TRIED = 64
 
 
 class TFRecordSource:
-    """Uncompressed TFRecord files of `tf.train.Example`. Splits are the files in the order of their names."""
+    """TFRecord files of `tf.train.Example`, plain or all compressed alike. Splits are the files, ordered by name."""
 
     name = "tfrecord"
 
@@ -122,31 +119,34 @@ class TFRecordSource:
 
         Where bad records are skipped, these are the records that `check` could reach, and the split ends at an error.
         """
-        file = tf.gather(tf.constant(self.files), split)
-        if not self._skips:
-            return tf.data.TFRecordDataset(file).enumerate()
-        # TFRecordDataset reports a file that it cannot open again and again: without end where errors are ignored.
-        opened = tf.data.Dataset.from_tensors(file).map(tf.autograph.experimental.do_not_convert(_opening))
-        records = opened.flat_map(tf.data.TFRecordDataset)
-        sizes = self.split_sizes()
+        records = all_records(tf.gather(tf.constant(self.files), split), self.compression, self._skips)
+        sizes = self.split_sizes() if self._skips else None
         if sizes is not None:
             records = records.take(tf.gather(tf.constant(sizes, tf.int64), split))
         return records.enumerate()
 
+    @functools.cached_property
+    def compression(self) -> str:
+        """Compression of the files, by the first of them: "GZIP", "ZLIB", or "" for none."""
+        return compression(self.files[0])
+
     def starts(self, positions: np.ndarray) -> np.ndarray:
+        if self.compression:  # `read_from` goes by the position
+            return np.zeros_like(positions)
         places = zip(self.files, positions.tolist(), strict=True)
         return np.array([reach([file], position)[0][1] if position else 0 for file, position in places], np.int64)
 
     def read_from(self, split: tf.Tensor, position: tf.Tensor, offset: tf.Tensor) -> tf.data.Dataset:
-        return _records_from(tf.gather(tf.constant(self.files), split), offset, _BUFFER_BYTES).enumerate(position)
+        file = tf.gather(tf.constant(self.files), split)
+        return records_from(file, self.compression, position, offset).enumerate(position)
 
     def read_at(self, ids: Sequence[int] | np.ndarray) -> tf.data.Dataset:
         numbers = checked_ids(ids, self.split_count())
         places = np.array([offset for _, offset in self.places(numbers)], np.int64)
-        files = tf.constant(self.files)
+        files, compressed = tf.constant(self.files), self.compression
 
         def one(split: tf.Tensor, position: tf.Tensor, offset: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-            return split, position, _record_at(tf.gather(files, split), offset)
+            return split, position, record_at(tf.gather(files, split), compressed, position, offset)
 
         records = tf.data.Dataset.from_tensor_slices((split_of(numbers), position_of(numbers), places))
         work = tf.autograph.experimental.do_not_convert(one)
@@ -165,7 +165,7 @@ class TFRecordSource:
         return examples.parse(records, self.features)
 
     def reads_blocks(self) -> bool:
-        return examples.blocks_readable(self.files, self.features)
+        return examples.blocks_readable(self.files, self.features) and not self.compression
 
     def read_blocks(self, split: tf.Tensor, epoch: tf.Tensor) -> tf.data.Dataset:
         """Returns blocks of one file; where bad records are skipped, blocks of all good records, without errors."""
@@ -192,9 +192,10 @@ class TFRecordSource:
     ) -> None:
         """Walks every file's framing (lengths and their checksums, not the data) and parses the first record.
 
-        Raises UsageError for a missing file, no records at all, or features that the records lack; DataError with path
-        and byte offset for a broken file and for one with fewer records than `tfhet.json` lists. Where bad records are
-        skipped, such files are listed in `damages`, and one record among the first that fits the features is enough.
+        Compressed files are unpacked for that. Raises UsageError for a missing file, files that are compressed in
+        several ways, no records at all, or features that the records lack; DataError with path and byte offset for a
+        broken file and for one with fewer records than `tfhet.json` lists. Where bad records are skipped, such files
+        are listed in `damages`, and one record among the first that fits the features is enough.
         share: (index, count) walks only the files index, index + count, ...; `gather` takes their ids, `split << 32 |
         records`, int64 [files of the share], and returns those of all files.
         """
@@ -222,7 +223,7 @@ class TFRecordSource:
 
     def _walked(self, splits: Sequence[int]) -> list[tuple[int, BadRecord | None]]:
         """Returns for each split how many records can be reached, and where its file breaks off, if it does."""
-        found = reach([self.files[split] for split in splits])
+        found = reach([self.files[split] for split in splits], compressed=self.compression)
         return [self._judged(split, *one) for split, one in zip(splits, found, strict=True)]
 
     def _judged(self, split: int, count: int, end: int, is_whole: bool) -> tuple[int, BadRecord | None]:
@@ -270,23 +271,3 @@ class TFRecordSource:
 
 def _sized(feature: Any, size: tuple[int, int]) -> Any:
     return dataclasses.replace(feature, height=size[0], width=size[1]) if isinstance(feature, Encoded) else feature
-
-
-def _record_at(file: tf.Tensor, offset: tf.Tensor) -> tf.Tensor:
-    """Returns the record at a byte of a file; raises InvalidArgumentError at the end of the file."""
-    return _records_from(file, offset, _READ_BYTES).take(1).get_single_element()
-
-
-def _records_from(file: tf.Tensor, offset: tf.Tensor, buffer_bytes: int) -> tf.data.Dataset:
-    """Returns the records of a file from the one at a byte on; the public TFRecordDataset begins at the first."""
-    variant = tf.raw_ops.TFRecordDatasetV2(
-        filenames=file[tf.newaxis], compression_type="", buffer_size=buffer_bytes, byte_offsets=offset[tf.newaxis]
-    )
-    return tf.data.experimental.from_variant(variant, tf.TensorSpec([], tf.string))
-
-
-def _opening(file: tf.Tensor) -> tf.Tensor:
-    """Returns the file, or fails when its first record cannot be read."""
-    seen = tf.data.TFRecordDataset(file).take(1).reduce(tf.constant(0, tf.int64), lambda count, _: count + 1)
-    with tf.control_dependencies([seen]):
-        return tf.identity(file)

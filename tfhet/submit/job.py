@@ -21,6 +21,9 @@ STARTS = (MPI, ALONE)
 """Starters of the ranks: SageMaker's toolkit by MPI, or the launcher of each host."""
 FILE, PIPE = "File", "Pipe"
 MODES = (FILE, "FastFile", PIPE)
+FSX, EFS = "fsx", "efs"
+FILE_SYSTEMS = {FSX: "FSxLustre", EFS: "EFS"}
+"""File systems that a channel can be, with SageMaker's names of them."""
 CHECKPOINTS = "/opt/ml/checkpoints"
 """Directory in which the built-in trainer writes its checkpoints, and looks for them."""
 
@@ -36,17 +39,33 @@ class JobGroup(InstanceGroup):
 
 
 @dataclass(frozen=True)
+class FileSystem:
+    """A directory of a file system that hosts mount."""
+
+    kind: str
+    """One of FILE_SYSTEMS."""
+    id: str
+    directory: str
+    """Absolute path; of FSx for Lustre, it begins with the mount name."""
+    access: str = "ro"
+    """`ro` or `rw`."""
+
+
+@dataclass(frozen=True)
 class Channel:
     """A set of files that hosts see as a directory."""
 
     name: str
     uri: str
+    """S3 prefix; of a file system, words for people."""
     mode: str = FILE
     """One of MODES."""
     groups: tuple[str, ...] = ()
     """Names of the groups that see it; empty: all."""
     local: str | None = None
     """Directory that is used instead in a simulation."""
+    file_system: FileSystem | None = None
+    """None: the files lie in S3."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +118,26 @@ class Vpc:
 
 
 @dataclass(frozen=True)
+class Keys:
+    """KMS keys, by id or ARN; None: the account's default key in S3, and none for the disks."""
+
+    output: str | None = None
+    """Encrypts model.tar.gz and output.tar.gz; may be an alias."""
+    volume: str | None = None
+    """Encrypts the disks of the hosts."""
+
+
+@dataclass(frozen=True)
+class Profiler:
+    """SageMaker's own monitoring of the hosts."""
+
+    uri: str | None = None
+    """S3 prefix for what it measures; None: below the job's output."""
+    interval_ms: int = 500
+    disabled: bool = False
+
+
+@dataclass(frozen=True)
 class Job:
     """A training job."""
 
@@ -124,6 +163,9 @@ class Job:
     checkpoints: CheckpointPlace | None = None
     spot: Spot | None = None
     vpc: Vpc | None = None
+    keys: Keys = Keys()
+    profiler: Profiler | None = None
+    """None: as SageMaker does by default."""
     encrypt_traffic: bool = False
     tags: Mapping[str, str] = field(default_factory=dict)
     region: str | None = None

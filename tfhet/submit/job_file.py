@@ -12,7 +12,24 @@ from tfhet.catalogue import Catalogue, Kind, Node
 from tfhet.cluster import DATA_GROUP, DNN_GROUP, HOMOGENEOUS_GROUP
 from tfhet.errors import UsageError
 from tfhet.submit import rules, values
-from tfhet.submit.job import ALONE, DATA, DNN, MPI, Channel, CheckpointPlace, Code, Job, JobGroup, JobLimits, Spot, Vpc
+from tfhet.submit.job import (
+    ALONE,
+    DATA,
+    DNN,
+    FILE_SYSTEMS,
+    MPI,
+    Channel,
+    CheckpointPlace,
+    Code,
+    FileSystem,
+    Job,
+    JobGroup,
+    JobLimits,
+    Keys,
+    Profiler,
+    Spot,
+    Vpc,
+)
 
 _DEEPEST = 4
 """Maximum depth of a job file's nesting."""
@@ -34,13 +51,28 @@ _NAMES = {
     "tags": values.TAG,
 }
 """Parts with names that the user chooses."""
-_PARTS = ("code", *_NAMES, "pipeline", "groups", "instances", "checkpoints", "spot", "limits", "vpc")
+_PARTS = (
+    "code",
+    *_NAMES,
+    "pipeline",
+    "groups",
+    "instances",
+    "checkpoints",
+    "spot",
+    "limits",
+    "vpc",
+    "keys",
+    "profiler",
+)
 _CODE = {"directory": values.DIRECTORY, "script": values.SCRIPT, "uri": values.S3}
 _CHECKPOINTS = {"uri": values.S3, "directory": values.ABSOLUTE}
 _SPOT = {"max_wait_s": values.SECONDS, "attempts": values.ATTEMPTS}
 _LIMITS = {"max_run_s": values.SECONDS, "volume_gib": values.VOLUME, "keep_alive_s": values.KEEP_ALIVE}
 _GROUP = {"type": Kind(str, "an instance type"), "count": values.COUNT, "role": values.ROLE_OF_GROUP}
 _CHANNEL = {"uri": values.S3, "mode": values.MODE, "local": values.DIRECTORY}
+_FILE_SYSTEM = {"id": values.FILE_SYSTEM, "directory": values.ABSOLUTE, "access": values.ACCESS}
+_KEYS = {"output": values.KEY, "volume": values.KEY}
+_PROFILER = {"uri": values.S3, "interval_ms": values.INTERVAL, "disabled": values.TRUTH}
 
 
 def read(path: Path, known: Catalogue | None = None) -> Job:
@@ -86,6 +118,8 @@ def parse(text: str, file: str, known: Catalogue | None = None) -> Job:
         checkpoints=CheckpointPlace(**parts["checkpoints"].values(_CHECKPOINTS)) if "checkpoints" in parts else None,
         spot=Spot(**parts["spot"].values(_SPOT, needed=("max_wait_s",))) if "spot" in parts else None,
         vpc=_vpc(parts["vpc"]) if "vpc" in parts else None,
+        keys=Keys(**parts["keys"].values(_KEYS)) if "keys" in parts else Keys(),
+        profiler=Profiler(**parts["profiler"].values(_PROFILER)) if "profiler" in parts else None,
         tags={name: str(part.value(values.TAG_VALUE)) for name, part in tags},
         file=file,
         lines=dict(_lines(top)),
@@ -132,8 +166,14 @@ def _group(name: str, role: str, fields: Mapping[str, Node], known: Catalogue) -
 
 
 def _channel(name: str, node: Node) -> Channel:
-    fields = node.mapping((*_CHANNEL, "groups"), needed=("uri",))
+    fields = node.mapping((*_CHANNEL, *FILE_SYSTEMS, "groups"))
     given = {field: fields[field].value(kind) for field, kind in _CHANNEL.items() if field in fields}
+    sources = [source for source in ("uri", *FILE_SYSTEMS) if source in fields]
+    if len(sources) != 1:
+        raise node.refused(f"given exactly one of uri, {', '.join(FILE_SYSTEMS)}")
+    if (kind := sources[0]) in FILE_SYSTEMS:
+        system = FileSystem(kind, **fields[kind].values(_FILE_SYSTEM, needed=("id", "directory")))
+        given |= {"file_system": system, "uri": f"{kind}://{system.id}{system.directory}"}
     if "groups" not in fields:
         return Channel(name, **given)
     groups = tuple(each.value(values.GROUP) for each in fields["groups"].items())

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from tfhet.control import SECRET_VARIABLE
 from tfhet.messages import UNITS, epoch_pattern, metric_pattern
-from tfhet.submit.job import MPI, Channel, CheckpointPlace, Job
+from tfhet.submit.job import FILE_SYSTEMS, MPI, Channel, CheckpointPlace, Job, Profiler
 
 REDACTED = "(a fresh one, made when the job is sent)"
 """Stands in the place of the secret wherever a request is shown."""
@@ -96,9 +96,19 @@ def create_request(job: Job, job_name: str, archive_uri: str, secret: str) -> di
             request["RetryStrategy"] = {"MaximumRetryAttempts": job.spot.attempts}
     if job.vpc:
         request["VpcConfig"] = {"Subnets": [*job.vpc.subnets], "SecurityGroupIds": [*job.vpc.security_groups]}
+    if job.keys.output:
+        request["OutputDataConfig"]["KmsKeyId"] = job.keys.output
+    if job.profiler:
+        request["ProfilerConfig"] = _profiler(job, job.profiler)
     if job.tags:
         request["Tags"] = [{"Key": key, "Value": value} for key, value in job.tags.items()]
     return request
+
+
+def _profiler(job: Job, profiler: Profiler) -> dict[str, Any]:
+    if profiler.disabled:
+        return {"DisableProfiler": True}
+    return {"S3OutputPath": profiler.uri or job.output, "ProfilingIntervalInMilliseconds": profiler.interval_ms}
 
 
 def _checkpoints(job: Job, job_name: str) -> dict[str, str]:
@@ -121,6 +131,8 @@ def redacted(request: Mapping[str, Any]) -> dict[str, Any]:
 
 def _resources(job: Job) -> dict[str, Any]:
     resources: dict[str, Any] = {"VolumeSizeInGB": job.limits.volume_gib}
+    if job.keys.volume:
+        resources["VolumeKmsKeyId"] = job.keys.volume
     if job.limits.keep_alive_s:
         resources["KeepAlivePeriodInSeconds"] = job.limits.keep_alive_s
     if not job.grouped:
@@ -134,11 +146,16 @@ def _resources(job: Job) -> dict[str, Any]:
 
 def _channel(channel: Channel) -> dict[str, Any]:
     """Returns a channel of which all hosts get all files: a worker opens them at the paths that rank 0 sees."""
+    made: dict[str, Any] = {"ChannelName": channel.name, "InputMode": channel.mode}
+    if system := channel.file_system:
+        place = {"FileSystemId": system.id, "FileSystemType": FILE_SYSTEMS[system.kind]}
+        place |= {"FileSystemAccessMode": system.access, "DirectoryPath": system.directory}
+        return {**made, "DataSource": {"FileSystemDataSource": place}}
     source: dict[str, Any] = {"S3DataType": "S3Prefix", "S3Uri": channel.uri}
     source["S3DataDistributionType"] = "FullyReplicated"
     if channel.groups:
         source["InstanceGroupNames"] = [*channel.groups]
-    return {"ChannelName": channel.name, "InputMode": channel.mode, "DataSource": {"S3DataSource": source}}
+    return {**made, "DataSource": {"S3DataSource": source}}
 
 
 def hyperparameters(job: Job, job_name: str, archive_uri: str) -> dict[str, str]:

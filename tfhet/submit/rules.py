@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from tfhet.control import HYPERPARAMETER_VARIABLE, SECRET_VARIABLE
-from tfhet.submit.job import ALONE, CHECKPOINTS, DATA, DNN, PIPE, SPARE, Job
+from tfhet.submit.job import ALONE, CHECKPOINTS, DATA, DNN, FILE, PIPE, SPARE, Job, Profiler
 from tfhet.submit.request import MOST_GIVEN, OWN
 
 MOST_GROUPS = 5
 _MOST = {"environment": 99, "tags": 50, "channels": 20}
 """Limits of SageMaker; one of its 100 variables is the secret's."""
 _SET_BY_GROUPS = {"data_group": "role", "dnn_group": "role", "processes_per_host": "ranks"}
+_OWN_DISKS = re.compile(r"ml\.(\w*d|g5|g6|p5|trn1)")
+"""Instance types with disks of their own: a `d` in the family or g5, by `instance_supports_kms` of the SageMaker SDK 2;
+the others by the list of instance store volumes in the guide of EC2."""
 _SECRET_PARAMETER = HYPERPARAMETER_VARIABLE.removeprefix("SM_HP_").lower()
 
 
 def check(job: Job) -> None:
     """Raises UsageError that names the file, the line and the field for parts that do not fit together."""
     _check_groups(job)
+    _check_file_systems(job)
     _check_channels(job)
+    _check_storage(job)
     _check_parameters(job)
     _check_spot(job)
     for part, most in _MOST.items():
@@ -58,6 +64,31 @@ def _check_channels(job: Job) -> None:
         if with_groups and not channel.groups:
             why = f"{with_groups[0]} does, and SageMaker takes all with groups, or none"
             job.refuse(f"channels: {channel.name}", f"must say its groups: {why}")
+
+
+def _check_file_systems(job: Job) -> None:
+    with_groups = [channel.name for channel in job.channels if channel.groups]
+    for channel in job.channels:
+        if (system := channel.file_system) is None:
+            continue
+        where = f"channels: {channel.name}"
+        if not job.vpc:
+            why = "hosts reach a file system only through subnets and security groups"
+            job.refuse(f"{where}: {system.kind}", f"must have a vpc beside it: {why}")
+        if channel.mode != FILE:
+            job.refuse(f"{where}: mode", f"must be {FILE}, or left out: a file system is mounted")
+        if with_groups:
+            why = f"all groups see the file system of {channel.name}, and SageMaker takes all with groups, or none"
+            job.refuse(f"channels: {with_groups[0]}: groups", f"must be left out: {why}")
+
+
+def _check_storage(job: Job) -> None:
+    own = [group.instance_type for group in job.groups if group.count and _OWN_DISKS.match(group.instance_type)]
+    if job.keys.volume and own:
+        why = f"{own[0]} has disks of its own, which are encrypted anyway, and SageMaker takes no key for them"
+        job.refuse("keys: volume", f"must be left out: {why}")
+    if job.profiler and job.profiler.disabled and job.profiler != Profiler(disabled=True):
+        job.refuse("profiler: disabled", "must be left out, or alone")
 
 
 def _check_parameters(job: Job) -> None:

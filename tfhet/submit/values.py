@@ -15,6 +15,7 @@ from tfhet.submit.job import MODES, ROLES, STARTS, Value
 
 VALUE_CHARACTERS = 2500
 """Maximum length of a hyperparameter, as JSON."""
+INTERVALS_MS = (100, 200, 500, 1000, 5000, 60_000)
 _BUCKET = r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]"
 
 
@@ -44,6 +45,10 @@ ABSOLUTE = matching(r"/[^\0\n]+", "an absolute path", 4096)
 SUBNET = matching(r"subnet-[0-9a-zA-Z]+", "subnets, like subnet-0a1b2c3d", 32)
 SECURITY_GROUP = matching(r"sg-[0-9a-zA-Z]+", "security groups, like sg-0a1b2c3d", 32)
 MODE, ROLE_OF_GROUP, START = one_of(MODES), one_of(ROLES), one_of(STARTS)
+FILE_SYSTEM = matching(r"fs-[0-9a-f]{8,18}", "the id of a file system, like fs-0123456789abcdef0")
+ACCESS = one_of(("ro", "rw"))
+KEY = matching(r"[a-zA-Z0-9:/_-]+", "a KMS key's id or ARN", 2048)
+INTERVAL = Kind(lambda text: INTERVALS_MS[INTERVALS_MS.index(int(text))], f"one of {', '.join(map(str, INTERVALS_MS))}")
 TRUTH = Kind(_truth, "true or false")
 COUNT = whole(0, 1000)
 RANKS = whole(1, 256)

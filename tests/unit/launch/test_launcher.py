@@ -402,7 +402,7 @@ def test_where_a_script_stalled_stands_in_the_cause(launch, tmp_path):
         "def reads_for_ever(): time.sleep(50)\nsend(rank.Progress(steps=1))\nreads_for_ever()"
     )
     assert launch(code, "--stall_timeout_s", "0.5") == 1
-    assert "or hangs at train.py:9 in reads_for_ever (--stall_timeout_s)" in failure(tmp_path)
+    assert "; it hangs at train.py:9 in reads_for_ever (--stall_timeout_s)" in failure(tmp_path)
 
 
 def test_a_script_that_tells_nothing_of_its_progress_may_be_silent(launch):

@@ -440,7 +440,7 @@ def test_a_chief_that_cannot_be_understood_ends_the_branch(assignment_of, leader
         job.chief._server.send("rank-1", {"type": "start", "job_id": "j", "plane": {"dispatcher": 1}, "strategy": {}})
         verdict = await job.rank.ended()
         assert verdict == JobResult(
-            1, "t1/1 cannot follow the leader: start: tf.data service: dispatcher must be host:port, got 1"
+            1, "t1/1 cannot follow the leader: start: tf.data service: order: dispatcher is host:port, not 1"
         )
         job.chief.report(result(0, 1))
         await job.end()

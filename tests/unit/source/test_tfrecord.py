@@ -192,7 +192,7 @@ def test_a_rank_checks_its_share_of_the_files_and_knows_all_counts(directory, mo
     whole.check()
     sizes, walked = whole.split_sizes(), []
     assert sizes is not None
-    monkeypatch.setattr("tfhet.source.tfrecord.reach", lambda files: walked.extend(files) or reach(files))
+    monkeypatch.setattr("tfhet.source.tfrecord.reach", lambda files, **how: walked.extend(files) or reach(files))
 
     def gather(own: np.ndarray) -> np.ndarray:
         assert own.tolist() == [example_id(1, sizes[1])]

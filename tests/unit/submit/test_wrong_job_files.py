@@ -33,6 +33,8 @@ checkpoints: {uri: "s3://my-bucket/checkpoints"}
 vpc: {subnets: [subnet-1], security_groups: [sg-1]}
 tags: {team: vision}
 """
+TRAINING = '{uri: "s3://my-bucket/train"}'
+EFS = "{efs: {id: fs-01234567, directory: /train, access: ro}}"
 MANY = "\n".join(f"  p{number}: 1" for number in range(90))
 
 WRONG = [
@@ -128,6 +130,39 @@ WRONG = [
     ),
     ("spot: {max_wait_s: 7200}", "spot: {}", ":18: spot: max_wait_s must be given"),
     ("max_wait_s: 7200", "max_wait_s: 7200, attempts: 31", ":18: spot: attempts must be a whole number from 1 to 30"),
+    (
+        '{uri: "s3://my-bucket/train"}',
+        "{mode: File}",
+        ":12: channels: training must be given exactly one of uri, fsx, efs",
+    ),
+    (
+        '/train"}',
+        '/train", efs: {id: fs-01234567, directory: /x}}',
+        ":12: channels: training must be given exactly one",
+    ),
+    (TRAINING, EFS.replace("fs-01234567", "fs-1"), ":12: channels: training: efs: id must be the id of a file system"),
+    (TRAINING, EFS.replace("/train", "train"), ":12: channels: training: efs: directory must be an absolute path"),
+    (TRAINING, EFS.replace("ro}", "r}"), ":12: channels: training: efs: access must be one of ro, rw"),
+    (TRAINING, EFS.replace(", directory: /train", ""), ":12: channels: training: efs: directory must be given"),
+    (TRAINING, f"{EFS[:-1]}, mode: FastFile}}", ":12: channels: training: mode must be File, or left out: a file"),
+    (
+        TRAINING,
+        f"{EFS[:-1]}, groups: [dnn_group]}}",
+        ":12: channels: training: groups must be left out: all groups see",
+    ),
+    ("tags: {team: vision}", "keys: {volume: a b}", ":21: keys: volume must be a KMS key's id or ARN"),
+    (
+        "tags: {team: vision}",
+        "keys: {volume: 1234abcd}",
+        ":21: keys: volume must be left out: ml.p4d.24xlarge has disks",
+    ),
+    ("tags: {team: vision}", "keys: {disks: 1234abcd}", ":21: keys: the name 'disks' must be one of output, volume"),
+    ("tags: {team: vision}", "profiler: {interval_ms: 300}", ":21: profiler: interval_ms must be one of 100, 200"),
+    (
+        "tags: {team: vision}",
+        "profiler: {disabled: true, interval_ms: 200}",
+        ":21: profiler: disabled must be left out, or alone",
+    ),
     ("[subnet-1]", "[vpc-1]", ":20: vpc: subnets must be subnets"),
     ("[sg-1]", "[]", ":20: vpc: security_groups must be a list of 1 to 5 security groups"),
     ("[sg-1]", "[sg-1, sg-1]", ":20: vpc: security_groups must be a list of 1 to 5"),
@@ -163,6 +198,14 @@ def test_a_wrong_file_is_refused_with_its_field_and_line(folder, old, new, said)
         submitted(folder, SOUND.replace(old, new))
     assert str(refused.value).startswith(str(folder / "job.yaml"))
     assert "open sesame" not in str(refused.value)
+
+
+def test_a_file_system_without_a_private_network_is_refused(folder):
+    vpc = "vpc: {subnets: [subnet-1], security_groups: [sg-1]}\n"
+    mounted = SOUND.replace(TRAINING, EFS)
+    assert submitted(folder, mounted).request["VpcConfig"]
+    with pytest.raises(UsageError, match=":12: channels: training: efs must have a vpc beside it"):
+        submitted(folder, mounted.replace(vpc, ""))
 
 
 def test_the_built_in_trainer_has_its_checkpoints_where_it_looks_for_them(folder):

@@ -1,0 +1,187 @@
+"""TFRecord files that are compressed: read, counted, found and refused like plain ones."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfhet import Pipeline
+from tfhet.errors import DataError, UsageError
+from tfhet.source import Raw, Scalar, TFRecordSource, diagnose, example_id, write_tfrecords
+from tfhet.source.compression import GZIP, PLAIN, ZLIB, Unpacked, compression_of
+from tfhet.source.framing import fault, offsets, reach, walk
+
+FEATURES = {"image": Raw((8, 8, 3)), "label": Scalar()}
+COMPRESS = {GZIP: gzip.compress, ZLIB: zlib.compress}
+SUFFIX = {GZIP: ".gz", ZLIB: ""}
+
+
+def example(index: int) -> dict:
+    return {"image": np.random.default_rng(index).integers(0, 256, (8, 8, 3), np.uint8), "label": index}
+
+
+@pytest.fixture(params=[GZIP, ZLIB])
+def kind(request) -> str:
+    return request.param
+
+
+@pytest.fixture
+def plain(tmp_path) -> Path:
+    return write_tfrecords(tmp_path / "plain", map(example, range(40)), 3, FEATURES)
+
+
+@pytest.fixture
+def packed(tmp_path, plain, kind) -> Path:
+    target = tmp_path / "packed"
+    target.mkdir()
+    for file in plain.glob("*.tfrecord"):
+        (target / f"{file.name}{SUFFIX[kind]}").write_bytes(COMPRESS[kind](file.read_bytes()))
+    return target
+
+
+def content(source: TFRecordSource) -> list[list[bytes]]:
+    splits = (tf.constant(split, tf.int64) for split in range(source.split_count()))
+    return [[record.numpy() for _, record in source.read(split)] for split in splits]
+
+
+def cut(file: Path, by: int) -> None:
+    file.write_bytes(file.read_bytes()[:-by])
+
+
+def test_compressed_files_are_read_counted_and_identified(plain, packed, kind):
+    source, bare = TFRecordSource(packed, FEATURES), TFRecordSource.from_directory(plain)
+    assert source.compression == kind
+    assert not source.reads_blocks()
+    source.check()
+    assert source.split_sizes() == bare.split_sizes()
+    assert content(source) == content(bare)
+    assert source.fingerprint() == TFRecordSource(packed, FEATURES).fingerprint() != bare.fingerprint()
+
+
+def test_tensorflow_wrote_what_is_read(tmp_path, kind):
+    with tf.io.TFRecordWriter(str(tmp_path / "a.tfrecord"), kind) as writer:
+        writer.write(b"record")
+    assert [frame.length for frame in walk(str(tmp_path / "a.tfrecord"))] == [6]
+    assert content(TFRecordSource(tmp_path, FEATURES)) == [[b"record"]]
+
+
+def test_a_pipeline_over_compressed_files_delivers_the_same_augmented_examples(plain, packed):
+    def examples(source) -> dict[int, bytes]:
+        batches = Pipeline(source, "color_jitter(); rescale()", batch_size=7, shuffle=16, seed=3).dataset(epoch=0)
+        return {
+            int(label): image.numpy().tobytes()
+            for batch in batches
+            for label, image in zip(batch["label"], batch["image"], strict=True)
+        }
+
+    found = examples(TFRecordSource(packed, FEATURES))
+    assert len(found) == 40
+    assert found == examples(TFRecordSource(plain, FEATURES))
+
+
+def test_records_are_found_by_their_ids_and_a_split_can_be_read_from_its_middle(plain, packed):
+    source, bare = TFRecordSource(packed, FEATURES), TFRecordSource.from_directory(plain)
+    ids = [example_id(2, 5), example_id(0, 0), example_id(1, 12)]
+    of_ids = [[record.numpy() for *_, record in each.read_at(ids)] for each in (source, bare)]
+    assert of_ids[0] == of_ids[1]
+    assert [offset for _, offset in source.places(ids)] == [offset for _, offset in bare.places(ids)]
+    starts = source.starts(np.array([0, 4, 2]))
+    rest = list(source.read_from(tf.constant(1, tf.int64), tf.constant(4, tf.int64), tf.constant(starts[1])))
+    assert [position.numpy() for position, _ in rest] == list(range(4, len(content(bare)[1])))
+    assert [record.numpy() for _, record in rest] == content(bare)[1][4:]
+
+
+@pytest.mark.parametrize("by", [1, 9, 200])
+def test_a_file_that_was_cut_is_refused_with_the_place_or_read_as_far_as_it_goes(packed, kind, by):
+    file = sorted(packed.iterdir())[1]
+    cut(file, by)
+    with pytest.raises(DataError, match=f"{file.name}.* it ends inside its {kind} stream, so it was cut"):
+        TFRecordSource(packed, FEATURES).check()
+    source = TFRecordSource(packed, FEATURES, on_bad_record="skip")
+    source.check()
+    (damage,) = source.damages()
+    whole = offsets(str(file))
+    assert (damage.file, damage.offset, damage.position) == (str(file), whole[-1], len(whole) - 1)
+    assert 0 < source.split_sizes()[1] == len(whole) - 1 == len(content(source)[1]) <= 14
+
+
+def test_a_stream_that_is_broken_in_its_middle_is_found(packed, kind):
+    file = sorted(packed.iterdir())[0]
+    data = bytearray(file.read_bytes())
+    data[-4 if kind == ZLIB else -8] ^= 1  # its checksum
+    file.write_bytes(data)
+    with pytest.raises(DataError, match=f"its {kind} stream is broken"):
+        TFRecordSource(packed, FEATURES).check()
+
+
+def test_a_bad_record_inside_a_compressed_file_is_named_and_those_after_it_are_read(tmp_path, plain, kind):
+    bare = sorted(plain.glob("*.tfrecord"))[0]
+    frame, sound = list(walk(str(bare)))[3:5]
+    data = bytearray(bare.read_bytes())
+    data[frame.offset + 20] ^= 1
+    file = tmp_path / "bad.tfrecord"
+    file.write_bytes(COMPRESS[kind](bytes(data)))
+    source = TFRecordSource(file, FEATURES)
+    source.check()
+    found = diagnose(source, [3])[0]
+    assert found.offset == frame.offset
+    assert "data's checksum" in found.reason
+    assert "unpacked" in fault(str(file), len(data) - 3)
+    assert [record.numpy() for *_, record in source.read_at([4])] == [bytes(data)[sound.offset + 12 : sound.end - 4]]
+
+
+def test_files_that_are_compressed_in_several_ways_are_refused(tmp_path, plain, packed, kind):
+    other = sorted(plain.glob("*.tfrecord"))[2]
+    (packed / "x.tfrecord").write_bytes(other.read_bytes())
+    with pytest.raises(UsageError, match=f"x.tfrecord is not compressed, and files before it are {kind}: compress"):
+        TFRecordSource(packed, FEATURES).check()
+    (plain / "x.tfrecord").write_bytes(COMPRESS[kind](other.read_bytes()))
+    with pytest.raises(UsageError, match=f"x.tfrecord is {kind}, and files before it are not compressed: compress"):
+        TFRecordSource(plain, FEATURES).check()
+
+
+def test_an_empty_file_whose_name_says_gzip_was_cut(tmp_path):
+    (tmp_path / "a.tfrecord.gz").touch()
+    with pytest.raises(DataError, match="so it was cut"):
+        TFRecordSource(tmp_path, FEATURES).check()
+
+
+def test_files_of_a_file_system_that_only_tensorflow_knows_are_unpacked_alike(packed):
+    file = str(sorted(packed.iterdir())[0])
+    assert list(walk(f"file://{file}")) == list(walk(file))
+    assert reach([f"file://{file}"]) == reach([file])
+
+
+def test_members_of_a_gzip_file_follow_one_another(tmp_path):
+    data = np.random.default_rng(0).bytes(700_000) + bytes(900_000)
+    file = tmp_path / "several.gz"
+    file.write_bytes(b"".join(gzip.compress(data[at : at + 300_000]) for at in range(0, len(data), 300_000)))
+    with open(file, "rb") as stream:
+        unpacked = Unpacked(stream, GZIP)
+        assert unpacked.read(len(data) + 1) == data
+        assert unpacked.seek(650_000) == 650_000
+        assert unpacked.read(10) == data[650_000:650_010]
+        assert unpacked.seek(1 << 30) == len(data)
+        assert unpacked.fault == ""
+
+
+@pytest.mark.parametrize(
+    ("head", "name", "expected"),
+    [
+        (b"\x1f\x8b\x08", "a", GZIP),
+        (b"\x78\x9c\x00", "a", ZLIB),
+        (b"\x78\x01\x00", "a", ZLIB),
+        (b"\x78\x00\x00", "a", PLAIN),
+        (b"\x10\x00\x00", "a.gz", PLAIN),
+        (b"", "a.tfrecord.gz", GZIP),
+        (b"", "a.tfrecord.zlib", ZLIB),
+        (b"", "a.tfrecord", PLAIN),
+    ],
+)
+def test_the_first_bytes_say_which_compression_and_the_name_where_there_are_none(head, name, expected):
+    assert compression_of(head, name) == expected
