@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tfhet.advice.finding import Finding, sentence, sentences
     from tfhet.advice.input_bound import Diagnosis, InputState, of_run, paragraph, peaks, state_by_wait
     from tfhet.advice.next_command import next_commands, profile_command
-    from tfhet.advice.pipeline import feeding, of_pipeline
+    from tfhet.advice.pipeline import of_pipeline
     from tfhet.advice.plan import choice_of, of_plan
     from tfhet.advice.training_job import HostUtilisation, ObservedJob, of_training_job
 
@@ -28,7 +28,7 @@ lazy.names_on_demand(__name__)
 
 # fmt: off
 __all__ = [
-    "Diagnosis", "Finding", "HostUtilisation", "InputState", "ObservedJob", "choice_of", "feeding", "next_commands",
-    "of_pipeline", "of_plan", "of_run", "of_training_job", "paragraph", "peaks", "profile_command", "sentence",
+    "Diagnosis", "Finding", "HostUtilisation", "InputState", "ObservedJob", "choice_of", "next_commands", "of_pipeline",
+    "of_plan", "of_run", "of_training_job", "paragraph", "peaks", "profile_command", "sentence",
     "sentences", "state_by_wait",
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from tfhet.advice.finding import Finding, counted
@@ -147,19 +146,6 @@ RULES: Sequence[Callable[[Profile], Iterator[Finding]]] = (
     sequential_maps,
     dominant_part,
 )
-
-
-def feeding(profile: Profile, examples_per_s: float) -> Finding:
-    """How many CPU cores and which network keep an accelerator fed that takes `examples_per_s`. Examples travel after
-    the last part with the fewest bytes, of those that give batches and leave little work."""
-    places = [i for i in _cheap_cuts(profile) if profile.costs[i].examples == profile.costs[-1].examples]
-    index = min(places, key=lambda i: (profile.costs[i].bytes_per_example, -i))
-    cut = profile.costs[index]
-    before_us = sum(max(0.0, profile.us(i)) for i in range(index + 1))
-    workers, trainers = (examples_per_s * us / 1e6 for us in (before_us, _rest_us(profile, index)))
-    cores = f"{workers:.2f} cores of data hosts ({math.ceil(workers)} whole ones), {trainers:.2f} on the trainer"
-    wire = f"{examples_per_s * cut.bytes_per_example / 1e6:.1f} MB/s between them"
-    return Finding("feeding", f"{examples_per_s:g} examples per second, cut after {cut.name!r}: {cores}, {wire}")
 
 
 def _of_whole(profile: Profile, index: int) -> str:

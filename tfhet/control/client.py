@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tfhet.clock import SYSTEM, Clock
@@ -31,7 +31,7 @@ SHORTEST_LEASE_S, LONGEST_LEASE_S = 0.01, 86400.0
 class LinkClient:
     """Dials the server at `address`:`port` under a name that the server expects.
 
-    Callbacks, plain or coroutine functions, are called one after another: `on_message(message)` for each message;
+    Callbacks are called one after another: `on_message(message)` for each message;
     `on_end(code, cause)`, once, when the job is over; `on_lease_lost(reason)`, once, when the server was silent for the
     length of the lease, or took this member for lost. Never both of the last two.
     Call `leave` in every case: it ends the tasks.
@@ -45,9 +45,9 @@ class LinkClient:
         secret: Secret,
         lease_s: float = 10.0,
         *,
-        on_message: Callable[[Message], Awaitable[None] | None] | None = None,
-        on_end: Callable[[int, str], Awaitable[None] | None] | None = None,
-        on_lease_lost: Callable[[str], Awaitable[None] | None] | None = None,
+        on_message: Callable[[Message], None] | None = None,
+        on_end: Callable[[int, str], None] | None = None,
+        on_lease_lost: Callable[[str], None] | None = None,
         handshake_s: float = 5.0,
         clock: Clock = SYSTEM,
     ):
@@ -80,7 +80,6 @@ class LinkClient:
             connection = await self._dial(self._clock.monotonic() + deadline_s, f"{deadline_s:g} s")
         except Refused as error:
             raise ClusterError(f"the leader at {self._address}:{self._port} refused {self.name!r}: {error}") from error
-        self._inbox.start()
         self._tasks = [
             asyncio.create_task(self._stay(connection), name="tfhet-member"),
             asyncio.create_task(self._renew(), name="tfhet-alive"),
@@ -100,13 +99,13 @@ class LinkClient:
     async def leave(self, code: int = 0, flush_s: float = 1.0) -> None:
         """Tells the server that this member leaves on purpose, with its exit code, and ends connection and tasks.
 
-        Waits at most `flush_s` seconds for the server to read that. Drops callbacks that are still to be called, and
-        cancels the running one unless it is the caller. Only the first call's code counts.
+        Waits at most `flush_s` seconds for the server to read that. Drops callbacks that are still to be called. Only
+        the first call's code counts.
         """
         if self._leaving is None:
             self._leaving = asyncio.create_task(self._leave(code, flush_s), name="tfhet-leave")
         await asyncio.shield(self._leaving)
-        await self._inbox.close()
+        self._inbox.close()
 
     async def _leave(self, code: int, flush_s: float) -> None:
         self.end_reason = self.end_reason or "left"

@@ -48,16 +48,14 @@ class Outbox:
         """The messages to be sent again over a new connection, in order."""
         return tuple(message for message, _ in self._kept)
 
-    def receive(self, message: Message, renewal: str, inbox: Inbox, callback: Callable[..., Any] | None) -> bool:
+    def receive(self, message: Message, renewal: str, inbox: Inbox, callback: Callable[..., None] | None) -> bool:
         """Takes a renewal or a numbered message, whose body goes to `callback`; False for a message of another type.
-        Raises ProtocolError for a gap, and when messages come faster than `inbox` can handle them."""
+        Raises ProtocolError for a gap."""
         if message["type"] == renewal:
             self.confirm(message["seen"])
             return True
         if message["type"] != "message":
             return False
-        if inbox.is_full:
-            raise ProtocolError("messages come faster than they can be handled")
         body = self.take(message)
         if body is not None:
             inbox.put(callback, body)

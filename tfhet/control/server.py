@@ -10,7 +10,7 @@ import contextlib
 import functools
 import logging
 import math
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from tfhet.clock import SYSTEM, Clock
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 class LinkServer:
     """Keeps a lease for each of the members named in `expected`.
 
-    Callbacks, plain or coroutine functions, are called one after another: `on_message(member, message)` for each
+    Callbacks are called one after another: `on_message(member, message)` for each
     message; `on_left(member, code)` when a member leaves on purpose; `on_lost(member, reason)`, once, for a member that
     was silent for `lease_s` seconds, or whose connection broke and was not restored within `grace_s` (a quarter of the
     lease). A lost member is refused when it dials again. After `end` no member is lost any more.
@@ -43,9 +43,9 @@ class LinkServer:
         secret: Secret,
         lease_s: float = 10.0,
         *,
-        on_message: Callable[[str, Message], Awaitable[None] | None] | None = None,
-        on_lost: Callable[[str, str], Awaitable[None] | None] | None = None,
-        on_left: Callable[[str, int], Awaitable[None] | None] | None = None,
+        on_message: Callable[[str, Message], None] | None = None,
+        on_lost: Callable[[str, str], None] | None = None,
+        on_left: Callable[[str, int], None] | None = None,
         grace_s: float | None = None,
         handshake_s: float = 5.0,
         clock: Clock = SYSTEM,
@@ -97,7 +97,6 @@ class LinkServer:
         """Listens at `host` ("0.0.0.0": every interface) and returns the port; 0 takes a free one. Raises UsageError
         for a port in use, naming the process that uses it where that is known."""
         bound = self._listener.start(host, port)
-        self._inbox.start()
         self._renewing = asyncio.create_task(self._renew(), name="tfhet-lease")
         return bound
 
@@ -165,7 +164,7 @@ class LinkServer:
             self._renewing.cancel()
             await asyncio.gather(self._renewing, return_exceptions=True)
         await self._listener.close()
-        await self._inbox.close()
+        self._inbox.close()
 
     async def _until(self, predicate: Callable[[], bool], limit_s: float) -> None:
         with contextlib.suppress(asyncio.TimeoutError):

@@ -18,9 +18,6 @@ from tfhet.planes import DataPlane
 from tfhet.profile import Profile
 from tfhet.record import Interval, Record
 
-INTERRUPTION_PCT = 5.0
-"""Percentage by which interruptions of spot hosts lengthen training, unless an option says another."""
-
 
 def plan_of(
     args: argparse.Namespace, profile: Profile, plane: DataPlane, saves_us: float = 0.0, run: MeasuredRun | None = None
@@ -54,14 +51,12 @@ def plan_of(
     names = [each.name for each in (*dnn, *data)]
     market = args.market or known.common_market(names, args.region) or catalogue.TRAINING
     usd = {name: price.usd_per_hour for name, price in known.prices(args.region, market).items()}
-    overhead = args.interruption if args.interruption is not None else INTERRUPTION_PCT * bool(args.spot_discount)
-    prices = Market(usd.get, args.spot_discount, overhead)
     limits = PlanLimits(args.examples, args.deadline_h, args.budget_usd)
     notes = _notes(args, workload, market)
     if run is not None:
         stated = bool(args.accelerator_ms or args.accelerator_examples_per_s), args.trainer_cpu_ms is not None
         notes = [*run.notes(workload.trainer, step_given=stated[0], cpu_given=stated[1]), *notes]
-    return make_plan(workload, today, space, prices, plane, limits=limits, saves_us=saves_us, notes=notes)
+    return make_plan(workload, today, space, Market(usd.get), plane, limits=limits, saves_us=saves_us, notes=notes)
 
 
 def _workload(
@@ -134,6 +129,4 @@ def _notes(args: argparse.Namespace, workload: Workload, market: str) -> list[st
         notes.append("assumed: a vCPU of every type is as fast as one of the machine that was profiled (--vcpu_speed)")
     if workload.source_bytes_per_s is None:
         notes.append("assumed: the source is never the limit (--source_mb_per_s)")
-    if args.spot_discount:
-        notes.append(f"spot: {args.spot_discount:g} % off, on all hosts")
     return notes

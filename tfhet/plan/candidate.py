@@ -17,23 +17,10 @@ from tfhet.units import HOUR_S
 
 @dataclass(frozen=True)
 class Market:
-    """Prices, and the losses by interruption. Raises UsageError for percentages out of range."""
+    """Prices."""
 
     price: Callable[[str], float | None]
     """Instance type -> USD per hour on demand; None where no price is known."""
-    spot_discount_pct: float = 0.0
-    """Discount off every price; 0 is on demand."""
-    interruption_pct: float = 0.0
-    """Percentage by which interruptions lengthen training: work that is repeated, and waiting for hosts."""
-
-    def __post_init__(self) -> None:
-        if not (0 <= self.spot_discount_pct < 100 and self.interruption_pct >= 0):
-            raise UsageError("a spot discount lies from 0 to below 100 %, and what interruptions add is not negative")
-
-    @property
-    def slowdown(self) -> float:
-        """Time of training over that without interruptions."""
-        return 1.0 + self.interruption_pct / 100.0
 
     def usd_per_hour(self, cluster: ClusterShape) -> float | None:
         """Returns the price of all hosts together; None where one is missing."""
@@ -41,7 +28,7 @@ class Market:
         data = self.price(cluster.data.name) if cluster.data else 0.0
         if dnn is None or data is None:
             return None
-        return (1.0 - self.spot_discount_pct / 100.0) * (cluster.dnn_hosts * dnn + cluster.data_hosts * data)
+        return cluster.dnn_hosts * dnn + cluster.data_hosts * data
 
 
 @dataclass(frozen=True)
@@ -50,7 +37,6 @@ class Candidate:
 
     prediction: Prediction
     usd_per_hour: float | None
-    slowdown: float = 1.0
     missed: tuple[str, ...] = ()
     on_frontier: bool = False
     """Whether no other cluster is both cheaper and faster."""
@@ -61,8 +47,8 @@ class Candidate:
 
     @property
     def s_per_million(self) -> Interval:
-        """Seconds of training for a million examples, interruptions included."""
-        return self.prediction.step_s.times(self.slowdown * 1e6 / self.prediction.examples)
+        """Seconds of training for a million examples."""
+        return self.prediction.step_s.times(1e6 / self.prediction.examples)
 
     @property
     def usd_per_million(self) -> Interval | None:
@@ -144,9 +130,7 @@ class Space:
 def candidates(workload: Workload, clusters: Iterable[ClusterShape], market: Market) -> list[Candidate]:
     """Returns each cluster with its best layout."""
     return [
-        Candidate(
-            predict(workload, cluster, best_layout(workload, cluster)[1]), market.usd_per_hour(cluster), market.slowdown
-        )
+        Candidate(predict(workload, cluster, best_layout(workload, cluster)[1]), market.usd_per_hour(cluster))
         for cluster in clusters
     ]
 

@@ -37,10 +37,7 @@ class Where(Enum):
 
 @dataclass(frozen=True)
 class Demand:
-    """Demand of one step of all ranks. CPU seconds are those of the CPU that was profiled.
-
-    Raises UsageError for a negative or infinite number.
-    """
+    """Demand of one step of all ranks, finite numbers from 0. CPU seconds are those of the CPU that was profiled."""
 
     accelerator_s: float
     """Seconds of forward, backward, allreduce and update, with data at hand."""
@@ -55,18 +52,11 @@ class Demand:
     source_bytes: float = 0.0
     """Bytes that are read where examples are prepared."""
 
-    def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if not 0 <= value < math.inf:
-                raise UsageError(f"a step demands {name} = {value}: give a finite number from 0 up")
-
 
 @dataclass(frozen=True)
 class Supply:
-    """Supply of a cluster. CPUs are counted in those that were profiled; infinity means that no limit is known.
-
-    Raises UsageError for a number that is not positive; only `data_cpus` may be 0.
-    """
+    """Supply of a cluster, numbers above 0; only `data_cpus` may be 0. Infinity means that no limit is known. CPUs are
+    counted in those that were profiled."""
 
     dnn_cpus: float
     data_cpus: float = 0.0
@@ -79,11 +69,6 @@ class Supply:
     """Number of batches that one rank has asked for: one from each server at a time."""
     source_bytes_per_s: float = math.inf
     """Reading rate of all hosts that prepare examples together."""
-
-    def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if not (value > 0 or (name == "data_cpus" and value == 0)):
-                raise UsageError(f"a cluster supplies {name} = {value}: give more than 0")
 
 
 def ceilings(demand: Demand, supply: Supply, where: Where) -> dict[Resource, float]:

@@ -40,8 +40,6 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     flag("examples", type=float, metavar="N", help="examples of the whole training: needed for a deadline or a budget")
     flag("deadline_h", type=float, metavar="X", help="maximum number of hours; more ranks are considered then")
     flag("budget_usd", type=float, metavar="X", help="maximum cost")
-    flag("spot_discount", type=float, default=0.0, metavar="PCT", help="discount on all prices (default: on demand)")
-    flag("interruption", type=float, metavar="PCT", help="by which spot lengthens training (default 5 with a discount)")
     flag("region", default="us-east-1", metavar="NAME", help="region of the prices (default %(default)s)")
     flag("market", metavar="NAME", help="`sagemaker training` or `ec2` (default: a market that has all types)")
     flag("instances", type=Path, metavar="FILE", help="types and prices of your own, in YAML")

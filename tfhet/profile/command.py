@@ -30,17 +30,15 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     words = f"seconds in which the script calls tfhet.distribute {default}"
     add("--deadline_s", "--deadline-s", type=float, default=300.0, metavar="S", help=words)
     add("--repeats", type=int, default=5, metavar="N", help=f"measured rounds {default}")
-    speed, words = "--accelerator_examples_per_s", "also say how many cores feed an accelerator of this speed"
-    add(speed, speed.replace("_", "-"), type=float, metavar="N", help=words)
     add("--json", type=Path, metavar="FILE", help="write the record, raw samples included")
     profile.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Measures and prints; the exit code is 0. Raises UsageError for options that do not fit."""
-    from tfhet import advice, profile
+    from tfhet import profile
 
-    check_positive(args, "batch_size", "repeats", "budget_s", "deadline_s", "accelerator_examples_per_s")
+    check_positive(args, "batch_size", "repeats", "budget_s", "deadline_s")
     if (args.target is None) == (args.script is None) or (args.script and args.stages):
         raise UsageError("what should be profiled? give a TARGET, or --script FILE, which has stages of its own")
     effort = profile.Effort(args.budget_s, args.repeats)
@@ -49,8 +47,6 @@ def run(args: argparse.Namespace) -> int:
     else:
         found = profile.measure_target(profile.load(args.target, args.stages, args.batch_size), effort)
     show(found)
-    if args.accelerator_examples_per_s:
-        print(advice.feeding(found, args.accelerator_examples_per_s).clause)
     if args.json:
         print(f"record: {found.record(('tfhet', *sys.argv[1:])).write(args.json)}")
     return 0

@@ -31,16 +31,13 @@ class Tick:
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis between two values; a logarithmic one is given their decimal logarithms."""
+    """An axis between two values."""
 
     low: float
     high: float
-    is_logarithmic: bool = False
 
     def at(self, value: float) -> float:
         """Place of a value, 0 to 100. A value beyond an end has the place of that end."""
-        if self.is_logarithmic:
-            value = math.log10(value) if value > 0 else self.low
         return 100.0 * min(1.0, max(0.0, (value - self.low) / (self.high - self.low)))
 
     def ticks(self, values: Iterable[float]) -> list[Tick]:

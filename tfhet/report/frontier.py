@@ -18,10 +18,6 @@ from tfhet.report import numbers
 from tfhet.report.chart import MOST, Axis, Tick, nice_ticks
 
 KIND, SCHEMA = "plan", 1
-DRAWN = 300
-"""Maximum number of clusters drawn; those on the frontier and those with a number always are."""
-
-
 PlannedCluster: TypeAlias = Mapping[str, Any]
 """A cluster that the plan considered: its JSON with that of `cluster` in it, its intervals as `Interval`."""
 
@@ -108,8 +104,6 @@ class FrontierChart:
     marks: Sequence[Mark]
     x_ticks: Sequence[Tick]
     y_ticks: Sequence[Tick]
-    hidden: int
-    """Number of clusters that are not drawn."""
 
 
 def frontier_chart(plan: PlanView) -> FrontierChart | None:
@@ -123,8 +117,7 @@ def frontier_chart(plan: PlanView) -> FrontierChart | None:
         return None
     listed = plan.numbered
     numbered = [index for index in listed if index in points]
-    others = [index for index in points if index not in listed]
-    shown = [*others[: max(0, DRAWN - len(numbered))], *numbered]
+    shown = [*(index for index in points if index not in listed), *numbered]
     across, upward = (
         _around(
             [end for index in numbered for end in (points[index][axis].low, points[index][axis].high)]
@@ -148,7 +141,7 @@ def frontier_chart(plan: PlanView) -> FrontierChart | None:
                 words=f"{one['text']}{f' ({role})' if role else ''}: {rate} examples/s, ${price} per million examples",
             )
         )
-    return FrontierChart(marks, _ticks(across), _ticks(upward), len(points) - len(shown))
+    return FrontierChart(marks, _ticks(across), _ticks(upward))
 
 
 def _around(values: Sequence[float]) -> Axis:

@@ -12,7 +12,6 @@ from tfhet.advice import of_run, paragraph
 from tfhet.errors import DataError
 from tfhet.record import Record, RunFolder, RunSummary, read_json, write_text
 from tfhet.report import numbers, tables
-from tfhet.report.bars import benchmark_charts
 from tfhet.report.cost import PriceOf, cost_rows, headline
 from tfhet.report.frontier import PlanView, frontier_chart, projected, read_plan
 from tfhet.report.run_view import LOG_LINES, RunView, views
@@ -91,7 +90,7 @@ def page(given: Given) -> str:
         plan=plan,
         frontier=frontier_chart(plan) if plan else None,
         projected=projected(plan, runs) if plan else [],
-        benchmarks=[(record, *benchmark_charts(record)) for record in given.records],
+        benchmarks=given.records,
         timeline_tables=timeline_tables,
         log_lines=LOG_LINES,
     )

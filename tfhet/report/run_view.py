@@ -131,14 +131,14 @@ class RunView:
     def parts(self) -> BarChart | None:
         """Where the time of a step goes; None of a run that was not traced."""
         parts = {name: Figure.single(time, unit="ms") for name, time in self.run.step_parts_ms.items()}
-        return bar_chart("Where the time of a step goes, median of rank 0", parts, is_linear=True)
+        return bar_chart("Where the time of a step goes, median of rank 0", parts)
 
     @property
     def processes(self) -> BarChart | None:
         """CPUs used by each process, from the timeline."""
         found = process_summaries(self.timeline)
         figures = {f"{one.host}: {one.name}": Figure.single(one.cpus, unit="CPUs") for one in found}
-        return bar_chart("CPUs used by each process, in the mean", figures, is_linear=True)
+        return bar_chart("CPUs used by each process, in the mean", figures)
 
     @property
     def use(self) -> BarChart | None:
@@ -147,7 +147,7 @@ class RunView:
         used = {f"{host.name} ({host.group})" if host.group else host.name: host for host in known}
         figures = {name: Figure.single(host.cpus_used or 0.0, unit="CPUs") for name, host in used.items()}
         limits = {name: cpus for name, host in used.items() if (cpus := _real(host.limits.get("cpus"))) is not None}
-        return bar_chart("CPUs used by each host, in the mean", figures, limits=limits, is_linear=True)
+        return bar_chart("CPUs used by each host, in the mean", figures, limits=limits)
 
     @property
     def busiest_data_host(self) -> tuple[str, float] | None:

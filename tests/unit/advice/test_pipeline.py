@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tfhet.advice import feeding, of_pipeline
+from tfhet.advice import of_pipeline
 from tfhet.advice import pipeline as rules
 from tfhet.profile import Cost, Profile
 
@@ -55,7 +55,6 @@ def test_few_bytes_are_not_worth_the_work_that_the_data_group_is_there_for():
     decode = {"name": "decode()", "us": 500.0, "bytes_per_example": 150000, "examples": 32}
     seen = profile({**SOURCE, "us": 100.0}, decode)
     assert not list(rules.wide_wire(seen))
-    assert "cut after 'decode()'" in feeding(seen, 1000.0).clause
 
 
 def test_whole_images_that_are_cropped_are_told():
@@ -91,17 +90,6 @@ def test_the_best_three_are_given_best_first():
     found = of_pipeline(profile(source, {**bad, "name": "a"}, {**bad, "name": "b"}, batch))
     assert len(found) == 3
     assert [advice.saves_us for advice in found] == sorted((advice.saves_us for advice in found), reverse=True)
-
-
-def test_the_cores_that_feed_an_accelerator_follow_from_the_cut():
-    found = feeding(
-        profile({**SOURCE, "us": 100.0}, {"name": "rescale()", "us": 10.0, "bytes_per_example": 9000, "examples": 32}),
-        25000,
-    )
-    assert found.clause == (
-        "25000 examples per second, cut after 'source': 2.50 cores of data hosts (3 whole ones), 0.25 on the trainer,"
-        " 75.0 MB/s between them"
-    )
 
 
 def test_only_one_map_before_the_batch_is_one_and_stages_that_do_not_exist_are_left_out():

@@ -103,6 +103,7 @@ class Link:
         self.lease_s = lease_s
         self.port = 0
         self.members: dict[str, LinkClient] = {}
+        self._leaving: list[asyncio.Future[None]] = []
         self.coordinator = LinkServer(
             names,
             secret,
@@ -121,9 +122,9 @@ class Link:
         self.port = await self.coordinator.start("127.0.0.1", self.port)
 
     def member(self, name: str, *, port: int | None = None, secret: Secret = SECRET, **options: Any) -> LinkClient:
-        async def on_end(code: int, cause: str) -> None:
+        def on_end(code: int, cause: str) -> None:
             self.tell("end", name, code, cause)
-            await member.leave(code)
+            self._leaving.append(asyncio.ensure_future(member.leave(code)))
 
         member = LinkClient(
             name,

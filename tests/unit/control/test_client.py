@@ -324,17 +324,17 @@ def test_leaving_twice_or_without_having_joined_is_nothing(run: Run, link_of: An
 
 def test_leaving_from_the_callback_and_from_outside_at_once_is_one_leave(run: Run, link_of: Any) -> None:
     async def scenario() -> None:
-        link, begun = link_of("a"), asyncio.Event()
+        link, begun = link_of("a"), asyncio.get_running_loop().create_future()
 
-        async def on_end(code: int, cause: str) -> None:
-            begun.set()
-            await link.members["a"].leave(code)
+        def on_end(code: int, cause: str) -> None:
+            begun.set_result(asyncio.ensure_future(link.members["a"].leave(code)))
 
         await link.start()
         await link.join("a", on_end=on_end)
         ending = asyncio.create_task(link.coordinator.end(3, "over"))
-        await begun.wait()
+        leaving = await begun
         await link.members["a"].leave(0)
+        await leaving
         assert await ending == frozenset()
         assert link.coordinator.left == {"a": 3}
         await link.close()

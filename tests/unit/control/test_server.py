@@ -218,17 +218,16 @@ def test_a_member_that_joins_during_the_end_is_told(run: Run, link_of: Any) -> N
 def test_the_job_may_be_ended_from_a_callback(run: Run, link_of: Any) -> None:
     async def scenario() -> None:
         link = link_of("a", "b", lease_s=0.4)
-        ended = asyncio.Event()
+        ended = asyncio.get_running_loop().create_future()
 
-        async def on_lost(member: str, reason: str) -> None:
-            await link.coordinator.end(1, f"{member}: {reason}")
-            ended.set()
+        def on_lost(member: str, reason: str) -> None:
+            ended.set_result(asyncio.ensure_future(link.coordinator.end(1, f"{member}: {reason}")))
 
         link.coordinator._on_lost = on_lost
         await link.start()
         await link.join("b")
         (await _raw(link, "a")).abort()
-        await ended.wait()
+        await (await ended)
         ((_, name, code, cause),) = await link.until("end")
         assert (name, code) == ("b", 1)
         assert cause.startswith("a: gone without leaving")

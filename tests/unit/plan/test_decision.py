@@ -87,14 +87,6 @@ def test_what_a_million_examples_cost_is_the_price_of_their_time():
     assert one.usd_per_million.value == pytest.approx(25.0 / 3600 * 4.0)
 
 
-def test_spot_is_cheaper_by_its_discount_and_dearer_by_its_interruptions():
-    demand, spot = plan(), plan(market=Market(plans.USD.get, 70.0, 10.0))
-    cost = [found.candidates[found.chosen].usd_per_million.value for found in (demand, spot)]
-    assert cost[1] == pytest.approx(cost[0] * 0.3 * 1.1)
-    with pytest.raises(UsageError, match="discount"):
-        Market(plans.USD.get, 100.0)
-
-
 def test_a_deadline_that_the_cheapest_misses_costs_money():
     needs = plans.workload(step_ms=1.0)
     free, million = plan(needs), 1e9

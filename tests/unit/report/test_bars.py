@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tfhet.record import Figure
-from tfhet.report.bars import bar_chart, in_words
+from tfhet.report.bars import bar_chart
 
 NUMBER = st.floats(allow_nan=True, allow_infinity=True)
 
@@ -28,13 +27,6 @@ def test_a_bar_is_as_long_as_its_value_and_its_whisker_as_its_interval() -> None
     assert chart.note == "whiskers: 95 % interval of the median"
 
 
-def test_values_far_apart_are_points_on_a_logarithmic_axis() -> None:
-    chart = bar_chart("t", {"a": figure(1.0), "b": figure(10.0), "c": figure(100.0)})
-    assert chart.zero is None and [bar.at for bar in chart.bars] == pytest.approx([0.0, 50.0, 100.0])
-    assert bar_chart("t", {"a": figure(0.0), "b": figure(1000.0)}).zero == 0.0
-    assert bar_chart("t", {"a": figure(1.0), "b": figure(100.0)}, is_linear=True).zero == 0.0
-
-
 def test_a_value_below_zero_goes_to_the_left_of_it() -> None:
     chart = bar_chart("t", {"a": figure(-1.0), "b": figure(3.0)})
     below, above = chart.bars
@@ -44,11 +36,6 @@ def test_a_value_below_zero_goes_to_the_left_of_it() -> None:
 def test_what_is_not_finite_is_left_out_and_counted() -> None:
     assert "1 without a finite value left out" in bar_chart("t", {"a": figure(math.nan), "b": figure(1.0)}).note
     assert bar_chart("t", {"a": figure(math.inf)}) is None
-
-
-def test_a_ratio_says_what_it_is_against() -> None:
-    ratio = Figure.ratio([4.0], [2.0], against="the other")
-    assert in_words("speed", ratio) == "speed: 2.00 x, 1 sample, against the other"
 
 
 @given(st.lists(st.tuples(NUMBER, NUMBER, NUMBER), max_size=6))

@@ -16,7 +16,7 @@ from tfhet.advice import of_plan, sentence
 from tfhet.errors import DataError, UsageError
 from tfhet.plan import ClusterShape, Market, Space, make_plan
 from tfhet.record import RunSummary, Spread, json_value
-from tfhet.report.frontier import DRAWN, frontier_chart, projected, read_plan
+from tfhet.report.frontier import frontier_chart, projected, read_plan
 
 
 def candidate(speed: float, usd: float | None, **changes: Any) -> dict[str, Any]:
@@ -49,14 +49,6 @@ def test_faster_lies_to_the_right_and_cheaper_lower() -> None:
 
 def test_without_prices_there_is_no_plot() -> None:
     assert frontier_chart(read_plan(plan(candidate(1.0, None), candidate(2.0, None)))) is None
-
-
-def test_of_very_many_clusters_those_with_a_number_are_always_drawn() -> None:
-    many = [candidate(float(i + 1), float(i + 1)) for i in range(DRAWN + 100)]
-    many[-1]["on_frontier"] = True
-    chart = frontier_chart(read_plan(plan(*many)))
-    assert len(chart.marks) == DRAWN and chart.hidden == 100
-    assert sorted(mark.number for mark in chart.marks if mark.number) == [1, 2]
 
 
 def run(step_ms: float, **cluster: tuple[str, str, int]) -> RunSummary:
