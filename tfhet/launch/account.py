@@ -12,28 +12,17 @@ from tfhet.messages import MessageError, link, rank
 from tfhet.record import RunSummary, Visits
 from tfhet.source import IdCount
 
-PENDING = 32
-"""Reports of an epoch whose ids are kept as they came, before they become bits."""
-
 
 class _Epoch:
     """The ids of one epoch."""
 
     def __init__(self) -> None:
         self.by_rank: Counter[int] = Counter()
-        self._count, self._pending = IdCount(), [np.zeros(0, np.int64)]
+        self.count = IdCount()
 
     def add(self, number: int, ids: np.ndarray) -> None:
         self.by_rank[number] += len(ids)
-        self._pending.append(ids)
-        if len(self._pending) > PENDING:
-            self.found()
-
-    def found(self) -> tuple[int, int]:
-        """Number of ids that came, and of those among them that came more than once."""
-        self._count.add(np.concatenate(self._pending))
-        self._pending = self._pending[:1]
-        return self._count.found.count, self._count.twice.count
+        self.count.add(ids)
 
 
 class Account:
@@ -89,7 +78,7 @@ class Account:
     def _visits(self, number: int, is_whole: bool) -> dict[str, Any]:
         """The account of an epoch. is_whole: whether all ids are here."""
         epoch, expected = self._epochs[number], self._expected
-        found, twice = epoch.found()
+        found, twice = epoch.count.found.count, epoch.count.twice.count
         rest = None if expected is None else expected - found
         is_over = is_whole and len(self._over) == self._size and number < min(self._over.values())
         missing, left = (rest, 0) if is_over else (0 if rest is not None else None, rest)

@@ -12,7 +12,6 @@ dropped.
 from __future__ import annotations
 
 import asyncio
-import collections
 import contextlib
 import os
 import select
@@ -29,8 +28,6 @@ from tfhet.units import KIB
 CHANNEL_VARIABLE = "TFHET_CHANNEL"
 MAX_BYTES = 32 * KIB
 """Longest message. A socket's buffer holds several of them (net.core.wmem_default is 208 KiB)."""
-MAX_UNSENT = 256
-"""Messages that the launcher keeps for a process that does not read, beyond those in the socket's buffer."""
 _MAX_LEFT = 10_000
 """More packets than a socket's buffer holds: a process that leaves as many has a child that still writes."""
 _RETRY_S = 0.02
@@ -45,7 +42,6 @@ class Channel:
     def __init__(self, on_message: Callable[[dict[str, Any]], None]):
         self._on_message = on_message
         self._loop = asyncio.get_running_loop()
-        self._unsent: collections.deque[bytes] = collections.deque()
         self._is_closed = False
         self._end, self._other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._end.setblocking(False)
@@ -67,15 +63,15 @@ class Channel:
         self._other.close()
 
     def send(self, values: Mapping[str, Any]) -> bool:
-        """Sends a message, or keeps it until the process reads; False when it was dropped because too many wait.
+        """Sends a message; False when it was dropped because the socket's buffer is full, or the process is gone.
 
-        A process that is gone, or never opens its end, is no error. Raises MessageError for values that are no message.
+        A process that never opens its end is no error. Raises MessageError for values that are no message.
         """
         packet = _packet_of(values)
-        if self._is_closed or len(self._unsent) >= MAX_UNSENT:
+        try:
+            self._end.send(packet)
+        except OSError:
             return False
-        self._unsent.append(packet)
-        self._write()
         return True
 
     async def ended(self) -> None:
@@ -92,8 +88,6 @@ class Channel:
         if not self._is_closed:
             self._is_closed = True
             self._loop.remove_reader(self._end.fileno())
-            self._loop.remove_writer(self._end.fileno())
-            self._unsent.clear()
             self._end.close()
         self._other.close()
 
@@ -114,19 +108,6 @@ class Channel:
             return True
         self._on_message(values)
         return True
-
-    def _write(self) -> None:
-        while self._unsent:
-            try:
-                self._end.send(self._unsent[0])
-            except BlockingIOError:
-                self._loop.add_writer(self._end.fileno(), self._write)
-                return
-            except OSError:  # the process is gone
-                self._unsent.clear()
-                break
-            self._unsent.popleft()
-        self._loop.remove_writer(self._end.fileno())
 
 
 class ProcessChannel:
