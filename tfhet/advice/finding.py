@@ -24,12 +24,10 @@ class Finding:
 
 
 def sentence(finding: Finding) -> str:
-    """A finding as a sentence."""
     return f"{finding.clause[:1].upper()}{finding.clause[1:]}."
 
 
 def sentences(findings: Iterable[Finding]) -> list[str]:
-    """Findings as sentences, in their order."""
     return [sentence(finding) for finding in findings]
 
 

@@ -48,7 +48,6 @@ class HostUtilisation:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing of this host was measured."""
         return all(value is None for name, value in vars(self).items() if name.endswith("_pct"))
 
 
@@ -130,7 +129,6 @@ def _parts(job: ObservedJob, known: Catalogue) -> tuple[list[HostUtilisation], l
 
 
 def _by_use(state: InputState, gpu_pct: float | None, reason: str) -> Finding:
-    """The verdict of a job without metric lines."""
     if gpu_pct is None:
         unknown = "whether this job waits for its input is not known"
         return Finding("no_gpu_metrics", f"{unknown}: its log has no metric lines, and CloudWatch has nothing of GPUs")
@@ -156,7 +154,6 @@ def _reason(cpu_pct: float | None, data_pct: float | None) -> str:
 
 
 def _savings(gpu_memory_pct: float | None, data_pct: float | None) -> Iterator[Finding]:
-    """Changes for a job whose input keeps up."""
     yield SHORTEN_STEP
     if gpu_memory_pct is not None and gpu_memory_pct < IDLE_PCT:
         yield Finding("larger_batch", f"a larger batch: {gpu_memory_pct:.1f} % of the GPUs' memory is used")
@@ -211,7 +208,6 @@ def _instance(name: str, known: Catalogue) -> Instance | None:
 
 
 def _spreads(hosts: Sequence[HostUtilisation], field: str) -> dict[str, Spread]:
-    """The measurements of one resource, by host."""
     return {use.host: spread for use in hosts if (spread := getattr(use, field)) is not None}
 
 

@@ -43,7 +43,6 @@ class Cluster:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The groups' names, in order."""
         return tuple(group.name for group in self.groups)
 
     @property

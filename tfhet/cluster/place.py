@@ -84,7 +84,6 @@ class Place:
 
     @property
     def host(self) -> str:
-        """Name of this host."""
         return self.identity.current_host
 
     @property
@@ -114,7 +113,6 @@ class Place:
 
     @property
     def local_size(self) -> int:
-        """Number of ranks of this host."""
         return self.rank.local_size if self.rank else 0
 
     @property

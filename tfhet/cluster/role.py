@@ -24,7 +24,6 @@ class Role:
 
     @property
     def group(self) -> str:
-        """The usual name of its group."""
         return f"{self.name}_group"
 
 
@@ -46,7 +45,6 @@ class Roles:
 
     @property
     def dnn(self) -> Group:
-        """The group that trains."""
         return self.groups[DNN.name]
 
     @property

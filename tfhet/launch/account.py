@@ -67,7 +67,6 @@ class Account:
         return replace(summary, by_rank=by_rank, not_counted=why or summary.not_counted, epochs=list(epochs.values()))
 
     def _lacking(self) -> str | None:
-        """Describes the ids that are not here; None where all are."""
         heard = sum((epoch.by_rank for epoch in self._epochs.values()), Counter[int]())
         lost = sum(max(0, each.delivered - heard[number]) for number, each in self._standings.items())
         silent = self._size - len(self._standings)

@@ -47,7 +47,6 @@ class Assignment:
 
     @property
     def plane_settings(self) -> Any:
-        """The arguments of the data plane."""
         return self.settings.planes[self.plane.name]
 
     @property
@@ -73,7 +72,6 @@ class Assignment:
 
 
 def known_roles(settings: LaunchSettings) -> tuple[Role, ...]:
-    """The roles that hosts of a job can have."""
     further = () if settings.strategy == strategies.AUTO else strategies.get(settings.strategy).roles
     return (*ROLES, *further)
 

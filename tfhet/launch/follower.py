@@ -52,7 +52,6 @@ class Follower:
             raise NotReady(f"{self._place.label}: no order to start within {limit_s:g} s") from None
 
     def report(self, report: link.Report) -> None:
-        """Sends a report to the leader."""
         self._client.send(link.to_json(report))
 
     async def ended(self) -> JobResult:

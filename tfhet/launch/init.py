@@ -17,7 +17,8 @@ import os
 import signal
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+
+import psutil
 
 from tfhet.clock import SYSTEM
 
@@ -34,37 +35,21 @@ _POLL_S = 0.1
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _PR_SET_CHILD_SUBREAPER = 36
+_ENDED = (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+"""States of a process that has ended, and that its parent has not reaped yet."""
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
-class Process(NamedTuple):
-    """One line of the process table."""
-
-    pid: int
-    parent: int
-    name: str
-    """As the kernel keeps it: the first 15 characters of the file that was executed, or a name that it gave itself."""
-    is_over: bool
-    """It has ended, and its parent has not reaped it yet."""
+def processes() -> dict[int, psutil.Process]:
+    """The living processes of this PID namespace, by number; `info` has the `ppid` and `name` of each."""
+    every = psutil.process_iter(["ppid", "name", "status"])
+    return {each.pid: each for each in every if each.info["status"] not in _ENDED}
 
 
-def processes() -> dict[int, Process]:
-    """All processes of this PID namespace, by number."""
-    table = {}
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            with contextlib.suppress(OSError), open(f"/proc/{entry}/stat", "rb") as file:
-                head, _, rest = file.read().rpartition(b")")  # the name may hold anything
-                state, parent = rest.split()[:2]
-                name = head.partition(b"(")[2].decode(errors="replace")
-                table[int(entry)] = Process(int(entry), int(parent), name, state in (b"Z", b"X"))
-    return table
-
-
-def ancestors(table: dict[int, Process], pid: int) -> Iterator[int]:
+def ancestors(table: dict[int, psutil.Process], pid: int) -> Iterator[int]:
     """The numbers of a process's parent, its parent's parent and so on, as far as this namespace sees them."""
-    while pid in table and table[pid].parent:
-        pid = table[pid].parent
+    while pid in table and table[pid].info["ppid"]:
+        pid = table[pid].info["ppid"]
         yield pid
 
 
@@ -133,14 +118,10 @@ class Init:
                 stop, self._signalled = heard, set()
                 _say(f"{signal.Signals(heard).name}: the launchers are asked to stop, and then the command")
 
-    def _launchers(self, table: dict[int, Process]) -> set[int]:
-        """The living launchers: for PID 1, those of the container; for another process, its descendants."""
-        me = os.getpid()
-        return {
-            pid
-            for pid, process in table.items()
-            if process.name == LAUNCHER_NAME and not process.is_over and (me == 1 or me in ancestors(table, pid))
-        }
+    def _launchers(self, table: dict[int, psutil.Process]) -> set[int]:
+        """The launchers: for PID 1, those of the container; for another process, its descendants."""
+        me, found = os.getpid(), {pid for pid, process in table.items() if process.info["name"] == LAUNCHER_NAME}
+        return {pid for pid in found if me == 1 or me in ancestors(table, pid)}
 
     def _send(self, number: int, pids: Iterable[int]) -> None:
         """Sends a signal to the processes that have not had it."""
@@ -156,7 +137,7 @@ class Init:
             while True:
                 self._reap()
                 table, me = processes(), os.getpid()
-                left = {pid for pid, each in table.items() if not each.is_over and me in ancestors(table, pid)}
+                left = {pid for pid in table if me in ancestors(table, pid)}
                 if not left or SYSTEM.monotonic() >= until_s:
                     break
                 if not self._signalled:
@@ -181,8 +162,8 @@ def _wait(numbers: set[signal.Signals], limit_s: float | None) -> int:
     return heard.si_signo if heard else 0
 
 
-def _names(table: dict[int, Process], pids: Iterable[int]) -> str:
-    return ", ".join(f"{table[pid].name} ({pid})" for pid in sorted(pids) if pid in table and not table[pid].is_over)
+def _names(table: dict[int, psutil.Process], pids: Iterable[int]) -> str:
+    return ", ".join(f"{table[pid].info['name']} ({pid})" for pid in sorted(pids) if pid in table)
 
 
 def _say(line: str) -> None:

@@ -56,12 +56,10 @@ class JobResult:
 
     @property
     def headline(self) -> str:
-        """The cause without the log."""
         return self.cause.split("\n", 1)[0]
 
     @property
     def log(self) -> list[str]:
-        """The last lines that the failed process had printed."""
         return self.cause.split("\n")[1:]
 
 

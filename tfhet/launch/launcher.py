@@ -144,7 +144,6 @@ class Launcher:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _serve_strategy(self, link: Link) -> None:
-        """Serves the strategy, on a host whose role the strategy adds."""
         start = await link.started()
         await self.assignment.strategy.serve(self.place, start.strategy)
 
@@ -177,7 +176,6 @@ class Launcher:
             self._observe(Event("training.reading", SYSTEM.wall(), {}))
 
     def _pass_on(self, report: rank.Standing | rank.Delivered) -> None:
-        """Passes a report of this rank's script on to the leader."""
         assert self.place.rank is not None
         self._report(reports.ScriptReport(self.place.rank.rank, rank.to_json(report)))
 

@@ -113,7 +113,6 @@ class Leader:
         self._take(self.place.member, report)
 
     async def ended(self) -> JobResult:
-        """The job result, once there is one."""
         return await asyncio.shield(self._result)
 
     def clock_offset(self) -> tuple[float, float]:

@@ -13,7 +13,7 @@ from tfhet.placement.lowering import (
     without_autotune,
 )
 from tfhet.placement.pipeline import Pipeline
-from tfhet.placement.rest import Rest
+from tfhet.placement.reading import Rest
 
 # fmt: off
 __all__ = [

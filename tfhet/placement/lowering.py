@@ -20,8 +20,7 @@ import tensorflow as tf
 from tfhet.errors import UsageError
 from tfhet.placement.cut import Cut
 from tfhet.placement.declaration import EPOCH, ID, IMAGE, LABEL, Declaration, relabelled
-from tfhet.placement.reading import batches, skips
-from tfhet.placement.rest import Rest
+from tfhet.placement.reading import Rest, batches, skips
 from tfhet.placement.stream import passes
 from tfhet.source import example_id
 from tfhet.stages import ImageSpec, PlacedStage, Step, fuse, randomness

@@ -9,14 +9,25 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import dataclass
 
+import numpy as np
 import tensorflow as tf
 
 from tfhet.errors import UsageError
 from tfhet.placement import stream
 from tfhet.placement.declaration import EPOCH, ID, Declaration
-from tfhet.placement.rest import Rest
 from tfhet.source import BlockSource, IdSet, SeekingSource, Source, example_id
+
+
+@dataclass(frozen=True, eq=False)
+class Rest:
+    """The examples of an epoch that are still to be read after some have been seen."""
+
+    splits: np.ndarray
+    """bool [splits of the source]: whether a split is still to be read."""
+    seen: IdSet
+    """Ids in those splits that are not read again."""
 
 
 def batches(

@@ -16,9 +16,6 @@ from typing import Any
 
 from tfhet.errors import DataError, UsageError
 
-MOST_NESTED = 100
-"""Maximum depth of a document that is read; a deeper one could not be written again."""
-
 _WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
@@ -75,8 +72,7 @@ def write_json(path: Path, document: Mapping[str, Any]) -> Path:
 def read_json(path: Path, kind: str) -> dict[str, Any]:
     """The JSON object in the file `path`. kind: name of the document ("run summary") in error messages.
 
-    Raises UsageError for a file that is missing or may not be read, and DataError for anything but a JSON object of at
-    most MOST_NESTED levels.
+    Raises UsageError for a file that is missing or may not be read, and DataError for anything but a JSON object.
     """
     try:
         content = Path(path).read_text(encoding="utf-8")
@@ -90,17 +86,8 @@ def read_json(path: Path, kind: str) -> dict[str, Any]:
         raise UsageError(f"no {kind} at {path}: it cannot be read ({error})") from None
     try:
         document = json.loads(content)
-        if _depth(document) > MOST_NESTED:
-            raise ValueError(f"more than {MOST_NESTED} levels of lists and objects")
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path} is not a {kind}: not JSON ({error})", str(path)) from None
     if not isinstance(document, dict):
         raise DataError(f"{path} is not a {kind}: its JSON is a {type(document).__name__}, not an object", str(path))
     return document
-
-
-def _depth(value: Any) -> int:
-    """Number of lists and objects around the innermost value."""
-    if not isinstance(value, (dict, list)):
-        return 0
-    return 1 + max(map(_depth, value.values() if isinstance(value, dict) else value), default=0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import IO
 
 from rich.console import Console, Group
@@ -26,10 +26,7 @@ GIVE_UP_S = 1800.0
 """Seconds without a change after which `top` ends: the writer of the folder is gone."""
 COST_EVERY_S = 60.0
 """Minimum time between two plain lines that repeat the cost while steps are taken."""
-STEPS_DRAWN = 40
-"""Number of step times in the row of small bars."""
 INCIDENTS_SHOWN = 5
-_BARS = "▁▂▃▄▅▆▇█"
 _ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|.?)")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
@@ -135,7 +132,7 @@ def parts(picture: Picture) -> list[Table]:
         *([] if picture.quiet_s is None else [("unchanged for", numbers.duration(picture.quiet_s))]),
         *([("cost", picture.cost)] if picture.cost else []),
         ("step", f"{now.step}, epoch {now.epoch}" if now else None),
-        ("step time", f"{numbers.number(now.step_ms)} ms  {_drawn(picture.steps)}" if now else None),
+        ("step time", numbers.number(now.step_ms, unit="ms") if now else None),
         ("waiting for data", numbers.percent(now.wait_pct) if now else None),
         ("examples/s", now.examples_per_s if now else None),
         ("loss", f"{now.loss:.4f}" if now and now.loss is not None else None),
@@ -158,13 +155,6 @@ def step_line(step: MetricLine) -> str:
         f"step={step.step} epoch={step.epoch} step_ms={step.step_ms:g} wait_pct={step.wait_pct:g} "
         f"examples_per_s={step.examples_per_s:g}{loss}"
     )
-
-
-def _drawn(steps: Sequence[MetricLine]) -> str:
-    """The last step times as small bars, from 0 up."""
-    times = [step.step_ms for step in steps[-STEPS_DRAWN:]]
-    most = max(times)
-    return "".join(_BARS[round(time / most * (len(_BARS) - 1))] for time in times) if most > 0 else ""
 
 
 def printable(text: str) -> str:

@@ -84,7 +84,6 @@ def spread(value: Spread | None, unit: str) -> str:
 
 
 def interval(figure: Figure) -> str:
-    """The ends of a figure's interval."""
     return f"{number(figure.low)} to {number(figure.high)}"
 
 

@@ -135,7 +135,6 @@ class RunView:
 
     @property
     def processes(self) -> BarChart | None:
-        """CPUs used by each process, from the timeline."""
         found = process_summaries(self.timeline)
         figures = {f"{one.host}: {one.name}": Figure.single(one.cpus, unit="CPUs") for one in found}
         return bar_chart("CPUs used by each process, in the mean", figures)
@@ -170,7 +169,6 @@ class RunView:
 
 
 def views(runs: Iterable[tuple[RunSummary, Path | None]]) -> list[RunView]:
-    """Views under names that differ."""
     found: dict[str, RunView] = {}
     for run, path in runs:
         view = RunView.of(run, RunFolder(path) if path else None)

@@ -37,7 +37,6 @@ class StageCosts:
     """The whole pipeline, measured together."""
 
     def chart(self) -> BarChart | None:
-        """A bar for each part."""
         return bar_chart("CPU time per example that each part adds", {part.name: part.added for part in self.parts})
 
 

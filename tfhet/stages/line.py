@@ -66,16 +66,8 @@ def apply_line(images: tf.Tensor, line: Line, dtype: tf.DType) -> tf.Tensor:
         return native.shaped(result, images.shape)
     shape = tf.shape(images)
     values = tf.cast(tf.reshape(images, [shape[0], shape[1], shape[2] * shape[3]]), tf.float32)
-    steps = (
-        (line.scale, tf.multiply, 1.0),
-        (line.offset, tf.add, 0.0),
-        (line.low, tf.maximum, -math.inf),
-        (line.high, tf.minimum, math.inf),
-    )
-    for part, combine, idle in steps:
-        known = tf.get_static_value(part)
-        if known is not None and (known == idle).all():
-            continue
+    parts = (line.scale, tf.multiply), (line.offset, tf.add), (line.low, tf.maximum), (line.high, tf.minimum)
+    for part, combine in parts:
         # Broadcasting over lines of width * channels: over pixels of 3 values each, the whole takes twice as long.
         repeats = shape[2] if part.shape[1] == images.shape[3] else 1
         values = combine(values, tf.tile(part[:, tf.newaxis], [1, 1, repeats]))

@@ -31,7 +31,6 @@ class Stream(Stage):
 
     @property
     def value(self) -> int | str:
-        """Value of the pipeline's field."""
         value: int | str = getattr(self, dataclasses.fields(self)[0].name)
         return value
 

@@ -120,12 +120,10 @@ class ScriptSteps:
         self._finder.says_ends = True
 
     def end_step(self, loss: Any = None) -> None:
-        """Ends a step here."""
         self._loss = loss
         self._ends.append(self._clock.monotonic())
 
     def take(self, is_last: bool = False) -> None:
-        """Takes what happened since the last call, and reports it."""
         with self._taking:
             events = sorted(self._events(), key=lambda event: event.at_s)
             found = [each for event in events for each in self._finder.add(event)]
@@ -152,7 +150,6 @@ class ScriptSteps:
                     self._report()
 
     def close(self) -> None:
-        """Reports the last steps."""
         self._closes.set()
         with contextlib.suppress(Exception):  # the exit code of the script must not change
             self.take(is_last=True)

@@ -10,11 +10,12 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 
-from tfhet.launch.init import LAUNCHER_NAME, Process, ancestors, processes
+from tfhet.launch.init import LAUNCHER_NAME, ancestors, processes
 
 pytestmark = [
     pytest.mark.timeout(60),
@@ -328,38 +329,22 @@ def test_as_pid_1_it_hears_the_stop_and_finds_the_launchers_of_the_whole_contain
     assert (init.folder / "launcher.ended").exists()
 
 
-def test_the_process_table_knows_names_parents_and_ends(tmp_path):
-    child = subprocess.Popen(["sh", "-c", "exit 0"])
+def test_the_process_table_knows_parents_and_who_lives():
+    child = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
     try:
         until = time.monotonic() + 10
-        while not processes()[child.pid].is_over:
+        assert next(ancestors(processes(), child.pid)) == os.getpid()
+        child.stdin.close()
+        while child.pid in processes():
             assert time.monotonic() < until
             time.sleep(0.01)
-        table = processes()
-        assert table[child.pid].parent == os.getpid()
-        assert not table[os.getpid()].is_over
-        assert next(ancestors(table, child.pid)) == os.getpid()
+        assert os.getpid() in processes()
     finally:
-        child.wait()
-
-
-def test_names_with_brackets_and_spaces_do_not_confuse_the_table(tmp_path):
-    odd = tmp_path / "a) S 1 (b"
-    shutil.copy(shutil.which("sleep") or "/bin/sleep", odd)
-    child = subprocess.Popen([str(odd), "100"])
-    try:
-        until = time.monotonic() + 10
-        while processes()[child.pid].name != "a) S 1 (b":
-            assert time.monotonic() < until
-            time.sleep(0.01)
-        assert processes()[child.pid].parent == os.getpid()
-    finally:
-        child.kill()
         child.wait()
 
 
 def test_ancestors_end_where_the_namespace_does():
-    table = {1: Process(1, 0, "init", False), 5: Process(5, 1, "train", False), 9: Process(9, 5, "launcher", False)}
+    table = {pid: SimpleNamespace(info={"ppid": parent}) for pid, parent in ((1, 0), (5, 1), (9, 5))}
     assert list(ancestors(table, 9)) == [5, 1]
     assert list(ancestors(table, 1)) == []
     assert list(ancestors(table, 77)) == []
