@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from benchmarks.chaos.schedule import DISK, Aim
 from tfhet.simulate import Fault
@@ -34,7 +34,7 @@ def harmful(fault: Fault, aim: Aim) -> bool:
     return allowed([fault], aim) != {GOES_ON} or _loss(fault, fault.for_s or 0.0, aim) > 0
 
 
-def _alone(fault: Fault, aim: Aim, silent_s: float, silent: Collection[str]) -> frozenset[str]:
+def _alone(fault: Fault, aim: Aim, silent_s: float, silent: set[str]) -> frozenset[str]:
     """Possible results of one fault, apart from those that depend on the number of data hosts left.
 
     silent: hosts that may be lost for being out of reach, and may be told to stop just then.
