@@ -72,7 +72,9 @@ class LaunchSettings:
             )
         if not 0 <= self.metrics_port <= 65535:
             raise UsageError(f"--metrics_port {self.metrics_port} is no TCP port; 0 switches it off")
-        arguments.check_positive(self, "lease_s", "ready_timeout_s")
+        for name in ("lease_s", "ready_timeout_s"):
+            if not getattr(self, name) > 0:
+                raise UsageError(f"--{name} must be positive, not {getattr(self, name)}")
 
     @property
     def groups(self) -> dict[str, str]:

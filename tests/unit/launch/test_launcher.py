@@ -163,7 +163,7 @@ def test_a_script_that_is_not_there_is_wrong_use(launch, environment_of, tmp_pat
 
 def test_arguments_that_cannot_be_are_wrong_use(environment_of, tmp_path, capsys):
     assert main(["--lease_s", "0"], environment_of("t1", data=())) == 2
-    assert "[tfhet] error: --lease_s 0: give more than 0" in capsys.readouterr().err
+    assert "[tfhet] error: --lease_s must be positive" in capsys.readouterr().err
     assert failure(tmp_path) == "--lease_s must be positive, not 0.0\n(exit code 2, seen by the launcher)\n"
 
 
