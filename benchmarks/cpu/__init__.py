@@ -1,0 +1,1 @@
+"""How fast a vCPU of this machine is, against one of the reference machine."""
