@@ -16,11 +16,11 @@ from tfhet import lazy
 if TYPE_CHECKING:
     from tfhet.catalogue.catalogue import AWS_POST, REGION, Catalogue, default, instance, price, shipped
     from tfhet.catalogue.instance_type import EC2, MARKETS, TRAINING, Instance, InstanceGroup, Price
-    from tfhet.catalogue.node import NAME, REGION_NAME, Kind, Node, matching, number, one_of, read_text, whole
+    from tfhet.catalogue.node import NAME, REGION_NAME, Kind, Node, matching, named, number, one_of, read_text, whole
     from tfhet.catalogue.price_list import refresh
 
 __all__ = ["AWS_POST", "EC2", "MARKETS", "NAME", "REGION", "REGION_NAME", "TRAINING", "Catalogue", "Instance"]
-__all__ += ["InstanceGroup", "Kind", "Node", "Price", "default", "instance", "matching", "number", "one_of"]
-__all__ += ["price", "read_text", "refresh", "shipped", "whole"]
+__all__ += ["InstanceGroup", "Kind", "Node", "Price", "default", "instance", "matching", "named", "number"]
+__all__ += ["one_of", "price", "read_text", "refresh", "shipped", "whole"]
 
 lazy.names_on_demand(__name__)

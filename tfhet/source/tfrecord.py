@@ -29,7 +29,7 @@ from tfhet.source import examples
 from tfhet.source.damage import SOUND, examine
 from tfhet.source.feature import Encoded, Feature, Native
 from tfhet.source.files import files_of, identities
-from tfhet.source.framing import compression, fault, offsets, reach, walk
+from tfhet.source.framing import compression, fault, offsets, reach
 from tfhet.source.records import all_records, record_at, records_from
 from tfhet.source.source import BadRecord, checked_ids, example_id, position_of, split_of
 from tfhet.source.writing import Sidecar
@@ -227,13 +227,8 @@ class TFRecordSource:
         return [self._judged(split, *one) for split, one in zip(splits, found, strict=True)]
 
     def _judged(self, split: int, count: int, end: int, is_whole: bool) -> tuple[int, BadRecord | None]:
-        file, broken = self.files[split], None
-        try:
-            next(iter(()) if is_whole else walk(file, end), None)
-        except DataError as error:
-            if error.offset is None or not self._skips:
-                raise
-            broken = fault(file, error.offset)
+        file = self.files[split]
+        broken = None if is_whole else fault(file, end)
         listed = self._listed.get(file)
         lost = None if listed is None else max(0, listed - count)
         if broken is None and not lost:
