@@ -37,7 +37,6 @@ HOST = HostFacts(
     busy_ports=(),
     name="algo-1",
     addresses=("10.0.0.1",),
-    preloaded="/usr/lib/libtcmalloc_minimal.so.4",
     proxies=(),
 )
 VERSIONS = {
@@ -122,9 +121,9 @@ def versions(**changed: str) -> Mapping[str, str]:
 
 
 def _known() -> dict[str, Any]:
-    from tfhet.catalogue import instance
+    from tfhet.catalogue import default
 
-    return {name: instance(name) for name in ("ml.c5.xlarge", "ml.p3.8xlarge")}
+    return {name: default().instance(name) for name in ("ml.c5.xlarge", "ml.p3.8xlarge")}
 
 
 KNOWN = _known()
@@ -145,7 +144,6 @@ SPEAKS: dict[str, dict[str, Any]] = {
         "NUMA": hosts(numa_nodes=2),
         "memory": hosts(memory_bytes=2 * GIB),
         "free memory": hosts(memory_free_bytes=GIB),
-        "allocator": hosts(preloaded=""),
         "GPUs": hosts(gpus_usable=0),
         "open files": hosts(open_files=1024),
         "/dev/shm": hosts(shm_bytes=64 * MIB),
@@ -206,7 +204,6 @@ SPEAKS: dict[str, dict[str, Any]] = {
         "steps_per_epoch": script(", steps_per_epoch=3"),
         "saving": script("if hvd.rank() == 0:", "if True:"),
         "Python in the data set": script("lambda x: flip(x)", "lambda x: tf.py_function(abs, [x], tf.int64)"),
-        "Keras layers in map": script("lambda x: flip(x)", "lambda x: tf.keras.layers.RandomFlip()(x)"),
     },
 }
 RULES = [(subject.section, rule) for subject in SUBJECTS for rule in subject.rules]

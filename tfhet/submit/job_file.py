@@ -88,13 +88,12 @@ def parse(text: str, file: str, known: Catalogue | None = None) -> Job:
     for name, (kind, fields, needed) in _SECTIONS.items():
         if name in parts:
             given[name] = kind(**parts[name].values(fields, needed))
-    grouped = "instances" not in parts
-    if grouped and "groups" not in parts:
+    if not {"groups", "instances"} & parts.keys():
         raise UsageError(f"{file}:{top.line}: groups or instances must be given")
-    if not grouped and "groups" in parts:
+    if {"groups", "instances"} <= parts.keys():
         raise parts["instances"].refused("left out where there are groups: SageMaker takes one of them")
     known = known or catalogue.default()
-    if grouped:
+    if "groups" in parts:
         groups = _groups(parts["groups"], known)
     else:
         only = parts["instances"].mapping(("type", "count", "ranks"), needed=("type", "count"))
@@ -106,7 +105,7 @@ def parse(text: str, file: str, known: Catalogue | None = None) -> Job:
         **given,
         code=_code(parts["code"], Path(file).parent, given["output"]),
         groups=groups,
-        grouped=grouped,
+        grouped="groups" in parts,
         start=start,
         hyperparameters={name: values.plain(part) for name, part in named["hyperparameters"].items()},
         pipeline=parts["pipeline"].values(values.PIPELINE) if "pipeline" in parts else {},

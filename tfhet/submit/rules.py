@@ -69,10 +69,10 @@ def _check_channels(job: Job) -> None:
         if with_groups:
             why = f"all groups see the file system of {channel.name}, and SageMaker takes all with groups, or none"
             job.refuse(f"channels: {with_groups[0]}: groups", f"must be left out: {why}")
-    for channel in job.channels:
-        if with_groups and not channel.groups:
-            why = f"{with_groups[0]} does, and SageMaker takes all with groups, or none"
-            job.refuse(f"channels: {channel.name}", f"must say its groups: {why}")
+    without = [channel.name for channel in job.channels if not channel.groups]
+    if with_groups and without:
+        why = f"{with_groups[0]} does, and SageMaker takes all with groups, or none"
+        job.refuse(f"channels: {without[0]}", f"must say its groups: {why}")
 
 
 def _check_storage(job: Job) -> None:
