@@ -20,7 +20,9 @@ def allowed(faults: Sequence[Fault], aim: Aim) -> frozenset[str]:
     Faults name hosts as `data-1` and `dnn-2`. "goes on" is among the results only if no fault must end the job.
     """
     silent_s = sum(fault.for_s or 0.0 for fault in faults if silences(fault))
-    each = [_alone(fault, aim, silent_s) for fault in faults] + [_without_data(faults, aim, silent_s)]
+    cut_off = [fault for fault in faults if silences(fault) and _loss(fault, silent_s, aim)]
+    silent = {host for fault in cut_off for host in aim.named(fault.host)}
+    each = [_alone(fault, aim, silent_s, silent) for fault in faults] + [_without_data(faults, aim, silent_s)]
     if frozenset({NEVER_JOINED}) in each:
         return frozenset({NEVER_JOINED})  # and what is done to it while it trains never is
     kinds = frozenset().union(*each)
@@ -32,8 +34,11 @@ def harmful(fault: Fault, aim: Aim) -> bool:
     return allowed([fault], aim) != {GOES_ON} or _loss(fault, fault.for_s or 0.0, aim) > 0
 
 
-def _alone(fault: Fault, aim: Aim, silent_s: float) -> frozenset[str]:
-    """Possible results of one fault, apart from those that depend on the number of data hosts left."""
+def _alone(fault: Fault, aim: Aim, silent_s: float, silent: set[str]) -> frozenset[str]:
+    """Possible results of one fault, apart from those that depend on the number of data hosts left.
+
+    silent: hosts that may be lost for being out of reach, and may be told to stop just then.
+    """
     if fault.kind == "late-join":
         if fault.after_s < aim.ready_timeout_s / 2:
             return frozenset({GOES_ON})
@@ -48,7 +53,8 @@ def _alone(fault: Fault, aim: Aim, silent_s: float) -> frozenset[str]:
     if fault.process == "script":
         return frozenset({GOES_ON if fault.kind == "hang" and fault.for_s is not None else FAILURE})
     if fault.kind == "sigterm" and fault.process in ("launcher", "host"):
-        return frozenset({STOP})
+        is_heard = silent.isdisjoint(aim.named(fault.host))
+        return frozenset({STOP} if is_heard else {STOP, GOES_ON})
     return frozenset({GOES_ON}) if is_data else _by_loss(_loss(fault, silent_s, aim), fault)
 
 

@@ -50,6 +50,8 @@ def kinds(aim: Aim, *faults: str) -> set[str]:
         (["partition:data-1:for=3"], {GOES_ON, FAILURE}),
         (["sigterm:launcher@data-1"], {STOP}),
         (["sigterm:host@dnn-1", "kill:worker"], {STOP}),
+        (["sigterm:host@data-1", "partition:data-1:for=2"], {STOP}),
+        (["sigterm:host@data-1", "partition:data-1"], {STOP, FAILURE}),
         (["sigterm:host@dnn-1", "kill:rank=0"], {STOP, FAILURE}),
         (["late-join:data-1:after=50"], {NEVER_JOINED}),
         (["late-join:data-1:after=50", "kill:rank=0"], {NEVER_JOINED}),
@@ -70,6 +72,8 @@ def test_what_may_become_of_the_demo(faults: list[str], may: set[str]):
         (["kill:host@data-1", "partition:data-2:for=1"], {GOES_ON}),
         (["kill:host@data-1", "kill:host@dnn-2"], {FAILURE}),
         (["hang:launcher@data-1:for=12"], {GOES_ON}),
+        (["sigterm:host@data-1", "partition:data-1"], {GOES_ON, STOP}),
+        (["sigterm:host@data-2", "partition:data-1"], {STOP}),
         (["kill:host@data-1:from=start"], {GOES_ON, FAILURE, NEVER_JOINED}),
     ],
 )

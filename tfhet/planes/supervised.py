@@ -45,6 +45,13 @@ class RestartPolicy:
 
 
 @dataclass(frozen=True)
+class Started:
+    """The process was started or restarted."""
+
+    pid: int
+
+
+@dataclass(frozen=True)
 class Died:
     """The process ended by itself, and is restarted."""
 
@@ -53,7 +60,7 @@ class Died:
     cause: str
 
 
-Happening = Died | messages.Report
+Happening = Started | Died | messages.Report
 
 
 class Supervised:
@@ -125,6 +132,7 @@ class Supervised:
             self._child = await Child.start(self.name, command, env=self._env, on_line=self._heard, channel=channel)
             if self._renewing:  # while it was being started, with the command before
                 self._child.kill()
+            self._observe(Started(self._child.pid))
             silent = asyncio.create_task(self._silence(self._child))
             try:
                 code = await self._child.wait()

@@ -27,7 +27,7 @@ def read(channel):
 train = tfhet.distribute(read("TRAINING").shuffle(500, seed=3).batch(BATCH), steps_per_epoch=steps)
 validation = read("VALIDATION").batch(BATCH)
 
-layers = [tf.keras.layers.Conv2D(32, 3, activation="relu") for _ in range(2)] + [tf.keras.layers.Flatten()]
+layers = [tf.keras.layers.Conv2D(48, 3, activation="relu") for _ in range(2)] + [tf.keras.layers.Flatten()]
 model = tf.keras.Sequential([tf.keras.layers.Rescaling(1 / 255), *layers, tf.keras.layers.Dense(10)])
 model.build([None, 32, 32, 3])
 optimizer = tf.keras.optimizers.SGD(0.05)

@@ -20,8 +20,8 @@ dataset = tfhet.distribute(dataset)  # the one line
 
 model = tf.keras.Sequential(
     [
-        tf.keras.layers.Conv2D(16, [3, 3], activation="relu"),
         tf.keras.layers.Conv2D(32, [3, 3], activation="relu"),
+        tf.keras.layers.Conv2D(64, [3, 3], activation="relu"),
         tf.keras.layers.MaxPooling2D(pool_size=(2, 2)),
         tf.keras.layers.Dropout(0.25),
         tf.keras.layers.Flatten(),

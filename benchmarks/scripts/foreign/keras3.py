@@ -22,8 +22,8 @@ ds = tfhet.distribute(ds, steps_per_epoch=EXAMPLES // BATCH)  # the one line
 
 inputs = keras.Input([32, 32, 3])
 found = keras.layers.Rescaling(1 / 255)(inputs)
-found = keras.layers.Conv2D(16, 3, activation="relu")(found)
-found = keras.layers.GlobalAveragePooling2D()(keras.layers.Conv2D(32, 3, activation="relu")(found))
+found = keras.layers.Conv2D(48, 3, activation="relu")(found)
+found = keras.layers.GlobalAveragePooling2D()(keras.layers.Conv2D(48, 3, activation="relu")(found))
 model = keras.Model(inputs, keras.layers.Dense(10)(found))
 schedule = keras.optimizers.schedules.CosineDecay(0.01, 3 * EXAMPLES // BATCH)
 model.compile(keras.optimizers.SGD(schedule), keras.losses.SparseCategoricalCrossentropy(from_logits=True))

@@ -34,8 +34,8 @@ validation = validation.map(lambda images, labels: (tf.cast(images, tf.float32) 
 
 model = tf.keras.Sequential(
     [
-        tf.keras.layers.Conv2D(32, 3, activation="relu"),
-        tf.keras.layers.Conv2D(32, 3, activation="relu"),
+        tf.keras.layers.Conv2D(48, 3, activation="relu"),
+        tf.keras.layers.Conv2D(48, 3, activation="relu"),
         tf.keras.layers.MaxPooling2D(),
         tf.keras.layers.Flatten(),
         tf.keras.layers.Dense(10, activation="softmax"),

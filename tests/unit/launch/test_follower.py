@@ -30,7 +30,7 @@ def test_the_order_to_start_is_understood(assignment_of, message):
         ({**START, "plane": None}, "start: plane is an object, not None"),
         (
             {**START, "plane": {**SERVICE, "native": "tone"}},
-            "start: tf.data service: native must be names of compiled ops, got 'tone'",
+            "start: tf.data service: order: native is a list of texts, not 'tone'",
         ),
         ({**START, "strategy": {"port": 1}}, "start: no address or interface of a rendezvous: dict"),
         ({**START, "strategy": {**RING, "port": -1}}, "start: no port of a rendezvous: dict"),
