@@ -204,6 +204,7 @@ SPEAKS: dict[str, dict[str, Any]] = {
         "steps_per_epoch": script(", steps_per_epoch=3"),
         "saving": script("if hvd.rank() == 0:", "if True:"),
         "Python in the data set": script("lambda x: flip(x)", "lambda x: tf.py_function(abs, [x], tf.int64)"),
+        "Keras layers in map": script("lambda x: flip(x)", "lambda x: tf.keras.layers.RandomFlip()(x)"),
     },
 }
 RULES = [(subject.section, rule) for subject in SUBJECTS for rule in subject.rules]

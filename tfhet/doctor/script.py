@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tfhet.doctor.rule import RuleAnswer, Subject, limited, ok, wrong
 from tfhet.errors import UsageError
 
+MAPPED = ("map", "interleave", "flat_map", "filter")
+"""Methods of a data set that take a function."""
 PYTHON_CODE = ("py_function", "numpy_function", "py_func", "from_generator")
 SAVES = ("save", "save_weights", "save_model", "ModelCheckpoint", "BackupAndRestore")
 EXCHANGES = ("DistributedOptimizer", "DistributedGradientTape", "PartialDistributedGradientTape", "allreduce")
@@ -30,6 +32,8 @@ class Call:
     arguments: int
     is_rank_dependent: bool
     """Whether it is under an `if` that asks for the rank."""
+    is_mapped: bool
+    """Whether it is in a function that a data set maps."""
 
     @property
     def last(self) -> str:
@@ -69,7 +73,8 @@ def parse(text: str, path: str) -> ScriptFacts:
     except (SyntaxError, ValueError, RecursionError) as error:
         return ScriptFacts(path, error=str(error))
     names = dict(_imported(tree))
-    return ScriptFacts(path, tuple(_calls(tree, names)), frozenset(names.values()))
+    reader = _Reader(names, _mapped_functions(tree))
+    return ScriptFacts(path, tuple(reader.calls(tree)), frozenset(names.values()))
 
 
 def _imported(tree: ast.AST) -> Iterator[tuple[str, str]]:
@@ -85,23 +90,45 @@ def _imported(tree: ast.AST) -> Iterator[tuple[str, str]]:
                 yield each.asname or each.name, f"{node.module}.{each.name}"
 
 
-def _calls(node: ast.AST, names: Mapping[str, str], by_rank: bool = False) -> Iterator[Call]:
-    """Yields the calls below a node. names: full name by local name. by_rank: under an `if` that asks for the rank."""
-    if isinstance(node, ast.Call):
+def _is_map(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in MAPPED
+
+
+def _mapped_functions(tree: ast.AST) -> set[str]:
+    """Returns the names of functions that are given to a data set's `map` and the like."""
+    maps = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and _is_map(node))
+    return {argument.id for node in maps for argument in node.args if isinstance(argument, ast.Name)}
+
+
+@dataclass(frozen=True)
+class _Reader:
+    names: dict[str, str]
+    """Full name by local name."""
+    mapped: set[str]
+
+    def calls(self, node: ast.AST, by_rank: bool = False, inside: bool = False) -> Iterator[Call]:
+        """Yields the calls below a node. by_rank: under an `if` that asks for the rank; inside: a mapped function."""
+        if isinstance(node, ast.Call):
+            yield self._call(node, by_rank, inside)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            inside = inside or node.name in self.mapped
+        test = node.test if isinstance(node, (ast.If, ast.IfExp)) else None
+        asks = test is not None and "rank" in ast.unparse(test)
+        for child in ast.iter_child_nodes(node):
+            value = child.value if isinstance(child, ast.keyword) else child
+            is_mapped = inside or (_is_map(node) and isinstance(value, ast.Lambda))
+            yield from self.calls(child, by_rank or (asks and child is not test), is_mapped)
+
+    def _call(self, node: ast.Call, by_rank: bool, inside: bool) -> Call:
         keywords = frozenset(keyword.arg or "**" for keyword in node.keywords)
-        yield Call(_name(node.func, names), node.lineno, keywords, len(node.args), by_rank)
-    test = node.test if isinstance(node, (ast.If, ast.IfExp)) else None
-    asks = test is not None and "rank" in ast.unparse(test)
-    for child in ast.iter_child_nodes(node):
-        yield from _calls(child, names, by_rank or (asks and child is not test))
+        return Call(self._name(node.func), node.lineno, keywords, len(node.args), by_rank, inside)
 
-
-def _name(node: ast.expr, names: Mapping[str, str]) -> str:
-    if isinstance(node, ast.Name):
-        return names.get(node.id, node.id)
-    if isinstance(node, ast.Attribute):
-        return f"{_name(node.value, names)}.{node.attr}"
-    return f"{_name(node.func, names)}()" if isinstance(node, ast.Call) else "?"
+    def _name(self, node: ast.expr) -> str:
+        if isinstance(node, ast.Name):
+            return self.names.get(node.id, node.id)
+        if isinstance(node, ast.Attribute):
+            return f"{self._name(node.value)}.{node.attr}"
+        return f"{self._name(node.func)}()" if isinstance(node, ast.Call) else "?"
 
 
 SCRIPT: Subject[ScriptFacts] = Subject("script")
@@ -189,6 +216,13 @@ def python_code(facts: ScriptFacts) -> RuleAnswer:
     calls = facts.named(*PYTHON_CODE)
     what = "write it with TensorFlow operations, or move it after tfhet.distribute"
     return limited(f"{_names(calls)} ({_lines(calls)})", what, when=calls, otherwise="none")
+
+
+@_text_rule("Keras layers in map", "a function that is traced twice cannot make variables")
+def layers(facts: ScriptFacts) -> RuleAnswer:
+    calls = [call for call in facts.calls if call.is_mapped and call.last.startswith("Random") and "keras" in call.name]
+    found = f"{_names(calls)} is made in a mapped function ({_lines(calls)}), which raises ValueError"
+    return wrong(found, "make the layer once, outside of it", when=calls, otherwise="none is made in a mapped function")
 
 
 def _distributes(facts: ScriptFacts) -> list[Call]:

@@ -29,6 +29,19 @@ def test_what_stands_under_a_question_for_the_rank_depends_on_it():
     assert calls("callbacks = [checkpoint()] if rank == 0 else []")["checkpoint"].is_rank_dependent
 
 
+@pytest.mark.parametrize(
+    ("text", "inside"),
+    [
+        ("ds.map(lambda x: layer(x))", True),
+        ("def one(x):\n    return layer(x)\nds = ds.map(one, num_parallel_calls=2)", True),
+        ("made = layer(3)\nds.map(lambda x: made(x))", False),
+        ("ds.map(made(layer(3)))", False),
+    ],
+)
+def test_what_stands_in_a_mapped_function_is_inside(text, inside):
+    assert calls(text)["layer"].is_mapped is inside
+
+
 def test_keywords_of_a_call_are_kept_and_a_star_may_hide_others():
     fit = calls("model.fit(ds, epochs=2, **others)")["fit"]
     assert fit.keywords == {"epochs", "**"} and fit.arguments == 1

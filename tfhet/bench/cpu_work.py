@@ -1,4 +1,4 @@
-"""The work by which processors are compared: `python -m benchmarks.cpu.work` does it when a request asks for it.
+"""The work by which processors are compared: `python -m tfhet.bench.cpu_work` does it when a request asks for it.
 
 It is what an input pipeline does to images, in plain numpy on one thread: a maximum over neighbours, sums of integers,
 a look-up, a copy in another order; no matrix products, whose speed is that of a library. It must never change, because

@@ -1,6 +1,6 @@
-"""`benchmarks.cpu`: how fast a vCPU of this machine is, against one of the reference machine.
+"""`tfhet bench cpu`: how fast a vCPU of this machine is, against one of the reference machine.
 
-Processes with one thread each do the same work (work.py): one of them alone, then as many as there are vCPUs, in
+Processes with one thread each do the same work (cpu_work.py): one of them alone, then as many as there are vCPUs, in
 turns. Two vCPUs are mostly two threads of one core, and all share caches and memory: with all of them busy, which is
 how an input pipeline finds them, each is slower. CPU time is compared, which other programs hardly change.
 """
@@ -13,10 +13,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks.cpu import work
 from tfhet.arguments import check_positive
-from tfhet.bench import Suite, in_rounds
+from tfhet.bench import cpu_work
 from tfhet.bench.child_process import AnsweringProcess
+from tfhet.bench.harness import in_rounds
+from tfhet.bench.suite import Suite
 from tfhet.cluster import environment
 from tfhet.errors import TfhetError, UsageError
 from tfhet.events import Observer
@@ -27,7 +28,7 @@ ALONE = ".alone"
 """Suffix of a figure's name for one busy vCPU; without it all of them are busy."""
 WORDS = {"": "all", ALONE: "alone"}
 """The two ways in a record's details, by suffix."""
-REFERENCE = Path(__file__).parents[2] / "results" / "cpu.json"
+REFERENCE = Path(__file__).parent / "cpu_reference.json"
 """The record of the reference machine."""
 PASSES = 100
 LEAST_SHARE = 0.9
@@ -59,27 +60,31 @@ def turn(processes: Sequence[AnsweringProcess], passes: int) -> Turn:
         process.request({"passes": passes})
     answers = [process.answer() for process in processes]
     for answer in answers:
-        if answer["checksum"] != work.CHECKSUM:
+        if answer["checksum"] != cpu_work.CHECKSUM:
             made = answer["checksum"]
-            raise TfhetError(f"the work made {made}, not {work.CHECKSUM}: report it with numpy's version")
+            raise TfhetError(f"the work made {made}, not {cpu_work.CHECKSUM}: report it with numpy's version")
     return Turn(tuple(answer["cpu_s"] for answer in answers), max(answer["wall_s"] for answer in answers))
 
 
-def figures_of(taken: Mapping[str, Sequence[Turn]], passes: int, reference: Record) -> dict[str, Figure]:
+def figures_of(taken: Mapping[str, Sequence[Turn]], passes: int, reference: Record | None) -> dict[str, Figure]:
     """Returns the cost of a pass, and how many times faster it is than on the reference machine, by suffix."""
     costs = {key: [each.pass_ms(passes) for each in turns] for key, turns in taken.items()}
-    speeds, against = {}, f"a vCPU of {reference.machine.get('cpu', 'the reference')}"
-    for key, values in costs.items():
-        base = reference.figures[f"{PASS_MS}{key}"].value
-        speeds[f"{SPEED}{key}"] = Figure.of([base / value for value in values], unit="x", against=against)
+    speeds = {}
+    if reference is not None:
+        against = f"a vCPU of {reference.machine.get('cpu', 'the reference')}"
+        for key, values in costs.items():
+            base = reference.figures[f"{PASS_MS}{key}"].value
+            speeds[f"{SPEED}{key}"] = Figure.of([base / value for value in values], unit="x", against=against)
     return speeds | {f"{PASS_MS}{key}": Figure.of(values, unit="ms") for key, values in costs.items()}
 
 
-def _reference(path: Path | None) -> Record:
+def _reference(path: Path | None) -> Record | None:
     """Reads the reference. Raises UsageError for a record of another suite."""
+    if path is None and not REFERENCE.is_file():
+        return None
     record = Record.read(path or REFERENCE)
     if not {PASS_MS, PASS_MS + ALONE} <= record.figures.keys():
-        raise UsageError(f"--reference {path}: a record of {record.name}, not of `benchmarks.cpu`")
+        raise UsageError(f"--reference {path}: a record of {record.name}, not of `tfhet bench cpu`")
     return record
 
 
@@ -88,7 +93,7 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
     reference = _reference(options.reference)
     count = options.processes or int(machine()["cores_usable"])
     with contextlib.ExitStack() as stack:
-        started = (AnsweringProcess.of_module("benchmarks.cpu.work", env=environment()) for _ in range(count))
+        started = (AnsweringProcess.of_module("tfhet.bench.cpu_work", env=environment()) for _ in range(count))
         processes = [stack.enter_context(process) for process in started]
         found = in_rounds(
             {
@@ -106,23 +111,26 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
         "passes": options.passes,
         "shares": {WORDS[key]: [each.share for each in turns] for key, turns in taken.items()},
         "turns": {WORDS[key]: [asdict(each) for each in turns] for key, turns in taken.items()},
-        "reference": {"machine": reference.machine, "created": reference.created},
+        "reference": None if reference is None else {"machine": reference.machine, "created": reference.created},
     }
     return Record.of("cpu", figures_of(taken, options.passes, reference), details=details, command=command)
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--reference", type=Path, metavar="FILE", help="a record of this suite (default: results/cpu.json)")
+    add("--reference", type=Path, metavar="FILE", help="a record of this suite (default: the package's)")
     add("--processes", type=int, metavar="N", help="number of processes (default: one for each vCPU)")
     add("--passes", type=int, default=PASSES, metavar="N", help="passes of a measurement (default %(default)s)")
 
 
 def _notes(record: Record) -> list[str]:
+    notes = []
+    if SPEED not in record.figures:
+        notes.append("no reference: this record can be one, for --reference on another machine")
     share = median(record.details["shares"]["all"])
-    if share >= LEAST_SHARE:
-        return []
-    return [f"the processes had a CPU {share:.0%} of the time: others run here, or a quota holds them"]
+    if share < LEAST_SHARE:
+        notes.append(f"the processes had a CPU {share:.0%} of the time: others run here, or a quota holds them")
+    return notes
 
 
 SUITE = Suite(

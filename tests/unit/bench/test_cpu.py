@@ -1,4 +1,4 @@
-"""The same work everywhere, and how it becomes a speed."""
+"""bench/cpu.py and cpu_work.py: the same work everywhere, and how it becomes a speed."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import psutil
 import pytest
 from fake_clock import FakeClock
 
-from benchmarks.cpu import suite as cpu
-from benchmarks.cpu import work
-from benchmarks.cpu.suite import ALONE, PASS_MS, SPEED, SUITE, Turn
+from tfhet.bench import cpu, cpu_work
+from tfhet.bench.cpu import ALONE, PASS_MS, SPEED, SUITE, Turn
 from tfhet.errors import TfhetError, UsageError
 from tfhet.events import Event
 from tfhet.record import Figure, Record
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def options(**given: object) -> argparse.Namespace:
@@ -32,7 +33,7 @@ def record(pass_ms: float, alone_ms: float, share: float = 1.0) -> Record:
 class Process:
     """Answers at once."""
 
-    def __init__(self, cpu_s: float, wall_s: float, checksum: int = work.CHECKSUM):
+    def __init__(self, cpu_s: float, wall_s: float, checksum: int = cpu_work.CHECKSUM):
         self.requests: list[dict] = []
         self._answer = {"cpu_s": cpu_s, "wall_s": wall_s, "checksum": checksum}
 
@@ -44,19 +45,19 @@ class Process:
 
 
 def test_a_pass_is_the_same_work_everywhere():
-    batch = work.images()
+    batch = cpu_work.images()
     assert batch.shape == (64, 128, 128, 3) and batch.dtype == np.uint8
     assert 126.5 < batch.mean() < 128.5 and np.unique(batch).size == 256
     before = batch.copy()
-    assert work.one_pass(batch) == work.CHECKSUM == work.one_pass(batch)
+    assert cpu_work.one_pass(batch) == cpu_work.CHECKSUM == cpu_work.one_pass(batch)
     assert (batch == before).all()
 
 
 def test_so_many_passes_are_done_as_were_asked_for(monkeypatch):
     clock, done = FakeClock(), []
-    monkeypatch.setattr(work, "one_pass", lambda batch: done.append(batch) or clock.sleep(0.5) or 7)
+    monkeypatch.setattr(cpu_work, "one_pass", lambda batch: done.append(batch) or clock.sleep(0.5) or 7)
     batch = np.zeros(1)
-    assert work.answer(batch, {"passes": 3}, clock) == {"cpu_s": 1.5, "wall_s": 1.5, "checksum": 7}
+    assert cpu_work.answer(batch, {"passes": 3}, clock) == {"cpu_s": 1.5, "wall_s": 1.5, "checksum": 7}
     assert len(done) == 3
 
 
@@ -81,6 +82,12 @@ def test_a_machine_that_takes_half_the_time_is_twice_as_fast():
     assert figures[SPEED].against == "a vCPU of Z80" and figures[SPEED].unit == "x"
 
 
+def test_without_a_reference_there_is_no_speed_and_that_is_said():
+    figures = cpu.figures_of({"": [Turn((1.0,), 1.0)], ALONE: [Turn((1.0,), 1.0)]}, 100, None)
+    assert set(figures) == {PASS_MS, PASS_MS + ALONE}
+    assert any("no reference" in note for note in SUITE.notes(record(1.0, 1.0)))
+
+
 def test_processes_that_were_kept_from_their_cpus_are_told():
     assert any("had a CPU 50% of the time" in note for note in SUITE.notes(record(1.0, 1.0, share=0.5)))
     assert not any("had a CPU" in note for note in SUITE.notes(record(1.0, 1.0)))
@@ -93,14 +100,14 @@ def test_real_processes_do_the_work_and_are_gone_afterwards(tmp_path: Path):
     assert made.figures[SPEED].n == 2 and made.figures[SPEED].value > 0
     assert [len(each["cpu_s"]) for each in made.details["turns"]["all"]] == [2, 2]
     assert len(events) == 6
-    assert not [child for child in psutil.Process().children() if "benchmarks.cpu.work" in " ".join(child.cmdline())]
+    assert not [child for child in psutil.Process().children() if "cpu_work" in " ".join(child.cmdline())]
 
 
 def test_the_processes_end_with_an_error_too(monkeypatch):
-    monkeypatch.setattr(work, "CHECKSUM", 3)
+    monkeypatch.setattr(cpu_work, "CHECKSUM", 3)
     with pytest.raises(TfhetError, match="the work made"):
         cpu._run(options(processes=1, passes=1), lambda event: None, ("tfhet",))
-    assert not [child for child in psutil.Process().children() if "benchmarks.cpu.work" in " ".join(child.cmdline())]
+    assert not [child for child in psutil.Process().children() if "cpu_work" in " ".join(child.cmdline())]
 
 
 @pytest.mark.parametrize("wrong", [{"passes": 0}, {"processes": 0}])
@@ -111,9 +118,13 @@ def test_nothing_is_not_measured(wrong):
 
 def test_a_record_of_another_suite_is_no_reference(tmp_path: Path):
     Record("limits", {}).write(tmp_path / "limits.json")
-    with pytest.raises(UsageError, match="a record of limits, not of `benchmarks.cpu`"):
+    with pytest.raises(UsageError, match="a record of limits, not of `tfhet bench cpu`"):
         cpu._run(options(reference=tmp_path / "limits.json"), lambda event: None, ("tfhet",))
 
 
-def test_the_reference_is_the_record_that_is_committed():
-    assert cpu._reference(None) == Record.read(cpu.REFERENCE)
+def test_the_packages_reference_is_the_record_that_is_committed():
+    committed = ROOT / "results" / "cpu.json"
+    assert cpu.REFERENCE.is_file() == committed.is_file()
+    if committed.is_file():
+        assert cpu.REFERENCE.read_text() == committed.read_text(), "copy results/cpu.json"
+        assert cpu._reference(None) == Record.read(committed)
