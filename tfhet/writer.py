@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections import deque
@@ -25,7 +26,7 @@ class Writer(Generic[T]):
     """Hands entries to `write` one by one, in their order, from a daemon thread.
 
     write: may block and may raise an error, which loses the entry. on_dropped: makes the entry that is written in the
-    place of dropped ones, of their number; without it they are only counted. gather: merges the entries that come
+    place of dropped ones, of their number; without it nothing tells of them. gather: merges the entries that come
     within GATHER_S; without it none waits for another one.
     """
 
@@ -37,8 +38,6 @@ class Writer(Generic[T]):
         most: int = MOST,
         gather: Callable[[Sequence[T]], Iterable[T]] | None = None,
     ):
-        self.dropped = 0
-        """Number of entries that were never written, because too many waited or because `write` failed."""
         self._write, self._on_dropped, self._most, self._gather = write, on_dropped, most, gather
         self._waiting: deque[T] = deque()
         self._unsaid = 0
@@ -50,8 +49,6 @@ class Writer(Generic[T]):
     def put(self, entry: T) -> None:
         """Adds an entry; returns at once. After `close` it is dropped."""
         with self._changed:
-            if self._is_closing or len(self._waiting) == self._most:
-                self.dropped += 1
             if self._is_closing:
                 return
             if len(self._waiting) == self._most:
@@ -78,7 +75,6 @@ class Writer(Generic[T]):
         done = self.flush(limit_s)
         with self._changed:
             self._is_closing = True
-            self.dropped += len(self._waiting)
             self._waiting.clear()
             self._changed.notify_all()
         if done:
@@ -100,11 +96,8 @@ class Writer(Generic[T]):
                     entries.insert(0, self._on_dropped(self._unsaid))
                 self._unsaid, self._is_busy = 0, True
             for entry in entries if self._gather is None else self._gather(entries):
-                try:
+                with contextlib.suppress(Exception):  # the thread goes on
                     self._write(entry)
-                except Exception:  # noqa: BLE001  the thread goes on
-                    with self._changed:
-                        self.dropped += 1
 
     def _gathered(self) -> list[T]:
         """Takes all that waits, once GATHER_S are over, much waits, or the end must not wait."""

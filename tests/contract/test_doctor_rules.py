@@ -37,7 +37,6 @@ HOST = HostFacts(
     busy_ports=(),
     name="algo-1",
     addresses=("10.0.0.1",),
-    preloaded="/usr/lib/libtcmalloc_minimal.so.4",
     proxies=(),
 )
 VERSIONS = {
@@ -122,9 +121,9 @@ def versions(**changed: str) -> Mapping[str, str]:
 
 
 def _known() -> dict[str, Any]:
-    from tfhet.catalogue import instance
+    from tfhet.catalogue import default
 
-    return {name: instance(name) for name in ("ml.c5.xlarge", "ml.p3.8xlarge")}
+    return {name: default().instance(name) for name in ("ml.c5.xlarge", "ml.p3.8xlarge")}
 
 
 KNOWN = _known()
@@ -145,7 +144,6 @@ SPEAKS: dict[str, dict[str, Any]] = {
         "NUMA": hosts(numa_nodes=2),
         "memory": hosts(memory_bytes=2 * GIB),
         "free memory": hosts(memory_free_bytes=GIB),
-        "allocator": hosts(preloaded=""),
         "GPUs": hosts(gpus_usable=0),
         "open files": hosts(open_files=1024),
         "/dev/shm": hosts(shm_bytes=64 * MIB),

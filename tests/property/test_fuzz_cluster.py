@@ -61,7 +61,7 @@ JOB = {
 }
 PORTS = {"control": 16000, "dispatcher": 6000, "workers": [6001, 6002]}
 ADDRESSES = {"algo-1": "10.0.0.1", "algo-2": "algo-2.internal"}
-RANKS = ("OMPI_COMM_WORLD_", "HOROVOD_", "PMI_")
+RANKS = ("OMPI_COMM_WORLD_", "HOROVOD_")
 
 CLUSTER = {
     "name": "demo",

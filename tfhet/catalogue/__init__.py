@@ -2,9 +2,10 @@
 
 from tfhet import catalogue
 
-catalogue.instance("ml.g5.xlarge").vcpus                    # 4
-catalogue.price("c5.18xlarge", "us-east-1")                 # a Price, or None where none is known
-catalogue.default().common_market(["ml.g5.xlarge", "ml.c5.large"])
+known = catalogue.default()
+known.instance("ml.g5.xlarge").vcpus                    # 4
+known.price("c5.18xlarge", "us-east-1")                 # a Price, or None where none is known
+known.common_market(["ml.g5.xlarge", "ml.c5.large"])
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from typing import TYPE_CHECKING
 from tfhet import lazy
 
 if TYPE_CHECKING:
-    from tfhet.catalogue.catalogue import AWS_POST, REGION, Catalogue, default, instance, price, shipped
+    from tfhet.catalogue.catalogue import AWS_POST, REGION, Catalogue, default, shipped
     from tfhet.catalogue.instance_type import EC2, MARKETS, TRAINING, Instance, InstanceGroup, Price
-    from tfhet.catalogue.node import NAME, REGION_NAME, Kind, Node, matching, number, one_of, read_text, whole
+    from tfhet.catalogue.node import NAME, REGION_NAME, Kind, Node, matching, named, number, one_of, read_text, whole
     from tfhet.catalogue.price_list import refresh
 
 __all__ = ["AWS_POST", "EC2", "MARKETS", "NAME", "REGION", "REGION_NAME", "TRAINING", "Catalogue", "Instance"]
-__all__ += ["InstanceGroup", "Kind", "Node", "Price", "default", "instance", "matching", "number", "one_of"]
-__all__ += ["price", "read_text", "refresh", "shipped", "whole"]
+__all__ += ["InstanceGroup", "Kind", "Node", "Price", "default", "matching", "named", "number", "one_of"]
+__all__ += ["read_text", "refresh", "shipped", "whole"]
 
 lazy.names_on_demand(__name__)

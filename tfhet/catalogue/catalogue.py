@@ -115,13 +115,3 @@ def refreshed_path(region: str) -> Path:
 def own_path() -> Path:
     """Path of the user's own catalogue file, which need not exist."""
     return config_dir(environment()) / "catalogue.yaml"
-
-
-def instance(name: str) -> Instance:
-    """`Catalogue.instance` of the default catalogue."""
-    return default().instance(name)
-
-
-def price(name: str, region: str = REGION, market: str | None = None) -> Price | None:
-    """`Catalogue.price` of the default catalogue."""
-    return default().price(name, region, market)

@@ -18,7 +18,7 @@ def _words(text: str) -> str:
     return text
 
 
-_POSITIVE = Kind(number(1e-6, 1e6).parse, "a number above 0, up to a million")
+_POSITIVE = number(1e-6, 1e6, "a number above 0, up to a million")
 _WORDS = Kind(_words, "1 to 200 characters on one line")
 _TYPE = {
     "vcpus": whole(1, 1_000_000),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,30 +34,38 @@ def matching(pattern: str, wanted: str, most: int | None = None) -> Kind:
     return Kind(parse, wanted if most is None else f"{wanted}, at most {most} characters")
 
 
+def named(known: Mapping[str, Any], wanted: str = "") -> Kind:
+    """The values of `known`, by their names."""
+
+    def parse(text: str) -> Any:
+        if text not in known:
+            raise ValueError
+        return known[text]
+
+    return Kind(parse, wanted or f"one of {', '.join(known)}")
+
+
 def one_of(words: Sequence[str]) -> Kind:
-    return matching("|".join(map(re.escape, words)), f"one of {', '.join(words)}")
+    return named({word: word for word in words})
 
 
 def whole(low: int, high: int, what: str = "a whole number") -> Kind:
     """A whole number, ends included."""
-
-    def parse(text: str) -> int:
-        if not low <= int(text) <= high:
-            raise ValueError
-        return int(text)
-
-    return Kind(parse, f"{what} from {low} to {high}")
+    return _between(int, low, high, f"{what} from {low} to {high}")
 
 
-def number(low: float, high: float) -> Kind:
+def number(low: float, high: float, wanted: str = "") -> Kind:
     """A number, ends included."""
+    return _between(float, low, high, wanted or f"a number from {low:g} to {high:g}")
 
+
+def _between(kind: Callable[[str], float], low: float, high: float, wanted: str) -> Kind:
     def parse(text: str) -> float:
-        if not low <= float(text) <= high:
+        if not low <= (value := kind(text)) <= high:
             raise ValueError
-        return float(text)
+        return value
 
-    return Kind(parse, f"a number from {low:g} to {high:g}")
+    return Kind(parse, wanted)
 
 
 NAME = matching(r"[A-Za-z0-9][A-Za-z0-9._-]*", "a name of letters, digits, '.', '_' and '-'", 64)
@@ -105,7 +113,7 @@ class Node:
         given = shown(self.at.value) if isinstance(self.at, yaml.ScalarNode) else "not a single value"
         raise self.refused(f"{kind.wanted}; it is {given}")
 
-    def values(self, kinds: dict[str, Kind], needed: Sequence[str] = ()) -> dict[str, Any]:
+    def values(self, kinds: Mapping[str, Kind], needed: Sequence[str] = ()) -> dict[str, Any]:
         """Returns the single values of a mapping by name. Raises UsageError for other names, and for missing ones."""
         parts = self.mapping(tuple(kinds), needed)
         return {name: part.value(kinds[name]) for name, part in parts.items()}

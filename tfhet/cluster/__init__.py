@@ -6,7 +6,7 @@ from tfhet.cluster.address import busy, check_free, claim, free_ports, resolve
 from tfhet.cluster.environment import environment, job_name
 from tfhet.cluster.identity import HOMOGENEOUS_GROUP, Cluster, Group, Identity, identify
 from tfhet.cluster.paths import HostPaths, cache_dir, code_dir, config_dir, host_paths
-from tfhet.cluster.place import RANK_VARIABLES, Place, Rank, env_number
+from tfhet.cluster.place import RANK_VARIABLES, Place, Rank
 from tfhet.cluster.ports import CONTROL_PORT, PortRange, Ports
 from tfhet.cluster.role import DATA, DATA_GROUP, DNN, DNN_GROUP, ROLES, Role, Roles, roles
 
@@ -14,6 +14,6 @@ from tfhet.cluster.role import DATA, DATA_GROUP, DNN, DNN_GROUP, ROLES, Role, Ro
 __all__ = [
     "CONTROL_PORT", "DATA", "DATA_GROUP", "DNN", "DNN_GROUP", "HOMOGENEOUS_GROUP", "RANK_VARIABLES", "ROLES", "Cluster",
     "Group", "HostPaths", "Identity", "Place", "PortRange", "Ports", "Rank", "Role", "Roles", "busy", "cache_dir",
-    "check_free", "claim", "code_dir", "config_dir", "env_number", "environment", "free_ports",
+    "check_free", "claim", "code_dir", "config_dir", "environment", "free_ports",
     "host_paths", "identify", "job_name", "resolve", "roles",
 ]

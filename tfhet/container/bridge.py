@@ -29,7 +29,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tfhet.container import delay
-from tfhet.container.cable import GROUP, IP_BATCH, Cable, check_delay, has_netem, neighbours
+from tfhet.container.cable import GROUP, IP_BATCH, Cable, has_netem, neighbours
 from tfhet.container.netns import NetworkNamespace
 from tfhet.errors import UsageError
 
@@ -61,11 +61,8 @@ class Partitions(abc.ABC):
         self._aim()
 
     def heal(self, hosts: Iterable[str], way: str = "") -> None:
-        """Takes one cut of exactly these hosts back. Raises UsageError where there is none."""
-        made = Partition(frozenset(hosts), way)
-        if made not in self._cuts:
-            raise UsageError(f"nothing to heal: {', '.join(sorted(made.hosts))} was not cut off")
-        self._cuts.remove(made)
+        """Takes one cut of exactly these hosts back. Raises ValueError where there is none."""
+        self._cuts.remove(Partition(frozenset(hosts), way))
         self._aim()
 
     def holds(self, sender: str, receiver: str) -> bool:
@@ -80,8 +77,8 @@ class Partitions(abc.ABC):
 class Bridge(Partitions):
     """A network. Hosts are attached to it, and faults done to them, by name.
 
-    Every call takes some milliseconds, and raises UsageError for wrong use and for a tool that is missing, TfhetError
-    with the command and its message where one fails.
+    Every call takes some milliseconds, and raises UsageError for wrong use, TfhetError with the command and its message
+    where one fails.
     """
 
     def __init__(self, tag: str, subnet: str = SUBNET):
@@ -134,7 +131,6 @@ class Bridge(Partitions):
         The kernel's netem does it, or a delay line (`delay.py`) on a kernel without netem.
         """
         cable = self._cable(host)
-        check_delay(delay_s)
         if self._has_netem():
             cable.reshape(delay_s=delay_s)
         else:

@@ -87,10 +87,6 @@ class Cgroup:
     def create(cls, name: str, trees: Sequence[Hierarchy] | None = None, files: Files = FILES) -> Cgroup:
         """A new group without limits. Raises UsageError where this process cannot make one."""
         trees = hierarchies() if trees is None else trees
-        if not trees:
-            raise UsageError(
-                "no cgroup is mounted here: mount one (mount -t cgroup2 none /sys/fs/cgroup), or use --hosts process"
-            )
         cgroup = cls(name, trees, files)
         for folder in cgroup.folders:
             raise UsageError(f"cgroup {folder} is there already: the process that made it has not removed it")

@@ -17,33 +17,25 @@ from tfhet.errors import TfhetError, UsageError
 from tfhet.native import compiler
 
 TOOL_LIMIT_S, BUILD_LIMIT_S = 20.0, 120.0
-PACKAGES = {"ip": "iproute2", "tc": "iproute2", "nft": "nftables", "nsenter": "util-linux", "unshare": "util-linux"}
-"""Debian's package of each tool."""
 
 
 def run(words: Sequence[str], text: str = "", *, before: Sequence[str] = (), **options: Any) -> str:
     """Runs a command with `text` as its input and returns what it prints.
 
-    before: words of a command that runs this one, such as nsenter's. options: of `subprocess.run`. Raises UsageError
-    where the command is not installed, TfhetError where it fails or takes longer than TOOL_LIMIT_S.
+    before: words of a command that runs this one, such as nsenter's. options: of `subprocess.run`. Raises TfhetError
+    where the command is not installed (`kernel.require` says so before), fails, or takes longer than TOOL_LIMIT_S.
     """
     command = " ".join(words)
     options = {"timeout": TOOL_LIMIT_S, "errors": "replace", **options}
     try:
         done = subprocess.run([*before, *words], input=text, capture_output=True, text=True, **options)
-    except FileNotFoundError as error:
-        raise _not_installed(str(error.filename)) from None
+    except OSError as error:
+        raise TfhetError(f"`{command}` cannot be run: {error}") from None
     except subprocess.TimeoutExpired:
         raise TfhetError(f"`{command}` did not end within {options['timeout']:g} s") from None
-    if done.returncode == 127 and before:  # nsenter found no such command
-        raise _not_installed(words[0])
     if done.returncode:
         raise TfhetError(f"`{command}` failed: {_reason(done.stderr or done.stdout, text)}")
     return done.stdout
-
-
-def _not_installed(name: str) -> UsageError:
-    return UsageError(f"{name} is not installed (Debian: {PACKAGES.get(name, name)})")
 
 
 def _reason(message: str, text: str) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 
 from tfhet import arguments
-from tfhet.catalogue import Instance, instance
+from tfhet.catalogue import Instance, default
 from tfhet.cluster import Cluster, Group, Identity, PortRange, Ports, roles
 from tfhet.doctor.rule import RuleAnswer, Subject, limited, ok, wrong
 from tfhet.errors import ClusterError, UsageError
@@ -73,10 +73,10 @@ def look(name: str) -> ClusterFacts:
         (settings, rest), refused = LaunchSettings.parse(cluster.arguments()), ""
     except UsageError as error:
         settings, rest, refused = LaunchSettings(), [], str(error)
-    types, unknown_types = {}, {}
+    types, unknown_types, known = {}, {}, default()
     for group in cluster.groups.values():
         try:
-            types[group.instance_type] = instance(group.instance_type)
+            types[group.instance_type] = known.instance(group.instance_type)
         except UsageError as error:
             unknown_types[group.instance_type] = str(error)
     return ClusterFacts(

@@ -48,8 +48,6 @@ class HostFacts:
     name: str
     addresses: tuple[str, ...]
     """IPv4 addresses of the name; () where it cannot be resolved."""
-    preloaded: str
-    """`LD_PRELOAD`."""
     proxies: tuple[str, ...]
     """Variables that send gRPC through a proxy."""
 
@@ -77,7 +75,6 @@ def look(env: Mapping[str, str], gpus_usable: int, directory: Path | None = None
         busy_ports=_busy(PORTS),
         name=socket.gethostname(),
         addresses=_addresses(socket.gethostname()),
-        preloaded=env.get("LD_PRELOAD", ""),
         proxies=tuple(name for name in _PROXIES if env.get(name)),
     )
 
@@ -163,13 +160,6 @@ def memory(host: HostFacts) -> RuleAnswer:
 def free_memory(host: HostFacts) -> RuleAnswer:
     what = "end other programs that use memory; otherwise the kernel may kill a process of the job"
     return limited(f"{host.memory_free_bytes / GIB:.1f} GiB", what, when=host.memory_free_bytes < 2 * GIB)
-
-
-@MACHINE.rule("allocator", "large batches take fresh pages; freed memory stays taken", "tensorflow/tensorflow#44176")
-def allocator(host: HostFacts) -> RuleAnswer:
-    fast = next((name for name in ("tcmalloc", "jemalloc", "mimalloc") if name in host.preloaded), "")
-    what = "try LD_PRELOAD=libtcmalloc_minimal.so.4 (Debian: apt-get install libtcmalloc-minimal4)"
-    return limited("the C library's", what, when=not fast, otherwise=fast)
 
 
 @MACHINE.rule("GPUs", "training runs on them; a simulated cluster can emulate an accelerator")

@@ -42,8 +42,8 @@ FLAGS = (
     "-Wall",
     "-Wno-unknown-pragmas",
 )
-LINKED: Mapping[str, tuple[str, str]] = {"jpeg": ("jpeglib.h", "-ljpeg")}
-"""Libraries that a kernel needs beside TensorFlow: the header that must exist, and the flag that links it."""
+LINKED: Mapping[str, str] = {"jpeg": "-ljpeg"}
+"""The flag that links the library that a kernel needs beside TensorFlow (Debian: libjpeg-dev)."""
 BUILD_LIMIT_S = 300.0
 """Maximum time of one build, and of waiting for another process's build, in seconds."""
 
@@ -102,18 +102,12 @@ def build(name: str) -> Path:
     """Returns the library of one kernel, which it builds unless it is in the cache. Raises BuildError."""
     source = kernels.HERE / f"{name}.cc"
     compiler = _compiler()
-    after, found = [], ""
-    if name in LINKED:
-        header, link = LINKED[name]
-        found = _versions(compiler, header)
-        if not found:
-            raise BuildError(f"{header} is missing (Debian: libjpeg-dev)")
-        after = [link]
+    after = [LINKED[name]] if name in LINKED else []
     # As a system folder, because TensorFlow's own headers raise many warnings of -Wall.
     flags = [flag.replace("-I", "-isystem", 1) for flag in tf.sysconfig.get_compile_flags()]
     abi = [flag for flag in flags if not flag.startswith("-isystem")]
     headers = [header.read_bytes() for header in sorted(kernels.HERE.glob("*.h"))]
-    parts = [source.read_bytes(), *headers, repr([*FLAGS, after, abi, found]).encode()]
+    parts = [source.read_bytes(), *headers, repr([*FLAGS, after, abi]).encode()]
     parts += [tf.__version__.encode(), _version(compiler).encode(), kernels.cpu().encode()]
     key = hashlib.blake2b(b"\0".join(parts), digest_size=12).hexdigest()
     try:
@@ -180,20 +174,3 @@ def _version(compiler: tuple[str, ...]) -> str:
     command = [*compiler, "--version"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, stdin=subprocess.DEVNULL)
     return done.stdout.split("\n")[0]
-
-
-@functools.cache
-def _versions(compiler: tuple[str, ...], header: str) -> str:
-    """Returns the versions that a header states, or "present"; "" when the header is missing."""
-    done = subprocess.run(
-        [*compiler, "-xc++", "-E", "-dM", "-"],
-        input=f"#include <cstdio>\n#include <{header}>\n",
-        capture_output=True,
-        text=True,
-        timeout=30,
-    )
-    if done.returncode:
-        return ""
-    stem = Path(header).stem.removesuffix("lib").upper()
-    found = sorted(line for line in done.stdout.split("\n") if stem in line and "VERSION" in line)
-    return "\n".join(found) or "present"

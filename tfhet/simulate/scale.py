@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import psutil
 
-from tfhet.catalogue import Instance, instance
+from tfhet.catalogue import Instance, default
 from tfhet.container import LEAST_CPUS, Limits
 from tfhet.errors import UsageError, shown
 from tfhet.simulate.cluster_file import ClusterFile, GroupFile
@@ -74,7 +74,7 @@ def limits_of(
 
 def _row(name: str, group: GroupFile) -> Instance:
     try:
-        return instance(group.instance_type)
+        return default().instance(group.instance_type)
     except UsageError as error:
         raise UsageError(
             f"group {name}: {error}; or give the group cpus, memory_mib and mbit_per_s, or no cpu_scale"

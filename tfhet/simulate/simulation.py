@@ -210,9 +210,6 @@ class Simulation:
         gone_s, ended = self._launchers_gone_s or self._last_exit_s, SYSTEM.wall()
         self._note("launchers.gone", at_s=gone_s)
         summary = training_job.completed(self.hosts, self.codes, self._leader, cause, self._never_began)
-        secondary = "MaxRuntimeExceeded" if cause and cause != STOPPED_ON_REQUEST else summary.status
-        model = self._collected().get("model.tar.gz")
-        training_job.describe(self.submission, self.folder.path, summary, began, ended, secondary, model)
         whole, before, after = (self._cpu_s.get(name, {}) for name in ("whole", "before", "after"))
         ends = self._rank_ends()
         summary = dataclasses.replace(
@@ -234,14 +231,6 @@ class Simulation:
                 join()
         write_html(self.folder)
         return summary
-
-    def _collected(self) -> Mapping[str, Path]:
-        """Archives that a platform would store; none for process hosts, whose directories stay."""
-        try:
-            return {} if self.submission.host_kind == "process" else training_job.collect(self.hosts, self.folder.path)
-        except OSError as error:  # a full disk: the record must not be lost over it
-            self._on_line(f"[simulate] the hosts' files cannot be packed: {error}")
-            return {}
 
     def _note(self, name: str, *, at_s: float | None = None, **fields: object) -> None:
         try:

@@ -1,20 +1,14 @@
-"""The training job as SageMaker would describe it: status, reason, times, and files collected from the hosts."""
+"""What SageMaker would say of the end of a training job: its status and reason."""
 
 from __future__ import annotations
 
-import json
-import tarfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timezone
-from pathlib import Path
-from typing import Any
 
 from tfhet.errors import TfhetError
 from tfhet.process import describe_exit
 from tfhet.record import RunFolder, RunSummary
 from tfhet.simulate.host import SimulatedHost
-from tfhet.simulate.submission import Submission
 
 COMPLETED, FAILED, STOPPED = "Completed", "Failed", "Stopped"
 STOPPED_ON_REQUEST = "stopped on request"
@@ -84,62 +78,3 @@ def failure_reason(hosts: Sequence[SimulatedHost], codes: Mapping[str, int]) -> 
         text = path.read_text(encoding="utf-8", errors="replace")[:1024]  # as the platform does
         return f"AlgorithmError: {text}, exit code: {code}"
     return f"AlgorithmError: , {_exits(bad, ', ')}"
-
-
-def collect(hosts: Sequence[SimulatedHost], folder: Path) -> dict[str, Path]:
-    """Packs the hosts' model and output/data directories into model.tar.gz and output.tar.gz in `folder`.
-
-    The first host's file wins over others of its name. Empty directories make no archive.
-    """
-    collected = {}
-    for name, places in (
-        ("model.tar.gz", [host.paths.model for host in hosts]),
-        ("output.tar.gz", [host.paths.output_data for host in hosts]),
-    ):
-        files = [(path, place) for place in places for path in sorted(place.rglob("*")) if path.is_file()]
-        members = {str(path.relative_to(place)): path for path, place in reversed(files)}
-        if members:
-            collected[name] = folder / name
-            with tarfile.open(collected[name], "w:gz", compresslevel=1) as archive:
-                for member, path in sorted(members.items()):
-                    archive.add(path, member)
-    return collected
-
-
-def describe(
-    job: Submission,
-    folder: Path,
-    summary: RunSummary,
-    began: float,
-    ended: float,
-    secondary: str | None,
-    model: Path | None,
-) -> None:
-    """Writes job.json, in the shape of the answer of DescribeTrainingJob.
-
-    began, ended: seconds since 1970. secondary: SecondaryStatus. model: the archive of the model.
-    """
-    groups = [
-        {"InstanceGroupName": name, "InstanceType": group.instance_type, "InstanceCount": group.hosts}
-        for name, group in job.cluster.groups.items()
-    ]
-    content: dict[str, Any] = {
-        "TrainingJobName": job.job,
-        "TrainingJobStatus": summary.status,
-        "SecondaryStatus": secondary,
-        "ResourceConfig": {"InstanceGroups": groups},
-        "InputDataConfig": [{"ChannelName": name, "InputMode": job.mode(name)} for name in job.cluster.channels],
-        "CreationTime": _time(began),
-        "TrainingStartTime": _time(began),
-        "TrainingEndTime": _time(ended),
-        "TrainingTimeInSeconds": round(ended - began),
-    }
-    if summary.failure_reason is not None:
-        content["FailureReason"] = summary.failure_reason
-    if model is not None:
-        content["ModelArtifacts"] = {"S3ModelArtifacts": model.name}
-    (folder / "job.json").write_text(json.dumps(content, indent=1), encoding="utf-8")
-
-
-def _time(wall_s: float) -> str:
-    return datetime.fromtimestamp(wall_s, timezone.utc).isoformat(timespec="milliseconds")

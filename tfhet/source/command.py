@@ -6,8 +6,6 @@ import argparse
 import sys
 from pathlib import Path
 
-from tfhet.events import Event
-
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds `tfhet convert`."""
@@ -33,8 +31,7 @@ def run(args: argparse.Namespace) -> int:
     with Progress(console=Console(file=out), disable=not out.isatty(), transient=True) as bar:
         task = bar.add_task("images", total=None)
 
-        def progressed(event: Event) -> None:
-            done, total = event.fields["done"], event.fields["total"]
+        def progressed(done: int, total: int) -> None:
             bar.update(task, completed=done, total=total)
             if not out.isatty():
                 print(f"[convert] {done} of {total} images", file=out, flush=True)

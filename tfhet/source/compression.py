@@ -7,22 +7,16 @@ from typing import Any
 
 GZIP, ZLIB, PLAIN = "GZIP", "ZLIB", ""
 """TensorFlow's names of the compressions of TFRecord files."""
-_SUFFIXES = {".gz": GZIP, ".gzip": GZIP, ".zlib": ZLIB, ".zz": ZLIB}
 _WINDOW_BITS = {GZIP: 31, ZLIB: 15}
 _PIECE_BYTES = 1 << 18
 """Bytes that are read from a file, and unpacked, at a time."""
 
 
-def compression_of(head: bytes, name: str) -> str:
-    """Returns GZIP, ZLIB or PLAIN for a file that begins with `head`; by the end of its name where it is empty.
-
-    The first bytes are those of RFC 1952 and RFC 1950, 2.2.
-    """
-    if len(head) < 2:
-        return next((found for suffix, found in _SUFFIXES.items() if name.endswith(suffix)), PLAIN)
+def compression_of(head: bytes) -> str:
+    """Returns GZIP, ZLIB or PLAIN for a file that begins with `head`, by RFC 1952 and RFC 1950, 2.2."""
     if head[:2] == b"\x1f\x8b":
         return GZIP
-    return ZLIB if head[0] & 0x8F == 8 and int.from_bytes(head[:2], "big") % 31 == 0 else PLAIN
+    return ZLIB if len(head) > 1 and head[0] & 0x8F == 8 and int.from_bytes(head[:2], "big") % 31 == 0 else PLAIN
 
 
 class Unpacked:

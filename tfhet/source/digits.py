@@ -36,8 +36,6 @@ def digits(directory: str | os.PathLike[str] | None = None, shards: int = 16, *,
     `cache` (default ~/.cache) under `tfhet/digits`. The split is stratified by class and always the same. Raises
     UsageError when the directory holds other data or another number of shards, or scikit-learn is missing.
     """
-    if shards < 1:
-        raise UsageError(f"give at least 1 shard, not {shards}")
 
     def fill(building: Path) -> None:
         images, labels, validation = _loaded()

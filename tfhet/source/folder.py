@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from tfhet.clock import SYSTEM, Clock
 from tfhet.errors import DataError, UsageError
-from tfhet.events import Event, Observer, ignore
 from tfhet.source.feature import Encoded, Feature, Raw, Scalar
 from tfhet.source.writing import write_tfrecords
 
@@ -20,7 +18,7 @@ SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif")
 SIGNATURES = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"BM", b"GIF8")
 """First bytes of the image files that TensorFlow can decode."""
 PROGRESS_EXAMPLES = 500
-"""Number of examples between two progress events."""
+"""Number of images between two calls of `progressed`."""
 
 
 def from_image_folder(
@@ -29,15 +27,15 @@ def from_image_folder(
     shards: int,
     size: tuple[int, int] | None = None,
     seed: int = 0,
-    observer: Observer = ignore,
-    clock: Clock = SYSTEM,
+    progressed: Callable[[int, int], object] = lambda done, total: None,
 ) -> Path:
     """Writes `image` and `label` of every image in `folder`/CLASS/**, in an order drawn from `seed`.
 
     Returns `directory`. The files are stored unchanged, or with `size` (height, width) as raw RGB of that size, which
     takes 3 bytes a pixel and no decoding later. Labels number the classes in the order of their names, which go into
-    `tfhet.json`. The observer gets the event `convert.progressed` (done, total). Raises UsageError when there are no
-    classes or no images, or the directory is not empty; DataError, naming the file, for one that is not an image.
+    `tfhet.json`. progressed: called with the numbers of images that are done, and of all, now and then. Raises
+    UsageError when there are no classes or no images, or the directory is not empty; DataError, naming the file, for
+    one that is not an image.
     """
     classes, files = _listed(Path(folder))
     order = np.random.default_rng(seed).permutation(len(files))
@@ -49,10 +47,10 @@ def from_image_folder(
     def examples() -> Iterator[Mapping[str, Any]]:
         for done, index in enumerate(order):
             if done % PROGRESS_EXAMPLES == 0:
-                observer(Event("convert.progressed", clock.wall(), {"done": done, "total": len(files)}))
+                progressed(done, len(files))
             file, label = files[index]
             yield {"image": _content(file) if size is None else _resized(file, size), "label": label}
-        observer(Event("convert.progressed", clock.wall(), {"done": len(files), "total": len(files)}))
+        progressed(len(files), len(files))
 
     return write_tfrecords(directory, examples(), shards, features, seed, classes, {"origin": Path(folder).name})
 

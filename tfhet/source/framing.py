@@ -200,5 +200,5 @@ def _opened(file: str) -> Iterator[Any]:
     with stream:
         head = stream.read(HEADER_BYTES)
         stream.seek(0)
-        found = PLAIN if _is_sound(head) else compression_of(head, file)
+        found = PLAIN if _is_sound(head) else compression_of(head)
         yield Unpacked(stream, found) if found else stream

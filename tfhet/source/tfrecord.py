@@ -29,7 +29,7 @@ from tfhet.source import examples
 from tfhet.source.damage import SOUND, examine
 from tfhet.source.feature import Encoded, Feature, Native
 from tfhet.source.files import files_of, identities
-from tfhet.source.framing import compression, fault, offsets, reach, walk
+from tfhet.source.framing import compression, fault, offsets, reach
 from tfhet.source.records import all_records, record_at, records_from
 from tfhet.source.source import BadRecord, checked_ids, example_id, position_of, split_of
 from tfhet.source.writing import Sidecar
@@ -200,15 +200,16 @@ class TFRecordSource:
         records`, int64 [files of the share], and returns those of all files.
         """
         index, ranks = share
-        mine = range(index, len(self.files), ranks)
-        groups = [mine[at : at + _GROUP] for at in range(0, len(mine), _GROUP)]
+        mine, files = range(index, len(self.files), ranks), self.files[index::ranks]
+        groups = [files[at : at + _GROUP] for at in range(0, len(files), _GROUP)]
         with ThreadPoolExecutor(os.cpu_count()) as pool:  # the walk is compiled, or waits for the disk
-            walked = [one for group in pool.map(self._walked, groups) for one in group]
+            reached = itertools.chain(*pool.map(functools.partial(reach, compressed=self.compression), groups))
+        walked = [self._judged(split, *one) for split, one in zip(mine, reached, strict=True)]
         damages = [damage for _, damage in walked if damage is not None]
         found = [example_id(split, count) for split, (count, _) in zip(mine, walked, strict=True)]
         ids = gather(np.array(found, np.int64))
-        reached = {self.files[split_of(number)]: position_of(number) for number in ids.tolist()}
-        self._reached, self._damages = reached, tuple(damages)
+        self._reached = {self.files[split_of(number)]: position_of(number) for number in ids.tolist()}
+        self._damages = tuple(damages)
         if not self.example_count():
             lost = f"; {damages[0]}" if damages else ""
             raise UsageError(f"no records in {len(self.files)} files, the first of them {self.files[0]}{lost}")
@@ -221,19 +222,10 @@ class TFRecordSource:
     def _skips(self) -> bool:
         return self.on_bad_record == "skip"
 
-    def _walked(self, splits: Sequence[int]) -> list[tuple[int, BadRecord | None]]:
-        """Returns for each split how many records can be reached, and where its file breaks off, if it does."""
-        found = reach([self.files[split] for split in splits], compressed=self.compression)
-        return [self._judged(split, *one) for split, one in zip(splits, found, strict=True)]
-
     def _judged(self, split: int, count: int, end: int, is_whole: bool) -> tuple[int, BadRecord | None]:
-        file, broken = self.files[split], None
-        try:
-            next(iter(()) if is_whole else walk(file, end), None)
-        except DataError as error:
-            if error.offset is None or not self._skips:
-                raise
-            broken = fault(file, error.offset)
+        """Returns how many records of a split can be reached, and where its file breaks off, if it does."""
+        file = self.files[split]
+        broken = None if is_whole else fault(file, end)
         listed = self._listed.get(file)
         lost = None if listed is None else max(0, listed - count)
         if broken is None and not lost:

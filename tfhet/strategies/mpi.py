@@ -1,4 +1,4 @@
-"""Ranks that mpirun, or another launcher that speaks PMI, has started. Every strategy can have them.
+"""Ranks that mpirun has started. Every strategy can have them.
 
 Under the SageMaker toolkit a launcher does two things more. The toolkit's `train` dies of SIGTERM and leaves mpirun and
 our ranks running, since the kernel informs a process only of the death of its parent; so the launcher watches the
@@ -16,15 +16,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfhet.cluster import Place, Rank, env_number, job_name
+from tfhet.cluster import Place, Rank, job_name
 from tfhet.strategies.rank_source import RankSource
 
 POLL_S = 0.5
 DONE = "/tmp/done"
 """First part of the path of the toolkit's file; the name of the first host follows."""
-_MPI = {"mpirun", "mpiexec", "orterun", "prterun", "prte", "mpirun.openmpi", "mpiexec.openmpi", "mpiexec.hydra"}
+_MPI = {"mpirun", "mpiexec", "orterun", "prterun", "prte", "mpirun.openmpi", "mpiexec.openmpi"}
 _SHELLS = {"sh", "dash", "bash"}
-_REMOTE = {"sshd", "sshd-session", "orted", "prted", "hydra_pmi_proxy"}
+_REMOTE = {"sshd", "sshd-session", "orted", "prted"}
 """The parents of these are on another host, or did not start the job."""
 
 
@@ -47,17 +47,6 @@ class MpiSource(RankSource):
                 (folder / f"{Path(DONE).name}.{first}").touch()
 
 
-@dataclass(frozen=True)
-class PmiSource(MpiSource):
-    """A launcher that speaks PMI, which omits local ranks where there is one rank."""
-
-    def read(self, env: Mapping[str, str]) -> Rank | None:
-        rank, size, *_ = self.variables
-        if rank in env and env.get(size, "").strip() == "1":
-            return Rank(env_number(env, rank), 1, 0, 1, self.name)
-        return super().read(env)
-
-
 MPI = MpiSource(
     "mpi",
     "mpirun",
@@ -65,10 +54,6 @@ MPI = MpiSource(
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
 )
 """Open MPI: mpirun(1), "Environment Variables"."""
-PMI = PmiSource(
-    "pmi", "pmi", "started by a PMI launcher", ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS")
-)
-"""MPICH's Hydra, and others that speak PMI."""
 
 
 @dataclass(frozen=True)

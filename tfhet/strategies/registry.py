@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from tfhet.cluster import Rank
 from tfhet.errors import ClusterError
 from tfhet.registry import Registry
-from tfhet.strategies.mpi import MPI, PMI
+from tfhet.strategies.mpi import MPI
 from tfhet.strategies.rank_source import OWN, RankSource
 from tfhet.strategies.strategy import Strategy
 
@@ -34,7 +34,7 @@ def sources(strategy: str = AUTO) -> Mapping[str, RankSource]:
     """All sources of ranks by name, in the order in which they are tried. A strategy of a third party is loaded only
     where it is the job's, `strategy`."""
     loaded = (get(name) for name in names() if name in (*SHIPPED, strategy))
-    return {one.name: one for one in (MPI, *(source for each in loaded for source in each.sources), OWN, PMI)}
+    return {one.name: one for one in (MPI, *(source for each in loaded for source in each.sources), OWN)}
 
 
 def rank_of(env: Mapping[str, str], strategy: str = AUTO) -> Rank | None:

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from tfhet.submit.job import ALONE, PIPE, Channel, Code, Job
     from tfhet.submit.job_file import parse, read
     from tfhet.submit.planned import with_plan, write_plan
-    from tfhet.submit.request import DEFINITIONS, MPI_OPTIONS, create_request, redacted
+    from tfhet.submit.request import DEFINITIONS, MPI_OPTIONS, create_request
     from tfhet.submit.rules import check_code
     from tfhet.submit.submission import Archive, JobSubmission
 
 __all__ = ["ALONE", "DEFINITIONS", "MPI_OPTIONS", "PIPE", "Archive", "Channel", "Code", "Job", "JobSubmission"]
-__all__ += ["check_code", "create_request", "parse", "read", "redacted", "with_plan", "write_plan"]
+__all__ += ["check_code", "create_request", "parse", "read", "with_plan", "write_plan"]
 
 lazy.names_on_demand(__name__)

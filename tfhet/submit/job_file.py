@@ -44,6 +44,18 @@ _WORDS: Mapping[str, Kind] = {
     "encrypt_traffic": values.TRUTH,
 }
 _NEEDED = ("name", "image", "role", "output", "code", "limits")
+_SECTIONS: Mapping[str, tuple[type, Mapping[str, Kind], tuple[str, ...]]] = {
+    "checkpoints": (CheckpointPlace, {"uri": values.S3, "directory": values.ABSOLUTE}, ()),
+    "spot": (Spot, {"max_wait_s": values.SECONDS, "attempts": values.ATTEMPTS}, ("max_wait_s",)),
+    "limits": (
+        JobLimits,
+        {"max_run_s": values.SECONDS, "volume_gib": values.VOLUME, "keep_alive_s": values.KEEP_ALIVE},
+        ("max_run_s",),
+    ),
+    "keys": (Keys, {"output": values.KEY, "volume": values.KEY}, ()),
+    "profiler": (Profiler, {"uri": values.S3, "interval_ms": values.INTERVAL, "disabled": values.TRUTH}, ()),
+}
+"""Parts that are single values by name: what they make, their fields, and the fields that must be given."""
 _NAMES = {
     "hyperparameters": values.PARAMETER,
     "environment": values.VARIABLE,
@@ -51,28 +63,11 @@ _NAMES = {
     "tags": values.TAG,
 }
 """Parts with names that the user chooses."""
-_PARTS = (
-    "code",
-    *_NAMES,
-    "pipeline",
-    "groups",
-    "instances",
-    "checkpoints",
-    "spot",
-    "limits",
-    "vpc",
-    "keys",
-    "profiler",
-)
+_PARTS = ("code", *_NAMES, "pipeline", "groups", "instances", "vpc", *_SECTIONS)
 _CODE = {"directory": values.DIRECTORY, "script": values.SCRIPT, "uri": values.S3}
-_CHECKPOINTS = {"uri": values.S3, "directory": values.ABSOLUTE}
-_SPOT = {"max_wait_s": values.SECONDS, "attempts": values.ATTEMPTS}
-_LIMITS = {"max_run_s": values.SECONDS, "volume_gib": values.VOLUME, "keep_alive_s": values.KEEP_ALIVE}
 _GROUP = {"type": Kind(str, "an instance type"), "count": values.COUNT, "role": values.ROLE_OF_GROUP}
 _CHANNEL = {"uri": values.S3, "mode": values.MODE, "local": values.DIRECTORY}
 _FILE_SYSTEM = {"id": values.FILE_SYSTEM, "directory": values.ABSOLUTE, "access": values.ACCESS}
-_KEYS = {"output": values.KEY, "volume": values.KEY}
-_PROFILER = {"uri": values.S3, "interval_ms": values.INTERVAL, "disabled": values.TRUTH}
 
 
 def read(path: Path, known: Catalogue | None = None) -> Job:
@@ -89,18 +84,20 @@ def parse(text: str, file: str, known: Catalogue | None = None) -> Job:
     if top is None:
         raise UsageError(f"{file}: the job file is empty; it needs {', '.join(_NEEDED)}, and groups or instances")
     parts = top.mapping((*_WORDS, *_PARTS), needed=_NEEDED)
-    given = {name: parts[name].value(kind) for name, kind in _WORDS.items() if name in parts}
-    grouped = "instances" not in parts
-    if grouped and "groups" not in parts:
+    given = {name: parts[name].value(word) for name, word in _WORDS.items() if name in parts}
+    for name, (kind, fields, needed) in _SECTIONS.items():
+        if name in parts:
+            given[name] = kind(**parts[name].values(fields, needed))
+    if not {"groups", "instances"} & parts.keys():
         raise UsageError(f"{file}:{top.line}: groups or instances must be given")
-    if not grouped and "groups" in parts:
+    if {"groups", "instances"} <= parts.keys():
         raise parts["instances"].refused("left out where there are groups: SageMaker takes one of them")
     known = known or catalogue.default()
-    if grouped:
+    if "groups" in parts:
         groups = _groups(parts["groups"], known)
     else:
-        fields = parts["instances"].mapping(("type", "count", "ranks"), needed=("type", "count"))
-        groups = (_group(HOMOGENEOUS_GROUP, DNN, fields, known),)
+        only = parts["instances"].mapping(("type", "count", "ranks"), needed=("type", "count"))
+        groups = (_group(HOMOGENEOUS_GROUP, DNN, only, known),)
     start = given.pop("start", None) or (MPI if sum(group.ranks * group.count for group in groups) > 1 else ALONE)
     named = {part: parts[part].named(names) if part in parts else {} for part, names in _NAMES.items()}
     environment, tags = named["environment"].items(), named["tags"].items()
@@ -108,18 +105,13 @@ def parse(text: str, file: str, known: Catalogue | None = None) -> Job:
         **given,
         code=_code(parts["code"], Path(file).parent, given["output"]),
         groups=groups,
-        grouped=grouped,
-        limits=JobLimits(**parts["limits"].values(_LIMITS, needed=("max_run_s",))),
+        grouped="groups" in parts,
         start=start,
         hyperparameters={name: values.plain(part) for name, part in named["hyperparameters"].items()},
         pipeline=parts["pipeline"].values(values.PIPELINE) if "pipeline" in parts else {},
         environment={name: str(part.value(values.VARIABLE_VALUE)) for name, part in environment},
         channels=tuple(_channel(name, part) for name, part in named["channels"].items()),
-        checkpoints=CheckpointPlace(**parts["checkpoints"].values(_CHECKPOINTS)) if "checkpoints" in parts else None,
-        spot=Spot(**parts["spot"].values(_SPOT, needed=("max_wait_s",))) if "spot" in parts else None,
         vpc=_vpc(parts["vpc"]) if "vpc" in parts else None,
-        keys=Keys(**parts["keys"].values(_KEYS)) if "keys" in parts else Keys(),
-        profiler=Profiler(**parts["profiler"].values(_PROFILER)) if "profiler" in parts else None,
         tags={name: str(part.value(values.TAG_VALUE)) for name, part in tags},
         file=file,
         lines=dict(_lines(top)),

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from tfhet.control import SECRET_VARIABLE
 from tfhet.messages import UNITS, epoch_pattern, metric_pattern
-from tfhet.submit.job import FILE_SYSTEMS, MPI, Channel, CheckpointPlace, Job, Profiler
+from tfhet.submit.job import FILE_SYSTEMS, MPI, Channel, CheckpointPlace, Job
 
 REDACTED = "(a fresh one, made when the job is sent)"
 """Stands in the place of the secret wherever a request is shown."""
@@ -98,17 +97,12 @@ def create_request(job: Job, job_name: str, archive_uri: str, secret: str) -> di
         request["VpcConfig"] = {"Subnets": [*job.vpc.subnets], "SecurityGroupIds": [*job.vpc.security_groups]}
     if job.keys.output:
         request["OutputDataConfig"]["KmsKeyId"] = job.keys.output
-    if job.profiler:
-        request["ProfilerConfig"] = _profiler(job, job.profiler)
+    if profiler := job.profiler:
+        place = {"S3OutputPath": profiler.uri or job.output, "ProfilingIntervalInMilliseconds": profiler.interval_ms}
+        request["ProfilerConfig"] = {"DisableProfiler": True} if profiler.disabled else place
     if job.tags:
         request["Tags"] = [{"Key": key, "Value": value} for key, value in job.tags.items()]
     return request
-
-
-def _profiler(job: Job, profiler: Profiler) -> dict[str, Any]:
-    if profiler.disabled:
-        return {"DisableProfiler": True}
-    return {"S3OutputPath": profiler.uri or job.output, "ProfilingIntervalInMilliseconds": profiler.interval_ms}
 
 
 def _checkpoints(job: Job, job_name: str) -> dict[str, str]:
@@ -122,11 +116,6 @@ def _checkpoints(job: Job, job_name: str) -> dict[str, str]:
     given = job.checkpoints or CheckpointPlace()
     uri = given.uri or f"{job.output.rstrip('/')}/{job_name}/checkpoints"
     return {"S3Uri": uri, "LocalPath": given.directory}
-
-
-def redacted(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the request without the secret."""
-    return {**request, "Environment": {**request["Environment"], SECRET_VARIABLE: REDACTED}}
 
 
 def _resources(job: Job) -> dict[str, Any]:

@@ -22,7 +22,6 @@ _SECRET_PARAMETER = HYPERPARAMETER_VARIABLE.removeprefix("SM_HP_").lower()
 def check(job: Job) -> None:
     """Raises UsageError that names the file, the line and the field for parts that do not fit together."""
     _check_groups(job)
-    _check_file_systems(job)
     _check_channels(job)
     _check_storage(job)
     _check_parameters(job)
@@ -54,24 +53,14 @@ def _check_channels(job: Job) -> None:
     known = [group.name for group in job.groups]
     with_groups = [channel.name for channel in job.channels if channel.groups]
     for channel in job.channels:
-        where = f"channels: {channel.name}: groups"
+        where = f"channels: {channel.name}"
         if channel.groups and not job.grouped:
-            job.refuse(where, "must be left out: the job has no groups")
+            job.refuse(f"{where}: groups", "must be left out: the job has no groups")
         for name in channel.groups:
             if name not in known:
-                job.refuse(where, f"must be groups of this job ({', '.join(known)}); {name!r} is none")
-    for channel in job.channels:
-        if with_groups and not channel.groups:
-            why = f"{with_groups[0]} does, and SageMaker takes all with groups, or none"
-            job.refuse(f"channels: {channel.name}", f"must say its groups: {why}")
-
-
-def _check_file_systems(job: Job) -> None:
-    with_groups = [channel.name for channel in job.channels if channel.groups]
-    for channel in job.channels:
+                job.refuse(f"{where}: groups", f"must be groups of this job ({', '.join(known)}); {name!r} is none")
         if (system := channel.file_system) is None:
             continue
-        where = f"channels: {channel.name}"
         if not job.vpc:
             why = "hosts reach a file system only through subnets and security groups"
             job.refuse(f"{where}: {system.kind}", f"must have a vpc beside it: {why}")
@@ -80,6 +69,10 @@ def _check_file_systems(job: Job) -> None:
         if with_groups:
             why = f"all groups see the file system of {channel.name}, and SageMaker takes all with groups, or none"
             job.refuse(f"channels: {with_groups[0]}: groups", f"must be left out: {why}")
+    without = [channel.name for channel in job.channels if not channel.groups]
+    if with_groups and without:
+        why = f"{with_groups[0]} does, and SageMaker takes all with groups, or none"
+        job.refuse(f"channels: {without[0]}", f"must say its groups: {why}")
 
 
 def _check_storage(job: Job) -> None:

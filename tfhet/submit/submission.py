@@ -19,7 +19,7 @@ from tfhet.control import new_secret
 from tfhet.errors import TfhetError, UsageError
 from tfhet.submit import rules, values
 from tfhet.submit.job import Code, Job
-from tfhet.submit.request import REDACTED, create_request, redacted
+from tfhet.submit.request import REDACTED, create_request
 
 ARCHIVE_NAME = "sourcedir.tar.gz"
 LEFT_OUT = ("__pycache__", ".git", ".venv", ".ipynb_checkpoints", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".aws")
@@ -114,7 +114,7 @@ class JobSubmission:
     @property
     def shown(self) -> dict[str, Any]:
         """The request that may be shown, without the secret."""
-        return redacted(self.request)
+        return create_request(self.job, self.name, self.archive.uri, REDACTED)
 
     def send(self, sagemaker: Any, s3: Any) -> str:
         """Stores the code, creates the training job, and returns its ARN. sagemaker, s3: boto3's clients.

@@ -10,19 +10,12 @@ import math
 
 import yaml
 
-from tfhet.catalogue import Kind, Node, matching, one_of, whole
+from tfhet.catalogue import Node, matching, named, one_of, whole
 from tfhet.submit.job import MODES, ROLES, STARTS, Value
 
 VALUE_CHARACTERS = 2500
 """Maximum length of a hyperparameter, as JSON."""
-INTERVALS_MS = (100, 200, 500, 1000, 5000, 60_000)
 _BUCKET = r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]"
-
-
-def _truth(text: str) -> bool:
-    if text not in ("true", "false"):
-        raise ValueError
-    return text == "true"
 
 
 _SAGEMAKER_NAME = (r"[a-zA-Z0-9](-*[a-zA-Z0-9])*", "letters, digits and '-' between them")
@@ -48,8 +41,8 @@ MODE, ROLE_OF_GROUP, START = one_of(MODES), one_of(ROLES), one_of(STARTS)
 FILE_SYSTEM = matching(r"fs-[0-9a-f]{8,18}", "the id of a file system, like fs-0123456789abcdef0")
 ACCESS = one_of(("ro", "rw"))
 KEY = matching(r"[a-zA-Z0-9:/_-]+", "a KMS key's id or ARN", 2048)
-INTERVAL = Kind(lambda text: INTERVALS_MS[INTERVALS_MS.index(int(text))], f"one of {', '.join(map(str, INTERVALS_MS))}")
-TRUTH = Kind(_truth, "true or false")
+INTERVAL = named({str(interval): interval for interval in (100, 200, 500, 1000, 5000, 60_000)})
+TRUTH = named({"true": True, "false": False}, "true or false")
 COUNT = whole(0, 1000)
 RANKS = whole(1, 256)
 SECONDS = whole(1, 2_419_200, "a whole number of seconds")

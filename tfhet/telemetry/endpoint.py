@@ -23,15 +23,12 @@ async def serve_metrics(
     """Serves the values of one launcher at `host`:`port` (0: a free port) until it is cancelled.
 
     values: returns the current values; it is called on the launcher's event loop, once per request. labels: labels of
-    all values. say: takes lines for the log. Returns early, with a line for the log, where the port cannot be had or
-    prometheus_client is not installed: the job goes on without metrics.
+    all values. say: takes lines for the log. Returns early, with a line for the log, where the port cannot be had: the
+    job goes on without metrics.
     """
-    try:
-        # Imported when needed: prometheus_client takes as long to import as the rest of a launcher.
-        from tfhet.telemetry.metrics_server import MetricsServer
-    except ImportError as error:
-        say(f"no metrics at --metrics_port: {error} (pip install prometheus_client)")
-        return
+    # Imported when needed: prometheus_client takes as long to import as the rest of a launcher.
+    from tfhet.telemetry.metrics_server import MetricsServer
+
     loop = asyncio.get_running_loop()
 
     async def current() -> Mapping[Metric, float]:

@@ -108,8 +108,11 @@ def test_the_users_files_are_found_in_the_order_that_is_told(home: Path):
     own.parent.mkdir(parents=True)
     own.write_text(OWN)
     assert usd(catalogue.default()) == 0.1
-    assert catalogue.price("box.large").usd_per_hour == 1.5 and catalogue.instance("box.large").vcpus == 16
-    assert catalogue.price("box.large", market=TRAINING).usd_per_hour == 9
+    assert (
+        catalogue.default().price("box.large").usd_per_hour == 1.5
+        and catalogue.default().instance("box.large").vcpus == 16
+    )
+    assert catalogue.default().price("box.large", market=TRAINING).usd_per_hour == 9
     assert "ml.inf9.xlarge" not in catalogue.default().prices(), "AWS sells more types than are known here"
     own.unlink()
     assert usd(catalogue.default()) == 0.2
@@ -120,7 +123,7 @@ def test_a_users_file_with_faults_is_not_passed_over(home: Path):
     path.parent.mkdir(parents=True)
     path.write_text("instances:\n  ml.box.large: {vcpus: 16}\n")
     with pytest.raises(UsageError, match=r"catalogue\.yaml:2: .*memory_gib must be given"):
-        catalogue.instance("c5.xlarge")
+        catalogue.default().instance("c5.xlarge")
 
 
 def test_all_prices_of_the_package_are_of_known_types_with_source_and_day():

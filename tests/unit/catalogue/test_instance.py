@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from tfhet.catalogue import Instance, instance, shipped
+from tfhet.catalogue import Instance, default, shipped
 from tfhet.errors import UsageError
 
 pytestmark = pytest.mark.usefixtures("no_files_of_a_user")
 
 
 def test_a_type_has_its_published_figures():
-    assert instance("ml.p3.8xlarge") == Instance(
+    assert default().instance("ml.p3.8xlarge") == Instance(
         "ml.p3.8xlarge", 32, 244, gpus=4, gpu_kind="V100", gpu_memory_gib=16, network_gbit_per_s=10
     )
-    assert instance("ml.c5.xlarge") == Instance(
+    assert default().instance("ml.c5.xlarge") == Instance(
         "ml.c5.xlarge", 4, 8, network_gbit_per_s=1.25, network_burst_gbit_per_s=10
     )
 
 
 def test_the_prefix_may_be_left_out():
-    assert instance("p4d.24xlarge") is instance("ml.p4d.24xlarge")
+    assert default().instance("p4d.24xlarge") is default().instance("ml.p4d.24xlarge")
 
 
 @pytest.mark.parametrize("name", shipped().instances)
@@ -52,13 +52,13 @@ def test_a_larger_size_of_a_family_has_no_less_of_anything():
 )
 def test_an_unknown_type_is_answered_with_names_like_it(name, listed):
     with pytest.raises(UsageError, match=f"unknown instance type '{name}'; known: .*{listed}") as caught:
-        instance(name)
+        default().instance(name)
     assert len(str(caught.value)) < 300
 
 
 def test_a_name_like_none_is_answered_with_all():
     with pytest.raises(UsageError, match=r"ml\.p5\.48xlarge"):
-        instance("zzz")
+        default().instance("zzz")
 
 
 def test_all_names_are_sagemakers():

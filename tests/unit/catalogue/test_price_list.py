@@ -99,9 +99,9 @@ def test_all_pages_are_asked_for_and_become_a_file_that_the_catalogue_reads(clie
         stub.assert_no_pending_responses()
     assert found.usd_per_hour == {"ml.c5.xlarge": 0.204, "ml.inf9.xlarge": 1.0, "ml.p3.2xlarge": 3.825}
     assert path == home / ".cache/tfhet/prices/us-east-1.yaml"
-    price = catalogue.price("c5.xlarge")
+    price = catalogue.default().price("c5.xlarge")
     assert price == catalogue.Price(0.204, "us-east-1", TRAINING, "AWS Price List", datetime.date(2026, 9, 24))
-    assert catalogue.price("c5.2xlarge").market == catalogue.EC2, "what AWS did not name stays as it was"
+    assert catalogue.default().price("c5.2xlarge").market == catalogue.EC2, "what AWS did not name stays as it was"
 
 
 def test_a_file_can_be_named_and_is_replaced_whole(client, home: Path, tmp_path: Path):

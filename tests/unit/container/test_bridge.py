@@ -472,11 +472,8 @@ def test_every_address_has_a_hardware_address_of_its_own():
             lambda bridge, pid: bridge.limit("x", 1e6),
             "x is not attached to the network; attached: algo-1, algo-2, algo",
         ),
-        (lambda bridge, pid: bridge.lose("algo-1", 2.0), "give 0 to 1"),
-        (lambda bridge, pid: bridge.delay("algo-1", -1.0), "give more than 0"),
         (lambda bridge, pid: bridge.limit("algo-1", 0.0), "give 10000 to 4e"),
         (lambda bridge, pid: bridge.cut(["algo-1", "x"]), "x is not attached"),
-        (lambda bridge, pid: bridge.heal(["algo-1"]), "nothing to heal: algo-1"),
         (lambda bridge, pid: bridge.bytes("x"), "x is not attached"),
     ],
 )
@@ -493,10 +490,9 @@ def test_a_command_that_fails_is_shown_with_its_message_and_line(bridge, hosts):
     assert Post(hosts).arrives("algo-1", "algo-2")
 
 
-def test_a_tool_that_is_not_installed_is_named_with_its_package(bridge, monkeypatch):
-    with pytest.raises(UsageError, match="no-such-tool is not installed"):
+def test_a_tool_that_is_not_installed_is_named(bridge, monkeypatch):
+    with pytest.raises(TfhetError, match="`no-such-tool` failed: .*No such file"):
         bridge._switch.run(["no-such-tool"])
-    with monkeypatch.context() as patch:
-        patch.setenv("PATH", "/nowhere")
-        with pytest.raises(UsageError, match=r"nsenter is not installed \(Debian: util-linux\)"):
-            bridge._switch.run(["ip", "link"])
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(TfhetError, match="`ip link` cannot be run: .*'nsenter'"):
+        bridge._switch.run(["ip", "link"])

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfhet.container.cable import BURST_BYTES, PARTS, Shape, check_delay, losing
+from tfhet.container.cable import BURST_BYTES, PARTS, Shape, losing
 from tfhet.errors import UsageError
 
 NONE = Shape()
@@ -55,11 +55,6 @@ def test_losing_packets_replaces_what_was_before():
         lambda: Shape(1e12),
         lambda: Shape(float("nan")),
         lambda: Shape(-1e6),
-        lambda: check_delay(0.0),
-        lambda: check_delay(11.0),
-        lambda: check_delay(float("nan")),
-        lambda: losing("t", "eth0", 1.01),
-        lambda: losing("t", "eth0", -0.5),
     ],
 )
 def test_what_no_network_does_is_refused(wrong):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tfhet.launch.output import labels
-from tfhet.planes.tf_service.launcher_side import SERVICE_METRICS
+from tfhet.planes.tf_service.launcher_side import REGISTERED, RESTARTS, RUNNING
 from tfhet.telemetry import METRICS
 
 DASHBOARD = json.loads((Path(__file__).resolve().parents[3] / "docs" / "grafana.json").read_text())
@@ -20,7 +20,7 @@ EXPRESSIONS = [
     for panel in DASHBOARD["panels"]
     for target in panel["targets"]
 ]
-BY_NAME = {metric.name: metric for metric in (*METRICS, *SERVICE_METRICS)}
+BY_NAME = {metric.name: metric for metric in (*METRICS, RUNNING, REGISTERED, RESTARTS)}
 
 
 def names(expression: str) -> set[str]:

@@ -120,9 +120,9 @@ def test_what_does_not_compile_says_what_the_compiler_said(folder):
 
 
 @needs_compiler
-def test_a_missing_header_is_named(folder, monkeypatch):
-    monkeypatch.setattr(library, "LINKED", {"doubled": ("no_such_header.h", "-lnothing")})
-    with pytest.raises(library.BuildError, match="no_such_header.h is missing"):
+def test_a_missing_header_is_named(folder):
+    (folder / "doubled.cc").write_text("#include <no_such_header.h>\n")
+    with pytest.raises(library.BuildError, match="no_such_header.h: No such file"):
         library.build("doubled")
 
 
@@ -184,7 +184,7 @@ def test_of_processes_that_build_at_once_one_does_and_all_load_it(folder):
 @pytest.mark.parametrize("name", library.names())
 def test_every_kernel_of_the_package_can_be_built_or_says_what_is_missing(name):
     if name in library.LINKED and library.ops(name) is None:
-        pytest.skip(f"{library.LINKED[name][0]} is missing")
+        pytest.skip("the library that it is linked with is missing")
     assert library.available(name)
 
 

@@ -109,7 +109,7 @@ def test_a_cluster_is_written_as_it_is_read():
 
 
 def test_types_come_from_the_catalogue():
-    found = HostType.of(catalogue.instance("ml.p4d.24xlarge"))
+    found = HostType.of(catalogue.default().instance("ml.p4d.24xlarge"))
     assert (found.vcpus, found.ranks, found.gpu_kind, found.family) == (96, 8, "A100", "ml.p4d")
     assert found.bytes_per_s == pytest.approx(0.96 * 400e9 / 8)
     assert replace(found, network_gbit_per_s=None).bytes_per_s == float("inf")

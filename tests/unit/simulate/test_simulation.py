@@ -268,8 +268,7 @@ def test_a_stop_before_any_host_was_started_is_said_and_starts_none(command, tmp
     monkeypatch.setattr(ProcessHosts, "open", stopped)
     summary = simulate(ClusterFile("c", GROUPS), command, tmp_path / "run", on_line=lambda line: None)
     assert (summary.exit_code, summary.cause) == (1, "stopped on request")
-    job = json.loads((tmp_path / "run" / "job.json").read_text())
-    assert job["TrainingJobStatus"] == "Stopped"
+    assert summary.status == "Stopped"
     assert "hosts.started" not in (tmp_path / "run" / "events.jsonl").read_text()
 
 
@@ -279,5 +278,3 @@ def test_a_job_that_runs_too_long_is_stopped_and_said_to_have(tmp_path):
     cluster = ClusterFile("c", {"dnn_group": GroupFile(1)})
     summary = simulate(cluster, [str(launcher)], tmp_path / "run", max_run_s=1.0, on_line=lambda line: None)
     assert (summary.status, summary.failure_reason) == ("Stopped", "the job ran longer than 1 s")
-    job = json.loads((tmp_path / "run" / "job.json").read_text())
-    assert (job["TrainingJobStatus"], job["SecondaryStatus"]) == ("Stopped", "MaxRuntimeExceeded")

@@ -31,9 +31,6 @@ def test_each_launchers_variables_are_read() -> None:
     assert rank_of(_horovod(3, 4, 1, 2)) == Rank(3, 4, 1, 2, "horovod")
     ours = {name.replace("HOROVOD_", "TFHET_"): value for name, value in _horovod(3, 4, 1, 2).items()}
     assert rank_of(ours) == Rank(3, 4, 1, 2, "tfhet")
-    hydra = {"PMI_RANK": "3", "PMI_SIZE": "4", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"}
-    assert rank_of(hydra) == Rank(3, 4, 1, 2, "pmi")
-    assert rank_of({"PMI_RANK": "0", "PMI_SIZE": "1"}) == Rank(0, 1, 0, 1, "pmi")
 
 
 def test_a_rank_of_ours_is_written_as_it_is_read() -> None:
@@ -49,10 +46,9 @@ def test_a_rank_of_ours_and_the_variables_of_the_ring_that_it_is_in_agree() -> N
 
 def test_who_started_the_ranks_is_said() -> None:
     said = {
-        source: source_of(Rank(0, 1, 0, 1, source)).starter
-        for source in ("mpi", "horovod", "pmi", "tfhet", "one process")
+        source: source_of(Rank(0, 1, 0, 1, source)).starter for source in ("mpi", "horovod", "tfhet", "one process")
     }
-    assert said == {"mpi": "mpirun", "horovod": "horovodrun", "pmi": "pmi", "tfhet": "alone", "one process": "alone"}
+    assert said == {"mpi": "mpirun", "horovod": "horovodrun", "tfhet": "alone", "one process": "alone"}
 
 
 def test_two_launchers_may_agree_but_not_disagree() -> None:

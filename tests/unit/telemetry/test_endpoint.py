@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import math
 import socket
-import sys
 import threading
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
@@ -139,13 +138,6 @@ def test_a_port_that_cannot_be_had_is_said_and_nothing_else_happens(port):
         run(serve_metrics(HOST, wanted, dict, LABELS, said.append))
     assert len(said) == 1 and said[0].startswith("no metrics at --metrics_port: ")
     assert port != "busy" or "is in use by" in said[0]
-
-
-def test_without_prometheus_client_it_says_what_to_install_and_nothing_else_happens(monkeypatch):
-    monkeypatch.setitem(sys.modules, "tfhet.telemetry.metrics_server", None)
-    said: list[str] = []
-    run(serve_metrics(HOST, 0, dict, LABELS, said.append))
-    assert len(said) == 1 and said[0].endswith("(pip install prometheus_client)")
 
 
 def test_training_metrics_are_the_totals_and_the_last_line_as_far_as_they_are_known():

@@ -33,7 +33,6 @@ DISPATCHER, WORKERS = "dispatcher", "workers"
 RUNNING = Metric("tfhet_workers", "gauge", "Data service workers of this host that run.")
 REGISTERED = Metric("tfhet_workers_registered", "gauge", "Workers that the dispatcher of this host knows.")
 RESTARTS = Metric("tfhet_restarts_total", "counter", "Restarts of a process of the data service on this host.")
-SERVICE_METRICS = (RUNNING, REGISTERED, RESTARTS)
 
 
 class ServiceLauncherSide(LauncherSide):
