@@ -15,9 +15,10 @@ from tfhet.errors import UsageError
 from tfhet.events import Observer
 from tfhet.record import Figure, Record
 from tfhet.report import numbers
-from tfhet.report.bars import LOG_FROM
 
 PICTURES = (".png", ".svg", ".pdf")
+LOG_FROM = 30.0
+"""Largest over smallest value from which an axis is logarithmic; below, short bars can still be seen."""
 
 
 def drawn(suite: Suite, draw: Callable[[Record, Path], Path]) -> Suite:

@@ -16,7 +16,7 @@ from pathlib import Path
 from tfhet.errors import UsageError
 from tfhet.plan.workload import PipelineCost, Trainer
 from tfhet.planes import PlaneCosts
-from tfhet.record import Interval, RunFolder, RunSummary, Spread, StepTime, Timeline, measured_steps
+from tfhet.record import Interval, RunFolder, RunSummary, Spread, StepTime, Timeline, measured_steps, read_json
 
 SAME_WAIT_PCT = 3.0
 """Share of a step by which the waits of ranks may differ before a plan says so."""
@@ -35,6 +35,8 @@ class MeasuredRun:
         """Reads the folder of a run, or its `summary.json`. Raises UsageError for no summary there, DataError for one
         that cannot be read."""
         folder = RunFolder(path.parent if path.is_file() else path)
+        if path.is_file():
+            return cls(folder, RunSummary.from_json(read_json(path, "run summary"), str(path)), Timeline())
         return cls(folder, folder.read_summary(), folder.timeline())
 
     @property
