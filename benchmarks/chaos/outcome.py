@@ -20,6 +20,8 @@ BOUNDARY_S = 2.0
 """A fault that comes so shortly before the ranks have finished may come too late to matter."""
 OUT_OF_TIME = "the job ran longer than"
 _KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
+_ABORTED = 128 + signal.SIGABRT
+"""The end of a rank that comes back and finds the others gone: Gloo aborts it."""
 ACCOUNT = ("before", "once", "repeated", "missing", "bad")
 """What every example of an epoch is one of."""
 
@@ -184,7 +186,7 @@ class ChaosOutcome:
             found.append(f"the last exit came after {self.exit_s:.1f} s, the limit is {self.limit_s:.3g} s")
         if len(set(self.codes.values())) > 1:
             found.append(f"the launchers do not agree: {self.codes}")
-        may = {*self.codes.values(), 1}
+        may = {*self.codes.values(), 1, _ABORTED}
         for label, code in self.summary.exit_codes.items():
             if label.split("/")[0] in self._silent and code not in {*may, *_KILLED, None}:
                 found.append(f"{label}, which was out of reach, ended with {code}")
