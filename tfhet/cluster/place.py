@@ -67,7 +67,7 @@ def env_number(env: Mapping[str, str], name: str) -> int:
         raise ClusterError(f"{name} is not set, although other variables of the same launcher are")
     if not (text.isascii() and text.strip().isdigit() and len(text) < 12):
         raise ClusterError(f"{name}: expected a number, got {text[:40]!r}")
-    return int(text)
+    return int(text.strip())  # which removes more than int() alone
 
 
 @dataclass(frozen=True)

@@ -71,6 +71,10 @@ def test_what_is_not_a_number_is_refused(text: str) -> None:
         rank_of(_mpi(text, 2, 0, 1))
 
 
+def test_white_space_around_a_number_is_no_part_of_it() -> None:
+    assert rank_of(_mpi(" 1\n", "2\x1f", 0, 1)) == Rank(1, 2, 0, 1, "mpi")
+
+
 def test_a_missing_variable_is_named() -> None:
     env = _horovod(0, 2, 0, 1)
     del env["HOROVOD_SIZE"]
