@@ -144,7 +144,10 @@ class ChaosOutcome:
             return limit_s
         frozen = [s for s in self.strikes if s.fault.kind == "hang" and silences(s.fault)]
         failed_s = LIMITS_S[FAILURE] or 0.0
-        return max([limit_s, *(s.at_s + (s.fault.for_s or 0.0) + failed_s - begun_s for s in frozen)])
+        ends_s = [s.at_s + (s.fault.for_s or 0.0) + failed_s - begun_s for s in frozen]
+        if frozen and self.kind == NEVER_JOINED:  # the job of a frozen leader is there for who comes late
+            ends_s += [fault.after_s + limit_s for fault in self.faults if fault.kind == "late-join"]
+        return max([limit_s, *ends_s])
 
     @property
     def hangs(self) -> bool:
