@@ -64,10 +64,10 @@ assert sys.argv[1:] == ["--rate", "3"]
 """
 
 
-def test_the_stopwatch_sees_what_a_script_and_keras_ask_for(tmp_path, repository):
+def test_the_stopwatch_sees_what_a_script_and_keras_ask_for(tmp_path):
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)
-    env = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(repository), "SM_OUTPUT_DATA_DIR": str(tmp_path)}
+    env = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(scripts.HERE.parents[1]), "SM_OUTPUT_DATA_DIR": str(tmp_path)}
     command = [sys.executable, str(scripts.HERE / "stopwatch.py"), str(script), "--rate", "3"]
     subprocess.run(command, env=env, check=True, timeout=100)
     notes = json.loads((tmp_path / "stopwatch-0.json").read_text())
