@@ -32,7 +32,7 @@ RUN apt-get update -qq \
 WORKDIR /build
 COPY requirements.lock .
 RUN python -m venv --system-site-packages /opt/tfhet \
- && grep -E '^(cmake|pip|setuptools|wheel)==' requirements.lock >tools.txt \
+ && grep -E '^(cmake|flit-core|pip|setuptools|wheel)==' requirements.lock >tools.txt \
  && /opt/tfhet/bin/python -m pip install --no-cache-dir --no-deps -r tools.txt
 ENV PATH=/opt/tfhet/bin:$PATH
 
@@ -41,8 +41,8 @@ ENV PATH=/opt/tfhet/bin:$PATH
 RUN grep -E "^($(echo \
         bcrypt boto3 botocore cffi cloudpickle cryptography gevent greenlet inotify-simple invoke jinja2 jmespath \
         markdown-it-py markupsafe mdurl mpi4py numpy packaging paramiko pip prometheus-client protobuf psutil pycparser \
-        pygments pynacl python-dateutil pyyaml retrying rich s3transfer sagemaker-training scipy setuptools six urllib3 \
-        werkzeug zope-event zope-interface | tr ' ' '|'))==" requirements.lock >packages.txt \
+        pygments pynacl python-dateutil pyyaml retrying rich s3transfer sagemaker-training scipy setuptools six \
+        typing-extensions urllib3 werkzeug zope-event zope-interface | tr ' ' '|'))==" requirements.lock >packages.txt \
  && python -m pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheels -r packages.txt
 
 # Horovod. NCCL is the one that TensorFlow 2.15.1 names (tensorflow[and-cuda]), shared, so that a process has one.

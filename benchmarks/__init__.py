@@ -13,6 +13,8 @@ from tfhet.errors import unknown
 
 ROOT = Path(__file__).resolve().parents[1]
 """The checkout, which holds this package."""
+ENDS_WITH_PARENT = ("setpriv", "--pdeathsig", "TERM")
+"""The words before a command that gets SIGTERM when its parent dies."""
 T = TypeVar("T")
 
 

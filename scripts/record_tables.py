@@ -163,7 +163,7 @@ def _profile(source: str, last: str = "") -> str:
     from tfhet.record import Record
 
     found = Profile.of(Record.read(ROOT / source))
-    return _printed(lambda: show(found), last=last)
+    return _printed(lambda: show(found, wide=True), last=last)
 
 
 def _command(source: str, first: str = "", last: str = "") -> str:
@@ -171,7 +171,7 @@ def _command(source: str, first: str = "", last: str = "") -> str:
     from tfhet.__main__ import main
 
     words = [str(ROOT / word) if word.startswith("results/") else word for word in shlex.split(source)[1:]]
-    return _printed(lambda: main(words), first, last)
+    return _printed(lambda: main([*words, "--wide"]), first, last)
 
 
 def _printed(call: Callable[[], object], first: str = "", last: str = "") -> str:

@@ -7,8 +7,6 @@
 Names are loaded when they are first used: `import tfhet` loads neither TensorFlow nor Horovod.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from tfhet import lazy

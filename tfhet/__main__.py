@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
+import os
 import sys
 from collections.abc import Sequence
 
+from tfhet import __version__
 from tfhet.catalogue import command as catalogue
+from tfhet.command_line import Parser, add_examples, json_for_pipe
 from tfhet.doctor import command as doctor
 from tfhet.errors import TfhetError
 from tfhet.follow import command as follow
+from tfhet.launch import command as launch
 from tfhet.plan import command as plan
 from tfhet.profile import command as profile
 from tfhet.report import command as report
@@ -17,35 +20,58 @@ from tfhet.simulate import command as simulate
 from tfhet.source import command as source
 from tfhet.submit import command as submit
 
-ROOMS = (simulate, report, doctor, source, catalogue, profile, plan, submit, follow)
+ROOMS = (simulate, report, doctor, source, catalogue, profile, plan, submit, follow, launch)
 """In the order of the help."""
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="tfhet", description="Keeps GPUs from waiting for their input.")
-    commands = parser.add_subparsers(dest="name", required=True, metavar="COMMAND")
+def _parser() -> Parser:
+    parser = Parser(prog="tfhet", description="Keeps GPUs from waiting for their input.")
+    add_examples(parser, "tfhet init", "tfhet simulate demo -- --train_script train.py", "tfhet report --help")
+    parser.add_argument("--version", action="version", version=f"tfhet {__version__}")
+    commands = parser.add_subparsers(dest="name", required=True, metavar="COMMAND", title="commands")
     for room in ROOMS:
         room.add(commands)
     commands.add_parser("bench", help="measure: tfhet bench SUITE ...", add_help=False)
+    for listed in commands._choices_actions:
+        commands.choices[listed.dest].description = commands.choices[listed.dest].description or listed.help
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command. Exit codes: 0 ok, 1 the job failed, 2 wrong use."""
+    """Runs one command. Exit codes: 0 ok, 1 the job failed, 2 wrong use; 130 after Ctrl-C, 141 when the reader of
+    standard output has ended."""
     words = list(sys.argv[1:] if argv is None else argv)
     try:
-        if words[:1] == ["bench"]:
-            from tfhet import bench
-
-            return bench.run(words[1:])
-        # The words after -- belong to the command that is to be run.
-        own, command = (words[: words.index("--")], words[words.index("--") + 1 :]) if "--" in words else (words, [])
-        args = _parser().parse_args(own)
-        args.command = command
-        return int(args.run(args))
+        code = _run(words, own_process=argv is None)
+        sys.stdout.flush()
+        return code
     except TfhetError as error:
         print(f"tfhet: error: {error}", file=sys.stderr)
         return error.exit_code
+    except KeyboardInterrupt:
+        print("tfhet: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # Python flushes again when it ends: let that succeed
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+
+
+def _run(words: list[str], *, own_process: bool) -> int:
+    if not words:
+        _parser().print_help(sys.stderr)
+        return 2
+    if words[0] == "bench":
+        from tfhet import bench
+
+        return bench.run(words[1:])
+    if words[0] == "launch" and words[1:] not in (["-h"], ["--help"]):
+        return launch.run(words[1:], own_process=own_process)
+    # The words after -- belong to the command that is to be run.
+    own, command = (words[: words.index("--")], words[words.index("--") + 1 :]) if "--" in words else (words, [])
+    args = _parser().parse_args(own)
+    args.command = command
+    with json_for_pipe(args):
+        return int(args.run(args))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import difflib
+from collections.abc import Collection, Iterable, Sequence
 from typing import NoReturn
 
 
@@ -53,7 +54,24 @@ def shown(value: object) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-def unknown(kind: str, name: object, known: Iterable[object]) -> NoReturn:
+def some(names: Sequence[str], most: int = 10) -> str:
+    """The first `most` names, and how many there are beside them: `a, b and 3 more`."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
+
+
+def check_known(kind: str, name: object, known: Collection[object]) -> None:
     """Raises a UsageError for a name that a table does not hold, listing the names that it does."""
-    names = ", ".join(sorted(str(k) for k in known)) or "none"
-    raise UsageError(f"unknown {kind} {name!r}; known: {names}")
+    if name not in known:
+        unknown(kind, name, known)
+
+
+def unknown(kind: str, name: object, known: Iterable[object]) -> NoReturn:
+    """Raises the UsageError of `check_known`."""
+    names = sorted(str(k) for k in known)
+    raise UsageError(f"unknown {kind} {name!r}; known: {', '.join(names) or 'none'}{nearest(name, names)}")
+
+
+def nearest(name: object, known: Iterable[object]) -> str:
+    """The end of an error message that offers the name that was probably meant; "" where none is like it."""
+    found = difflib.get_close_matches(str(name), map(str, known), n=1, cutoff=0.7)
+    return f"; did you mean {found[0]}?" if found else ""

@@ -5,8 +5,6 @@
 
     lazy.names_on_demand(__name__)
 
-    __all__ = ["Advice", "advise"]
-
 The imports for TYPE_CHECKING show the names and their types to type checkers, and say here where each name is.
 """
 
@@ -22,7 +20,8 @@ from typing import Any
 
 
 def names_on_demand(package: str) -> None:
-    """Gives a package a `__getattr__` (PEP 562) that does one of its imports for TYPE_CHECKING on first use.
+    """Gives a package a `__getattr__` (PEP 562) that does one of its imports for TYPE_CHECKING on first use, and lists
+    their names as `__all__`.
 
     A public name may equal a sub-module only where it is that module, imported from the package itself: the import
     system sets every loaded sub-module as an attribute of its package.
@@ -31,6 +30,8 @@ def names_on_demand(package: str) -> None:
     homes = functools.cache(lambda: _imported_for_types(Path(str(facade.__file__)).read_text("utf-8")))
 
     def load(name: str) -> Any:
+        if name == "__all__":
+            return sorted(homes())
         home = homes().get(name)
         if home is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")

@@ -13,9 +13,13 @@ import os
 import re
 import signal
 import sys
+import threading
+import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
+
+import psutil
 
 from tfhet.deadline import Deadline
 
@@ -81,6 +85,24 @@ def answer_with_stack() -> None:
     with contextlib.suppress(AttributeError, OSError, RuntimeError, ValueError):  # no stderr, or none that is a file
         if signal.getsignal(STACK_SIGNAL) is signal.SIG_DFL:
             faulthandler.register(STACK_SIGNAL, all_threads=False)
+
+
+def stack_of_last_thread() -> str:
+    """Name and stack, as `faulthandler` prints them, of a thread for which this process waits at its end; empty before,
+    and where there is none."""
+    frames, main = sys._current_frames(), threading.main_thread()
+    there = [thread for thread in threading.enumerate() if thread.ident in frames]
+    stacks = {thread: list(traceback.walk_stack(frames[thread.ident or 0])) for thread in there}
+    outermost = [frame.f_code for frame, _ in stacks.get(main, ())[-1:]]
+    if [(code.co_filename, code.co_name) for code in outermost] != [(threading.__file__, "_shutdown")]:
+        return ""
+    for thread, stack in stacks.items():
+        if thread is not main and not thread.daemon:
+            lines = [
+                f'  File "{each.f_code.co_filename}", line {line} in {each.f_code.co_name}' for each, line in stack
+            ]
+            return "\n".join([f"thread {thread.name} (most recent call first):", *lines])
+    return ""
 
 
 def name_process(name: str) -> None:
@@ -237,6 +259,13 @@ class Child:
     def _signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
+
+
+def lives(process: psutil.Process) -> bool:
+    """Whether a process runs; a zombie does not."""
+    with contextlib.suppress(psutil.Error):
+        return process.is_running() and process.status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+    return False
 
 
 def describe_exit(code: int, tail: Iterable[str] = ()) -> str:

@@ -16,16 +16,16 @@ T = TypeVar("T")
 class Registry(Generic[T]):
     """Implementations by name. Each is imported on first use."""
 
-    def __init__(self, kind: str, group: str, own: Mapping[str, str]):
+    def __init__(self, kind: str, group: str, own: Mapping[str, str], others: tuple[str, ...] = ()):
         """kind: their name in error messages. group: of the entry points of third parties. own: by name the
-        `module:attribute` of each that tfhet ships."""
-        self._kind, self._group, self._own = kind, group, dict(own)
+        `module:attribute` of each that tfhet ships. others: words that may stand for a name, like `auto`."""
+        self._kind, self._group, self._own, self._others = kind, group, dict(own), others
 
     def names(self) -> tuple[str, ...]:
         """All names, those of third parties last."""
         return tuple({**self._own, **dict.fromkeys(_points(self._group), "")})
 
-    def get(self, name: str, others: tuple[str, ...] = ()) -> T:
+    def get(self, name: str) -> T:
         """The implementation of that name. Raises UsageError for an unknown name, listing the known names and `others`,
         and when the module of a third party cannot be imported."""
         if name in self._own:
@@ -33,7 +33,7 @@ class Registry(Generic[T]):
             return cast("T", getattr(importlib.import_module(module), attribute))
         points: Mapping[str, Any] = _points(self._group)
         if name not in points:
-            unknown(self._kind, name, (*others, *self.names()))
+            unknown(self._kind, name, (*self._others, *self.names()))
         try:
             return cast("T", points[name].load())
         except (ImportError, AttributeError) as error:

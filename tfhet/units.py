@@ -1,7 +1,5 @@
 """Units as constants. Fields carry theirs in the name: `_s`, `_bytes`, `_usd_per_hour`."""
 
-from __future__ import annotations
-
 KIB = 1024
 MIB = 1024 * KIB
 GIB = 1024 * MIB

@@ -14,5 +14,7 @@ REGRESSIONS = {
     ),
     # The worker of the lost host lived on until its launcher thawed, and the epoch waited for what it had held.
     "thawed-after-loss": ("two-and-two", ("hang:launcher@data-1:after=0.5:for=12",)),
+    # The worker of a host that was lost before the ranks read lived on, and the dispatcher was renewed for ever.
+    "frozen-before-reading": ("two-and-two", ("hang:launcher@data-1:from=scripts:after=0.3",)),
 }
 """Cluster and faults."""

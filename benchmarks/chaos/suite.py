@@ -6,7 +6,7 @@ audit, and whether the audit says the same; and what it left behind. A job that 
 one, which has to account for the examples of both.
 
 The record is written after each schedule. `--more` adds to it: further seeds, the same ones in containers or beside a
-process that keeps the CPUs busy, or what is left of a run that was broken off.
+process that keeps the CPUs busy, what is left of a run that was broken off, or what broke a promise, after a mend.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
         help="namespace: containers, whose networks are harmed, too (needs root); default %(default)s",
     )
     add("--busy", action="store_true", help="another process keeps all CPUs busy meanwhile")
-    add("--more", action="store_true", help="add to the record that --json names what it does not have yet")
+    add("--more", action="store_true", help="run what the record of --json lacks or saw broken, and add it")
     add("--launcher", type=Path, default=Path("scripts/launcher.py"), help="default %(default)s")
     add("--folder", type=Path, metavar="DIR", help="keep the runs that broke a promise here")
 
@@ -164,8 +164,10 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
     planned, record = _planned(options), Record.of("chaos", {}, details={"schedules": [], "commands": []})
     if options.more and options.json.exists():
         record = Record.read(options.json)
-    schedules, commands = [*record.details["schedules"]], [*record.details["commands"], list(command)]
-    done = {(job["seed"], job["hosts"], job["busy"]) for job in schedules}
+    again = {(each.name, each.hosts, each.busy) for each in planned}
+    schedules = [job for job in record.details["schedules"] if not (job["breaches"] and _condition(job) in again)]
+    commands = [*record.details["commands"], list(command)]
+    done = set(map(_condition, schedules))
     left = [each for each in planned if (each.name, each.hosts, each.busy) not in done]
     with new_place("chaos") as place, busy_cpus() if options.busy else contextlib.nullcontext():
         for index, each in enumerate(left):
@@ -179,6 +181,11 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
             if options.json is not None:
                 record.write(options.json)
     return record if left else _record(schedules, commands, command)
+
+
+def _condition(job: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Which schedule of a record it is, and under what it ran."""
+    return job["seed"], job["hosts"], job["busy"]
 
 
 def _record(schedules: Sequence[Mapping[str, Any]], commands: Sequence[Any], command: Sequence[str]) -> Record:

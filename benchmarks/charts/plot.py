@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tfhet.bench import Suite
-from tfhet.bench.command import check_output
+from tfhet.command_line import output_file
 from tfhet.errors import UsageError
 from tfhet.events import Observer
 from tfhet.record import Figure, Record
@@ -26,12 +26,11 @@ def drawn(suite: Suite, draw: Callable[[Record, Path], Path]) -> Suite:
 
     def options(parser: argparse.ArgumentParser) -> None:
         suite.options(parser)
-        parser.add_argument("--plot", type=Path, metavar="FILE", help=f"write a picture ({', '.join(PICTURES)})")
+        parser.add_argument("--plot", type=output_file, metavar="FILE", help=f"write a picture ({', '.join(PICTURES)})")
 
     def run(options: argparse.Namespace, observer: Observer, command: Sequence[str]) -> Record:
         if options.plot:
             check_plot(options.plot)
-            check_output("--plot", options.plot)
         record = suite.run(options, observer, command)
         if options.plot:
             print(f"plot: {draw(record, options.plot)}")

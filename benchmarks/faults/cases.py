@@ -8,7 +8,7 @@ _FOUR = "two-data-two-dnn"
 _TWO = "two-and-two"
 _TALKS = ("--log_every", "1")
 _SAVES = ("--checkpoint_every_steps", "10")
-_OFTEN = ("--checkpoint_every_steps", "4")
+_OFTEN = ("--checkpoint_every_steps", "4", "--step_ms", "150")
 _BOTH = ("launcher", "host")
 _LOCAL = ("--on_data_loss", "local")
 _SKIP = ("--on_bad_record", "skip")
@@ -93,8 +93,8 @@ _MACHINES = (
     _goes_on("kill:dispatcher:after=0.5", "second-job:dnn-1:after=0.5"),
     _goes_on("same-base:dnn-1"),
     _fails("same-base:dnn-1", "same-base:data-1", "kill:rank=1:after=0.5", named=("rank 1", "SIGKILL")),
-    _stops("half-checkpoint:dnn-1", "sigterm:launcher@dnn-1:after=3", arguments=_OFTEN, resumes=True),
-    _stops("half-checkpoint:dnn-1", "sigterm:launcher@data-2:after=3", cluster=_FOUR, arguments=_OFTEN, resumes=True),
+    _stops("half-checkpoint:dnn-1", "sigterm:launcher@dnn-1:after=5", arguments=_OFTEN, resumes=True),
+    _stops("half-checkpoint:dnn-1", "sigterm:launcher@data-2:after=5", cluster=_FOUR, arguments=_OFTEN, resumes=True),
 )
 # Cuts of one way only.
 _ONE_WAY = (

@@ -37,6 +37,9 @@ def _options(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--list", action="store_true", help="instead of running the cases of the table: list them")
     parser.add_argument("--launcher", type=Path, default=Path("scripts/launcher.py"), help="default %(default)s")
     parser.add_argument("--only", default="", metavar="TEXT", help="the cases of the table whose name contains it")
+    parser.add_argument(
+        "--more", action="store_true", help="run the cases that the record of --json lacks or saw broken, and add them"
+    )
     parser.add_argument("--keep", action="store_true", help="keep the folders of the table's runs, and say where")
     parser.add_argument(
         "--minutes", type=float, default=2.0, metavar="N", help="length of a long run (default %(default)s)"

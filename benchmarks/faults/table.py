@@ -20,7 +20,7 @@ from benchmarks.faults.outcome import FaultOutcome
 from benchmarks.faults.sabotage import DAMAGED, damaged_digits, taken
 from benchmarks.judge.runs_of_a_job import verdict
 from tfhet.bench.harness import report
-from tfhet.errors import unknown
+from tfhet.errors import UsageError, unknown
 from tfhet.events import Observer
 from tfhet.record import Figure, Record
 from tfhet.simulate import Fault
@@ -33,22 +33,39 @@ MAX_RUN_S = 120.0
 
 
 def run(options: argparse.Namespace, observer: Observer, command: Sequence[str]) -> Record:
-    """Runs the cases that `options.only` chooses. Raises UsageError when there is none."""
-    cases = chosen(options.only)
-    outcomes = []
+    """Runs the cases that `options.only` chooses; with `options.more` those that the record lacks or saw broken. The
+    record is written after each case. Raises UsageError."""
+    cases, commands = chosen(options.only), [list(command)]
+    done: dict[str, tuple[Any, Any]] = {}
+    if options.more and options.json is None:
+        raise UsageError("--more adds to a record: name its file by --json")
+    if options.more and options.json.exists():
+        earlier = Record.read(options.json).details
+        found, again = zip(earlier["rows"], earlier["cases"], strict=True), {case.name for case in cases}
+        done = {case["case"]: (row, case) for row, case in found if not (case["breaches"] and case["case"] in again)}
+        commands = [*earlier["commands"], *commands]
+    left = [case for case in cases if case.name not in done]
+    record = _record(done, commands, command)
     with new_place("faults", keep=options.keep) as place:
-        for index, case in enumerate(cases):
+        for index, case in enumerate(left):
             outcome = run_case(case, options.launcher, place / str(index))
-            outcomes.append(outcome)
-            report(observer, case.name, index + 1, len(cases), outcome.breaches or ["kept"], outcome.exit_s)
+            done[case.name] = outcome.row(), outcome.to_json()
+            report(observer, case.name, index + 1, len(left), outcome.breaches or ["kept"], outcome.exit_s)
             if not outcome.breaches and not options.keep:
                 shutil.rmtree(place / str(index), ignore_errors=True)
-    details = {
-        "rows": [outcome.row() for outcome in outcomes],
-        "cases": [outcome.to_json() for outcome in outcomes],
-        "runs": str(place) if options.keep else None,
-    }
-    return Record.of("faults", figures_of(outcomes), details=details, command=command)
+            record = _record(done, commands, command, str(place) if options.keep else None)
+            if options.json is not None:
+                record.write(options.json)
+    return record
+
+
+def _record(
+    done: Mapping[str, tuple[Any, Any]], commands: Sequence[Any], command: Sequence[str], runs: str | None = None
+) -> Record:
+    found = [done[case.name] for case in CASES if case.name in done]
+    details = {"rows": [row for row, _ in found], "cases": [case for _, case in found], "runs": runs}
+    figures = figures_of([case for _, case in found])
+    return Record.of("faults", figures, details=details | {"commands": list(commands)}, command=command)
 
 
 def chosen(only: str) -> list[FaultCase]:
@@ -124,12 +141,12 @@ def _times(events: Sequence[Mapping[str, Any]], name: str) -> list[float]:
     return [float(event["time_s"]) for event in events if event["event"] == name]
 
 
-def figures_of(outcomes: Sequence[FaultOutcome]) -> Mapping[str, Figure]:
-    """The flat table."""
-    failures = [o.exit_s for o in outcomes if o.case.kind == "failure" and o.exit_s is not None]
+def figures_of(cases: Sequence[Mapping[str, Any]]) -> Mapping[str, Figure]:
+    """The flat table, of cases as `FaultOutcome.to_json` writes them."""
+    failures = [case["exit_s"] for case in cases if case["kind"] == "failure" and case["exit_s"] is not None]
     return {
-        "faults.cases": Figure.single(len(outcomes), unit="cases"),
-        "faults.broken": Figure.single(sum(bool(o.breaches) for o in outcomes), unit="cases"),
-        "faults.left_behind": Figure.single(sum(len(o.left) for o in outcomes), unit="things"),
+        "faults.cases": Figure.single(len(cases), unit="cases"),
+        "faults.broken": Figure.single(sum(bool(case["breaches"]) for case in cases), unit="cases"),
+        "faults.left_behind": Figure.single(sum(len(case["left"]) for case in cases), unit="things"),
         **({"faults.worst_exit_s": Figure.single(max(failures), unit="s")} if failures else {}),
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -226,7 +227,7 @@ def test_the_figures_count_cases_breaches_and_leftovers_and_the_worst_exit_of_fa
         outcome(case_of("stop", "sigterm:launcher"), {"algo-1/0": 143}, "SIGTERM", exit_s=20.0),
         outcome(case_of("goes on"), {"algo-1/0": 0}, left=("port 1", "port 2")),
     ]
-    figures = fault_table.figures_of(found)
+    figures = fault_table.figures_of([each.to_json() for each in found])
     assert {name: figure.value for name, figure in figures.items()} == {
         "faults.cases": 4,
         "faults.broken": 1,
@@ -241,6 +242,30 @@ def test_the_rows_and_every_breach_are_printed() -> None:
     printed = "\n".join(faults.SUITE.notes(record))
     assert "kill:worker" in printed and "0 x2" in printed
     assert "not kept: kill:worker: left behind: port 6001" in printed
+
+
+def test_more_runs_what_the_record_lacks_or_saw_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[str] = []
+
+    def run_case(case: FaultCase, launcher: Path, place: Path) -> Any:
+        ran.append(case.name)
+        left = ("port 6001",) if len(ran) == 2 else ()  # the second case that ever runs breaks its promise
+        return outcome(case_of("goes on", *case.faults), {"algo-1/0": 0}, left=left)
+
+    cases = [case_of("goes on", *words) for words in ((), ("kill:worker",), ("hang:worker:for=1",))]
+    monkeypatch.setattr(fault_table, "CASES", cases)
+    monkeypatch.setattr(fault_table, "run_case", run_case)
+    (tmp_path / "launcher.py").touch()
+    words = ["--launcher", str(tmp_path / "launcher.py"), "--json", str(tmp_path / "faults.json")]
+    assert run_suite(faults.SUITE, [*words, "--only", "kill"], "faults") == 0
+    assert run_suite(faults.SUITE, [*words, "--more"], "faults") == 1
+    assert run_suite(faults.SUITE, [*words, "--more", "--only", "kill"], "faults") == 1  # what broke stays
+    assert run_suite(faults.SUITE, [*words, "--more"], "faults") == 0
+    assert ran == ["kill:worker", "nothing", "hang:worker:for=1", "nothing"]
+    record = Record.read(tmp_path / "faults.json")
+    assert [case["case"] for case in record.details["cases"]] == [case.name for case in cases]
+    assert len(record.details["commands"]) == 4 and record.figures["faults.broken"].value == 0
+    assert run_suite(faults.SUITE, words[:2] + ["--more"], "faults") == 2
 
 
 def test_the_list_shows_the_cases_and_runs_none(capsys: pytest.CaptureFixture[str]) -> None:

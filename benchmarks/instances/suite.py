@@ -51,9 +51,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
         "--speeds", default="", metavar="KIND=X", help="accelerators, times a T4's: A10G=2.4 (default: by data sheets)"
     )
     parser.add_argument("--steps", type=int, metavar="N", help="of every job (default: its own number)")
-    parser.add_argument(
-        "--cpu_scale", "--cpu-scale", type=float, default=SCALE, metavar="X", help="of CPUs and memory (%(default)s)"
-    )
+    parser.add_argument("--cpu_scale", type=float, default=SCALE, metavar="X", help="of CPUs and memory (%(default)s)")
     parser.add_argument("--keep", action="store_true", help="keep the folders of the runs, and say where")
 
 

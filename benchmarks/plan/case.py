@@ -96,12 +96,6 @@ class Measured:
         sizes = tuple(cut["bytes"] for cut in said["cuts"])
         return cls(PipelineCost(tuple(cuts)), PipelineCost((whole,)), tuple(streams), sizes, said)
 
-    @property
-    def usual_cut(self) -> int:
-        """Index of the latest cut with the fewest bytes; of encoded images the size is not known beforehand."""
-        cuts = self.pipeline.cuts
-        return min(range(len(cuts)), key=lambda at: (cuts[at].dtype == "string", cuts[at].bytes_per_example, -at))
-
     def wire(self, cut: int) -> PlaneCosts:
         """Returns the costs of the plane at a cut, which are the same whatever travels."""
         return replace(

@@ -66,7 +66,7 @@ def _drawn(frozen: Frozen, chance: random.Random, number: int, kind: Resource, m
     place = chance.choice(PLACES[kind])
     data_hosts = 0 if place is Place.TRAINER else chance.randint(1, 4)
     cuts = frozen.loads[load].pipeline.cuts
-    smallest = frozen.loads[load].usual_cut
+    smallest = frozen.loads[load].pipeline.smallest_cut
     is_free = place is not Place.TRAINER and chance.random() < 0.4
     index = chance.randrange(len(cuts)) if is_free else smallest
     network = kind in (Resource.DATA_NETWORK, Resource.DNN_NETWORK)

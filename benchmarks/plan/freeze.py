@@ -133,6 +133,6 @@ def _spread(samples: Sequence[float]) -> Interval:
 def _tried(load: PlanLoad, frozen: Frozen, place: Place, dnn: float, data: float, hosts: int) -> PlanCase:
     """With an accelerator that takes no time, at the usual cut."""
     measured = frozen.loads[load]
-    at = measured.usual_cut
+    at = measured.pipeline.smallest_cut
     position = measured.pipeline.cuts[at].position
     return PlanCase(0, Resource.ALL_CPUS, 0.0, load, place, at, position, dnn, data, hosts, 1, 1e-3)

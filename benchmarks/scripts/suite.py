@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks import ENDS_WITH_PARENT
 from benchmarks.cluster_runs.observed_job import new_place
 from tfhet.bench.harness import in_rounds
 from tfhet.bench.suite import Suite
@@ -31,13 +32,13 @@ from tfhet.report import run_table, text
 HERE = Path(__file__).parent
 EXAMPLE = HERE.parent / "job_scripts" / "example_train.py"
 SCRIPTS: Mapping[str, Sequence[str]] = {
-    "aws_example": (str(EXAMPLE), "--model=small_cnn", "--chain=aws-cifar", "--epochs=3", "--steps_per_epoch=30"),
+    "aws_example": (str(EXAMPLE), "--model=small_cnn", "--batch_size=256", "--epochs=2", "--steps_per_epoch=25"),
     "horovod_mnist": (str(HERE / "foreign" / "horovod_mnist.py"),),
     "custom_loop": (str(HERE / "foreign" / "custom_loop.py"),),
     "validation": (str(HERE / "foreign" / "validation.py"),),
     "keras3": (str(HERE / "foreign" / "keras3.py"),),
 }
-"""Each script, with its arguments."""
+"""Each script, with its arguments. A step takes some 100 ms, as usual: the stopwatch in a graph takes 1 to 2 ms."""
 SHAPES: Mapping[str, Mapping[str, Mapping[str, int]]] = {
     "alone": {"homogeneous": {"hosts": 1, "ranks": 1}},
     "homogeneous": {"homogeneous": {"hosts": 1, "ranks": 2}},
@@ -119,7 +120,8 @@ def _once(script: str, shape: str, python: str, index: int) -> dict[str, Any]:
         cluster = place / "cluster.yaml"
         cluster.write_text(json.dumps({"name": shape, "groups": groups, "channels": CHANNELS}))  # JSON is YAML
         repository = HERE.parents[1]
-        command = [python, "-m", "tfhet", "simulate", str(cluster), "--run-dir", str(place / "run"), "--"]
+        command = [*ENDS_WITH_PARENT, python, "-m", "tfhet", "simulate", str(cluster), "--run_dir", str(place / "run")]
+        command += ["--max_run_s", str(RUN_LIMIT_S - 40), "--"]
         command += [str(repository / "scripts" / "launcher.py"), "--train_script", str(HERE / "stopwatch.py")]
         env = {**environment(), "PYTHONPATH": str(repository)}
         given = [*command, *SCRIPTS[script]]

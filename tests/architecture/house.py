@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 # fmt: off
 ROOMS = (
     "lazy", "errors", "units", "clock", "aws", "events", "writer", "deadline", "process", "registry", "arguments",
-    "versions",
+    "command_line", "versions",
     "record", "cluster", "catalogue", "control", "messages", "telemetry",
     "native", "source", "stages", "placement", "strategies", "steps", "planes", "trainer", "profile",
     "plan", "advice", "report", "submit", "follow", "launch", "container", "simulate", "bench", "doctor", "__main__",
@@ -347,6 +347,32 @@ def heading_anchors(markdown: str) -> set[str]:
     return anchors
 
 
+def words_to_replace(glossary: str) -> dict[str, str]:
+    """The words that the glossary replaces, and what it says instead: the code in the left cells of a table, and the
+    right cells."""
+    rows = re.findall(r"^\| *(`[^|]*`) *\| *([^|]*?) *\|$", glossary, flags=re.MULTILINE)
+    return {word: instead for left, instead in rows for word in re.findall(r"`([^`]+)`", left)}
+
+
+def replaced_words(path: str, text: str, words: Mapping[str, str]) -> list[str]:
+    """Words of a document, outside of code and comments, for which the glossary has others.
+
+    words: each with what to say instead.
+    """
+    blank = re.sub(
+        r"^```.*?^```|<!--.*?-->|`[^`\n]*`|\]\([^)\s]*\)",
+        lambda match: "\n" * match[0].count("\n"),
+        text,
+        flags=re.MULTILINE | re.DOTALL,
+    )
+    any_word = "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
+    return [
+        f"{path}:{number}: {found[0]!r}; the glossary says: {words[found[0].lower()]}"
+        for number, line in enumerate(blank.splitlines(), start=1)
+        for found in re.finditer(rf"(?<![\w-])(?:{any_word})(?![\w-])", line, flags=re.IGNORECASE)
+    ]
+
+
 def named_scripts(text: str) -> list[str]:
     """The commands of this repository that a text names: scripts/... and .ci/..."""
     return sorted(set(re.findall(r"(?<![\w./-])(?:\./)?((?:scripts|\.ci)/\w[\w-]*(?:\.(?:py|sh))?)", text)))
@@ -400,8 +426,8 @@ def neutral(path: str, text: str) -> list[str]:
 
 
 def past_the_face(path: str, text: str, modules: Mapping[str, str]) -> list[str]:
-    """A room is imported by others through its face: by names of its `__all__`, among which a sub-module may be.
-    A folder in a room (a data plane, a strategy) has a face of its own.
+    """A room is imported by others through its face: by names that its `__init__` imports from its modules, among which
+    a sub-module may be. A folder in a room (a data plane, a strategy) has a face of its own.
 
     modules: the paths and texts of all modules.
     """
@@ -417,11 +443,9 @@ def past_the_face(path: str, text: str, modules: Mapping[str, str]) -> list[str]
 
 
 def _public(face: str) -> set[str]:
-    """The names in the `__all__` of a module."""
-    for node in ast.parse(face).body:
-        if isinstance(node, ast.Assign) and [getattr(target, "id", "") for target in node.targets] == ["__all__"]:
-            return set(ast.literal_eval(node.value))
-    return set()
+    """The names that a face imports from modules of the package."""
+    imports = (node for node in ast.walk(ast.parse(face)) if isinstance(node, ast.ImportFrom))
+    return {name.name for node in imports if str(node.module).startswith("tfhet.") for name in node.names}
 
 
 def import_cycles(texts: Mapping[str, str]) -> list[list[str]]:

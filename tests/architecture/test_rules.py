@@ -214,6 +214,18 @@ def test_headings_of_one_name_get_numbered_anchors():
     assert house.heading_anchors("# A b\n# A b\n") == {"a-b", "a-b-1"}
 
 
+def test_the_words_that_the_glossary_replaces_are_found_outside_of_code():
+    glossary = "| word | meaning |\n|---|---|\n| rank | one `process` |\n\n| not | but |\n|---|---|\n"
+    words = house.words_to_replace(glossary + "| `told`, `head node` | asked |\n| `e.g.` | for example |\n")
+    assert words == {"told": "asked", "head node": "asked", "e.g.": "for example"}
+    text = "A\n```\ntold\n```\n`told` [a](told.md) <!-- told\n --> untold told-off\nTold, e.g. by a head node.\n"
+    assert house.replaced_words("a.md", text, words) == [
+        "a.md:7: 'Told'; the glossary says: asked",
+        "a.md:7: 'e.g.'; the glossary says: for example",
+        "a.md:7: 'head node'; the glossary says: asked",
+    ]
+
+
 def test_the_commands_in_a_text_are_found():
     text = "Run `scripts/demo`, ./scripts/test --all, or `.ci/run`. scripts/launcher.py, but not my/scripts/other."
     assert house.named_scripts(text) == [".ci/run", "scripts/demo", "scripts/launcher.py", "scripts/test"]
@@ -316,7 +328,7 @@ def test_an_import_of_a_face_is_fine(source):
 
 
 def test_a_module_that_a_face_lists_is_a_name_of_the_face():
-    faces = {**FACES, "tfhet/plan/__init__.py": '__all__ = ["words"]'}
+    faces = {**FACES, "tfhet/plan/__init__.py": "from tfhet.plan import words"}
     assert house.past_the_face("tfhet/report/page.py", "from tfhet.plan import words", faces) == []
     assert house.past_the_face("tfhet/report/page.py", "from tfhet.plan.words import said", faces)
     assert house.past_the_face("tfhet/report/page.py", "from tfhet.plan import plan", faces)

@@ -25,7 +25,7 @@ def run_ends(started, script, how: str = "sleep", rank: int = 0, **shape):
 def test_a_signal_to_the_simulator_ends_every_host(started, script, number):
     job, _ = run_ends(started, script)
     job.process.send_signal(number)
-    assert job.wait() == 1
+    assert job.wait() == 130
     summary = job.folder.read_summary()
     assert set(summary.exit_codes.values()) == {143} and len(summary.exit_codes) == 3
     assert summary.cause == "stopped on request"
@@ -35,7 +35,7 @@ def test_a_signal_while_the_hosts_come_up_ends_every_host(started, script):
     job = started("--train_script", script("ends"), "--how", "sleep", channels={})
     job.wait_for(r"job: delivers data")
     job.process.terminate()
-    assert job.wait() == 1
+    assert job.wait() == 130
     assert all(job.folder.read_summary().exit_codes.values())
 
 

@@ -18,6 +18,7 @@ import pytest
 from tfhet.container import kernel
 from tfhet.record import RunFolder
 from tfhet.simulate import ClusterFile, Fault, GroupFile, host_container, simulate
+from tfhet.submit import source_dir
 
 DIGITS = {"training": "digits/train", "validation": "digits/validation"}
 SMALL = ["--model", "small_cnn", "--chain", "digits"]
@@ -188,7 +189,7 @@ def test_what_a_simulator_left_that_was_killed_is_swept_away_by_the_next(contain
 @pytest.mark.timeout(500)  # seven processes on each of three hosts, on whatever CPUs there are
 def test_the_toolkit_trains_over_mpi_what_a_user_would_submit(contained, tmp_path, repository):
     code = tmp_path / "source_dir"
-    subprocess.run([repository / "scripts" / "source_dir", code], check=True, timeout=120)
+    source_dir.make(code)
     modes = {"training": "FastFile", "validation": "File"}
     how = {"code": code, "launcher": "launcher.py", "input_modes": modes, "max_run_s": 420.0}
     summary, lines = contained(cluster(dnn=2), *SMALL, "--epochs", 1, **how)

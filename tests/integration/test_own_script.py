@@ -89,6 +89,17 @@ def test_of_ranks_that_wait_for_one_another_the_one_that_hangs_is_named(simulate
     )
 
 
+def test_a_thread_that_keeps_a_script_from_its_end_is_named_with_its_rank_and_place(simulated, script):
+    run = simulated("--train_script", script("leaves"), "--thread", "--stall_timeout_s", 10, data=0, ranks=1)
+    assert run.summary.exit_code == 1
+    assert re.search(
+        r"^rank 0 on \S+ took no step for 10 s; its code is over, but a thread goes on: "
+        r"it hangs at leaves.py:\d+ in spin \(--stall_timeout_s\)$",
+        run.summary.cause,
+    )
+    assert run.found(r"\[tfhet\] the script is over, and waits for its thread (spinner) ")
+
+
 def test_every_rank_that_fails_on_its_own_is_named_the_first_one_as_the_cause(simulated, script):
     run = simulated("--train_script", script("hangs"), "--both_fail", data=0)
     assert run.summary.exit_code == 1

@@ -55,7 +55,7 @@ def test_every_process_of_every_host_was_looked_at(noted):
 
 def test_the_command_writes_what_perfetto_and_tensorboard_open(noted, tmp_path, capsys):
     where = ["--chrome", str(tmp_path / "trace.json"), "--tensorboard", str(tmp_path / "boards")]
-    assert main(["timeline", str(noted.folder.path), *where]) == 0
+    assert main(["timeline", str(noted.folder.path), "--wide", *where]) == 0
     told = capsys.readouterr().out
     assert all(word in told for word in ("steps", "processes", "hosts", "worker-1", "allreduce %"))
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]

@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tfhet import planes
-from tfhet.plan import ClusterShape, Interval, Layout, Market, Resource, Space, Where, make_plan, predict
+from tfhet.plan import ClusterShape, Interval, Layout, Resource, Space, Where, make_plan, predict
 from tfhet.plan.candidate import candidates, ranking
 from tfhet.plan.ceiling import ceilings
 from tfhet.plan.prediction import best_layout, demand, supply
@@ -136,8 +136,8 @@ PRICES = st.fixed_dictionaries({name: plans.numbers(0.01, 50.0) for name in plan
 @plans.law(80)
 @given(plans.workloads(), PRICES, st.sampled_from(sorted(plans.USD)), plans.numbers(0.1, 1.0))
 def test_a_cheaper_price_never_makes_the_choice_dearer(workload, usd, name, part):
-    before = ranking(candidates(workload, CLUSTERS, Market(usd.get)))[0]
-    after, *others = ranking(candidates(workload, CLUSTERS, Market({**usd, name: usd[name] * part}.get)))
+    before = ranking(candidates(workload, CLUSTERS, usd.get))[0]
+    after, *others = ranking(candidates(workload, CLUSTERS, {**usd, name: usd[name] * part}.get))
     assert all(after.usd_per_million.value <= one.usd_per_million.value * SLACK for one in others)
     assert after.usd_per_million.value <= before.usd_per_million.value * SLACK
 
@@ -145,18 +145,18 @@ def test_a_cheaper_price_never_makes_the_choice_dearer(workload, usd, name, part
 @plans.law(80)
 @given(plans.workloads(), PRICES, plans.numbers(0.01, 100.0))
 def test_counting_money_in_another_currency_leaves_the_choice(workload, usd, rate):
-    found = candidates(workload, CLUSTERS, Market(usd.get))
+    found = candidates(workload, CLUSTERS, usd.get)
     best, second = (one.usd_per_million.value for one in ranking(found)[:2])
     assume(second > best * (1 + 1e-6))
-    other = Market({name: rate * price for name, price in usd.items()}.get)
+    other = {name: rate * price for name, price in usd.items()}.get
     assert ranking(candidates(workload, CLUSTERS, other))[0].cluster == ranking(found)[0].cluster
 
 
 @plans.law(80)
 @given(plans.workloads(), PRICES)
 def test_more_clusters_to_choose_from_never_make_the_choice_dearer(workload, usd):
-    few = ranking(candidates(workload, CLUSTERS[:2], Market(usd.get)))[0]
-    many = ranking(candidates(workload, CLUSTERS, Market(usd.get)))[0]
+    few = ranking(candidates(workload, CLUSTERS[:2], usd.get))[0]
+    many = ranking(candidates(workload, CLUSTERS, usd.get))[0]
     assert many.usd_per_million.value <= few.usd_per_million.value * SLACK
 
 
@@ -164,7 +164,7 @@ def test_more_clusters_to_choose_from_never_make_the_choice_dearer(workload, usd
 @given(plans.workloads(), PRICES)
 def test_a_plan_chooses_the_cheapest_and_its_frontier_beats_all_that_it_shows(workload, usd):
     space = Space([plans.GPU, plans.BIGGER], [plans.CPU], [1], 3)
-    plan = make_plan(workload, ClusterShape(plans.GPU), space, Market(usd.get), planes.get("local"))
+    plan = make_plan(workload, ClusterShape(plans.GPU), space, usd.get, planes.get("local"))
     costs = [one.usd_per_million.value for one in plan.candidates]
     assert costs[plan.chosen] <= min(costs) * SLACK
     assert plan.candidates[plan.chosen].on_frontier

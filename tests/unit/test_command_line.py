@@ -1,11 +1,17 @@
 from __future__ import annotations
 
+import argparse
 import json
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tfhet.__main__ import main
+import tfhet
+from tfhet.__main__ import ROOMS, _parser, main
 from tfhet.record import RunFolder, RunSummary
 from tfhet.simulate import presets
 
@@ -87,20 +93,143 @@ def test_a_run_never_writes_over_what_is_there(kind, cluster, script, tmp_path, 
     else:
         (there / "precious").mkdir(parents=True)
     assert main(["simulate", str(cluster), "--run-dir", str(there), "--", str(script)]) == 2
-    assert f"--run-dir {there} is there already" in capsys.readouterr().err
+    assert f"--run_dir {there} is there already" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("words", [[], ["fly"], ["simulate", "--max-run-s", "long"], ["report"]])
+@pytest.mark.parametrize("words", [[], ["fly"], ["simulate", "--max-run-s", "long"], ["convert"]])
 def test_words_that_do_not_parse_exit_2_with_the_usage(words, capsys):
-    with pytest.raises(SystemExit) as end:
-        main(words)
-    assert end.value.code == 2
+    assert main(words) == 2
     assert "usage: tfhet" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", ["simulate", "report", "top", "convert"])
-def test_every_command_explains_itself(command, capsys):
+def commands() -> dict[str, argparse.ArgumentParser]:
+    """The parsers of all commands, by name."""
+    made = _parser()
+    (group,) = (action for action in made._actions if isinstance(action, argparse._SubParsersAction))
+    return {name: parser for name, parser in group.choices.items() if name != "bench"}
+
+
+@pytest.mark.parametrize("command", commands())
+def test_every_command_says_what_it_does_and_ends_its_help_with_examples(command, capsys):
     with pytest.raises(SystemExit) as end:
         main([command, "--help"])
     assert end.value.code == 0
-    assert f"usage: tfhet {command}" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert out.startswith(f"usage: tfhet {command}") and commands()[command].description in " ".join(out.split())
+    examples = out.partition("\nexamples:\n")[2].splitlines()
+    assert 1 <= len(examples) <= 2 and all(line.startswith(f"  tfhet {command}") for line in examples)
+
+
+@pytest.mark.parametrize("command", commands())
+def test_the_examples_of_a_help_are_understood(command):
+    for line in commands()[command].epilog.splitlines()[1:]:
+        words = line.partition(" | ")[0].partition(" -- ")[0].split()[1:]
+        _parser().parse_args(words if command != "launch" else words[:1])
+
+
+@pytest.mark.parametrize("command", commands())
+def test_long_options_have_one_spelling_and_the_other_one_is_understood(command):
+    parser = commands()[command]
+    told = [name for action in parser._actions for name in action.option_strings if name.startswith("--")]
+    assert [name for name in told if "-" in name[2:]] == []
+    assert len(told) == len([action for action in parser._actions if action.option_strings])
+
+
+def test_both_spellings_of_an_option_are_one():
+    for word in ("--run_dir", "--run-dir"):
+        assert _parser().parse_args(["simulate", "demo", word, "a-b"]).run_dir == Path("a-b")
+    assert _parser().parse_args(["simulate", "demo", "--run-dir=--a-b"]).run_dir == Path("--a-b")
+
+
+def test_the_version_is_told(capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["--version"])
+    assert end.value.code == 0 and capsys.readouterr().out == f"tfhet {tfhet.__version__}\n"
+
+
+def test_no_command_shows_the_help_with_all_commands(capsys):
+    assert main([]) == 2
+    error = capsys.readouterr().err
+    assert all(f"\n    {name} " in error for name in commands()) and "examples:" in error
+
+
+def test_the_help_of_simulate_shows_where_the_entry_point_goes(capsys):
+    with pytest.raises(SystemExit):
+        main(["simulate", "--help"])
+    assert "-- [ENTRY_POINT] [ARGUMENTS]" in capsys.readouterr().out.splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["simulat", "demo"], "simulate"),
+        (["simulate", "demo", "--fualt", "x"], "--fault"),
+        (["top", "--evry-s=3"], "--every_s"),
+        (["simulate", "demo", "--hosts", "proces"], "process"),
+        (["bench", "stage"], "stages"),
+        (["bench", "cpu", "--reapets", "2"], "--repeats"),
+        (["fly"], None),
+    ],
+)
+def test_what_is_not_known_gets_the_nearest_that_is(words, meant, capsys):
+    assert main(words) == 2
+    error = capsys.readouterr().err
+    assert (f"; did you mean {meant}?" in error) if meant else ("did you mean" not in error)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["simulate", "demo", "--max_run_s", "0"], "--max_run_s: 0: give a number above 0"),
+        (["profile", "synthetic", "--repeats", "0"], "--repeats: 0: give a whole number from 1 on"),
+        (["profile", "synthetic", "--batch_size", "1.5"], "--batch_size: 1.5: give a whole number from 1 on"),
+        (["plan", "--trainer_cpu_ms", "-1"], "--trainer_cpu_ms: -1: give a number from 0 on"),
+        (["plan", "--max_hosts", "0"], "--max_hosts: 0: give a whole number from 1 on"),
+        (["convert", "a", "b", "--size", "32", "0"], "--size: 0: give a whole number from 1 on"),
+        (["bench", "cpu", "--warmup", "-1"], "--warmup: -1: give a whole number from 0 on"),
+        (["follow", "job", "--deadline_s", "inf"], "--deadline_s: inf: give a number above 0"),
+        (["doctor", "--json", "."], "--json: . is a folder: name a file in it"),
+    ],
+)
+def test_a_number_out_of_range_is_named_with_its_option_and_the_range(words, message, capsys):
+    assert main(words) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_json_for_a_pipe_is_alone_on_standard_output(capsys):
+    assert main(["prices", "c5.xlarge", "--json", "-"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["prices"][0]["type"] == "ml.c5.xlarge"
+    assert "vCPU" in err
+
+
+def test_json_of_a_command_that_fails_before_it_has_any_is_nothing(capsys, tmp_path):
+    assert main(["runs", str(tmp_path), "--json", "-"]) == 2
+    assert capsys.readouterr().out == ""
+
+
+def test_ctrl_c_ends_a_command_with_one_line(monkeypatch, capsys):
+    def interrupted(args: argparse.Namespace) -> int:
+        raise KeyboardInterrupt
+
+    (prices,) = (room for room in ROOMS if room.__name__ == "tfhet.catalogue.command")
+    monkeypatch.setattr(prices, "run", interrupted)
+    assert main(["prices"]) == 128 + signal.SIGINT
+    assert capsys.readouterr().err == "tfhet: interrupted\n"
+
+
+@pytest.mark.parametrize("environment", [{}, {"PYTHONUNBUFFERED": "1"}])
+def test_a_reader_that_ends_early_ends_the_command_quietly(environment, repository):
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-m", "tfhet", "prices"],
+        cwd=repository,
+        env={**os.environ, **environment},
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        timeout=50,
+        check=False,
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, b"")

@@ -27,7 +27,8 @@ from tfhet.launch import LaunchSettings
 from tfhet.simulate import ClusterFile, presets
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCUMENTS = [ROOT / "README.md", ROOT / "tfhet" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "tfhet" / "README.md"]
+DOCUMENTS += [*sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "examples").rglob("*.md"))]
 
 
 @dataclass(frozen=True)
@@ -74,18 +75,6 @@ def test_the_python_of_a_document_runs(path, tmp_path, monkeypatch):
             exec(code, vars(module))
 
 
-@pytest.mark.horovod
-def test_the_script_of_a_document_runs_alone(tmp_path, monkeypatch):
-    (script,) = [block for block in blocks(ROOT / "docs" / "your-own-script.md", "python") if "script=" in block.marks]
-    (tmp_path / "train.py").write_text(script.content.replace("epochs=3", "epochs=1"))
-    monkeypatch.setenv("HOME", str(tmp_path))
-    result = subprocess.run(
-        [sys.executable, "train.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
-    )
-    assert result.returncode == 0, result.stderr[-2000:]
-    assert (tmp_path / "model" / "1" / "saved_model.pb").is_file()
-
-
 def commands(path: Path) -> list[list[str]]:
     """The command lines of a document's shell blocks, without comments and variables before them."""
     lines = [line for block in blocks(path, "bash") for line in block.content.replace("\\\n", "").splitlines()]
@@ -123,6 +112,8 @@ def test_the_commands_of_a_document_are_understood(path):
             command.parser(proofs()[words[2].partition(".")[2]], "python").parse_args(words[3:])
         elif head == "tfhet":
             own, behind = (rest[: rest.index("--")], rest[rest.index("--") + 1 :]) if "--" in rest else (rest, [])
+            if behind and behind[0].startswith("--"):
+                behind = ["scripts/launcher.py", *behind]
             made = getattr(_parser().parse_args(own), "source_dir", None)  # has our launcher
             if behind and rest[0] == "simulate":
                 place = ROOT / "scripts" if made else ROOT

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from NAME.heavy import Heavy, light
 
 lazy.names_on_demand(__name__)
-
-__all__ = ["Heavy", "light", "tool"]
 """
 
 ROOMS = [

@@ -1,13 +1,18 @@
 from __future__ import annotations
 
+import email
 import shutil
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
+import yaml
+
+import tfhet
+
 ROOT = Path(__file__).parents[2]
-BUILD = "import sys; from setuptools import build_meta; print(build_meta.build_wheel(sys.argv[1]))"
+BUILD = "import sys; from flit_core import buildapi; print(buildapi.build_wheel(sys.argv[1]))"
 LIMIT_S = 120.0
 
 
@@ -25,5 +30,13 @@ def test_the_package_is_built_beside_runs_whose_hosts_have_the_checkout_as_their
     assert done.returncode == 0, done.stderr
     with zipfile.ZipFile(tmp_path / done.stdout.split()[-1]) as wheel:
         packed = {name for name in wheel.namelist() if name.startswith("tfhet/")}
-    files = {str(path.relative_to(checkout)) for path in (checkout / "tfhet").rglob("*") if path.is_file()}
-    assert packed == {name for name in files if not name.endswith(".md")}
+        (about,) = [name for name in wheel.namelist() if name.endswith(".dist-info/METADATA")]
+        metadata = email.message_from_bytes(wheel.read(about))
+    assert packed == {str(path.relative_to(checkout)) for path in (checkout / "tfhet").rglob("*") if path.is_file()}
+    assert metadata["Version"] == tfhet.__version__
+    assert metadata["License-Expression"] == "Apache-2.0" and metadata.get_all("License-File") == ["LICENSE"]
+
+
+def test_the_citation_names_the_version_of_the_package():
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert (cited["title"].split(":")[0], cited["version"]) == ("tfhet", tfhet.__version__)

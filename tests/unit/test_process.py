@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tfhet.process import Child, describe_exit
+from tfhet.process import Child, describe_exit, lives
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -342,3 +342,52 @@ def test_an_exit_code_is_said_in_words(code, words):
 )
 def test_memory_is_named_where_the_last_lines_name_it(code, line, words):
     assert describe_exit(code, ["before", line, "after"]) == words
+
+
+def test_a_process_lives_until_it_is_a_zombie_or_its_number_is_another_ones():
+    child = subprocess.Popen(["sleep", "60"])
+    process, another = psutil.Process(child.pid), psutil.Process(child.pid)
+    another._ident = (child.pid, another.create_time() - 1.0)
+    try:
+        assert lives(process) and not lives(another)
+        child.kill()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert process.status() == psutil.STATUS_ZOMBIE and not lives(process)
+    finally:
+        child.kill()
+        child.wait()
+    assert not lives(process)
+
+
+@pytest.mark.parametrize(
+    ("begins", "name"),
+    [
+        ("threading.Thread(target=works, name='own').start()", "own"),
+        ("concurrent.futures.ThreadPoolExecutor(1, 'pool').submit(works)", "pool_0"),
+    ],
+)
+def test_at_the_end_of_a_process_the_thread_that_it_waits_for_is_known(begins, name):
+    code = f"""
+import concurrent.futures, threading, time
+from tfhet.process import stack_of_last_thread
+
+is_found = threading.Event()
+
+def works():
+    is_found.wait()
+
+def looks():
+    while not (found := stack_of_last_thread()):
+        time.sleep(0.01)
+    print(found, flush=True)
+    is_found.set()
+
+threading.Thread(target=looks, daemon=True).start()
+{begins}
+print([stack_of_last_thread()], flush=True)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=True)
+    before, head, *frames = done.stdout.splitlines()
+    assert before == "['']"
+    assert head == f"thread {name} (most recent call first):"
+    assert '  File "<string>", line 8 in works' in frames

@@ -15,7 +15,7 @@ TOLD = (ROOT / "docs" / "ten-minutes.md").read_text().splitlines()
 def test_it_quotes_the_request_that_its_job_file_makes(tmp_path, monkeypatch, capsys):
     text = "\n".join(TOLD)
     job = re.search(r"```yaml job\n(.*?)```", text, flags=re.DOTALL)[1]
-    answer = re.search(r"tfhet submit --dry-run job.yaml\n```\n\n```text\n(.*?)```", text, flags=re.DOTALL)[1]
+    answer = re.search(r"tfhet submit --dry_run job.yaml\n```\n\n```text\n(.*?)```", text, flags=re.DOTALL)[1]
     (tmp_path / "job.yaml").write_text(job)
     (tmp_path / "src").mkdir()
     shutil.copy(ROOT / "scripts" / "launcher.py", tmp_path / "src")

@@ -52,7 +52,7 @@ def run_dir(tmp_path: Path) -> Path:
 
 
 def test_it_tells_where_the_time_went_and_a_dash_for_what_was_not_told_apart(run_dir, tmp_path, capsys):
-    assert main(["timeline", str(run_dir), "--json", str(tmp_path / "shares.json")]) == 0
+    assert main(["timeline", str(run_dir), "--wide", "--json", str(tmp_path / "shares.json")]) == 0
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["0", "algo-1", "2", "500", "25.0", "25.0", "12.5", "62.5", MISSING, "0"] in rows
     assert any(row[:3] == ["algo-2", "worker-0", "0.750"] for row in rows)

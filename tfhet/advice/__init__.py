@@ -10,8 +10,6 @@
 `of_pipeline`, `of_plan`, `of_run` and `of_training_job` make findings; `sentence` and `paragraph` put them in words.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from tfhet import lazy
@@ -21,14 +19,7 @@ if TYPE_CHECKING:
     from tfhet.advice.input_bound import Diagnosis, InputState, of_run, paragraph, peaks, state_by_wait
     from tfhet.advice.next_command import next_commands, profile_command
     from tfhet.advice.pipeline import of_pipeline
-    from tfhet.advice.plan import choice_of, of_plan
+    from tfhet.advice.plan import of_plan
     from tfhet.advice.training_job import HostUtilisation, ObservedJob, of_training_job
 
 lazy.names_on_demand(__name__)
-
-# fmt: off
-__all__ = [
-    "Diagnosis", "Finding", "HostUtilisation", "InputState", "ObservedJob", "choice_of", "next_commands", "of_pipeline",
-    "of_plan", "of_run", "of_training_job", "paragraph", "peaks", "profile_command", "sentence",
-    "sentences", "state_by_wait",
-]

@@ -156,7 +156,7 @@ def of_run(
     summary: RunSummary,
     costs: Sequence[tuple[str, Figure]] = (),
     busiest_data_host: tuple[str, float] | None = None,
-    choice: Finding | None = None,
+    choice: str = "",
     *,
     waits: Waiting | None = None,
     events: Sequence[tuple[float, str]] = (),
@@ -165,7 +165,7 @@ def of_run(
 
     costs: the parts of the pipeline in order, the source first, with their CPU time per example.
     busiest_data_host: its name, and the share of its CPUs that it used, 0 to 100.
-    choice: what a plan chose (`choice_of`).
+    choice: what a plan chose, as a sentence: the last of its decision.
     waits: the wait of its steps, by default as far as the summary tells.
     events: what happened, with its time in seconds since 1970.
     """
@@ -181,7 +181,8 @@ def of_run(
             lever = Finding("fewer_data_cpus", f"first try fewer data CPUs, {since} them")
         elif state is InputState.BOUND:
             lever = Finding("find_the_wait", f"first find out why, {since} its CPUs")
-    plan = (Finding("plan_says", f"the plan says: {choice.clause}"),) if choice else ()
+    says = f"the plan says: {choice[:1].lower()}{choice[1:].removesuffix('.')}"
+    plan = (Finding("plan_says", says),) if choice else ()
     few = f"{counted(len(waits.entries), 'step')} are too few to tell stalls and epoch starts from the steady state"
     is_few = state is not InputState.NOT and waits.entries and not waits.is_divided
     levers = (*in_order(state, [lever], waits, events), *plan)

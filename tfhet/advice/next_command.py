@@ -21,7 +21,7 @@ def next_commands(found: Diagnosis, run: RunSummary, folder: RunFolder) -> list[
     if found.state is InputState.UNKNOWN or run.exit_code:
         script = _script(folder)
         return [f"tfhet doctor --brief --script {shlex.quote(script[0])}"] if script else []
-    submit, at = f"tfhet submit --dry-run {JOB_FILE}", shlex.quote(str(folder.path))
+    submit, at = f"tfhet submit --dry_run {JOB_FILE}", shlex.quote(str(folder.path))
     if found.state is InputState.NOT and run.mode != "heterogeneous":
         return [submit]
     write = f" --write {JOB_FILE}" if Path(JOB_FILE).is_file() else ""

@@ -35,6 +35,7 @@ STAGES = {
     "DecodeImage": "decode",
 }
 """Graph operation that reveals a transformation -> tfhet stages that do its work on whole batches."""
+_PYTHON = {"PyFunc", "PyFuncStateless", "EagerPyFunc"}
 _DECODES = ("DecodeJpeg", "DecodePng", "DecodeImage")
 _CROPS = ("CropAndResize", "ResizeBilinear")
 
@@ -48,7 +49,7 @@ def of_pipeline(profile: Profile) -> list[Finding]:
 def python_inside(profile: Profile) -> Iterator[Finding]:
     """Parts that call Python for every element, which is slow and runs on one thread."""
     for index, cost in enumerate(profile.costs):
-        if cost.runs_python:
+        if not _PYTHON.isdisjoint(cost.ops):
             calls = f"{cost.name!r} calls Python for every element {_of_whole(profile, index)}"
             slow = "one core at most, and never on a data host. Write it with TensorFlow operations"
             yield Finding("python_inside", f"{calls}: {slow} (the estimate is all of it)", max(0.0, profile.us(index)))
@@ -75,7 +76,9 @@ def single_images(profile: Profile) -> Iterator[Finding]:
 def wide_wire(profile: Profile) -> Iterator[Finding]:
     """More bytes at the end than somewhere before it: mostly float32 where uint8 would do."""
     end = profile.costs[-1].bytes_per_example
-    places = [i for i in _cheap_cuts(profile) if profile.costs[i].bytes_per_example <= end / FEWER_BYTES]
+    # Fewer bytes are not worth giving the GPU's host the work that the data group is there for.
+    cheap = [i for i in range(len(profile.costs)) if _rest_us(profile, i) <= TRAINER_SHARE * profile.whole_us]
+    places = [i for i in cheap if profile.costs[i].bytes_per_example <= end / FEWER_BYTES]
     if not places:
         return
     best = min(places, key=lambda i: (profile.costs[i].bytes_per_example, -i))
@@ -154,12 +157,6 @@ def _of_whole(profile: Profile, index: int) -> str:
 
 def _stages(ops: Iterable[str]) -> str:
     return ", ".join(sorted({STAGES[op] for op in ops if op in STAGES}))
-
-
-def _cheap_cuts(profile: Profile) -> list[int]:
-    """Indexes of the parts after which so little work is left that the trainer may do it: fewer bytes are not worth
-    giving the GPU's host the work that the data group is there for."""
-    return [i for i in range(len(profile.costs)) if _rest_us(profile, i) <= TRAINER_SHARE * profile.whole_us]
 
 
 def _rest_us(profile: Profile, index: int) -> float:

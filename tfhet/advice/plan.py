@@ -15,23 +15,18 @@ LEAST_BREAK_EVEN_USD = 0.001
 def of_plan(plan: Plan, cheaper: Sequence[Finding] = ()) -> list[Finding]:
     """The findings of a plan, in the order in which one decides. The last one is the choice. cheaper: what would make
     the stages cheaper, as `of_pipeline` finds it; the plan was made with the best of them."""
-    choice = choice_of(None)
-    if plan.chosen is not None:
-        chosen = plan.candidates[plan.chosen]
-        binding, has_data = chosen.prediction.binding.value, chosen.cluster.data is not None
-        is_today = plan.chosen == plan.today
-        choice = choice_of(str(chosen.cluster), binding=binding, has_data=has_data, is_today=is_today)
-    return [*_today(plan, cheaper), *_best(plan), choice]
+    return [*_today(plan, cheaper), *_best(plan), _choice(plan)]
 
 
-def choice_of(cluster: str | None, *, binding: str = "", has_data: bool = False, is_today: bool = False) -> Finding:
-    """The choice of a cluster by its name; None where no cluster keeps the limits. binding: the resource that binds."""
-    if cluster is None:
+def _choice(plan: Plan) -> Finding:
+    if plan.chosen is None:
         return Finding("none_fits", "no cluster keeps the limits: allow more time, money or hosts")
-    if is_today:
-        return Finding("stay", f"stay with {cluster}: {_binds(binding)}")
-    take = f"take {cluster}: {_binds(binding)}"
-    return Finding("take", take) if has_data else Finding("take_homogeneous", f"stay homogeneous: {take}")
+    chosen = plan.candidates[plan.chosen]
+    binds = _binds(chosen.prediction.binding.value)
+    if plan.chosen == plan.today:
+        return Finding("stay", f"stay with {chosen.cluster}: {binds}")
+    take = f"take {chosen.cluster}: {binds}"
+    return Finding("take", take) if chosen.cluster.data else Finding("take_homogeneous", f"stay homogeneous: {take}")
 
 
 def _today(plan: Plan, cheaper: Sequence[Finding]) -> Iterator[Finding]:

@@ -17,8 +17,7 @@ from tfhet.advice.input_bound import (
     state_by_wait,
     waiting,
 )
-from tfhet.catalogue import Catalogue, Instance, InstanceGroup
-from tfhet.errors import UsageError
+from tfhet.catalogue import Catalogue, InstanceGroup
 from tfhet.record import Spread, Waiting, median
 
 PROFILING_MS = 500
@@ -119,7 +118,7 @@ def _parts(job: ObservedJob, known: Catalogue) -> tuple[list[HostUtilisation], l
     """The training hosts and the data hosts: those with GPUs train; without GPUs anywhere, or in one group, all do."""
 
     def has_gpus(use: HostUtilisation) -> bool:
-        kind = _instance(use.instance_type, known)
+        kind = known.find(use.instance_type)
         return bool(kind and kind.gpus) or use.gpu_pct is not None
 
     training = [use for use in job.hosts if has_gpus(use)]
@@ -188,7 +187,7 @@ def _changes(
 
 def _bigger(name: str, known: Catalogue) -> str:
     """The next size of a type's family that has more CPUs beside as many GPUs, in words."""
-    today = _instance(name, known)
+    today = known.find(name)
     if today is None:
         return f"then a bigger size of the same family: {name} is no type of the catalogue, so which is not known"
     family, gpus = name.rpartition(".")[0], counted(today.gpus, "GPU")
@@ -198,13 +197,6 @@ def _bigger(name: str, known: Catalogue) -> str:
     if best is None:
         return f"a bigger size of the same family: {family} has none with more CPUs for {gpus}"
     return f"then a bigger size: {best.name} has {best.vcpus} vCPUs for {gpus}, {name} has {today.vcpus}"
-
-
-def _instance(name: str, known: Catalogue) -> Instance | None:
-    try:
-        return known.instance(name)
-    except UsageError:
-        return None
 
 
 def _spreads(hosts: Sequence[HostUtilisation], field: str) -> dict[str, Spread]:

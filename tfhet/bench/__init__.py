@@ -19,6 +19,4 @@ if TYPE_CHECKING:
     from tfhet.bench.meter import ProcessMeter, Sample
     from tfhet.bench.suite import Suite
 
-__all__ = ["Case", "Measurement", "ProcessMeter", "Sample", "Suite", "in_rounds", "measure", "run", "run_suite"]
-
 lazy.names_on_demand(__name__)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from tfhet.bench import harness
 from tfhet.bench.suite import NAMES, Suite, suite_named
-from tfhet.errors import TfhetError, UsageError
+from tfhet.command_line import Parser, add_examples, add_output, json_for_pipe, number
+from tfhet.errors import TfhetError
 from tfhet.events import Event
 from tfhet.report import duration, figure_table, show
 
@@ -18,17 +17,14 @@ PROGRAM = "tfhet bench"
 
 
 def run(argv: Sequence[str]) -> int:
-    """Runs the suite that `argv` (without the word `bench`) names. Returns 0 ok, 1 failed, 2 wrong use."""
+    """Runs the suite that `argv` (without the word `bench`) names. Returns 0 ok, 1 failed, 2 wrong use. Raises
+    UsageError for a suite that is not there."""
     if not argv or argv[0] in ("-h", "--help"):
         known = "\n".join(f"  {name:<12}{suite_named(name).does}" for name in NAMES)
         usage = f"usage: {PROGRAM} SUITE [options]   ({PROGRAM} SUITE --help lists them)"
         print(f"{usage}\n\nSuites:\n{known}", file=sys.stdout if argv else sys.stderr)
         return 0 if argv else 2
-    try:
-        suite = suite_named(argv[0])
-    except TfhetError as error:
-        print(f"{PROGRAM}: {error}", file=sys.stderr)
-        return error.exit_code
+    suite = suite_named(argv[0])
     return run_suite(suite, argv[1:], f"{PROGRAM} {suite.name}")
 
 
@@ -45,40 +41,27 @@ def run_suite(suite: Suite, argv: Sequence[str], program: str) -> int:
 
 def _run(suite: Suite, argv: list[str], program: str) -> int:
     options = parser(suite, program).parse_args(argv)
-    for name, least in (("repeats", 1), ("warmup", 0)):
-        if getattr(options, name) < least:
-            raise UsageError(f"--{name} {getattr(options, name)}: must be at least {least}")
-    if options.json:
-        check_output("--json", options.json)
-    record = suite.run(options, show_progress, (*program.split(), *argv))
-    show(figure_table(record.figures, title=record.name))
-    for note in suite.notes(record):
-        print(note)
-    if options.json:
-        print(f"record: {record.write(options.json)}")
+    with json_for_pipe(options):
+        record = suite.run(options, show_progress, (*program.split(), *argv))
+        show(figure_table(record.figures, title=record.name), wide=options.wide)
+        for note in suite.notes(record):
+            print(note)
+        if options.json:
+            record.write(options.json)
     return 0 if suite.is_kept(record) else 1
 
 
 def parser(suite: Suite, program: str) -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(prog=program, description=suite.does)
-    counts = (("repeats", harness.REPEATS, "measured rounds"), ("warmup", harness.WARMUP, "rounds before them"))
-    for name, default, words in counts:
-        made.add_argument(f"--{name}", type=int, default=default, metavar="N", help=f"{words} (default %(default)s)")
-    made.add_argument("--json", type=Path, metavar="FILE", help="write the record, raw samples included")
+    made = Parser(prog=program, description=suite.does)
+    add_examples(made, f"{program} --repeats 3 --json {suite.name}.json")
+    counts = (("repeats", 1, harness.REPEATS, "measured rounds"), ("warmup", 0, harness.WARMUP, "rounds before them"))
+    for name, least, default, words in counts:
+        made.add_argument(
+            f"--{name}", type=number(int, least), default=default, metavar="N", help=f"{words} (default %(default)s)"
+        )
+    add_output(made, "the record, raw samples included,")
     suite.options(made)
     return made
-
-
-def check_output(flag: str, path: Path) -> None:
-    """Raises UsageError, before minutes of measuring, for a file that could not be written."""
-    if path.is_dir():
-        raise UsageError(f"{flag} {path} is a folder: name a file in it")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"{flag} {path}: its folder cannot be made ({error.strerror})") from None
-    if not os.access(path.parent, os.W_OK):
-        raise UsageError(f"{flag} {path}: its folder cannot be written to")
 
 
 def show_progress(event: Event) -> None:

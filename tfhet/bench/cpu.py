@@ -66,22 +66,18 @@ def turn(processes: Sequence[AnsweringProcess], passes: int) -> Turn:
     return Turn(tuple(answer["cpu_s"] for answer in answers), max(answer["wall_s"] for answer in answers))
 
 
-def figures_of(taken: Mapping[str, Sequence[Turn]], passes: int, reference: Record | None) -> dict[str, Figure]:
+def figures_of(taken: Mapping[str, Sequence[Turn]], passes: int, reference: Record) -> dict[str, Figure]:
     """Returns the cost of a pass, and how many times faster it is than on the reference machine, by suffix."""
     costs = {key: [each.pass_ms(passes) for each in turns] for key, turns in taken.items()}
-    speeds = {}
-    if reference is not None:
-        against = f"a vCPU of {reference.machine.get('cpu', 'the reference')}"
-        for key, values in costs.items():
-            base = reference.figures[f"{PASS_MS}{key}"].value
-            speeds[f"{SPEED}{key}"] = Figure.of([base / value for value in values], unit="x", against=against)
+    against, speeds = f"a vCPU of {reference.machine.get('cpu', 'the reference')}", {}
+    for key, values in costs.items():
+        base = reference.figures[f"{PASS_MS}{key}"].value
+        speeds[f"{SPEED}{key}"] = Figure.of([base / value for value in values], unit="x", against=against)
     return speeds | {f"{PASS_MS}{key}": Figure.of(values, unit="ms") for key, values in costs.items()}
 
 
-def _reference(path: Path | None) -> Record | None:
-    """Reads the reference. Raises UsageError for a record of another suite."""
-    if path is None and not REFERENCE.is_file():
-        return None
+def _reference(path: Path | None) -> Record:
+    """Reads the reference, by default the package's. Raises UsageError for a record of another suite."""
     record = Record.read(path or REFERENCE)
     if not {PASS_MS, PASS_MS + ALONE} <= record.figures.keys():
         raise UsageError(f"--reference {path}: a record of {record.name}, not of `tfhet bench cpu`")
@@ -111,7 +107,7 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
         "passes": options.passes,
         "shares": {WORDS[key]: [each.share for each in turns] for key, turns in taken.items()},
         "turns": {WORDS[key]: [asdict(each) for each in turns] for key, turns in taken.items()},
-        "reference": None if reference is None else {"machine": reference.machine, "created": reference.created},
+        "reference": {"machine": reference.machine, "created": reference.created},
     }
     return Record.of("cpu", figures_of(taken, options.passes, reference), details=details, command=command)
 
@@ -124,13 +120,9 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 
 def _notes(record: Record) -> list[str]:
-    notes = []
-    if SPEED not in record.figures:
-        notes.append("no reference: this record can be one, for --reference on another machine")
     share = median(record.details["shares"]["all"])
-    if share < LEAST_SHARE:
-        notes.append(f"the processes had a CPU {share:.0%} of the time: others run here, or a quota holds them")
-    return notes
+    waited = f"the processes had a CPU {share:.0%} of the time: others run here, or a quota holds them"
+    return [waited] if share < LEAST_SHARE else []
 
 
 SUITE = Suite(

@@ -68,7 +68,7 @@ def options_of_a_chain(parser: argparse.ArgumentParser) -> None:
     add("--chain", default="aws-cifar", metavar="NAME", help="a chain by name, or written out (default %(default)s)")
     add("--examples", type=int, metavar="N", help=f"records (default {SMALL_EXAMPLES}, photos {PHOTO_EXAMPLES})")
     words = f"images in a batch (default {SMALL_BATCH}, photos {PHOTO_BATCH})"
-    add("--batch_size", "--batch-size", type=int, metavar="N", help=words)
+    add("--batch_size", type=int, metavar="N", help=words)
     add("--threads", type=int, metavar="N", help="threads of every pipeline (default: one a core)")
     add("--cache", type=Path, metavar="DIR", help="folder where data are kept (default ~/.cache)")
 

@@ -8,8 +8,6 @@ known.price("c5.18xlarge", "us-east-1")                 # a Price, or None where
 known.common_market(["ml.g5.xlarge", "ml.c5.large"])
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from tfhet import lazy
@@ -20,8 +18,5 @@ if TYPE_CHECKING:
     from tfhet.catalogue.node import NAME, REGION_NAME, Kind, Node, matching, named, number, one_of, read_text, whole
     from tfhet.catalogue.price_list import refresh
 
-__all__ = ["AWS_POST", "EC2", "MARKETS", "NAME", "REGION", "REGION_NAME", "TRAINING", "Catalogue", "Instance"]
-__all__ += ["InstanceGroup", "Kind", "Node", "Price", "default", "matching", "named", "number", "one_of"]
-__all__ += ["read_text", "refresh", "shipped", "whole"]
 
 lazy.names_on_demand(__name__)

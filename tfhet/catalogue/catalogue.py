@@ -54,10 +54,11 @@ class Catalogue:
 
     def instance(self, name: str) -> Instance:
         """Returns the type called `name`, with or without `ml.`. Raises UsageError that lists similar names."""
-        found = self.instances.get(full_name(name))
-        if found is None:
-            errors.unknown("instance type", name, self._near(full_name(name)))
-        return found
+        return self.find(name) or errors.unknown("instance type", name, self._near(full_name(name)))
+
+    def find(self, name: str) -> Instance | None:
+        """Returns the type called `name`, with or without `ml.`; None where there is none."""
+        return self.instances.get(full_name(name))
 
     def price(self, name: str, region: str = REGION, market: str | None = None) -> Price | None:
         """Returns the price of a type in a region; None where none is known.

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tfhet import catalogue
+from tfhet.command_line import add_examples, add_output
 from tfhet.errors import UsageError
 
 COLUMNS = ("type", "vCPU", "GiB", "GPUs", "Gbit/s", "USD/h", "USD per vCPU-h", "market", "date", "source")
@@ -16,13 +17,14 @@ COLUMNS = ("type", "vCPU", "GiB", "GPUs", "Gbit/s", "USD/h", "USD per vCPU-h", "
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     prices = commands.add_parser("prices", help="prices of instance types, with their source and day")
+    add_examples(prices, "tfhet prices ml.g5.xlarge ml.c5.xlarge --wide", "tfhet prices refresh --region eu-west-1")
     what = "instance types (default: all with a price); refresh: ask AWS for prices"
     prices.add_argument("types", nargs="*", metavar="TYPE", help=what)
     prices.add_argument("--region", default="us-east-1", metavar="R", help="default %(default)s")
     prices.add_argument("--market", choices=("sagemaker training", "ec2"), help="only prices of that market")
     prices.add_argument("--instances", type=Path, metavar="FILE", help="a catalogue file of yours")
     prices.add_argument("--file", type=Path, metavar="FILE", help="where refresh writes; default: where it is read")
-    prices.add_argument("--json", type=Path, metavar="FILE", help="also write the table to this file")
+    add_output(prices, "the table")
     prices.set_defaults(run=run)
 
 
@@ -40,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     rows = _rows(known, args)
     money = [column for column in COLUMNS if column.startswith("USD")]
     shown = [{**row, **{name: f"{row[name]:.4f}" for name in money if row[name] is not None}} for row in rows]
-    report.show(report.table(shown, columns=COLUMNS, title=args.region))
+    report.show(report.table(shown, columns=COLUMNS, title=args.region, extras=3), wide=args.wide)
     for note in _notes(known, rows, args.region):
         print(note)
     if args.json:

@@ -1,7 +1,5 @@
 """Who is there: groups, hosts, roles, ranks, addresses. The only room that reads the environment."""
 
-from __future__ import annotations
-
 from tfhet.cluster.address import busy, check_free, claim, free_ports, resolve
 from tfhet.cluster.environment import environment, job_name
 from tfhet.cluster.identity import HOMOGENEOUS_GROUP, Cluster, Group, Identity, identify
@@ -9,11 +7,3 @@ from tfhet.cluster.paths import HostPaths, cache_dir, code_dir, config_dir, host
 from tfhet.cluster.place import RANK_VARIABLES, Place, Rank
 from tfhet.cluster.ports import CONTROL_PORT, PortRange, Ports
 from tfhet.cluster.role import DATA, DATA_GROUP, DNN, DNN_GROUP, ROLES, Role, Roles, roles
-
-# fmt: off
-__all__ = [
-    "CONTROL_PORT", "DATA", "DATA_GROUP", "DNN", "DNN_GROUP", "HOMOGENEOUS_GROUP", "RANK_VARIABLES", "ROLES", "Cluster",
-    "Group", "HostPaths", "Identity", "Place", "PortRange", "Ports", "Rank", "Role", "Roles", "busy", "cache_dir",
-    "check_free", "claim", "code_dir", "config_dir", "environment", "free_ports",
-    "host_paths", "identify", "job_name", "resolve", "roles",
-]

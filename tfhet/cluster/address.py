@@ -36,18 +36,18 @@ def resolve(host: str, env: Mapping[str, str], current_host: str | None = None) 
     return address
 
 
-def free_ports(n: int, host: str = "127.0.0.1") -> tuple[int, ...]:
-    """`n` different TCP ports that are free at `host` now. Another process may take one before you do."""
+def free_ports(n: int) -> tuple[int, ...]:
+    """`n` different TCP ports of this machine's that are free now. Another process may take one before you do."""
     with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket(_family(host), socket.SOCK_STREAM)) for _ in range(n)]
+        sockets = [stack.enter_context(socket.socket()) for _ in range(n)]
         for each in sockets:
-            each.bind((host, 0))
+            each.bind(("127.0.0.1", 0))
         return tuple(each.getsockname()[1] for each in sockets)
 
 
 def check_free(port: int, host: str = "0.0.0.0") -> None:
     """Raises UsageError when `port` cannot be listened on at `host`, saying who listens there where that is known."""
-    with socket.socket(_family(host), socket.SOCK_STREAM) as probe:
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port in TIME_WAIT can be listened on
         try:
             probe.bind((host, port))
@@ -96,7 +96,3 @@ def _listener(port: int) -> str:
                 process = psutil.Process(connection.pid)
                 return f"process {connection.pid} ({' '.join(process.cmdline())[:120] or process.name()})"
     return "another process"
-
-
-def _family(host: str) -> socket.AddressFamily:
-    return socket.AF_INET6 if ":" in host else socket.AF_INET

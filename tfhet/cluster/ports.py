@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from tfhet.cluster.environment import json_variable
-from tfhet.errors import UsageError, shown, unknown
+from tfhet.errors import UsageError, check_known, shown
 
 CONTROL_PORT = 16000
 PORTS_VARIABLE = "TFHET_PORTS"
@@ -56,8 +56,8 @@ class Ports:
         the same port twice, and for too few.
         """
         ranges, given = plane or {}, json_variable(env, PORTS_VARIABLE)
-        for name in set(given) - {"control", *ranges}:
-            unknown(f"{PORTS_VARIABLE} key", name, ("control", *ranges))
+        for name in given:
+            check_known(f"{PORTS_VARIABLE} key", name, ("control", *ranges))
         found: dict[str, tuple[int, ...]] = {}
         for name, wanted in ranges.items():
             ports = given.get(name, [wanted.first + i for i in range(wanted.count)])

@@ -16,9 +16,3 @@ if TYPE_CHECKING:
     from tfhet.container.tool import compiled
 
 lazy.names_on_demand(__name__)
-
-# fmt: off
-__all__ = [
-    "LEAST_CPUS", "OVERLAY", "PURPOSES", "READ_ONLY", "SHARED", "SUBNET", "Bridge", "Cgroup", "Container", "Partitions",
-    "KernelFeature", "Limits", "Mount", "Owner", "claim", "compiled", "missing", "probe", "require", "sweep",
-]

@@ -29,7 +29,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tfhet.container import delay
-from tfhet.container.cable import GROUP, IP_BATCH, Cable, has_netem, neighbours
+from tfhet.container.cable import GROUP, IP_BATCH, Cable, neighbours
 from tfhet.container.netns import NetworkNamespace
 from tfhet.errors import UsageError
 
@@ -88,7 +88,6 @@ class Bridge(Partitions):
         self._subnet = ipaddress.IPv4Network(subnet)
         self._numbers = itertools.count(1)
         self._cables: dict[str, Cable] = {}
-        self._netem: bool | None = None
         self._switch = NetworkNamespace.new()
         try:
             # It passes packets on from the first moment.
@@ -118,23 +117,15 @@ class Bridge(Partitions):
 
     def limit(self, host: str, bits_per_s: float | None) -> None:
         """Limits the bandwidth of its cable, in each direction; None lifts the limit."""
-        self._cable(host).reshape(bits_per_s=bits_per_s)
+        self._cable(host).limit(bits_per_s)
 
     def prepare_delay(self) -> None:
-        """Compiles the delay line on a kernel without netem, so that the first `delay` takes milliseconds too."""
-        if not self._has_netem():
-            delay.build()
+        """Compiles the delay line, so that the first `delay` takes milliseconds too."""
+        delay.build()
 
     def delay(self, host: str, delay_s: float | None) -> None:
-        """Delays each packet, in each direction: a round trip takes twice `delay_s` more; None lifts the delay.
-
-        The kernel's netem does it, or a delay line (`delay.py`) on a kernel without netem.
-        """
-        cable = self._cable(host)
-        if self._has_netem():
-            cable.reshape(delay_s=delay_s)
-        else:
-            cable.delay_by_line(delay_s, self._name)
+        """Delays each packet, in each direction: a round trip takes twice `delay_s` more; None lifts the delay."""
+        self._cable(host).delay(delay_s, self._name)
 
     def lose(self, host: str, share: float | None) -> None:
         """Loses a share (0 to 1) of its packets at random, in each direction; None lifts the loss."""
@@ -152,11 +143,6 @@ class Bridge(Partitions):
     def socket(self) -> socket.socket:
         """A TCP socket of this process in the hosts' network, with the subnet's last address, which is no host's."""
         return self._switch.socket()
-
-    def _has_netem(self) -> bool:
-        if self._netem is None:
-            self._netem = has_netem(self._switch)
-        return self._netem
 
     def _cable(self, host: str) -> Cable:
         if host not in self._cables:

@@ -2,14 +2,13 @@
 
 host's namespace          switch's namespace
 eth0 -------------------- device -- bridge                       usually
-eth0 -------------------- device = delay line = b -- a -- bridge     a delay on a kernel without netem
+eth0 -------------------- device = delay line = b -- a -- bridge     with a delay
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv4Network
 
 from tfhet.container.delay import DelayLine
@@ -18,7 +17,7 @@ from tfhet.errors import TfhetError, UsageError
 
 GROUP = 1
 """Group of all cables: devices of a group are deleted at once; one by one takes some 20 ms each."""
-IP_BATCH = ("ip", "-batch", "-")
+IP_BATCH, TC_BATCH = ("ip", "-batch", "-"), ("tc", "-batch", "-")
 _ALL_SEGMENTS = 65535  # segments that a device takes in one piece: linux/netdevice.h, GSO_MAX_SEGS
 SLOWEST_BITS_PER_S, FASTEST_BITS_PER_S = 1e4, 4e11
 """Outside these bounds the burst takes longer, or the queue has more bytes, than tbf counts."""
@@ -31,39 +30,20 @@ PARTS = 1_000_000
 """Resolution of the share of lost packets."""
 
 
-@dataclass(frozen=True)
-class Shape:
-    """Bandwidth and delay (by netem) of what a device sends. Raises UsageError for a bandwidth out of bounds."""
+def limiting(device: str, bits_per_s: float | None) -> str:
+    """Line for tc that limits the bandwidth of what a device sends; None: that lifts the limit, where there is one.
 
-    bits_per_s: float | None = None
-    delay_s: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.bits_per_s is not None and not SLOWEST_BITS_PER_S <= self.bits_per_s <= FASTEST_BITS_PER_S:
-            bounds = f"{SLOWEST_BITS_PER_S:g} to {FASTEST_BITS_PER_S:g}"
-            raise UsageError(f"bandwidth of a host: {self.bits_per_s:g} bit/s; give {bounds}, or None for no limit")
-
-    def lines(self, device: str, before: Shape) -> list[str]:
-        """Lines for tc that turn a device with the shape `before` into one with this shape."""
-        lines = []
-        if before != Shape() and before._kinds() != self._kinds():
-            lines.append(f"qdisc delete dev {device} root")
-        parent = "root"
-        if self.delay_s is not None:
-            delay = f"netem delay {round(self.delay_s * 1e6)}us limit 100000"
-            lines.append(f"qdisc replace dev {device} root handle 1: {delay}")
-            parent = "parent 1:1"
-        if self.bits_per_s is not None:
-            bytes_per_s = self.bits_per_s / 8
-            # tbf's timer may be 5 ms late while the hosts keep all CPUs busy.
-            burst = max(BURST_BYTES, round(bytes_per_s * 0.005))
-            queue = max(QUEUE_BYTES, round(bytes_per_s * QUEUE_S))
-            limit = f"tbf rate {round(self.bits_per_s)}bit burst {burst} limit {queue}"
-            lines.append(f"qdisc replace dev {device} {parent} handle 2: {limit}")
-        return lines
-
-    def _kinds(self) -> tuple[bool, bool]:
-        return self.bits_per_s is not None, self.delay_s is not None
+    Raises UsageError for a bandwidth out of bounds.
+    """
+    if bits_per_s is None:
+        return f"qdisc delete dev {device} root"
+    if not SLOWEST_BITS_PER_S <= bits_per_s <= FASTEST_BITS_PER_S:
+        bounds = f"{SLOWEST_BITS_PER_S:g} to {FASTEST_BITS_PER_S:g}"
+        raise UsageError(f"bandwidth of a host: {bits_per_s:g} bit/s; give {bounds}, or None for no limit")
+    # tbf's timer may be 5 ms late while the hosts keep all CPUs busy.
+    burst = max(BURST_BYTES, round(bits_per_s / 8 * 0.005))
+    queue = max(QUEUE_BYTES, round(bits_per_s / 8 * QUEUE_S))
+    return f"qdisc replace dev {device} root handle 1: tbf rate {round(bits_per_s)}bit burst {burst} limit {queue}"
 
 
 def losing(table: str, device: str, share: float | None) -> list[str]:
@@ -76,16 +56,6 @@ def losing(table: str, device: str, share: float | None) -> list[str]:
     return lines
 
 
-def has_netem(namespace: NetworkNamespace) -> bool:
-    """Whether the kernel has netem. Tries it at the `lo` of a namespace without hosts."""
-    try:
-        namespace.run(["tc", "qdisc", "replace", "dev", "lo", "root", "netem", "delay", "1ms"])
-    except TfhetError:
-        return False
-    namespace.run(["tc", "qdisc", "delete", "dev", "lo", "root"])
-    return True
-
-
 class Cable:
     """The cable of one host. Its calls raise UsageError and TfhetError as those of a Bridge."""
 
@@ -95,7 +65,7 @@ class Cable:
         self.address = address
         self._switch = switch
         self._namespace = namespace
-        self._shape = Shape()
+        self._bits_per_s: float | None = None
         self._share: float | None = None
         self._line: DelayLine | None = None
         self._missed: set[IPv4Address] = set()
@@ -134,32 +104,40 @@ class Cable:
         finally:
             self._namespace.close()
 
-    def reshape(self, **changes: float | None) -> None:
-        """Changes the bandwidth, or the delay by netem: fields of Shape."""
-        shape = replace(self._shape, **changes)
-        for namespace, device in ((self._switch, self.device), (self._namespace, "eth0")):
-            if lines := shape.lines(device, self._shape):
-                namespace.run(["tc", "-batch", "-"], lines)
-        self._shape = shape
+    def limit(self, bits_per_s: float | None) -> None:
+        """Limits the bandwidth of both ends, or lifts the limit."""
+        if (bits_per_s, self._bits_per_s) != (None, None):
+            for namespace, device in ((self._switch, self.device), (self._namespace, "eth0")):
+                namespace.run(TC_BATCH, [limiting(device, bits_per_s)])
+            self._bits_per_s = bits_per_s
 
-    def delay_by_line(self, delay_s: float | None, bridge: str) -> None:
+    def delay(self, delay_s: float | None, bridge: str) -> None:
         """Delays packets by a delay line. bridge: the one that the port is in."""
         if delay_s is not None:
             if self._line is None:
                 self._line = self._inserted_line(bridge)
-                self._lose_again()
+                self.lose(self._share)  # at the device that is the port now
             self._line.set(delay_s)
         elif self._line is not None:
             self._line.close()
             self._ip(f"link delete {self.port}", f"link set {self.device} master {bridge}")
             self._line = None
-            self._lose_again()
+            self.lose(self._share)
 
     def lose(self, share: float | None) -> None:
-        """Loses packets where they arrive: in the bridge, and at the host."""
-        if share or self._share:
-            self._share = share
-            self._lose()
+        """Loses packets where they arrive: in the bridge, and at the host; None lifts the loss.
+
+        Before that packets are cut to the size that a wire has, so that one of a hundred packets is lost, and not one
+        of a hundred pieces of 64 KiB, which veth passes on whole.
+        """
+        if not share and not self._share:
+            return
+        self._share = share
+        segments = 1 if share else _ALL_SEGMENTS
+        self._ip(*(f"link set {device} gso_max_segs {segments}" for device in {self.device, self.port}))
+        self._namespace.run(IP_BATCH, [f"link set eth0 gso_max_segs {segments}"])
+        for namespace, device in ((self._switch, self.port), (self._namespace, "eth0")):
+            namespace.run(["nft", "-f", "-"], losing(self.device, device, share))
 
     def miss(self, others: set[IPv4Address]) -> None:
         """Lets nothing that the host sends to these addresses arrive, and what it sends to all others.
@@ -173,23 +151,6 @@ class Cable:
 
     def _ip(self, *lines: str) -> None:
         self._switch.run(IP_BATCH, lines)
-
-    def _lose_again(self) -> None:
-        """Moves the loss to the device that is the port now."""
-        if self._share:
-            self._lose()
-
-    def _lose(self) -> None:
-        """Sets the loss at both ends, or lifts it.
-
-        Before that packets are cut to the size that a wire has, so that one of a hundred packets is lost, and not one
-        of a hundred pieces of 64 KiB, which veth passes on whole.
-        """
-        segments = 1 if self._share else _ALL_SEGMENTS
-        self._ip(*(f"link set {device} gso_max_segs {segments}" for device in {self.device, self.port}))
-        self._namespace.run(IP_BATCH, [f"link set eth0 gso_max_segs {segments}"])
-        for namespace, device in ((self._switch, self.port), (self._namespace, "eth0")):
-            namespace.run(["nft", "-f", "-"], losing(self.device, device, self._share))
 
     def _inserted_line(self, bridge: str) -> DelayLine:
         near, far = f"{self.device}a", f"{self.device}b"

@@ -1,6 +1,6 @@
 """A delay line: a small program, delay.cc, that passes frames between two network devices, each after a delay.
 
-It does what netem does, on kernels without netem, and ends with the process that started it.
+It does what netem does, which not every kernel has, and ends with the process that started it.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def build() -> Path:
     return compiled(
         Path(__file__).with_name("delay.cc"),
         environment(),
-        "a packet delay, on a kernel without netem,",
-        "omit the delay, or use a kernel with CONFIG_NET_SCH_NETEM",
+        "a packet delay",
+        "omit the delay",
         ("-O2", "-Wall"),
     )
 

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tfhet.cluster import environment
 from tfhet.container import tool
-from tfhet.container.cable import IP_BATCH, Shape, has_netem, losing
+from tfhet.container.cable import IP_BATCH, TC_BATCH, limiting, losing
 from tfhet.container.hierarchy import controllers
 from tfhet.container.netns import NetworkNamespace
-from tfhet.errors import TfhetError, UsageError, unknown
+from tfhet.errors import TfhetError, UsageError, check_known
 from tfhet.native import compiler
 from tfhet.versions import versions
 
@@ -49,22 +48,8 @@ class KernelFeature:
     what_to_do: str
 
 
-@dataclass
-class _Sandbox:
-    """Folder and network namespace that the probes use."""
-
-    directory: Path
-    stack: contextlib.ExitStack
-
-    @functools.cached_property
-    def namespace(self) -> NetworkNamespace:
-        made = NetworkNamespace.new()
-        self.stack.callback(made.close)
-        return made
-
-
-_Look = Callable[[_Sandbox], str]
-"""Returns what it found. Raises OSError or TfhetError where the feature is missing."""
+_Look = Callable[[Path], str]
+"""Returns what it found, given a folder to try in. Raises OSError or TfhetError where the feature is missing."""
 
 
 @dataclass(frozen=True)
@@ -86,8 +71,7 @@ def probe(directory: Path | None = None) -> tuple[KernelFeature, ...]:
 
 def missing(for_what: str, directory: Path | None = None) -> list[KernelFeature]:
     """The missing features of those that a key of PURPOSES needs. See `probe`."""
-    if for_what not in PURPOSES:
-        unknown("purpose", for_what, PURPOSES)
+    check_known("purpose", for_what, PURPOSES)
     needed = [each for each in _PROBES if for_what in each.needed_for]
     return [feature for feature in _look_for(needed, directory) if feature.there is False]
 
@@ -103,17 +87,15 @@ def _look_for(probes: Iterable[_Probe], directory: Path | None) -> Iterator[Kern
     is_root = not _lacking_capabilities()
     directory = Path(tempfile.gettempdir()) if directory is None else directory.absolute()
     directory = next(folder for folder in (directory, *directory.parents) if folder.exists())  # it will be made there
-    with contextlib.ExitStack() as stack:
-        sandbox = _Sandbox(directory, stack)
-        for each in probes:
-            there: bool | None = None
-            detail = "not tried: it takes root"
-            if is_root or not each.needs_root:
-                try:
-                    detail, there = each.look(sandbox), True
-                except (OSError, TfhetError) as error:
-                    detail, there = str(error), False
-            yield KernelFeature(each.name, there, detail, each.needed_for, each.what_to_do)
+    for each in probes:
+        there: bool | None = None
+        detail = "not tried: it takes root"
+        if is_root or not each.needs_root:
+            try:
+                detail, there = each.look(directory), True
+            except (OSError, TfhetError) as error:
+                detail, there = str(error), False
+        yield KernelFeature(each.name, there, detail, each.needed_for, each.what_to_do)
 
 
 def _lacking_capabilities() -> list[str]:
@@ -129,19 +111,19 @@ def _found(finding: str | None, otherwise: str) -> str:
     return finding
 
 
-def _root(sandbox: _Sandbox) -> str:
+def _root(directory: Path) -> str:
     if lacking := _lacking_capabilities():
         raise UsageError(f"user {os.geteuid()} without {' and '.join(lacking)}")
     return f"user {os.geteuid()}"
 
 
-def _namespaces(sandbox: _Sandbox) -> str:
+def _namespaces(directory: Path) -> str:
     tool.run(["unshare", "--net", "--mount", "--uts", "--ipc", "--pid", "--fork", "true"])
     return "net, mount, uts, ipc, pid"
 
 
-def _overlay(sandbox: _Sandbox) -> str:
-    with tempfile.TemporaryDirectory(prefix="tfhet-probe-", dir=sandbox.directory) as name:
+def _overlay(directory: Path) -> str:
+    with tempfile.TemporaryDirectory(prefix="tfhet-probe-", dir=directory) as name:
         folder = Path(name)
         for part in ("upper", "work", "root"):
             (folder / part).mkdir()
@@ -149,52 +131,45 @@ def _overlay(sandbox: _Sandbox) -> str:
         tool.run(["unshare", "--mount", "sh", "-c", mount], cwd=folder)
         if not (folder / "upper" / "written").exists():
             raise UsageError("what is written does not arrive in the upper folder")
-    return f"with what is written in {sandbox.directory}"
+    return f"with what is written in {directory}"
 
 
-def _bridge(sandbox: _Sandbox) -> str:
+def _try_in_network(words: Sequence[str], lines: Sequence[str]) -> None:
+    with contextlib.closing(NetworkNamespace.new()) as namespace:
+        namespace.run(words, lines)
+
+
+def _bridge(directory: Path) -> str:
     lines = ["link add probe type bridge", "link add probe1 master probe type veth peer name probe2"]
-    sandbox.namespace.run(IP_BATCH, [*lines, "link delete probe1", "link delete probe"])
+    _try_in_network(IP_BATCH, [*lines, "link delete probe1", "link delete probe"])
     return "bridge, veth"
 
 
-def _tbf(sandbox: _Sandbox) -> str:
-    shape, none = Shape(1e6), Shape()
-    sandbox.namespace.run(["tc", "-batch", "-"], [*shape.lines("lo", none), *none.lines("lo", shape)])
+def _tbf(directory: Path) -> str:
+    _try_in_network(TC_BATCH, [limiting("lo", 1e6), limiting("lo", None)])
     return "tbf"
 
 
-def _netem(sandbox: _Sandbox) -> str:
-    return _found("netem" if has_netem(sandbox.namespace) else None, "not in this kernel")
+def _compiler(directory: Path) -> str:
+    return _found(" ".join(compiler(environment())), "no c++, g++ or clang++ in PATH")
 
 
-def _compiler(otherwise: str) -> str:
-    return _found(" ".join(compiler(environment())), otherwise)
-
-
-def _delay(sandbox: _Sandbox) -> str:
-    if has_netem(sandbox.namespace):
-        return "by netem"
-    _compiler("neither netem nor a C++ compiler")
-    return "by a program of tfhet, compiled when needed: this kernel has no netem"
-
-
-def _random_loss(sandbox: _Sandbox) -> str:
-    sandbox.namespace.run(["nft", "-f", "-"], [*losing("probe", "lo", 0.5), *losing("probe", "lo", None)])
+def _random_loss(directory: Path) -> str:
+    _try_in_network(["nft", "-f", "-"], [*losing("probe", "lo", 0.5), *losing("probe", "lo", None)])
     return "numgen, netdev ingress"
 
 
 def _controller(name: str) -> _Look:
     missing = f"no cgroup hierarchy with the controller {name} that this process may use"
-    return lambda sandbox: f"cgroup v{_found(str(controllers().get(name, '')), missing)}"
+    return lambda _: f"cgroup v{_found(str(controllers().get(name, '')), missing)}"
 
 
 def _tool(name: str) -> _Look:
-    return lambda sandbox: _found(shutil.which(name), "not installed, or not in PATH")
+    return lambda _: _found(shutil.which(name), "not installed, or not in PATH")
 
 
 def _distribution(name: str) -> _Look:
-    return lambda sandbox: _found(versions((name,)).get(name), "not installed")
+    return lambda _: _found(versions((name,)).get(name), "not installed")
 
 
 def _install(package: str) -> str:
@@ -205,7 +180,7 @@ _KERNEL = "use a kernel built with {}"
 _PROBES = (
     _Probe("root", _root, _ON_HOSTS, "run it as root, in a container with --privileged", needs_root=False),
     _Probe("ip", _tool("ip"), _ON_HOSTS, _install("iproute2"), False),
-    _Probe("tc", _tool("tc"), (LIMIT, DELAY), _install("iproute2"), False),
+    _Probe("tc", _tool("tc"), (LIMIT,), _install("iproute2"), False),
     _Probe("nft", _tool("nft"), (LOSE,), _install("nftables"), False),
     _Probe("nsenter", _tool("nsenter"), _ON_HOSTS, _install("util-linux"), False),
     _Probe("unshare", _tool("unshare"), (), _install("util-linux"), False),
@@ -215,13 +190,13 @@ _PROBES = (
     _Probe("mpirun", _tool("mpirun"), (TOOLKIT,), _install("openmpi-bin"), False),
     _Probe("toolkit", _distribution("sagemaker-training"), (TOOLKIT,), "pip install tfhet[sagemaker]", False),
     _Probe("mpi4py", _distribution("mpi4py"), (TOOLKIT,), "pip install mpi4py", False),
-    _Probe("C++ compiler", lambda _: _compiler("no c++, g++ or clang++ in PATH"), (PRELOADED,), _install("g++"), False),
+    _Probe("C++ compiler", _compiler, (PRELOADED, DELAY), _install("g++"), False),
     _Probe("namespaces", _namespaces, _ON_HOSTS, _KERNEL.format("CONFIG_NET_NS, _PID_NS, _UTS_NS and _IPC_NS")),
     _Probe(
         "overlay",
         _overlay,
         _ON_HOSTS,
-        "name a --run-dir on a file system like ext4, xfs or tmpfs, not on an overlay; or use a kernel with"
+        "name a --run_dir on a file system like ext4, xfs or tmpfs, not on an overlay; or use a kernel with"
         " CONFIG_OVERLAY_FS",
     ),
     _Probe("bridge", _bridge, _ON_HOSTS, _KERNEL.format("CONFIG_BRIDGE and CONFIG_VETH")),
@@ -235,6 +210,4 @@ _PROBES = (
         (LOSE,),
         _KERNEL.format("CONFIG_NFT_NUMGEN, CONFIG_NF_TABLES_NETDEV and CONFIG_NETFILTER_INGRESS"),
     ),
-    _Probe("packet delay", _delay, (DELAY,), "use a kernel with CONFIG_NET_SCH_NETEM, or " + _install("g++")),
-    _Probe("netem", _netem, (), _KERNEL.format("CONFIG_NET_SCH_NETEM") + "; packets can be delayed without it too"),
 )

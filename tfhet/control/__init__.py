@@ -4,15 +4,7 @@ server.py       the leader's end;  client.py: a follower's end;  lease.py: when 
 handshake.py    both ends prove that they know the job's secret (secret.py)
 """
 
-from __future__ import annotations
-
 from tfhet.control.client import LinkClient
 from tfhet.control.message import MAX_LINE_BYTES, Message, ProtocolError
 from tfhet.control.secret import HYPERPARAMETER_VARIABLE, SECRET_VARIABLE, Secret, new_secret
 from tfhet.control.server import LinkServer
-
-# fmt: off
-__all__ = [
-    "HYPERPARAMETER_VARIABLE", "MAX_LINE_BYTES", "SECRET_VARIABLE", "LinkServer", "LinkClient", "Message",
-    "ProtocolError", "Secret", "new_secret",
-]

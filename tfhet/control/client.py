@@ -194,6 +194,9 @@ class LinkClient:
             self._heard_s = self._clock.monotonic()
             if self._outbox.receive(message, "lease", self._inbox, self._on_message):
                 continue
+            if message["type"] == "refused":
+                self._lose(f"the leader has given it up: {message['reason']}")
+                return
             if message["type"] != "end":
                 raise ProtocolError(f"a server sends no message of type {message['type']!r}")
             if not self.end_reason:

@@ -1,7 +1,8 @@
 """The messages of the link: one JSON object per line, of a known type with known fields.
 
-hello, join, welcome, refused     the handshake (handshake.py)
+hello, join, welcome              the handshake (handshake.py)
 facts, joined                     a member joins, or returns after a broken connection
+refused                           the server does not let a member in, or has given it up
 lease, alive                      renewals, from the server and from a client
 message                           numbered; carries the messages of the rooms that use the link
 end, left                         the job is over; a member leaves on purpose

@@ -255,7 +255,8 @@ class LinkServer:
         if self._clock.monotonic() - ended_s < 2 * self._lease_s:  # then the member has lost its lease, and ended
             why = f"the leader stood still for {seconds:.1f} s, the lease is {self._lease_s:g} s; then: {why}"
         session.lost_why = why
-        if session.connection is not None:
+        if session.connection is not None:  # it hears this where only what it sends is cut off
+            session.connection.write({"type": "refused", "reason": f"it was lost: {why}"})
             session.connection.abort()
         self._tell("link.member_lost", member=session.name, reason=why)
         self._inbox.put(self._on_lost, session.name, why)

@@ -6,8 +6,6 @@ from tfhet.doctor import examine
 print(examine(environment(), cluster_file="demo").verdict)
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from tfhet import lazy
@@ -16,6 +14,5 @@ if TYPE_CHECKING:
     from tfhet.doctor.examination import SUBJECTS, Examination, examine
     from tfhet.doctor.rule import Check, Rule, Status
 
-__all__ = ["SUBJECTS", "Check", "Examination", "Rule", "Status", "examine"]
 
 lazy.names_on_demand(__name__)

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rich.console import Group
+from rich.text import Text
+
 from tfhet import container
 from tfhet.doctor import cluster, host, pipeline, script, software
 from tfhet.doctor.rule import Check, Status, Subject
+from tfhet.report import Step
 from tfhet.versions import versions
 
 SCHEMA = 2
-COLUMNS = ("what", "is", "found", "why it matters", "what to do")
+MARKS = dict(zip(Status, (("✓", "green"), ("!", "yellow"), ("✗", "red"), ("✗", "red"), ("?", "cyan")), strict=True))
+"""Mark and colour of each status."""
+_fill = functools.partial(textwrap.fill, break_long_words=False, break_on_hyphens=False)
 SUBJECTS: Sequence[Subject[Any]] = (host.MACHINE, software.VERSIONS, cluster.CLUSTER, pipeline.PIPELINE, script.SCRIPT)
 _OPTIONAL = {
     "unshare": "trying namespaces",
     "CPU set": "hosts in namespaces whose CPUs are counted",
     "memory limit": "hosts in namespaces with less memory than the machine",
-    "netem": "packet delays that cost no CPU",
 }
 """Purposes of features of the machine that a simulation can do without: another way is taken, or the record says so."""
 
@@ -44,19 +52,33 @@ class Examination:
         less = sum(check.status in (Status.LIMITED, Status.MISSING) for check in self.checks)
         return f"nothing was found that will fail; {less} of {len(self.checks)} could be better"
 
-    def tables(self, brief: bool = False) -> dict[str, list[list[str]]]:
-        """Rows of a table with COLUMNS, by section. brief: leaves out what is ok."""
-        found: dict[str, list[list[str]]] = {}
-        for check in self.checks:
-            is_ok = check.status is Status.OK
-            if not (brief and is_ok):
-                row = [check.name, check.status.value, check.found, check.why, check.what_to_do]
-                row[3] += f" ({check.issue})" if check.issue and not is_ok else ""
-                found.setdefault(check.section, []).append(row)
-        return found
+    def listed(self, brief: bool = False, width: int = 80) -> Group:
+        """The checks by section, as `width` columns of text: mark, name and what was found; of what is not ok also why
+        it matters, and what to do on a line of its own. brief: leaves out what is ok."""
+        lines: list[Text] = []
+        shown = (check for check in self.checks if not (brief and check.status is Status.OK))
+        for section, own in itertools.groupby(shown, lambda check: check.section):
+            checks = list(own)
+            longest = max(len(check.name) for check in checks)
+            lines.append(Text(f"\n{section}", style="bold"))
+            lines += [line for check in checks for line in _lines(check, longest, width)]
+        return Group(*lines, Text(f"\n{_fill(self.verdict, width)}"))
 
     def to_json(self) -> dict[str, Any]:
-        return {"schema": SCHEMA, "is_sound": self.is_sound, "checks": [check.to_json() for check in self.checks]}
+        return {"schema": SCHEMA, "is_sound": self.is_sound, "checks": [vars(check) for check in self.checks]}
+
+
+def _lines(check: Check, longest: int, width: int) -> Iterator[Text]:
+    """Yields what is shown of a check. longest: columns of the longest name in its section."""
+    mark, style = MARKS[check.status]
+    name, is_ok = f"  {check.name:<{longest}}  ", check.status is Status.OK
+    found = check.found if is_ok else f"{check.status.value}: {check.found}"
+    yield Text.assemble((mark, style), _fill(found, width, initial_indent=name, subsequent_indent=" " * len(name))[1:])
+    if not is_ok:
+        why = f"{check.why} ({check.issue})" if check.issue else check.why
+        for words, style in ((why, "dim"), (check.what_to_do, "bold")):
+            if words:
+                yield Text(_fill(words, width, initial_indent="    ", subsequent_indent="    "), style=style)
 
 
 def examine(
@@ -67,26 +89,33 @@ def examine(
     target: str | None = None,
     stages: str | None = None,
     script_file: Path | None = None,
+    step: Step = lambda done, total, what: None,
 ) -> Examination:
     """Examines the machine, and what is named beside it. Leaves nothing; takes seconds, because TensorFlow is loaded.
 
     directory: for the files of simulated hosts; None: that of temporary files. cluster_file: a path, or a preset.
-    target: a data set, as `tfhet profile` takes it, with stages for a source. Raises UsageError for what is not there.
+    target: a data set, as `tfhet profile` takes it, with stages for a source. step: gets the number of parts that are
+    examined, and of all. Raises UsageError for what is not there.
     """
+    total = 3 + bool(target)
 
     def checks() -> Iterator[Check]:
         # What the user named comes first: a wrong name shows before anything takes time.
         job = cluster.look(cluster_file) if cluster_file else None
         text = script.look(script_file) if script_file else None
+        step(0, total, "parts: TensorFlow and Horovod")
         loaded = software.load(env)
+        step(1, total, "parts: the machine")
         here = host.look(env, loaded.gpus, directory)
         yield from software.checks(loaded, len(here.gpus))
         yield from software.VERSIONS.checks(versions(software.DISTRIBUTIONS))
         yield from host.MACHINE.checks(here)
+        step(2, total, "parts: the simulation")
         yield from simulation_checks(container.probe(directory))
         if job is not None:
             yield from cluster.CLUSTER.checks(job)
         if target:
+            step(3, total, "parts: the data set")
             workers = job.workers if job else None
             yield from pipeline.PIPELINE.checks(pipeline.look(target, stages, workers, here.memory_bytes))
         if text is not None:

@@ -187,7 +187,7 @@ def shared_memory(host: HostFacts) -> RuleAnswer:
 
 @MACHINE.rule("disk", "run records and the files of hosts in namespaces need room")
 def disk(host: HostFacts) -> RuleAnswer:
-    found, what = f"{host.disk_free_bytes / GIB:.1f} GiB in {host.directory}", "make room, or use another --run-dir"
+    found, what = f"{host.disk_free_bytes / GIB:.1f} GiB in {host.directory}", "make room, or use another --run_dir"
     return limited(found, what, when=host.disk_free_bytes < 2 * GIB)
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 
 class Status(str, Enum):
@@ -41,9 +41,6 @@ class Check:
     @property
     def is_fatal(self) -> bool:
         return self.status is Status.WRONG or (self.is_needed and self.status is Status.MISSING)
-
-    def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "status": self.status.value}
 
 
 Facts = TypeVar("Facts")

@@ -9,8 +9,6 @@
 The command `tfhet diagnose` is `examine` of this room.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from tfhet import lazy
@@ -19,6 +17,5 @@ if TYPE_CHECKING:
     from tfhet.follow.examination import Examined, examine
     from tfhet.follow.following import Followed, follow
 
-__all__ = ["Examined", "Followed", "examine", "follow"]
 
 lazy.names_on_demand(__name__)

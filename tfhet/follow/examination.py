@@ -17,7 +17,6 @@ from tfhet import catalogue
 from tfhet import clock as clocks
 from tfhet.advice import Diagnosis, HostUtilisation, ObservedJob, of_training_job, sentence, sentences
 from tfhet.aws import Patient
-from tfhet.errors import UsageError
 from tfhet.follow.heard import Heard, placed
 from tfhet.follow.log_streams import LogStreams
 from tfhet.follow.state import JobState
@@ -67,7 +66,7 @@ class Examined:
             "levers": sentences(found.levers),
             "next_run": sentences(found.next_run),
             "findings": [each.to_json() for each in (found.verdict, *found.evidence, *found.levers, *found.next_run)],
-            "hosts": [{name: json_value(value) for name, value in vars(use).items()} for use in self.hosts],
+            "hosts": [json_value(vars(use)) for use in self.hosts],
         }
 
 
@@ -136,12 +135,7 @@ def measured(
     hosts = [f"algo-{number + 1}" for number in range(state.hosts)]
     samples = _samples(state.name, hosts, cloudwatch, aws, between_s, now_s)
     groups = {group.name: group for group in state.groups}
-    types = {}
-    for group in state.groups:
-        try:
-            types[group.name] = known.instance(group.instance_type)
-        except UsageError:
-            continue
+    types = {group.name: kind for group in state.groups if (kind := known.find(group.instance_type))}
     seen: dict[str, str] = {}
     with_gpus = [host for host in hosts if samples[host, "gpu_pct"]]
     having = [group for group in state.groups if group.name in types and types[group.name].gpus]

@@ -40,8 +40,8 @@ class Followed:
 
     @property
     def exit_code(self) -> int:
-        """0 of a job that is completed; else 1: it failed, was stopped, or still runs."""
-        return 0 if self.summary.succeeded else 1
+        """0 of a job that is completed, 1 of one that failed or was stopped, 130 of one that runs on after Ctrl-C."""
+        return 130 if self.summary.exit_code is None else 0 if self.summary.succeeded else 1
 
 
 def follow(

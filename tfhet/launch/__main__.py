@@ -1,7 +1,5 @@
 """`python -m tfhet.launch ARGUMENTS`: a launcher without a file of its own."""
 
-from __future__ import annotations
-
 import sys
 
 from tfhet.launch import main

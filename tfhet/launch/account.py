@@ -26,7 +26,7 @@ class _Epoch:
 
 
 class Account:
-    """What the scripts of all ranks report, in the leader."""
+    """The reports of the scripts of all ranks, in the leader."""
 
     def __init__(self, size: int):
         """size: number of ranks."""

@@ -55,7 +55,7 @@ class Leader:
         self.lost_hosts: dict[str, str] = {}
         """The data hosts without which the job went on, and why each was lost."""
         self.account = Account(self.place.size)
-        """What the scripts of all ranks report."""
+        """The reports of the scripts of all ranks."""
         self._on_stop, self._on_host_lost = on_stop, on_host_lost
         self._assignment, self._settings, self._side = assignment, assignment.settings, side
         self._observer = observer

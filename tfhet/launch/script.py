@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import re
 import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -97,6 +98,10 @@ _STACK_S, _STACK_LOOKS = 0.5, 10
 _FRAME = re.compile(r'  File "(.+)", line (\d+) in (\S+)')
 """A frame, as `faulthandler` prints it: the innermost one first, after _STACK."""
 _STACK = "(most recent call first)"
+_SHUTDOWN = re.compile(r'/threading\.py", line \d+ in _shutdown$')
+"""The outermost frame of a main thread that waits for other threads after its code."""
+_NO_FRAME = "<no Python frame>"
+"""The line of `faulthandler` once Python has begun to end: objects are destroyed."""
 _PACKAGE = re.compile(r"/(site|dist)-packages/")
 _INSTALLED = re.compile(rf"{_PACKAGE.pattern}|/lib/python3")
 _READING = re.compile(r"/data/ops/")
@@ -114,18 +119,25 @@ class Standstill:
 
     @classmethod
     def of(cls, tail: Iterable[str]) -> Standstill:
-        """By the last lines that the script printed."""
-        lines = list(tail)
-        begins = max((number for number, line in enumerate(lines) if _STACK in line), default=None)
-        frames = [found for found in map(_FRAME.match, lines[begins or 0 :]) if found]
+        """By the last lines that the script printed: they end with the stack of its main thread. If that is over, the
+        stack of another thread, for which the script waits, may stand before (`process.stack_of_last_thread`)."""
+        lines, over = list(tail), ""
+        begins = [number for number, line in enumerate(lines) if _STACK in line]
+        stacks = [lines[begin:end] for begin, end in itertools.pairwise([*begins, len(lines)])] or [lines]
+        if any(_NO_FRAME in line for line in stacks[-1]):
+            return cls("its code is over, and a library hangs at the end of Python", 1)
+        if any(map(_SHUTDOWN.search, stacks[-1])):
+            over = "its code is over, but a thread goes on: "
+            stacks = [stack for stack in stacks if not any(map(_SHUTDOWN.search, stack))] or [[]]
+        frames = [found for found in map(_FRAME.match, stacks[-1]) if found]
         depth = next((number for number, frame in enumerate(frames) if not _INSTALLED.search(frame[1])), len(frames))
         at = "".join(f" at {Path(own[1]).name}:{own[2]} in {own[3]}" for own in frames[depth : depth + 1])
         within = [frame[1] for frame in frames[:depth]]
-        if begins is not None and at and not any(map(_PACKAGE.search, within)):
-            return cls(f"it hangs{at}", 0)
+        if begins and at and not any(map(_PACKAGE.search, within)):
+            return cls(f"{over}it hangs{at}", 0)
         if any(map(_READING.search, within)):
-            return cls(f"it waits for data{at}", 1)
-        return cls(f"it waits for data, or for another rank, or hangs{at}", 2)
+            return cls(f"{over}it waits for data{at}", 1)
+        return cls(f"{over}it waits for data, or for another rank, or hangs{at}", 2)
 
 
 _PATIENCE_S = 3.0

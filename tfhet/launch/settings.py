@@ -9,7 +9,7 @@ from typing import Any
 
 from tfhet import arguments, planes, strategies
 from tfhet.cluster import CONTROL_PORT, DATA, DNN
-from tfhet.errors import UsageError, unknown
+from tfhet.errors import UsageError, check_known
 
 _NAMESPACE = re.compile(r"(?!AWS/)[A-Za-z0-9._/#:-]{1,255}")
 """Namespaces that CloudWatch accepts."""
@@ -61,10 +61,8 @@ class LaunchSettings:
             raise UsageError(f"--processes_per_host must be between 0 and 256, not {self.processes_per_host}")
         if not self.stall_timeout_s >= 0:
             raise UsageError(f"--stall_timeout_s must not be negative: {self.stall_timeout_s}; 0 switches it off")
-        if self.on_data_loss not in ("stop", "local"):
-            unknown("--on_data_loss", self.on_data_loss, ("stop", "local"))
-        if self.timeline not in ("off", "hosts", "steps"):
-            unknown("--timeline", self.timeline, ("off", "hosts", "steps"))
+        check_known("--on_data_loss", self.on_data_loss, ("stop", "local"))
+        check_known("--timeline", self.timeline, ("off", "hosts", "steps"))
         if self.emf_namespace and not _NAMESPACE.fullmatch(self.emf_namespace):
             raise UsageError(
                 f"--emf_namespace {self.emf_namespace!r}: give 1 to 255 letters, digits and . - _ / # :, and no name "

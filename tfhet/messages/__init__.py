@@ -20,11 +20,3 @@ from tfhet.messages.log_line import (
     metric_pattern,
     parse_line,
 )
-
-# fmt: off
-__all__ = [
-    "CHANNEL_VARIABLE", "UNITS", "Channel", "Check", "ContainerFailureLine", "Count", "EpochLine", "FirstBatchLine",
-    "Grammar", "HostLine", "JobResultLine", "MessageError", "MetricLine", "ProcessChannel", "RestartLine",
-    "StepPartsLine", "UnknownKind", "epoch_pattern", "inherited", "link", "metric_pattern", "parse_line", "rank",
-    "server",
-]

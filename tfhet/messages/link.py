@@ -44,7 +44,7 @@ class RankResult:
 
 @dataclass(frozen=True)
 class ScriptReport:
-    """What the script of a rank reports of its steps and its data."""
+    """A report of a rank's script about its steps and its data."""
 
     rank: Count
     facts: Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""Compiled ops for what plain TensorFlow does slowly: built on first use, and never needed.
+"""Compiled ops for what plain TensorFlow does slowly: of the wheel, or built on first use, and never needed.
 
     from tfhet import native
 
@@ -14,8 +14,6 @@ from tfhet import lazy
 from tfhet.native.kernels import SWITCH, built, compiler, names, permitted
 
 if TYPE_CHECKING:
-    from tfhet.native.library import available, load_all, ops, shaped
-
-__all__ = ["SWITCH", "available", "built", "compiler", "load_all", "names", "ops", "permitted", "shaped"]
+    from tfhet.native.library import available, build_for_wheel, load_all, ops, shaped
 
 lazy.names_on_demand(__name__)

@@ -173,7 +173,7 @@ void row_line(const From* from, To* to, int64_t count, Rows line, int64_t channe
   ends ? channel_line<LANES, true>(from, to, count, rows) : channel_line<LANES, false>(from, to, count, rows);
 }
 
-void table_line(const uint8_t* from, uint8_t* to, int64_t pixels, Rows line, int64_t channels) {
+[[maybe_unused]] void table_line(const uint8_t* from, uint8_t* to, int64_t pixels, Rows line, int64_t channels) {
   const bool same = line.same(channels);
   const int64_t columns = same ? 1 : channels;
   uint8_t* table = tfhet::scratch<uint8_t>(256 * columns);

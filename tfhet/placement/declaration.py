@@ -59,8 +59,9 @@ class Declaration:
         for stage in stages:
             if not isinstance(stage, Stage):
                 raise UsageError(f"{stage!r} is not a stage; give stages like Dilate(3), or all of them as one text")
-        given = {name: getattr(self, name) for name in stream.DEFAULTS}
-        images, settings = stream.taken(stages, given)
+        given = {name: getattr(self, name) for name in stream.FIELDS}
+        defaults = vars(Declaration)
+        images, settings = stream.taken(stages, {name: v for name, v in given.items() if v != defaults[name]})
         for name, value in {"stages": images, **settings}.items():
             object.__setattr__(self, name, value)
         stream.check({**given, **settings})

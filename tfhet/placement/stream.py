@@ -9,16 +9,9 @@ import tensorflow as tf
 from tfhet.errors import UsageError
 from tfhet.stages import Cache, Stage, Stream
 
-DEFAULTS: Mapping[str, int | str] = {
-    "interleave": 1,
-    "cache": "",
-    "shuffle": 0,
-    "repeat": 1,
-    "batch_size": 32,
-    "prefetch": 2,
-}
-"""Fields of a pipeline that a stage may set, with their defaults, in the order in which such stages are written. The
-last of them stands after the stages of images, the others before."""
+FIELDS = ("interleave", "cache", "shuffle", "repeat", "batch_size", "prefetch")
+"""Fields of a pipeline that a stage may set, in the order in which such stages are written. The last of them stands
+after the stages of images, the others before."""
 
 ENDLESS = range(1 << 31)
 """Passes without end: a range whose end is never reached, and that tf.data service can split."""
@@ -36,12 +29,11 @@ _WHY_FIRST = {
 def taken(stages: Sequence[Stage], given: Mapping[str, int | str]) -> tuple[tuple[Stage, ...], dict[str, int | str]]:
     """Returns the stages of images, and the fields that the other stages set.
 
-    given: the fields in DEFAULTS as the caller set them. Raises UsageError for a setting that is given twice, stands at
-    a wrong place, or contradicts its field.
+    given: the values of those in FIELDS that are not at their defaults. Raises UsageError for a setting that is given
+    twice, stands at a wrong place, or contradicts its field.
     """
     images: list[Stage] = []
     setters: dict[str, Stream] = {}
-    order = list(DEFAULTS)
     for stage in stages:
         if not isinstance(stage, Stream):
             if _LAST in setters:
@@ -49,25 +41,25 @@ def taken(stages: Sequence[Stage], given: Mapping[str, int | str]) -> tuple[tupl
             images.append(stage)
             continue
         field = stage.setting
-        if field not in DEFAULTS:
-            stage.refuse(f"sets {field!r}, which pipelines do not have; they have {', '.join(DEFAULTS)}")
+        if field not in FIELDS:
+            stage.refuse(f"sets {field!r}, which pipelines do not have; they have {', '.join(FIELDS)}")
         if field in setters:
             stage.refuse("is given twice: give it once")
         if images and field != _LAST:
             why = _WHY_FIRST[field]
             stage.refuse(f"comes after {images[-1].name}: put it before the stages of images, because {why}")
-        later = [setter.name for other, setter in setters.items() if order.index(other) > order.index(field)]
+        later = [setter.name for other, setter in setters.items() if FIELDS.index(other) > FIELDS.index(field)]
         setters[field] = stage
         if later:
-            wanted = "; ".join(setters[other].name for other in order if other in setters)
+            wanted = "; ".join(setters[other].name for other in FIELDS if other in setters)
             stage.refuse(f"comes after {later[0]}; the order is {wanted}")
-        if given.get(field, DEFAULTS[field]) not in (DEFAULTS[field], stage.value):
+        if given.get(field, stage.value) != stage.value:
             stage.refuse(f"is {stage.value!r}, but the pipeline's {field} is {given[field]!r}: give one of them")
     return tuple(images), {field: setter.value for field, setter in setters.items()}
 
 
 def check(settings: Mapping[str, int | str]) -> None:
-    """Raises UsageError for fields of a pipeline (those in DEFAULTS) that are out of range."""
+    """Raises UsageError for fields of a pipeline (those in FIELDS) that are out of range."""
     for field, least in (("interleave", 1), ("shuffle", 0), ("repeat", 0), ("batch_size", 1), ("prefetch", 1)):
         value = settings[field]
         if type(value) is not int or value < least:

@@ -12,15 +12,13 @@
 The room names no data plane: it takes one as a value, with its costs (`planes.PlaneCosts`) and its words.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from tfhet import lazy
 from tfhet.record import Interval
 
 if TYPE_CHECKING:
-    from tfhet.plan.candidate import Candidate, Market, PlanLimits, Space
+    from tfhet.plan.candidate import Candidate, PlanLimits, Space
     from tfhet.plan.ceiling import Resource, Where
     from tfhet.plan.decision import Plan, make_plan
     from tfhet.plan.host import ClusterShape, HostType
@@ -28,10 +26,3 @@ if TYPE_CHECKING:
     from tfhet.plan.workload import CutCost, PipelineCost, Trainer, Workload
 
 lazy.names_on_demand(__name__)
-
-# fmt: off
-__all__ = [
-    "Candidate", "ClusterShape", "CutCost", "HostType", "Interval", "Layout", "Market", "PipelineCost", "Plan",
-    "PlanLimits", "Prediction", "Resource", "Space", "Trainer", "Where", "Workload", "best_layout", "make_plan",
-    "predict",
-]

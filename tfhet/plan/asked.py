@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
 from tfhet import catalogue
-from tfhet.arguments import check_positive
 from tfhet.errors import UsageError
-from tfhet.plan.candidate import Market, PlanLimits, Space
+from tfhet.plan.candidate import PlanLimits, Space
 from tfhet.plan.decision import Plan, make_plan
 from tfhet.plan.host import ClusterShape, HostType
 from tfhet.plan.measured_run import MeasuredRun
@@ -56,7 +56,7 @@ def plan_of(
     if run is not None:
         stated = bool(args.accelerator_ms or args.accelerator_examples_per_s), args.trainer_cpu_ms is not None
         notes = [*run.notes(workload.trainer, step_given=stated[0], cpu_given=stated[1]), *notes]
-    return make_plan(workload, today, space, Market(usd.get), plane, limits=limits, saves_us=saves_us, notes=notes)
+    return make_plan(workload, today, space, usd.get, plane, limits=limits, saves_us=saves_us, notes=notes)
 
 
 def _workload(
@@ -78,12 +78,12 @@ def _workload(
     cpu_ms = Interval.exact(args.trainer_cpu_ms or 0.0)
     if run is not None and args.trainer_cpu_ms is None:
         cpu_ms = run.own_cpu_ms(pipeline, costs, run.run.batch_size or batch_size)
-    check_positive(args, "source_mb_per_s")
     return Workload(
         pipeline,
         Trainer({today.dnn.gpu_kind or "": step_ms}, batch_size, cpu_ms),
         costs,
         source_bytes_per_s=args.source_mb_per_s and 1e6 * args.source_mb_per_s,
+        only_cut=pipeline.smallest_cut if run is not None and run.is_script else None,
     )
 
 
@@ -93,7 +93,7 @@ def _range(name: str, text: str) -> Interval:
         ends = [float(word) for word in text.split("..")]
     except ValueError:
         ends = []
-    if not 1 <= len(ends) <= 2 or not 0 < ends[0] <= ends[-1]:
+    if not 1 <= len(ends) <= 2 or not 0 < ends[0] <= ends[-1] < math.inf:
         raise UsageError(f"--{name} {text}: give a number above 0, or two like 80..92")
     return Interval((ends[0] + ends[-1]) / 2, ends[0], ends[-1])
 

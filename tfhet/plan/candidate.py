@@ -3,32 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tfhet.arguments import check_positive
 from tfhet.errors import UsageError
-from tfhet.plan.host import ClusterShape, HostType
+from tfhet.plan.host import ClusterShape, HostType, UsdPerHour
 from tfhet.plan.prediction import Prediction, best_layout, predict
 from tfhet.plan.workload import Workload
 from tfhet.record import Interval
 from tfhet.units import HOUR_S
-
-
-@dataclass(frozen=True)
-class Market:
-    """Prices."""
-
-    price: Callable[[str], float | None]
-    """Instance type -> USD per hour on demand; None where no price is known."""
-
-    def usd_per_hour(self, cluster: ClusterShape) -> float | None:
-        """Returns the price of all hosts together; None where one is missing."""
-        dnn = self.price(cluster.dnn.name)
-        data = self.price(cluster.data.name) if cluster.data else 0.0
-        if dnn is None or data is None:
-            return None
-        return cluster.dnn_hosts * dnn + cluster.data_hosts * data
 
 
 @dataclass(frozen=True)
@@ -83,11 +67,11 @@ class PlanLimits:
         return tuple(words)
 
 
-def break_even_usd_per_hour(mixed: Candidate, alone: Candidate, market: Market) -> Interval | None:
+def break_even_usd_per_hour(mixed: Candidate, alone: Candidate, price_of: UsdPerHour) -> Interval | None:
     """Returns the price of one data host at which an example costs as much on `mixed` as on `alone`. A cheaper host
     pays. The price is 0 where a data host pays at no price; None where another price is missing."""
     usd, seconds = alone.usd_per_million, mixed.s_per_million
-    dnn_usd_per_hour = market.usd_per_hour(replace(mixed.cluster, data=None, data_hosts=0))
+    dnn_usd_per_hour = replace(mixed.cluster, data=None, data_hosts=0).usd_per_hour(price_of)
     if usd is None or dnn_usd_per_hour is None:
         return None
 
@@ -127,10 +111,10 @@ class Space:
                         yield ClusterShape(dnn, dnn_hosts, data, data_hosts)
 
 
-def candidates(workload: Workload, clusters: Iterable[ClusterShape], market: Market) -> list[Candidate]:
+def candidates(workload: Workload, clusters: Iterable[ClusterShape], price_of: UsdPerHour) -> list[Candidate]:
     """Returns each cluster with its best layout."""
     return [
-        Candidate(predict(workload, cluster, best_layout(workload, cluster)[1]), market.usd_per_hour(cluster))
+        Candidate(predict(workload, cluster, best_layout(workload, cluster)[1]), cluster.usd_per_hour(price_of))
         for cluster in clusters
     ]
 

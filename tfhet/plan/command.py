@@ -6,7 +6,9 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tfhet.command_line import add_examples, add_output, number
 from tfhet.errors import UsageError
+from tfhet.record import RUNS, latest_in
 
 if TYPE_CHECKING:
     from tfhet.plan.decision import Plan
@@ -18,32 +20,35 @@ DATA_FAMILIES = "ml.c5,ml.c6i,ml.c7i"
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds `tfhet plan`."""
     plan = commands.add_parser("plan", help="the cheapest cluster and the cut, from a profile and prices")
+    add_examples(plan, "tfhet plan --run", "tfhet plan --profile p.json --cluster ml.g5.xlarge --accelerator_ms 80..92")
     plan.set_defaults(run=run)
+    whole, least_0, above_0 = number(int, 1), number(float, 0), number(float, above=0)
 
     def flag(name: str, to: argparse._ActionsContainer = plan, **more: Any) -> None:
-        to.add_argument(*dict.fromkeys((f"--{name}", f"--{name.replace('_', '-')}")), **more)
+        to.add_argument(f"--{name}", **more)
 
-    flag("run", type=Path, dest="run_dir", metavar="RUN_DIR", help="folder of a run: gives what the next five do not")
+    words = "folder of a run, without one the latest in runs/: gives what the next five do not"
+    flag("run", nargs="?", type=Path, const=RUNS, dest="run_dir", metavar="RUN_DIR", help=words)
     flag("profile", type=Path, metavar="FILE", help="record of: tfhet profile ... --json FILE (RUN_DIR/profile.json)")
     flag("cluster", metavar="TEXT", help="today's: ml.g5.xlarge, or 1*ml.p4d.24xlarge+2*ml.c5.18xlarge")
     step = plan.add_mutually_exclusive_group()
     flag("accelerator_ms", step, metavar="X", help="the step of one rank, with data at hand: 86, or 80..92")
     flag("accelerator_examples_per_s", step, metavar="X", help="or the throughput of one accelerator: 86, or 80..92")
-    flag("batch_size", type=int, metavar="N", help="batch size of one rank (default: that of run or profile)")
-    flag("trainer_cpu_ms", type=float, metavar="X", help="CPU of one rank's process per step (default 0 without a run)")
+    flag("batch_size", type=whole, metavar="N", help="batch size of one rank (default: that of run or profile)")
+    flag("trainer_cpu_ms", type=least_0, metavar="X", help="CPU of a rank's process per step (default 0 without a run)")
     flag("transport", type=Path, metavar="FILE", help="a record of tfhet bench transport, for the CPU of the wire")
-    flag("source_mb_per_s", type=float, metavar="X", help="MB per second that one host can read (default: no limit)")
+    flag("source_mb_per_s", type=above_0, metavar="X", help="MB per second that one host can read (default: no limit)")
     flag("vcpu_speed", default="", metavar="TEXT", help="relative to the profiled CPU: ml.c5=1.1,ml.g5=0.9 (default 1)")
     flag("dnn", metavar="TYPES", help="types or families that may train (default: today's family)")
     flag("data", default=DATA_FAMILIES, metavar="TYPES", help="types or families for data (%(default)s)")
-    flag("max_hosts", type=int, default=8, metavar="N", help="maximum number of hosts of both groups (%(default)s)")
-    flag("examples", type=float, metavar="N", help="examples of the whole training: needed for a deadline or a budget")
-    flag("deadline_h", type=float, metavar="X", help="maximum number of hours; more ranks are considered then")
-    flag("budget_usd", type=float, metavar="X", help="maximum cost")
+    flag("max_hosts", type=whole, default=8, metavar="N", help="maximum number of hosts of both groups (%(default)s)")
+    flag("examples", type=above_0, metavar="N", help="examples of the whole training, for a deadline or a budget")
+    flag("deadline_h", type=above_0, metavar="X", help="maximum number of hours; more ranks are considered then")
+    flag("budget_usd", type=above_0, metavar="X", help="maximum cost")
     flag("region", default="us-east-1", metavar="NAME", help="region of the prices (default %(default)s)")
     flag("market", metavar="NAME", help="`sagemaker training` or `ec2` (default: a market that has all types)")
     flag("instances", type=Path, metavar="FILE", help="types and prices of your own, in YAML")
-    flag("json", type=Path, metavar="FILE", help="write the plan")
+    add_output(plan, "the plan")
     flag("write", type=Path, metavar="JOB.yaml", help="put the cluster and the cut into a job file")
 
 
@@ -68,7 +73,7 @@ def show(args: argparse.Namespace) -> Plan:
     from tfhet.record import Record, write_json
 
     plane = planes.get(planes.PREFERRED[0])
-    measured = MeasuredRun.read(args.run_dir) if args.run_dir else None
+    measured = MeasuredRun.read(latest_in(args.run_dir)) if args.run_dir else None
     path = args.profile or (measured.folder.profile_path if measured else None)
     if path is None or not path.is_file():
         hint = advice.profile_command(measured.folder, measured.run) if measured else advice.profile_command()
@@ -79,9 +84,9 @@ def show(args: argparse.Namespace) -> Plan:
     findings = advice.of_plan(plan, cheaper)
     decision = advice.sentences(findings)
     columns, rows = plan.table()
-    report.show(report.table(rows, columns=columns))
+    report.show(report.table(rows, columns=columns, extras=4), wide=args.wide)
     print(*decision, *(f"- {note}" for note in plan.notes), sep="\n")
     if args.json:
         written = plan.to_json() | {"decision": decision, "findings": [finding.to_json() for finding in findings]}
-        print(f"plan: {write_json(args.json, written)}")
+        write_json(args.json, written)
     return plan

@@ -11,7 +11,6 @@ from typing import Any
 
 from tfhet.plan.candidate import (
     Candidate,
-    Market,
     PlanLimits,
     Space,
     break_even_usd_per_hour,
@@ -20,7 +19,7 @@ from tfhet.plan.candidate import (
     ranking,
 )
 from tfhet.plan.ceiling import Where
-from tfhet.plan.host import ClusterShape
+from tfhet.plan.host import ClusterShape, UsdPerHour
 from tfhet.plan.prediction import best_layout
 from tfhet.plan.workload import Workload
 from tfhet.planes import DataPlane
@@ -142,7 +141,7 @@ def make_plan(
     workload: Workload,
     today: ClusterShape,
     space: Space,
-    market: Market,
+    price_of: UsdPerHour,
     plane: DataPlane,
     *,
     limits: PlanLimits = NO_LIMITS,
@@ -154,7 +153,7 @@ def make_plan(
     plane: the data plane whose costs `workload` has. saves_us: CPU microseconds per example that cheaper stages may
     save, at most. notes: assumptions of the inputs. Raises UsageError for inputs that do not fit.
     """
-    found = ranking(candidates(workload, dict.fromkeys([today, *space.clusters()]), market))
+    found = ranking(candidates(workload, dict.fromkeys([today, *space.clusters()]), price_of))
     edge = {one.cluster for one in frontier(found)}
     found = [replace(one, missed=limits.missed(one), on_frontier=one.cluster in edge) for one in found]
     fitting = [one for one in found if not one.missed]
@@ -176,14 +175,14 @@ def make_plan(
         alone=index(alone),
         mixed=index(mixed),
         cheaper_step_s=best_layout(less, today)[0] if less else None,
-        break_even_usd_per_hour=break_even_usd_per_hour(mixed, alone, market) if mixed and alone else None,
-        notes=(*notes, *_without_price(found, market)),
+        break_even_usd_per_hour=break_even_usd_per_hour(mixed, alone, price_of) if mixed and alone else None,
+        notes=(*notes, *_without_price(found, price_of)),
     )
 
 
-def _without_price(found: Sequence[Candidate], market: Market) -> list[str]:
+def _without_price(found: Sequence[Candidate], price_of: UsdPerHour) -> list[str]:
     if all(one.usd_per_hour is None for one in found):
         return ["no price is known of any of these clusters: they are ranked by time"]
     names = {kind.name for one in found for kind in (one.cluster.dnn, one.cluster.data) if kind}
-    missing = sorted(name for name in names if market.price(name) is None)
+    missing = sorted(name for name in names if price_of(name) is None)
     return [f"no price is known of {', '.join(missing)}: ranked after all others"] if missing else []

@@ -13,6 +13,8 @@ from tfhet.record import Interval, View
 
 AS_PROFILED = Interval.exact(1.0)
 """Speed of a vCPU that is as fast as one of the machine that was profiled."""
+UsdPerHour = Callable[[str], float | None]
+"""Instance type -> USD per hour on demand; None where no price is known."""
 PAYLOAD = 0.96
 """Share of a network's bits that carries batches; the rest is headers of Ethernet, IP and TCP."""
 
@@ -101,6 +103,11 @@ class ClusterShape:
     @property
     def ranks(self) -> int:
         return self.dnn_hosts * self.dnn.ranks
+
+    def usd_per_hour(self, price_of: UsdPerHour) -> float | None:
+        """Returns the price of all hosts together; None where one is missing."""
+        dnn, data = price_of(self.dnn.name), price_of(self.data.name) if self.data else 0.0
+        return None if dnn is None or data is None else self.dnn_hosts * dnn + self.data_hosts * data
 
     def __str__(self) -> str:
         """The text that `parse` reads."""

@@ -24,7 +24,7 @@ SAME_WAIT_PCT = 3.0
 
 @dataclass(frozen=True)
 class MeasuredRun:
-    """What a run says of a workload."""
+    """A run, and the numbers of its workload."""
 
     folder: RunFolder
     run: RunSummary
@@ -44,6 +44,11 @@ class MeasuredRun:
         """Number of ranks on each dnn host; None where the record does not say."""
         found = (group.get("ranks_per_host") for group in self.run.cluster.values())
         return next((count for count in found if count), None)
+
+    @property
+    def is_script(self) -> bool:
+        """Whether a script of one's own trained, whose pipeline is always cut where an example is smallest."""
+        return bool(self.run.by_rank)
 
     @property
     def cluster(self) -> str:
@@ -123,7 +128,7 @@ class MeasuredRun:
 
     @functools.cached_property
     def _slowest(self) -> list[StepTime]:
-        """Of each measured step the rank that waited longest; [] where the steps of a rank were not recorded."""
+        """Each measured step as the rank took it that waited longest; [] where a rank's steps were not recorded."""
         ranks: dict[int, list[StepTime]] = defaultdict(list)
         for step in self.timeline.steps:
             ranks[step.rank].append(step)

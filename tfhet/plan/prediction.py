@@ -131,7 +131,8 @@ def predict(workload: Workload, cluster: ClusterShape, layout: Layout) -> Predic
 
 def layouts(workload: Workload, cluster: ClusterShape) -> list[Layout]:
     """Returns one layout where batches are not served, else one for every place, cut and compression."""
-    costs, cuts = workload.plane_costs, range(len(workload.pipeline.cuts))
+    costs, only = workload.plane_costs, workload.only_cut
+    cuts = range(len(workload.pipeline.cuts)) if only is None else [only]
     if not cluster.data_hosts or not costs.most_servers_per_host:
         return [Layout()]
     return [Layout(*each) for each in product((Where.DATA, Where.EVERYWHERE), cuts, costs.compressions)]

@@ -60,6 +60,13 @@ class PipelineCost:
         """CPU microseconds per example of the whole pipeline."""
         return self.cuts[-1].remote_us
 
+    @property
+    def smallest_cut(self) -> int:
+        """Index of the latest cut with the fewest bytes, which a job takes that is given no other. The size of
+        encoded images is not known beforehand, so they count as larger than any others."""
+        sizes = [(cut.dtype == "string", cut.bytes_per_example) for cut in self.cuts]
+        return len(sizes) - 1 - sizes[::-1].index(min(sizes))
+
     def cheaper_by(self, saves_us: float) -> PipelineCost:
         """Returns the pipeline with stages that save `saves_us` CPU microseconds per example, at every cut in part."""
         return self.cpu_times(max(0.0, 1.0 - saves_us / self.whole_us.value) if self.whole_us.value else 1.0)
@@ -106,3 +113,5 @@ class Workload:
     """Bytes per second that one host can read; None where no limit is known."""
     launcher_cpus: Interval = Interval.exact(0.0)
     """CPUs of the profiled kind that the launcher of every host takes all the time."""
+    only_cut: int | None = None
+    """Index of the only cut that the job can take; None where it can be given any."""

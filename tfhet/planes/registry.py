@@ -18,13 +18,9 @@ PLANES: Registry[DataPlane] = Registry(
     "data plane",
     "tfhet.planes",
     {LOCAL_PLANE: "tfhet.planes.local:LOCAL", "tf_service": "tfhet.planes.tf_service:TF_SERVICE"},
+    (AUTO,),
 )
-names = PLANES.names
-
-
-def get(name: str) -> DataPlane:
-    """The data plane of a name. Raises UsageError, listing the known ones, for another name."""
-    return PLANES.get(name, (AUTO,))
+names, get = PLANES.names, PLANES.get
 
 
 def candidates(name: str) -> tuple[DataPlane, ...]:

@@ -63,42 +63,34 @@ class Died:
 Happening = Started | Died | messages.Report
 
 
+@dataclass(eq=False)
 class Supervised:
     """A server process, restarted when it ends by itself, until `failure` or `stop`.
 
     It reports over a channel (tfhet/messages/server.py). To be made within a running event loop.
-    observe: called with what happens to the process, and what it reports.
     """
 
-    def __init__(
-        self,
-        name: str,
-        host: str,
-        command: Sequence[str],
-        env: Mapping[str, str],
-        *,
-        on_line: OnLine,
-        observe: Callable[[Happening], None],
-        policy: RestartPolicy | None = None,
-    ):
-        self.name = name
-        self.command = list(command)
-        """Command of the next start."""
-        self.restarts = 0
+    name: str
+    host: str
+    command: Sequence[str]
+    """Command of the next start."""
+    env: Mapping[str, str]
+    on_line: OnLine
+    observe: Callable[[Happening], None]
+    """Called with what happens to the process, and what it reports."""
+    policy: RestartPolicy
+    restarts: int = 0
+
+    def __post_init__(self) -> None:
         self.ready = asyncio.Event()
         """Set once it serves, for the first time."""
-        self._host = host
-        self._env = dict(env)
-        self._on_line = on_line
-        self._observe = observe
-        self._policy = policy or RestartPolicy()
         self._child: Child | None = None
         self._heard_s = 0.0
         self._serves = False
         self._vain = 0
         self._renewing = False
         self._deaths: collections.deque[float] = collections.deque()
-        self._running = asyncio.create_task(self._live(), name=name)
+        self._running = asyncio.create_task(self._live(), name=self.name)
 
     async def failure(self) -> JobFailed:
         """Returns once it has died before it ever served, or too often."""
@@ -106,8 +98,7 @@ class Supervised:
 
     def renew(self, command: Sequence[str]) -> None:
         """Replaces the process by one with another command, which does not count as a death."""
-        self.command = list(command)
-        self._renewing = True
+        self.command, self._renewing = command, True
         if self._child is not None:
             self._child.kill()
 
@@ -129,10 +120,10 @@ class Supervised:
             self._heard_s, self._serves = SYSTEM.monotonic(), False
             self._renewing, command = False, self.command
             channel = Channel(self._took)
-            self._child = await Child.start(self.name, command, env=self._env, on_line=self._heard, channel=channel)
+            self._child = await Child.start(self.name, command, env=self.env, on_line=self._heard, channel=channel)
             if self._renewing:  # while it was being started, with the command before
                 self._child.kill()
-            self._observe(Started(self._child.pid))
+            self.observe(Started(self._child.pid))
             silent = asyncio.create_task(self._silence(self._child))
             try:
                 code = await self._child.wait()
@@ -145,39 +136,39 @@ class Supervised:
                 end = f"said nothing for {self._longest_silence_s:g} s and was killed"
             now_s = SYSTEM.monotonic()
             self._deaths.append(now_s)
-            while self._deaths[0] < now_s - self._policy.window_s:
+            while self._deaths[0] < now_s - self.policy.window_s:
                 self._deaths.popleft()
             deaths = len(self._deaths)
-            often = f", {deaths} times in {self._policy.window_s:g} s" if deaths > 1 else ""
-            failed = JobFailed(f"{self.name} on {self._host} {end}{often}", code=code, log_tail=self._child.tail)
+            often = f", {deaths} times in {self.policy.window_s:g} s" if deaths > 1 else ""
+            failed = JobFailed(f"{self.name} on {self.host} {end}{often}", code=code, log_tail=self._child.tail)
             self._vain = 0 if self._serves else self._vain + 1
-            if not self.ready.is_set() or deaths > self._policy.limit or self._vain > self._policy.vain_limit:
+            if not self.ready.is_set() or deaths > self.policy.limit or self._vain > self.policy.vain_limit:
                 return failed
             self.restarts += 1
-            self._observe(Died(code, str(failed)))
-            await asyncio.sleep(self._policy.pause_s(deaths))
+            self.observe(Died(code, str(failed)))
+            await asyncio.sleep(self.policy.pause_s(deaths))
 
     @property
     def _longest_silence_s(self) -> float:
         """Seconds of silence that are allowed in the present state."""
         if self._serves:
-            return self._policy.silence_s
-        return self._policy.restart_s if self.ready.is_set() else self._policy.start_s
+            return self.policy.silence_s
+        return self.policy.restart_s if self.ready.is_set() else self.policy.start_s
 
     async def _silence(self, child: Child) -> None:
         """Kills the process and returns once it has been silent for too long."""
         looked_s = SYSTEM.monotonic()
         while looked_s - self._heard_s < self._longest_silence_s:
-            await asyncio.sleep(min(0.5, self._policy.silence_s / 4))
+            await asyncio.sleep(min(0.5, self.policy.silence_s / 4))
             now_s = SYSTEM.monotonic()
-            if now_s - looked_s > self._policy.silence_s / 2:  # this process was stopped, and has reports yet to read
+            if now_s - looked_s > self.policy.silence_s / 2:  # this process was stopped, and has reports yet to read
                 self._heard_s = now_s
             looked_s = now_s
         child.kill()
 
     def _heard(self, line: str) -> None:
         self._heard_s = SYSTEM.monotonic()
-        self._on_line(f"[{self.name}] {line}")
+        self.on_line(f"[{self.name}] {line}")
 
     def _took(self, values: Mapping[str, Any]) -> None:
         self._heard_s = SYSTEM.monotonic()
@@ -190,4 +181,4 @@ class Supervised:
         if isinstance(report, messages.Ready):
             self._serves = True
             self.ready.set()
-        self._observe(report)
+        self.observe(report)

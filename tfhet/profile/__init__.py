@@ -10,8 +10,6 @@
 `parts_of_dataset` takes any tf.data.Dataset instead. `tfhet profile` is the same on the command line.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from tfhet import lazy
@@ -26,9 +24,3 @@ if TYPE_CHECKING:
     from tfhet.profile.target import load
 
 lazy.names_on_demand(__name__)
-
-# fmt: off
-__all__ = [
-    "Anatomy", "Cost", "Effort", "PipelinePart", "Profile", "anatomy_of", "load", "measure", "measure_script",
-    "measure_target", "parts_of_dataset", "parts_of_pipeline",
-]

@@ -15,25 +15,27 @@ from typing import Any
 import tensorflow as tf
 
 from tfhet.errors import UsageError
-from tfhet.events import Event
+from tfhet.events import Observer, ignore
 from tfhet.placement import Pipeline
 from tfhet.planes import hand_over_to
 from tfhet.profile.parts import parts_of_dataset, parts_of_pipeline
 from tfhet.profile.result import Profile
 from tfhet.profile.rounds import Effort, measure
-from tfhet.record import write_text
+from tfhet.record import RunFolder, write_text
 
 REACHED, RECORD, FAILURE = "reached", "record.json", "failure"
-"""Files that the process leaves: that the script has come to the call, the profile, and why there is none."""
+"""Files that the process leaves, beside the events of measuring: that the script has come to the call, the profile, and
+why there is none."""
 
 
-def measure_target(target: Any, effort: Effort) -> Profile:
-    """Returns the profile of a pipeline or data set; prints progress. Raises UsageError for what cannot be profiled."""
+def measure_target(target: Any, effort: Effort, observer: Observer = ignore) -> Profile:
+    """Returns the profile of a pipeline or data set. Raises UsageError for what cannot be profiled. observer: as for
+    `measure`."""
     if not isinstance(target, (Pipeline, tf.data.Dataset)):
         raise UsageError(f"a {type(target).__name__}; wanted a Pipeline or a tf.data.Dataset")
     is_declared = isinstance(target, Pipeline)
     parts = parts_of_pipeline(target) if is_declared else parts_of_dataset(target)
-    return measure("pipeline" if is_declared else "dataset", parts, effort, observer=_show)
+    return measure("pipeline" if is_declared else "dataset", parts, effort, observer=observer)
 
 
 def main(argv: Sequence[str]) -> None:
@@ -43,7 +45,7 @@ def main(argv: Sequence[str]) -> None:
     def take(data: Any) -> None:
         (folder / REACHED).touch()
         try:
-            measure_target(data, effort).record().write(folder / RECORD)
+            measure_target(data, effort, RunFolder(folder).write_event).record().write(folder / RECORD)
         except Exception as error:  # noqa: BLE001  whatever the script's own pipeline raises
             kind = "" if isinstance(error, UsageError) else f"{type(error).__name__}: "
             write_text(folder / FAILURE, f"it hands over {kind}{error}")
@@ -52,14 +54,6 @@ def main(argv: Sequence[str]) -> None:
     hand_over_to(take)
     sys.argv, sys.path[0] = list(argv[3:]), str(Path(script).resolve().parent)
     runpy.run_path(script, run_name="__main__")
-
-
-def _show(event: Event) -> None:
-    if event.name == "profile.started":
-        count = len(event.fields["parts"])
-        print(f"[profile] {count} parts, {event.fields['examples']} examples a run", file=sys.stderr, flush=True)
-    elif event.fields["done"]:
-        print(f"[profile] round {event.fields['done']} of {event.fields['total']}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from dataclasses import dataclass
 
 import tensorflow as tf
@@ -55,13 +56,10 @@ def parts_of_pipeline(pipeline: Pipeline) -> list[PipelinePart]:
         if name in taken:
             name = next(f"{name} ({number})" for number in range(2, 99) if f"{name} ({number})" not in taken)
         upto = remote_part(pipeline, None, Cut(end), threads=1)
-        parts.append(PipelinePart(name, upto, batch, _stages_alone(pipeline, begin, end), _idle, kind="Stage"))
+        alone = functools.partial(local_part, pipeline, cut=Cut(begin), threads=1, end=end)
+        parts.append(PipelinePart(name, upto, batch, alone, _idle, kind="Stage"))
         names, begin = [], end
     return parts
-
-
-def _stages_alone(pipeline: Pipeline, begin: int, end: int) -> Apply:
-    return lambda dataset: local_part(pipeline, dataset, Cut(begin), threads=1, end=end)
 
 
 def _idle(dataset: tf.data.Dataset) -> tf.data.Dataset:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from tfhet.errors import DataError
-from tfhet.record import Figure, Record, median
-
-PYTHON_OPS = {"PyFunc", "PyFuncStateless", "EagerPyFunc"}
+from tfhet.record import Figure, Record, from_json_object, median
 
 
 @dataclass(frozen=True)
@@ -32,11 +29,6 @@ class Cost:
     kind: str = ""
     ops: tuple[str, ...] = ()
     parallel: bool | None = None
-
-    @property
-    def runs_python(self) -> bool:
-        """Whether a function of this part calls Python for every element."""
-        return not PYTHON_OPS.isdisjoint(self.ops)
 
 
 @dataclass(frozen=True)
@@ -110,19 +102,10 @@ class Profile:
     def of(cls, record: Record) -> Profile:
         """Reads what `record` returned. Raises DataError for a record that is not of a profile."""
         _, _, name = record.name.partition("profile.")
-        try:
-            costs = tuple(_cost(part) for part in record.details.get("parts") or ())
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise DataError(f"record {record.name!r}: a part of the profile cannot be read: {error!r}") from None
+        parts = record.details.get("parts")
+        found = parts if isinstance(parts, (list, tuple)) else ()
+        costs = tuple(from_json_object(Cost, part, f"record {record.name!r}: a part of the profile") for part in found)
         rounds = {len(cost.cumulative_us) for cost in costs}
         if not (name and costs and len(rounds) == 1 and min(rounds)):
             raise DataError(f"record {record.name!r} is not of a profile; make one with: tfhet profile ... --json FILE")
         return cls(name, costs, int(record.details.get("examples") or 0))
-
-
-def _cost(part: Mapping[str, Any]) -> Cost:
-    known = {field.name for field in dataclasses.fields(Cost)}
-    values = {name: value for name, value in part.items() if name in known}
-    for name, kind in (("cumulative_us", float), ("alone_us", float), ("ops", str)):
-        values[name] = tuple(map(kind, values.get(name) or ()))
-    return Cost(**values)

@@ -6,18 +6,19 @@ import asyncio
 import contextlib
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tfhet.cluster import environment
 from tfhet.deadline import Deadline
 from tfhet.errors import DataError, NotReady, UsageError
+from tfhet.events import Event, Observer, ignore
 from tfhet.process import Child, describe_exit
 from tfhet.profile import handed_over
 from tfhet.profile.handed_over import FAILURE, REACHED, RECORD
 from tfhet.profile.result import Profile
 from tfhet.profile.rounds import Effort
-from tfhet.record import Record
+from tfhet.record import Record, RunFolder
 
 GRACE_S = 10.0
 """Seconds that the script may take to end after its pipeline was measured, before it is killed."""
@@ -27,16 +28,24 @@ BUDGETS = 20.0
 """Number of times the CPU seconds of the budget that measuring may last, beyond the deadline of the script."""
 
 
-async def measure_script(script: Path, arguments: Sequence[str], effort: Effort, deadline_s: float) -> Profile:
+async def measure_script(
+    script: Path, arguments: Sequence[str], effort: Effort, deadline_s: float, observer: Observer = ignore
+) -> Profile:
     """Returns the profile of the pipeline that a script trains on; what the script prints goes to stderr.
 
-    deadline_s: seconds within which the script has to come to `tfhet.distribute`. Raises UsageError for no such file,
-    and for a script that ends before it, NotReady for one that is late, DataError for data that cannot be profiled.
+    deadline_s: seconds within which the script has to come to `tfhet.distribute`. observer: gets the latest event of
+    measuring, now and then. Raises UsageError for no such file, and for a script that ends before it, NotReady for one
+    that is late, DataError for data that cannot be profiled.
     """
     if not script.is_file():
         raise UsageError(f"--script {script}: no such file")
     with tempfile.TemporaryDirectory(prefix="tfhet-profile-") as name:
         folder = Path(name)
+
+        def look() -> None:
+            for event in RunFolder(folder).events()[-1:]:
+                observer(Event(event["event"], event["time_s"], event))
+
         words = [name, str(effort.budget_s), str(effort.repeats), str(script), *arguments]
         command = [sys.executable, "-m", handed_over.__name__, *words]
         child = await Child.start(script.name, command, env={**environment(), "PYTHONUNBUFFERED": "1"}, on_line=_say)
@@ -45,7 +54,7 @@ async def measure_script(script: Path, arguments: Sequence[str], effort: Effort,
             await _until([folder / REACHED], child, deadline_s, late)
             limit_s = deadline_s + BUDGETS * effort.budget_s
             late = f"the data of {script} were not measured within {limit_s:g} s: give a smaller --budget_s"
-            await _until([folder / RECORD, folder / FAILURE], child, limit_s, late)
+            await _until([folder / RECORD, folder / FAILURE], child, limit_s, late, look)
             with contextlib.suppress(asyncio.TimeoutError):
                 async with Deadline(GRACE_S):
                     await child.wait()
@@ -61,12 +70,17 @@ async def measure_script(script: Path, arguments: Sequence[str], effort: Effort,
         return Profile.of(Record.read(folder / RECORD))
 
 
-async def _until(paths: Sequence[Path], child: Child, limit_s: float, late: str) -> None:
-    """Waits for one of some files of the child, or its end. Raises NotReady with `late` when none comes in time."""
+async def _until(
+    paths: Sequence[Path], child: Child, limit_s: float, late: str, look: Callable[[], None] = lambda: None
+) -> None:
+    """Waits for one of some files of the child, or its end, and calls `look` meanwhile and then. Raises NotReady with
+    `late` when none comes in time."""
     try:
         async with Deadline(limit_s):
             while child.code is None and not any(path.exists() for path in paths):
+                look()
                 await asyncio.sleep(LOOK_S)
+            look()
     except asyncio.TimeoutError:
         raise NotReady(late) from None
 

@@ -10,16 +10,15 @@
 A run's folder holds its summary, events, logs and timeline: `RunFolder("runs/a").read_summary().wait_pct`.
 """
 
-from __future__ import annotations
-
 from tfhet.record.entry import ClockOffset, Entry, HostUsage, TimelineFile, UsageSample
 from tfhet.record.figure import Figure, Spread
 from tfhet.record.folder import TIMELINE_FOLDER, EventTail, LineTail, RunFolder
 from tfhet.record.interval import Interval, View
 from tfhet.record.json_file import json_number, json_value, read_json, write_json, write_text
-from tfhet.record.json_object import check_schema
+from tfhet.record.json_object import check_schema, from_json_object
 from tfhet.record.record import Record, machine, usable_cores
 from tfhet.record.run import RunSummary
+from tfhet.record.runs import RUNS, latest_in, runs_in
 from tfhet.record.statistics import median, percentile
 from tfhet.record.step_time import WARM_UP_STEPS, Pause, StepTime, measured_steps, share_pct, wait_pct
 from tfhet.record.timeline import Timeline, natural
@@ -29,9 +28,9 @@ from tfhet.versions import versions
 
 # fmt: off
 __all__ = [
-    "TIMELINE_FOLDER", "WARM_UP_STEPS", "ClockOffset", "Entry", "EventTail", "Figure", "HostUsage", "Interval",
+    "RUNS", "TIMELINE_FOLDER", "WARM_UP_STEPS", "ClockOffset", "Entry", "EventTail", "Figure", "HostUsage", "Interval",
     "LineTail", "Pause", "Record", "RunFolder", "RunSummary", "Spread", "StepTime", "Timeline", "TimelineFile",
-    "UsageSample", "View", "Visits", "WaitPart", "Waiting", "check_schema", "json_number", "json_value", "machine",
-    "measured_steps", "median", "natural", "percentile", "read_json", "share_pct", "usable_cores", "versions",
-    "wait_pct", "write_json", "write_text",
+    "UsageSample", "View", "Visits", "WaitPart", "Waiting", "check_schema", "from_json_object", "json_number",
+    "json_value", "latest_in", "machine", "measured_steps", "median", "natural", "percentile", "read_json", "runs_in",
+    "share_pct", "usable_cores", "versions", "wait_pct", "write_json", "write_text",
 ]

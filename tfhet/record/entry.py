@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -88,10 +88,8 @@ def parse_entry(text: str) -> Entry | None:
     """The entry in a line; None for a line that was cut short or holds no entry."""
     try:
         values = json.loads(text, parse_constant=int)  # int refuses NaN and Infinity
-        kind = _KINDS[values.pop("kind")]
-        machine = values.pop("machine", None)
-        found: Any = from_json_object(kind, values, "entry")
-        return replace(found, machine=from_json_object(HostUsage, machine, "entry")) if machine else found
+        entry: Entry = from_json_object(_KINDS[values["kind"]], values, "entry")
+        return entry
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError, DataError):
         return None
 

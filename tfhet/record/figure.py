@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tfhet.record.json_object import from_json_object
 from tfhet.record.statistics import bootstrap_median, bootstrap_ratio, median, percentile
 
 
@@ -51,11 +50,6 @@ class Figure:
         """A number that was measured once: its interval is the number itself."""
         return cls(float(value), float(value), float(value), unit, 1, against, (float(value),))
 
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any], name: str = "figure") -> Figure:
-        """The inverse of `to_json`. Raises DataError with `name` and the field that is missing or wrong."""
-        return from_json_object(cls, document, f"figure {name!r}")
-
     def to_json(self) -> dict[str, Any]:
         return {**vars(self), "samples": list(self.samples)}
 
@@ -74,11 +68,6 @@ class Spread:
     def of(cls, samples: Sequence[float]) -> Spread:
         """The spread of at least one sample. Raises UsageError without samples."""
         return cls(median(samples), percentile(samples, 10), percentile(samples, 90), tuple(map(float, samples)))
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Spread:
-        """The inverse of `to_json`. Raises DataError for a field that is missing or wrong."""
-        return from_json_object(cls, document, "spread")
 
     def to_json(self) -> dict[str, Any]:
         return {**vars(self), "samples": list(self.samples)}

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+import types
+import typing
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any, TypeVar
 
@@ -10,14 +13,19 @@ from tfhet.errors import DataError, UsageError, shown
 from tfhet.record.json_file import json_number
 
 T = TypeVar("T")
-_TYPES: Mapping[str, tuple[type, ...]] = {
-    "str": (str,),
-    "int": (int,),
-    "float": (float, int),
-    **dict.fromkeys(("Mapping", "Spread"), (dict,)),
-    **dict.fromkeys(("Sequence", "tuple"), (list, tuple)),
+_JSON: Mapping[Any, Any] = {
+    **{kind: (kind,) for kind in (str, int, bool)},
+    float: (float, int),
+    Mapping: (dict,),
+    **dict.fromkeys((Sequence, tuple), (list, tuple)),
 }
-"""Types of a field's JSON value, by the first word of the field's annotation."""
+"""Types of a field's JSON value, by the type of the field; that of a dataclass is an object."""
+
+
+@functools.cache
+def _types_of(cls: Any) -> dict[str, Any]:
+    """The types of a dataclass's fields, by name."""
+    return typing.get_type_hints(cls)
 
 
 def check_schema(document: Mapping[str, Any], kind: str, schema: int, where: str = "") -> None:
@@ -33,41 +41,44 @@ def check_schema(document: Mapping[str, Any], kind: str, schema: int, where: str
 
 
 def from_json_object(cls: type[T], content: Any, what: str, where: str = "") -> T:
-    """The dataclass `cls` made of a JSON object; a field that is missing, or null and not optional, takes its default.
+    """The dataclass `cls` made of a JSON object, and those in its fields of the objects in it; a field that is missing,
+    or null and not optional, takes its default.
 
     what, where: name of the object, and path of its file, for error messages. Raises DataError for a value that does
     not fit the annotation of its field, and for a missing field without a default.
     """
     place = f"{what} {where}".rstrip()
     found = content if isinstance(content, Mapping) else {}
+    kinds = _types_of(cls)  # type: ignore[arg-type]
     values: dict[str, Any] = {}
     for item in fields(cls):  # type: ignore[arg-type]
-        given, annotation = found.get(item.name), str(item.type)
+        given, kind = found.get(item.name), kinds[item.name]
         try:
-            if given is not None or (item.name in found and annotation.endswith(" | None")):
-                values[item.name] = _typed(given, annotation)
+            if given is not None or (item.name in found and types.NoneType in typing.get_args(kind)):
+                values[item.name] = _typed(given, kind, f"{place}: {item.name}")
         except ValueError:
-            raise DataError(f"{place}: `{item.name}` is {shown(given)}, not {annotation}", where or None) from None
+            raise DataError(f"{place}: `{item.name}` is {shown(given)}, not {item.type}", where or None) from None
     try:
         return cls(**values)
     except TypeError as error:
         raise DataError(f"{place} cannot be read: {error}", where or None) from None
 
 
-def _typed(value: Any, annotation: str) -> Any:
-    """A JSON value as a field with this annotation holds it. Raises ValueError if it does not fit."""
-    if value is None and annotation.endswith(" | None"):
-        return None
-    outer, _, inner = annotation.removesuffix(" | None").removesuffix("]").partition("[")
-    if outer in ("Any", "float"):
+def _typed(value: Any, kind: Any, what: str) -> Any:
+    """A JSON value as a field of type `kind` holds it. Raises ValueError if it does not fit."""
+    if isinstance(kind, types.UnionType):  # with None
+        return None if value is None else _typed(value, kind.__args__[0], what)
+    outer = getattr(kind, "__origin__", kind)
+    if outer in (float, Any):
         value = json_number(value)
-    kinds: tuple[type[Any], ...] = _TYPES.get(outer, (object,))
-    if not isinstance(value, kinds) or (isinstance(value, bool) and outer in _TYPES):
+    if outer is Any:
+        return value
+    if not isinstance(value, _JSON.get(outer, dict)) or (isinstance(value, bool) and outer is not bool):
         raise ValueError(value)
-    if outer == "Mapping":
-        return {key: _typed(item, inner.removeprefix("str, ")) for key, item in value.items()}
-    if outer in ("Sequence", "tuple"):
-        return tuple(_typed(item, inner.removesuffix(", ...")) for item in value)
-    if outer in ("int", "float") and isinstance(value, int) and abs(value) > 2**63:
+    if outer is Mapping:
+        return {key: _typed(item, kind.__args__[1], f"{what} {shown(key)}") for key, item in value.items()}
+    if outer in (Sequence, tuple):
+        return tuple(_typed(item, kind.__args__[0], what) for item in value)
+    if outer in (int, float) and isinstance(value, int) and abs(value) > 2**63:
         raise ValueError(value)  # every reader can convert smaller numbers to floats
-    return value
+    return value if outer in _JSON else from_json_object(outer, value, what)

@@ -66,8 +66,7 @@ class Record:
         check_schema(content, KIND, SCHEMA, where)
         if not isinstance(content.get("figures"), Mapping):
             raise DataError(f"{KIND} {where}: `figures` (an object) is missing", where or None)
-        figures = {name: Figure.from_json(figure, name) for name, figure in content["figures"].items()}
-        return from_json_object(cls, {**content, "figures": figures}, KIND, where)
+        return from_json_object(cls, content, KIND, where)
 
     def write(self, path: Path | str) -> Path:
         """Writes the record as JSON, whole or not at all; makes the folder."""

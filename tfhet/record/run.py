@@ -71,7 +71,7 @@ class RunSummary:
     wait_pct: float | None = None
     """Wait share of the measured steps, 0 to 100, mean of all ranks (`record.step_time`)."""
     by_rank: Sequence[Mapping[str, Any]] = ()
-    """Of a script of one's own, for each rank: rank, steps, step_ms (median), wait_pct; and of a declared pipeline the
+    """Each rank of a script of one's own: rank, steps, step_ms (median), wait_pct; and with a declared pipeline the
     examples that were delivered to it, and those among them that its own prefetch held, `unused`, at the end."""
     examples_per_s: float | None = None
     """Throughput of all ranks together."""
@@ -123,10 +123,6 @@ class RunSummary:
     def __post_init__(self) -> None:
         if self.mode not in MODES:
             errors.unknown("run mode", self.mode, MODES)
-        for name in ("step_ms", "wait_ms", "delivery_ms", "cpu_ms"):
-            value = getattr(self, name)
-            if isinstance(value, Mapping):
-                object.__setattr__(self, name, Spread.from_json(value))
         for name in ("epochs", "failures", "by_rank", "bad_records", "not_limited"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
 

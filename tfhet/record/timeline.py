@@ -97,6 +97,4 @@ def natural(name: str) -> tuple[object, ...]:
 def _entries(path: Path) -> Iterator[Entry]:
     """The entries of one file; lines that hold none are left out."""
     with open(path, encoding="utf-8", errors="replace") as file:
-        for text in file:
-            if (found := parse_entry(text)) is not None:
-                yield found
+        yield from filter(None, map(parse_entry, file))

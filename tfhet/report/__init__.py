@@ -8,8 +8,6 @@ report.show(report.run_table(given.runs[0].run))
 Path("a.html").write_text(report.page(given))
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from tfhet import lazy
@@ -21,14 +19,8 @@ if TYPE_CHECKING:
     from tfhet.report.log_lines import gathered, has_colours, is_error, painted, place_of
     from tfhet.report.numbers import duration, number, usd
     from tfhet.report.picture import Picture
+    from tfhet.report.progress import Step, progress_of
     from tfhet.report.run_view import RunView
     from tfhet.report.tables import compare, figure_table, run_table, show, show_next, table, text
 
 lazy.names_on_demand(__name__)
-
-# fmt: off
-__all__ = [
-    "Given", "Picture", "PriceOf", "RunView", "Screen", "bill", "compare", "duration", "figure_table", "gathered",
-    "has_colours", "is_error", "number", "page", "painted", "place_of", "read_given", "run_table", "screen", "show",
-    "show_next", "table", "text", "usd", "write_html",
-]

@@ -11,28 +11,16 @@ from tfhet.report.chart import MOST, Axis, Tick, nice_ticks
 
 
 @dataclass(frozen=True)
-class Bar:
-    """One figure; places in percent of the axis."""
-
-    name: str
-    value: str
-    at: float
-    low: float
-    high: float
-    words: str
-    limit: float | None
-    """Place of a limit of the value; None without one."""
-
-
-@dataclass(frozen=True)
 class BarChart:
     """Bars on one axis."""
 
     title: str
-    bars: Sequence[Bar]
+    figures: Mapping[str, Figure]
+    """The figures by name; all are finite."""
+    limits: Mapping[str, float]
+    """Limits of their values by name, where they have one."""
+    axis: Axis
     ticks: Sequence[Tick]
-    zero: float
-    """Place where bars begin."""
     note: str
     """Omissions of the drawing, and the meaning of its whiskers."""
 
@@ -49,39 +37,26 @@ def bar_chart(
     if not shown:
         return None
     limits = {name: limit for name, limit in (limits or {}).items() if name in shown and 0 < limit < MOST}
-    values, ends = [figure.value for figure in shown.values()], {name: _ends(each) for name, each in shown.items()}
-    low = min(0.0, *values, *(end for end, _ in ends.values()))
-    high = max(0.0, *values, *(end for _, end in ends.values()), *limits.values())
+    every = [end for figure in shown.values() for end in (figure.value, *ends(figure))]
+    low, high = min(0.0, *every), max(0.0, *every, *limits.values())
     ticked = [0.0] if low < 0 else nice_ticks(high)
     axis = Axis(low, max(high, ticked[-1]))
-    bars = [
-        Bar(
-            name=name,
-            value=numbers.number(figure.value, unit=figure.unit),
-            at=axis.at(figure.value),
-            low=axis.at(ends[name][0]),
-            high=axis.at(ends[name][1]),
-            words=in_words(name, figure),
-            limit=axis.at(limits[name]) if name in limits else None,
-        )
-        for name, figure in shown.items()
-    ]
     notes = []
     if len(shown) < len(figures):
         notes.append(f"{len(figures) - len(shown)} without a finite value left out")
-    if any(low < high for low, high in ends.values()):
+    if any(low < high for low, high in map(ends, shown.values())):
         notes.append("whiskers: 95 % interval of the median")
-    return BarChart(title, bars, axis.ticks(ticked), axis.at(0.0), "; ".join(notes))
+    return BarChart(title, shown, limits, axis, axis.ticks(ticked), "; ".join(notes))
 
 
-def in_words(name: str, figure: Figure) -> str:
+def in_words(figure: Figure, name: str) -> str:
     """A figure in one line: value, interval, samples."""
     interval = f", 95 % interval {numbers.interval(figure)}" if figure.low != figure.high else ""
     samples = f"{figure.n} sample{'s' * (figure.n != 1)}"
     return f"{name}: {numbers.number(figure.value, unit=figure.unit)}{interval}, {samples}"
 
 
-def _ends(figure: Figure) -> tuple[float, float]:
+def ends(figure: Figure) -> tuple[float, float]:
     """The ends of the interval in order; the value itself where one is not finite."""
     low, high = sorted((figure.low, figure.high))
     return (low, high) if abs(low) < MOST and abs(high) < MOST else (figure.value, figure.value)

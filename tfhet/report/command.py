@@ -1,4 +1,4 @@
-"""`tfhet report`, `tfhet timeline` and `tfhet top`."""
+"""`tfhet report`, `tfhet timeline`, `tfhet top` and `tfhet runs`."""
 
 from __future__ import annotations
 
@@ -8,33 +8,48 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from tfhet.arguments import check_positive
+from tfhet.command_line import add_examples, add_output, number
 from tfhet.errors import UsageError
+from tfhet.record import RUNS, RunFolder, latest_in, write_text
+
+_LATEST = "; a folder of runs stands for its latest one (default: runs)"
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds `tfhet report`, `tfhet timeline` and `tfhet top`."""
+    """Adds `tfhet report`, `tfhet timeline`, `tfhet top` and `tfhet runs`."""
     report = commands.add_parser("report", help="the HTML page of runs and records, and a table of them")
-    report.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="folder of a run, summary, or bench record")
+    add_examples(report, "tfhet report", "tfhet report runs/a runs/b --html page.html")
+    words = f"folder of a run, summary, or bench record{_LATEST}"
+    report.add_argument("paths", nargs="*", type=Path, default=[RUNS], metavar="PATH", help=words)
     report.add_argument("--profile", type=Path, metavar="FILE", help="what `tfhet profile --json` wrote: stage costs")
     report.add_argument("--plan", type=Path, metavar="FILE", help="what `tfhet plan --json` wrote: its frontier")
     report.add_argument("--region", default="us-east-1", help="whose prices the table takes (default %(default)s)")
     report.add_argument("--html", type=Path, metavar="FILE", help="the page of all that is given (report.html)")
-    report.add_argument("--json", type=Path, metavar="FILE", help="also write the summaries to this file")
+    add_output(report, "the summaries")
     report.set_defaults(run=run_report)
 
     timeline = commands.add_parser("timeline", help="where the time of a run went: by rank, process and host")
-    timeline.add_argument("run_dir", type=Path, metavar="RUN_DIR")
+    add_examples(timeline, "tfhet timeline", "tfhet timeline runs/a --chrome trace.json")
     timeline.add_argument("--chrome", type=Path, metavar="FILE", help="write a trace that Perfetto opens")
     timeline.add_argument("--tensorboard", type=Path, metavar="DIR", help="write scalars for TensorBoard")
-    timeline.add_argument("--json", type=Path, metavar="FILE", help="also write the tables to this file")
+    add_output(timeline, "the tables")
     timeline.set_defaults(run=run_timeline)
 
     top = commands.add_parser("top", help="a run as it goes on: steps, hosts, restarts, faults")
-    top.add_argument("run_dir", type=Path, metavar="RUN_DIR")
+    add_examples(top, "tfhet top", "tfhet top runs/a --once")
     top.add_argument("--once", action="store_true", help="one picture, and end")
-    top.add_argument("--every_s", "--every-s", type=float, default=1.0, metavar="S", help="look again (default 1)")
+    again = "look again after this time (default %(default)g)"
+    top.add_argument("--every_s", type=number(float, above=0), default=1.0, metavar="S", help=again)
     top.set_defaults(run=run_top)
+    for command in (timeline, top):
+        words = f"its folder{_LATEST}"
+        command.add_argument("run_dir", nargs="?", type=Path, default=RUNS, metavar="RUN_DIR", help=words)
+
+    runs = commands.add_parser("runs", help="the runs of a folder, the latest first: status, step time, waiting")
+    add_examples(runs, "tfhet runs", "tfhet runs --json - | jq '.[0].path'")
+    runs.add_argument("folder", nargs="?", type=Path, default=RUNS, metavar="DIR", help="default: %(default)s")
+    add_output(runs, "the list", has_tables=False)
+    runs.set_defaults(run=run_runs)
 
 
 def run_report(args: argparse.Namespace) -> int:
@@ -44,9 +59,9 @@ def run_report(args: argparse.Namespace) -> int:
     here. The exit code is 0. Raises UsageError or DataError for what cannot be read, UsageError for an unknown region.
     """
     from tfhet import report
-    from tfhet.record import RunFolder, write_text
     from tfhet.report.cost import prices_in
 
+    args.paths = [_latest(path) for path in args.paths]
     beside = RunFolder(args.paths[0])
     if len(args.paths) == 1:  # what was measured for a run may lie in its folder
         args.profile = args.profile or (beside.profile_path if beside.profile_path.is_file() else None)
@@ -60,11 +75,11 @@ def run_report(args: argparse.Namespace) -> int:
         print(write_text(args.html or Path("report.html"), report.page(given)))
     if len(given.runs) == 1:
         (view,) = given.runs
-        report.show(report.run_table(view.run, view.folder.path if view.folder else None))
+        report.show(report.run_table(view.run, view.folder.path if view.folder else None), wide=args.wide)
     elif given.runs:
-        report.show(report.compare({view.name: view.run for view in given.runs}))
+        report.show(report.compare({view.name: view.run for view in given.runs}), wide=args.wide)
     for record in given.records:
-        report.show(report.figure_table(record.figures, title=record.name))
+        report.show(report.figure_table(record.figures, title=record.name), wide=args.wide)
     for view in given.runs:
         report.show_next(view.run, view.folder)
     if args.json:
@@ -76,15 +91,14 @@ def run_report(args: argparse.Namespace) -> int:
 def run_timeline(args: argparse.Namespace) -> int:
     """The tables of where the time went; the exit code is 0. Raises UsageError for a run without times."""
     from tfhet import report
-    from tfhet.record import RunFolder
     from tfhet.telemetry import timeline_json, timeline_tables, write_chrome_trace, write_scalars
 
-    folder = RunFolder(args.run_dir)
+    folder = RunFolder(_latest(args.run_dir))
     found = folder.timeline()
     if found.is_empty:
-        raise UsageError(f"{args.run_dir} holds no times of hosts or steps: run the job with --timeline hosts or steps")
+        raise UsageError(f"{folder.path} holds no times of hosts or steps: run the job with --timeline hosts or steps")
     for title, columns, rows in timeline_tables(found):
-        report.show(report.table(rows, columns=columns, title=title))
+        report.show(report.table(rows, columns=columns, title=title, extras=3), wide=args.wide)
     if args.chrome:
         print(write_chrome_trace(found, folder.events(), args.chrome))
     if args.tensorboard:
@@ -95,9 +109,27 @@ def run_timeline(args: argparse.Namespace) -> int:
 
 
 def run_top(args: argparse.Namespace) -> int:
-    """Shows a run until it ends. Raises UsageError for times that are not above 0, or no folder."""
-    from tfhet.record import RunFolder
+    """Shows a run until it ends. Raises UsageError where there is no folder."""
     from tfhet.report.live import top
 
-    check_positive(args, "every_s")
-    return top(RunFolder(args.run_dir), sys.stdout, once=args.once, every_s=args.every_s)
+    return top(RunFolder(_latest(args.run_dir)), sys.stdout, once=args.once, every_s=args.every_s)
+
+
+def run_runs(args: argparse.Namespace) -> int:
+    """Prints a line for each run; the exit code is 0. Raises UsageError where there is none."""
+    from tfhet import report
+    from tfhet.report.run_list import COLUMNS, run_list, run_rows
+
+    found = run_list(args.folder)
+    report.show(report.table(run_rows(found), columns=COLUMNS))
+    if args.json:
+        args.json.write_text(json.dumps(found, indent=1), encoding="utf-8")
+    return 0
+
+
+def _latest(path: Path) -> Path:
+    """The run that a path names; says which one where the path is that of a folder of runs."""
+    found = latest_in(path)
+    if found != path:
+        print(f"the latest run in {path}: {found}", file=sys.stderr)
+    return found

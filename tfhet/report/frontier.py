@@ -11,10 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from tfhet.advice import Finding, choice_of
 from tfhet.errors import DataError
 from tfhet.record import Interval, RunSummary, Spread, check_schema
-from tfhet.report import numbers
 from tfhet.report.chart import MOST, Axis, Tick, nice_ticks
 
 KIND, SCHEMA = "plan", 1
@@ -40,21 +38,13 @@ class PlanView:
     roles: Mapping[int, str]
     """`chosen`, `runner-up`, `today`, by index of the candidate."""
     decision: Sequence[str]
-    """Sentences in the order in which to act."""
+    """Sentences in the order in which to act; the last one is the choice."""
     notes: Sequence[str]
 
     @property
     def chosen(self) -> int | None:
         """Index of the chosen candidate; None where no cluster keeps the limits."""
         return next((index for index, role in self.roles.items() if "chosen" in role), None)
-
-    @property
-    def choice(self) -> Finding:
-        """The plan's choice as a finding."""
-        if self.chosen is None:
-            return choice_of(None)
-        one, is_today = self.candidates[self.chosen], "today" in self.roles[self.chosen]
-        return choice_of(one["text"], binding=one["binding"], has_data=len(one["hosts"]) > 1, is_today=is_today)
 
     @property
     def numbered(self) -> list[int]:
@@ -81,27 +71,13 @@ def read_plan(content: Mapping[str, Any], where: str = "") -> PlanView:
 
 
 @dataclass(frozen=True)
-class Mark:
-    """A candidate in the plot; places in percent of the axes."""
-
-    x: float
-    y: float
-    speeds: tuple[float, float]
-    """The interval of its speed."""
-    costs: tuple[float, float]
-    """The interval of its cost."""
-    number: int | None
-    """Its line in the table; None for a dot."""
-    role: str
-    is_on_frontier: bool
-    words: str
-
-
-@dataclass(frozen=True)
 class FrontierChart:
     """Speed across, cost upwards."""
 
-    marks: Sequence[Mark]
+    marks: Sequence[PlannedCluster]
+    """The marks, each with its `role`, and with the `number` of its line in the table; None for a dot."""
+    across: Axis
+    upward: Axis
     x_ticks: Sequence[Tick]
     y_ticks: Sequence[Tick]
 
@@ -125,23 +101,11 @@ def frontier_chart(plan: PlanView) -> FrontierChart | None:
         )
         for axis in (0, 1)
     )
-    marks = []
-    for index in shown:
-        one, role, (speed, usd) = plan.candidates[index], plan.roles.get(index, ""), points[index]
-        rate, price = numbers.number(speed.value), numbers.number(usd.value)
-        marks.append(
-            Mark(
-                x=across.at(speed.value),
-                y=upward.at(usd.value),
-                speeds=(across.at(speed.low), across.at(speed.high)),
-                costs=(upward.at(usd.low), upward.at(usd.high)),
-                number=listed.index(index) + 1 if index in listed else None,
-                role=role,
-                is_on_frontier=one["on_frontier"],
-                words=f"{one['text']}{f' ({role})' if role else ''}: {rate} examples/s, ${price} per million examples",
-            )
-        )
-    return FrontierChart(marks, _ticks(across), _ticks(upward))
+    numbers = {index: number for number, index in enumerate(listed, start=1)}
+    marks = [
+        {**plan.candidates[index], "role": plan.roles.get(index, ""), "number": numbers.get(index)} for index in shown
+    ]
+    return FrontierChart(marks, across, upward, _ticks(across), _ticks(upward))
 
 
 def _around(values: Sequence[float]) -> Axis:

@@ -11,7 +11,7 @@ import jinja2
 from tfhet.advice import of_run, paragraph
 from tfhet.errors import DataError
 from tfhet.record import Record, RunFolder, RunSummary, read_json, write_text
-from tfhet.report import numbers, tables
+from tfhet.report import bars, numbers, tables
 from tfhet.report.cost import PriceOf, cost_rows, headline
 from tfhet.report.frontier import PlanView, frontier_chart, projected, read_plan
 from tfhet.report.run_view import LOG_LINES, RunView, views
@@ -26,8 +26,8 @@ _TEMPLATES = jinja2.Environment(
     lstrip_blocks=True,
 )
 _SHOWN = (numbers.number, numbers.percent, numbers.duration, numbers.size, numbers.moment, numbers.exit_code)
-_FILTERS = (*_SHOWN, numbers.interval, numbers.usd, paragraph, numbers.value, tables.parts_of_wait)
-_TEMPLATES.filters |= {"place": "{:.2f}".format, **{each.__name__: each for each in _FILTERS}}
+_OTHERS = (numbers.interval, numbers.usd, numbers.value, paragraph, tables.parts_of_wait, bars.ends, bars.in_words)
+_TEMPLATES.filters |= {"place": "{:.2f}".format, **{each.__name__: each for each in (*_SHOWN, *_OTHERS)}}
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def page(given: Given) -> str:
     costs = stage_costs(given.profile, most_places) if given.profile else None
     runs = {view.name: view.run for view in given.runs}
     rows = cost_rows(runs, given.price_of)
-    plan, choice = given.plan, given.plan.choice if given.plan else None
+    plan, choice = given.plan, given.plan.decision[-1] if given.plan and given.plan.decision else ""
     parts = [(part.name, part.added) for part in costs.parts] if costs else []
     return _TEMPLATES.get_template("page.html.j2").render(
         views=[

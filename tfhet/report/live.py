@@ -10,7 +10,6 @@ from typing import IO
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from tfhet import clock as clocks
@@ -18,6 +17,7 @@ from tfhet.errors import UsageError
 from tfhet.messages import MetricLine
 from tfhet.record import RunFolder
 from tfhet.report import numbers
+from tfhet.report.fitted_table import FittedTable
 from tfhet.report.log_lines import hue, is_error
 from tfhet.report.picture import Picture, Watcher, event_line
 from tfhet.report.tables import show, table
@@ -122,7 +122,7 @@ def screen(out: IO[str], command: str, *, has_log: bool = False) -> Iterator[Scr
     out.flush()
 
 
-def parts(picture: Picture) -> list[Table]:
+def parts(picture: Picture) -> list[FittedTable]:
     """The picture as tables."""
     now = picture.steps[-1] if picture.steps else None
     rows: list[tuple[str, object]] = [
@@ -166,13 +166,13 @@ def printable(text: str) -> str:
 def top(
     folder: RunFolder, out: IO[str], *, once: bool = False, every_s: float = 1.0, clock: clocks.Clock = clocks.SYSTEM
 ) -> int:
-    """Shows the run in `folder` until it ends, or Ctrl-C. The exit code: 1 when the run failed or was given up on.
+    """Shows the run in `folder` until it ends. The exit code: 1 when the run failed or was given up on.
 
     once: shows one picture and returns 0. Raises UsageError where there is no folder, DataError for a summary that
     cannot be read.
     """
     if not folder.path.is_dir():
-        where = "name the folder of a run (`tfhet simulate` says it, --run-dir sets it)"
+        where = "name the folder of a run (`tfhet runs` lists them)"
         raise UsageError(f"no run at {folder.path}: {where}")
     watcher = Watcher(folder, clock)
     picture = watcher.look()
@@ -181,18 +181,15 @@ def top(
             show(part, out)
         return 0
     began = clock.monotonic()
-    try:
-        with screen(out, "top") as view:
-            while True:
-                view.show(picture, clock.monotonic())
-                if picture.is_over:
-                    return 0 if picture.exit_code == 0 else 1
-                silent_s = picture.quiet_s if picture.quiet_s is not None else clock.monotonic() - began
-                if silent_s > GIVE_UP_S:
-                    break
-                clock.sleep(every_s)
-                picture = watcher.look()
-    except KeyboardInterrupt:
-        return 0
+    with screen(out, "top") as view:
+        while True:
+            view.show(picture, clock.monotonic())
+            if picture.is_over:
+                return 0 if picture.exit_code == 0 else 1
+            silent_s = picture.quiet_s if picture.quiet_s is not None else clock.monotonic() - began
+            if silent_s > GIVE_UP_S:
+                break
+            clock.sleep(every_s)
+            picture = watcher.look()
     out.write(f"nothing has changed in {folder.path} for {numbers.duration(silent_s)}: given up\n")
     return 1

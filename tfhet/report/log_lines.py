@@ -67,5 +67,5 @@ def painted(line: str, is_coloured: bool) -> str:
 
 
 def has_colours(out: IO[str], env: Mapping[str, str]) -> bool:
-    """Whether a screen takes colours: a terminal, whose user has not set NO_COLOR."""
-    return out.isatty() and not env.get("NO_COLOR")
+    """Whether a screen takes colours: a terminal, or any with FORCE_COLOR, unless the user has set NO_COLOR."""
+    return (out.isatty() or bool(env.get("FORCE_COLOR"))) and not env.get("NO_COLOR")

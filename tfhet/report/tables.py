@@ -1,22 +1,23 @@
-"""Tables on the terminal, of rows, figures and runs: in colour and fitted to its width, plain and whole in a file."""
+"""Tables on the terminal, of rows, figures and runs: fitted to its width, in colour there and plain in a file."""
 
 from __future__ import annotations
 
 import io
+import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 from rich import box
-from rich.console import Console
-from rich.table import Table
+from rich.console import Console, RenderableType
 from rich.text import Text
 
 from tfhet.advice import peaks
 from tfhet.errors import UsageError
 from tfhet.record import Figure, RunFolder, RunSummary, Waiting, median
 from tfhet.report import numbers
+from tfhet.report.fitted_table import WHOLE, FittedTable
 from tfhet.report.run_view import RunView
 
 PLACES = ("data_group", "dnn_group", "trainer")
@@ -31,8 +32,11 @@ def table(
     columns: Sequence[str] | None = None,
     title: str | None = None,
     header: bool = True,
-) -> Table:
+    extras: int = 0,
+) -> FittedTable:
     """A table of `rows`, each a mapping by column or a sequence in the order of `columns`.
+
+    extras: number of columns, at the right, that matter less: a narrow screen leaves them out.
 
     Without `columns` the keys of the rows decide, in the order first seen. None becomes a dash, numbers are written
     with three significant digits, and a column of nothing but numbers is set to the right. Raises UsageError for rows
@@ -46,10 +50,12 @@ def table(
     for line in cells:
         if len(line) != len(columns):
             raise UsageError(f"table: a row has {len(line)} cells for {len(columns)} columns: {line!r}")
-    made = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_header=header, pad_edge=False)
+    made = FittedTable(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_header=header, pad_edge=False)
+    made.extras = extras
     for index, column in enumerate(columns):
         numeric = all(line[index] is None or _is_number(line[index]) for line in cells) and bool(cells)
-        made.add_column(Text(str(column)), justify="right" if numeric else "left", overflow="fold")
+        label = index == 0 and not header
+        made.add_column(Text(str(column)), justify="right" if numeric else "left", overflow="fold", no_wrap=label)
     for line in cells:
         made.add_row(*(value if isinstance(value, Text) else Text(_text(value)) for value in line))
     return made
@@ -63,7 +69,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def figure_table(figures: Mapping[str, Figure], *, title: str | None = None) -> Table:
+def figure_table(figures: Mapping[str, Figure], *, title: str | None = None) -> FittedTable:
     """One line per figure: name, value with unit, 95 % interval, number of samples, what it is against."""
     rows = [
         [name, numbers.number(figure.value), figure.unit, numbers.interval(figure), figure.n, figure.against or ""]
@@ -71,18 +77,22 @@ def figure_table(figures: Mapping[str, Figure], *, title: str | None = None) -> 
     ]
     columns = ["figure", "value", "unit", "95 % interval", "n", "against"]
     shown = 6 if any(figure.against for figure in figures.values()) else 5
-    made = table([row[:shown] for row in rows], columns=columns[:shown], title=title)
+    made = table([row[:shown] for row in rows], columns=columns[:shown], title=title, extras=shown - 3)
     made.columns[1].justify = "right"
     return made
 
 
-def show(made: Table, file: IO[str] | None = None) -> None:
-    """Prints the table to `file` (standard output): coloured on a terminal, plain elsewhere."""
-    out = file or sys.stdout
-    if out.isatty():
-        Console(file=out).print(made)
+def show(made: RenderableType, file: IO[str] | None = None, *, wide: bool = False) -> None:
+    """Prints a table to `file` (standard output): in colour on a terminal, or where FORCE_COLOR is set, else plain.
+
+    It is fitted to the width of the terminal; in a file or pipe to COLUMNS, or 80. wide: it is not.
+    """
+    out, width = file or sys.stdout, WHOLE if wide else shutil.get_terminal_size().columns
+    if Console(file=out).is_terminal:
+        width = made.fit(width) if isinstance(made, FittedTable) else width
+        Console(file=out, width=width).print(made, crop=False)
     else:
-        out.write(text(made, encoding=getattr(out, "encoding", None)))
+        out.write(text(made, encoding=getattr(out, "encoding", None), width=width))
         out.flush()
 
 
@@ -93,12 +103,13 @@ def show_next(summary: RunSummary, folder: RunFolder | Path | None) -> None:
         print(f"{'then' if place else 'next'}: {command}")
 
 
-def text(made: Table, *, encoding: str | None = "utf-8") -> str:
-    """The table as plain text without colours, trailing spaces or cut cells; ASCII where `encoding` knows no more."""
+def text(made: RenderableType, *, encoding: str | None = "utf-8", width: int = WHOLE) -> str:
+    """The table as plain text without colours, trailing spaces or cut cells, fitted to `width`; ASCII where `encoding`
+    knows no more."""
     buffer = io.StringIO()
     console = Console(
         file=buffer,
-        width=10_000,  # no cell is ever cut or folded
+        width=made.fit(width) if isinstance(made, FittedTable) else width,
         color_system=None,
         force_terminal=False,
         force_jupyter=False,  # in a notebook rich would display the table instead of writing it
@@ -114,7 +125,7 @@ def text(made: Table, *, encoding: str | None = "utf-8") -> str:
     return plain
 
 
-_ASCII = {0x2500: "-", 0x2013: "-", 0x221E: "inf", 0xB1: "+-", 0x2192: "->", 0xD7: "x"}
+_ASCII = {0x2500: "-", 0x2013: "-", 0x221E: "inf", 0xB1: "+-", 0x2192: "->", 0xD7: "x", 0x2713: "+", 0x2717: "x"}
 
 
 def places(summary: RunSummary) -> dict[str, list[str]]:
@@ -179,7 +190,7 @@ def parts_of_wait(waits: Waiting) -> list[tuple[str, str]]:
     return rows
 
 
-def run_table(summary: RunSummary, folder: Path | str | None = None) -> Table:
+def run_table(summary: RunSummary, folder: Path | str | None = None) -> FittedTable:
     """The short table of one run: its errors, step time, waiting share, throughput, where the stages ran, exit codes.
     folder: the run's folder, which the last line names. What was not measured shows as a dash."""
     waits = Waiting.of_run(summary, RunView.of(summary, RunFolder(folder)).timeline.steps if folder else ())
@@ -245,7 +256,7 @@ _COMPARED: tuple[tuple[str, Callable[[RunSummary], float | None]], ...] = (
 _RATIOS = ("step time, median (ms)", "examples/s", "USD per million examples")
 
 
-def compare(named: Mapping[str, RunSummary]) -> Table:
+def compare(named: Mapping[str, RunSummary]) -> FittedTable:
     """Runs side by side, a column each, under the names given. Ratios are against the first. Lines that no run measured
     are left out. Raises UsageError when there is no run."""
     if not named:

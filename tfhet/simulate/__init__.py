@@ -11,9 +11,3 @@ if TYPE_CHECKING:
     from tfhet.simulate.simulation import Simulation, run_dir, simulate
 
 lazy.names_on_demand(__name__)
-
-# fmt: off
-__all__ = [
-    "BASE_BYTES", "DIGITS", "PROCESS_BYTES", "ClusterFile", "Fault", "GroupFile", "Simulation", "load", "presets",
-    "run_dir", "simulate",
-]

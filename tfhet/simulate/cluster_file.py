@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, get_type_hints
 
 from tfhet.catalogue import NAME, Kind, Node, number, whole
 from tfhet.cluster import DNN_GROUP, cache_dir
@@ -20,35 +20,29 @@ DIGITS = "digits"
 """First part of a channel's directory that is demonstration data: `digits/train`."""
 MOST_HOSTS = 100
 _TEXT = Kind(str, "a single value")
-_GROUP = {
-    "hosts": whole(0, MOST_HOSTS),
-    "ranks": whole(1, MOST_HOSTS),
-    "instance_type": NAME,
-    "cpus": number(0.01, 1000.0),
-    "memory_mib": number(64.0, 1e8),
-    "mbit_per_s": number(0.1, 1e7),
-    "latency_ms": number(0.001, 1e4),
-    "loss_pct": number(0.0001, 90.0),
-}
-"""Values that a group may have."""
 
 
 @dataclass(frozen=True)
 class GroupFile:
-    hosts: int = 1
+    """A group, each of whose values is written as its annotation says."""
+
+    hosts: Annotated[int, whole(0, MOST_HOSTS)] = 1
     """At least 0; SageMaker allows a group without hosts."""
-    ranks: int = 1
+    ranks: Annotated[int, whole(1, MOST_HOSTS)] = 1
     """Training processes on each host, where the group trains."""
-    instance_type: str = "ml.m5.large"
-    cpus: float | None = None
+    instance_type: Annotated[str, NAME] = "ml.m5.large"
+    cpus: Annotated[float | None, number(0.01, 1000.0)] = None
     """CPU seconds per second of each host; this and the limits below win over those of the instance type."""
-    memory_mib: float | None = None
-    mbit_per_s: float | None = None
+    memory_mib: Annotated[float | None, number(64.0, 1e8)] = None
+    mbit_per_s: Annotated[float | None, number(0.1, 1e7)] = None
     """Bandwidth in each direction."""
-    latency_ms: float | None = None
+    latency_ms: Annotated[float | None, number(0.001, 1e4)] = None
     """Delay of each packet that it sends, and of each that it receives: between two such hosts twice that, each way."""
-    loss_pct: float | None = None
+    loss_pct: Annotated[float | None, number(0.0001, 90.0)] = None
     """Percentage of packets lost at random, of those that it sends and of those that it receives."""
+
+
+_GROUP = {name: hint.__metadata__[0] for name, hint in get_type_hints(GroupFile, include_extras=True).items()}
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,21 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tfhet.command_line import add_examples, add_output, number
 from tfhet.errors import UsageError
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds `tfhet simulate`; `command` takes what comes after `--`."""
+    """Adds `tfhet simulate`; `command` takes what comes after `--`: a launcher's file and arguments, or these alone."""
     simulate = commands.add_parser("simulate", help="run a launcher on every host of a simulated cluster")
+    simulate.usage = "%(prog)s [options] [CLUSTER | --job FILE] -- [ENTRY_POINT] [ARGUMENTS]"
+    add_examples(
+        simulate,
+        "tfhet simulate demo -- --train_script train.py --epochs 1",
+        "tfhet simulate cluster.yaml --quiet --fault kill:worker@data-1 -- scripts/launcher.py --epochs 2",
+    )
     option = simulate.add_argument
-    option("cluster", nargs="?", help="a cluster file (YAML), or the name of a preset; none with --job")
+    option("cluster", nargs="?", metavar="CLUSTER", help="a cluster file (YAML), or a preset's name; none with --job")
     option("--job", type=Path, metavar="FILE", help="a job file, with local: DIRECTORY per channel; words after -- win")
     option("--list", action="store_true", help="list the presets")
     option(
@@ -30,20 +37,19 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help="ranks: a launcher for each rank (default for process hosts); alone: one for each host, which form "
         "Horovod's ring; toolkit: by SageMaker's toolkit, with MPI (default for namespace hosts)",
     )
-    option("--source_dir", "--source-dir", type=Path, help="code directory of the hosts (default: .)")
-    option("--input_mode", "--input-mode", choices=("File", "FastFile"), default="File", help="default: File")
+    option("--source_dir", type=Path, help="code directory of the hosts (default: .)")
+    option("--input_mode", choices=("File", "FastFile"), default="File", help="default: File")
     words = "scale of the instance types' CPUs, memory and bandwidth for the hosts; fit: the largest that fits"
-    option("--cpu_scale", "--cpu-scale", metavar="X", help=words)
+    option("--cpu_scale", metavar="X", help=words)
     option(
         "--limits_from",
-        "--limits-from",
         choices=("start", "reading"),
         default="start",
         help="when these limits begin: when the hosts start, or when the ranks begin to read",
     )
-    option("--run-dir", type=Path, help="folder of the run record; default: runs/NAME-TIME")
+    option("--run_dir", type=Path, help="folder of the run record; default: runs/NAME-TIME")
     option("--checkpoints", type=Path, help="directory of checkpoints; the next run resumes")
-    option("--max-run-s", type=float, default=3600.0, help="maximum seconds of the job (default 3600)")
+    option("--max_run_s", type=number(float, above=0), default=3600.0, help="maximum seconds of the job (default 3600)")
     option(
         "--fault",
         action="append",
@@ -54,17 +60,19 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     option("--seed", type=int, default=0, help="seed of the hosts' names (default 0)")
     option("--quiet", action="store_true", help="do not show the hosts' output")
-    option("--json", type=Path, help="also write the summary to this file")
+    add_output(simulate, "the summary", has_tables=False)
     simulate.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """The exit code: 0, or 1 when the job failed. Raises UsageError for what cannot be run."""
+    """The exit code: 0, 1 when the job failed, or 130 when it was stopped. Raises UsageError for what cannot be run."""
     from tfhet import report, submit
     from tfhet.cluster import environment
+    from tfhet.messages import MetricLine
     from tfhet.planes import is_noise
     from tfhet.simulate import Fault, load, presets, run_dir, simulate
-    from tfhet.simulate.submission import of_job
+    from tfhet.simulate.submission import hyperparameters, of_job
+    from tfhet.simulate.training_job import STOPPED_ON_REQUEST
 
     if args.list:
         print("\n".join(presets()))
@@ -77,29 +85,38 @@ def run(args: argparse.Namespace) -> int:
     elif args.cluster is None:
         raise UsageError(f"which cluster? a YAML file, or one of: {', '.join(presets())}")
     elif not args.command:
-        raise UsageError("what should run? put it after --, like: -- scripts/launcher.py --epochs 1")
+        raise UsageError("what should run? put it after --, like: -- --train_script train.py")
     else:
         cluster, command = load(args.cluster), args.command
     how |= {name: value for name, value in (("start", args.start), ("code", args.source_dir)) if value is not None}
     folder, colours = args.run_dir or run_dir(cluster), report.has_colours(sys.stdout, environment())
-    say = (lambda line: None) if args.quiet else (lambda line: print(report.painted(line, colours), flush=True))
-    summary = simulate(
-        cluster,
-        command,
-        folder,
-        max_run_s=args.max_run_s,
-        checkpoints=args.checkpoints,
-        seed=args.seed,
-        faults=[Fault.parse(text) for text in args.fault],
-        on_line=say,
-        gather=lambda lines: report.gathered([line for line in lines if not is_noise(line)]).values(),
-        hosts=args.hosts,
-        input_mode=args.input_mode,
-        cpu_scale=args.cpu_scale,
-        limits_from=args.limits_from,
-        **how,
-    )
-    print(report.text(report.run_table(summary, folder)))
+    given = (how.get("parameters") or hyperparameters(command, "")).get("epochs", "")
+    epochs = int(given) if given.isdecimal() else None
+    with report.progress_of("simulate", is_silent=True) as step:
+
+        def say(line: str) -> None:
+            if not args.quiet:
+                print(report.painted(line, colours), flush=True)
+            if found := MetricLine.parse(line):
+                step(found.epoch, epochs, f"epochs: step {found.step}, {found.step_ms} ms, {found.wait_pct} % waiting")
+
+        summary = simulate(
+            cluster,
+            command,
+            folder,
+            max_run_s=args.max_run_s,
+            checkpoints=args.checkpoints,
+            seed=args.seed,
+            faults=[Fault.parse(text) for text in args.fault],
+            on_line=say,
+            gather=lambda lines: report.gathered([line for line in lines if not is_noise(line)]).values(),
+            hosts=args.hosts,
+            input_mode=args.input_mode,
+            cpu_scale=args.cpu_scale,
+            limits_from=args.limits_from,
+            **how,
+        )
+    report.show(report.run_table(summary, folder))
     report.show_next(summary, folder)
     if args.json:
         args.json.write_text(json.dumps(summary.to_json(), indent=1), encoding="utf-8")
@@ -107,4 +124,4 @@ def run(args: argparse.Namespace) -> int:
         print(f"not limited: {', '.join(summary.not_limited)}")
     if summary.cause:
         print(f"the job failed: {summary.cause}", file=sys.stderr)
-    return 0 if summary.succeeded else 1
+    return 130 if summary.cause == STOPPED_ON_REQUEST else 0 if summary.succeeded else 1

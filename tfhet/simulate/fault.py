@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from tfhet import planes
-from tfhet.errors import UsageError, unknown
+from tfhet.errors import UsageError, check_known
 
 NETWORK = {"rate": "limit", "delay": "delay", "loss": "lose"}
 """Kinds with an amount (bits per second, seconds, a share of the packets), and their keys of `container.PURPOSES`."""
@@ -83,8 +83,7 @@ class Fault:
         """Reads the form above. Raises UsageError."""
         first, *parts = text.strip().split(":")
         kind, _, given = first.partition("=")
-        if kind not in KINDS:
-            unknown("fault", kind, KINDS)
+        check_known("fault", kind, KINDS)
         amount = _amount(text, kind, given)
         if not parts:
             raise UsageError(f"fault {text!r} has no target: write like kill:worker@data-1:after=3s")
@@ -95,7 +94,8 @@ class Fault:
             name, _, value = option.partition("=")
             found = _NUMBER.fullmatch(value.removesuffix("s"))
             if name == "from" and kind not in ONCE:
-                since = value if value in MOMENTS else unknown(f"moment of fault {text!r}", value, MOMENTS)
+                check_known(f"moment of fault {text!r}", value, MOMENTS)
+                since = value
             elif name not in ("after", "every", "for") or not found or found[2]:
                 raise UsageError(f"fault {text!r}: {option!r} is not after=, every= or for= and seconds, like after=3s")
             else:
@@ -156,8 +156,7 @@ def _target(text: str, kind: str, target: str) -> tuple[str, str, int | None]:
             raise UsageError(f"fault {text!r}: {target!r} is not a rank")
         return "script", "", int(target[5:])
     process, _, host = target.partition("@")
-    if process not in PROCESSES and process not in planes.kinds():
-        unknown("target of a fault", process, (*planes.kinds(), *PROCESSES, "rank=N"))
+    check_known("target of a fault", process, (*planes.kinds(), *PROCESSES, "rank=N"))
     if kind == "oom" and process in ("launcher", "host"):
         raise UsageError(f"fault {text!r}: write oom:worker@data-1, oom:dispatcher or oom:rank=1")
     if process == "host" and not host:

@@ -15,11 +15,11 @@ from tfhet import planes
 from tfhet.clock import SYSTEM
 from tfhet.deadline import Deadline
 from tfhet.errors import TfhetError
-from tfhet.process import Child
+from tfhet.process import Child, lives
 from tfhet.simulate.fault import CUTS, IMPAIRMENTS, ONCE, Fault
 from tfhet.simulate.host import HostBackend, SimulatedHost, hosts_named
 from tfhet.simulate.other_jobs import damage_newest, leave_earlier_job, run_second_job
-from tfhet.simulate.targets import Population, Targets, lives
+from tfhet.simulate.targets import Population, Targets
 
 _POLL_S = 0.1
 STARVED_S = 3.0

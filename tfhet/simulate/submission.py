@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 from tfhet import planes
 from tfhet.clock import SYSTEM
 from tfhet.cluster import DATA, DNN, ROLES, Group, Role, Roles
-from tfhet.errors import ClusterError, UsageError, unknown
+from tfhet.errors import ClusterError, UsageError, check_known
 from tfhet.launch import LaunchSettings, known_roles
 from tfhet.planes import DataPlane
 from tfhet.simulate.cluster_file import DIGITS, ClusterFile, GroupFile
-from tfhet.submit import ALONE, PIPE, Channel, Job, check_code
+from tfhet.submit import ALONE, LAUNCHER, PIPE, Channel, Job, check_code
 
 STARTS: Mapping[str, tuple[str, ...]] = {"process": ("ranks", "alone"), "namespace": ("toolkit", "alone")}
 """Kinds of hosts, process trees or containers, and the ways to start launchers on them, the default first: `ranks`, one
@@ -65,12 +65,10 @@ class Submission:
             *(("input mode", mode, INPUT_MODES) for mode in (self.input_mode, *self.input_modes.values())),
             ("time of limits", self.limits_from, LIMIT_TIMES),
         ):
-            if name not in known:
-                unknown(kind, name, known)
+            check_known(kind, name, known)
         if not self.command or not self.program.is_file():
-            raise UsageError(
-                f"the command {' '.join(self.command) or '(none)'}: expected a Python file, like scripts/launcher.py"
-            )
+            words = " ".join(self.command) or "(none)"
+            raise UsageError(f"the command {words}: expected a Python file, or the arguments of tfhet launch")
 
     @classmethod
     def of(
@@ -83,8 +81,11 @@ class Submission:
         code: Path | None = None,
         **options: object,
     ) -> Submission:
-        """Adds the cluster file's own launcher arguments, a name for the job, and the default start."""
+        """Adds tfhet's own launcher where the command begins with an argument, the cluster file's launcher arguments, a
+        name for the job, and the default start."""
         usual = STARTS[hosts][0] if hosts in STARTS else ""
+        if command and command[0].startswith("--"):
+            command = [str(LAUNCHER), *command]
         words = [*command[:1], *cluster.arguments(), *command[1:]]
         return cls(cluster, words, named_now(cluster), hosts, start or usual, code or Path.cwd(), **options)  # type: ignore[arg-type]
 

@@ -104,11 +104,6 @@ async def kill_all(child: Child) -> None:
     await child.wait()
 
 
-def lives(process: psutil.Process) -> bool:
-    """Whether it runs; a zombie does not."""
-    return process.is_running() and _ask(process.status, psutil.STATUS_ZOMBIE) != psutil.STATUS_ZOMBIE
-
-
 def rank_of(process: psutil.Process) -> int | None:
     with contextlib.suppress(TfhetError):
         if rank := strategies.rank_of(_ask(process.environ, {})):

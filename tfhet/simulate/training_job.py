@@ -1,4 +1,4 @@
-"""What SageMaker would say of the end of a training job: its status and reason."""
+"""The status and the failure reason that SageMaker would give to a training job."""
 
 from __future__ import annotations
 

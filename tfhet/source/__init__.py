@@ -8,8 +8,6 @@
 The modules `digits` and `photos` write demonstration data.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from tfhet import lazy
@@ -21,7 +19,7 @@ if TYPE_CHECKING:
     from tfhet.source.folder import from_image_folder
     from tfhet.source.id_set import IdCount, IdSet
     from tfhet.source.source import BadRecord, BlockSource, SeekingSource, Source, example_id, position_of, split_of
-    from tfhet.source.synthetic import SyntheticSource
+    from tfhet.source.synthetic import GAMMA, SyntheticSource, mix
     from tfhet.source.tar import tar_samples
     from tfhet.source.tfrecord import TFRecordSource
     from tfhet.source.writing import Sidecar, write_tfrecords
@@ -30,8 +28,8 @@ lazy.names_on_demand(__name__)
 
 # fmt: off
 __all__ = [
-    "RECORD_ERRORS", "BadRecord", "BlockSource", "Encoded", "Feature", "Fixed", "IdCount", "IdSet", "Prepare", "Raw",
-    "Scalar", "SeekingSource", "Sidecar", "Source", "SyntheticSource", "TFRecordSource", "diagnose", "digits",
-    "error_text", "example_id", "find", "from_image_folder", "photos", "position_of", "split_of", "tar_samples",
+    "GAMMA", "RECORD_ERRORS", "BadRecord", "BlockSource", "Encoded", "Feature", "Fixed", "IdCount", "IdSet", "Prepare",
+    "Raw", "Scalar", "SeekingSource", "Sidecar", "Source", "SyntheticSource", "TFRecordSource", "diagnose", "digits",
+    "error_text", "example_id", "find", "from_image_folder", "mix", "photos", "position_of", "split_of", "tar_samples",
     "write_tfrecords",
 ]

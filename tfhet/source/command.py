@@ -6,36 +6,45 @@ import argparse
 import sys
 from pathlib import Path
 
+from tfhet.command_line import add_examples, number
+
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds `tfhet convert`."""
     convert = commands.add_parser("convert", help="write an image folder (a sub-folder for each class) as TFRecords")
+    add_examples(convert, "tfhet convert photos data/train", "tfhet convert photos data/train --size 224 224")
     convert.add_argument("folder", type=Path)
     convert.add_argument("directory", type=Path, help="directory to write; it must not exist yet")
+    words = "number of files to write; at least 4 for each worker (default %(default)s)"
+    convert.add_argument("--shards", type=number(int, 1), default=16, metavar="N", help=words)
+    convert.add_argument("--size", type=number(int, 1), nargs=2, metavar=("HEIGHT", "WIDTH"), help="store raw RGB")
     convert.add_argument(
-        "--shards", type=int, default=16, help="number of files to write; at least 4 for each worker (default 16)"
+        "--split", type=float, default=0.0, help="write DIRECTORY/training and, with this share, DIRECTORY/validation"
     )
-    convert.add_argument("--size", type=int, nargs=2, metavar=("HEIGHT", "WIDTH"), help="store raw RGB of this size")
-    convert.add_argument("--seed", type=int, default=0, help="seed of the order of the examples (default 0)")
+    convert.add_argument("--classes", type=Path, metavar="RECORDS", help="number the classes as in these TFRecords")
+    convert.add_argument("--seed", type=int, default=0, help="seed of the order, and of the split (default 0)")
     convert.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Writes the files and prints their directory; progress goes to standard error. Returns exit code 0."""
-    from rich.console import Console
-    from rich.progress import Progress
-
+    """Writes the files and prints their directory; progress and counts go to standard error. Returns exit code 0."""
+    from tfhet.errors import UsageError
+    from tfhet.report import progress_of
     from tfhet.source.folder import from_image_folder
+    from tfhet.source.writing import Sidecar
 
-    out = sys.stderr
-    with Progress(console=Console(file=out), disable=not out.isatty(), transient=True) as bar:
-        task = bar.add_task("images", total=None)
+    classes = Sidecar.classes_of(args.classes) if args.classes else ()
+    if args.classes and not classes:
+        raise UsageError(f"--classes {args.classes}: it has no {Sidecar.NAME} that lists classes")
+    lines = list[str]()
+    with progress_of("convert") as step:
 
         def progressed(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total)
-            if not out.isatty():
-                print(f"[convert] {done} of {total} images", file=out, flush=True)
+            step(done, total, "images")
 
         size = tuple(args.size) if args.size else None
-        print(from_image_folder(args.folder, args.directory, args.shards, size, args.seed, progressed))
+        options = {"split": args.split, "classes": classes, "report": lines.append}
+        from_image_folder(args.folder, args.directory, args.shards, size, args.seed, progressed, **options)
+    print("\n".join(f"[convert] {line}" for line in lines), file=sys.stderr)
+    print(args.directory)
     return 0

@@ -24,7 +24,7 @@ class Unpacked:
 
     def __init__(self, stream: Any, compression: str):
         self.fault = ""
-        """What is wrong with the file, once reading has come to that place; it takes that for the content's end."""
+        """The damage of the file, once reading has come to it; reading takes that place for the content's end."""
         self.compression = compression
         self._stream = stream
         self._at, self._next, self._held = 0, 0, b""

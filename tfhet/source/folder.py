@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import hashlib
+import itertools
+import logging
 import os
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from tfhet.errors import DataError, UsageError
-from tfhet.source.feature import Encoded, Feature, Raw, Scalar
-from tfhet.source.writing import write_tfrecords
+from tfhet.errors import UsageError, some
+from tfhet.source.feature import Encoded, Raw, Scalar
+from tfhet.source.writing import class_numbers, write_tfrecords
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif")
 SIGNATURES = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"BM", b"GIF8")
 """First bytes of the image files that TensorFlow can decode."""
 PROGRESS_EXAMPLES = 500
 """Number of images between two calls of `progressed`."""
+HIDDEN, NO_CLASS = "hidden", "in no folder of a class"
+NO_IMAGE, UNREADABLE = "not JPEG, PNG, BMP or GIF", "cannot be read or decoded"
+_AT_ONCE = 64
+"""Number of files that are read at the same time."""
+log = logging.getLogger("tfhet")
 
 
 def from_image_folder(
@@ -28,58 +38,107 @@ def from_image_folder(
     size: tuple[int, int] | None = None,
     seed: int = 0,
     progressed: Callable[[int, int], object] = lambda done, total: None,
+    *,
+    split: float = 0.0,
+    classes: Sequence[str] = (),
+    report: Callable[[str], object] = log.warning,
 ) -> Path:
     """Writes `image` and `label` of every image in `folder`/CLASS/**, in an order drawn from `seed`.
 
     Returns `directory`. The files are stored unchanged, or with `size` (height, width) as raw RGB of that size, which
-    takes 3 bytes a pixel and no decoding later. Labels number the classes in the order of their names, which go into
-    `tfhet.json`. progressed: called with the numbers of images that are done, and of all, now and then. Raises
-    UsageError when there are no classes or no images, or the directory is not empty; DataError, naming the file, for
-    one that is not an image.
+    takes 3 bytes a pixel and no decoding later. Labels number `classes`, by default the sub-folders in the order of
+    their names; the names go into `tfhet.json`. progressed: called with the numbers of images that are done, and of
+    all, now and then. split: share of each class, from 0 to below 1, that goes into `directory`/validation, while the
+    rest goes into `directory`/training; a hash of the seed and of an image's path decides, so that it keeps its side
+    when others are added. report: called at the end with lines that say how many images of which classes were written,
+    and what was passed over: hidden files, those that are no images, and those that cannot be decoded. Raises
+    UsageError when there are no classes or no images, for a class that is not among `classes`, or when the directory
+    is not empty.
     """
-    classes, files = _listed(Path(folder))
-    order = np.random.default_rng(seed).permutation(len(files))
-    features: Mapping[str, Feature] = {
-        "image": Encoded() if size is None else Raw((*size, 3), "uint8"),
-        "label": Scalar("int64"),
-    }
+    if not 0.0 <= split < 1.0:
+        raise UsageError(f"the share of images for validation is from 0 to below 1, not {split:g}")
+    target, (found, files, passed_over) = Path(directory), _listed(Path(folder))
+    names, done = tuple(classes) or found, itertools.count()
+    labels = dict(zip(found, class_numbers(found, names, folder), strict=True))
+    features = {"image": Encoded() if size is None else Raw((*size, 3), "uint8"), "label": Scalar("int64")}
+    parts: dict[Path, list[Path]] = defaultdict(list)
+    for file in files:
+        parts[target / _side(f"{seed}/{file.as_posix()}", split) if split else target].append(file)
+    if split and len(parts) < 2:
+        raise UsageError(f"a split of {split:g} gives all images to {[*parts][0]}: give another share, or more images")
+    counts: dict[Path, Counter[str]] = defaultdict(Counter)
 
-    def examples() -> Iterator[Mapping[str, Any]]:
-        for done, index in enumerate(order):
-            if done % PROGRESS_EXAMPLES == 0:
-                progressed(done, len(files))
-            file, label = files[index]
-            yield {"image": _content(file) if size is None else _resized(file, size), "label": label}
-        progressed(len(files), len(files))
+    def examples(part: Path) -> Iterator[Mapping[str, Any]]:
+        order = np.random.default_rng(seed).permutation(len(parts[part]))
+        for file, content in _read(Path(folder), [parts[part][index] for index in order], size):
+            if (number := next(done)) % PROGRESS_EXAMPLES == 0:
+                progressed(number, len(files))
+            if isinstance(content, str):
+                passed_over[content].append(file)
+            else:
+                counts[part][file.parts[0]] += 1
+                yield {"image": content, "label": labels[file.parts[0]]}
 
-    return write_tfrecords(directory, examples(), shards, features, seed, classes, {"origin": Path(folder).name})
+    for part in sorted(parts):
+        most = min(shards, len(parts[part])) if split else shards
+        write_tfrecords(part, examples(part), most, features, seed, names, {"origin": Path(folder).name})
+    progressed(len(files), len(files))
+    for part, count in counts.items():
+        report(f"{part}: {count.total():,} images: {some([f'{name} {count[name]:,}' for name in names], 20)}")
+        if lacking := [name for name in names if not count[name]]:
+            report(f"{part} has no image of {some(lacking)}")
+    for reason, passed in passed_over.items():
+        report(f"passed over, {reason}: {len(passed):,} ({some(sorted(file.as_posix() for file in passed), 5)})")
+    return target
 
 
-def _listed(folder: Path) -> tuple[Sequence[str], Sequence[tuple[Path, int]]]:
+def _listed(folder: Path) -> tuple[tuple[str, ...], list[Path], dict[str, list[Path]]]:
+    """Returns the classes, the files that are called like images, and by reason the others. Paths begin in `folder`."""
     if not folder.is_dir():
         raise UsageError(f"no image folder {folder}: it should hold one sub-folder for each class")
-    classes = sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+    entries = sorted(folder.iterdir())
+    classes = tuple(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith("."))
     if not classes:
         raise UsageError(f"{folder} has no sub-folders: put the images of each class into a sub-folder of their own")
-    files = []
-    for label, name in enumerate(classes):
-        found = sorted(file for file in (folder / name).rglob("*") if file.suffix.lower() in SUFFIXES)
-        if not found:
-            raise UsageError(f"class {name} has no images in {folder / name}; images end in {', '.join(SUFFIXES)}")
-        files += [(file, label) for file in found]
-    return classes, files
+    files: list[Path] = []
+    passed_over: dict[str, list[Path]] = defaultdict(list)
+    for entry in entries:
+        is_class = entry.is_dir() and not entry.name.startswith(".")
+        below = sorted(file for file in entry.rglob("*") if not file.is_dir()) if is_class else [entry]
+        for file in (file.relative_to(folder) for file in below):
+            if any(part.startswith(".") for part in file.parts):
+                passed_over[HIDDEN].append(file)
+            elif not is_class or file.suffix.lower() not in SUFFIXES:
+                passed_over[NO_IMAGE if is_class else NO_CLASS].append(file)
+            else:
+                files.append(file)
+        if is_class and (not files or files[-1].parts[0] != entry.name):
+            raise UsageError(f"class {entry.name} has no images in {entry}; images end in {', '.join(SUFFIXES)}")
+    return classes, files, passed_over
 
 
-def _content(file: Path) -> bytes:
-    content = file.read_bytes()
-    if not content.startswith(SIGNATURES):
-        raise DataError(f"{file} is not a JPEG, PNG, BMP or GIF image: remove or replace it", path=str(file))
-    return content
+def _side(name: str, split: float) -> str:
+    """Returns the side of an image, which only its name decides; also called the trainer's channel."""
+    digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
+    return "validation" if int.from_bytes(digest, "big") < split * 2**64 else "training"
 
 
-def _resized(file: Path, size: tuple[int, int]) -> np.ndarray:
+def _read(folder: Path, files: Sequence[Path], size: tuple[int, int] | None) -> Iterator[tuple[Path, Any]]:
+    """Yields each file with its image as it is stored, or with a text: the reason why it is passed over."""
+    with ThreadPoolExecutor() as pool:
+        for first in range(0, len(files), _AT_ONCE):
+            group = files[first : first + _AT_ONCE]
+            yield from zip(group, pool.map(lambda file: _content(folder / file, size), group), strict=True)
+
+
+def _content(file: Path, size: tuple[int, int] | None) -> bytes | np.ndarray | str:
     try:
-        return Encoded(*size).decode(tf.constant([_content(file)]))[0].numpy()
-    except tf.errors.InvalidArgumentError as error:
-        reason = str(error).strip().split("\n")[0]
-        raise DataError(f"{file} cannot be decoded: {reason}; remove or replace it", path=str(file)) from None
+        content = file.read_bytes()
+        if not content.startswith(SIGNATURES):
+            return NO_IMAGE
+        if size is not None:
+            return Encoded(*size).decode(tf.constant([content]))[0].numpy()
+        tf.io.decode_image(content, channels=3, expand_animations=False)
+        return content
+    except (OSError, tf.errors.OpError):
+        return UNREADABLE

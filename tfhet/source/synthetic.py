@@ -15,7 +15,8 @@ import tensorflow as tf
 from tfhet.errors import UsageError
 from tfhet.source.source import BadRecord, checked_ids, example_id, position_of, split_of
 
-_GAMMA = 0x9E3779B97F4A7C15
+GAMMA = 0x9E3779B97F4A7C15
+"""2**64 / golden ratio, odd: SplitMix64's increment."""
 
 
 @dataclass(frozen=True)
@@ -74,12 +75,12 @@ class SyntheticSource:
         """Turns records, int64 [batch] ids, into image uint8 [batch, *shape] and label int64 [batch]."""
         size = math.prod(self.shape)
         # An array, not a list: TF 2.21 takes a list with numbers on both sides of 2**63 through float64 in a graph.
-        words = tf.constant(np.arange(1, -(-size // 8) + 1, dtype=np.uint64) * np.uint64(_GAMMA))
+        words = tf.constant(np.arange(1, -(-size // 8) + 1, dtype=np.uint64) * np.uint64(GAMMA))
         state = hashlib.blake2b(f"synthetic/{self.seed}".encode(), digest_size=8).digest()
-        states = _mix(tf.bitcast(records, tf.uint64) + tf.constant(int.from_bytes(state, "little"), tf.uint64))
-        pixels = tf.bitcast(_mix(states[:, tf.newaxis] + words), tf.uint8)
+        states = mix(tf.bitcast(records, tf.uint64) + tf.constant(int.from_bytes(state, "little"), tf.uint64))
+        pixels = tf.bitcast(mix(states[:, tf.newaxis] + words), tf.uint8)
         image = tf.reshape(tf.reshape(pixels, [-1, words.shape[0] * 8])[:, :size], [-1, *self.shape])
-        label = tf.cast(_mix(states) % tf.constant(self.classes, tf.uint64), tf.int64)
+        label = tf.cast(mix(states) % tf.constant(self.classes, tf.uint64), tf.int64)
         return {"image": image, "label": label}
 
     @property
@@ -97,8 +98,9 @@ class SyntheticSource:
         return ()
 
 
-def _mix(words: tf.Tensor) -> tf.Tensor:
-    # SplitMix64's output function (see tfhet.stages.randomness, which this room cannot import).
+def mix(words: tf.Tensor) -> tf.Tensor:
+    """Mixes uint64 of any shape: a bijection in which each flipped bit flips about half of the result's bits. See
+    `tfhet.stages.randomness`."""
     for bits, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         shifted = tf.bitwise.right_shift(words, tf.constant(bits, tf.uint64))
         words = tf.bitwise.bitwise_xor(words, shifted) * tf.constant(factor, tf.uint64)

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfhet.errors import DataError, UsageError
+from tfhet.errors import DataError, UsageError, check_known
 from tfhet.source import examples
 from tfhet.source.damage import SOUND, examine
 from tfhet.source.feature import Encoded, Feature, Native
@@ -32,7 +32,7 @@ from tfhet.source.files import files_of, identities
 from tfhet.source.framing import compression, fault, offsets, reach
 from tfhet.source.records import all_records, record_at, records_from
 from tfhet.source.source import BadRecord, checked_ids, example_id, position_of, split_of
-from tfhet.source.writing import Sidecar
+from tfhet.source.writing import Sidecar, class_numbers
 
 ON_BAD_RECORD = ("fail", "skip")
 _GROUP = 64
@@ -54,15 +54,16 @@ class TFRecordSource:
         features: Mapping[str, Any],
         counts: Mapping[str, int] | None = None,
         on_bad_record: str = "fail",
+        numbers: Sequence[int] = (),
     ):
         """files: a list of paths, a directory, or a glob pattern; local paths, or any that tf.io.gfile can open.
 
         features: `Raw`, `Scalar`, `Fixed`, `Encoded` or a feature of tf.io, by name in the Example. counts: number of
         examples by path, where known. on_bad_record: whether `check` fails for a broken file ("fail") or omits the
-        records that cannot be reached in it ("skip"). Raises UsageError when no file is found or one is named twice.
+        records that cannot be reached in it ("skip"). numbers: those as which the feature `label`, 0, 1, ... in the
+        files, is read; none for as it is. Raises UsageError when no file is found or one is named twice.
         """
-        if on_bad_record not in ON_BAD_RECORD:
-            raise UsageError(f"on_bad_record is one of {', '.join(ON_BAD_RECORD)}, not {on_bad_record!r}")
+        check_known("on_bad_record", on_bad_record, ON_BAD_RECORD)
         self.files = files_of(files)
         self.features: dict[str, Feature] = {
             name: feature if isinstance(feature, Feature) else Native(feature) for name, feature in features.items()
@@ -70,6 +71,9 @@ class TFRecordSource:
         if not self.features:
             raise UsageError("a TFRecord source needs at least one feature, like {'label': Scalar('int64')}")
         self.on_bad_record = on_bad_record
+        self.numbers = tuple(numbers)
+        if self.numbers and ("label" not in self.features or not self.spec["label"].dtype.is_integer):
+            raise UsageError(f"only class numbers can be numbered anew, not the label {self.features.get('label')}")
         self._listed = dict(counts or {})
         self._reached: dict[str, int] = {}
         self._damages: tuple[BadRecord, ...] = ()
@@ -81,11 +85,14 @@ class TFRecordSource:
         features: Mapping[str, Any] | None = None,
         size: tuple[int, int] | None = None,
         on_bad_record: str = "fail",
+        classes: Sequence[str] = (),
     ) -> TFRecordSource:
         """Returns the source of a directory's `*.tfrecord*` files; `tfhet.json` gives counts, and features by default.
 
-        size: height and width to which encoded images are resized. Raises UsageError when the directory is missing or
-        holds no such file, when a file is missing that `tfhet.json` lists, or when nothing names the features.
+        size: height and width to which encoded images are resized. classes: those of the training data, for others: a
+        label gets the number that its class has there, if `tfhet.json` names the classes. Raises UsageError when the
+        directory is missing or holds no such file, when a file is missing that `tfhet.json` lists, when nothing names
+        the features, or for a class that is not among `classes`.
         """
         files = files_of(directory)
         sidecar = Sidecar.read(directory)
@@ -100,7 +107,9 @@ class TFRecordSource:
         if lost:
             raise UsageError(f"{directory} lacks {len(lost)} files that its {Sidecar.NAME} lists, the first {lost[0]}")
         counts = {file: listed[name] for file in files if (name := os.path.basename(file)) in listed}
-        return cls(files, features, counts, on_bad_record)
+        numbers = class_numbers(sidecar.classes, classes, directory) if sidecar is not None and classes else ()
+        is_same = "label" not in features or numbers == tuple(range(len(numbers)))
+        return cls(files, features, counts, on_bad_record, () if is_same else numbers)
 
     def split_count(self) -> int:
         return len(self.files)
@@ -162,10 +171,17 @@ class TFRecordSource:
         return [(self.files[split], starts[split][min(at, len(starts[split]) - 1)]) for split, at in places]
 
     def parse(self, records: tf.Tensor) -> dict[str, tf.Tensor]:
-        return examples.parse(records, self.features)
+        values = examples.parse(records, self.features)
+        if self.numbers:
+            labels, numbers = tf.cast(values["label"], tf.int64), tf.constant(self.numbers, values["label"].dtype)
+            fits = tf.reduce_all((labels >= 0) & (labels < len(self.numbers)))
+            message = f"a label is not from 0 to {len(self.numbers) - 1}"
+            with tf.control_dependencies([tf.debugging.Assert(fits, [message, labels], summarize=16)]):
+                values["label"] = tf.gather(numbers, labels)
+        return values
 
     def reads_blocks(self) -> bool:
-        return examples.blocks_readable(self.files, self.features) and not self.compression
+        return not self.numbers and examples.blocks_readable(self.files, self.features) and not self.compression
 
     def read_blocks(self, split: tf.Tensor, epoch: tf.Tensor) -> tf.data.Dataset:
         """Returns blocks of one file; where bad records are skipped, blocks of all good records, without errors."""
@@ -184,7 +200,8 @@ class TFRecordSource:
     @functools.cached_property
     def _fingerprint(self) -> str:
         features = {name: feature.as_json() for name, feature in self.features.items()}
-        document = json.dumps([self.name, identities(self.files), features], sort_keys=True)
+        numbers = [self.numbers] if self.numbers else []
+        document = json.dumps([self.name, identities(self.files), features, *numbers], sort_keys=True)
         return hashlib.blake2b(document.encode(), digest_size=16).hexdigest()
 
     def check(

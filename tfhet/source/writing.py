@@ -8,17 +8,20 @@ import os
 import shutil
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import tensorflow as tf
 
-from tfhet.errors import UsageError, shown
+from tfhet.errors import DataError, UsageError, some
+from tfhet.record import check_schema, from_json_object, json_value
 from tfhet.source.feature import Feature, from_json
 
 SCHEMA = 1
+_WRONG = (ArithmeticError, AttributeError, DataError, LookupError, RecursionError, TypeError, ValueError)
+"""Errors that values raise of which a description cannot consist."""
 
 
 @dataclass(frozen=True)
@@ -45,41 +48,45 @@ class Sidecar:
         try:
             with tf.io.gfile.GFile(path, "rb") as stream:
                 document = json.loads(stream.read())
-            if document["schema"] != SCHEMA:
-                raise UsageError(f"schema {shown(document['schema'])} is not {SCHEMA}")
+            check_schema(document, "it", SCHEMA)
+            found = from_json_object(cls, document, "it")
+            if min(found.files.values(), default=0) < 0:
+                raise ValueError("a file has a negative number of examples")
             features = {name: from_json(value) for name, value in document["features"].items()}
             for feature in features.values():
                 feature.stored()
                 feature.spec  # noqa: B018  # both find out whether shape and dtype are some
-            return cls(
-                features=features,
-                files={name: _of(int, count, name) for name, count in document["files"].items()},
-                classes=tuple(_of(str, name, "classes") for name in _of(list, document.get("classes", []), "classes")),
-                details=_of(dict, document.get("details", {}), "details"),
-            )
-        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+            return replace(found, features=features)
+        except _WRONG as error:
             what = f"cannot understand {path}: {repr(error)[:300]}"
             raise UsageError(f"{what}; give the features yourself, or convert again") from None
         except tf.errors.OpError as error:
             raise UsageError(f"cannot read {path}: {error.message}") from None
 
+    @classmethod
+    def classes_of(cls, directory: str | os.PathLike[str]) -> tuple[str, ...]:
+        """Returns the classes that a directory names; empty when it names none."""
+        sidecar = cls.read(directory)
+        return () if sidecar is None else sidecar.classes
+
     def write(self, directory: str | os.PathLike[str]) -> None:
-        document = {
-            "schema": SCHEMA,
-            "features": {name: feature.as_json() for name, feature in self.features.items()},
-            "files": dict(self.files),
-            "classes": list(self.classes),
-            "details": dict(self.details),
-        }
+        features = {name: feature.as_json() for name, feature in self.features.items()}
+        document = json_value({"schema": SCHEMA, **vars(self), "features": features})
         with open(os.path.join(os.fspath(directory), self.NAME), "w", encoding="utf-8") as stream:
             json.dump(document, stream, indent=1)
             stream.write("\n")
 
 
-def _of(kind: type, value: Any, where: str) -> Any:
-    if not isinstance(value, kind) or isinstance(value, bool) or (isinstance(value, int) and value < 0):
-        raise TypeError(f"{shown(where)}: {shown(value)} is not a {kind.__name__}")
-    return value
+def class_numbers(names: Sequence[str], known: Sequence[str], where: str | os.PathLike[str]) -> tuple[int, ...]:
+    """Returns the place of each class in `known`, those of the training data. Raises UsageError, with `where` they are,
+    for classes that it lacks."""
+    places = {name: place for place, name in enumerate(known)}
+    if others := [name for name in names if name not in places]:
+        raise UsageError(
+            f"{where} has classes that the training data lack: {some(others)}; those have {some(known)}; remove or "
+            "rename these classes, or convert the training data again with them"
+        )
+    return tuple(places[name] for name in names)
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ import dataclasses
 import typing
 from collections.abc import Iterable
 
-from tfhet.errors import UsageError, unknown
+from tfhet.errors import UsageError, check_known
 from tfhet.stages.chains import CHAINS
 from tfhet.stages.registry import get, is_registered
 from tfhet.stages.stage import Stage
@@ -15,8 +15,7 @@ from tfhet.stages.stage import Stage
 
 def chain(name: str) -> tuple[Stage, ...]:
     """Returns a named chain's stages. Raises UsageError that lists the known chains."""
-    if name not in CHAINS:
-        unknown("chain", name, CHAINS)
+    check_known("chain", name, CHAINS)
     return parse(CHAINS[name])
 
 
@@ -55,8 +54,7 @@ def _stage(statement: ast.stmt, text: str) -> Stage:
         given = [*zip(fields, call.args, strict=False), *given]
     arguments: dict[str, object] = {}
     for name, node in given:
-        if name not in fields:
-            unknown(f"argument of stage {kind.name}", name, fields)
+        check_known(f"argument of stage {kind.name}", name, fields)
         if name in arguments:
             raise UsageError(f"stage {kind.name}: {name} is given twice in {text!r}")
         holds_stages = hints[str(name)] in (Stage, tuple[Stage, ...])

@@ -6,7 +6,6 @@ import hashlib
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 import tensorflow as tf
@@ -147,7 +146,6 @@ def _named(branch: Stage | None) -> str:
 
 
 @register("one_of")
-@dataclass(frozen=True)
 class OneOf(Choice):
     """Each image goes through one stage that is drawn for it: `one_of(posterize(4), solarize(128))`.
 
@@ -186,7 +184,6 @@ class OneOf(Choice):
 
 
 @register("probability")
-@dataclass(frozen=True)
 class Probability(Choice):
     """Each image goes through the stage with a probability: `probability(gaussian_blur(5, 1.0), 0.5)`.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, ClassVar
 
 import tensorflow as tf
@@ -18,7 +18,6 @@ from tfhet.stages.stage import PositiveOrZero, Stage, Within
 
 
 @register("random_hue")
-@dataclass(frozen=True)
 class RandomHue(FullRange):
     """Adds a uniform number to the hue of HSV, as `tf.image.random_hue` does.
 
@@ -96,7 +95,6 @@ def most_and_least(planes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 @register("grayscale")
-@dataclass(frozen=True)
 class Grayscale(Stage):
     """Computes 0.299 red + 0.587 green + 0.114 blue (ITU-R 601-2), for uint8 bit for bit as Pillow's `convert("L")`.
 
@@ -125,7 +123,6 @@ class Grayscale(Stage):
 
 
 @register("random_saturation")
-@dataclass(frozen=True)
 class RandomSaturation(FullRange):
     """Multiplies the saturation of HSV by a uniform factor, up to 1, as `tf.image.random_saturation` does.
 
@@ -161,7 +158,6 @@ class RandomSaturation(FullRange):
 
 
 @register("color_jitter")
-@dataclass(frozen=True)
 class ColorJitter(FullRange):
     """Changes the four as torchvision's ColorJitter and Pillow's ImageEnhance do, always in this order:
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, ClassVar
 
 import numpy as np
@@ -30,7 +30,6 @@ class Converting(Stage):
 
 
 @register("rescale")
-@dataclass(frozen=True)
 class Rescale(Converting):
     """Computes scale * x + offset as float32, as the Keras layer Rescaling does."""
 
@@ -51,7 +50,6 @@ class Rescale(Converting):
 
 
 @register("cast")
-@dataclass(frozen=True)
 class Cast(Converting):
     """Converts uint8 or float32 images to `dtype` without rescaling: 0..255 becomes 0.0..255.0.
 
@@ -79,7 +77,6 @@ class Cast(Converting):
 
 
 @register("normalize")
-@dataclass(frozen=True)
 class Normalize(Converting):
     """Computes (x - mean) / std as float32, with 1 as the brightest level, as torchvision's Normalize after ToTensor.
 

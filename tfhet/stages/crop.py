@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, ClassVar
 
 import numpy as np
@@ -40,7 +40,6 @@ class Bordered(Stage):
 
 
 @register("pad")
-@dataclass(frozen=True)
 class Pad(Bordered):
     """Adds a number of pixels on each side or, along an axis whose size is given, as many as are missing."""
 
@@ -102,7 +101,6 @@ class Pad(Bordered):
 
 
 @register("center_crop")
-@dataclass(frozen=True)
 class CenterCrop(Stage):
     """Cuts the middle out of every image.
 
@@ -141,7 +139,6 @@ class CenterCrop(Stage):
 
 
 @register("random_crop")
-@dataclass(frozen=True)
 class RandomCrop(Bordered):
     """Cuts a window out of each image, all places being equally likely, as torchvision's RandomCrop.
 

@@ -8,7 +8,6 @@ edge of the window, where `tf.io.decode_and_crop_jpeg` lacks the neighbours that
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 import tensorflow as tf
@@ -25,7 +24,6 @@ MARGIN = 8
 
 
 @register("decode")
-@dataclass(frozen=True)
 class Decode(Stage):
     """Decodes JPEG, PNG, BMP or GIF (first frame) to uint8, each image in its own size.
 

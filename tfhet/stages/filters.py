@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 import numpy as np
@@ -51,7 +50,6 @@ class Morphology(Stage):
 
 
 @register("dilate")
-@dataclass(frozen=True)
 class Dilate(Morphology):
     """Replaces each pixel by the maximum of a square around it; the dtype stays.
 
@@ -64,7 +62,6 @@ class Dilate(Morphology):
 
 
 @register("erode")
-@dataclass(frozen=True)
 class Erode(Morphology):
     """Replaces each pixel by the minimum of a square around it; any range, and the dtype stays.
 
@@ -91,7 +88,6 @@ NEGLIGIBLE = 2.0**-25
 
 
 @register("gaussian_blur")
-@dataclass(frozen=True)
 class GaussianBlur(Stage):
     """Blurs with a sampled, normalised Gaussian; uint8 results are truncated, not rounded, as in Addons."""
 
@@ -171,7 +167,6 @@ class GaussianBlur(Stage):
 
 
 @register("sharpen")
-@dataclass(frozen=True)
 class Sharpen(FullRange):
     """Computes amount * x + (1 - amount) * smooth(x) and clips it, as Pillow's `ImageEnhance.Sharpness` and Addons do.
 

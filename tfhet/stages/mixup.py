@@ -7,7 +7,6 @@ depend on others. All random numbers derive from the example's own key.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 import numpy as np
@@ -21,7 +20,6 @@ from tfhet.stages.stage import Positive, Stage, Within
 
 
 @register("one_hot")
-@dataclass(frozen=True)
 class OneHot(Stage):
     """Turns class numbers into float32 [batch, classes]: 1 at the class and 0 elsewhere. Images stay unchanged.
 
@@ -109,7 +107,6 @@ def quantiles(alpha: float) -> np.ndarray:
 
 
 @register("mixup")
-@dataclass(frozen=True)
 class Mixup(WithPartner):
     """Computes (1 - share) * image + share * next image of the batch, and mixes the labels alike (Zhang et al.,
     arXiv:1710.09412).
@@ -136,7 +133,6 @@ class Mixup(WithPartner):
 
 
 @register("cutmix")
-@dataclass(frozen=True)
 class Cutmix(WithPartner):
     """Pastes a rectangle of the next image of the batch at the same place, and mixes the labels by its share of the
     pixels (Yun et al., arXiv:1905.04899).

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, ClassVar, TypeAlias
 
 import tensorflow as tf
@@ -18,7 +17,6 @@ from tfhet.stages.stage import Finite, Fraction, Positive, Within
 
 
 @register("random_flip")
-@dataclass(frozen=True)
 class RandomFlip(Geometric):
     """Mirrors in each direction with probability 1/2, independently, as the Keras layer RandomFlip does."""
 
@@ -59,7 +57,6 @@ class RandomFlip(Geometric):
 
 
 @register("random_shear")
-@dataclass(frozen=True)
 class RandomShear(Filled):
     """Shears by a uniform slope, bilinear: Addons' `shear_x` of a random level, about the centre instead of the top."""
 
@@ -77,7 +74,6 @@ class RandomShear(Filled):
 
 
 @register("random_translation")
-@dataclass(frozen=True)
 class RandomTranslation(Filled):
     """Moves by uniform fractions of the size, bilinear, as the Keras layer RandomTranslation does."""
 
@@ -111,7 +107,6 @@ class _Reflected(Geometric):
 
 
 @register("random_rotation")
-@dataclass(frozen=True)
 class RandomRotation(_Reflected):
     """Rotates by a uniform angle, bilinear and reflected at the edges, as the Keras layer RandomRotation does."""
 
@@ -128,7 +123,6 @@ class RandomRotation(_Reflected):
 
 
 @register("random_zoom")
-@dataclass(frozen=True)
 class RandomZoom(_Reflected):
     """Zooms by a uniform factor, bilinear and reflected at the edges: the Keras layer RandomZoom, aspect kept."""
 
@@ -147,7 +141,6 @@ Offset: TypeAlias = Annotated[float, Within(-1, 1)]
 
 
 @register("affine")
-@dataclass(frozen=True)
 class Affine(Filled):
     """Scales, shears and rotates about the centre, then moves, in one bilinear sampling: torchvision's order."""
 
@@ -170,7 +163,6 @@ class Affine(Filled):
 
 
 @register("random_affine")
-@dataclass(frozen=True)
 class RandomAffine(Filled):
     """Applies `affine` with uniform values: torchvision's RandomAffine, but bilinear and with shear as a slope."""
 

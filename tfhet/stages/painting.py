@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import tensorflow as tf
@@ -31,7 +30,6 @@ class _Painting(Stage):
 
 
 @register("cutout")
-@dataclass(frozen=True)
 class Cutout(_Painting):
     """Paints over a square of each image, whose centre is any pixel (DeVries and Taylor, arXiv:1708.04552).
 
@@ -59,7 +57,6 @@ class Cutout(_Painting):
 
 
 @register("random_erasing")
-@dataclass(frozen=True)
 class RandomErasing(_Painting):
     """Paints over a rectangle of uniform area, log-uniform shape and uniform place (Zhong et al., arXiv:1708.04896).
 

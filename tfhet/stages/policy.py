@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 import numpy as np
@@ -159,7 +158,6 @@ class Policy(FullRange):
 
 
 @register("randaugment")
-@dataclass(frozen=True)
 class RandAugment(Policy):
     """Applies `num_layers` operations to each image, each drawn from fourteen (Cubuk et al., arXiv:1909.13719).
 
@@ -180,7 +178,6 @@ class RandAugment(Policy):
 
 
 @register("trivialaugment")
-@dataclass(frozen=True)
 class TrivialAugment(Policy):
     """Applies one operation to each image, drawn from fourteen, with one of 31 strengths (Müller and Hutter,
     arXiv:2103.10158, with the wide ranges).

@@ -13,20 +13,7 @@ import hashlib
 import tensorflow as tf
 
 from tfhet import native
-
-GAMMA = 0x9E3779B97F4A7C15
-"""2**64 / golden ratio, odd: SplitMix64's increment."""
-
-
-def mix(words: tf.Tensor) -> tf.Tensor:
-    """Mixes uint64 of any shape: a bijection in which each flipped bit flips about half of the result's bits."""
-    words = _shifted(words, 30) * tf.constant(0xBF58476D1CE4E5B9, tf.uint64)
-    words = _shifted(words, 27) * tf.constant(0x94D049BB133111EB, tf.uint64)
-    return _shifted(words, 31)
-
-
-def _shifted(words: tf.Tensor, bits: int) -> tf.Tensor:
-    return tf.bitwise.bitwise_xor(words, tf.bitwise.right_shift(words, tf.constant(bits, tf.uint64)))
+from tfhet.source import GAMMA, mix
 
 
 def absorb(state: tf.Tensor, word: tf.Tensor) -> tf.Tensor:

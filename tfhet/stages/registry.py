@@ -5,9 +5,12 @@ from __future__ import annotations
 import importlib.metadata
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TypeVar
 
-from tfhet.errors import UsageError, unknown
+from typing_extensions import dataclass_transform
+
+from tfhet.errors import UsageError, check_known
 from tfhet.stages.stage import Stage
 
 GROUP = "tfhet.stages"
@@ -20,8 +23,12 @@ _table: dict[str, type[Stage]] = {}
 _plugins_loaded = False
 
 
+@dataclass_transform(frozen_default=True)
 def register(name: str) -> Callable[[StageT], StageT]:
-    """Class decorator that registers a Stage under `name`. Raises UsageError for a name that another class has."""
+    """Class decorator that registers a Stage under `name`, and makes it a frozen dataclass unless it is a dataclass.
+
+    Raises UsageError for a name that another class has.
+    """
     if not name.isidentifier():
         raise UsageError(f"stage name {name!r} is not an identifier: it is written like a function in a chain")
 
@@ -30,6 +37,8 @@ def register(name: str) -> Callable[[StageT], StageT]:
         # The same class may be registered twice: by a module that runs as a script, or is loaded again in a notebook.
         if taken is not None and _origin(taken) != _origin(stage):
             raise UsageError(f"stage name {name!r} is taken by {'.'.join(_origin(taken))}: choose another")
+        if "__dataclass_params__" not in vars(stage):
+            dataclass(frozen=True)(stage)
         stage.name = name
         _table[name] = stage
         return stage
@@ -69,8 +78,7 @@ def get(name: str) -> type[Stage]:
     """Returns the class of a name; loads plugins for an unknown one. Raises UsageError that lists the known names."""
     if name not in _table:
         load_plugins()
-    if name not in _table:
-        unknown("stage", name, _table)
+    check_known("stage", name, _table)
     return _table[name]
 
 

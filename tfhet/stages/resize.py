@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, ClassVar
 
 import tensorflow as tf
@@ -24,7 +24,6 @@ the Keys cubic (a = -0.5) along one axis are -1/16, 9/16, 9/16, -1/16, whose mag
 
 
 @register("resize")
-@dataclass(frozen=True)
 class Resize(Window, Geometric):
     """Resizes images as `tf.image.resize` does, without keeping the aspect; uint8 results are rounded.
 
@@ -99,7 +98,6 @@ class Resize(Window, Geometric):
 
 
 @register("resized_center_crop")
-@dataclass(frozen=True)
 class ResizedCenterCrop(Window):
     """Does torchvision's Resize(shorter) and CenterCrop((height, width)), to the pixel, in one bilinear sampling.
 
@@ -136,7 +134,6 @@ TRIES = 10
 
 
 @register("random_resized_crop")
-@dataclass(frozen=True)
 class RandomResizedCrop(Window):
     """Cuts out a part of random area and aspect and resizes it, as torchvision's RandomResizedCrop.
 

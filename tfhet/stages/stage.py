@@ -1,7 +1,6 @@
 """The stage: one named, configured operation on a batch of images.
 
     @tfhet.stages.register("darken")
-    @dataclass(frozen=True)
     class Darken(tfhet.Stage):
         factor: float = 0.5
 
@@ -23,7 +22,7 @@ from typing import Annotated, Any, ClassVar, NoReturn, TypeAlias
 
 import tensorflow as tf
 
-from tfhet.errors import UsageError, unknown
+from tfhet.errors import UsageError, check_known
 from tfhet.stages.line import Line
 from tfhet.stages.spec import ImageSpec
 
@@ -68,6 +67,8 @@ Fraction: TypeAlias = Annotated[float, Within(0, 1)]
 @dataclass(frozen=True)
 class Stage:
     """One operation on `[batch, height, width, channels]`; its dataclass fields are its configuration.
+
+    `register` makes a subclass a frozen dataclass.
 
     A field may state what it allows: `Annotated[float, Within(0, 1)]`, `Annotated[str, ("nearest", "bilinear")]`.
 
@@ -147,8 +148,8 @@ class Stage:
         if kind in (int, float, bool, str) and type(value) is not kind:
             self.refuse(f"{field} must be {kind.__name__}, not {value!r}")
         for note in notes:
-            if isinstance(note, tuple) and value not in note:
-                unknown(f"{field} of stage {self.name}", value, note)
+            if isinstance(note, tuple):
+                check_known(f"{field} of stage {self.name}", value, note)
             if isinstance(note, Within) and value not in note:
                 self.refuse(f"{field} is {note if abs(value) < math.inf else 'finite'}, not {value}")
         return value

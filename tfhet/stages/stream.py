@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 import tensorflow as tf
@@ -36,7 +35,6 @@ class Stream(Stage):
 
 
 @register("interleave")
-@dataclass(frozen=True)
 class Interleave(Stream):
     """Reads several splits at the same time, one example of each in turn.
 
@@ -49,7 +47,6 @@ class Interleave(Stream):
 
 
 @register("cache")
-@dataclass(frozen=True)
 class Cache(Stream):
     """Writes the records of a split to a directory at the first reading, and reads them from there afterwards.
 
@@ -67,7 +64,6 @@ class Cache(Stream):
 
 
 @register("shuffle")
-@dataclass(frozen=True)
 class Shuffle(Stream):
     """Takes examples from a buffer in seeded random order.
 
@@ -79,7 +75,6 @@ class Shuffle(Stream):
 
 
 @register("repeat")
-@dataclass(frozen=True)
 class Repeat(Stream):
     """Reads all examples several times in one data set, each time in a new order and with new random numbers.
 
@@ -91,7 +86,6 @@ class Repeat(Stream):
 
 
 @register("batch")
-@dataclass(frozen=True)
 class Batch(Stream):
     """Sets the number of examples in a batch of one rank. The last batch of a pass holds the remaining examples."""
 
@@ -104,7 +98,6 @@ class Batch(Stream):
 
 
 @register("prefetch")
-@dataclass(frozen=True)
 class Prefetch(Stream):
     """Holds batches ready, in each data worker and again in each trainer.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 import numpy as np
@@ -20,7 +19,6 @@ from tfhet.stages.stage import Fraction, Positive, PositiveOrZero, Within
 
 
 @register("invert")
-@dataclass(frozen=True)
 class Invert(FullRange):
     """Computes 255 - x for uint8 and 1 - x for float32 in 0..1, as Pillow's `ImageOps.invert`; the dtype stays."""
 
@@ -34,7 +32,6 @@ class Invert(FullRange):
 
 
 @register("solarize")
-@dataclass(frozen=True)
 class Solarize(FullRange):
     """Replaces values from the threshold up by their negative, as Pillow's `ImageOps.solarize` does.
 
@@ -61,7 +58,6 @@ class Solarize(FullRange):
 
 
 @register("posterize")
-@dataclass(frozen=True)
 class Posterize(FullRange):
     """Clears the lowest bits of each value, as Pillow's `ImageOps.posterize` does.
 
@@ -83,7 +79,6 @@ class Posterize(FullRange):
 
 
 @register("gamma")
-@dataclass(frozen=True)
 class Gamma(FullRange):
     """Computes gain * x**gamma, with 1 as the brightest level, and clips it, as `tf.image.adjust_gamma` does.
 
@@ -109,7 +104,6 @@ class Gamma(FullRange):
 
 
 @register("random_brightness")
-@dataclass(frozen=True)
 class RandomBrightness(FullRange):
     """Adds one uniform number to all values of an image, as `tf.image.random_brightness` does, and clips.
 
@@ -148,7 +142,6 @@ class _Stretching(FullRange):
 
 
 @register("autocontrast")
-@dataclass(frozen=True)
 class Autocontrast(_Stretching):
     """Maps each channel's darkest value to 0 and its brightest to the full level; channels of one value stay.
 
@@ -169,7 +162,6 @@ class Autocontrast(_Stretching):
 
 
 @register("random_contrast")
-@dataclass(frozen=True)
 class RandomContrast(_Stretching):
     """Computes factor * (x - mean) + mean for each channel, as `tf.image.random_contrast` does, and clips it.
 
@@ -197,7 +189,6 @@ class RandomContrast(_Stretching):
 
 
 @register("equalize")
-@dataclass(frozen=True)
 class Equalize(FullRange):
     """Equalises the histogram of each channel of each image, bit for bit as Pillow's `ImageOps.equalize`.
 
@@ -231,7 +222,6 @@ def equalizers(images: tf.Tensor) -> tf.Tensor:
 
 
 @register("gaussian_noise")
-@dataclass(frozen=True)
 class GaussianNoise(FullRange):
     """Adds normal noise of mean 0 to each value of each image, and clips it.
 

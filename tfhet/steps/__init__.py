@@ -6,8 +6,6 @@ with steps.step() as step:      # optional, in a script that reads by tfhet.dist
     step.loss = train(batch)
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from tfhet import lazy
@@ -18,6 +16,5 @@ if TYPE_CHECKING:
     from tfhet.steps.meter import Journal, Meter
     from tfhet.steps.script_steps import ScriptSteps, step
 
-__all__ = ["Journal", "Meter", "ScriptSteps", "StepCallback", "facts", "step"]
 
 lazy.names_on_demand(__name__)

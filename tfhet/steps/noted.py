@@ -54,8 +54,10 @@ class NotedDataset:
         self._plain: list[_PlainNotes] = []
         self._number, self._end = next(_numbers), next(_numbers)
         self._has_end = False
-        self.dataset = self._compiled(dataset, self._number, has_ids) if ops else _copied(dataset)
-        """The same elements, without their ids; deliveries are noted."""
+        self.dataset = (
+            self._compiled(dataset, self._number, has_ids) if ops else dataset.with_options(tf.data.Options())
+        )
+        """The same elements, without their ids; deliveries are noted. Another object, which can carry a mark."""
         setattr(self.dataset, _MARK, self)
         _note_iterators()
 
@@ -115,11 +117,6 @@ _numbers = itertools.count()
 
 def _notes(rows: np.ndarray) -> list[Note]:
     return [Note(asked, got, None if n < 0 else int(n), int(index)) for asked, got, n, index in rows.tolist()]
-
-
-def _copied(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """The same data set as another object, which can carry a mark."""
-    return dataset.with_options(tf.data.Options())
 
 
 def _injects_prefetch(options: tf.data.Options) -> bool:

@@ -24,7 +24,7 @@ from tfhet.clock import SYSTEM, Clock
 from tfhet.cluster import environment
 from tfhet.messages import ProcessChannel, inherited, rank
 from tfhet.placement import Pipeline
-from tfhet.process import answer_with_stack
+from tfhet.process import answer_with_stack, stack_of_last_thread
 from tfhet.record import Pause, RunFolder, RunSummary, Spread, StepTime, median
 from tfhet.steps.declared import Deliveries, facts
 from tfhet.steps.finder import OTHER, TRAINING, VALIDATION, Moment, StepFinder
@@ -36,6 +36,8 @@ TAKE_S = 0.5
 """Seconds between two looks at the notes."""
 LINE_S = 10.0
 """Seconds between two metric lines, and between two summaries: a script that is killed has left the last one."""
+LAST_S = 5.0
+"""Seconds after which a script is said to wait for one of its threads, at its end."""
 NO_IDS = "a plain tf.data.Dataset has no ids; a tfhet.Pipeline has"
 NO_OP = "the op that takes the ids could not be built (it needs a C++ compiler)"
 NO_COUNT = "the source does not know its number of examples"
@@ -155,8 +157,14 @@ class ScriptSteps:
             self.take(is_last=True)
 
     def _run(self) -> None:
-        has_failed = False
+        has_failed = has_said = False
+        goes_on_s = self._clock.monotonic()
         while not self._closes.wait(TAKE_S):
+            if not (last := stack_of_last_thread()):
+                goes_on_s = self._clock.monotonic()
+            elif not has_said and self._clock.monotonic() >= goes_on_s + LAST_S:
+                print(f"[tfhet] the script is over, and waits for its {last}", flush=True)
+                has_said = True
             try:
                 self.take()
             except Exception as error:  # noqa: BLE001  neither the script nor its launcher may suffer from it

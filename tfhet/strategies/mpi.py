@@ -12,11 +12,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 from tfhet.cluster import Place, Rank, job_name
+from tfhet.process import lives
 from tfhet.strategies.rank_source import RankSource
 
 POLL_S = 0.5
@@ -35,7 +38,7 @@ class MpiSource(RankSource):
         if not ancestors:
             return await super().gone(place)
         process = await first_gone(ancestors)
-        return f"{process.name}, process {process.pid}, by which it was started, is gone"
+        return f"{ancestors[process]}, process {process.pid}, by which it was started, is gone"
 
     def release(self, place: Place, folder: Path = Path(DONE).parent) -> None:
         """Writes the file for which the toolkit waits: in a SageMaker job whose ranks mpirun has started, once on each
@@ -56,60 +59,39 @@ MPI = MpiSource(
 """Open MPI: mpirun(1), "Environment Variables"."""
 
 
-@dataclass(frozen=True)
-class Ancestor:
-    """One process, distinguished from a later one with the same id."""
-
-    pid: int
-    name: str
-    started: int
-    """Start time in the kernel's ticks since it booted."""
-
-    def is_alive(self, proc: Path = Path("/proc")) -> bool:
-        """Whether it still runs; a zombie does not."""
-        found = _read(self.pid, proc)
-        return found is not None and found[0] == self
-
-
-def above_mpirun(pid: int, proc: Path = Path("/proc")) -> tuple[Ancestor, ...]:
-    """The ancestors of a process, `pid` being its parent: mpirun, shells, and the first that is neither.
+def above_mpirun(pid: int) -> dict[psutil.Process, str]:
+    """The ancestors of a process, `pid` being its parent, with their names: mpirun, shells, and the first that is
+    neither.
 
     Empty where that is on another host, or where mpirun has no such parent.
     """
-    line: list[Ancestor] = []
-    while pid > 1 and (found := _read(pid, proc)) is not None:
-        process, pid = found
-        if process.name in _REMOTE:
-            return ()
-        line.append(process)
-        if process.name not in _MPI | _SHELLS:
-            break
-    is_whole = len(line) > 1 and line[0].name in _MPI and line[-1].name not in _MPI | _SHELLS
-    return tuple(line) if is_whole else ()
+    line: dict[psutil.Process, str] = {}
+    with contextlib.suppress(psutil.Error):
+        process: psutil.Process | None = psutil.Process(pid)
+        while process is not None and process.pid > 1:
+            name = line[process] = process.name()
+            if name in _REMOTE:
+                return {}
+            if name not in _MPI | _SHELLS:
+                break
+            process = process.parent()
+    names = list(line.values())
+    is_whole = len(names) > 1 and names[0] in _MPI and names[-1] not in _MPI | _SHELLS
+    return line if is_whole else {}
 
 
-def watched(env: Mapping[str, str], rank: Rank | None) -> tuple[Ancestor, ...]:
+def watched(env: Mapping[str, str], rank: Rank | None) -> dict[psutil.Process, str]:
     """The processes whose death the launcher with this rank takes for a request to stop: in a job, once a host."""
     if rank is None or rank.local_rank or not job_name(env):
-        return ()
+        return {}
     return above_mpirun(os.getppid())
 
 
-async def first_gone(line: Sequence[Ancestor], poll_s: float = POLL_S) -> Ancestor:
-    """Returns the first of them that has ended, once one has."""
+async def first_gone(line: Iterable[psutil.Process], poll_s: float = POLL_S) -> psutil.Process:
+    """Returns the first of them, from the last one on, that has ended, once one has."""
+    downwards = [*line][::-1]
     while True:
-        for process in reversed(line):
-            if not process.is_alive():
+        for process in downwards:
+            if not lives(process):
                 return process
         await asyncio.sleep(poll_s)
-
-
-def _read(pid: int, proc: Path) -> tuple[Ancestor, int] | None:
-    """A living process and the id of its parent."""
-    try:
-        head, _, rest = (proc / str(pid) / "stat").read_bytes().rpartition(b")")  # the name may hold anything
-        fields = rest.split()  # from the third field on: proc_pid_stat(5)
-        name = head.partition(b"(")[2].decode(errors="replace")
-        return None if fields[0] in (b"Z", b"X") else (Ancestor(pid, name, int(fields[19])), int(fields[1]))
-    except (OSError, IndexError, ValueError):
-        return None

@@ -16,13 +16,8 @@ from tfhet.strategies.strategy import Strategy
 
 AUTO = "auto"
 SHIPPED = {"solo": "tfhet.strategies.solo:SOLO", "horovod": "tfhet.strategies.horovod:HOROVOD"}
-STRATEGIES: Registry[Strategy] = Registry("strategy", "tfhet.strategies", SHIPPED)
-names = STRATEGIES.names
-
-
-def get(name: str) -> Strategy:
-    """The strategy of a name. Raises UsageError, listing the known ones, for another name."""
-    return STRATEGIES.get(name, (AUTO,))
+STRATEGIES: Registry[Strategy] = Registry("strategy", "tfhet.strategies", SHIPPED, (AUTO,))
+names, get = STRATEGIES.names, STRATEGIES.get
 
 
 def chosen(name: str, size: int) -> Strategy:

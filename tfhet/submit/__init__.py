@@ -9,8 +9,6 @@
 Sending is `submission.send(sagemaker, s3)`, with boto3's clients.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from tfhet import lazy
@@ -21,9 +19,7 @@ if TYPE_CHECKING:
     from tfhet.submit.planned import with_plan, write_plan
     from tfhet.submit.request import DEFINITIONS, MPI_OPTIONS, create_request
     from tfhet.submit.rules import check_code
+    from tfhet.submit.source_dir import LAUNCHER
     from tfhet.submit.submission import Archive, JobSubmission
-
-__all__ = ["ALONE", "DEFINITIONS", "MPI_OPTIONS", "PIPE", "Archive", "Channel", "Code", "Job", "JobSubmission"]
-__all__ += ["check_code", "create_request", "parse", "read", "with_plan", "write_plan"]
 
 lazy.names_on_demand(__name__)

@@ -1,13 +1,15 @@
-"""`tfhet submit`."""
+"""`tfhet init`, `tfhet package` and `tfhet submit`: from an empty directory to a training job."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tfhet.command_line import add_examples, add_output
 from tfhet.errors import UsageError
 
 if TYPE_CHECKING:
@@ -15,16 +17,53 @@ if TYPE_CHECKING:
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds `tfhet submit`."""
+    """Adds the commands."""
+    init = commands.add_parser("init", help="write the files of a first job: train.py, cluster.yaml, job.yaml")
+    add_examples(init, "tfhet init", "tfhet init first")
+    init.add_argument("directory", nargs="?", type=Path, default=Path(), help="default: this one")
+    init.set_defaults(run=run_init)
+    package = commands.add_parser("package", help="make the code directory of a job (source_dir), with tfhet in it")
+    add_examples(package, "tfhet package src --script train.py")
+    package.add_argument("directory", type=Path, help="to make, or to make anew; other files in it stay")
+    package.add_argument("--script", type=Path, metavar="FILE", help="the training script; else the built-in trainer")
+    package.add_argument("--requirements", type=Path, metavar="FILE", help="lines for requirements.txt")
+    package.set_defaults(run=run_package)
     submit = commands.add_parser("submit", help="create the training job of a job file on SageMaker")
+    add_examples(submit, "tfhet submit --dry_run job.yaml", "tfhet submit job.yaml --wait")
     submit.add_argument("job", type=Path, metavar="JOB.yaml", help="the job file")
     how = submit.add_mutually_exclusive_group()
-    how.add_argument("--dry-run", "--dry_run", action="store_true", help="print the request, and send nothing")
+    how.add_argument("--dry_run", action="store_true", help="print the request, and send nothing")
     how.add_argument("--wait", action="store_true", help="follow the job to its end")
     submit.add_argument("--name", help="of the training job (default: the job's name and the time)")
     submit.add_argument("--instances", type=Path, metavar="FILE", help="a catalogue file with types of yours")
-    submit.add_argument("--json", type=Path, metavar="FILE", help="also write the request, without the secret")
+    add_output(submit, "the request, without the secret,", has_tables=False)
     submit.set_defaults(run=run)
+
+
+def run_init(args: argparse.Namespace) -> int:
+    """Writes the files and prints what to type next; returns 0. Raises UsageError where one of them is there."""
+    from tfhet.submit.source_dir import TEMPLATES
+
+    names = ("train.py", "cluster.yaml", "job.yaml")
+    if there := [name for name in names if (args.directory / name).exists()]:
+        raise UsageError(f"{args.directory}: {', '.join(there)} is there already; give another directory, or move it")
+    args.directory.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        shutil.copyfile(TEMPLATES / name, args.directory / name)
+    print(f"{args.directory}: wrote {', '.join(names)}; there, type next:")
+    print("  tfhet simulate cluster.yaml -- --train_script train.py\n  tfhet package src --script train.py")
+    print("  tfhet submit --dry_run job.yaml")
+    return 0
+
+
+def run_package(args: argparse.Namespace) -> int:
+    """Makes the code directory and returns 0. Raises UsageError for one that would not start, or is somebody else's."""
+    from tfhet.submit import source_dir
+
+    source_dir.make(args.directory, args.script, args.requirements)
+    script = f", hyperparameter train_script={args.script.name}" if args.script else ""
+    print(f"{args.directory} is ready: entry point launcher.py{script}")
+    return 0
 
 
 def run(args: argparse.Namespace) -> int:

@@ -124,7 +124,7 @@ def check_code(job: Job) -> None:
     """Raises UsageError, as `check` does, for a code directory that cannot be packed or would not start."""
     directory = job.code.directory
     if not directory.is_dir():
-        job.refuse("code: directory", f"must be a directory; {directory} is none")
+        job.refuse("code: directory", f"must be a directory; {directory} is none (tfhet package makes one)")
     if not (directory / job.code.script).is_file():
         job.refuse("code: script", f"must be a file in {directory}; {job.code.script} is none")
     if (directory / "setup.py").exists():

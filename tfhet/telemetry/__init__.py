@@ -15,8 +15,6 @@ The timeline that it leaves becomes tables (`timeline_tables`, of summaries), a 
     [3.1, 2.9]
 """
 
-from __future__ import annotations
-
 from tfhet.telemetry.endpoint import serve_metrics
 from tfhet.telemetry.gpus import GpuMonitor, gpu_count
 from tfhet.telemetry.host_counters import host_counters
@@ -25,10 +23,3 @@ from tfhet.telemetry.sampler import Sampler
 from tfhet.telemetry.tensorboard import ScalarFile, write_scalars
 from tfhet.telemetry.timeline_summary import process_summaries, rank_summaries, timeline_json, timeline_tables
 from tfhet.telemetry.trace import chrome_trace, write_chrome_trace
-
-# fmt: off
-__all__ = [
-    "METRICS", "UP", "GpuMonitor", "Metric", "Sampler", "ScalarFile", "chrome_trace", "emf_line", "gpu_count",
-    "host_counters", "process_summaries", "rank_summaries", "serve_metrics", "timeline_json",
-    "timeline_tables", "training_metrics", "write_chrome_trace", "write_scalars",
-]

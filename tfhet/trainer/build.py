@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,8 +17,9 @@ from tfhet.messages import FirstBatchLine
 from tfhet.placement import Cut, Pipeline, label_spec
 from tfhet.planes import Reader
 from tfhet.source import Sidecar, Source, SyntheticSource, TFRecordSource
-from tfhet.stages import CenterCrop, Choice, ImageSpec, PlacedStage, RandomResizedCrop, Resize, Stage
+from tfhet.stages import CenterCrop, Choice, ImageSpec, PlacedStage, RandomResizedCrop, Resize, ResizedCenterCrop, Stage
 from tfhet.strategies import LOCAL_PLANE, Collective, JobContext
+from tfhet.trainer.default_chain import AUTO, default_chain
 from tfhet.trainer.emulated import EmulatedAccelerator
 from tfhet.trainer.settings import Settings
 from tfhet.trainer.step import NUMBERS, Accelerator, KerasAccelerator, shares
@@ -36,12 +38,17 @@ def build(settings: Settings, job: JobContext, paths: HostPaths) -> Training:
     # Before anything is read: Gloo gives up after 30 s without all ranks, and the disk of one of them may be slow.
     collective = strategies.chosen(job.strategy, job.size).collective(job.size)
     _check(source, job, collective)
-    pipeline = Pipeline(source, settings.chain, settings.batch_size, seed=seed, shuffle=settings.shuffle)
+    chain = settings.chain
+    if chain == AUTO:
+        chain, reason = default_chain(Pipeline(source).input)
+        if job.rank == 0:
+            print(f"[tfhet] the chain is {chain!r}, because {reason}; --chain gives another", flush=True)
+    pipeline = Pipeline(source, chain, settings.batch_size, seed=seed, shuffle=settings.shuffle)
     cut = Cut.smallest(pipeline) if settings.cut < 0 else Cut(settings.cut).checked(pipeline)
     if pipeline.output.height is None or pipeline.output.width is None:
         raise UsageError(
-            f"the model needs images of one size, and the chain {settings.chain!r} gives {pipeline.output}; "
-            "say --image_size N"
+            f"the model needs images of one size, and the chain {chain!r} gives {pipeline.output}; say --image_size N, "
+            "or begin the chain with decode() and a stage like random_resized_crop(224, 224)"
         )
     if source.split_count() < 1:
         raise UsageError(f"source {source.name!r} has no splits: there is nothing to read")
@@ -81,9 +88,11 @@ def _source(settings: Settings, paths: HostPaths, seed: int) -> Source:
     return SyntheticSource(examples, splits, seed=seed, uneven=uneven)
 
 
-def _records(directory: Path, settings: Settings) -> TFRecordSource:
+def _records(directory: Path, settings: Settings, classes: Sequence[str] = ()) -> TFRecordSource:
     size = (settings.image_size, settings.image_size) if settings.image_size else None
-    return TFRecordSource.from_directory(str(directory), size=size, on_bad_record=settings.on_bad_record)
+    return TFRecordSource.from_directory(
+        str(directory), size=size, on_bad_record=settings.on_bad_record, classes=classes
+    )
 
 
 def _check(source: Source, job: JobContext, collective: Collective) -> None:
@@ -102,10 +111,14 @@ def _check(source: Source, job: JobContext, collective: Collective) -> None:
 
 
 def _validation(settings: Settings, pipeline: Pipeline, job: JobContext, paths: HostPaths) -> Reader | None:
-    """The reader of the validation data: the ranks prepare them themselves, by the stages without their chance."""
+    """The reader of the validation data: the ranks prepare them themselves, by the stages without their chance.
+
+    Labels are numbered by the classes of the training data, where both channels name theirs. Raises UsageError for a
+    class that those do not have, and for fewer files than ranks.
+    """
     if settings.data.startswith("synthetic") or not paths.channel(settings.validation).is_dir():
         return None
-    source = _records(paths.channel(settings.validation), settings)
+    source = _records(paths.channel(settings.validation), settings, Sidecar.classes_of(paths.channel(settings.data)))
     source.check()
     if source.split_count() < job.size:
         raise UsageError(
@@ -121,8 +134,9 @@ def _validation(settings: Settings, pipeline: Pipeline, job: JobContext, paths: 
 def certain(placed: PlacedStage, given: ImageSpec) -> tuple[Stage, ...]:
     """A stage without chance, so that two validations see the same.
 
-    A random stage is left out unless it changes the size: then the middle or all of the image is brought to that size.
-    Of a choice that changes size or range, the likeliest branch is taken.
+    A random stage is left out unless it brings images to another size: then the middle or all of the image is brought
+    to that size, and of images of many sizes the middle: after `imagenet-train` as `imagenet-eval` does. Of a choice
+    that changes size or range, the likeliest branch is taken.
     """
     height, width = placed.output.height, placed.output.width
     stage = placed.stage
@@ -131,9 +145,11 @@ def certain(placed: PlacedStage, given: ImageSpec) -> tuple[Stage, ...]:
     if isinstance(stage, Choice) and not (stage.keeps_shape and stage.keeps_range):
         _, likeliest = max(zip(stage.shares, stage.branches, strict=True), key=lambda pair: pair[0])
         return certain(replace(placed, stage=likeliest), given) if likeliest else ()
-    if (height, width) == (given.height, given.width):
+    if (height, width) == (given.height, given.width) or height is None or width is None:
         return ()
-    assert height and width and given.height and given.width
+    if given.height is None or given.width is None:
+        shorter = round(max(height, width) * 256 / 224)  # in the proportion of `imagenet-eval`
+        return (ResizedCenterCrop(height, width, shorter, getattr(stage, "antialias", False)),)
     if isinstance(stage, RandomResizedCrop) or height > given.height or width > given.width:
         return (Resize(height, width),)
     return (CenterCrop(height, width),)
@@ -201,7 +217,6 @@ def _classes(source: Source, paths: HostPaths, channel: str) -> int:
     """Number of classes of a synthetic source, or in the channel's sidecar. Raises UsageError where neither says it."""
     if isinstance(source, SyntheticSource):
         return source.classes
-    sidecar = Sidecar.read(paths.channel(channel))
-    if sidecar is None or not sidecar.classes:
+    if not (names := Sidecar.classes_of(paths.channel(channel))):
         raise UsageError(f"channel {channel!r} does not name its classes: its {Sidecar.NAME} has no list `classes`")
-    return len(sidecar.classes)
+    return len(names)

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tfhet import arguments
-from tfhet.errors import UsageError
+from tfhet.errors import UsageError, check_known
+from tfhet.trainer.default_chain import AUTO
 
 
 @dataclass(frozen=True)
@@ -26,8 +27,9 @@ class Settings:
     """Channel to validate on after every epoch. Without such a channel there is no validation."""
     image_size: int = 0
     """Height and width, in pixels, to which encoded images are resized. 0: images are raw and have a size."""
-    chain: str = "aws-cifar"
-    """Stages of the pipeline: the name of a chain, or stages in call syntax."""
+    chain: str = AUTO
+    """Stages of the pipeline: the name of a chain, or stages in call syntax. `auto`: `imagenet-train` for image files,
+    `aws-cifar` for small images, and for larger ones of one size a random crop and a flip."""
     cut: int = -1
     """Number of stages that the data group runs; the trainer runs the rest. -1: cut where an example is smallest."""
     batch_size: int = 64
@@ -82,8 +84,7 @@ class Settings:
                 if getattr(self, name) < low:
                     raise UsageError(f"--{name} must be at least {low}, not {getattr(self, name)}")
         for name, known in _WORDS.items():
-            if getattr(self, name) not in known:
-                raise UsageError(f"--{name} {getattr(self, name)!r} is unknown; known: {', '.join(known)}")
+            check_known(f"--{name}", getattr(self, name), known)
 
     @classmethod
     def parse(cls, argv: Sequence[str]) -> Settings:

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 import tfhet
 
-EPOCHS, BATCH, EXAMPLES = 3, 32, 1437
+EPOCHS, BATCH, EXAMPLES = 5, 64, 1437
 hvd.init()
 steps = EXAMPLES // BATCH // hvd.size()
 
@@ -20,14 +20,14 @@ def read(channel):
         return tf.reshape(tf.io.decode_raw(example["image"], tf.uint8), [32, 32, 3]), example["label"]
 
     files = sorted(tf.io.gfile.glob(os.environ[f"SM_CHANNEL_{channel}"] + "/*.tfrecord*"))
-    records = tf.data.Dataset.from_tensor_slices(files).interleave(tf.data.TFRecordDataset, num_parallel_calls=2)
+    records = tf.data.Dataset.from_tensor_slices(files).interleave(tf.data.TFRecordDataset, 2, num_parallel_calls=2)
     return records.map(parse, num_parallel_calls=2)
 
 
 train = tfhet.distribute(read("TRAINING").shuffle(500, seed=3).batch(BATCH), steps_per_epoch=steps)
 validation = read("VALIDATION").batch(BATCH)
 
-layers = [tf.keras.layers.Conv2D(48, 3, activation="relu") for _ in range(2)] + [tf.keras.layers.Flatten()]
+layers = [tf.keras.layers.Conv2D(64, 3, activation="relu") for _ in range(2)] + [tf.keras.layers.Flatten()]
 model = tf.keras.Sequential([tf.keras.layers.Rescaling(1 / 255), *layers, tf.keras.layers.Dense(10)])
 model.build([None, 32, 32, 3])
 optimizer = tf.keras.optimizers.SGD(0.05)

@@ -15,7 +15,7 @@ images, labels = load_digits(return_X_y=True)
 images = images.reshape(-1, 8, 8, 1).repeat(3, axis=1).repeat(3, axis=2) / 16.0
 
 dataset = tf.data.Dataset.from_tensor_slices((tf.cast(images, tf.float32), tf.cast(labels, tf.int64)))
-dataset = dataset.repeat().shuffle(1000, seed=1).batch(64)
+dataset = dataset.repeat().shuffle(1000, seed=1).batch(128)
 dataset = tfhet.distribute(dataset)  # the one line
 
 model = tf.keras.Sequential(

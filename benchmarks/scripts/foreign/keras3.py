@@ -7,7 +7,7 @@ import tensorflow as tf
 
 import tfhet
 
-BATCH, EXAMPLES = 32, 1437
+BATCH, EXAMPLES = 64, 1437
 
 
 def parse(record):
@@ -22,10 +22,10 @@ ds = tfhet.distribute(ds, steps_per_epoch=EXAMPLES // BATCH)  # the one line
 
 inputs = keras.Input([32, 32, 3])
 found = keras.layers.Rescaling(1 / 255)(inputs)
-found = keras.layers.Conv2D(48, 3, activation="relu")(found)
-found = keras.layers.GlobalAveragePooling2D()(keras.layers.Conv2D(48, 3, activation="relu")(found))
+found = keras.layers.Conv2D(64, 3, activation="relu")(found)
+found = keras.layers.GlobalAveragePooling2D()(keras.layers.Conv2D(64, 3, activation="relu")(found))
 model = keras.Model(inputs, keras.layers.Dense(10)(found))
-schedule = keras.optimizers.schedules.CosineDecay(0.01, 3 * EXAMPLES // BATCH)
+schedule = keras.optimizers.schedules.CosineDecay(0.01, 5 * EXAMPLES // BATCH)
 model.compile(keras.optimizers.SGD(schedule), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
 save = keras.callbacks.ModelCheckpoint(os.path.join(os.environ["SM_MODEL_DIR"], "newest.keras"))
-model.fit(ds, epochs=3, callbacks=[save], verbose=2)
+model.fit(ds, epochs=5, callbacks=[save], verbose=2)

@@ -8,7 +8,7 @@ import tensorflow as tf
 import tfhet
 
 hvd.init()
-BATCH, EXAMPLES = 32, 1437
+BATCH, EXAMPLES = 64, 1437
 
 
 def read(channel):
@@ -34,8 +34,8 @@ validation = validation.map(lambda images, labels: (tf.cast(images, tf.float32) 
 
 model = tf.keras.Sequential(
     [
-        tf.keras.layers.Conv2D(48, 3, activation="relu"),
-        tf.keras.layers.Conv2D(48, 3, activation="relu"),
+        tf.keras.layers.Conv2D(64, 3, activation="relu"),
+        tf.keras.layers.Conv2D(64, 3, activation="relu"),
         tf.keras.layers.MaxPooling2D(),
         tf.keras.layers.Flatten(),
         tf.keras.layers.Dense(10, activation="softmax"),
@@ -44,4 +44,4 @@ model = tf.keras.Sequential(
 optimizer = hvd.DistributedOptimizer(tf.keras.optimizers.Adam(0.001))
 model.compile(optimizer, "sparse_categorical_crossentropy", metrics=["accuracy"])
 callbacks = [hvd.callbacks.BroadcastGlobalVariablesCallback(0)]
-model.fit(train, epochs=3, validation_data=validation, callbacks=callbacks, verbose=2)
+model.fit(train, epochs=5, validation_data=validation, callbacks=callbacks, verbose=2)

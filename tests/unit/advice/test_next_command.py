@@ -11,7 +11,7 @@ from tfhet.advice import next_commands, of_run
 from tfhet.events import Event
 from tfhet.record import RunFolder, RunSummary, Spread
 
-SUBMIT = "tfhet submit --dry-run job.yaml"
+SUBMIT = "tfhet submit --dry_run job.yaml"
 PLAN = "tfhet plan --run runs/a --json runs/a/plan.json"
 PROFILE = "tfhet profile --script train.py --json runs/a/profile.json"
 

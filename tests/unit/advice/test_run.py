@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfhet.advice import InputState, choice_of, of_run, paragraph
+from tfhet.advice import InputState, of_run, paragraph
 from tfhet.advice.input_bound import INPUT_BOUND_PCT, INPUT_KEEPS_UP_PCT, SHORTEN_STEP
 from tfhet.record import Figure, RunSummary, StepTime, Waiting
 
@@ -60,8 +60,7 @@ def test_data_hosts_that_are_idle_change_the_advice() -> None:
 
 
 def test_what_a_plan_chose_stands_after_the_advice() -> None:
-    choice = choice_of("two", binding="the accelerator", has_data=True, is_today=False)
-    found = of_run(RunSummary(wait_pct=50.0), costs=costs(1.0, 9.0), choice=choice)
+    found = of_run(RunSummary(wait_pct=50.0), costs=costs(1.0, 9.0), choice="Take two: the accelerator binds.")
     assert paragraph(found).endswith("CPU. The plan says: take two: the accelerator binds.")
 
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("no_files_of_a_user")
 
 
 def test_the_table_says_what_a_type_costs_where_it_is_bought_and_who_says_so(capsys):
-    assert main(["prices", "c5.xlarge"]) == 0
+    assert main(["prices", "c5.xlarge", "--wide"]) == 0
     told = capsys.readouterr().out
     row = next(line for line in told.splitlines() if "ml.c5.xlarge" in line)
     assert row.split()[:2] == ["ml.c5.xlarge", "4"]
@@ -54,7 +54,7 @@ def test_a_file_of_the_users_is_laid_over(capsys, tmp_path: Path):
         "instances: {box.large: {vcpus: 10, memory_gib: 64}}\n"
         "prices: [{region: us-east-1, market: ec2, source: bill, date: 2026-10-01, usd_per_hour: {box.large: 5}}]\n"
     )
-    assert main(["prices", "box.large", "--instances", str(path)]) == 0
+    assert main(["prices", "box.large", "--wide", "--instances", str(path)]) == 0
     told = capsys.readouterr().out
     assert "5.0000" in told and "0.5000" in told and "bill" in told
     path.write_text("prices: [{}]\n")

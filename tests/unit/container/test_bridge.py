@@ -18,7 +18,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tfhet.container import bridge as bridge_module
 from tfhet.container import kernel
 from tfhet.container.bridge import Bridge
 from tfhet.container.cable import hardware
@@ -93,10 +92,9 @@ def bridge(hosts) -> Iterator[Bridge]:
 
 
 @pytest.fixture
-def line(need, monkeypatch) -> None:
-    """Delays by the delay line, whatever the kernel has."""
+def line(need) -> None:
+    """What a delay needs."""
     need("C++ compiler")
-    monkeypatch.setattr(bridge_module, "has_netem", lambda namespace: False)
 
 
 def connect(server: Host, client: Host) -> tuple[socket.socket, socket.socket]:
@@ -288,15 +286,6 @@ def test_a_delay_is_that_of_each_direction(bridge, hosts, line):
     began = time.monotonic()
     assert post.arrives("algo-1", "algo-2")
     assert time.monotonic() - began >= 0.2
-
-
-def test_the_delay_of_this_kernel_is_kept_too(bridge, hosts, need):
-    need("packet delay")
-    post = Post(hosts)
-    bridge.delay("algo-1", 0.05)
-    began = time.monotonic()
-    assert post.arrives("algo-1", "algo-2") and post.arrives("algo-2", "algo-1")
-    assert time.monotonic() - began >= 0.1
     bridge.delay("algo-1", None)
     assert post.arrives("algo-1", "algo-2")
 
@@ -426,7 +415,6 @@ def test_close_takes_all_of_it_away(bridge, hosts, line):
 CREATOR = """
 import sys
 from tfhet.container import bridge
-bridge.has_netem = lambda namespace: False
 network = bridge.Bridge("killed")
 network.attach("algo-1", int(sys.argv[1]), "10.77.0.1")
 network.delay("algo-1", 0.001)

@@ -2,36 +2,19 @@ from __future__ import annotations
 
 import pytest
 
-from tfhet.container.cable import BURST_BYTES, PARTS, Shape, losing
+from tfhet.container.cable import BURST_BYTES, PARTS, limiting, losing
 from tfhet.errors import UsageError
 
-NONE = Shape()
 
-
-def test_what_was_not_limited_and_is_not_needs_no_command():
-    assert NONE.lines("eth0", NONE) == []
-
-
-def test_a_limit_is_changed_in_place_and_taken_away_whole():
-    slow, fast = Shape(1e6), Shape(1e9)
-    (line,) = slow.lines("eth0", NONE)
-    assert line.startswith("qdisc replace dev eth0 root handle 2: tbf rate 1000000bit ")
-    (line,) = fast.lines("eth0", slow)
-    assert line.startswith("qdisc replace dev eth0 root handle 2: tbf rate 1000000000bit ")
-    assert NONE.lines("eth0", fast) == ["qdisc delete dev eth0 root"]
-
-
-def test_a_delay_by_netem_stands_before_the_limit():
-    both = Shape(1e6, 0.05)
-    delay, limit = both.lines("eth0", NONE)
-    assert delay.startswith("qdisc replace dev eth0 root handle 1: netem delay 50000us ")
-    assert limit.startswith("qdisc replace dev eth0 parent 1:1 handle 2: tbf rate 1000000bit ")
-    assert Shape(1e6).lines("eth0", both)[0] == "qdisc delete dev eth0 root"
+def test_a_limit_is_changed_in_place_and_lifted_whole():
+    assert limiting("eth0", 1e6).startswith("qdisc replace dev eth0 root handle 1: tbf rate 1000000bit ")
+    assert limiting("eth0", 1e9).startswith("qdisc replace dev eth0 root handle 1: tbf rate 1000000000bit ")
+    assert limiting("eth0", None) == "qdisc delete dev eth0 root"
 
 
 @pytest.mark.parametrize("bits_per_s", [1e4, 2e7, 1e9, 1e11])
 def test_the_burst_has_room_for_what_veth_carries_in_one_piece_and_the_queue_for_some(bits_per_s):
-    words = Shape(bits_per_s).lines("eth0", NONE)[0].split()
+    words = limiting("eth0", bits_per_s).split()
     burst, limit = (int(words[words.index(word) + 1]) for word in ("burst", "limit"))
     assert burst >= BURST_BYTES
     assert limit > 3 * (64 << 10)
@@ -47,16 +30,7 @@ def test_losing_packets_replaces_what_was_before():
     assert "drop" in every
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        lambda: Shape(0.0),
-        lambda: Shape(1e3),
-        lambda: Shape(1e12),
-        lambda: Shape(float("nan")),
-        lambda: Shape(-1e6),
-    ],
-)
-def test_what_no_network_does_is_refused(wrong):
+@pytest.mark.parametrize("bits_per_s", [0.0, 1e3, 1e12, float("nan"), -1e6])
+def test_what_no_network_does_is_refused(bits_per_s):
     with pytest.raises(UsageError, match="give"):
-        wrong()
+        limiting("eth0", bits_per_s)

@@ -50,6 +50,8 @@ class Wire:
         self.port = 0
         self.connections = 0
         self.passes = True
+        self.passes_there = True
+        """Whether what comes from who dials is passed on, too."""
         self._to = 0
         self._server: asyncio.Server | None = None
         self._writers: list[asyncio.StreamWriter] = []
@@ -66,15 +68,20 @@ class Wire:
         with contextlib.suppress(OSError):
             there_reader, there_writer = await asyncio.open_connection("127.0.0.1", self._to)
             self._writers.append(there_writer)
-            for source, target in ((reader, there_writer), (there_reader, writer)):
-                task = asyncio.create_task(self._pass(source, target))
+            for way in (
+                self._pass(reader, there_writer, lambda: self.passes and self.passes_there),
+                self._pass(there_reader, writer, lambda: self.passes),
+            ):
+                task = asyncio.create_task(way)
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
 
-    async def _pass(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+    async def _pass(
+        self, source: asyncio.StreamReader, target: asyncio.StreamWriter, passes: Callable[[], bool]
+    ) -> None:
         with contextlib.suppress(OSError):
             while data := await source.read(65536):
-                if self.passes:
+                if passes():
                     target.write(data)
         target.close()
 

@@ -202,6 +202,23 @@ def test_a_cut_network_is_a_lost_lease_here_and_a_lost_member_there(run: Run, li
     run(scenario())
 
 
+def test_a_member_that_hears_but_is_not_heard_ends_when_it_is_given_up(run: Run, link_of: Any, wire_of: Any) -> None:
+    async def scenario() -> None:
+        link, wire = link_of("a", lease_s=0.5), wire_of()
+        await link.start()
+        await wire.start(link.port)
+        await link.join("a", port=wire.port)
+        wire.passes_there = False
+        await link.until("lost")
+        ((_, _, reason),) = await link.until("lease lost")
+        assert "the leader has given it up: it was lost: silent for" in reason
+        assert wire.connections == 1  # it did not dial again
+        await link.close()
+        await wire.close()
+
+    run(scenario())
+
+
 def test_a_coordinator_that_dies_is_a_lost_lease(run: Run, link_of: Any) -> None:
     async def scenario() -> None:
         link = link_of("a", "b", lease_s=0.5)

@@ -18,8 +18,8 @@ def test_what_is_there_is_ok_and_what_is_not_says_what_to_do():
     assert gone.why == "lost packets of hosts in namespaces"
 
 
-def test_what_has_a_stand_in_is_a_limit():
-    assert found("netem", False, ()).status is Status.LIMITED
+def test_what_a_simulation_can_do_without_is_a_limit():
+    assert found("memory limit", False, ()).status is Status.LIMITED
 
 
 def test_what_was_not_tried_says_that_root_would():

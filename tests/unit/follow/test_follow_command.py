@@ -16,6 +16,7 @@ boto3 = pytest.importorskip("boto3")
 from fake_clock import FakeClock  # noqa: E402
 
 from tfhet import aws, catalogue  # noqa: E402
+from tfhet.command_line import Parser  # noqa: E402
 from tfhet.errors import UsageError  # noqa: E402
 from tfhet.follow.command import add  # noqa: E402
 from tfhet.follow.examination import examine  # noqa: E402
@@ -72,7 +73,7 @@ def moment(at_s: float) -> datetime.datetime:
 
 
 def parsed(*words: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
+    parser = Parser()
     add(parser.add_subparsers())
     return parser.parse_args(words)
 
@@ -87,7 +88,7 @@ def test_diagnose_prints_the_hosts_the_verdict_and_what_to_do(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     file = tmp_path / "found.json"
-    assert run(monkeypatch, Cloud(), "diagnose", "demo", "--json", str(file)) == 0
+    assert run(monkeypatch, Cloud(), "diagnose", "demo", "--wide", "--json", str(file)) == 0
     out = capsys.readouterr().out
     assert "waiting for data, without which it would be 1.72 times faster; the CPUs are used up." in out
     assert "97.5 (96 to 100)" in out and "ml.g5.xlarge" in out
@@ -135,15 +136,15 @@ def test_follow_writes_the_record_and_ends_with_the_jobs_code(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     folder, file = tmp_path / "run", tmp_path / "summary.json"
-    words = ("follow", "demo", "--run-dir", str(folder), "--json", str(file))
+    words = ("follow", "demo", "--run_dir", str(folder), "--json", str(file))
     assert run(monkeypatch, Cloud(), *words) == 0
     assert "algo-1 | [tfhet] step=100" in capsys.readouterr().out
     assert RunFolder(folder).read_summary().steps == json.loads(file.read_text())["steps"] == 100
     assert run(monkeypatch, Cloud(status="Failed"), *words) == 1
 
 
-@pytest.mark.parametrize("option", ["--every_s", "--deadline-s"])
+@pytest.mark.parametrize("option", ["--every_s", "--deadline_s"])
 @pytest.mark.parametrize("value", ["0", "-1", "nan", "inf"])
 def test_times_that_are_none_are_refused(monkeypatch: pytest.MonkeyPatch, option: str, value: str) -> None:
-    with pytest.raises(UsageError, match="give more than 0"):
+    with pytest.raises(UsageError, match="give a number above 0"):
         run(monkeypatch, Cloud(), "follow", "demo", f"{option}={value}")

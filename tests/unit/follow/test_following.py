@@ -233,7 +233,7 @@ def test_ctrl_c_without_a_terminal_leaves_the_job_running_and_says_so(tmp_path: 
     clock = Interrupted(T0, T0 + 300)
     cloud = Cloud(clock)
     found, out = run(tmp_path, cloud, clock)
-    assert cloud.stopped_s is None and found.exit_code == 1
+    assert cloud.stopped_s is None and found.exit_code == 130
     assert "demo runs on, and is paid for" in out and "stop-training-job --training-job-name demo" in out
     assert found.summary.exit_code is None and found.summary.steps == 200, "the record of what was seen"
 

@@ -15,6 +15,7 @@ from tfhet.launch.script import Hearing, Script, Standstill
 HEAD = "Current thread 0x00007f1d5c0b4740 (most recent call first):"
 OWN = ['  File "/opt/ml/code/train.py", line 30 in step', '  File "/opt/ml/code/train.py", line 44 in <module>']
 STANDARD = '  File "/usr/lib/python3.11/threading.py", line 331 in wait'
+END = '  File "/usr/lib/python3.11/threading.py", line 1590 in _shutdown'
 EXECUTE = '  File "/v/lib/python3.11/site-packages/tensorflow/python/eager/execute.py", line 53 in quick_execute'
 NEXT = '  File "/v/lib/python3.11/site-packages/tensorflow/python/data/ops/iterator_ops.py", line 773 in _next_internal'
 
@@ -28,6 +29,14 @@ NEXT = '  File "/v/lib/python3.11/site-packages/tensorflow/python/data/ops/itera
         ([HEAD, EXECUTE, *OWN], "it waits for data, or for another rank, or hangs at train.py:30 in step", 2),
         (OWN, "it waits for data, or for another rank, or hangs at train.py:30 in step", 2),
         ([HEAD, EXECUTE, *OWN, HEAD, *OWN], "it hangs at train.py:30 in step", 0),
+        ([HEAD, *OWN, HEAD, END], "its code is over, but a thread goes on: it hangs at train.py:30 in step", 0),
+        (
+            [HEAD, EXECUTE, NEXT, *OWN, HEAD, STANDARD, END, HEAD, STANDARD, END],
+            "its code is over, but a thread goes on: it waits for data at train.py:30 in step",
+            1,
+        ),
+        ([HEAD, END], "its code is over, but a thread goes on: it waits for data, or for another rank, or hangs", 2),
+        ([HEAD, *OWN, HEAD, "  <no Python frame>"], "its code is over, and a library hangs at the end of Python", 1),
         (["a line"], "it waits for data, or for another rank, or hangs", 2),
         ([], "it waits for data, or for another rank, or hangs", 2),
     ],

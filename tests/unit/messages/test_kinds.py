@@ -59,6 +59,15 @@ def test_a_message_comes_back_as_it_was(case: tuple[Grammar, Any]) -> None:
     assert grammar.parse(decode(encode(grammar.to_json(message)))) == message
 
 
+@settings(deadline=None)
+@given(told)
+def test_what_either_end_of_a_channel_writes_is_what_its_grammar_writes(case: tuple[Grammar, Any]) -> None:
+    grammar, message = case
+    for room in (link, rank):
+        if grammar in (room.REPORTS, room.ORDERS):
+            assert room.to_json(message) == grammar.to_json(message)
+
+
 def test_every_kind_of_every_grammar_is_tried_above() -> None:
     seen = {type(st_example) for _, st_example in _examples()}
     assert seen == {kind for grammar in MESSAGES for kind in grammar.kinds.values()}

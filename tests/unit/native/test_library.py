@@ -110,6 +110,62 @@ def test_without_a_compiler_there_are_no_ops_and_the_reason_is_logged_once(folde
         library.ops("doubled")
 
 
+@pytest.fixture
+def of_wheel(folder, monkeypatch) -> Path:
+    """A kernel of a wheel for a CPU of level 3, and a CPU that has it."""
+    monkeypatch.setattr(kernels, "cpu", lambda: "x86_64flags\t\t: fpu " + " ".join(kernels.LEVELS["x86-64-v3"]))
+    path = kernels.of_wheels() / "x86-64-v3" / "doubled.so"
+    path.parent.mkdir(parents=True)
+    return path
+
+
+@needs_compiler
+def test_a_kernel_of_the_wheel_is_used_without_a_compiler_and_nothing_is_cached(folder, of_wheel, monkeypatch):
+    library._compile(library._command("doubled", library.LEVEL_FLAGS["x86-64-v3"]), of_wheel)
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    assert kernels.built(environment()) == {"doubled": of_wheel}
+    assert library.load_all() == ("doubled",)
+    assert not list(kernels.folder(environment()).glob("*.so"))
+    assert kernels.built(environment()) == {"doubled": of_wheel}
+
+
+@needs_compiler
+def test_a_kernel_of_the_wheel_that_does_not_load_is_built_and_the_built_one_remembered(folder, of_wheel):
+    of_wheel.write_bytes(b"of another machine")
+    assert library.load_all() == ("doubled",)
+    (path,) = kernels.folder(environment()).glob("*.so")
+    assert kernels.built(environment()) == {"doubled": path}
+    path.unlink()  # as where somebody empties the cache
+    assert kernels.built(environment()) == {"doubled": of_wheel}
+
+
+def test_a_wheel_serves_its_own_tensorflow_and_the_highest_level_that_the_cpu_has(folder, of_wheel, monkeypatch):
+    higher = of_wheel.parents[1] / "x86-64-v4" / "doubled.so"
+    higher.parent.mkdir()
+    of_wheel.touch()
+    higher.touch()
+    assert kernels.of_wheel("doubled") == of_wheel
+    assert kernels.of_wheel("other") is None
+    four = "flags : " + " ".join(kernels.LEVELS["x86-64-v4"])
+    monkeypatch.setattr(kernels, "cpu", lambda: four)
+    assert kernels.of_wheel("doubled") == higher
+    monkeypatch.setattr(kernels, "cpu", lambda: four.replace("avx2", ""))
+    assert kernels.of_wheel("doubled") is None
+    monkeypatch.setattr(kernels, "cpu", lambda: four)
+    monkeypatch.setattr(kernels, "version", lambda package: "2.99.0")
+    assert kernels.of_wheel("doubled") is None
+
+
+@needs_compiler
+def test_the_kernels_of_a_wheel_are_built_for_every_level_and_only_where_they_differ_for_the_highest(folder):
+    assert set(library.LEVEL_FLAGS) == set(kernels.LEVELS)
+    made = library.build_for_wheel()
+    assert sorted(str(path.relative_to(made)) for path in made.rglob("*.so")) == [
+        "x86-64-v3/doubled.so",
+        "x86-64-v4/doubled.so",
+    ]
+
+
 @needs_compiler
 def test_what_does_not_compile_says_what_the_compiler_said(folder):
     (folder / "doubled.cc").write_text("#error so it is\n")

@@ -19,7 +19,7 @@ SIZES = (5, 3, 8, 1, 4)
 
 
 def taken(text: str, **given: int | str):
-    return stream.taken(parse(text), {**stream.DEFAULTS, **given})
+    return stream.taken(parse(text), given)
 
 
 def splits(order: tuple[int, ...] = (0, 1, 2, 3, 4)) -> tf.data.Dataset:
@@ -116,9 +116,10 @@ def test_values_out_of_range_are_refused_by_the_stage(text):
     [("batch_size", 0), ("shuffle", -1), ("interleave", 0), ("prefetch", 0), ("repeat", -1), ("cache", "here")],
 )
 def test_fields_out_of_range_are_refused_by_name(field, value):
+    usual = {name: getattr(Pipeline, name) for name in stream.FIELDS}
     with pytest.raises(UsageError, match=field):
-        stream.check({**stream.DEFAULTS, field: value})
-    stream.check({**stream.DEFAULTS, "cache": "s3://bucket/kept"})
+        stream.check({**usual, field: value})
+    stream.check({**usual, "cache": "s3://bucket/kept"})
 
 
 # Passes

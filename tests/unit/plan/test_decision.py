@@ -10,16 +10,16 @@ import pytest
 from tfhet import planes
 from tfhet.advice import Finding, of_plan, sentences
 from tfhet.errors import UsageError
-from tfhet.plan import Candidate, ClusterShape, Layout, Market, PlanLimits, Resource, Space, make_plan, predict
+from tfhet.plan import Candidate, ClusterShape, Layout, PlanLimits, Resource, Space, make_plan, predict
 from tfhet.plan.candidate import break_even_usd_per_hour
 
 TODAY = ClusterShape(plans.GPU)
 SPACE = Space([plans.GPU, plans.BIGGER], [plans.CPU], [1], 3)
-MARKET = Market(plans.USD.get)
+PRICES = plans.USD.get
 
 
-def plan(workload=None, market=MARKET, **more):
-    return make_plan(workload or plans.workload(), TODAY, SPACE, market, planes.get("tf_service"), **more)
+def plan(workload=None, price_of=PRICES, **more):
+    return make_plan(workload or plans.workload(), TODAY, SPACE, price_of, planes.get("tf_service"), **more)
 
 
 def decision(found, cheaper=()) -> list[str]:
@@ -57,7 +57,7 @@ def test_where_the_accelerator_binds_one_stays_as_one_is():
 
 
 def test_a_bigger_host_is_taken_where_it_is_cheaper_than_a_data_group():
-    found = plan(market=Market({**plans.USD, "ml.gpu.large": 4.1}.get))
+    found = plan(price_of={**plans.USD, "ml.gpu.large": 4.1}.get)
     assert chosen(found) == "1*ml.gpu.large"
     assert decision(found)[-1].startswith("Stay homogeneous: take 1*ml.gpu.large")
 
@@ -66,7 +66,7 @@ def test_at_the_break_even_price_of_a_data_host_both_cost_the_same():
     found = plan()
     price = found.break_even_usd_per_hour.value
     assert price > plans.USD["ml.cpu.large"]
-    even = plan(market=Market({**plans.USD, "ml.cpu.large": price}.get))
+    even = plan(price_of={**plans.USD, "ml.cpu.large": price}.get)
     alone = min(one.usd_per_million.value for one in even.candidates if not one.cluster.data)
     mixed = next(one for one in even.candidates if one.cluster == found.candidates[found.chosen].cluster)
     assert mixed.usd_per_million.value == pytest.approx(alone)
@@ -76,13 +76,13 @@ def test_a_data_host_that_helps_nothing_pays_at_no_price():
     needs = plans.workload(step_ms=50.0)
     one, two = (predict(needs, cluster, Layout()) for cluster in (TODAY, TODAY))
     mixed = replace(two, cluster=ClusterShape(plans.GPU, 1, plans.CPU, 1))
-    even = break_even_usd_per_hour(Candidate(mixed, 5.0), Candidate(one, 4.0), MARKET)
+    even = break_even_usd_per_hour(Candidate(mixed, 5.0), Candidate(one, 4.0), PRICES)
     assert even.value == pytest.approx(0.0)
     assert "a data host pays at no price" in " ".join(decision(plan(needs)))
 
 
 def test_what_a_million_examples_cost_is_the_price_of_their_time():
-    one = Candidate(predict(plans.workload(), TODAY, Layout()), MARKET.usd_per_hour(TODAY))
+    one = Candidate(predict(plans.workload(), TODAY, Layout()), TODAY.usd_per_hour(PRICES))
     assert one.s_per_million.value == pytest.approx(25.0)  # 1,000 steps of 25 ms
     assert one.usd_per_million.value == pytest.approx(25.0 / 3600 * 4.0)
 
@@ -113,7 +113,7 @@ def test_a_deadline_needs_to_know_of_how_many_examples():
 
 
 def test_without_prices_the_fastest_is_taken_and_it_is_said():
-    found = plan(market=Market(lambda name: None))
+    found = plan(price_of=lambda name: None)
     assert found.candidates[found.chosen].prediction.binding is Resource.ACCELERATOR
     assert "ranked by time" in found.notes[-1]
     assert found.break_even_usd_per_hour is None
@@ -121,7 +121,7 @@ def test_without_prices_the_fastest_is_taken_and_it_is_said():
 
 
 def test_a_type_without_a_price_is_named_and_never_chosen():
-    found = plan(market=Market({"ml.gpu.small": 4.0, "ml.gpu.large": 9.0}.get))
+    found = plan(price_of={"ml.gpu.small": 4.0, "ml.gpu.large": 9.0}.get)
     assert found.notes[-1] == "no price is known of ml.cpu.large: ranked after all others"
     assert not found.candidates[found.chosen].cluster.data
 

@@ -13,7 +13,7 @@ from tfhet.events import Event
 from tfhet.plan import CutCost, PipelineCost
 from tfhet.plan.measured_run import MeasuredRun
 from tfhet.profile import Cost, Profile
-from tfhet.record import Interval, RunFolder, RunSummary, Spread, StepTime, Timeline
+from tfhet.record import Interval, RunFolder, RunSummary, Spread, StepTime, Timeline, read_json
 
 GROUPS = {
     "data_group": {"hosts": ["algo-1", "algo-2"], "instance_type": "ml.c5.xlarge", "role": "data", "ranks_per_host": 0},
@@ -151,6 +151,24 @@ def test_the_plan_says_what_the_run_does_not(planned):
     assert "assumed: the accelerator" not in planned()[1]
 
 
+def test_the_plan_of_a_script_has_the_cut_that_a_script_takes(run_of, capsys):
+    """The built-in trainer would be told to send the smaller encoded images, for a network that binds."""
+    sizes = {"read": (20_000, "string"), "decode": (150_000, "uint8"), "normalize": (600_000, "float32")}
+    costs = tuple(
+        Cost(name, (100.0 * at, 101.0 * at), bytes_per_example=size, dtype=dtype, examples=32, kind="Stage")
+        for at, (name, (size, dtype)) in enumerate(sizes.items(), 1)
+    )
+    cuts = {}
+    for kind, waits in {"trainer": (), "script": (40.0,)}.items():
+        folder = run_of(waits, cluster=GROUPS, batch_size=6400, mode="heterogeneous").folder
+        Profile("pipeline", costs).record().write(folder.profile_path)
+        file = folder.path / f"{kind}.json"
+        assert main(["plan", "--run", str(folder.path), "--max_hosts", "3", "--json", str(file)]) == 0
+        plan = read_json(file, "plan")
+        cuts[kind] = plan["candidates"][plan["mixed"]]["layout"]["behind"]
+    assert cuts == {"trainer": "read", "script": "decode"}
+
+
 def test_without_a_profile_the_error_is_the_command_that_makes_one(run_of, capsys):
     run = run_of(cluster=GROUPS)
     started = {"command": ["/usr/bin/python", "my train.py", "--epochs", "3"], "job_id": "x"}
@@ -171,6 +189,20 @@ def test_without_a_run_the_errors_name_it(tmp_path, capsys):
     ):
         assert main(["plan", *words]) == 2
         assert error in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "error"),
+    [
+        ("batch_size", "0", "--batch_size: 0: give a whole number from 1 on"),
+        ("trainer_cpu_ms", "-5", "--trainer_cpu_ms: -5: give a number from 0 on"),
+        ("accelerator_ms", "inf", "--accelerator_ms inf: give a number above 0"),
+        ("source_mb_per_s", "0", "--source_mb_per_s: 0: give a number above 0"),
+    ],
+)
+def test_a_number_out_of_range_is_named_with_its_option(planned, option, value, error):
+    code, said = planned(f"--{option}", value)
+    assert code == 2 and error in said
 
 
 def test_a_summary_alone_is_a_run_too(run_of, tmp_path):

@@ -147,7 +147,7 @@ def test_the_command_prints_the_table_and_writes_the_record(tmp_path: Path, caps
     told = capsys.readouterr()
     assert "read, parse and batch" in told.out and "rescale()" in told.out and "the whole" in told.out
     assert "The parts alone sum to" in told.out
-    assert "[profile] round 2 of 2" in told.err
+    assert "[profile] 2 of 2 rounds" in told.err
     figures = Record.read(record).figures
     assert {"profile.rescale.us", "profile.whole.us", "profile.sum_over_whole"} <= figures.keys()
     assert main(["profile", "synthetic", "--budget_s", "0"]) == 2

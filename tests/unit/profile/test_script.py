@@ -68,7 +68,7 @@ def test_a_script_is_run_as_python_runs_it_up_to_the_data_that_it_trains_on(caps
     assert Path("told.txt").read_text() == "['../scripts/train.py', '--batch', '64'] __main__"
     assert Path("ended").exists() and not Path("trained").exists()
     said = capsys.readouterr()
-    assert "1 Map double" in said.out and "[profile] round 2 of 2" in said.err
+    assert "1 Map double" in said.out and "[profile] 2 of 2 rounds" in said.err
     assert [
         child for child in psutil.Process(os.getpid()).children(recursive=True) if "train.py" in child.cmdline()
     ] == []

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tfhet.errors import DataError, UsageError
-from tfhet.record import Figure, json_value
+from tfhet.record import Figure, from_json_object, json_value
 
 
 def test_a_figure_keeps_its_samples_in_order_and_says_how_many() -> None:
@@ -25,8 +25,8 @@ def test_a_ratio_is_of_the_medians_and_names_what_it_is_against() -> None:
 
 def test_a_figure_survives_json() -> None:
     figure = Figure.ratio([4.0, 5.0], [1.0, 1.0], against="x")
-    assert Figure.from_json(json.loads(json.dumps(json_value(figure.to_json())))) == figure
-    assert Figure.from_json(Figure.single(3, unit="x").to_json()) == Figure.single(3.0, unit="x")
+    assert from_json_object(Figure, json.loads(json.dumps(json_value(figure))), "figure") == figure
+    assert from_json_object(Figure, Figure.single(3, unit="x").to_json(), "figure") == Figure.single(3.0, unit="x")
 
 
 def test_the_json_holds_the_fields_that_scripts_read() -> None:
@@ -36,7 +36,7 @@ def test_the_json_holds_the_fields_that_scripts_read() -> None:
 
 def test_a_broken_figure_is_named() -> None:
     with pytest.raises(DataError, match=r"'stages.x'.*'high'"):
-        Figure.from_json({"value": 1, "low": 1, "unit": "x", "n": 1}, "stages.x")
+        from_json_object(Figure, {"value": 1, "low": 1, "unit": "x", "n": 1}, "figure 'stages.x'")
 
 
 def test_no_samples_make_no_figure() -> None:

@@ -50,8 +50,8 @@ def test_a_record_without_its_table_is_refused(broken: dict[str, object]) -> Non
         ({"command": True}, "`command` is True, not Sequence"),
         ({"details": [1]}, "`details` is list, not Mapping"),
         ({"created": 5}, "`created` is 5, not str"),
-        ({"figures": {"a": {**Figure.single(1.0, unit="s").to_json(), "low": 10**400}}}, "figure 'a': `low`"),
-        ({"figures": {"a": {**Figure.single(1.0, unit="s").to_json(), "n": float("inf")}}}, "figure 'a': `n` is inf"),
+        ({"figures": {"a": {**Figure.single(1.0, unit="s").to_json(), "low": 10**400}}}, "figures 'a': `low`"),
+        ({"figures": {"a": {**Figure.single(1.0, unit="s").to_json(), "n": float("inf")}}}, "figures 'a': `n` is inf"),
     ],
 )
 def test_a_part_of_the_wrong_kind_is_refused(broken: dict[str, object], words: str) -> None:

@@ -63,10 +63,6 @@ def test_fields_of_a_later_writer_are_left_alone() -> None:
     assert RunSummary.from_json({**summary().to_json(), "watts": 300}) == summary()
 
 
-def test_step_times_may_be_given_as_the_json_holds_them() -> None:
-    assert summary(step_ms={"median": 1.0, "p10": 1.0, "p90": 2.0}).step_ms == Spread(1.0, 1.0, 2.0)
-
-
 def test_another_schema_is_refused() -> None:
     with pytest.raises(UsageError, match=r"run summary in s\.json has schema 7; this tfhet reads schema 1"):
         RunSummary.from_json({**summary().to_json(), "schema": 7}, "s.json")
@@ -81,9 +77,9 @@ def test_another_schema_is_refused() -> None:
         ({"cluster": {"dnn_group": 3}}, "`cluster`"),
         ({"exit_codes": {"algo-1": "0"}}, "`exit_codes`"),
         ({"duration_s": 10**400}, "`duration_s` is 1000"),
-        ({"step_ms": {"median": 10**400, "p10": 1, "p90": 1}}, "spread.*`median` is 1000"),
+        ({"step_ms": {"median": 10**400, "p10": 1, "p90": 1}}, "step_ms: `median` is 1000"),
         ({"epochs": [3]}, "`epochs`"),
-        ({"step_ms": {"median": 1}}, "spread.*cannot be read.*p10"),
+        ({"step_ms": {"median": 1}}, "step_ms cannot be read.*p10"),
     ],
 )
 def test_a_field_of_the_wrong_kind_is_named(broken: dict[str, object], words: str) -> None:

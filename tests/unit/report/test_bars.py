@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfhet.record import Figure
-from tfhet.report.bars import bar_chart
+from tfhet.report.bars import BarChart, bar_chart, ends, in_words
 
 NUMBER = st.floats(allow_nan=True, allow_infinity=True)
 
@@ -17,20 +17,24 @@ def figure(value: float, low: float | None = None, high: float | None = None) ->
     return Figure(value, value if low is None else low, value if high is None else high, "us", 5)
 
 
+def places(chart: BarChart) -> list[float]:
+    """The ends of the bars, on the axis."""
+    return [chart.axis.at(figure.value) for figure in chart.figures.values()]
+
+
 def test_a_bar_is_as_long_as_its_value_and_its_whisker_as_its_interval() -> None:
     chart = bar_chart("t", {"a": figure(5.0, 4.0, 8.0), "b": figure(10.0)})
-    a, b = chart.bars
-    assert (chart.zero, a.at, a.low, a.high) == (0.0, 50.0, 40.0, 80.0)
-    assert b.at == 100.0 and b.low == b.high
+    a, b = chart.figures.values()
+    assert chart.axis.at(0) == 0.0 and places(chart) == [50.0, 100.0]
+    assert [chart.axis.at(end) for end in ends(a)] == [40.0, 80.0] and ends(b) == (10.0, 10.0)
     assert [tick.label for tick in chart.ticks] == ["0", "5", "10"]
-    assert a.value == "5.00 us" and "95 % interval 4.00 to 8.00" in a.words
+    assert in_words(a, "a") == "a: 5.00 us, 95 % interval 4.00 to 8.00, 5 samples"
     assert chart.note == "whiskers: 95 % interval of the median"
 
 
 def test_a_value_below_zero_goes_to_the_left_of_it() -> None:
     chart = bar_chart("t", {"a": figure(-1.0), "b": figure(3.0)})
-    below, above = chart.bars
-    assert (below.at, chart.zero, above.at) == (0.0, 25.0, 100.0)
+    assert chart.axis.at(0) == 25.0 and places(chart) == [0.0, 100.0]
 
 
 def test_what_is_not_finite_is_left_out_and_counted() -> None:
@@ -41,9 +45,11 @@ def test_what_is_not_finite_is_left_out_and_counted() -> None:
 @given(st.lists(st.tuples(NUMBER, NUMBER, NUMBER), max_size=6))
 def test_nothing_is_drawn_outside_its_box_and_a_longer_bar_is_never_a_smaller_value(values) -> None:
     chart = bar_chart("t", {str(place): figure(*some) for place, some in enumerate(values)})
-    for bar in chart.bars if chart else ():
-        assert all(0 <= place <= 100 for place in (bar.at, bar.low, bar.high, chart.zero or 0.0)), bar
-        assert bar.low <= bar.high
+    for each in chart.figures.values() if chart else ():
+        drawn = (0.0, each.value, *ends(each))
+        assert all(chart.axis.low <= value <= chart.axis.high for value in drawn), each
+        assert all(0 <= chart.axis.at(value) <= 100 for value in drawn), each
+        assert ends(each)[0] <= ends(each)[1]
     if chart:
-        drawn = sorted((values[int(bar.name)][0], bar.at) for bar in chart.bars)
-        assert [at for _, at in drawn] == sorted(at for _, at in drawn)
+        marks = sorted((each.value, chart.axis.at(each.value)) for each in chart.figures.values())
+        assert [at for _, at in marks] == sorted(at for _, at in marks)

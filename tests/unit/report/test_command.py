@@ -47,7 +47,7 @@ def test_a_run_ends_with_what_to_type_next_and_shows_what_lies_beside_it(runs, c
     waits = {"step_ms": Spread.of([20.0] * 9), "wait_ms": Spread.of([8.0] * 9), "wait_pct": 40.0}
     folder.write_summary(replace(folder.read_summary(), mode="homogeneous", **waits))
     profile, plan = "tfhet profile --script SCRIPT.py --json a/profile.json", "tfhet plan --run a --json a/plan.json"
-    submit = "tfhet submit --dry-run job.yaml"
+    submit = "tfhet submit --dry_run job.yaml"
     assert main(["report", "a"]) == 0
     assert capsys.readouterr().out.splitlines()[-3:] == [f"next: {profile}", f"then: {plan}", f"then: {submit}"]
     assert f"{profile}\n{plan}\n{submit}</pre>\n</section>\n\n<footer>" in folder.report_path.read_text()
@@ -88,8 +88,8 @@ def test_a_record_gets_a_page_and_a_table(tmp_path, monkeypatch, capsys) -> None
         (["report", "a", "--plan", "nowhere.json"], "no plan at nowhere.json"),
         (["report", "a", "--region", "moon"], "unknown region 'moon'; known: "),
         (["top", "nowhere"], "no run at nowhere"),
-        (["top", "a", "--every_s", "0"], "--every_s 0: give more than 0"),
-        (["top", "a", "--every_s", "nan"], "--every_s nan"),
+        (["top", "a", "--every_s", "0"], "--every_s: 0: give a number above 0"),
+        (["top", "a", "--every_s", "nan"], "--every_s: nan: give a number above 0"),
     ],
 )
 def test_what_cannot_be_read_is_told(runs, words, message, capsys) -> None:

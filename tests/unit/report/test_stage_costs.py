@@ -26,7 +26,7 @@ def test_a_recorded_profile_is_read_part_by_part() -> None:
     assert costs.parts[1].added is record.figures["profile.dilate.us"]
     assert costs.parts[1].alone is record.figures["profile.dilate.alone_us"] and costs.parts[0].alone is None
     assert costs.whole is record.figures["profile.whole.us"]
-    assert [bar.name for bar in costs.chart().bars] == [part.name for part in costs.parts]
+    assert list(costs.chart().figures) == [part.name for part in costs.parts]
 
 
 def test_a_part_says_where_its_stage_ran() -> None:

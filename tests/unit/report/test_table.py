@@ -25,10 +25,10 @@ def test_rows_may_be_mappings_with_holes_and_their_keys_are_the_columns() -> Non
     assert lines[3].split() == ["2.50", "–", "x"]
 
 
-def test_a_long_cell_is_neither_cut_nor_folded_without_a_terminal() -> None:
+def test_a_wide_table_has_no_cell_cut_or_folded() -> None:
     long = "word " * 200
     out = io.StringIO()
-    show(table([[long.strip()]], columns=["c"]), out)
+    show(table([[long.strip()]], columns=["c"]), out, wide=True)
     assert long.strip() in out.getvalue()
     assert "\x1b" not in out.getvalue()
 

@@ -107,7 +107,8 @@ def test_ctrl_c_ends_the_view_and_not_the_run(folder, out) -> None:
     def interrupt() -> None:
         raise KeyboardInterrupt
 
-    assert top(folder, out(), clock=Acting(folder, interrupt)) == 0
+    with pytest.raises(KeyboardInterrupt):
+        top(folder, out(), clock=Acting(folder, interrupt))
     assert not folder.summary_path.exists()
 
 

@@ -50,7 +50,8 @@ def test_where_nobody_says_when_the_ranks_read_the_whole_run_counts() -> None:
 
 def test_a_limit_is_drawn_at_its_place() -> None:
     chart = RunView(summary(), "run", hosts=use_of_hosts(summary(), 50.0)).use
-    first, second = chart.bars
-    assert first.name == "algo-2 (data_group)" and first.limit == pytest.approx(first.at / 0.9)
-    assert second.limit is None
+    first, second = chart.figures
+    drawn, limit = chart.axis.at(chart.figures[first].value), chart.axis.at(chart.limits[first])
+    assert first == "algo-2 (data_group)" and limit == pytest.approx(drawn / 0.9)
+    assert second not in chart.limits
     assert RunView(summary(), "run").use is None

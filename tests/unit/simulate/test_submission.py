@@ -8,6 +8,7 @@ from tfhet.errors import UsageError
 from tfhet.simulate import ClusterFile, GroupFile
 from tfhet.simulate.host import hosts_of, resource_config
 from tfhet.simulate.submission import Submission
+from tfhet.submit import LAUNCHER
 
 CLUSTER = ClusterFile(
     "c", {"data_group": GroupFile(2), "dnn_group": GroupFile(2, ranks=3)}, launcher={"data_host_workers": 2}
@@ -81,3 +82,10 @@ def test_every_host_reads_who_is_there_and_how_its_interface_is_called(command, 
     assert members == {
         name: [host.name for host in hosts if host.group == name] for name in ("data_group", "dnn_group")
     }
+
+
+def test_arguments_alone_are_those_of_the_packages_own_launcher():
+    made = Submission.of(CLUSTER, ["--train_script", "train.py"])
+    assert made.program == LAUNCHER and made.program.is_file()
+    assert made.command[-2:] == ["--train_script", "train.py"]
+    assert made.settings.train_script == "train.py"

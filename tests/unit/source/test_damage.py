@@ -163,7 +163,7 @@ def test_features_that_no_record_fits_are_an_error_when_skipping_too(sound):
 
 
 def test_what_is_no_bad_record_is_an_error_when_skipping_too(sound, tmp_path):
-    with pytest.raises(UsageError, match="on_bad_record is one of fail, skip, not 'ignore'"):
+    with pytest.raises(UsageError, match="unknown on_bad_record 'ignore'; known: fail, skip"):
         TFRecordSource.from_directory(sound, on_bad_record="ignore")
     with pytest.raises(UsageError, match="no TFRecord files"):
         TFRecordSource.from_directory(tmp_path / "absent", on_bad_record="skip")

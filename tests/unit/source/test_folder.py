@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import shutil
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfhet.errors import DataError, UsageError
+from tfhet.__main__ import main
+from tfhet.errors import UsageError
 from tfhet.source import Sidecar, TFRecordSource, from_image_folder
 
 COLOURS = {"blue": (0, 0, 250), "green": (0, 250, 0), "red": (250, 0, 0)}
@@ -82,10 +85,160 @@ def test_a_folder_without_classes_or_images_is_refused(folder, tmp_path):
     assert not (tmp_path / "set").exists()
 
 
-@pytest.mark.parametrize(("content", "size"), [(b"hello", None), (b"hello", (8, 8)), (b"\xff\xd8\xff broken", (8, 8))])
-def test_a_file_that_is_no_image_is_named(folder, tmp_path, content, size):
-    (folder / "red" / "holiday.jpg").write_bytes(content)
-    with pytest.raises(DataError, match=r"holiday\.jpg .*remove or replace") as caught:
-        from_image_folder(folder, tmp_path / "set", 1, size)
-    assert caught.value.path == str(folder / "red" / "holiday.jpg")
+def converted(*args, **options) -> list[str]:
+    """The lines of the report."""
+    lines: list[str] = []
+    from_image_folder(*args, report=lines.append, **options)
+    return lines
+
+
+@pytest.mark.parametrize("size", [None, (8, 8)], ids=["encoded", "raw"])
+def test_what_is_no_image_is_passed_over_and_named(folder, tmp_path, size):
+    (folder / "red" / "fake.jpg").write_bytes(b"hello")
+    (folder / "red" / "broken.jpg").write_bytes((folder / "red" / "0.JPG").read_bytes()[:60])
+    (folder / "red" / "._1.png").write_bytes(b"hello")
+    (folder / "blue" / ".thumbnails").mkdir()
+    (folder / "blue" / ".thumbnails" / "1.png").write_bytes((folder / "blue" / "1.png").read_bytes())
+    (folder / ".git").mkdir()
+    assert sorted(converted(folder, tmp_path / "set", 2, size)) == [
+        f"{tmp_path / 'set'}: 9 images: blue 3, green 3, red 3",
+        "passed over, cannot be read or decoded: 1 (red/broken.jpg)",
+        "passed over, hidden: 3 (.git, blue/.thumbnails/1.png, red/._1.png)",
+        "passed over, in no folder of a class: 1 (readme.md)",
+        "passed over, not JPEG, PNG, BMP or GIF: 2 (green/notes.txt, red/fake.jpg)",
+    ]
+    assert len(read(tmp_path / "set", size=None if size else (8, 8))[1]) == 9
+
+
+def test_a_script_that_does_not_ask_is_told_in_its_log(folder, tmp_path, caplog):
+    from_image_folder(folder, tmp_path / "set", 2)
+    assert "passed over, not JPEG, PNG, BMP or GIF: 1 (green/notes.txt)" in caplog.messages
+
+
+def test_a_long_list_is_cut(folder, tmp_path):
+    for index in range(7):
+        (folder / "red" / f"note-{index}.txt").touch()
+    (line,) = (line for line in converted(folder, tmp_path / "set", 2) if "GIF" in line)
+    assert line.endswith(
+        "8 (green/notes.txt, red/note-0.txt, red/note-1.txt, red/note-2.txt, red/note-3.txt and 3 more)"
+    )
+
+
+# A part for validation
+
+
+@pytest.fixture
+def many(tmp_path):
+    """Two classes of 60 images, each of a brightness of its own; returns the folder, and adds images."""
+    place = tmp_path / "many"
+
+    def add(name: str, numbers: range) -> None:
+        (place / name).mkdir(parents=True, exist_ok=True)
+        for number in numbers:
+            image = np.full((1, 1, 3), number, np.uint8)
+            (place / name / f"{number}.png").write_bytes(tf.io.encode_png(image).numpy())
+
+    for name in ("cat", "dog"):
+        add(name, range(60))
+    return place, add
+
+
+def sides(directory) -> tuple[set[tuple[int, int]], set[tuple[int, int]]]:
+    """The label and the brightness of each image for training, and for validation."""
+    read_back = (read(directory / side, size=(1, 1)) for side in ("training", "validation"))
+    training, validation = ({*zip(labels, images[:, 0, 0, 0], strict=True)} for images, labels in read_back)
+    return training, validation
+
+
+def test_a_split_puts_each_image_on_one_side_and_its_share_of_each_class_on_validation(many, tmp_path):
+    lines = converted(many[0], tmp_path / "set", 4, split=0.25)
+    training, validation = sides(tmp_path / "set")
+    assert training | validation == {(label, number) for label in range(2) for number in range(60)}
+    assert not training & validation
+    counts = np.bincount([label for label, _ in sorted(validation)])
+    assert (abs(counts - 15) <= 7).all(), counts
+    assert lines == [
+        f"{tmp_path / 'set' / 'training'}: {len(training)} images: cat {60 - counts[0]}, dog {60 - counts[1]}",
+        f"{tmp_path / 'set' / 'validation'}: {len(validation)} images: cat {counts[0]}, dog {counts[1]}",
+    ]
+
+
+def test_images_keep_their_side_when_others_are_added_and_the_seed_decides(many, tmp_path):
+    folder, add = many
+    from_image_folder(folder, tmp_path / "set", 4, split=0.25)
+    from_image_folder(folder, tmp_path / "other", 4, seed=1, split=0.25)
+    add("cat", range(60, 90))
+    add("ant", range(5))
+    from_image_folder(folder, tmp_path / "larger", 4, split=0.25)
+    (training, validation), (more, beside) = sides(tmp_path / "set"), sides(tmp_path / "larger")
+    assert {(label + 1, number) for label, number in training} < more  # `ant` is 0 now
+    assert {(label + 1, number) for label, number in validation} < beside
+    assert sides(tmp_path / "other")[1] != validation
+
+
+def test_both_sides_have_the_classes_of_all_images_and_no_empty_file(tmp_path, many):
+    folder, add = many
+    add("rare", range(1))
+    lines = converted(folder, tmp_path / "set", 40, split=0.1)
+    for side in ("training", "validation"):
+        sidecar = Sidecar.read(tmp_path / "set" / side)
+        assert sidecar is not None
+        assert sidecar.classes == ("cat", "dog", "rare")
+        assert min(sidecar.files.values()) > 0
+    assert f"{tmp_path / 'set' / 'validation'} has no image of rare" in lines
+
+
+@pytest.mark.parametrize(
+    ("split", "said"), [(1.0, "from 0 to below 1, not 1"), (-0.1, "not -0.1"), (1e-9, "gives all images to .*training")]
+)
+def test_a_split_without_a_side_is_refused(folder, tmp_path, split, said):
+    with pytest.raises(UsageError, match=said):
+        from_image_folder(folder, tmp_path / "set", 1, split=split)
     assert not (tmp_path / "set").exists()
+
+
+# The classes of other data
+
+
+def test_classes_are_numbered_as_in_other_data(folder, tmp_path):
+    names = ("black", "blue", "brown", "green", "red")
+    lines = converted(folder, tmp_path / "set", 1, classes=names)
+    images, labels = read(tmp_path / "set", size=(16, 16))
+    colours = np.array([COLOURS.get(name, (1, 1, 1)) for name in names])
+    assert np.abs(images - colours[labels][:, None, None, :]).max() <= 8
+    assert Sidecar.classes_of(tmp_path / "set") == names
+    assert f"{tmp_path / 'set'} has no image of black, brown" in lines
+
+
+def test_a_class_that_the_other_data_lack_is_named(folder, tmp_path):
+    with pytest.raises(UsageError, match="images has classes that the training data lack: blue, red; those have green"):
+        from_image_folder(folder, tmp_path / "set", 1, classes=("green",))
+
+
+# The command
+
+
+def test_the_command_tells_what_it_wrote_and_numbers_one_set_as_another(folder, tmp_path, capsys):
+    assert main(["convert", str(folder), str(tmp_path / "a"), "--shards", "2", "--split", "0.5"]) == 0
+    said = capsys.readouterr()
+    assert said.out == f"{tmp_path / 'a'}\n"
+    assert f"[convert] {tmp_path / 'a' / 'validation'}: " in said.err
+    assert "[convert] passed over, not JPEG, PNG, BMP or GIF: 1 (green/notes.txt)\n" in said.err
+    shutil.rmtree(folder / "blue")
+    asked = [
+        "convert",
+        str(folder),
+        str(tmp_path / "b"),
+        "--shards",
+        "1",
+        "--classes",
+        str(tmp_path / "a" / "training"),
+    ]
+    assert main(asked) == 0
+    assert Sidecar.classes_of(tmp_path / "b") == ("blue", "green", "red")
+    assert sorted(read(tmp_path / "b", size=(8, 8))[1].tolist()) == [1, 1, 1, 2, 2, 2]
+
+
+def test_the_command_needs_classes_where_they_should_be(folder, tmp_path, capsys):
+    assert main(["convert", str(folder), str(tmp_path / "set"), "--classes", str(folder)]) == 2
+    assert f"--classes {folder}: it has no tfhet.json that lists classes" in capsys.readouterr().err

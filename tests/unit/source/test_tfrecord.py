@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import tfhet
 from tfhet.errors import DataError, UsageError
-from tfhet.source import Encoded, Fixed, Raw, Scalar, Sidecar, TFRecordSource, example_id, write_tfrecords
+from tfhet.source import Encoded, Fixed, Raw, Scalar, Sidecar, TFRecordSource, example_id, find, write_tfrecords
 from tfhet.source.framing import reach
 
 FEATURES = {"image": Raw((2, 2, 1)), "label": Scalar()}
@@ -201,3 +202,58 @@ def test_a_rank_checks_its_share_of_the_files_and_knows_all_counts(directory, mo
     shared.check((1, 3), gather)
     assert shared.split_sizes() == sizes
     assert walked == [shared.files[1]]
+
+
+# Classes that other data number
+
+
+def classified(place, names: tuple[str, ...], labels: list[int], feature=None) -> str:
+    features = {"image": Raw((2, 2, 1)), "label": feature or Scalar()}
+    examples = [{"image": np.full((2, 2, 1), label, np.uint8), "label": label} for label in labels]
+    return str(write_tfrecords(place, examples, 1, features, classes=names))
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint8"])
+def test_labels_get_the_numbers_that_their_classes_have_in_other_data(tmp_path, dtype):
+    place = classified(tmp_path / "set", ("cat", "dog"), [0, 1, 1], Scalar(dtype))
+    source = TFRecordSource.from_directory(place, classes=("ant", "cat", "cow", "dog"))
+    source.check()
+    assert read_all(source, "label") == [[1, 3, 3]]
+    assert read_all(source, "image")[0] == np.repeat([0, 1, 1], 4).reshape(3, 2, 2, 1).tolist()
+    assert not source.reads_blocks()  # which would deliver the labels as they are stored
+    assert source.fingerprint() != TFRecordSource.from_directory(place).fingerprint()
+    pipeline = tfhet.Pipeline(source, "rescale()", batch_size=3)
+    assert next(iter(pipeline.dataset()))["label"].numpy().tolist() == [1, 3, 3]
+
+
+@pytest.mark.parametrize("names", [(), ("cat", "dog"), ("cat", "dog", "emu")])
+def test_labels_stay_where_the_classes_have_their_numbers_already_or_are_not_known(tmp_path, names):
+    place = classified(tmp_path / "set", ("cat", "dog"), [0, 1])
+    source, plain = TFRecordSource.from_directory(place, classes=names), TFRecordSource.from_directory(place)
+    assert read_all(source, "label") == [[0, 1]]
+    assert source.fingerprint() == plain.fingerprint()
+    nameless = TFRecordSource.from_directory(classified(tmp_path / "nameless", (), [1, 0]), classes=("ant", "cat"))
+    assert read_all(nameless, "label") == [[1, 0]]
+
+
+def test_a_class_that_other_data_do_not_number_is_named(tmp_path):
+    place = classified(tmp_path / "set", ("cat", "dog", "emu"), [0, 1])
+    with pytest.raises(UsageError, match="set has classes that the training data lack: dog, emu; those have ant, cat;"):
+        TFRecordSource.from_directory(place, classes=("ant", "cat"))
+
+
+def test_a_label_without_a_class_is_a_bad_record(tmp_path):
+    source = TFRecordSource.from_directory(
+        classified(tmp_path / "set", ("cat", "dog"), [0, 2]), classes=("ant", "cat", "dog")
+    )
+    source.check()
+    bad = find(source)
+    assert bad is not None and bad.position == 1 and "a label is not from 0 to 1" in bad.reason
+
+
+def test_only_class_numbers_can_be_numbered_by_other_classes(tmp_path):
+    shares = write_tfrecords(
+        tmp_path / "set", [{"label": np.float32([1, 0])}], 1, {"label": Fixed((2,))}, classes=("cat", "dog")
+    )
+    with pytest.raises(UsageError, match="only class numbers can be numbered anew, not the label Fixed"):
+        TFRecordSource.from_directory(shares, classes=("ant", "cat", "dog"))

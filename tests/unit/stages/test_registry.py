@@ -122,17 +122,26 @@ def test_an_unknown_chain_is_refused_with_the_known_ones():
 
 def test_a_decorated_class_is_known_by_its_name(table):
     @stages.register("swirl")
-    @dataclass(frozen=True)
     class Swirl(stages.Stage):
         strength: float = 1.0
 
     assert stages.parse("swirl(0.5)") == (Swirl(0.5),)
     assert stages.text((Swirl(0.5),)) == "swirl(strength=0.5)"
+    assert hash(Swirl(0.5)) == hash(Swirl(0.5)) != hash(Swirl())
+
+
+def test_a_class_that_is_a_dataclass_stays_as_it_is(table):
+    @stages.register("swirl")
+    @dataclass(frozen=True, repr=False)
+    class Swirl(stages.Stage):
+        strength: float = 1.0
+
+    assert stages.parse("swirl(0.5)") == (Swirl(0.5),)
+    assert "strength" not in repr(Swirl())
 
 
 def test_a_missing_argument_without_a_default_is_named(table):
     @stages.register("crop")
-    @dataclass(frozen=True)
     class Crop(stages.Stage):
         edge: int
 

@@ -23,7 +23,7 @@ def run(*words: object) -> int:
 def test_a_dry_run_prints_the_request_without_the_secret_and_needs_no_boto3(jobs, tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "boto3", None)
     written = tmp_path / "request.json"
-    assert run("submit", jobs / "spot.yaml", "--dry-run", "--name", "mine", "--json", written) == 0
+    assert run("submit", jobs / "spot.yaml", "--dry_run", "--name", "mine", "--json", written) == 0
     out, err = capsys.readouterr()
     request = json.loads(out)
     assert request["TrainingJobName"] == "mine"
@@ -46,16 +46,16 @@ def test_an_argument_that_the_launcher_would_refuse_is_refused_with_its_line(job
     (tmp_path / "code").symlink_to(jobs / "code")
     name = argument.partition(":")[0]
     with pytest.raises(UsageError, match=rf":11: hyperparameters: {name} must be what the launcher takes: .*{said}"):
-        run("submit", tmp_path / "job.yaml", "--dry-run")
+        run("submit", tmp_path / "job.yaml", "--dry_run")
 
 
 def test_types_of_the_users_own_are_known(jobs, tmp_path, capsys):
     (tmp_path / "job.yaml").write_text((jobs / "one-rank.yaml").read_text().replace("ml.g5.xlarge", "ml.new.xlarge"))
     (tmp_path / "code").symlink_to(jobs / "code")
     with pytest.raises(UsageError, match=r"instances: type must be an instance type .*ml\.new\.xlarge"):
-        run("submit", tmp_path / "job.yaml", "--dry-run")
+        run("submit", tmp_path / "job.yaml", "--dry_run")
     (tmp_path / "types.yaml").write_text("instances: {ml.new.xlarge: {vcpus: 8, memory_gib: 32}}")
-    assert run("submit", tmp_path / "job.yaml", "--dry-run", "--instances", tmp_path / "types.yaml") == 0
+    assert run("submit", tmp_path / "job.yaml", "--dry_run", "--instances", tmp_path / "types.yaml") == 0
     assert json.loads(capsys.readouterr().out)["ResourceConfig"]["InstanceType"] == "ml.new.xlarge"
 
 

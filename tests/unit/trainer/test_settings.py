@@ -58,7 +58,7 @@ def test_arguments_of_others_are_left_alone():
         (["--accumulate", "0"], "--accumulate must be at least 1"),
         (["--log-every", "0"], "--log_every must be at least 1"),
         (["--keep_checkpoints", "0"], "--keep_checkpoints must be at least 1"),
-        (["--precision", "float8"], "--precision 'float8' is unknown; known: float32, float16, bfloat16"),
+        (["--precision", "float8"], "unknown --precision 'float8'; known: bfloat16, float16, float32"),
         (["--compression", "zip"], "known: none, snappy"),
     ],
 )

@@ -14,8 +14,9 @@ import tensorflow as tf
 from tfhet.cluster import host_paths
 from tfhet.errors import DataError, UsageError
 from tfhet.record import RunFolder, RunSummary, Timeline
-from tfhet.source import Raw, Scalar, write_tfrecords
-from tfhet.stages import ImageSpec, PlacedStage, parse
+from tfhet.source import Encoded, Raw, Scalar, write_tfrecords
+from tfhet.source.photos import photos
+from tfhet.stages import ImageSpec, PlacedStage, chain, parse
 from tfhet.strategies import JobContext
 from tfhet.trainer.__main__ import main
 from tfhet.trainer.build import build, certain
@@ -48,6 +49,19 @@ def channel(base: Path, name: str, shards: int, classes: int = 3, examples: int 
         FEATURES,
         classes=[str(c) for c in range(classes)],
     )
+
+
+def photo_channel(base: Path, name: str, count: int, classes: tuple[str, ...]) -> Path:
+    """JPEG photos of many sizes."""
+    stored = tf.data.TFRecordDataset([str(file) for file in sorted(photos(base / "all", 8, shards=1).glob("*.tf*"))])
+    images = (
+        tf.train.Example.FromString(record.numpy()).features.feature["image"].bytes_list.value[0] for record in stored
+    )
+    examples = (
+        {"image": image, "label": index % len(classes)} for index, image in zip(range(count), images, strict=False)
+    )
+    features = {"image": Encoded(), "label": Scalar()}
+    return write_tfrecords(base / "input" / "data" / name, examples, 1, features, classes=classes)
 
 
 def built(base: Path, *argv: str, job: JobContext | None = None):
@@ -159,6 +173,64 @@ def test_validation_leaves_chance_out_but_neither_size_nor_range(stage, left):
     given = ImageSpec(8, 8, 3, "uint8", 0.0, 255.0)
     placed = [PlacedStage(each, position, each.spec(given)) for position, each in enumerate(parse(stage))]
     assert tuple(kept for each in placed for kept in certain(each, given)) == parse(left)
+
+
+ANTIALIASED = "random_resized_crop(112, 56, antialias=True)"
+
+
+@pytest.mark.parametrize(
+    ("chain", "left"),
+    [
+        ("imagenet-train", chain("imagenet-eval")),
+        ("randaugment-224", chain("imagenet-eval")),
+        ("decode(); random_resized_crop(7, 7); rescale()", parse("decode(); resized_center_crop(7, 7, 8); rescale()")),
+        (f"decode(); {ANTIALIASED}", parse("decode(); resized_center_crop(112, 56, 128, antialias=True)")),
+        ("decode(); resize(8, 8); random_crop(4, 4)", parse("decode(); resize(8, 8); center_crop(4, 4)")),
+    ],
+)
+def test_validation_takes_the_middle_of_images_of_many_sizes(tmp_path, chain, left):
+    for name, count in (("training", 4), ("validation", 2)):
+        photo_channel(tmp_path, name, count, ("cat", "dog"))
+    made = built(tmp_path, "--model", "emulated", "--chain", chain)
+    assert made.validation is not None
+    assert made.validation.pipeline.stages == left
+    assert made.validation.pipeline.output.tensor == made.reader.pipeline.output.tensor
+
+
+def test_photos_train_without_a_chain_and_the_log_says_which_one_it_took(tmp_path, capsys):
+    photo_channel(tmp_path, "training", 4, ("cat", "dog"))
+    photo_channel(tmp_path, "validation", 2, ("cat", "dog"))
+    argv = ["--model", "small_cnn", "--batch_size", "2", "--epochs", "1", "--export", "False"]
+    assert main(argv, env(tmp_path)) == 0
+    said = capsys.readouterr().out
+    assert "[tfhet] the chain is 'imagenet-train', because the data are image files; --chain gives another\n" in said
+    assert re.search(r"examples=4 .*val_loss=\d+\.\d+ val_accuracy=\d", said)
+
+
+def test_small_images_keep_the_chain_of_the_example(tmp_path, capsys):
+    made = built(tmp_path, "--data", "synthetic:8:2", "--model", "emulated")
+    assert made.reader.pipeline.stages == chain("aws-cifar")
+    assert "the chain is 'aws-cifar', because the images are small, 32x32;" in capsys.readouterr().out
+    built(tmp_path, "--data", "synthetic:8:2", "--model", "emulated", "--chain", "none")
+    assert "the chain is" not in capsys.readouterr().out
+
+
+def test_labels_of_the_validation_data_are_those_of_the_training_classes(tmp_path):
+    photo_channel(tmp_path, "training", 6, ("ant", "cat", "dog"))
+    photo_channel(tmp_path, "validation", 4, ("dog", "cat"))
+    made = built(tmp_path, "--model", "emulated")
+    assert made.validation is not None
+    labels = np.concatenate([delivery.labels for delivery in made.validation.epoch(0)])
+    assert labels.tolist() == [2, 1, 2, 1]
+
+
+def test_a_validation_class_that_the_training_lacks_is_named(tmp_path):
+    photo_channel(tmp_path, "training", 2, ("ant", "cat"))
+    photo_channel(tmp_path, "validation", 2, ("cat", "emu"))
+    with pytest.raises(
+        UsageError, match="validation has classes that the training data lack: emu; those have ant, cat"
+    ):
+        built(tmp_path, "--model", "emulated")
 
 
 def test_a_run_with_mixed_labels_and_examples_that_flow_as_the_chain_says(tmp_path, capsys):

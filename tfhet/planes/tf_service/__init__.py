@@ -19,9 +19,3 @@ if TYPE_CHECKING:
     from tfhet.planes.tf_service.transport import Transport
 
 lazy.names_on_demand(__name__)  # Transport needs TensorFlow
-
-# fmt: off
-__all__ = [
-    "CLIENT", "DEFAULT", "DTYPES", "Fleet", "Moved", "Order", "PLAIN", "PREFIX", "RATE", "RATIO", "ServiceSettings",
-    "TF_SERVICE", "Transport", "WORKER",
-]

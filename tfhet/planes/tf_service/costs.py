@@ -9,7 +9,7 @@ import functools
 import re
 from dataclasses import dataclass, replace
 
-from tfhet.errors import UsageError, unknown
+from tfhet.errors import UsageError, check_known
 from tfhet.planes.costs import PlaneCosts, WireCost
 from tfhet.record import Interval, Record
 from tfhet.units import KB, MB
@@ -109,8 +109,7 @@ def measured_costs(record: Record) -> PlaneCosts:
     def wire(dtype: str, batch_bytes: int, compression: str) -> WireCost:
         if not batch_bytes > 0:
             raise UsageError(f"batches of {batch_bytes} bytes: give more than 0")
-        if compression not in compressions:
-            unknown("compression", compression, compressions)
+        check_known("compression", compression, compressions)
         wanted = dtype if dtype in DTYPES else DTYPES[-1]
         known = [one for one in measured if one.compression == compression]
         alike = [one for one in known if one.dtype == wanted] or [one for one in known if one.dtype == known[0].dtype]

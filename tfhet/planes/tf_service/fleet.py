@@ -9,6 +9,7 @@ import socket
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,41 +30,33 @@ number belongs to another task there, that one passes for finished. A new proces
 _LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 
 
+@dataclass(eq=False)
 class Fleet:
-    """Dispatcher (on one host of the job) and workers of this host.
+    """Dispatcher (on one host of the job) and workers of this host."""
 
-    observe: called with the name of a process and what happens to it, or what it reports. on_line: called with each
-    line of output. folder: place of the dispatcher's journal, on a local disk; None: the system's folder for temporary
-    files. gives_way: whether its workers run only when no other process on the host wants the CPU.
-    """
+    host: str
+    address: str
+    env: Mapping[str, str]
+    _: KW_ONLY
+    on_line: OnLine
+    """Called with each line of output."""
+    observe: Callable[[str, Happening], None] = lambda name, happening: None
+    """Called with the name of a process and what happens to it, or what it reports."""
+    policy: RestartPolicy = RestartPolicy()
+    folder: Path | None = None
+    """Place of the dispatcher's journal, on a local disk; None: the system's folder for temporary files."""
+    gives_way: bool = False
+    """Whether its workers run only when no other process on the host wants the CPU."""
 
-    def __init__(
-        self,
-        host: str,
-        address: str,
-        env: Mapping[str, str],
-        *,
-        on_line: OnLine,
-        observe: Callable[[str, Happening], None] = lambda name, happening: None,
-        policy: RestartPolicy | None = None,
-        folder: Path | None = None,
-        gives_way: bool = False,
-    ):
-        self.host = host
+    def __post_init__(self) -> None:
         self.workers_registered = 0
         """Workers that the dispatcher on this host knows; 0 where there is none."""
         self.native: frozenset[str] | None = None
         """The compiled ops that all processes of the fleet have; None before the first serves."""
-        self._address = address
-        self._env = in_huge_pages(env)
+        self._env = in_huge_pages(self.env)
         if self._env.get(_LOG_LEVEL, "0") not in ("0", "1"):  # warnings have to be heard
             self._env[_LOG_LEVEL] = "1"
-        self._on_line = on_line
-        self._observe = observe
-        self._policy = policy
         self._servers: dict[str, Supervised] = {}
-        self._folder = folder
-        self._gives_way = gives_way
         self._cpus: tuple[int, ...] = ()
         self._workers: dict[str, list[str]] = {}
         """Arguments of each worker, by its name."""
@@ -88,9 +81,9 @@ class Fleet:
         """Starts the dispatcher and waits until it serves. Raises UsageError for a busy port, NotReady, JobFailed."""
         self._ports.append(claim(port))
         try:
-            if self._folder is not None:
-                self._folder.mkdir(exist_ok=True)  # without parents: where there is no SageMaker, none is made
-            self._journal = Path(tempfile.mkdtemp(prefix="tfhet-journal-", dir=self._folder))
+            if self.folder is not None:
+                self.folder.mkdir(exist_ok=True)  # without parents: where there is no SageMaker, none is made
+            self._journal = Path(tempfile.mkdtemp(prefix="tfhet-journal-", dir=self.folder))
         except OSError:
             self._journal = Path(tempfile.mkdtemp(prefix="tfhet-journal-"))
         self._dispatcher_port = port
@@ -118,8 +111,8 @@ class Fleet:
             self._ports.append(claim(port))
         names = [f"worker-{index}" for index in range(len(ports))]
         for name, port in zip(names, ports, strict=True):
-            where = ["--port", str(port), "--address", self._address, "--dispatcher", dispatcher]
-            self._workers[name] = [*where, *(["--gives_way"] if self._gives_way else [])]
+            where = ["--port", str(port), "--address", self.address, "--dispatcher", dispatcher]
+            self._workers[name] = [*where, *(["--gives_way"] if self.gives_way else [])]
             self._start(name, self._worker_command(name))
         await self._wait_ready(names, deadline_s)
 
@@ -176,17 +169,15 @@ class Fleet:
                 if not self._knows_workers:  # from a dispatcher that was replaced
                     return
                 self.workers_registered = happening.workers
-            self._observe(name, happening)
+            self.observe(name, happening)
 
         def hear(line: str) -> None:
-            self._on_line(line)
+            self.on_line(line)
             if name in self._workers and _CANNOT_REPORT.search(line) and server.pid is not None:
-                self._on_line(f"[{name}] it has finished work of a dispatcher that was replaced, and is replaced, too")
+                self.on_line(f"[{name}] it has finished work of a dispatcher that was replaced, and is replaced, too")
                 server.renew(self._worker_command(name))
 
-        server = self._servers[name] = Supervised(
-            name, self.host, command, self._env, on_line=hear, observe=observe, policy=self._policy
-        )
+        server = self._servers[name] = Supervised(name, self.host, command, self._env, hear, observe, self.policy)
 
     async def _wait_ready(self, names: Sequence[str], deadline_s: float) -> None:
         failed: asyncio.Future[Any] = asyncio.create_task(self.failure())

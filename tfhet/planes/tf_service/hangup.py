@@ -1,20 +1,24 @@
 """Hanging up on workers that have fallen silent.
 
-The destructor of a data service reader waits for the answer to every pending request, and holds Python's lock. A
-worker that is frozen or cut off never answers. So another process, which has inherited the connections to the data
-hosts, shuts them down a moment later.
+The destructor of a data service reader waits for the answer to every pending request, and holds Python's lock. It
+cancels requests, but none for work that a new dispatcher does not know (TF 2.15.1), and a worker that is frozen or cut
+off never answers. So another process, which has inherited the connections to the data hosts, shuts them down a moment
+later.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
+import queue
 import socket
 import subprocess
 import sys
 import threading
 import weakref
 from collections.abc import Iterable, Iterator, Set
+from typing import Any
 
 from tfhet.clock import SYSTEM
 
@@ -23,9 +27,23 @@ _AFTER_S = 0.3
 _LIMIT_S = 10.0
 """Seconds that the other process may take."""
 _RETRY_S = 5.0
-_END = f"""
-import socket, sys, time
-time.sleep({_AFTER_S})
+_STILL_S = 1.0
+"""Seconds for which Python stands still before connections end at its exit. A request that breaks before it was
+cancelled is sent again, to a worker that does not answer, and the destructor waits for that one (TF 2.15.1)."""
+_BEAT_S = 0.05
+_SLEEP = f"import time; time.sleep({_AFTER_S})"
+_UNTIL_STILL = f"""
+import os, select, sys, time
+thread, since = f"/proc/{{os.getppid()}}/task/{{os.getppid()}}/stat", time.monotonic()
+while time.monotonic() < since + {_STILL_S}:
+    beats = select.select([0], [], [], {_BEAT_S})[0]
+    if beats and not os.read(0, 64):
+        sys.exit()
+    if beats or ") S " not in open(thread).read():
+        since = time.monotonic()
+"""
+_END = """
+import socket, sys
 for fd in map(int, sys.argv[1:]):
     try:
         socket.socket(fileno=fd).shutdown(socket.SHUT_RDWR)
@@ -62,21 +80,44 @@ def addresses(hosts: Iterable[str]) -> Set[str]:
 @contextlib.contextmanager
 def hang_up(to: Set[str]) -> Iterator[None]:
     """`with hang_up(addresses): del reader`: ends this process's connections to those addresses."""
-    descriptors = [fd for fd, address in _connections() if address in to] if to else []
-    ending = None
-    if descriptors:
-        command = [sys.executable, "-S", "-E", "-c", _END, *map(str, descriptors)]
-        with contextlib.suppress(OSError):
-            ending = subprocess.Popen(command, pass_fds=descriptors, stdin=subprocess.DEVNULL)
+    ending = _ending(to, _SLEEP)
     try:
         yield
     finally:
         if ending is not None:
-            try:
-                ending.wait(_LIMIT_S)
-            except subprocess.TimeoutExpired:
-                ending.kill()
-                ending.wait()
+            with ending:
+                try:
+                    ending.wait(_LIMIT_S)
+                except subprocess.TimeoutExpired:
+                    ending.kill()
+
+
+def hang_up_at_exit(to: Set[str]) -> None:
+    """From now on, the connections to those addresses end with Python: after the exit handlers, once the destructor of
+    a reader that was left holds the process up. Only those of one reader end in time."""
+    endings: queue.SimpleQueue[subprocess.Popen[bytes]] = queue.SimpleQueue()
+    threading.Thread(target=_beat, args=(endings,), name="tfhet-exit", daemon=True).start()
+    atexit.register(lambda: endings.put(ending) if (ending := _ending(to, _UNTIL_STILL)) else None)
+
+
+def _beat(endings: queue.SimpleQueue[subprocess.Popen[bytes]]) -> None:
+    """Holds back the process that `endings` brings while Python code runs: after the exit handlers no thread does."""
+    ending = endings.get()
+    assert ending.stdin is not None
+    with contextlib.suppress(OSError):
+        while True:
+            os.write(ending.stdin.fileno(), b".")
+            SYSTEM.sleep(_BEAT_S)
+
+
+def _ending(to: Set[str], when: str) -> subprocess.Popen[bytes] | None:
+    """A process that ends the connections after the program `when`; None where there are none."""
+    descriptors = [fd for fd, address in _connections() if address in to] if to else []
+    command = [sys.executable, "-S", "-E", "-c", when + _END, *map(str, descriptors)]
+    how: dict[str, Any] = {"stdin": subprocess.PIPE, "stderr": subprocess.DEVNULL}  # it may outlive this one a moment
+    with contextlib.suppress(OSError):
+        return subprocess.Popen(command, pass_fds=descriptors, **how) if descriptors else None
+    return None
 
 
 def _connections() -> Iterator[tuple[int, str]]:

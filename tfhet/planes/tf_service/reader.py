@@ -16,11 +16,11 @@ from typing import Any
 import tensorflow as tf
 
 from tfhet.cluster import environment, resolve
-from tfhet.errors import UsageError
+from tfhet.errors import UsageError, check_known
 from tfhet.messages import MessageError, ProcessChannel, inherited, rank
 from tfhet.placement import Cut, Inspection, Pipeline, Rest, inspect, local_part, remote_part, without_autotune
 from tfhet.planes.reader import RankSide, Reader
-from tfhet.planes.tf_service.hangup import addresses, hang_up
+from tfhet.planes.tf_service.hangup import addresses, hang_up, hang_up_at_exit
 from tfhet.planes.tf_service.order import Order
 from tfhet.planes.tf_service.transport import Transport, is_registered
 from tfhet.source import error_text
@@ -192,12 +192,18 @@ def _served(
         transport.publish(order.dispatcher, data, dataset_id)
     else:
         transport.wait_published(order.dispatcher, dataset_id)
+    _hang_up_at_exit(order.data_hosts)
     return transport.read(order.dispatcher, dataset_id, data.element_spec, sharding)
 
 
+@functools.cache
+def _hang_up_at_exit(data_hosts: tuple[str, ...]) -> None:
+    """Lets the readers that a script leaves behind end with it, whether or not the data hosts answer."""
+    hang_up_at_exit(addresses(resolve(host, environment()) for host in data_hosts))
+
+
 def _sharding(found: Inspection, asked: str, workers: int) -> str:
-    if asked not in ("auto", "dynamic", "off"):
-        raise UsageError(f"unknown sharding {asked!r}; known: auto, dynamic, off")
+    check_known("sharding", asked, ("auto", "dynamic", "off"))
     if found.python_functions:
         raise UsageError(
             f"the data set runs Python code ({', '.join(found.python_functions)}), which other hosts cannot: "

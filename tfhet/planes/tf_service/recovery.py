@@ -9,7 +9,8 @@ from tfhet.messages import rank
 from tfhet.planes.tf_service.fleet import Fleet
 
 RENEWALS = 3
-"""Maximum number of renewals caused by workers of one lost host; after that they are accepted and watched."""
+"""Maximum number of renewals caused by workers of one lost host; after that they are accepted and watched. As often may
+a watched one seem gone and be there again, where the leader cannot see it; after that it is not watched either."""
 
 
 @dataclass
@@ -30,6 +31,7 @@ class Recovery:
     _is_watching: bool = False
     _reads: list[bool] = field(default_factory=list)
     _renewals: int = 0
+    _watches: int = 0
 
     def reads(self, endlessly: bool) -> None:
         """Notes that the script reads a data set, and whether that is endless."""
@@ -50,7 +52,7 @@ class Recovery:
         self.workers.pop(host, None)
         # An endless data set goes on with the workers that are left; another dispatcher would end it.
         if not (self._reads_endlessly and self.workers):
-            self._renewals = 0
+            self._renewals = self._watches = 0
             self._renew()
 
     def expect_workers(self) -> None:
@@ -68,8 +70,9 @@ class Recovery:
             self._renewals += 1
             self._renew()
         elif surplus >= 0:
-            if surplus and not self._is_watching:
+            if surplus and not self._is_watching and self._watches < RENEWALS:
                 self._is_watching = True
+                self._watches += 1
                 self.when_gone(self._lost, self._worker_gone)
             self.tell()
 

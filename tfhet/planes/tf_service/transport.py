@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfhet.clock import SYSTEM, Clock
-from tfhet.errors import NotReady
+from tfhet.errors import NotReady, UsageError
 from tfhet.planes import private
 
 _POLL_S = 0.05
@@ -29,8 +29,11 @@ class Transport:
 
     def publish(self, dispatcher: str, dataset: tf.data.Dataset, dataset_id: str) -> None:
         """Registers `dataset` under `dataset_id`, which must be unique: a second data set of one id is ignored. A
-        dispatcher with a journal keeps the data set in a file of that name, so it has no slash."""
-        assert "/" not in dataset_id, dataset_id
+        dispatcher with a journal keeps the data set in a file of that name. Raises UsageError for one with a slash."""
+        if "/" in dataset_id:
+            raise UsageError(
+                f"a data set cannot be called {dataset_id!r}, after its job: give the job a name without /"
+            )
         tf.data.experimental.service.register_dataset(
             f"grpc://{dispatcher}", dataset, compression=self.compression, dataset_id=dataset_id
         )

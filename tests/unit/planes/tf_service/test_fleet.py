@@ -44,7 +44,7 @@ class Heard:
             dict(os.environ) if env is None else env,
             on_line=self.lines.append,
             observe=self.note,
-            policy=policy,
+            policy=policy or RestartPolicy(),
         )
 
     def pids(self) -> dict[str, int]:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Set
@@ -42,6 +43,39 @@ def test_without_a_connection_nothing_is_started(monkeypatch):
     for known in ({"127.0.0.9"}, frozenset[str]()):
         with hang_up(known):
             pass
+
+
+LEAVES = """
+import atexit, ctypes, socket, sys, time
+from tfhet.planes.tf_service.hangup import hang_up_at_exit
+
+class Reader:
+    def __del__(self, receive=ctypes.PyDLL(None).recv, line=line.fileno(), buffer=ctypes.create_string_buffer(1)):
+        receive(line, buffer, 1, 0)  # holds Python's lock
+
+def later():
+    time.sleep(2)
+    line.sendall(b"stands")
+
+reader = Reader()
+atexit.register(later)
+hang_up_at_exit({"127.0.0.9"})
+sys.exit(5)
+"""
+
+
+def test_a_reader_that_is_left_behind_ends_with_python_and_not_before_the_exit_handlers():
+    with socket.create_server(("127.0.0.9", 0)) as server:
+        line = f"import socket\nline = socket.create_connection({server.getsockname()})\n"
+        with subprocess.Popen([sys.executable, "-c", line + LEAVES]) as script:
+            try:
+                there, _ = server.accept()
+                with there:
+                    assert there.recv(10) == b"stands"
+                    assert script.wait(30) == 5
+                    assert there.recv(10) == b""
+            finally:
+                script.kill()
 
 
 def _grows_to(found: Set[str], wanted: Set[str]) -> bool:

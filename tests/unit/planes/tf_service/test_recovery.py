@@ -85,6 +85,18 @@ def test_a_worker_of_the_lost_host_that_was_accepted_and_then_ends_does_not_keep
     assert len(case.gone) == 2
 
 
+def test_a_worker_that_seems_gone_and_is_there_does_not_cause_renewals_for_ever():
+    case = Case()
+    case.recovery.lost("b")
+    for _ in range(3 * RENEWALS):
+        case.know(4)
+        while case.gone:  # the leader does not see it where it looks
+            case.gone.pop()[1]()
+    assert case.fleet.renewed == 1 + 2 * RENEWALS
+    case.know(4)
+    assert case.sent[-1] == ServingHosts(("a",))
+
+
 @pytest.mark.parametrize(("reads", "renewed"), [((), 1), ((True, True), 0), ((True, False), 1)])
 def test_endless_data_sets_go_on_with_the_dispatcher_that_there_is(reads, renewed):
     case = Case()

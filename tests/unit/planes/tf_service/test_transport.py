@@ -6,7 +6,7 @@ import tensorflow as tf
 from fake_clock import FakeClock
 
 from tfhet.cluster import free_ports
-from tfhet.errors import NotReady
+from tfhet.errors import NotReady, UsageError
 from tfhet.planes.tf_service.engine import whole_engine
 from tfhet.planes.tf_service.transport import Transport
 
@@ -33,6 +33,11 @@ def test_a_data_set_that_nobody_registers_is_waited_for_up_to_the_deadline(serve
     with pytest.raises(NotReady, match=r"rank 0 did not register the data set 'nobody'.*within 2 s.*same order"):
         Transport(register_deadline_s=2).wait_published(served.dispatcher, "nobody", clock)
     assert 2 < clock.monotonic() < 2.1
+
+
+def test_a_job_with_a_slash_in_its_name_is_refused_with_words():
+    with pytest.raises(UsageError, match="cannot be called 'team/job.epoch-0'.*give the job a name without /"):
+        Transport().publish("nowhere:1", tf.data.Dataset.range(1), "team/job.epoch-0")
 
 
 def test_the_wait_ends_when_the_data_set_is_there(served):

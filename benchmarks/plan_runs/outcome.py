@@ -1,0 +1,124 @@
+"""What became of a case of `benchmarks.plan_runs`: how far the plan's step was from the one measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.plan.phase import pace
+from benchmarks.plan_runs.case import PlanRunCase
+from tfhet.errors import JobFailed
+from tfhet.record import Figure, RunSummary, median, percentile
+
+SETTLING = 0.5
+"""Part of a run's measured steps, the first ones, that are not its steady state: buffers fill, or are used up."""
+LEAST_STEPS = 20
+SIGNIFICANT = 5
+
+
+@dataclass(frozen=True)
+class Run:
+    """The steps of one run, as its record has them."""
+
+    cluster: str
+    steps_ms: tuple[float, ...]
+    """Of rank 0, without the warm-up."""
+    waits_ms: tuple[float, ...]
+    told: Mapping[str, Any]
+    """More of its record."""
+
+    @classmethod
+    def of(cls, cluster: str, summary: RunSummary) -> Run:
+        """Raises JobFailed for a run of too few steps."""
+        steps = summary.step_ms.samples if summary.step_ms else ()
+        if len(steps) < LEAST_STEPS or summary.wait_ms is None:
+            raise JobFailed(f"a run on {cluster} measured {len(steps)} steps of {LEAST_STEPS}: {summary.cause or ''}")
+        fields = ("mode", "ranks", "batch_size", "wait_pct", "stages_where", "limits", "reading_cpu_s", "duration_s")
+        told = {name: getattr(summary, name) for name in fields}
+        told["cpu_ms"] = summary.cpu_ms.to_json() if summary.cpu_ms else None
+        told["not_limited"] = list(summary.not_limited)
+        return cls(cluster, _rounded(steps), _rounded(summary.wait_ms.samples), told)
+
+    @property
+    def steady_ms(self) -> Sequence[float]:
+        """The steps of the steady state."""
+        return self.steps_ms[round(SETTLING * len(self.steps_ms)) :]
+
+    @property
+    def step_ms(self) -> float:
+        """Milliseconds a step of the steady state takes. Not their median: batches come in bursts."""
+        return pace(self.steady_ms)
+
+    def to_json(self) -> dict[str, Any]:
+        steady = {"step_ms": self.step_ms, "median_ms": median(self.steady_ms)}
+        samples = {"steps_ms": list(self.steps_ms), "waits_ms": list(self.waits_ms)}
+        return {"cluster": self.cluster, **steady, **self.told, **samples}
+
+
+def _rounded(samples: Sequence[float]) -> tuple[float, ...]:
+    return tuple(float(f"{sample:.{SIGNIFICANT}g}") for sample in samples)
+
+
+@dataclass(frozen=True)
+class PlanRunOutcome:
+    """One case that was run."""
+
+    case: PlanRunCase
+    before: Run
+    candidate: Mapping[str, Any]
+    """What the plan says of the cluster that is asked about."""
+    after: Run
+
+    @property
+    def predicted_ms(self) -> Mapping[str, float]:
+        """`value`, `low` and `high`."""
+        return self.candidate["step_ms"]
+
+    @property
+    def error_pct(self) -> float:
+        """Of what was measured; negative where the step took longer than predicted."""
+        return 100.0 * (self.predicted_ms["value"] / self.after.step_ms - 1.0)
+
+    @property
+    def holds(self) -> bool:
+        """Whether the plan's interval holds the step that was measured."""
+        return self.predicted_ms["low"] <= self.after.step_ms <= self.predicted_ms["high"]
+
+    def row(self) -> dict[str, object]:
+        """Of the printed table."""
+        predicted = self.predicted_ms
+        return {
+            "case": self.case.name,
+            "from": str(self.case.before),
+            "ms": self.before.step_ms,
+            "to": str(self.case.after),
+            "predicted ms": predicted["value"],
+            "interval": f"{predicted['low']:.0f} to {predicted['high']:.0f}",
+            "measured ms": self.after.step_ms,
+            "error %": round(self.error_pct, 1),
+            "holds": "yes" if self.holds else "NO",
+            "binds": self.candidate["binding"],
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        found = {"error_pct": self.error_pct, "holds": self.holds}
+        runs = {"before": self.before.to_json(), "after": self.after.to_json()}
+        return {"case": self.case.to_json(), **found, "plan": dict(self.candidate), **runs}
+
+
+def figures_of(outcomes: Sequence[PlanRunOutcome]) -> dict[str, Figure]:
+    """The flat table. Samples: case by case."""
+    figures = {"plan_runs.cases": Figure.single(len(outcomes), unit="cases")}
+    if not outcomes:
+        return figures
+    errors = [abs(one.error_pct) for one in outcomes]
+    holds = [100.0 * one.holds for one in outcomes]
+    share = sum(holds) / len(holds)
+    against = "the simulated step"
+    return figures | {
+        "plan_runs.error_median_pct": Figure.of(errors, unit="%", against=against),
+        "plan_runs.error_p95_pct": Figure.single(percentile(errors, 95), unit="%", against=against),
+        "plan_runs.error_most_pct": Figure.single(max(errors), unit="%", against=against),
+        "plan_runs.interval_holds_pct": Figure(share, share, share, "%", len(holds), samples=tuple(holds)),
+    }

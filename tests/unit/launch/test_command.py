@@ -1,0 +1,45 @@
+"""`tfhet launch`: a launcher without a file of its own."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from tfhet import launch
+from tfhet.__main__ import main
+
+
+@pytest.fixture
+def launched(monkeypatch) -> list[object]:
+    """What the launcher got: its words, or None where it took those of its process."""
+    got: list[object] = []
+    monkeypatch.setattr(launch, "main", lambda argv=None: got.append((argv, sys.argv[1:])) or 3)
+    return got
+
+
+def test_it_passes_all_words_on_and_returns_the_launchers_exit_code(launched, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["pytest"])
+    assert main(["launch", "--train_script", "train.py", "--help", "--", "more"]) == 3
+    assert launched == [(["--train_script", "train.py", "--help", "--", "more"], [])]
+
+
+def test_a_process_that_was_started_for_it_is_the_launchers_own(launched, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["tfhet", "launch", "--lease_s", "3"])
+    assert main() == 3
+    assert launched == [(None, ["--lease_s", "3"])]
+
+
+@pytest.mark.parametrize("word", ["-h", "--help"])
+def test_help_alone_is_its_own(launched, word, capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["launch", word])
+    assert end.value.code == 0 and not launched
+    assert "usage: tfhet launch [--NAME VALUE ...]" in capsys.readouterr().out
+
+
+def test_wrong_arguments_end_it_with_code_2_and_the_reason(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("SAGEMAKER_BASE_DIR", str(tmp_path))
+    assert main(["launch", "--lease_s", "soon"]) == 2
+    assert "--lease_s" in capsys.readouterr().err
+    assert "--lease_s" in (tmp_path / "output" / "failure").read_text()

@@ -1,0 +1,82 @@
+"""The examples run, and are what the guides show."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tfhet.__main__ import main
+from tfhet.simulate import load
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples"
+
+
+def blocks(guide: str, language: str) -> list[str]:
+    """The fenced blocks of a guide that begin with a language, and its marks."""
+    text = (ROOT / "docs" / guide).read_text()
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("keras", marks=pytest.mark.horovod),
+        pytest.param("horovod-loop", marks=pytest.mark.horovod),
+        "own-stage",
+        "photos",
+    ],
+)
+def test_it_trains_alone_and_leaves_a_model(name, tmp_path):
+    kept = {variable: value for variable, value in os.environ.items() if not variable.startswith(("SM_", "TFHET_JOB"))}
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / name / "train.py"],
+        cwd=tmp_path,
+        env={**kept, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert (tmp_path / "model" / "1" / "saved_model.pb").is_file()
+    losses = re.findall(r"^(?:epoch|\d+/\d+) .*?loss:? (\d+\.\d+)", done.stdout, flags=re.MULTILINE)
+    assert len(losses) == 3, done.stdout  # one for each epoch
+
+
+def test_the_guides_show_the_same_code():
+    assert blocks("your-own-script.md", "python script=train.py") == [(EXAMPLES / "keras" / "train.py").read_text()]
+    stage = (EXAMPLES / "own-stage" / "exposure.py").read_text().partition("\n\n")[2]
+    assert any(block.startswith(stage) for block in blocks("pipelines-and-stages.md", "python"))
+
+
+def test_every_example_is_in_the_list_and_says_what_it_is():
+    listed = re.findall(r"^\| \[(\S+)\]\(\1/\)", (EXAMPLES / "README.md").read_text(), flags=re.MULTILINE)
+    assert sorted(listed) == sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir())
+    assert [name for name in listed if not (EXAMPLES / name / "README.md").is_file()] == []
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.rglob("cluster.yaml")), ids=lambda path: path.parent.name)
+def test_its_cluster_file_has_a_data_group(path):
+    assert {"data_group", "dnn_group"} == set(load(str(path)).groups)
+
+
+def test_its_job_file_asks_for_the_cluster_of_its_cluster_file(tmp_path, monkeypatch):
+    shutil.copy(EXAMPLES / "job" / "job.yaml", tmp_path)
+    (tmp_path / "src").mkdir()
+    shutil.copy(ROOT / "scripts" / "launcher.py", tmp_path / "src")
+    shutil.copy(EXAMPLES / "keras" / "train.py", tmp_path / "src")
+    monkeypatch.chdir(tmp_path)
+    assert main(["submit", "--dry-run", "job.yaml", "--json", "request.json"]) == 0
+    asked = json.loads(Path("request.json").read_text())["ResourceConfig"]["InstanceGroups"]
+    cluster = load(str(EXAMPLES / "job" / "cluster.yaml"))
+    assert {each["InstanceGroupName"]: (each["InstanceType"], each["InstanceCount"]) for each in asked} == {
+        name: (group.instance_type, group.hosts) for name, group in cluster.groups.items()
+    }
