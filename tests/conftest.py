@@ -234,6 +234,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             terminalreporter.line(line)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> Iterator[None]:
+    """Shows the last lines of a job that a test saw fail."""
+    report = yield
+    if call.excinfo is not None and (tail := getattr(call.excinfo.value, "log_tail", ())):
+        report.sections.append(("the last lines of the job", "\n".join(tail)))
+    return report
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skips what the machine cannot do, saying so; the header shows it too."""
     horovod, mpirun = importlib.util.find_spec("horovod") is not None, shutil.which("mpirun") is not None

@@ -17,6 +17,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import CodeType
 from typing import Any, Protocol
 
 import psutil
@@ -90,19 +91,26 @@ def answer_with_stack() -> None:
 def stack_of_last_thread() -> str:
     """Name and stack, as `faulthandler` prints them, of a thread for which this process waits at its end; empty before,
     and where there is none."""
-    frames, main = sys._current_frames(), threading.main_thread()
-    there = [thread for thread in threading.enumerate() if thread.ident in frames]
-    stacks = {thread: list(traceback.walk_stack(frames[thread.ident or 0])) for thread in there}
-    outermost = [frame.f_code for frame, _ in stacks.get(main, ())[-1:]]
-    if [(code.co_filename, code.co_name) for code in outermost] != [(threading.__file__, "_shutdown")]:
+    main = threading.main_thread()
+    outermost = _stack(main)[-1:]
+    if [(code.co_filename, code.co_name) for code, _ in outermost] != [(threading.__file__, "_shutdown")]:
         return ""
-    for thread, stack in stacks.items():
-        if thread is not main and not thread.daemon:
-            lines = [
-                f'  File "{each.f_code.co_filename}", line {line} in {each.f_code.co_name}' for each, line in stack
-            ]
+    for thread in threading.enumerate():
+        if thread is not main and not thread.daemon and (stack := _stack(thread)):
+            lines = [f'  File "{code.co_filename}", line {line} in {code.co_name}' for code, line in stack]
             return "\n".join([f"thread {thread.name} (most recent call first):", *lines])
     return ""
+
+
+def _stack(thread: threading.Thread) -> list[tuple[CodeType, int]]:
+    """Code and line, the innermost first; empty for a thread that has ended.
+
+    No frame is kept, nor the frames of all threads, of which this is one: objects that refer to themselves stay until
+    Python ends, and with them all that the frames know. With an iterator whose elements a Python function makes,
+    TensorFlow would then wait for that function for ever.
+    """
+    frame = sys._current_frames().get(thread.ident or 0)
+    return [(each.f_code, line) for each, line in traceback.walk_stack(frame)] if frame else []
 
 
 def name_process(name: str) -> None:

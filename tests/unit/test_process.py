@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +17,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tfhet.process import Child, describe_exit, lives
+from tfhet.process import Child, describe_exit, lives, stack_of_last_thread
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -391,3 +394,26 @@ print([stack_of_last_thread()], flush=True)
     assert before == "['']"
     assert head == f"thread {name} (most recent call first):"
     assert '  File "<string>", line 8 in works' in frames
+
+
+def test_who_looks_for_a_last_thread_keeps_no_object_of_the_threads_that_it_looks_at():
+    held, may_end = [], threading.Event()
+
+    def holds() -> None:
+        own = Told()
+        held.append(weakref.ref(own))
+        may_end.wait()
+
+    holder, looker = threading.Thread(target=holds), threading.Thread(target=stack_of_last_thread)
+    gc.disable()
+    try:
+        holder.start()
+        while not held:
+            time.sleep(0.01)
+        looker.start()
+        looker.join()
+        may_end.set()
+        holder.join()
+        assert held[0]() is None
+    finally:
+        gc.enable()

@@ -17,6 +17,8 @@ OWN = ['  File "/opt/ml/code/train.py", line 30 in step', '  File "/opt/ml/code/
 STANDARD = '  File "/usr/lib/python3.11/threading.py", line 331 in wait'
 END = '  File "/usr/lib/python3.11/threading.py", line 1590 in _shutdown'
 EXECUTE = '  File "/v/lib/python3.11/site-packages/tensorflow/python/eager/execute.py", line 53 in quick_execute'
+LOADED = '  File "<string>", line 59 in horovod_allreduce'
+HOROVOD = '  File "/v/lib/python3.11/site-packages/horovod/tensorflow/mpi_ops.py", line 130 in _allreduce'
 NEXT = '  File "/v/lib/python3.11/site-packages/tensorflow/python/data/ops/iterator_ops.py", line 773 in _next_internal'
 
 
@@ -27,6 +29,7 @@ NEXT = '  File "/v/lib/python3.11/site-packages/tensorflow/python/data/ops/itera
         ([HEAD, STANDARD, *OWN, "a line"], "it hangs at train.py:30 in step", 0),
         ([HEAD, EXECUTE, NEXT, *OWN], "it waits for data at train.py:30 in step", 1),
         ([HEAD, EXECUTE, *OWN], "it waits for data, or for another rank, or hangs at train.py:30 in step", 2),
+        ([HEAD, LOADED, HOROVOD, *OWN], "it waits for data, or for another rank, or hangs at train.py:30 in step", 2),
         (OWN, "it waits for data, or for another rank, or hangs at train.py:30 in step", 2),
         ([HEAD, EXECUTE, *OWN, HEAD, *OWN], "it hangs at train.py:30 in step", 0),
         ([HEAD, *OWN, HEAD, END], "its code is over, but a thread goes on: it hangs at train.py:30 in step", 0),
