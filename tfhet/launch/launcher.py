@@ -76,8 +76,14 @@ class Launcher:
         self.say(str(self._host_line()))
         on_stop = self._script.request_stop
         if place.is_leader:
-            on_host_lost = self._say_host_lost
-            link: Link = Leader(self.assignment, self._side, self._observe, on_stop=on_stop, on_host_lost=on_host_lost)
+            link: Link = Leader(
+                self.assignment,
+                self._side,
+                self._observe,
+                on_stop=on_stop,
+                on_host_lost=self._say_host_lost,
+                progress=lambda: self._hearing.news,
+            )
         else:
             link = Follower(self.assignment, on_stop=on_stop)
         self._link = link

@@ -17,6 +17,7 @@ from tfhet.events import Event, Observer
 from tfhet.launch.account import Account
 from tfhet.launch.assignment import Assignment
 from tfhet.launch.job_result import JobResult
+from tfhet.launch.restarts import Restarts
 from tfhet.launch.script import SCRIPT_GRACE_S
 from tfhet.messages import MessageError, UnknownKind, link
 from tfhet.planes import LauncherSide
@@ -41,17 +42,17 @@ class Leader:
         *,
         on_stop: Callable[[], None] = lambda: None,
         on_host_lost: Callable[[str], None] = lambda host: None,
+        progress: Callable[[], int] = lambda: 0,
     ):
         """side: of the data plane, in this launcher. on_stop: called once, when the scripts have to stop. on_host_lost:
-        called with a host that no longer serves, when the job goes on without it."""
+        called with a host that no longer serves, when the job goes on without it. progress: see `Restarts`."""
         self.place = assignment.place
         self.job_id = f"{job_name(self.place.env) or 'job'}-{secrets.token_hex(4)}"
         self.exit_codes: dict[str, int] = {}
         """Exit codes of the other launchers, by member, as they reported them on leaving."""
         self.trained_s: float | None = None
         """When the last rank had finished, on the monotonic clock."""
-        self.restarts = 0
-        """Number of times that a process of the data plane was started again, on any host."""
+        self.restarts = Restarts(progress)
         self.lost_hosts: dict[str, str] = {}
         """The data hosts without which the job went on, and why each was lost."""
         self.account = Account(self.place.size)
@@ -186,8 +187,9 @@ class Leader:
             report = link.Failed.wrongly(member, odd)
         match report:
             case link.Restarted():
-                self.restarts += 1
                 self._tell("service.restarted", **vars(report))
+                if (why := self.restarts.add(report)) and self._begun:
+                    self._decide(1, why)
             case link.RankResult():
                 self._rank_ended(member, report)
             case link.StopWish():

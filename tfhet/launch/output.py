@@ -177,7 +177,7 @@ def write_outcome(
         exit_code=result.code,
         cause=result.headline if result.code else None,
         failures=tuple(_other_failures(folder, assignment, result)) if result.code else (),
-        restarts=leader.restarts,
+        restarts=leader.restarts.count,
         lost_hosts=leader.lost_hosts,
         teardown_s=None if leader.trained_s is None else SYSTEM.monotonic() - leader.trained_s,
     )

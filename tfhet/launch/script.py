@@ -42,6 +42,8 @@ class Hearing:
         """The last metric line; None before the first, and on every rank but rank 0."""
         self.totals: Mapping[str, float] = {}
         """The last totals of `rank.Progress`, without those that the script never sent."""
+        self.news = 0
+        """Number of messages of its progress."""
         self._on_line, self._on_metrics, self._on_reading = on_line, on_metrics, on_reading
         self._on_report, self._clock = on_report, clock
         self._sends_metrics = False
@@ -62,6 +64,7 @@ class Hearing:
             return
         if isinstance(report, rank.Progress):
             self.expect_progress()
+            self.news += 1
             self.totals = {**self.totals, **{name: value for name, value in vars(report).items() if value is not None}}
         elif isinstance(report, rank.Reading):
             self._on_reading(report.endless)
