@@ -107,7 +107,7 @@ _NO_FRAME = "<no Python frame>"
 """The line of `faulthandler` once Python has begun to end: objects are destroyed."""
 _PACKAGE = re.compile(r"/(site|dist)-packages/")
 _INSTALLED = re.compile(rf"{_PACKAGE.pattern}|/lib/python3|^<")
-"""Code that is not the user's; `<string>`: TensorFlow wrote it when it loaded an operation, one of Horovod's, too."""
+"""Code that is not the user's. `<string>` is what a library made while it ran, as for an operation that it loaded."""
 _READING = re.compile(r"/data/ops/")
 """Modules in which a rank waits for the next batch."""
 
