@@ -69,6 +69,9 @@ class Submission:
         if not self.command or not self.program.is_file():
             words = " ".join(self.command) or "(none)"
             raise UsageError(f"the command {words}: expected a Python file, or the arguments of tfhet launch")
+        script = self.settings.train_script
+        if script and not Path(script).is_absolute() and not (self.code / script).is_file():
+            raise UsageError(f"--train_script {script}: no such file in {self.code} (--source_dir)")
 
     @classmethod
     def of(

@@ -84,8 +84,11 @@ def test_every_host_reads_who_is_there_and_how_its_interface_is_called(command, 
     }
 
 
-def test_arguments_alone_are_those_of_the_packages_own_launcher():
-    made = Submission.of(CLUSTER, ["--train_script", "train.py"])
+def test_arguments_alone_are_those_of_the_packages_own_launcher(tmp_path):
+    with pytest.raises(UsageError, match=rf"^--train_script train.py: no such file in {tmp_path} \(--source_dir\)$"):
+        Submission.of(CLUSTER, ["--train_script", "train.py"], code=tmp_path)
+    (tmp_path / "train.py").touch()
+    made = Submission.of(CLUSTER, ["--train_script", "train.py"], code=tmp_path)
     assert made.program == LAUNCHER and made.program.is_file()
     assert made.command[-2:] == ["--train_script", "train.py"]
     assert made.settings.train_script == "train.py"

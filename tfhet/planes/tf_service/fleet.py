@@ -181,7 +181,7 @@ class Fleet:
 
     async def _wait_ready(self, names: Sequence[str], deadline_s: float) -> None:
         failed: asyncio.Future[Any] = asyncio.create_task(self.failure())
-        ready: asyncio.Future[Any] = asyncio.gather(*(self._servers[name].ready.wait() for name in names))
+        ready: asyncio.Future[Any] = asyncio.create_task(self._all_ready(names))
         try:
             done, _ = await asyncio.wait({ready, failed}, timeout=deadline_s, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -192,6 +192,10 @@ class Fleet:
         if ready not in done:
             late = [name for name in names if not self._servers[name].ready.is_set()]
             raise NotReady(f"{self.host}: {', '.join(late)} did not serve within {deadline_s:g} s")
+
+    async def _all_ready(self, names: Sequence[str]) -> None:
+        for name in names:
+            await self._servers[name].ready.wait()
 
 
 def _command(*arguments: str) -> list[str]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import socket
@@ -206,6 +207,22 @@ def test_processes_that_do_not_come_up_are_named_at_the_deadline(server):
 
     with pytest.raises(NotReady, match="^algo-1: worker-1 did not serve within 1 s$"):
         run(scenario())
+
+
+def test_a_start_that_is_given_up_prints_nothing(server, caplog):
+    server("exec sleep 60\n")
+
+    async def scenario() -> None:
+        fleet = Heard().fleet()
+        starting = asyncio.create_task(fleet.start_workers(free_ports(2), "algo-1:1", 60))
+        await asyncio.sleep(0.2)
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+        await fleet.stop()
+
+    run(scenario())
+    gc.collect()  # what nobody has asked for is told when it goes
+    assert caplog.messages == []
 
 
 def test_a_process_that_fails_at_its_start_is_reported_with_its_code_and_last_lines(server):
