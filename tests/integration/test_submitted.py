@@ -45,7 +45,7 @@ def told(record: Path) -> dict[tuple[str, str], dict[str, Any]]:
     """What each launcher of a run said, by its group and rank, without what each run has of its own."""
     found = {}
     for file in sorted(record.glob("hosts/*/output/data/tells-*.json")):
-        said = json.loads(re.sub(r"(told|sent)-\d{8}-\d{6}|submitted-job", "OWN", file.read_text()))
+        said = json.loads(re.sub(r"(told|sent)-\d{8}-\d{6}(-\d{3})?|submitted-job", "OWN", file.read_text()))
         kept = {
             name: value
             for name, value in said.pop("environment").items()

@@ -147,8 +147,8 @@ def _is_json(text: str) -> bool:
 
 
 def named_now(cluster: ClusterFile) -> str:
-    """Name of a run: NAME-TIME."""
-    return f"{cluster.name}-{datetime.fromtimestamp(SYSTEM.wall()):%Y%m%d-%H%M%S}"
+    """Name of a run: NAME-TIME, to the millisecond, so that runs which are started together have names of their own."""
+    return f"{cluster.name}-{datetime.fromtimestamp(SYSTEM.wall()):%Y%m%d-%H%M%S-%f}"[:-3]
 
 
 def of_job(job: Job, more: Sequence[str] = ()) -> tuple[ClusterFile, list[str], dict[str, Any]]:
