@@ -45,6 +45,8 @@ def kinds(aim: Aim, *faults: str) -> set[str]:
         (["kill:host@data-1:from=start"], {FAILURE, NEVER_JOINED}),
         (["hang:launcher@dnn-1:from=start"], {FAILURE, NEVER_JOINED}),
         (["partition:data-1:from=start:for=3"], {GOES_ON, FAILURE, NEVER_JOINED}),
+        (["partition-in:dnn-1:from=start:for=12"], {GOES_ON, FAILURE, NEVER_JOINED}),
+        (["partition-in:dnn-1:from=start"], {FAILURE, NEVER_JOINED}),
         (["kill:host@data-1"], {FAILURE}),
         (["partition:data-1"], {FAILURE}),
         (["partition:data-1:for=3"], {GOES_ON, FAILURE}),
